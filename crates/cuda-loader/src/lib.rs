@@ -1,0 +1,1 @@
+//! The CUDA driver API, found at run time.

@@ -1,0 +1,1 @@
+//! Compiles a kernel crate to PTX.

@@ -1,0 +1,1 @@
+//! Device library for GPU kernels in Rust.

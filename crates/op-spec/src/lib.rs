@@ -1,0 +1,2 @@
+//! Validated operator specifications.
+#![no_std]

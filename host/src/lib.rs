@@ -1,0 +1,1 @@
+//! Fused convolution pipelines on the GPU.

@@ -1,0 +1,2 @@
+//! The demo and command line of convfuse.
+fn main() {}

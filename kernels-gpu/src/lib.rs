@@ -1,0 +1,2 @@
+//! The GPU kernels of convfuse.
+#![no_std]
