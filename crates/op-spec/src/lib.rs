@@ -1,2 +1,4 @@
 //! Validated operator specifications.
 #![no_std]
+
+pub mod launch;

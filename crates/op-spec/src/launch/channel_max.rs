@@ -1,0 +1,68 @@
+//! `channel_max` and the fusions that end in it.
+//!
+//! A block owns consecutive positions of one sample and looks at all channels there. Where the
+//! positions alone would leave most of the GPU idle, its threads also divide the channels among
+//! them and meet in shared memory at the end; a maximum is the same in any order.
+
+use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = 256;
+
+/// Consecutive positions of a thread.
+pub const POSITIONS_PER_THREAD: usize = VECTOR_ELEMENTS;
+
+/// Channels whose statistics a block keeps in shared memory at a time.
+pub const STAGED_CHANNELS: usize = 256;
+
+/// Threads that a launch should have before threads are spent on dividing the channels.
+const ENOUGH_THREADS: u64 = 1 << 18;
+
+/// The fewest channels that are worth a slice of their own.
+const SLICE_CHANNELS: u32 = 4;
+
+/// The maximum over the channels of an `(n, channels, spatial)` tensor.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelMaxGeometry {
+    /// Samples.
+    pub n: u64,
+    /// Elements of one plane.
+    pub spatial: u64,
+    /// Channels of a sample.
+    pub channels: u32,
+    /// Slices of the channels that different threads look at; a power of two, and a warp of
+    /// positions is left at least.
+    pub slices: u32,
+}
+
+impl ChannelMaxGeometry {
+    /// The geometry of an `(n, channels, spatial)` tensor.
+    pub const fn new(n: u64, channels: u32, spatial: u64) -> Self {
+        let mut slices = 1;
+        let threads = n * spatial.div_ceil(POSITIONS_PER_THREAD as u64);
+        while slices < BLOCK_THREADS / WARP_THREADS
+            && threads * (slices as u64) < ENOUGH_THREADS
+            && slices * 2 * SLICE_CHANNELS <= channels
+        {
+            slices *= 2;
+        }
+        Self {
+            n,
+            spatial,
+            channels,
+            slices,
+        }
+    }
+
+    /// Positions of a block.
+    pub const fn block_positions(&self) -> u64 {
+        (BLOCK_THREADS / self.slices) as u64 * POSITIONS_PER_THREAD as u64
+    }
+
+    /// Launch of the kernel: blocks of one sample are neighbours.
+    pub const fn shape(&self) -> Option<LaunchShape> {
+        let blocks = self.n * self.spatial.div_ceil(self.block_positions());
+        LaunchShape::linear(blocks, BLOCK_THREADS)
+    }
+}

@@ -1,0 +1,152 @@
+//! `conv2d` and `conv3d`, direct.
+//!
+//! A block computes a tile of output channels times output pixels of one group of one sample.
+//! Each thread keeps all channels of the tile for [`PIXELS_PER_THREAD`] pixels in registers, so an
+//! input value that was loaded once serves every channel, and a filter value every pixel.
+//!
+//! Two tiles exist: [`WIDE_CHANNELS`] channels for ordinary convolutions, [`NARROW_CHANNELS`] for
+//! groups so small (depthwise ones above all) that most of a wide tile would be idle.
+
+use super::LaunchShape;
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = 128;
+
+/// Output pixels of a thread, a block apart.
+pub const PIXELS_PER_THREAD: usize = 4;
+
+/// Output pixels of a block.
+pub const TILE_PIXELS: u32 = BLOCK_THREADS * PIXELS_PER_THREAD as u32;
+
+/// Output channels of the ordinary tile.
+pub const WIDE_CHANNELS: u32 = 16;
+
+/// Output channels of the tile for small groups.
+pub const NARROW_CHANNELS: u32 = 4;
+
+/// Filter rows (one tap of one input channel, for all channels of the tile) that are in shared
+/// memory at a time.
+pub const STAGED_ROWS: u32 = 256;
+
+/// A convolution as kernels see it: always with a depth, which is 1 in two dimensions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConvGeometry {
+    /// Samples.
+    pub n: u64,
+    /// Groups.
+    pub groups: u32,
+    /// Input channels of a group.
+    pub group_c: u32,
+    /// Output channels of a group.
+    pub group_k: u32,
+    /// Input depth.
+    pub d: u32,
+    /// Input rows.
+    pub h: u32,
+    /// Input columns.
+    pub w: u32,
+    /// Filter depth.
+    pub t: u32,
+    /// Filter rows.
+    pub r: u32,
+    /// Filter columns.
+    pub s: u32,
+    /// Output depth.
+    pub z: u32,
+    /// Output rows.
+    pub p: u32,
+    /// Output columns.
+    pub q: u32,
+    /// Input slices between output slices.
+    pub stride_d: u32,
+    /// Input rows between output rows.
+    pub stride_h: u32,
+    /// Input columns between output columns.
+    pub stride_w: u32,
+    /// Slices of padding in front of the input.
+    pub pad_d: u32,
+    /// Rows of padding above the input.
+    pub pad_h: u32,
+    /// Columns of padding left of the input.
+    pub pad_w: u32,
+    /// Input slices between filter slices.
+    pub dilation_d: u32,
+    /// Input rows between filter rows.
+    pub dilation_h: u32,
+    /// Input columns between filter columns.
+    pub dilation_w: u32,
+    /// 1 if there is a bias per output channel, else 0.
+    pub has_bias: u32,
+}
+
+/// The tile of output channels that a direct convolution uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelTile {
+    /// [`WIDE_CHANNELS`] channels.
+    Wide,
+    /// [`NARROW_CHANNELS`] channels.
+    Narrow,
+}
+
+impl ChannelTile {
+    /// Output channels of the tile.
+    pub const fn channels(self) -> u32 {
+        match self {
+            Self::Wide => WIDE_CHANNELS,
+            Self::Narrow => NARROW_CHANNELS,
+        }
+    }
+}
+
+impl ConvGeometry {
+    /// Elements of an input plane or volume.
+    pub const fn input_pixels(&self) -> u32 {
+        self.d * self.h * self.w
+    }
+
+    /// Elements of an output plane or volume.
+    pub const fn output_pixels(&self) -> u32 {
+        self.z * self.p * self.q
+    }
+
+    /// Filter positions.
+    pub const fn taps(&self) -> u32 {
+        self.t * self.r * self.s
+    }
+
+    /// Length of the sum behind each output, less the bias.
+    pub const fn reduction(&self) -> u32 {
+        self.group_c * self.taps()
+    }
+
+    /// Input channels.
+    pub const fn input_channels(&self) -> u32 {
+        self.groups * self.group_c
+    }
+
+    /// Output channels.
+    pub const fn output_channels(&self) -> u32 {
+        self.groups * self.group_k
+    }
+
+    /// The tile that the direct kernel uses.
+    pub const fn direct_tile(&self) -> ChannelTile {
+        if self.group_k <= NARROW_CHANNELS {
+            ChannelTile::Narrow
+        } else {
+            ChannelTile::Wide
+        }
+    }
+
+    /// Launch of the direct kernel with `tile`. The channel tiles of the same pixels are
+    /// neighbours, so that they find the input in cache.
+    pub const fn direct_shape(&self, tile: ChannelTile) -> Option<LaunchShape> {
+        let channel_tiles = self.group_k.div_ceil(tile.channels()) as u64;
+        let pixel_tiles = self.output_pixels().div_ceil(TILE_PIXELS) as u64;
+        LaunchShape::linear(
+            self.n * self.groups as u64 * pixel_tiles * channel_tiles,
+            BLOCK_THREADS,
+        )
+    }
+}

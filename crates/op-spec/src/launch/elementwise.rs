@@ -1,0 +1,84 @@
+//! `scale` and `clamp`: every element is read once and written once.
+//!
+//! A block owns [`BLOCK_ELEMENTS`] consecutive elements of the flattened tensor, whatever the
+//! planes in it are, so that accesses stay whole aligned vectors for any plane size.
+
+use super::{LaunchShape, VECTOR_ELEMENTS};
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = 256;
+
+/// Vectors that a thread has in flight at once.
+pub const VECTORS_PER_THREAD: usize = 4;
+
+/// Elements that the block moves in one step of all its threads.
+pub const STEP_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
+
+/// Consecutive elements that one block owns.
+pub const BLOCK_ELEMENTS: usize = STEP_ELEMENTS * VECTORS_PER_THREAD;
+
+/// A tensor seen as `(n, channels, spatial)`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ChannelGeometry {
+    /// `n * channels * spatial`.
+    pub elements: u64,
+    /// Elements of one plane.
+    pub spatial: u64,
+    /// Channels of a sample.
+    pub channels: u32,
+}
+
+impl ChannelGeometry {
+    /// The geometry of an `(n, channels, spatial)` tensor.
+    pub const fn new(n: u64, channels: u32, spatial: u64) -> Self {
+        Self {
+            elements: n * channels as u64 * spatial,
+            spatial,
+            channels,
+        }
+    }
+}
+
+/// The bounds of a clamp. An absent bound is the infinity that never binds, which is exact: the
+/// maximum of any value (NaN included) and minus infinity is the value itself.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// Lower bound.
+    pub min: f32,
+    /// Upper bound; wins where the bounds cross.
+    pub max: f32,
+}
+
+impl Bounds {
+    /// Bounds that leave every value as it is.
+    pub const NONE: Self = Self::new(None, None);
+
+    /// The bounds that are given, infinities for the others.
+    pub const fn new(min: Option<f32>, max: Option<f32>) -> Self {
+        Self {
+            min: match min {
+                Some(min) => min,
+                None => f32::NEG_INFINITY,
+            },
+            max: match max {
+                Some(max) => max,
+                None => f32::INFINITY,
+            },
+        }
+    }
+}
+
+/// Launch of an elementwise kernel over `elements`.
+pub const fn shape(elements: u64) -> Option<LaunchShape> {
+    LaunchShape::linear(elements.div_ceil(BLOCK_ELEMENTS as u64), BLOCK_THREADS)
+}
+
+/// Threads of the kernel that folds `scale` into the norm's weight and bias.
+pub const FOLD_THREADS: u32 = 128;
+
+/// Launch of the folding kernel: one thread per channel.
+pub const fn fold_shape(channels: u32) -> Option<LaunchShape> {
+    LaunchShape::linear(channels.div_ceil(FOLD_THREADS) as u64, FOLD_THREADS)
+}

@@ -1,0 +1,65 @@
+//! How each kernel is launched: tile constants, launch shapes, and the geometry it takes by value.
+//!
+//! A kernel and the code that launches it must agree on three things: how large a tile is, how
+//! many blocks there are, and what the numbers in the kernel's arguments mean. All three are said
+//! here and nowhere else, in plain integers that a test without a GPU can reach.
+//!
+//! Every grid is one-dimensional: `x` may have 2^31 - 1 blocks, `y` and `z` only 65,535, and a
+//! kernel that splits a flat block index has no second limit to run into. Offsets of whole planes
+//! are 64-bit, positions inside one plane 32-bit, so a tensor may exceed 2^31 elements but one
+//! plane (or volume) of a convolution or a pool may not.
+
+pub mod channel_max;
+pub mod conv;
+pub mod conv_gemm;
+pub mod elementwise;
+pub mod max_pool2d;
+pub mod norm;
+
+/// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.
+pub const VECTOR_ELEMENTS: usize = 4;
+
+/// Threads in a warp.
+pub const WARP_THREADS: u32 = 32;
+
+/// Most blocks that a grid's `x` may have.
+pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
+
+/// Grid, block and dynamic shared memory of one launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchShape {
+    /// Blocks in `x`, `y`, `z`.
+    pub grid: [u32; 3],
+    /// Threads of a block in `x`, `y`, `z`.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl LaunchShape {
+    /// A one-dimensional launch, or nothing when `blocks` exceeds [`MAX_BLOCKS`].
+    pub const fn linear(blocks: u64, threads: u32) -> Option<Self> {
+        if blocks > MAX_BLOCKS {
+            return None;
+        }
+        Some(Self {
+            grid: [blocks as u32, 1, 1],
+            block: [threads, 1, 1],
+            shared_bytes: 0,
+        })
+    }
+
+    /// The same launch with `bytes` of dynamic shared memory in each block.
+    pub const fn with_shared(self, bytes: u32) -> Self {
+        Self {
+            shared_bytes: bytes,
+            ..self
+        }
+    }
+
+    /// Whether there is nothing to launch (a batch of 0, say). The driver refuses an empty grid,
+    /// so a caller skips the launch then.
+    pub const fn is_empty(&self) -> bool {
+        self.grid[0] == 0
+    }
+}

@@ -1,0 +1,138 @@
+//! `group_norm` and `instance_norm`: statistics of rows, then an elementwise pass.
+//!
+//! A *row* is what one mean belongs to: the `channels / groups` channels of one group of one
+//! sample, which lie next to each other in memory. Instance norm has a row per channel. So both
+//! are one problem: rows of equal length, back to back.
+//!
+//! Rows differ wildly in length, and any length must fill the GPU:
+//! - up to [`WARP_ROW_ELEMENTS`], one warp takes a row, eight rows to a block;
+//! - beyond, one block takes a row, and a row longer than [`SPLIT_ELEMENTS`] is split over several
+//!   blocks. How often depends on the row's length alone, never on the batch, so a sample's result
+//!   is the same bits in any batch.
+//!
+//! Each split leaves `(mean, M2)`, where M2 is the sum of squared deviations from that mean. The
+//! pass that follows combines the splits of a row in index order (Chan's formula).
+
+use super::elementwise::BLOCK_ELEMENTS;
+use super::{LaunchShape, WARP_THREADS};
+
+/// Threads of a statistics block.
+pub const STATS_THREADS: u32 = 256;
+
+/// Rows up to this length are reduced by one warp.
+pub const WARP_ROW_ELEMENTS: u64 = 1024;
+
+/// Rows that a block of warps reduces.
+pub const WARP_ROWS_PER_BLOCK: u32 = STATS_THREADS / WARP_THREADS;
+
+/// Elements that a split holds at least, and its length is a multiple of.
+pub const SPLIT_ELEMENTS: u64 = 8192;
+
+/// Most splits of a row; beyond, splits get longer.
+pub const MAX_SPLITS: u64 = 256;
+
+/// Numbers in a partial result: mean and M2.
+pub const PARTIAL_ELEMENTS: usize = 2;
+
+/// A normalisation over rows of equal length.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NormGeometry {
+    /// Rows: samples times groups.
+    pub rows: u64,
+    /// Elements of a row.
+    pub row_elements: u64,
+    /// Elements of every split of a row but the last.
+    pub split_elements: u64,
+    /// Elements of one plane.
+    pub spatial: u64,
+    /// Channels of a sample.
+    pub channels: u32,
+    /// Channels of a row.
+    pub row_channels: u32,
+    /// Splits of a row.
+    pub splits: u32,
+    /// What is added to the variance.
+    pub eps: f32,
+    /// 1 if there is a weight per channel, else 0.
+    pub has_weight: u32,
+    /// 1 if there is a bias per channel, else 0.
+    pub has_bias: u32,
+}
+
+impl NormGeometry {
+    /// A norm of an `(n, channels, spatial)` tensor in `groups`, which divides `channels`.
+    pub const fn new(n: u64, channels: u32, groups: u32, spatial: u64, eps: f32) -> Self {
+        let row_channels = channels / groups;
+        let row_elements = row_channels as u64 * spatial;
+        let split_elements = row_elements
+            .div_ceil(MAX_SPLITS)
+            .next_multiple_of(SPLIT_ELEMENTS);
+        Self {
+            rows: n * groups as u64,
+            row_elements,
+            split_elements,
+            spatial,
+            channels,
+            row_channels,
+            splits: row_elements.div_ceil(split_elements) as u32,
+            eps,
+            has_weight: 0,
+            has_bias: 0,
+        }
+    }
+
+    /// The same norm with or without a weight and a bias.
+    pub const fn affine(self, weight: bool, bias: bool) -> Self {
+        Self {
+            has_weight: weight as u32,
+            has_bias: bias as u32,
+            ..self
+        }
+    }
+
+    /// Elements of the tensor.
+    pub const fn elements(&self) -> u64 {
+        self.rows * self.row_elements
+    }
+
+    /// f32 elements of the buffer of partial results, `[rows][splits][mean, M2]`.
+    pub const fn partial_elements(&self) -> u64 {
+        self.rows * self.splits as u64 * PARTIAL_ELEMENTS as u64
+    }
+
+    /// Launch of the statistics kernel.
+    pub const fn stats_shape(&self) -> Option<LaunchShape> {
+        let blocks = if self.row_elements <= WARP_ROW_ELEMENTS {
+            self.rows.div_ceil(WARP_ROWS_PER_BLOCK as u64)
+        } else {
+            self.rows * self.splits as u64
+        };
+        LaunchShape::linear(blocks, STATS_THREADS)
+    }
+
+    /// Launch of a kernel that normalises the tensor element by element.
+    pub const fn apply_shape(&self) -> Option<LaunchShape> {
+        match super::elementwise::shape(self.elements()) {
+            Some(shape) => Some(shape.with_shared(self.staged_bytes(BLOCK_ELEMENTS as u64))),
+            None => None,
+        }
+    }
+
+    /// Shared memory in which a block keeps the mean and the reciprocal deviation of every row
+    /// that `span` consecutive elements can touch.
+    pub const fn staged_bytes(&self, span: u64) -> u32 {
+        staged_bytes(self.rows, self.row_elements, span)
+    }
+}
+
+/// Bytes for the statistics of the rows, of `row_elements` each, that `span` elements can touch.
+pub(super) const fn staged_bytes(rows: u64, row_elements: u64, span: u64) -> u32 {
+    if row_elements == 0 {
+        return 0;
+    }
+    // `span` elements that start anywhere in a row touch at most this many rows.
+    let touched = (span + row_elements - 2) / row_elements + 1;
+    let touched = if touched < rows { touched } else { rows };
+    (touched * PARTIAL_ELEMENTS as u64 * size_of::<f32>() as u64) as u32
+}
