@@ -1,0 +1,71 @@
+//! The table of forwarded functions, by area, and the macro that turns a line into a function.
+//!
+//! A line repeats the driver's signature; that it is the one `cust` calls is checked at compile time.
+//! Functions that the driver documents as deprecated, and those of graphics interoperation, are
+//! left out: [`symbol`](crate::symbol) reaches them.
+
+/// Defines each listed function under its own symbol name, and `NAMES` with all their names.
+macro_rules! forward {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {
+        #[allow(unused_imports)]
+        use std::ffi::{
+            c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void,
+        };
+
+        #[allow(unused_imports)]
+        use cust::sys::*;
+
+        /// The functions defined in this file.
+        pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+        $(
+            // The signature is the one that callers of `cust::sys` were compiled against.
+            const _: unsafe extern "C" fn($($type),*) -> CUresult = cust::sys::$name;
+
+            // SAFETY: no other item of this name is linked: `cust` only declares it, and this
+            // crate stands before the driver's library on the linker's command line.
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+                static ENTRY: $crate::driver::Entry =
+                    $crate::driver::Entry::new(concat!(stringify!($name), "\0"));
+                match ENTRY.address() {
+                    Ok(address) => {
+                        type Function = unsafe extern "C" fn($($type),*) -> u32;
+                        // SAFETY: the driver exports the function of this name with this
+                        // signature; `u32` has the layout of `CUresult` and takes any code.
+                        let function = unsafe {
+                            std::mem::transmute::<std::ptr::NonNull<c_void>, Function>(address)
+                        };
+                        // SAFETY: the caller's duties are passed on unchanged.
+                        $crate::status::known(unsafe { function($($arg),*) })
+                    }
+                    Err(code) => code,
+                }
+            }
+        )*
+    };
+}
+
+mod array;
+mod context;
+mod graph;
+mod memory;
+mod module;
+mod stream;
+
+/// The names of all functions that this crate defines by forwarding, `cuGetErrorName` and
+/// `cuGetErrorString` (which work without a driver, too) not among them.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    [
+        context::NAMES,
+        module::NAMES,
+        memory::NAMES,
+        array::NAMES,
+        stream::NAMES,
+        graph::NAMES,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}

@@ -1,0 +1,57 @@
+//! Initialisation, devices, contexts, peer access and the profiler switches.
+
+forward! {
+    fn cuInit(flags: c_uint);
+    fn cuDriverGetVersion(driver_version: *mut c_int);
+    fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
+    fn cuDeviceGetCount(count: *mut c_int);
+    fn cuDeviceGetName(name: *mut c_char, len: c_int, dev: CUdevice);
+    fn cuDeviceGetUuid(uuid: *mut CUuuid, dev: CUdevice);
+    fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, dev: CUdevice);
+    fn cuDeviceGetLuid(luid: *mut c_char, device_node_mask: *mut c_uint, dev: CUdevice);
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, dev: CUdevice);
+    fn cuDeviceGetTexture1DLinearMaxWidth(max_width_in_elements: *mut usize, format: CUarray_format, num_channels: c_uint, dev: CUdevice);
+    fn cuDeviceGetAttribute(pi: *mut c_int, attrib: CUdevice_attribute, dev: CUdevice);
+    fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool);
+    fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, dev: CUdevice);
+    fn cuDeviceGetDefaultMemPool(pool_out: *mut CUmemoryPool, dev: CUdevice);
+    fn cuFlushGPUDirectRDMAWrites(target: CUflushGPUDirectRDMAWritesTarget, scope: CUflushGPUDirectRDMAWritesScope);
+    fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice);
+    fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice);
+    fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint);
+    fn cuDevicePrimaryCtxGetState(dev: CUdevice, flags: *mut c_uint, active: *mut c_int);
+    fn cuDevicePrimaryCtxReset_v2(dev: CUdevice);
+    fn cuDeviceGetExecAffinitySupport(pi: *mut c_int, type_: CUexecAffinityType, dev: CUdevice);
+    fn cuCtxCreate_v2(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice);
+    fn cuCtxCreate_v3(pctx: *mut CUcontext, params_array: *mut CUexecAffinityParam, num_params: c_int, flags: c_uint, dev: CUdevice);
+    fn cuCtxDestroy_v2(ctx: CUcontext);
+    fn cuCtxPushCurrent_v2(ctx: CUcontext);
+    fn cuCtxPopCurrent_v2(pctx: *mut CUcontext);
+    fn cuCtxSetCurrent(ctx: CUcontext);
+    fn cuCtxGetCurrent(pctx: *mut CUcontext);
+    fn cuCtxGetDevice(device: *mut CUdevice);
+    fn cuCtxGetFlags(flags: *mut c_uint);
+    fn cuCtxSynchronize();
+    fn cuCtxSetLimit(limit: CUlimit, value: usize);
+    fn cuCtxGetLimit(pvalue: *mut usize, limit: CUlimit);
+    fn cuCtxGetCacheConfig(pconfig: *mut CUfunc_cache);
+    fn cuCtxSetCacheConfig(config: CUfunc_cache);
+    fn cuCtxGetSharedMemConfig(p_config: *mut CUsharedconfig);
+    fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
+    fn cuCtxGetApiVersion(ctx: CUcontext, version: *mut c_uint);
+    fn cuCtxGetStreamPriorityRange(least_priority: *mut c_int, greatest_priority: *mut c_int);
+    fn cuCtxResetPersistingL2Cache();
+    fn cuCtxGetExecAffinity(p_exec_affinity: *mut CUexecAffinityParam, type_: CUexecAffinityType);
+    fn cuDeviceGetByPCIBusId(dev: *mut CUdevice, pci_bus_id: *const c_char);
+    fn cuDeviceGetPCIBusId(pci_bus_id: *mut c_char, len: c_int, dev: CUdevice);
+    fn cuDeviceGraphMemTrim(device: CUdevice);
+    fn cuDeviceGetGraphMemAttribute(device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void);
+    fn cuDeviceSetGraphMemAttribute(device: CUdevice, attr: CUgraphMem_attribute, value: *mut c_void);
+    fn cuDeviceCanAccessPeer(can_access_peer: *mut c_int, dev: CUdevice, peer_dev: CUdevice);
+    fn cuCtxEnablePeerAccess(peer_context: CUcontext, flags: c_uint);
+    fn cuCtxDisablePeerAccess(peer_context: CUcontext);
+    fn cuDeviceGetP2PAttribute(value: *mut c_int, attrib: CUdevice_P2PAttribute, src_device: CUdevice, dst_device: CUdevice);
+    fn cuProfilerInitialize(config_file: *const c_char, output_file: *const c_char, output_mode: CUoutput_mode);
+    fn cuProfilerStart();
+    fn cuProfilerStop();
+}
