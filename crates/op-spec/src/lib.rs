@@ -1,4 +1,69 @@
-//! Validated operator specifications.
+//! What each operator is asked to do, checked once and shared by everything that does it.
+//!
+//! An operator appears here as two types. Its *specification* (`Conv2dSpec`, `GroupNormSpec`, …)
+//! holds the attributes under PyTorch's names, with public fields and nothing checked. Given the
+//! shapes of its tensors, `specification.problem(..)` refuses what PyTorch refuses, with a
+//! [`SpecError`] that names both values, and returns a *problem*: attributes and extents that are
+//! known to fit together, with the output shape worked out. Kernels, references and the CPU
+//! backend all take their extents from the problem, so they cannot disagree about them.
+//!
+//! ```
+//! use op_spec::{Conv2dSpec, SpecError};
+//!
+//! # fn main() -> Result<(), SpecError> {
+//! let spec = Conv2dSpec { padding: [1, 1], ..Conv2dSpec::default() };
+//! let problem = spec.problem(&[2, 8, 30, 31], &[64, 8, 3, 3], None)?;
+//! assert_eq!(*problem.output_shape(), [2, 64, 30, 31]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `problem.geometry()` turns a problem into what its kernels receive by value; that step fails
+//! only for extents which no kernel can index. Module [`launch`] has the geometries, tile constants
+//! and launch shapes.
+//!
+//! # Letters
+//!
+//! Short names for extents are the same in every crate of the workspace:
+//!
+//! | letter | extent |
+//! |---|---|
+//! | `n` | samples in the batch |
+//! | `c` | input channels |
+//! | `d`, `h`, `w` | input depth (3-D only), height, width |
+//! | `k` | output channels of a convolution |
+//! | `t`, `r`, `s` | filter depth (3-D only), height, width |
+//! | `z`, `p`, `q` | output depth (3-D only), height, width |
+//!
+//! Operators that treat all positions of a channel alike (norms, scale, channel maximum) see a
+//! tensor as `(n, c, spatial)`, whatever its rank.
 #![no_std]
 
+mod error;
+mod shape;
+mod window;
+
+pub mod channel_max;
+pub mod clamp;
+pub mod conv;
+pub mod fused;
+pub mod group_norm;
+pub mod instance_norm;
 pub mod launch;
+pub mod max_pool2d;
+pub mod scale;
+
+pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
+pub use clamp::{ClampProblem, ClampSpec};
+pub use conv::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
+pub use error::{Quantity, RankRule, SpecError};
+pub use fused::{
+    Conv2dGroupNormScaleMaxPoolClampProblem, Conv2dGroupNormScaleMaxPoolClampSpec,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxProblem,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec,
+};
+pub use group_norm::{GroupNormProblem, GroupNormSpec};
+pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
+pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};
+pub use scale::{ScaleProblem, ScaleSpec};
+pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};

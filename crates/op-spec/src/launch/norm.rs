@@ -65,9 +65,11 @@ impl NormGeometry {
     pub const fn new(n: u64, channels: u32, groups: u32, spatial: u64, eps: f32) -> Self {
         let row_channels = channels / groups;
         let row_elements = row_channels as u64 * spatial;
-        let split_elements = row_elements
-            .div_ceil(MAX_SPLITS)
-            .next_multiple_of(SPLIT_ELEMENTS);
+        // Rows of nothing still have a split length to divide by.
+        let split_elements = match row_elements.div_ceil(MAX_SPLITS) {
+            0 => SPLIT_ELEMENTS,
+            elements => elements.next_multiple_of(SPLIT_ELEMENTS),
+        };
         Self {
             rows: n * groups as u64,
             row_elements,

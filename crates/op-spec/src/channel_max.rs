@@ -1,0 +1,48 @@
+//! Maximum over the channels.
+
+use crate::error::{Quantity, SpecError, at_least_one};
+use crate::launch::channel_max::ChannelMaxGeometry;
+use crate::shape::ChannelShape;
+
+const OPERATOR: &str = "channel_max";
+
+/// The largest channel at every position; PyTorch's `torch.max(x, dim=1).values`. No attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ChannelMaxSpec;
+
+impl ChannelMaxSpec {
+    /// Checks the shape of the input (any rank from 2). The output lacks dimension 1.
+    ///
+    /// # Errors
+    /// Rank under 2; no channels, since nothing has no largest element.
+    pub fn problem(&self, input: &[usize]) -> Result<ChannelMaxProblem, SpecError> {
+        let shape = ChannelShape::new(OPERATOR, input)?;
+        at_least_one(OPERATOR, Quantity::scalar("channels"), shape.c)?;
+        Ok(ChannelMaxProblem { shape })
+    }
+}
+
+/// A channel maximum whose extents are valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChannelMaxProblem {
+    /// Shape of the input.
+    pub shape: ChannelShape,
+}
+
+impl ChannelMaxProblem {
+    /// Elements of the output.
+    #[must_use]
+    pub const fn output_elements(&self) -> usize {
+        self.shape.n * self.shape.spatial
+    }
+
+    /// The extents as kernels take them.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
+    pub fn geometry(&self) -> Result<ChannelMaxGeometry, SpecError> {
+        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
+        Ok(ChannelMaxGeometry::new(n, channels, spatial))
+    }
+}

@@ -1,0 +1,300 @@
+//! Convolution in two and three dimensions (cross-correlation, as PyTorch defines it).
+
+use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
+use crate::launch::conv::ConvGeometry;
+use crate::shape::{Shape, elements};
+use crate::window::Window;
+
+/// Attributes of a convolution over `D` spatial axes; see
+/// [`torch.nn.functional.conv2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html).
+///
+/// Extents come from the tensors: the filter's shape is `[k, c / groups, (t,) r, s]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvSpec<const D: usize> {
+    /// Step between windows on each axis.
+    pub stride: [usize; D],
+    /// Zeros on both sides of each axis.
+    pub padding: [usize; D],
+    /// Step between the elements of a window on each axis.
+    pub dilation: [usize; D],
+    /// Independent convolutions that input and output channels are split into.
+    pub groups: usize,
+}
+
+/// Attributes of a convolution of images.
+pub type Conv2dSpec = ConvSpec<2>;
+/// Attributes of a convolution of volumes.
+pub type Conv3dSpec = ConvSpec<3>;
+
+impl<const D: usize> Default for ConvSpec<D> {
+    /// PyTorch's defaults: every window, no padding, no gaps, one group.
+    fn default() -> Self {
+        Self {
+            stride: [1; D],
+            padding: [0; D],
+            dilation: [1; D],
+            groups: 1,
+        }
+    }
+}
+
+impl<const D: usize> ConvSpec<D> {
+    /// Name in errors.
+    pub const OPERATOR: &'static str = match D {
+        2 => "conv2d",
+        3 => "conv3d",
+        _ => "conv",
+    };
+
+    /// Checks the attributes against the shapes of input, filter and bias.
+    ///
+    /// An empty batch is accepted and gives an empty output. An input without channels is
+    /// accepted only with an empty batch, as in PyTorch.
+    ///
+    /// # Errors
+    /// Wrong ranks; stride, dilation, groups or a filter extent of 0; channels that groups do not
+    /// divide; tensors that disagree; a dilated filter larger than the padded input; an empty
+    /// image; outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    pub fn problem(
+        &self,
+        input: &[usize],
+        weight: &[usize],
+        bias: Option<&[usize]>,
+    ) -> Result<ConvProblem<D>, SpecError> {
+        let operator = Self::OPERATOR;
+        let [n, c, input_extents] = split::<D>("input", input)?;
+        let [k, c_per_group, kernel_size] = split::<D>("weight", weight)?;
+        let (n, c, k, c_per_group) = (n[0], c[0], k[0], c_per_group[0]);
+        at_least_one(operator, Quantity::scalar("groups"), self.groups)?;
+        at_least_one(operator, Quantity::scalar("out_channels"), k)?;
+        for (quantity, channels) in [("in_channels", c), ("out_channels", k)] {
+            if !channels.is_multiple_of(self.groups) {
+                return Err(SpecError::NotMultiple {
+                    operator,
+                    quantity,
+                    actual: channels,
+                    divisor_name: "groups",
+                    divisor: self.groups,
+                });
+            }
+        }
+        if c_per_group != c / self.groups {
+            return Err(SpecError::Mismatch {
+                operator,
+                quantity: Quantity::entry("weight", 1),
+                actual: c_per_group,
+                expected: c / self.groups,
+            });
+        }
+        if let Some(bias) = bias {
+            let [len] = bias else {
+                return Err(SpecError::Rank {
+                    operator,
+                    tensor: "bias",
+                    actual: bias.len(),
+                    rule: RankRule::Exactly(1),
+                });
+            };
+            if *len != k {
+                return Err(SpecError::Mismatch {
+                    operator,
+                    quantity: Quantity::entry("bias", 0),
+                    actual: *len,
+                    expected: k,
+                });
+            }
+        }
+        if n > 0 {
+            at_least_one(operator, Quantity::scalar("in_channels"), c)?;
+        }
+        let mut problem = ConvProblem {
+            n,
+            c,
+            k,
+            input: [0; D],
+            kernel_size: [0; D],
+            output: [0; D],
+            stride: self.stride,
+            padding: self.padding,
+            dilation: self.dilation,
+            groups: self.groups,
+            bias: bias.is_some(),
+        };
+        problem.input.copy_from_slice(input_extents);
+        problem.kernel_size.copy_from_slice(kernel_size);
+        for axis in 0..D {
+            if n > 0 {
+                at_least_one(
+                    operator,
+                    Quantity::entry("input", axis + 2),
+                    problem.input[axis],
+                )?;
+            }
+            let window = Window {
+                kernel: problem.kernel_size[axis],
+                stride: self.stride[axis],
+                padding: self.padding[axis],
+                dilation: self.dilation[axis],
+                ceil_mode: false,
+            };
+            problem.output[axis] = window.output_extent(operator, axis, problem.input[axis])?;
+        }
+        elements(operator, "input", input)?;
+        elements(operator, "weight", weight)?;
+        elements(operator, "output", &problem.output_shape())?;
+        Ok(problem)
+    }
+}
+
+/// Two leading extents and the spatial ones, each as a slice.
+fn split<'a, const D: usize>(
+    tensor: &'static str,
+    shape: &'a [usize],
+) -> Result<[&'a [usize]; 3], SpecError> {
+    if shape.len() != D + 2 {
+        return Err(SpecError::Rank {
+            operator: ConvSpec::<D>::OPERATOR,
+            tensor,
+            actual: shape.len(),
+            rule: RankRule::Exactly(D + 2),
+        });
+    }
+    Ok([&shape[..1], &shape[1..2], &shape[2..]])
+}
+
+/// A convolution whose extents and attributes fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConvProblem<const D: usize> {
+    /// Samples.
+    pub n: usize,
+    /// Input channels.
+    pub c: usize,
+    /// Output channels.
+    pub k: usize,
+    /// Input extents, `(d,) h, w`.
+    pub input: [usize; D],
+    /// Filter extents, `(t,) r, s`.
+    pub kernel_size: [usize; D],
+    /// Output extents, `(z,) p, q`.
+    pub output: [usize; D],
+    /// Step between windows.
+    pub stride: [usize; D],
+    /// Zeros on both sides.
+    pub padding: [usize; D],
+    /// Step between the elements of a window.
+    pub dilation: [usize; D],
+    /// Independent convolutions.
+    pub groups: usize,
+    /// Whether a bias is added.
+    pub bias: bool,
+}
+
+impl<const D: usize> ConvProblem<D> {
+    /// Shape of the input.
+    #[must_use]
+    pub fn input_shape(&self) -> Shape {
+        Shape::new(self.n, self.c, self.input)
+    }
+
+    /// Shape of the filter.
+    #[must_use]
+    pub fn weight_shape(&self) -> Shape {
+        Shape::new(self.k, self.c_per_group(), self.kernel_size)
+    }
+
+    /// Shape of the output.
+    #[must_use]
+    pub fn output_shape(&self) -> Shape {
+        Shape::new(self.n, self.k, self.output)
+    }
+
+    /// Input channels that one output element depends on.
+    #[must_use]
+    pub const fn c_per_group(&self) -> usize {
+        self.c / self.groups
+    }
+
+    /// Output channels of one group.
+    #[must_use]
+    pub const fn k_per_group(&self) -> usize {
+        self.k / self.groups
+    }
+
+    /// Filter elements per channel.
+    #[must_use]
+    pub fn taps(&self) -> usize {
+        self.kernel_size.iter().product()
+    }
+
+    /// Products that one output element sums.
+    #[must_use]
+    pub fn reduction(&self) -> usize {
+        self.c_per_group() * self.taps()
+    }
+
+    /// Output positions per sample and channel.
+    #[must_use]
+    pub fn output_spatial(&self) -> usize {
+        self.output.iter().product()
+    }
+
+    /// Multiplications of the whole convolution, padding included.
+    #[must_use]
+    pub fn multiply_adds(&self) -> u128 {
+        self.output_shape().elements() as u128 * self.reduction() as u128
+    }
+
+    /// The extents as kernels take them, with a depth of 1 in two dimensions.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if a padded plane (or volume), a filter or an attribute exceeds
+    /// what kernels index with 32 bits.
+    pub fn geometry(&self) -> Result<ConvGeometry, SpecError> {
+        let operator = ConvSpec::<D>::OPERATOR;
+        check_plane(operator, "padded input plane", &self.input, &self.padding)?;
+        check_plane(operator, "output plane", &self.output, &[0; D])?;
+        check_plane(operator, "filter length", &[self.reduction()], &[0])?;
+        // Axes are right-aligned: the last two are rows and columns in any dimension.
+        let axes = |name, values: [usize; D], absent: u32| {
+            let mut extents = [absent; 3];
+            for (axis, value) in values.into_iter().enumerate() {
+                let quantity = Quantity::entry(name, axis);
+                extents[axis + 3 - D] = kernel_extent(operator, quantity, value)?;
+            }
+            Ok(extents)
+        };
+        let [d, h, w] = axes("input extent", self.input, 1)?;
+        let [t, r, s] = axes("kernel_size", self.kernel_size, 1)?;
+        let [z, p, q] = axes("output extent", self.output, 1)?;
+        let [stride_d, stride_h, stride_w] = axes("stride", self.stride, 1)?;
+        let [pad_d, pad_h, pad_w] = axes("padding", self.padding, 0)?;
+        let [dilation_d, dilation_h, dilation_w] = axes("dilation", self.dilation, 1)?;
+        let channels = |name, value| kernel_extent(operator, Quantity::scalar(name), value);
+        Ok(ConvGeometry {
+            n: self.n as u64,
+            groups: channels("groups", self.groups)?,
+            group_c: channels("in_channels", self.c)? / self.groups as u32,
+            group_k: channels("out_channels", self.k)? / self.groups as u32,
+            d,
+            h,
+            w,
+            t,
+            r,
+            s,
+            z,
+            p,
+            q,
+            stride_d,
+            stride_h,
+            stride_w,
+            pad_d,
+            pad_h,
+            pad_w,
+            dilation_d,
+            dilation_h,
+            dilation_w,
+            has_bias: self.bias.into(),
+        })
+    }
+}

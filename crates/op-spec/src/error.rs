@@ -1,0 +1,315 @@
+//! The one error of this crate, worded `operator: what is actual, rule limit`.
+
+use core::fmt;
+
+/// An attribute or extent by its public name, with the axis where it has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// PyTorch's name, such as `stride` or `num_groups`.
+    pub name: &'static str,
+    /// Index into the attribute or shape, where it is a list.
+    pub axis: Option<usize>,
+}
+
+impl Quantity {
+    /// A quantity that is a single number.
+    #[must_use]
+    pub const fn scalar(name: &'static str) -> Self {
+        Self { name, axis: None }
+    }
+
+    /// Entry `axis` of a quantity that is a list.
+    #[must_use]
+    pub const fn entry(name: &'static str, axis: usize) -> Self {
+        Self {
+            name,
+            axis: Some(axis),
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        match self.axis {
+            Some(axis) => write!(f, "[{axis}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How many dimensions a tensor must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankRule {
+    /// This many.
+    Exactly(usize),
+    /// This many or more.
+    AtLeast(usize),
+}
+
+impl fmt::Display for RankRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(rank) => write!(f, "expected {rank}"),
+            Self::AtLeast(rank) => write!(f, "minimum {rank}"),
+        }
+    }
+}
+
+/// Why a specification does not fit its tensors. Every variant names the operator.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// A tensor has the wrong number of dimensions.
+    Rank {
+        /// Operator that refused.
+        operator: &'static str,
+        /// Which of its tensors.
+        tensor: &'static str,
+        /// Dimensions it has.
+        actual: usize,
+        /// Dimensions it should have.
+        rule: RankRule,
+    },
+    /// A count or extent is below what the operator is defined for.
+    TooSmall {
+        /// Operator that refused.
+        operator: &'static str,
+        /// What is too small.
+        quantity: Quantity,
+        /// Its value.
+        actual: usize,
+        /// The smallest value accepted.
+        minimum: usize,
+    },
+    /// Channels cannot be split evenly.
+    NotMultiple {
+        /// Operator that refused.
+        operator: &'static str,
+        /// What is to be split.
+        quantity: &'static str,
+        /// Its value.
+        actual: usize,
+        /// Into what it is to be split.
+        divisor_name: &'static str,
+        /// Into how many.
+        divisor: usize,
+    },
+    /// Two tensors disagree about an extent.
+    Mismatch {
+        /// Operator that refused.
+        operator: &'static str,
+        /// The extent that does not fit.
+        quantity: Quantity,
+        /// Its value.
+        actual: usize,
+        /// The value that the other tensors ask for.
+        expected: usize,
+    },
+    /// The dilated window does not fit into the padded input.
+    WindowTooLarge {
+        /// Operator that refused.
+        operator: &'static str,
+        /// Spatial axis, counted from 0.
+        axis: usize,
+        /// Elements that the dilated window spans.
+        window: u128,
+        /// Elements of the padded input.
+        padded: u128,
+    },
+    /// Pooling padding reaches over half the window, so that a window could hold padding only.
+    PaddingTooLarge {
+        /// Operator that refused.
+        operator: &'static str,
+        /// Spatial axis, counted from 0.
+        axis: usize,
+        /// The padding.
+        padding: usize,
+        /// Half the kernel size.
+        limit: usize,
+    },
+    /// A norm would divide by the deviation of a single value.
+    SingleValue {
+        /// Operator that refused.
+        operator: &'static str,
+        /// What there is one of.
+        quantity: &'static str,
+    },
+    /// `eps` is NaN or negative.
+    Eps {
+        /// Operator that refused.
+        operator: &'static str,
+        /// The value.
+        eps: f64,
+    },
+    /// A clamp without any bound.
+    NoBound {
+        /// Operator that refused.
+        operator: &'static str,
+    },
+    /// A tensor has more elements than an address can reach.
+    TooManyElements {
+        /// Operator that refused.
+        operator: &'static str,
+        /// Which of its tensors.
+        tensor: &'static str,
+    },
+    /// An extent does not fit the integer that kernels hold it in.
+    BeyondKernel {
+        /// Operator that refused.
+        operator: &'static str,
+        /// Which extent.
+        quantity: Quantity,
+        /// Its value.
+        actual: usize,
+        /// The largest value a kernel can hold.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rank {
+                operator,
+                tensor,
+                actual,
+                rule,
+            } => write!(f, "{operator}: {tensor} has {actual} dimensions, {rule}"),
+            Self::TooSmall {
+                operator,
+                quantity,
+                actual,
+                minimum,
+            } => write!(f, "{operator}: {quantity} is {actual}, minimum {minimum}"),
+            Self::NotMultiple {
+                operator,
+                quantity,
+                actual,
+                divisor_name,
+                divisor,
+            } => write!(
+                f,
+                "{operator}: {quantity} is {actual}, \
+                 which is not a multiple of {divisor_name} {divisor}"
+            ),
+            Self::Mismatch {
+                operator,
+                quantity,
+                actual,
+                expected,
+            } => write!(f, "{operator}: {quantity} is {actual}, expected {expected}"),
+            Self::WindowTooLarge {
+                operator,
+                axis,
+                window,
+                padded,
+            } => write!(
+                f,
+                "{operator}: dilated window spans {window} on spatial axis {axis}, \
+                 padded input has {padded}"
+            ),
+            Self::PaddingTooLarge {
+                operator,
+                axis,
+                padding,
+                limit,
+            } => write!(
+                f,
+                "{operator}: padding[{axis}] is {padding}, limit kernel_size[{axis}] / 2 = {limit}"
+            ),
+            Self::SingleValue { operator, quantity } => write!(
+                f,
+                "{operator}: {quantity} is 1, minimum 2 (one value has no deviation)"
+            ),
+            Self::Eps { operator, eps } => {
+                write!(f, "{operator}: eps is {eps}, minimum 0")
+            }
+            Self::NoBound { operator } => write!(
+                f,
+                "{operator}: min and max are both absent, at least one is needed"
+            ),
+            Self::TooManyElements { operator, tensor } => write!(
+                f,
+                "{operator}: {tensor} has more elements than memory addresses, limit {}",
+                crate::MAX_ELEMENTS
+            ),
+            Self::BeyondKernel {
+                operator,
+                quantity,
+                actual,
+                limit,
+            } => write!(
+                f,
+                "{operator}: {quantity} is {actual}, limit {limit} on a GPU"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for SpecError {}
+
+/// `eps` as every norm takes it: zero and infinity are numbers to compute with, NaN and negative
+/// values only turn the output into NaN.
+pub(crate) fn check_eps(operator: &'static str, eps: f64) -> Result<(), SpecError> {
+    if eps >= 0.0 {
+        Ok(())
+    } else {
+        Err(SpecError::Eps { operator, eps })
+    }
+}
+
+/// Refuses values under 1.
+pub(crate) fn at_least_one(
+    operator: &'static str,
+    quantity: Quantity,
+    actual: usize,
+) -> Result<(), SpecError> {
+    if actual == 0 {
+        return Err(SpecError::TooSmall {
+            operator,
+            quantity,
+            actual,
+            minimum: 1,
+        });
+    }
+    Ok(())
+}
+
+/// `value` as a kernel holds it.
+pub(crate) fn kernel_extent(
+    operator: &'static str,
+    quantity: Quantity,
+    value: usize,
+) -> Result<u32, SpecError> {
+    u32::try_from(value).map_err(|_| SpecError::BeyondKernel {
+        operator,
+        quantity,
+        actual: value,
+        limit: u32::MAX as usize,
+    })
+}
+
+/// Refuses a padded plane (or volume) whose positions signed 32-bit arithmetic cannot hold.
+pub(crate) fn check_plane(
+    operator: &'static str,
+    name: &'static str,
+    extents: &[usize],
+    padding: &[usize],
+) -> Result<(), SpecError> {
+    let limit = i32::MAX as usize;
+    let positions = extents.iter().zip(padding).map(|(&extent, &padding)| {
+        let border = padding.saturating_mul(2);
+        extent.saturating_add(border).max(1)
+    });
+    let actual = positions.fold(1, usize::saturating_mul);
+    if actual > limit {
+        return Err(SpecError::BeyondKernel {
+            operator,
+            quantity: Quantity::scalar(name),
+            actual,
+            limit,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Group normalisation.
+
+use crate::error::{Quantity, SpecError, at_least_one, check_eps, kernel_extent};
+use crate::launch::norm::NormGeometry;
+use crate::shape::ChannelShape;
+
+const OPERATOR: &str = "group_norm";
+
+/// Attributes of group normalisation; see
+/// [`torch.nn.functional.group_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupNormSpec {
+    /// Groups that the channels of a sample are split into; each has its own mean and deviation.
+    pub num_groups: usize,
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+impl GroupNormSpec {
+    /// PyTorch's `eps` of 1e-5.
+    #[must_use]
+    pub const fn new(num_groups: usize) -> Self {
+        Self {
+            num_groups,
+            eps: 1e-5,
+        }
+    }
+
+    /// Checks the attributes against the shapes of the input (any rank from 2) and of the optional
+    /// weight and bias.
+    ///
+    /// Empty batches and empty images are accepted and give empty outputs.
+    ///
+    /// # Errors
+    /// Rank under 2; no groups; channels that groups do not divide; parameters that are not one
+    /// value per channel; NaN or negative `eps`; a whole input of one value per group (a single
+    /// sample with a single channel per group and a single position), as in PyTorch.
+    pub fn problem(
+        &self,
+        input: &[usize],
+        weight: Option<&[usize]>,
+        bias: Option<&[usize]>,
+    ) -> Result<GroupNormProblem, SpecError> {
+        let shape = ChannelShape::new(OPERATOR, input)?;
+        at_least_one(OPERATOR, Quantity::scalar("num_groups"), self.num_groups)?;
+        if !shape.c.is_multiple_of(self.num_groups) {
+            return Err(SpecError::NotMultiple {
+                operator: OPERATOR,
+                quantity: "channels",
+                actual: shape.c,
+                divisor_name: "num_groups",
+                divisor: self.num_groups,
+            });
+        }
+        for (name, parameter) in [("weight", weight), ("bias", bias)] {
+            if let Some(parameter) = parameter {
+                shape.check_parameter(OPERATOR, name, parameter)?;
+            }
+        }
+        check_eps(OPERATOR, self.eps)?;
+        if shape.n == 1 && shape.c == self.num_groups && shape.spatial == 1 {
+            return Err(SpecError::SingleValue {
+                operator: OPERATOR,
+                quantity: "values per group",
+            });
+        }
+        Ok(GroupNormProblem {
+            shape,
+            num_groups: self.num_groups,
+            eps: self.eps,
+            weight: weight.is_some(),
+            bias: bias.is_some(),
+        })
+    }
+}
+
+/// A group normalisation whose extents and attributes fit together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct GroupNormProblem {
+    /// Shape of input and output.
+    pub shape: ChannelShape,
+    /// Groups per sample.
+    pub num_groups: usize,
+    /// Added to the variance.
+    pub eps: f64,
+    /// Whether the normalised values are multiplied by one value per channel.
+    pub weight: bool,
+    /// Whether one value per channel is added at the end.
+    pub bias: bool,
+}
+
+impl GroupNormProblem {
+    /// Channels that share their statistics.
+    #[must_use]
+    pub const fn channels_per_group(&self) -> usize {
+        self.shape.c / self.num_groups
+    }
+
+    /// Values that one mean is taken over.
+    #[must_use]
+    pub const fn group_len(&self) -> usize {
+        self.channels_per_group() * self.shape.spatial
+    }
+
+    /// The extents as kernels take them.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
+    pub fn geometry(&self) -> Result<NormGeometry, SpecError> {
+        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
+        let groups = Quantity::scalar("num_groups");
+        let groups = kernel_extent(OPERATOR, groups, self.num_groups)?;
+        let geometry = NormGeometry::new(n, channels, groups, spatial, self.eps as f32);
+        Ok(geometry.affine(self.weight, self.bias))
+    }
+}

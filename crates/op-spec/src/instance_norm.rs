@@ -1,0 +1,100 @@
+//! Instance normalisation: every channel of every sample by itself.
+
+use crate::error::{SpecError, check_eps};
+use crate::group_norm::GroupNormProblem;
+use crate::launch::norm::NormGeometry;
+use crate::shape::ChannelShape;
+
+const OPERATOR: &str = "instance_norm";
+
+/// Attributes of instance normalisation; see
+/// [`torch.nn.functional.instance_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InstanceNormSpec {
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+impl Default for InstanceNormSpec {
+    /// PyTorch's `eps` of 1e-5.
+    fn default() -> Self {
+        Self { eps: 1e-5 }
+    }
+}
+
+impl InstanceNormSpec {
+    /// Checks the attributes against the shapes of the input (any number of spatial dimensions)
+    /// and of the optional weight and bias.
+    ///
+    /// Empty batches and empty images are accepted and give empty outputs.
+    ///
+    /// # Errors
+    /// Rank under 2; one position per channel; parameters that are not one value per channel; NaN
+    /// or negative `eps`.
+    pub fn problem(
+        &self,
+        input: &[usize],
+        weight: Option<&[usize]>,
+        bias: Option<&[usize]>,
+    ) -> Result<InstanceNormProblem, SpecError> {
+        let shape = ChannelShape::new(OPERATOR, input)?;
+        for (name, parameter) in [("weight", weight), ("bias", bias)] {
+            if let Some(parameter) = parameter {
+                shape.check_parameter(OPERATOR, name, parameter)?;
+            }
+        }
+        check_eps(OPERATOR, self.eps)?;
+        if shape.spatial == 1 {
+            return Err(SpecError::SingleValue {
+                operator: OPERATOR,
+                quantity: "spatial elements",
+            });
+        }
+        Ok(InstanceNormProblem {
+            shape,
+            eps: self.eps,
+            weight: weight.is_some(),
+            bias: bias.is_some(),
+        })
+    }
+}
+
+/// An instance normalisation whose extents and attributes fit together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct InstanceNormProblem {
+    /// Shape of input and output.
+    pub shape: ChannelShape,
+    /// Added to the variance.
+    pub eps: f64,
+    /// Whether the normalised values are multiplied by one value per channel.
+    pub weight: bool,
+    /// Whether one value per channel is added at the end.
+    pub bias: bool,
+}
+
+impl InstanceNormProblem {
+    /// The same computation as a group normalisation with as many groups as channels.
+    #[must_use]
+    pub fn as_group_norm(&self) -> GroupNormProblem {
+        GroupNormProblem {
+            shape: self.shape,
+            // Without channels there is nothing to group, and no group count to divide by.
+            num_groups: self.shape.c.max(1),
+            eps: self.eps,
+            weight: self.weight,
+            bias: self.bias,
+        }
+    }
+
+    /// The extents as kernels take them.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
+    pub fn geometry(&self) -> Result<NormGeometry, SpecError> {
+        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
+        let groups = channels.max(1);
+        let geometry = NormGeometry::new(n, channels, groups, spatial, self.eps as f32);
+        Ok(geometry.affine(self.weight, self.bias))
+    }
+}

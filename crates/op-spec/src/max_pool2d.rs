@@ -1,0 +1,158 @@
+//! Maximum over sliding windows of images.
+
+use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
+use crate::launch::max_pool2d::PoolGeometry;
+use crate::shape::{Shape, elements};
+use crate::window::Window;
+
+const OPERATOR: &str = "max_pool2d";
+
+/// Attributes of max pooling; see
+/// [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MaxPool2dSpec {
+    /// Window extents.
+    pub kernel_size: [usize; 2],
+    /// Step between windows; the window extents if absent.
+    pub stride: Option<[usize; 2]>,
+    /// Border on both sides that no maximum is ever taken from.
+    pub padding: [usize; 2],
+    /// Step between the elements of a window.
+    pub dilation: [usize; 2],
+    /// Whether a last window that hangs over the border counts, provided it starts inside the
+    /// input or its left border.
+    pub ceil_mode: bool,
+}
+
+impl MaxPool2dSpec {
+    /// PyTorch's defaults: windows side by side, no border, no gaps.
+    #[must_use]
+    pub const fn new(kernel_size: [usize; 2]) -> Self {
+        Self {
+            kernel_size,
+            stride: None,
+            padding: [0, 0],
+            dilation: [1, 1],
+            ceil_mode: false,
+        }
+    }
+
+    /// Checks the attributes against the input's shape `[n, c, h, w]`.
+    ///
+    /// An empty batch is accepted and gives an empty output.
+    ///
+    /// # Errors
+    /// Rank other than 4; channels or image extents of 0; kernel, stride or dilation of 0; padding
+    /// over half the kernel; a dilated window larger than the padded input (which `ceil_mode`
+    /// relaxes by `stride - 1`).
+    pub fn problem(&self, input: &[usize]) -> Result<MaxPool2dProblem, SpecError> {
+        let &[n, c, h, w] = input else {
+            return Err(SpecError::Rank {
+                operator: OPERATOR,
+                tensor: "input",
+                actual: input.len(),
+                rule: RankRule::Exactly(4),
+            });
+        };
+        for (axis, extent) in [(1, c), (2, h), (3, w)] {
+            at_least_one(OPERATOR, Quantity::entry("input", axis), extent)?;
+        }
+        let mut problem = MaxPool2dProblem {
+            n,
+            c,
+            input: [h, w],
+            output: [0, 0],
+            kernel_size: self.kernel_size,
+            stride: self.stride.unwrap_or(self.kernel_size),
+            padding: self.padding,
+            dilation: self.dilation,
+        };
+        for axis in 0..2 {
+            let window = Window {
+                kernel: self.kernel_size[axis],
+                stride: problem.stride[axis],
+                padding: self.padding[axis],
+                dilation: self.dilation[axis],
+                ceil_mode: self.ceil_mode,
+            };
+            problem.output[axis] = window.output_extent(OPERATOR, axis, problem.input[axis])?;
+            let limit = self.kernel_size[axis] / 2;
+            if self.padding[axis] > limit {
+                return Err(SpecError::PaddingTooLarge {
+                    operator: OPERATOR,
+                    axis,
+                    padding: self.padding[axis],
+                    limit,
+                });
+            }
+        }
+        elements(OPERATOR, "input", input)?;
+        elements(OPERATOR, "output", &problem.output_shape())?;
+        Ok(problem)
+    }
+}
+
+/// A max pooling whose extents and attributes fit together. `ceil_mode` has done its work on
+/// `output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MaxPool2dProblem {
+    /// Samples.
+    pub n: usize,
+    /// Channels.
+    pub c: usize,
+    /// Input extents, `h, w`.
+    pub input: [usize; 2],
+    /// Output extents, `p, q`.
+    pub output: [usize; 2],
+    /// Window extents.
+    pub kernel_size: [usize; 2],
+    /// Step between windows.
+    pub stride: [usize; 2],
+    /// Border on both sides.
+    pub padding: [usize; 2],
+    /// Step between the elements of a window.
+    pub dilation: [usize; 2],
+}
+
+impl MaxPool2dProblem {
+    /// Shape of the input.
+    #[must_use]
+    pub fn input_shape(&self) -> Shape {
+        Shape::new(self.n, self.c, self.input)
+    }
+
+    /// Shape of the output.
+    #[must_use]
+    pub fn output_shape(&self) -> Shape {
+        Shape::new(self.n, self.c, self.output)
+    }
+
+    /// The extents as kernels take them.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if a padded plane, an attribute, or the channels exceed what
+    /// kernels index with 32 bits.
+    pub fn geometry(&self) -> Result<PoolGeometry, SpecError> {
+        check_plane(OPERATOR, "padded input plane", &self.input, &self.padding)?;
+        check_plane(OPERATOR, "output plane", &self.output, &[0, 0])?;
+        let extent =
+            |name, axis, value| kernel_extent(OPERATOR, Quantity::entry(name, axis), value);
+        Ok(PoolGeometry {
+            planes: (self.n * self.c) as u64,
+            channels: extent("input", 1, self.c)?,
+            h: extent("input", 2, self.input[0])?,
+            w: extent("input", 3, self.input[1])?,
+            p: extent("output", 2, self.output[0])?,
+            q: extent("output", 3, self.output[1])?,
+            r: extent("kernel_size", 0, self.kernel_size[0])?,
+            s: extent("kernel_size", 1, self.kernel_size[1])?,
+            stride_h: extent("stride", 0, self.stride[0])?,
+            stride_w: extent("stride", 1, self.stride[1])?,
+            pad_h: extent("padding", 0, self.padding[0])?,
+            pad_w: extent("padding", 1, self.padding[1])?,
+            dilation_h: extent("dilation", 0, self.dilation[0])?,
+            dilation_w: extent("dilation", 1, self.dilation[1])?,
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! Shapes without an allocator, and element counts that cannot overflow.
+
+use core::fmt;
+use core::ops::Deref;
+
+use crate::error::{Quantity, RankRule, SpecError, kernel_extent};
+
+/// The most elements a tensor may have, the largest count that an address difference can express.
+pub const MAX_ELEMENTS: usize = isize::MAX as usize;
+
+/// The highest rank in this crate, that of a batch of volumes.
+const MAX_RANK: usize = 5;
+
+/// The shape of a tensor of at most five dimensions; reads as a slice.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    rank: usize,
+    extents: [usize; MAX_RANK],
+}
+
+impl Shape {
+    /// `(n, c)` followed by the spatial extents.
+    pub(crate) fn new<const D: usize>(n: usize, c: usize, spatial: [usize; D]) -> Self {
+        const { assert!(D + 2 <= MAX_RANK) };
+        let mut extents = [0; MAX_RANK];
+        extents[0] = n;
+        extents[1] = c;
+        extents[2..2 + D].copy_from_slice(&spatial);
+        Self {
+            rank: 2 + D,
+            extents,
+        }
+    }
+
+    /// Product of the extents.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.iter().product()
+    }
+}
+
+impl Deref for Shape {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        &self.extents[..self.rank]
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Shape {}
+
+/// Number of elements of `shape`, if [`MAX_ELEMENTS`] allows it.
+///
+/// Zero extents do not excuse the others: a tensor of shape `[0, 2^40, 2^40]` is refused, as the
+/// stride of its first dimension could not be expressed.
+pub(crate) fn elements(
+    operator: &'static str,
+    tensor: &'static str,
+    shape: &[usize],
+) -> Result<usize, SpecError> {
+    let too_many = SpecError::TooManyElements { operator, tensor };
+    let mut nonzero: usize = 1;
+    for &extent in shape {
+        match nonzero.checked_mul(extent.max(1)) {
+            Some(product) if product <= MAX_ELEMENTS => nonzero = product,
+            _ => return Err(too_many),
+        }
+    }
+    Ok(if shape.contains(&0) { 0 } else { nonzero })
+}
+
+/// A tensor as operators see it that treat all positions of a channel alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelShape {
+    /// Samples.
+    pub n: usize,
+    /// Channels.
+    pub c: usize,
+    /// Positions per channel: the product of all further extents, 1 if there are none.
+    pub spatial: usize,
+}
+
+impl ChannelShape {
+    /// Reads `shape` as samples, channels, and everything else.
+    ///
+    /// # Errors
+    /// [`SpecError::Rank`] under two dimensions, [`SpecError::TooManyElements`] over
+    /// [`MAX_ELEMENTS`].
+    pub fn new(operator: &'static str, shape: &[usize]) -> Result<Self, SpecError> {
+        let [n, c, spatial @ ..] = shape else {
+            return Err(SpecError::Rank {
+                operator,
+                tensor: "input",
+                actual: shape.len(),
+                rule: RankRule::AtLeast(2),
+            });
+        };
+        elements(operator, "input", shape)?;
+        Ok(Self {
+            n: *n,
+            c: *c,
+            spatial: spatial.iter().product(),
+        })
+    }
+
+    /// Product of the extents.
+    #[must_use]
+    pub const fn elements(&self) -> usize {
+        self.n * self.c * self.spatial
+    }
+
+    /// Checks that a parameter tensor holds one value per channel.
+    pub(crate) fn check_parameter(
+        &self,
+        operator: &'static str,
+        name: &'static str,
+        shape: &[usize],
+    ) -> Result<(), SpecError> {
+        let [len] = shape else {
+            return Err(SpecError::Rank {
+                operator,
+                tensor: name,
+                actual: shape.len(),
+                rule: RankRule::Exactly(1),
+            });
+        };
+        if *len != self.c {
+            return Err(SpecError::Mismatch {
+                operator,
+                quantity: Quantity::entry(name, 0),
+                actual: *len,
+                expected: self.c,
+            });
+        }
+        Ok(())
+    }
+
+    /// Samples, channels and positions in the integers that kernels take.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
+    pub(crate) fn kernel_extents(
+        &self,
+        operator: &'static str,
+    ) -> Result<(u64, u32, u64), SpecError> {
+        let channels = kernel_extent(operator, Quantity::scalar("channels"), self.c)?;
+        Ok((self.n as u64, channels, self.spatial as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn element_counts_pass_32_bits_and_stop_before_overflow() {
+        assert_eq!(elements("op", "input", &[3, 1 << 31, 2]), Ok(3 << 32));
+        assert_eq!(elements("op", "input", &[0, 1 << 31, 2]), Ok(0));
+        assert_eq!(elements("op", "input", &[]), Ok(1));
+        for shape in [
+            &[usize::MAX][..],
+            &[1 << 40, 1 << 40],
+            &[0, 1 << 40, 1 << 40],
+        ] {
+            assert!(elements("op", "input", shape).is_err(), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn a_matrix_has_one_position_per_channel() {
+        let shape = ChannelShape::new("op", &[4, 7]).unwrap();
+        assert_eq!((shape.n, shape.c, shape.spatial), (4, 7, 1));
+        assert!(ChannelShape::new("op", &[4]).is_err());
+    }
+}
