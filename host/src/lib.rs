@@ -1,1 +1,5 @@
 //! Fused convolution pipelines on the GPU.
+
+pub mod data;
+pub mod reference;
+pub mod weights;

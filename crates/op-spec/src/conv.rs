@@ -146,6 +146,19 @@ impl<const D: usize> ConvSpec<D> {
     }
 }
 
+impl Conv2dSpec {
+    /// The same convolution of volumes that are one voxel deep.
+    #[must_use]
+    pub const fn as_conv3d(&self) -> Conv3dSpec {
+        Conv3dSpec {
+            stride: [1, self.stride[0], self.stride[1]],
+            padding: [0, self.padding[0], self.padding[1]],
+            dilation: [1, self.dilation[0], self.dilation[1]],
+            groups: self.groups,
+        }
+    }
+}
+
 /// Two leading extents and the spatial ones, each as a slice.
 fn split<'a, const D: usize>(
     tensor: &'static str,

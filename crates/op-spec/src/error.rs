@@ -106,6 +106,15 @@ pub enum SpecError {
         /// The value that the other tensors ask for.
         expected: usize,
     },
+    /// A parameter is there although the specification has none, or the other way round.
+    Presence {
+        /// Operator that refused.
+        operator: &'static str,
+        /// Which parameter.
+        parameter: &'static str,
+        /// Whether it is there.
+        present: bool,
+    },
     /// The dilated window does not fit into the padded input.
     WindowTooLarge {
         /// Operator that refused.
@@ -199,6 +208,22 @@ impl fmt::Display for SpecError {
                 actual,
                 expected,
             } => write!(f, "{operator}: {quantity} is {actual}, expected {expected}"),
+            Self::Presence {
+                operator,
+                parameter,
+                present: true,
+            } => write!(
+                f,
+                "{operator}: {parameter} is given, the specification has none"
+            ),
+            Self::Presence {
+                operator,
+                parameter,
+                present: false,
+            } => write!(
+                f,
+                "{operator}: {parameter} is absent, the specification has one"
+            ),
             Self::WindowTooLarge {
                 operator,
                 axis,
