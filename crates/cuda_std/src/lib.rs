@@ -1,1 +1,69 @@
-//! Device library for GPU kernels in Rust.
+//! Device library for GPU kernels in Rust, and a CPU emulator that runs the same kernels unchanged.
+//!
+//! A kernel is an `unsafe fn` with [`#[kernel]`](macro@kernel). Compiled for `nvptx64-nvidia-cuda`, everything in
+//! this crate becomes the PTX instruction that its documentation names. Compiled for any other target, the same
+//! function runs under `emulator`, which executes grids, blocks, warps and barriers on the CPU and reports what a GPU
+//! would leave undefined: accesses out of bounds, reads of uninitialised memory, data races, barriers that
+//! not all threads reach.
+//!
+//! Names and signatures follow Rust-CUDA's `cuda_std` wherever it has the function; `COVERAGE.md` beside this
+//! crate's manifest lists what is there, what differs, and what is new.
+//!
+//! # For users of the device target
+//! It needs unstable features. This crate turns on its own; a kernel crate says
+//! ```ignore
+//! #![no_std]
+//! #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+//! ```
+//! and is compiled by `cuda_builder`, which opens them on a stable compiler.
+
+#![cfg_attr(target_arch = "nvptx64", no_std)]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    feature(
+        asm_experimental_arch,
+        core_intrinsics,
+        link_llvm_intrinsics,
+        stdarch_nvptx
+    )
+)]
+#![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+
+pub mod barrier;
+pub mod cp_async;
+pub mod element;
+pub mod global;
+pub mod math;
+pub mod mma;
+pub mod shared;
+pub mod storage;
+pub mod thread;
+pub mod warp;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod emulator;
+#[cfg(not(target_arch = "nvptx64"))]
+mod launchable;
+#[cfg(target_arch = "nvptx64")]
+mod nvptx;
+
+#[cfg(not(target_arch = "nvptx64"))]
+use emulator::backend;
+#[cfg(target_arch = "nvptx64")]
+use nvptx as backend;
+
+pub use cuda_std_macros::kernel;
+pub use half::{bf16, f16};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use launchable::{Kernel, KernelArgs};
+pub use math::GpuFloat;
+pub use storage::Storage;
+
+/// What most kernels need.
+pub mod prelude {
+    pub use crate::global::{Global, GlobalMut};
+    pub use crate::math::GpuFloat;
+    pub use crate::shared::Shared;
+    pub use crate::storage::Storage;
+    pub use crate::{bf16, f16, kernel, shared_array, thread, warp};
+}

@@ -1,0 +1,86 @@
+//! Copies from global to shared memory that run beside the thread (sm_80 and later).
+//!
+//! A thread starts copies, closes them into a group with [`commit_group`], and waits for its groups with [`wait_group`]. Other
+//! threads see the data after a barrier that follows the wait.
+//!
+//! **Emulator**: a copy lands when it is waited for, no sooner. Until then the target counts as unwritten (touching it is
+//! reported as touching a copy in flight), and so is a source that changes before it was copied. Bounds, alignment, initialisation and
+//! races are checked for both ends.
+
+use crate::backend;
+use crate::element::Element;
+use crate::global::Global;
+use crate::shared::SharedAddr;
+
+macro_rules! copies {
+    ($($(#[$doc:meta])* $name:ident, $bytes:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        #[doc = concat!("`dst` is the address of ", $bytes, " bytes of shared memory, and `src` holds ", $bytes, " bytes from element `index` on; both are
+        multiples of ", $bytes, ". Until the wait, nobody touches the target or writes the source.")]
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $name<T: Element>(dst: SharedAddr, src: Global<T>, index: usize) {
+            // SAFETY: the caller's promise is the backend's.
+            unsafe { backend::copy_async::<T, $bytes>(dst.0, src.view, index) }
+        }
+    )*};
+}
+
+copies! {
+    /// Starts to copy 4 bytes. `cp.async.ca.shared.global 4`.
+    copy4, 4;
+    /// Starts to copy 8 bytes. `cp.async.ca.shared.global 8`.
+    copy8, 8;
+    /// Starts to copy 16 bytes, past the L1 cache. `cp.async.cg.shared.global 16`.
+    copy16, 16;
+}
+
+macro_rules! zero_filling_copies {
+    ($($(#[$doc:meta])* $name:ident, $bytes:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// With `valid_bytes == 0` nothing is read, so `index` may be anything.
+        ///
+        /// # Safety
+        /// As for the copy without filling, with only `valid_bytes` readable at the source, and `valid_bytes` at most the copy's
+        /// size.
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $name<T: Element>(dst: SharedAddr, src: Global<T>, index: usize, valid_bytes: u32) {
+            // SAFETY: the caller's promise is the backend's.
+            unsafe { backend::copy_async_zfill::<T, $bytes>(dst.0, src.view, index, valid_bytes) }
+        }
+    )*};
+}
+
+zero_filling_copies! {
+    /// Starts to copy the first `valid_bytes` of 4 bytes and fill the rest with zeros.
+    copy4_zfill, 4;
+    /// Starts to copy the first `valid_bytes` of 8 bytes and fill the rest with zeros.
+    copy8_zfill, 8;
+    /// Starts to copy the first `valid_bytes` of 16 bytes and fill the rest with zeros.
+    copy16_zfill, 16;
+}
+
+/// Closes the copies that this thread has started since the last group into a group. `cp.async.commit_group`.
+#[track_caller]
+#[inline(always)]
+pub fn commit_group() {
+    backend::commit_group();
+}
+
+/// Waits until at most the `N` youngest of this thread's groups are in flight. `cp.async.wait_group N`.
+#[track_caller]
+#[inline(always)]
+pub fn wait_group<const N: u32>() {
+    backend::wait_group::<N>();
+}
+
+/// Waits for all copies of this thread, in groups or not. `cp.async.wait_all`.
+#[track_caller]
+#[inline(always)]
+pub fn wait_all() {
+    backend::wait_all();
+}

@@ -1,0 +1,90 @@
+//! Float functions: exactly rounded ones as the device has them, the others as near as f32 allows.
+
+use half::{bf16, f16};
+
+/// Functions that `f64` gives to more digits than `f32` keeps, so that one rounding is left.
+macro_rules! through_f64 {
+    ($($name:ident($x:ident) = $value:expr;)*) => {$(
+        pub(crate) fn $name(x: f32) -> f32 {
+            let $x = f64::from(x);
+            $value as f32
+        }
+    )*};
+}
+
+through_f64! {
+    rsqrt(x) = 1.0 / x.sqrt();
+    exp(x) = x.exp();
+    exp2(x) = x.exp2();
+    ln(x) = x.ln();
+    log2(x) = x.log2();
+    sin(x) = x.sin();
+    cos(x) = x.cos();
+    tanh(x) = x.tanh();
+}
+
+macro_rules! exact {
+    ($($name:ident($($argument:ident),*): $ty:ty = $value:expr;)*) => {$(
+        #[inline]
+        pub(crate) fn $name($($argument: $ty),*) -> $ty {
+            $value
+        }
+    )*};
+}
+
+exact! {
+    fma(a, b, c): f32 = a.mul_add(b, c);
+    fma64(a, b, c): f64 = a.mul_add(b, c);
+    sqrt(x): f32 = x.sqrt();
+    sqrt64(x): f64 = x.sqrt();
+    reciprocal_approx(x): f32 = 1.0 / x;
+    max(a, b): f32 = if a > b || b.is_nan() || (a == b && b.is_sign_negative()) { a } else { b };
+    min(a, b): f32 = if a < b || b.is_nan() || (a == b && a.is_sign_negative()) { a } else { b };
+    max_nan(a, b): f32 = if a.is_nan() || b.is_nan() { f32::NAN } else { max(a, b) };
+    min_nan(a, b): f32 = if a.is_nan() || b.is_nan() { f32::NAN } else { min(a, b) };
+    abs(x): f32 = x.abs();
+    floor(x): f32 = x.floor();
+    ceil(x): f32 = x.ceil();
+    trunc(x): f32 = x.trunc();
+    round_ties_even(x): f32 = x.round_ties_even();
+    floor64(x): f64 = x.floor();
+    ceil64(x): f64 = x.ceil();
+    trunc64(x): f64 = x.trunc();
+}
+
+#[inline]
+pub(crate) fn f16_to_f32(x: f16) -> f32 {
+    x.to_f32()
+}
+
+#[inline]
+pub(crate) fn f16_from_f32(x: f32) -> f16 {
+    f16::from_f32(x)
+}
+
+#[inline]
+pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
+    bf16::from_f32(x)
+}
+
+/// Half a unit of the 13 dropped bits added to the magnitude, then truncation: ties away from zero. Infinities and
+/// NaN have nothing to round.
+pub(crate) fn to_tf32(x: f32) -> u32 {
+    const DROPPED: u32 = 0x1fff;
+    let bits = x.to_bits();
+    if x.is_nan() {
+        return 0x7fff_ffff;
+    }
+    if x.is_infinite() {
+        return bits;
+    }
+    (bits + 0x1000) & !DROPPED
+}
+
+pub(crate) fn pack_f16x2(low: f32, high: f32) -> u32 {
+    u32::from(f16::from_f32(high).to_bits()) << 16 | u32::from(f16::from_f32(low).to_bits())
+}
+
+pub(crate) fn pack_bf16x2(low: f32, high: f32) -> u32 {
+    u32::from(bf16::from_f32(high).to_bits()) << 16 | u32::from(bf16::from_f32(low).to_bits())
+}

@@ -1,0 +1,53 @@
+//! What a launch needs to know of a kernel.
+
+use core::ffi::c_void;
+
+/// A kernel as a type. [`#[kernel]`](macro@crate::kernel) implements it; launches on the GPU and in the emulator take it.
+pub trait Kernel: 'static {
+    /// The symbol in PTX.
+    const NAME: &'static str;
+    /// The most threads that a block may have, if declared.
+    const MAX_THREADS: Option<u32>;
+    /// How many blocks one multiprocessor should hold, if declared.
+    const MIN_BLOCKS: Option<u32>;
+    /// The parameters' types.
+    type Args: KernelArgs;
+
+    /// Runs the kernel as one thread.
+    ///
+    /// # Safety
+    /// The calling thread is a thread of an emulated launch, and the arguments are what the kernel's
+    /// own documentation asks for.
+    unsafe fn call(arguments: Self::Args);
+}
+
+/// The parameters of a kernel: a tuple of up to 32 plain values.
+pub trait KernelArgs: Copy + 'static {
+    /// Calls `f` with the array of pointers to the parameters that `cuLaunchKernel` takes.
+    fn with_params<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R;
+}
+
+macro_rules! kernel_args {
+    ($($name:ident)*) => {
+        impl<$($name: Copy + 'static),*> KernelArgs for ($($name,)*) {
+            #[allow(non_snake_case)]
+            fn with_params<R>(&self, f: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
+                let ($($name,)*) = self;
+                f(&mut [$(core::ptr::from_ref($name).cast_mut().cast::<c_void>()),*])
+            }
+        }
+    };
+}
+
+macro_rules! kernel_args_up_to {
+    ($first:ident $($rest:ident)*) => {
+        kernel_args!($first $($rest)*);
+        kernel_args_up_to!($($rest)*);
+    };
+    () => {
+        kernel_args!();
+    };
+}
+
+kernel_args_up_to!(A0 A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12 A13 A14 A15 A16 A17 A18 A19 A20 A21
+    A22 A23 A24 A25 A26 A27 A28 A29 A30 A31);

@@ -1,0 +1,144 @@
+//! Float instructions.
+
+use core::arch::asm;
+use core::intrinsics;
+
+use half::{bf16, f16};
+
+#[inline(always)]
+pub(crate) fn fma(a: f32, b: f32, c: f32) -> f32 {
+    intrinsics::fmaf32(a, b, c)
+}
+
+#[inline(always)]
+pub(crate) fn fma64(a: f64, b: f64, c: f64) -> f64 {
+    intrinsics::fmaf64(a, b, c)
+}
+
+macro_rules! unary {
+    ($($name:ident: $ty:ty, $class:ident, $text:literal;)*) => {$(
+        #[inline(always)]
+        pub(crate) fn $name(x: $ty) -> $ty {
+            let y: $ty;
+            // SAFETY: arithmetic on registers.
+            unsafe {
+                asm!(
+                    concat!($text, " {0}, {1};"),
+                    out($class) y, in($class) x,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            y
+        }
+    )*};
+}
+
+unary! {
+    sqrt: f32, reg32, "sqrt.rn.f32";
+    sqrt64: f64, reg64, "sqrt.rn.f64";
+    rsqrt: f32, reg32, "rsqrt.approx.f32";
+    reciprocal_approx: f32, reg32, "rcp.approx.f32";
+    abs: f32, reg32, "abs.f32";
+    exp2: f32, reg32, "ex2.approx.f32";
+    log2: f32, reg32, "lg2.approx.f32";
+    sin: f32, reg32, "sin.approx.f32";
+    cos: f32, reg32, "cos.approx.f32";
+    tanh: f32, reg32, "tanh.approx.f32";
+    floor: f32, reg32, "cvt.rmi.f32.f32";
+    ceil: f32, reg32, "cvt.rpi.f32.f32";
+    trunc: f32, reg32, "cvt.rzi.f32.f32";
+    round_ties_even: f32, reg32, "cvt.rni.f32.f32";
+    floor64: f64, reg64, "cvt.rmi.f64.f64";
+    ceil64: f64, reg64, "cvt.rpi.f64.f64";
+    trunc64: f64, reg64, "cvt.rzi.f64.f64";
+}
+
+macro_rules! binary {
+    ($($name:ident: $text:literal;)*) => {$(
+        #[inline(always)]
+        pub(crate) fn $name(a: f32, b: f32) -> f32 {
+            let y: f32;
+            // SAFETY: arithmetic on registers.
+            unsafe {
+                asm!(
+                    concat!($text, " {0}, {1}, {2};"),
+                    out(reg32) y, in(reg32) a, in(reg32) b,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            y
+        }
+    )*};
+}
+
+binary! {
+    max: "max.f32";
+    min: "min.f32";
+    max_nan: "max.NaN.f32";
+    min_nan: "min.NaN.f32";
+}
+
+/// `e^x = 2^n * e^r` with `x = n ln 2 + r`, so that `ex2.approx` sees only |r / ln 2| <= 1/2, where its error
+/// is small against the result.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    /// ln 2 in two parts; the first has trailing zeros, so `n` times it is exact.
+    const LN2_HIGH: f32 = 0.693_145_75;
+    const LN2_LOW: f32 = 1.428_606_8e-6;
+    // Beyond these the result is 0 or infinite anyway, and `n` would not fit two factors. NaN passes through
+    // the sum below.
+    let clamped = max(min(x, 89.5), -104.5);
+    let n = round_ties_even(clamped * core::f32::consts::LOG2_E);
+    let r = fma(-n, LN2_LOW, fma(-n, LN2_HIGH, clamped));
+    let half = trunc(n * 0.5);
+    // Two exact powers of two: 2^n alone may overflow or be subnormal while the result is neither.
+    let y = exp2(r * core::f32::consts::LOG2_E) * exp2(half) * exp2(n - half);
+    if x.is_nan() { x } else { y }
+}
+
+#[inline(always)]
+pub(crate) fn ln(x: f32) -> f32 {
+    log2(x) * core::f32::consts::LN_2
+}
+
+#[inline(always)]
+pub(crate) fn f16_to_f32(x: f16) -> f32 {
+    let y: f32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!(
+            "cvt.f32.f16 {0}, {1};",
+            out(reg32) y, in(reg16) x.to_bits(),
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    y
+}
+
+#[inline(always)]
+pub(crate) fn f16_from_f32(x: f32) -> f16 {
+    let y: u16;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!(
+            "cvt.rn.f16.f32 {0}, {1};",
+            out(reg16) y, in(reg32) x,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    f16::from_bits(y)
+}
+
+#[inline(always)]
+pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
+    let y: u16;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!(
+            "cvt.rn.bf16.f32 {0}, {1};",
+            out(reg16) y, in(reg32) x,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    bf16::from_bits(y)
+}

@@ -1,0 +1,316 @@
+//! Operations among the 32 threads (lanes) of a warp.
+//!
+//! Names and signatures are Rust-CUDA's. Each takes a `mask` of the lanes that take part; a
+//! lane that calls must be in its own mask, and all lanes of the mask must come, with
+//! the same mask, to the same operation. They wait for each other.
+//!
+//! **Emulator**, for all of them: lanes meet as described. A lane outside its own mask, a lane
+//! of the mask that has exited, one that waits elsewhere for good, and lanes that disagree about the operation are reported.
+//! [`sync_warp`] orders memory accesses among its lanes; shuffles, votes, matches and reductions
+//! do not, as in PTX.
+
+use crate::backend;
+use half::{bf16, f16};
+
+pub use crate::backend::WarpReductionOp;
+
+/// The thread's lane in its warp, 0 to 31. `%laneid`.
+///
+/// Emulator: the thread's index in the block, dimensions flattened with x the fastest, modulo 32.
+#[must_use]
+#[inline(always)]
+pub fn lane_id() -> u32 {
+    backend::lane_id()
+}
+
+/// The lanes that execute this call together. `activemask.b32`.
+///
+/// Emulator: the lanes that have not exited. On hardware it may be any subset of them that
+/// holds the caller, so a mask taken from here proves nothing about who will come.
+#[must_use]
+#[inline(always)]
+pub fn activemask() -> u32 {
+    backend::activemask()
+}
+
+/// Waits for the lanes in `mask`, and orders their memory accesses. `bar.warp.sync`.
+///
+/// # Safety
+/// The calling lane is in `mask`, and no lane in `mask` has exited.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn sync_warp(mask: u32) {
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { backend::sync_warp(mask) }
+}
+
+/// How a shuffle finds its source lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WarpShuffleMode {
+    /// The lane `own - delta`.
+    Up,
+    /// The lane `own + delta`.
+    Down,
+    /// The lane given.
+    Idx,
+    /// The lane `own ^ lane_mask`.
+    Xor,
+}
+
+/// A value that warp shuffles can carry.
+pub trait WarpShuffleValue: Sized {
+    /// Shuffles `value`.
+    ///
+    /// # Safety
+    /// As for [`warp_shuffle_idx`]; `mode` is a constant.
+    unsafe fn shuffle(
+        mode: WarpShuffleMode,
+        mask: u32,
+        value: Self,
+        b: u32,
+        width: u32,
+    ) -> (Self, bool);
+}
+
+macro_rules! shuffle_values {
+    ($($ty:ty: $value:ident => $to:expr, $word:ident => $from:expr;)*) => {$(
+        impl WarpShuffleValue for $ty {
+            #[track_caller]
+            #[inline(always)]
+            unsafe fn shuffle(mode: WarpShuffleMode, mask: u32, $value: Self, b: u32, width: u32) -> (Self, bool) {
+                // SAFETY: the caller's promise is the backend's.
+                let ($word, active) = unsafe { backend::shuffle(mode, mask, $to, b, width) };
+                ($from, active)
+            }
+        }
+    )*};
+}
+
+shuffle_values! {
+    u32: v => v, w => w;
+    i32: v => v as u32, w => w as i32;
+    f32: v => v.to_bits(), w => f32::from_bits(w);
+    u16: v => u32::from(v), w => w as u16;
+    i16: v => v as u32, w => w as i16;
+    u8: v => u32::from(v), w => w as u8;
+    i8: v => v as u32, w => w as i8;
+    bool: v => u32::from(v), w => w != 0;
+    f16: v => u32::from(v.to_bits()), w => f16::from_bits(w as u16);
+    bf16: v => u32::from(v.to_bits()), w => bf16::from_bits(w as u16);
+}
+
+macro_rules! wide_shuffle_values {
+    ($($ty:ty: $value:ident => $to:expr, $word:ident => $from:expr;)*) => {$(
+        impl WarpShuffleValue for $ty {
+            #[track_caller]
+            #[inline(always)]
+            unsafe fn shuffle(mode: WarpShuffleMode, mask: u32, $value: Self, b: u32, width: u32) -> (Self, bool) {
+                let bits: u64 = $to;
+                // SAFETY: the caller's promise is the backend's, for each half.
+                let (low, active) = unsafe { backend::shuffle(mode, mask, bits as u32, b, width) };
+                // SAFETY: as above.
+                let (high, _) = unsafe { backend::shuffle(mode, mask, (bits >> 32) as u32, b, width) };
+                let $word = u64::from(high) << 32 | u64::from(low);
+                ($from, active)
+            }
+        }
+    )*};
+}
+
+wide_shuffle_values! {
+    u64: v => v, w => w;
+    i64: v => v as u64, w => w as i64;
+    f64: v => v.to_bits(), w => f64::from_bits(w);
+}
+
+macro_rules! shuffles {
+    ($($(#[$doc:meta])* $name:ident($b:ident) = $mode:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// Returns the source lane's value and `true`, or, if the source lies outside the section of
+        /// `width` lanes (a power of two up to 32), the caller's own value and `false`. Values of 8 bytes take two
+        /// instructions.
+        ///
+        /// # Safety
+        /// The calling lane and the source lane are in `mask`, all lanes in `mask` make this call, and
+        /// `width` is a power of two up to 32.
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $name<T: WarpShuffleValue>(mask: u32, value: T, $b: u32, width: u32) -> (T, bool) {
+            // SAFETY: the caller's promise is the implementation's.
+            unsafe { T::shuffle(WarpShuffleMode::$mode, mask, value, $b, width) }
+        }
+    )*};
+}
+
+shuffles! {
+    /// The value of lane `idx` (modulo `width`) of the caller's section. `shfl.sync.idx.b32`.
+    warp_shuffle_idx(idx) = Idx;
+    /// The value of the lane `delta` below. `shfl.sync.up.b32`.
+    warp_shuffle_up(delta) = Up;
+    /// The value of the lane `delta` above. `shfl.sync.down.b32`.
+    warp_shuffle_down(delta) = Down;
+    /// The value of the lane whose number differs by the bits of `lane_mask`. `shfl.sync.bfly.b32`.
+    /// A source in a lower section can be read, one in a higher section cannot.
+    warp_shuffle_xor(lane_mask) = Xor;
+}
+
+/// Whether `predicate` holds in all lanes of `mask`. `vote.sync.all.pred`.
+///
+/// # Safety
+/// The calling lane is in `mask`, and all lanes in `mask` make this call.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { backend::vote_all(mask, predicate) }
+}
+
+/// Whether `predicate` holds in some lane of `mask`. `vote.sync.any.pred`.
+///
+/// # Safety
+/// The calling lane is in `mask`, and all lanes in `mask` make this call.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { backend::vote_any(mask, predicate) }
+}
+
+/// The lanes of `mask` in which `predicate` holds. `vote.sync.ballot.b32`.
+///
+/// # Safety
+/// The calling lane is in `mask`, and all lanes in `mask` make this call.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { backend::vote_ballot(mask, predicate) }
+}
+
+/// A value that warp matches can compare: 4 or 8 bytes, compared bit by bit.
+pub trait WarpMatchValue: Sized {
+    /// See [`warp_match_any`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn match_any(mask: u32, value: Self) -> u32;
+    /// See [`warp_match_all`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn match_all(mask: u32, value: Self) -> Option<u32>;
+}
+
+macro_rules! match_values {
+    ($($ty:ty: $any:ident $all:ident $value:ident => $bits:expr;)*) => {$(
+        impl WarpMatchValue for $ty {
+            #[track_caller]
+            #[inline(always)]
+            unsafe fn match_any(mask: u32, $value: Self) -> u32 {
+                // SAFETY: the caller's promise is the backend's.
+                unsafe { backend::$any(mask, $bits) }
+            }
+
+            #[track_caller]
+            #[inline(always)]
+            unsafe fn match_all(mask: u32, $value: Self) -> Option<u32> {
+                // SAFETY: the caller's promise is the backend's.
+                unsafe { backend::$all(mask, $bits) }.then_some(mask)
+            }
+        }
+    )*};
+}
+
+match_values! {
+    u32: match_any_32 match_all_32 v => v;
+    i32: match_any_32 match_all_32 v => v as u32;
+    f32: match_any_32 match_all_32 v => v.to_bits();
+    u64: match_any_64 match_all_64 v => v;
+    i64: match_any_64 match_all_64 v => v as u64;
+    f64: match_any_64 match_all_64 v => v.to_bits();
+}
+
+/// The lanes of `mask` whose `value` has the caller's bits. `match.any.sync`.
+///
+/// # Safety
+/// The calling lane is in `mask`, and all lanes in `mask` make this call.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn warp_match_any<T: WarpMatchValue>(mask: u32, value: T) -> u32 {
+    // SAFETY: the caller's promise is the implementation's.
+    unsafe { T::match_any(mask, value) }
+}
+
+/// `Some(mask)` if `value` has the same bits in all lanes of `mask`. `match.all.sync`.
+///
+/// # Safety
+/// The calling lane is in `mask`, and all lanes in `mask` make this call.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn warp_match_all<T: WarpMatchValue>(mask: u32, value: T) -> Option<u32> {
+    // SAFETY: the caller's promise is the implementation's.
+    unsafe { T::match_all(mask, value) }
+}
+
+/// An integer that warps can reduce.
+pub trait WarpReduceValue: Sized {
+    /// See [`warp_reduce`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn reduce(mask: u32, value: Self, op: WarpReductionOp) -> Self;
+}
+
+impl WarpReduceValue for u32 {
+    #[track_caller]
+    #[inline(always)]
+    unsafe fn reduce(mask: u32, value: Self, op: WarpReductionOp) -> Self {
+        // SAFETY: the caller's promise is the backend's.
+        unsafe { backend::reduce(mask, value, op, false) }
+    }
+}
+
+impl WarpReduceValue for i32 {
+    #[track_caller]
+    #[inline(always)]
+    unsafe fn reduce(mask: u32, value: Self, op: WarpReductionOp) -> Self {
+        // SAFETY: the caller's promise is the backend's.
+        unsafe { backend::reduce(mask, value as u32, op, true) as i32 }
+    }
+}
+
+/// `op` over the values of the lanes in `mask`; sums wrap. `redux.sync` (sm_80 and later).
+///
+/// # Safety
+/// The calling lane is in `mask`, and all lanes in `mask` make this call with the same `op`.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn warp_reduce<T: WarpReduceValue>(mask: u32, value: T, op: WarpReductionOp) -> T {
+    // SAFETY: the caller's promise is the implementation's.
+    unsafe { T::reduce(mask, value, op) }
+}
+
+macro_rules! reductions {
+    ($($name:ident $op:ident $what:literal;)*) => {$(
+        #[doc = concat!("The ", $what, " over the lanes of `mask`; see [`warp_reduce`].")]
+        ///
+        /// # Safety
+        /// As for [`warp_reduce`].
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $name<T: WarpReduceValue>(mask: u32, value: T) -> T {
+            // SAFETY: the caller's promise is the implementation's.
+            unsafe { T::reduce(mask, value, WarpReductionOp::$op) }
+        }
+    )*};
+}
+
+reductions! {
+    warp_reduce_add Add "wrapping sum";
+    warp_reduce_min Min "minimum";
+    warp_reduce_max Max "maximum";
+    warp_reduce_and And "bitwise and";
+    warp_reduce_or Or "bitwise or";
+    warp_reduce_xor Xor "bitwise exclusive or";
+}

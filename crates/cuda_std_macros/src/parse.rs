@@ -1,0 +1,97 @@
+//! What `#[kernel(..)]` accepts.
+
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, Result, ReturnType, Token};
+
+/// The most parameters that `cuda_std::KernelArgs` is implemented for.
+pub(crate) const MAX_PARAMETERS: usize = 32;
+
+/// The launch bounds in the attribute's parentheses.
+#[derive(Default)]
+pub(crate) struct Bounds {
+    pub(crate) max_threads: Option<Expr>,
+    pub(crate) min_blocks: Option<Expr>,
+}
+
+impl Parse for Bounds {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let mut bounds = Self::default();
+        while !input.is_empty() {
+            let name: Ident = input.parse()?;
+            let slot = match name.to_string().as_str() {
+                "max_threads" => &mut bounds.max_threads,
+                "min_blocks" => &mut bounds.min_blocks,
+                other => {
+                    let message = format!(
+                        "kernel: argument is `{other}`, which is none of `max_threads`, `min_blocks`"
+                    );
+                    return Err(Error::new(name.span(), message));
+                }
+            };
+            if slot.is_some() {
+                let message = format!("kernel: `{name}` is given twice");
+                return Err(Error::new(name.span(), message));
+            }
+            input.parse::<Token![=]>()?;
+            *slot = Some(input.parse()?);
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        match (&bounds.max_threads, &bounds.min_blocks) {
+            (None, Some(blocks)) => Err(Error::new(
+                blocks.span(),
+                "kernel: `min_blocks` is given without `max_threads`, which PTX requires with it",
+            )),
+            _ => Ok(bounds),
+        }
+    }
+}
+
+/// Refuses functions that cannot be kernels.
+pub(crate) fn check(function: &ItemFn) -> Result<()> {
+    let signature = &function.sig;
+    let refuse = |span, what: &str| {
+        let message = format!("kernel `{}`: {what}", signature.ident);
+        Err(Error::new(span, message))
+    };
+    if signature.unsafety.is_none() {
+        let what = "the function is safe, but a kernel trusts its launch and must be `unsafe fn`";
+        return refuse(signature.fn_token.span, what);
+    }
+    if !signature.generics.params.is_empty() {
+        let what = "the function is generic, but a kernel is one symbol of one type";
+        return refuse(signature.generics.span(), what);
+    }
+    if let Some(abi) = &signature.abi {
+        return refuse(abi.span(), "an ABI is given, but the attribute chooses it");
+    }
+    if signature.asyncness.is_some() || signature.constness.is_some() {
+        let what = "the function is async or const, which no kernel can be";
+        return refuse(signature.span(), what);
+    }
+    if let ReturnType::Type(_, ty) = &signature.output {
+        let what = "the function returns a value, but nothing can receive it";
+        return refuse(ty.span(), what);
+    }
+    if signature.inputs.len() > MAX_PARAMETERS {
+        let what = format!(
+            "{} parameters, which is more than {MAX_PARAMETERS}",
+            signature.inputs.len()
+        );
+        return refuse(signature.inputs.span(), &what);
+    }
+    for input in &signature.inputs {
+        match input {
+            FnArg::Receiver(receiver) => {
+                return refuse(receiver.span(), "a method cannot be a kernel");
+            }
+            FnArg::Typed(typed) if !matches!(*typed.pat, Pat::Ident(_)) => {
+                return refuse(typed.pat.span(), "a parameter must be a plain identifier");
+            }
+            FnArg::Typed(_) => {}
+        }
+    }
+    Ok(())
+}
