@@ -1,1 +1,51 @@
-//! Compiles a kernel crate to PTX.
+//! Compiles a GPU kernel crate to PTX with stock rustc.
+//!
+//! rustc has had a PTX backend for years: the target `nvptx64-nvidia-cuda`. What it lacks is a
+//! precompiled `core` and the permission to use the features around it on a stable compiler. This
+//! crate supplies both, and does what the compiler leaves undone:
+//!
+//! 1. It finds a compiler whose sources of `core` are installed ([`Toolchain::find`]).
+//! 2. It builds `core` and the kernel crate with fat link-time optimisation, so that the assembly
+//!    of the last crate is the whole PTX module, and no linker is needed.
+//! 3. It writes into the module what Rust cannot say: launch bounds ([`apply_launch_bounds`]).
+//!
+//! The builder has the names of Rust-CUDA's `cuda_builder`, so a build script written for that one
+//! needs little change. What does not apply to stock rustc (libnvvm options, optix) is not there.
+//!
+//! For crates that carry compiled PTX for users without a device toolchain, [`KernelSet`] decides
+//! between compiling and the PTX carried along, and knows when the latter is stale.
+//!
+//! # Examples
+//!
+//! In a build script:
+//!
+//! ```no_run
+//! use cuda_builder::{Arch, CudaBuilder};
+//!
+//! CudaBuilder::new("../kernels")
+//!     .arch(Arch::Sm80)
+//!     .copy_to("kernels.ptx")
+//!     .build()?;
+//! # Ok::<(), cuda_builder::Error>(())
+//! ```
+//!
+//! # Environment
+//!
+//! `CUDA_BUILDER_RUSTC` names the compiler to use for devices, or is `none`: then none is used.
+
+mod arch;
+mod builder;
+mod cargo;
+mod error;
+mod kernel_set;
+mod launch_bounds;
+mod source_hash;
+mod toolchain;
+
+pub use arch::{Arch, PtxVersion};
+pub use builder::{CudaBuilder, Module};
+pub use error::{Error, Result};
+pub use kernel_set::{KernelModules, KernelSet, Origin, ShippedHeader};
+pub use launch_bounds::apply_launch_bounds;
+pub use source_hash::source_hash;
+pub use toolchain::{Places, Rejected, Toolchain, Verdict};

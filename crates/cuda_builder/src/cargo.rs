@@ -1,0 +1,247 @@
+//! The cargo run that compiles a kernel crate.
+//!
+//! It runs inside another cargo's build script, which has an environment full of settings for that
+//! other build, and possibly below a workspace whose profile was written for the host. Neither may
+//! reach the device build, so everything that matters is set here.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{Arch, Error, PtxVersion, Result, Toolchain};
+
+const TARGET: &str = "nvptx64-nvidia-cuda";
+
+/// Settings of cargo that concern the machine and not the build; these stay.
+const MACHINE_SETTINGS: &[&str] = &[
+    "CARGO_HOME",
+    "CARGO_NET_",
+    "CARGO_HTTP_",
+    "CARGO_REGISTR",
+    "CARGO_SOURCE_",
+];
+
+/// What a workspace's profile must not change. Several codegen units or another kind of
+/// optimisation across crates would spread the module over several assembly files.
+const PROFILE: &[&str] = &[
+    "lto='fat'",
+    "codegen-units=1",
+    "panic='abort'",
+    "incremental=false",
+    "strip='none'",
+    "overflow-checks=false",
+    "debug-assertions=false",
+];
+
+/// One compilation of a kernel crate.
+pub(crate) struct Compilation<'a> {
+    pub(crate) toolchain: &'a Toolchain,
+    pub(crate) crate_path: &'a Path,
+    pub(crate) package: &'a str,
+    pub(crate) arch: Arch,
+    pub(crate) ptx_version: PtxVersion,
+    pub(crate) opt_level: u8,
+    pub(crate) line_info: bool,
+    pub(crate) emit_llvm_ir: bool,
+    pub(crate) target_dir: &'a Path,
+    pub(crate) build_args: &'a [String],
+}
+
+impl Compilation<'_> {
+    /// The folder of this crate's outputs, a different one for each architecture: the names of the
+    /// files say nothing of the architecture.
+    fn arch_dir(&self) -> PathBuf {
+        self.target_dir.join(self.arch.name())
+    }
+
+    /// The assembly that the compiler writes, which is the PTX module.
+    pub(crate) fn assembly(&self) -> PathBuf {
+        self.output("s")
+    }
+
+    /// The LLVM IR of the module.
+    pub(crate) fn llvm_ir(&self) -> PathBuf {
+        self.output("ll")
+    }
+
+    fn output(&self, extension: &str) -> PathBuf {
+        self.arch_dir()
+            .join(format!("{}.{extension}", self.package))
+    }
+
+    /// Runs cargo.
+    pub(crate) fn run(&self) -> Result<()> {
+        // Cargo finds the crate fresh even where its outputs have been deleted.
+        let stale = !self.assembly().is_file() || (self.emit_llvm_ir && !self.llvm_ir().is_file());
+        if stale {
+            let _ = std::fs::remove_dir_all(self.arch_dir().join(TARGET));
+        }
+        let mut command = self.command();
+        let program = PathBuf::from(command.get_program());
+        let output = command.output().map_err(Error::io("running", program))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(Error::Compile {
+            package: self.package.into(),
+            arch: self.arch,
+            first_error: first_error(&text).into(),
+            output: text,
+        })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        for (name, _) in env::vars_os() {
+            if belongs_to_the_outer_build(&name.to_string_lossy()) {
+                command.env_remove(name);
+            }
+        }
+        command
+            .current_dir(self.crate_path)
+            .stdin(Stdio::null())
+            .env("RUSTC", &self.toolchain.rustc)
+            // Lets a stable compiler use the unstable features around its PTX backend.
+            .env("RUSTC_BOOTSTRAP", "1")
+            // A wrapper from a configuration file (a cache, say) is turned off as well: `core` is
+            // compiled once, and some wrappers do not know this target.
+            .env("RUSTC_WRAPPER", "")
+            .env("RUSTC_WORKSPACE_WRAPPER", "")
+            .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags().join("\u{1f}"))
+            .env("RUSTUP_AUTO_INSTALL", "0")
+            .args(["rustc", "--release", "--lib", "--crate-type=cdylib"])
+            .args(["-Zbuild-std=core", "--target", TARGET, "--target-dir"])
+            .arg(self.arch_dir());
+        let mut settings: Vec<_> = PROFILE.iter().map(|&setting| setting.to_owned()).collect();
+        settings.push(format!("opt-level={}", self.opt_level));
+        let debug = if self.line_info {
+            "'line-tables-only'"
+        } else {
+            "false"
+        };
+        settings.push(format!("debug={debug}"));
+        for setting in settings {
+            command
+                .arg("--config")
+                .arg(format!("profile.release.{setting}"));
+        }
+        command.args(self.build_args).arg("--");
+        command.arg(emit("asm", &self.assembly()));
+        if self.emit_llvm_ir {
+            command.arg(emit("llvm-ir", &self.llvm_ir()));
+        }
+        command
+    }
+
+    /// Flags for every crate of the device build, `core` included.
+    fn rustflags(&self) -> Vec<String> {
+        let mut flags = vec![
+            format!("-Ctarget-cpu={}", self.arch),
+            format!("-Ctarget-feature=+{}", self.ptx_version.feature()),
+            format!("--cfg=cuda_arch=\"{}\"", self.arch),
+            // The assembly is the result; what would be linked is thrown away.
+            "-Clinker=true".into(),
+            // Settings of a single package in the workspace's profile come before these.
+            format!("-Copt-level={}", self.opt_level),
+            "-Ccodegen-units=1".into(),
+            // Messages of panics would carry paths and line numbers into the module.
+            "-Zlocation-detail=none".into(),
+        ];
+        for (path, name) in [
+            (self.crate_path.parent(), "kernels"),
+            (self.toolchain.rustc.ancestors().nth(2), "rustc"),
+        ] {
+            if let Some(path) = path {
+                flags.push(format!("--remap-path-prefix={}={name}", path.display()));
+            }
+        }
+        flags
+    }
+}
+
+fn emit(kind: &str, path: &Path) -> OsString {
+    let mut argument = OsString::from(format!("--emit={kind}="));
+    argument.push(path);
+    argument
+}
+
+fn belongs_to_the_outer_build(name: &str) -> bool {
+    let of_cargo = name == "CARGO" || name.starts_with("CARGO_");
+    let of_rustc = name.starts_with("RUSTC") || name.starts_with("RUSTDOC") || name == "RUSTFLAGS";
+    let of_script = matches!(
+        name,
+        "RUSTUP_TOOLCHAIN"
+            | "RUSTUP_TOOLCHAIN_SOURCE"
+            | "TARGET"
+            | "HOST"
+            | "PROFILE"
+            | "OPT_LEVEL"
+            | "DEBUG"
+            | "OUT_DIR"
+            | "NUM_JOBS"
+            | "MAKEFLAGS"
+            | "CLIPPY_ARGS"
+            | "__CARGO_DEFAULT_LIB_METADATA"
+    );
+    let of_machine = MACHINE_SETTINGS
+        .iter()
+        .any(|setting| name.starts_with(setting));
+    (of_cargo || of_rustc || of_script) && !of_machine
+}
+
+/// The first line that reports an error, or else the last line of all.
+fn first_error(output: &str) -> &str {
+    let mut lines = output.lines().map(str::trim);
+    let error = lines.find(|line| line.starts_with("error"));
+    error
+        .or_else(|| output.lines().rfind(|line| !line.trim().is_empty()))
+        .unwrap_or("cargo wrote nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_the_outer_build_are_kept_out() {
+        for name in [
+            "CARGO",
+            "CARGO_TARGET_DIR",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "CARGO_PROFILE_RELEASE_LTO",
+            "CARGO_CFG_TARGET_ARCH",
+            "RUSTFLAGS",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "RUSTUP_TOOLCHAIN",
+            "MAKEFLAGS",
+        ] {
+            assert!(belongs_to_the_outer_build(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_machine_stay() {
+        for name in [
+            "PATH",
+            "HOME",
+            "CARGO_HOME",
+            "CARGO_NET_OFFLINE",
+            "CARGO_HTTP_PROXY",
+            "CARGO_REGISTRIES_MINE_INDEX",
+            "RUSTUP_HOME",
+            "HTTPS_PROXY",
+        ] {
+            assert!(!belongs_to_the_outer_build(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_first_error_is_picked_from_cargos_output() {
+        let output = "   Compiling core\nwarning: x\nerror[E0425]: no `y`\nerror: aborting\n";
+        assert_eq!(first_error(output), "error[E0425]: no `y`");
+        assert_eq!(first_error("a\nkilled\n\n"), "killed");
+        assert_eq!(first_error(""), "cargo wrote nothing");
+    }
+}

@@ -1,0 +1,199 @@
+//! Launch bounds: from what a kernel declares to the directives of its PTX entry.
+//!
+//! Rust has no way to attach `.maxntid` and `.minnctapersm` to a function, and without them `ptxas`
+//! may give a thread more registers than a full block can have. `#[kernel(max_threads = .., min_blocks =
+//! ..)]` leaves a comment in the module's assembly, which the compiler copies as it is:
+//!
+//! ```text
+//! //@launch_bounds conv2d_direct_f32 256 2
+//! ```
+//!
+//! with 0 for a bound that was not declared. Here the comment becomes the directives.
+
+use std::collections::BTreeMap;
+
+use crate::{Error, Result};
+
+const MARKER: &str = "//@launch_bounds";
+
+/// No device has larger blocks.
+const MAX_BLOCK_THREADS: u32 = 1024;
+
+struct Bounds {
+    max_threads: u32,
+    min_blocks: u32,
+}
+
+/// Replaces the `//@launch_bounds` comments of a PTX module by directives on its entries.
+///
+/// # Errors
+///
+/// [`Error::LaunchBounds`] for a comment that cannot be read, is given twice, has more threads than
+/// a block can have, or has blocks without threads; [`Error::UnknownKernel`] if it names no entry of
+/// the module.
+pub fn apply_launch_bounds(ptx: &str) -> Result<String> {
+    let mut bounds = BTreeMap::new();
+    for line in ptx.lines().map(str::trim) {
+        if let Some(declaration) = line.strip_prefix(MARKER) {
+            let refuse = |reason| Error::LaunchBounds {
+                line: line.into(),
+                reason,
+            };
+            let (kernel, declared) = parse(declaration).map_err(refuse)?;
+            if bounds.insert(kernel, declared).is_some() {
+                return Err(refuse("the kernel has bounds already"));
+            }
+        }
+    }
+
+    let mut text = String::with_capacity(ptx.len() + 64 * bounds.len());
+    let mut pending = None;
+    for line in ptx.lines() {
+        if line.trim().starts_with(MARKER) {
+            continue;
+        }
+        if let Some(kernel) = entry_name(line) {
+            pending = bounds.remove(kernel);
+        }
+        // The parameter list ends, and the body begins, with a brace on a line of its own.
+        if line == "{"
+            && let Some(bounds) = pending.take()
+        {
+            bounds.write_to(&mut text);
+        }
+        text += line;
+        text.push('\n');
+    }
+    match bounds.into_keys().next() {
+        Some(unknown) => Err(Error::UnknownKernel(unknown.into())),
+        None => Ok(text),
+    }
+}
+
+fn parse(declaration: &str) -> Result<(&str, Bounds), &'static str> {
+    let fields: Vec<_> = declaration.split_whitespace().collect();
+    let [kernel, max_threads, min_blocks] = fields[..] else {
+        return Err("expected a kernel, a number of threads and a number of blocks");
+    };
+    let number = |text: &str| text.parse::<u32>().map_err(|_| "not a number");
+    let bounds = Bounds {
+        max_threads: number(max_threads)?,
+        min_blocks: number(min_blocks)?,
+    };
+    if bounds.max_threads > MAX_BLOCK_THREADS {
+        return Err("a block has at most 1024 threads");
+    }
+    if bounds.min_blocks > 0 && bounds.max_threads == 0 {
+        return Err("min_blocks needs max_threads");
+    }
+    Ok((kernel, bounds))
+}
+
+impl Bounds {
+    fn write_to(&self, text: &mut String) {
+        if self.max_threads > 0 {
+            *text += &format!(".maxntid {}, 1, 1\n", self.max_threads);
+        }
+        if self.min_blocks > 0 {
+            *text += &format!(".minnctapersm {}\n", self.min_blocks);
+        }
+    }
+}
+
+/// The kernel whose parameter list this line opens.
+fn entry_name(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once(".entry ")?;
+    let end = rest.find('(')?;
+    Some(rest[..end].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULE: &str = "\
+.version 8.0
+//@launch_bounds clamp 256 2
+//@launch_bounds clamp_all 0 0
+
+.visible .entry clamp(
+\t.param .u64 clamp_param_0
+)
+{
+\tret;
+}
+.visible .entry clamp_all()
+{
+\t{
+\tret;
+\t}
+}
+.func helper()
+{
+}
+";
+
+    #[test]
+    fn bounds_stand_between_parameters_and_body_of_their_kernel_alone() {
+        let text = apply_launch_bounds(MODULE).unwrap();
+        assert_eq!(
+            text,
+            "\
+.version 8.0
+
+.visible .entry clamp(
+\t.param .u64 clamp_param_0
+)
+.maxntid 256, 1, 1
+.minnctapersm 2
+{
+\tret;
+}
+.visible .entry clamp_all()
+{
+\t{
+\tret;
+\t}
+}
+.func helper()
+{
+}
+"
+        );
+    }
+
+    #[test]
+    fn threads_alone_give_one_directive() {
+        let text = apply_launch_bounds(&MODULE.replace("256 2", "1024 0")).unwrap();
+        assert!(text.contains(".maxntid 1024, 1, 1\n{"), "{text}");
+        assert!(!text.contains("minnctapersm"), "{text}");
+    }
+
+    #[test]
+    fn a_module_without_bounds_stays_as_it_is() {
+        let plain = ".version 8.0\n.visible .entry k()\n{\n}\n";
+        assert_eq!(apply_launch_bounds(plain).unwrap(), plain);
+    }
+
+    #[test]
+    fn bounds_on_an_unknown_kernel_are_refused() {
+        let error = apply_launch_bounds(&MODULE.replace("bounds clamp ", "bounds clump "));
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error, "launch bounds: clump is not an entry of the module");
+    }
+
+    #[test]
+    fn bounds_that_make_no_sense_are_refused() {
+        for (declared, reason) in [
+            ("clamp 2048 1", "at most 1024"),
+            ("clamp 0 1", "needs max_threads"),
+            ("clamp 256", "expected a kernel"),
+            ("clamp 256 two", "not a number"),
+            ("clamp_all 32 1", "already"),
+        ] {
+            let error = apply_launch_bounds(&MODULE.replace("clamp 256 2", declared));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A hash that tells whether PTX was compiled from the sources at hand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::{Error, Result};
+
+/// Folders whose files never reach the device.
+const HOST_ONLY: &[&str] = &["emulator", "tests", "benches", "examples", "target"];
+
+/// The files of these crates that the hash covers: manifests and Rust sources, but not those of the
+/// emulator or of tests.
+pub(crate) fn source_files(crates: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in crates {
+        files.push(path.join("Cargo.toml"));
+        collect(&path.join("src"), &mut files)?;
+    }
+    Ok(files)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let entries = fs::read_dir(folder)
+        .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
+        .map_err(Error::io("reading", folder))?;
+    let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        if HOST_ONLY.iter().any(|&name| Some(name) == stem) {
+            continue;
+        }
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// SHA-256 over names and texts of the crates' device sources, in hexadecimal. It depends neither on
+/// where the crates lie nor on how their lines end.
+///
+/// # Errors
+///
+/// [`Error::Io`] if a file cannot be read.
+pub fn source_hash(crates: &[PathBuf]) -> Result<String> {
+    let mut hash = Sha256::new();
+    for root in crates {
+        let one = std::slice::from_ref(root);
+        for file in source_files(one)? {
+            let text = fs::read(&file).map_err(Error::io("reading", &file))?;
+            let name = file.strip_prefix(root).unwrap_or(&file);
+            let parts = name.components().map(|part| part.as_os_str());
+            for part in root.file_name().into_iter().chain(parts) {
+                hash.update(part.as_encoded_bytes());
+                hash.update(b"/");
+            }
+            hash.update(b"\0");
+            text.split(|&byte| byte == b'\r')
+                .for_each(|piece| hash.update(piece));
+            hash.update(b"\0");
+        }
+    }
+    let digest = hash.finalize();
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crate_in(root: &Path, source: &str) -> PathBuf {
+        let path = root.join("kernels");
+        fs::create_dir_all(path.join("src/emulator")).unwrap();
+        fs::write(path.join("Cargo.toml"), "[package]\n").unwrap();
+        fs::write(path.join("src/lib.rs"), source).unwrap();
+        path
+    }
+
+    fn hash_of(source: &str) -> String {
+        let root = tempfile::tempdir().unwrap();
+        source_hash(&[crate_in(root.path(), source)]).unwrap()
+    }
+
+    #[test]
+    fn place_and_line_endings_do_not_matter() {
+        assert_eq!(hash_of("a\nb\n"), hash_of("a\r\nb\r\n"));
+    }
+
+    #[test]
+    fn a_changed_or_renamed_source_matters() {
+        assert_ne!(hash_of("a\n"), hash_of("b\n"));
+        let root = tempfile::tempdir().unwrap();
+        let path = crate_in(root.path(), "a\n");
+        let before = source_hash(std::slice::from_ref(&path)).unwrap();
+        fs::rename(path.join("src/lib.rs"), path.join("src/bil.rs")).unwrap();
+        assert_ne!(source_hash(&[path]).unwrap(), before);
+    }
+
+    #[test]
+    fn the_emulator_and_tests_do_not_matter() {
+        let root = tempfile::tempdir().unwrap();
+        let path = crate_in(root.path(), "a\n");
+        let before = source_hash(std::slice::from_ref(&path)).unwrap();
+        fs::write(path.join("src/emulator/mod.rs"), "new\n").unwrap();
+        fs::write(path.join("src/tests.rs"), "new\n").unwrap();
+        assert_eq!(source_hash(&[path]).unwrap(), before);
+    }
+}
