@@ -1,2 +1,45 @@
-//! Chores of the repository.
-fn main() {}
+//! Chores of the repository, as `cargo xtask <chore>`.
+
+mod ptx;
+
+/// What PTX there is; the build script reads the same file.
+#[path = "../../host/ptx/kernel_set.rs"]
+mod kernel_set;
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Chores of the convfuse repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+enum Chore {
+    /// Compile the kernels and renew the shipped PTX in host/ptx.
+    Ptx {
+        /// Change nothing; fail if the shipped PTX is not what the kernel sources give.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+/// The repository's root.
+fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+fn main() -> ExitCode {
+    let result: Result<(), Box<dyn Error>> = match Chore::parse() {
+        Chore::Ptx { check: false } => ptx::renew(root()),
+        Chore::Ptx { check: true } => ptx::check(root()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

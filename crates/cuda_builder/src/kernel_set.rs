@@ -21,6 +21,9 @@ pub struct KernelSet {
     pub archs: Vec<Arch>,
     /// The folder with the shipped PTX.
     pub shipped: PathBuf,
+    /// The folder for intermediate results, if not the default of
+    /// [`CudaBuilder::target_dir`].
+    pub target_dir: Option<PathBuf>,
 }
 
 /// Where modules come from.
@@ -119,10 +122,13 @@ impl KernelSet {
     /// Those of [`CudaBuilder::build`], of the first architecture that fails.
     pub fn compile(&self, toolchain: &Toolchain, folder: &Path) -> Result<Vec<(Arch, Module)>> {
         let compile_one = |arch: Arch| {
-            let builder = CudaBuilder::new(&self.crate_path)
+            let mut builder = CudaBuilder::new(&self.crate_path)
                 .arch(arch)
                 .toolchain(toolchain.clone())
                 .copy_to(folder.join(self.file_name(arch)));
+            if let Some(target_dir) = &self.target_dir {
+                builder = builder.target_dir(target_dir);
+            }
             builder.build()
         };
         thread::scope(|scope| {
@@ -247,6 +253,7 @@ mod tests {
             crate_path,
             archs: vec![Arch::Sm80],
             shipped: root.join("ptx"),
+            target_dir: None,
         }
     }
 

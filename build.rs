@@ -1,0 +1,67 @@
+//! Build script of the `convfuse` package: gives it the PTX of the kernels.
+//!
+//! Where a compiler for devices is installed (crates/cuda_builder says what that takes), the kernels
+//! are compiled now; elsewhere the PTX in host/ptx is used, which `cargo xtask ptx` made from the
+//! same sources. The library finds it in these variables, at compile time:
+//!
+//! | variable | value |
+//! |---|---|
+//! | `CONVFUSE_PTX_SM_80`, `CONVFUSE_PTX_SM_90A` | paths of the PTX files |
+//! | `CONVFUSE_PTX_ORIGIN` | where they come from, as a sentence |
+
+#[path = "host/ptx/kernel_set.rs"]
+mod kernel_set;
+
+use std::env;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use cuda_builder::{KernelModules, Origin};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let root = package.parent().unwrap_or(Path::new("."));
+    let out_dir = PathBuf::from(env::var("OUT_DIR")?);
+
+    let kernels = kernel_set::kernel_set(root);
+    for file in kernels.watched_files()? {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+    println!("cargo::rerun-if-changed={}", root.join("build.rs").display());
+    println!("cargo::rerun-if-env-changed=CUDA_BUILDER_RUSTC");
+
+    let KernelModules { modules, origin } = kernels.resolve(&out_dir)?;
+    for (arch, path) in modules {
+        let variable = format!("CONVFUSE_PTX_{}", arch.name().to_uppercase());
+        println!("cargo::rustc-env={variable}={}", path.display());
+    }
+    println!("cargo::rustc-env=CONVFUSE_PTX_ORIGIN={}", describe(&origin));
+    Ok(())
+}
+
+/// Says where the PTX comes from, and warns of what the user may want to know.
+fn describe(origin: &Origin) -> String {
+    match origin {
+        Origin::Compiled(toolchain) => format!("compiled with {toolchain}"),
+        Origin::Shipped {
+            header,
+            stale,
+            reason,
+        } => {
+            let missing = matches!(
+                reason,
+                cuda_builder::Error::NoToolchain(_) | cuda_builder::Error::ToolchainDisabled
+            );
+            if !missing {
+                println!("cargo::warning=using the shipped PTX: {reason}");
+            }
+            if *stale {
+                println!(
+                    "cargo::warning=the shipped PTX is older than the kernels, and there is no fresh \
+                     one: {reason}"
+                );
+            }
+            format!("shipped, compiled with {}", header.compiler)
+        }
+    }
+}

@@ -1,0 +1,23 @@
+// Which PTX the project has, and what it is compiled from: shared by the build script and the chores.
+
+use std::path::Path;
+
+use cuda_builder::{Arch, KernelSet};
+
+/// The PTX of the project whose root is `root`: portable, and for Hopper.
+pub(crate) fn kernel_set(root: &Path) -> KernelSet {
+    let sources = [
+        "kernels-gpu",
+        "crates/cuda_std",
+        "crates/cuda_std_macros",
+        "crates/op-spec",
+    ];
+    KernelSet {
+        name: "kernels".into(),
+        crate_path: root.join("kernels-gpu"),
+        sources: sources.iter().map(|path| root.join(path)).collect(),
+        archs: vec![Arch::Sm80, Arch::Sm90a],
+        shipped: root.join("host/ptx"),
+        target_dir: None,
+    }
+}

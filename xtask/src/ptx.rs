@@ -1,0 +1,83 @@
+//! `cargo xtask ptx`: the shipped PTX, renewed or checked.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cuda_builder::{Arch, KernelSet, Module, ShippedHeader, Toolchain};
+
+use crate::kernel_set::kernel_set;
+
+/// Compiles the kernels from source.
+pub(crate) fn compile(
+    root: &Path,
+) -> Result<(KernelSet, Toolchain, Vec<(Arch, Module)>), Box<dyn Error>> {
+    let mut set = kernel_set(root);
+    // Where the build script has its `core`, so that it is compiled once.
+    set.target_dir = Some(target_dir(root).join("cuda_builder"));
+    let toolchain = Toolchain::find()?;
+    let folder = target_dir(root).join("xtask-ptx");
+    fs::create_dir_all(&folder)?;
+    eprintln!("compiling the kernels with {toolchain}");
+    let modules = set.compile(&toolchain, &folder).map_err(|error| {
+        if let cuda_builder::Error::Compile { output, .. } = &error {
+            eprintln!("{output}");
+        }
+        error
+    })?;
+    Ok((set, toolchain, modules))
+}
+
+/// The workspace's target folder.
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Writes host/ptx anew.
+pub(crate) fn renew(root: &Path) -> Result<(), Box<dyn Error>> {
+    let (set, toolchain, modules) = compile(root)?;
+    set.ship(&toolchain, &modules)?;
+    for (arch, module) in &modules {
+        let path = set.shipped_path(*arch);
+        println!("{}: {} bytes of PTX", path.display(), module.ptx.len());
+    }
+    Ok(())
+}
+
+/// Fails if host/ptx is not what the sources give. Other compilers may give other text, so the texts
+/// are compared only if the same compiler wrote the shipped one; the hash of the sources always is.
+pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
+    let (set, toolchain, modules) = compile(root)?;
+    for (path, expected) in set.shipped_texts(&toolchain, &modules)? {
+        let shown = path.display();
+        let shipped = fs::read_to_string(&path).map_err(|error| format!("{shown}: {error}"))?;
+        let (Some(have), Some(want)) = (
+            ShippedHeader::parse(&shipped),
+            ShippedHeader::parse(&expected),
+        ) else {
+            return Err(format!("{shown}: no header; run `cargo xtask ptx`").into());
+        };
+        if have.sources != want.sources {
+            return Err(format!(
+                "{shown}: is from other kernel sources than these; run `cargo xtask ptx`"
+            )
+            .into());
+        }
+        if have.compiler != want.compiler {
+            println!(
+                "{shown}: fresh by its hash; text not compared, it is from {}, here is {}",
+                have.compiler, want.compiler
+            );
+        } else if shipped != expected {
+            return Err(format!(
+                "{shown}: differs from what {} makes of the same sources (a dependency may have \
+                 changed); run `cargo xtask ptx`",
+                want.compiler
+            )
+            .into());
+        } else {
+            println!("{shown}: fresh, text compared");
+        }
+    }
+    Ok(())
+}
