@@ -1,2 +1,40 @@
 //! The GPU kernels of convfuse.
+//!
+//! One file per operator, and [`fused`] for kernels that do several operators' work. The same
+//! source runs on GPUs and in the emulator of `cuda_std`. What a kernel and its launch must agree
+//! on, tiles and geometries, is in `op_spec::launch`.
+//!
+//! Kernels are generic over the type that tensors are stored in (f32, f16, bf16); arithmetic is
+//! f32. Each body is written once and given its three symbols by a macro beside it.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `clamp`, `channel_max` | the operators |
+//! | `fused/` | their fusions |
+//! | `elementwise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
+//! | `map`, `norm_map` | what these loops do with an element |
+//! | `moments` | statistics |
+//! | `index`, `unroll` | arithmetic of positions, and loops that are written out |
 #![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+// A kernel is unsafe from its first line to its last: it reads and writes through pointers that its
+// launch vouches for. Each kernel's `# Safety` section says what it relies on, for all of its body.
+#![allow(unsafe_op_in_unsafe_fn)]
+
+pub mod channel_max;
+pub mod clamp;
+pub mod conv;
+pub mod fused;
+pub mod group_norm;
+pub mod instance_norm;
+pub mod max_pool2d;
+pub mod scale;
+
+mod channel_reduce;
+mod elementwise;
+mod index;
+mod map;
+mod moments;
+mod norm_map;
+mod pool;
+mod unroll;

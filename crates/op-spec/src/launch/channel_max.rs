@@ -9,11 +9,14 @@ use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 4;
+
 /// Consecutive positions of a thread.
 pub const POSITIONS_PER_THREAD: usize = VECTOR_ELEMENTS;
 
 /// Channels whose statistics a block keeps in shared memory at a time.
-pub const STAGED_CHANNELS: usize = 256;
+pub const STAGED_CHANNELS: u32 = 256;
 
 /// Threads that a launch should have before threads are spent on dividing the channels.
 const ENOUGH_THREADS: u64 = 1 << 18;
@@ -31,9 +34,10 @@ pub struct ChannelMaxGeometry {
     pub spatial: u64,
     /// Channels of a sample.
     pub channels: u32,
-    /// Slices of the channels that different threads look at; a power of two, and a warp of
-    /// positions is left at least.
+    /// Slices of the channels that different threads look at; a power of two.
     pub slices: u32,
+    /// Threads that look at one slice, at least a warp.
+    pub lanes: u32,
 }
 
 impl ChannelMaxGeometry {
@@ -52,12 +56,13 @@ impl ChannelMaxGeometry {
             spatial,
             channels,
             slices,
+            lanes: BLOCK_THREADS / slices,
         }
     }
 
     /// Positions of a block.
     pub const fn block_positions(&self) -> u64 {
-        (BLOCK_THREADS / self.slices) as u64 * POSITIONS_PER_THREAD as u64
+        self.lanes as u64 * POSITIONS_PER_THREAD as u64
     }
 
     /// Launch of the kernel: blocks of one sample are neighbours.

@@ -12,6 +12,12 @@ use super::LaunchShape;
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
 
+/// Blocks of the ordinary tile that a multiprocessor should hold.
+pub const WIDE_MIN_BLOCKS: u32 = 4;
+
+/// Blocks of the tile for small groups that a multiprocessor should hold.
+pub const NARROW_MIN_BLOCKS: u32 = 6;
+
 /// Output pixels of a thread, a block apart.
 pub const PIXELS_PER_THREAD: usize = 4;
 

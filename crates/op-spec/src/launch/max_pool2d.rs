@@ -10,6 +10,9 @@ use super::norm::{NormGeometry, staged_bytes};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 4;
+
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;
 

@@ -1,0 +1,286 @@
+//! Direct convolution: nothing but input, filter and output in memory.
+//!
+//! 1. A thread computes `K` output channels of four pixels. Each input value that it loads is used
+//!    `K` times and each filter value four times, all from registers.
+//! 2. The filter lies in shared memory, a row of `K` channels for each pair of tap and input
+//!    channel, so a thread reads its `K` values in `K / 4` broadcast vectors.
+//! 3. Taps are the outer loop and input channels the inner one: where a pixel's window meets the
+//!    padding is found out once per tap, and the inner loop does nothing but load and multiply.
+//! 4. Padding is multiplied like an input of 0, so that it meets an infinite filter value as it
+//!    does in PyTorch.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared::Shared;
+use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
+use op_spec::launch::VECTOR_ELEMENTS;
+use op_spec::launch::conv::{
+    BLOCK_THREADS, ConvGeometry, NARROW_CHANNELS, NARROW_MIN_BLOCKS, PIXELS_PER_THREAD,
+    STAGED_ROWS, TILE_PIXELS, WIDE_CHANNELS, WIDE_MIN_BLOCKS,
+};
+
+use super::window::{Tap, Window};
+use crate::index::div_rem;
+use crate::unroll::unroll;
+
+shared_array! {
+    /// Staged filter rows of the wide tile.
+    static CONV_DIRECT_WIDE: [f32; (STAGED_ROWS * WIDE_CHANNELS) as usize];
+}
+
+shared_array! {
+    /// Staged filter rows of the narrow tile.
+    static CONV_DIRECT_NARROW: [f32; (STAGED_ROWS * NARROW_CHANNELS) as usize];
+}
+
+/// Vectors of output channels in either tile.
+const WIDE: usize = WIDE_CHANNELS as usize / VECTOR_ELEMENTS;
+const NARROW: usize = NARROW_CHANNELS as usize / VECTOR_ELEMENTS;
+
+/// What a block computes.
+struct Tile {
+    sample: usize,
+    group: u32,
+    /// First output channel, in the group.
+    first_k: u32,
+    first_pixel: u32,
+}
+
+impl Tile {
+    /// The tile of block `block`, of `channels` output channels.
+    #[inline(always)]
+    unsafe fn of(g: &ConvGeometry, channels: u32, block: u32) -> Self {
+        let (rest, channel_tile) = div_rem(block, g.group_k.div_ceil(channels));
+        let (rest, pixel_tile) = div_rem(rest, g.output_pixels().div_ceil(TILE_PIXELS));
+        let (sample, group) = div_rem(rest, g.groups);
+        Self {
+            sample: sample as usize,
+            group,
+            first_k: channel_tile * channels,
+            first_pixel: pixel_tile * TILE_PIXELS,
+        }
+    }
+
+    /// Number of the tile's first filter among all filters.
+    #[inline(always)]
+    fn first_filter(&self, g: &ConvGeometry) -> usize {
+        (self.group * g.group_k + self.first_k) as usize
+    }
+
+    /// Pixel `i` of the thread that is asking; it may lie past the last.
+    #[inline(always)]
+    fn pixel(&self, i: usize) -> u32 {
+        self.first_pixel + thread::thread_idx_x() + i as u32 * BLOCK_THREADS
+    }
+}
+
+/// Brings filter rows `start..end`, of `channels` channels, into shared memory, with zeros for
+/// channels past the group's last. Row `tap * group_c + channel` is that tap of that input channel.
+///
+/// # Safety
+/// All threads of the block call it; `staged` holds the rows, and `weight` is the whole filter.
+#[inline(always)]
+unsafe fn stage_filter<T: Storage>(
+    weight: Global<T>,
+    g: &ConvGeometry,
+    tile: &Tile,
+    channels: u32,
+    start: u32,
+    end: u32,
+    staged: Shared<f32>,
+) {
+    let mut element = thread::thread_idx_x();
+    while element < (end - start) * channels {
+        let (row, k) = div_rem(element, channels);
+        let (tap, channel) = div_rem(start + row, g.group_c);
+        let value = if tile.first_k + k < g.group_k {
+            let filter = (tile.first_filter(g) + k as usize) * g.reduction() as usize;
+            let index = filter + (channel * g.taps() + tap) as usize;
+            weight.load_readonly(index).to_f32()
+        } else {
+            0.0
+        };
+        staged.store(element, value);
+        element += BLOCK_THREADS;
+    }
+}
+
+/// The sums of a thread: of each pixel, `V` vectors of output channels.
+type Sums<const V: usize> = [[[f32; VECTOR_ELEMENTS]; V]; PIXELS_PER_THREAD];
+
+/// Computes the block's tile of `V` vectors of output channels, in `D` dimensions.
+///
+/// # Safety
+/// All threads of the block call it; the tensors are as large as `g` says and `y` is apart from
+/// them; `staged` holds [`STAGED_ROWS`] rows.
+#[inline(always)]
+unsafe fn body<T: Storage, const D: usize, const V: usize>(
+    x: *const T,
+    weight: *const T,
+    bias: *const T,
+    y: *mut T,
+    g: &ConvGeometry,
+    staged: Shared<f32>,
+) {
+    let channels = (V * VECTOR_ELEMENTS) as u32;
+    let input_pixels = g.input_pixels() as usize;
+    let input_channels = g.input_channels() as usize;
+    let filters = g.output_channels() as usize;
+    let rows = g.reduction();
+    let x = Global::new(x, g.n as usize * input_channels * input_pixels);
+    let weight = Global::new(weight, filters * rows as usize);
+
+    let tile = Tile::of(g, channels, thread::block_idx_x());
+    let first_plane = tile.sample * input_channels + (tile.group * g.group_c) as usize;
+    let mut windows = [Window::UNSET; PIXELS_PER_THREAD];
+    unroll!(4, |i| {
+        // Past the end the last pixel is computed once more, and not stored.
+        windows[i] = Window::of::<D>(g, tile.pixel(i).min(g.output_pixels() - 1));
+    });
+
+    let mut sums: Sums<V> = [[[0.0; VECTOR_ELEMENTS]; V]; PIXELS_PER_THREAD];
+    let mut start = 0;
+    while start < rows {
+        let end = (start + STAGED_ROWS).min(rows);
+        // The first barrier keeps the rows before these until all threads have used them.
+        thread::sync_threads();
+        stage_filter(weight, g, &tile, channels, start, end, staged);
+        thread::sync_threads();
+
+        let mut row = start;
+        while row < end {
+            let (tap, channel) = div_rem(row, g.group_c);
+            let tap = Tap::of::<D>(g, tap);
+            let mut inside = [false; PIXELS_PER_THREAD];
+            let mut under = [0; PIXELS_PER_THREAD];
+            unroll!(4, |i| {
+                let element = windows[i].under::<D>(g, tap);
+                inside[i] = element.is_some();
+                under[i] = element.unwrap_or(0);
+            });
+            let row_end = end.min(row + g.group_c - channel);
+            let mut plane = (first_plane + channel as usize) * input_pixels;
+            while row < row_end {
+                let mut values = [0.0; PIXELS_PER_THREAD];
+                unroll!(4, |i| {
+                    let value = x.load(plane + under[i] as usize).to_f32();
+                    values[i] = if inside[i] { value } else { 0.0 };
+                });
+                let filters = staged.slice((row - start) * channels, channels);
+                unroll!(4, |v| {
+                    if v < V {
+                        let filter =
+                            filters.load_vec::<VECTOR_ELEMENTS>((v * VECTOR_ELEMENTS) as u32);
+                        unroll!(4, |i| {
+                            unroll!(4, |j| {
+                                sums[i][v][j] = math::fma(values[i], filter[j], sums[i][v][j]);
+                            });
+                        });
+                    }
+                });
+                plane += input_pixels;
+                row += 1;
+            }
+        }
+        start = end;
+    }
+    store(bias, y, g, &tile, &sums);
+}
+
+/// Adds the bias to the thread's sums and stores those that exist.
+///
+/// # Safety
+/// As [`body`].
+#[inline(always)]
+unsafe fn store<T: Storage, const V: usize>(
+    bias: *const T,
+    y: *mut T,
+    g: &ConvGeometry,
+    tile: &Tile,
+    sums: &Sums<V>,
+) {
+    let filters = g.output_channels() as usize;
+    let output_pixels = g.output_pixels();
+    let y = GlobalMut::new(y, g.n as usize * filters * output_pixels as usize);
+    let bias = (g.has_bias != 0).then(|| Global::new(bias, filters));
+    unroll!(4, |v| {
+        if v < V {
+            unroll!(4, |j| {
+                let k = v * VECTOR_ELEMENTS + j;
+                if tile.first_k + (k as u32) < g.group_k {
+                    let filter = tile.first_filter(g) + k;
+                    let added = match bias {
+                        Some(bias) => bias.load_readonly(filter).to_f32(),
+                        None => 0.0,
+                    };
+                    let plane = (tile.sample * filters + filter) * output_pixels as usize;
+                    unroll!(4, |i| {
+                        let pixel = tile.pixel(i);
+                        if pixel < output_pixels {
+                            y.store(plane + pixel as usize, T::from_f32(sums[i][v][j] + added));
+                        }
+                    });
+                }
+            });
+        }
+    });
+}
+
+macro_rules! direct_kernel {
+    ($name:ident, $T:ident, $D:literal, $tile:ident, $channels:ident, $min_blocks:ident, $staged:ident) => {
+        #[doc = concat!("A block computes `", stringify!($channels), "` vectors of output channels of")]
+        /// `TILE_PIXELS` consecutive output pixels of one group of one sample.
+        ///
+        #[doc = concat!("*Launch*: `geometry.direct_shape(ChannelTile::", stringify!($tile), ")`.")]
+        /// *Mapping*: four pixels a thread, a block's width apart, and all channels of the tile.
+        /// *Barriers*: two for every `STAGED_ROWS` filter rows, met by all threads.
+        /// *Traffic*: an input value is read from cache once per tap and channel tile, the filter
+        /// once per block; each output is written once.
+        ///
+        /// # Safety
+        /// The tensors are as large as the geometry says and `y` is apart from them; `bias` is
+        /// read only where the geometry has one; planes have less than 2^31 elements.
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = $min_blocks)]
+        pub unsafe fn $name(
+            x: *const $T,
+            weight: *const $T,
+            bias: *const $T,
+            y: *mut $T,
+            geometry: ConvGeometry,
+        ) {
+            body::<$T, $D, $channels>(x, weight, bias, y, &geometry, $staged.view());
+        }
+    };
+}
+
+macro_rules! wide_kernel {
+    ($name:ident, $T:ident, $D:literal) => {
+        direct_kernel!($name, $T, $D, Wide, WIDE, WIDE_MIN_BLOCKS, CONV_DIRECT_WIDE);
+    };
+}
+
+macro_rules! narrow_kernel {
+    ($name:ident, $T:ident, $D:literal) => {
+        direct_kernel!(
+            $name,
+            $T,
+            $D,
+            Narrow,
+            NARROW,
+            NARROW_MIN_BLOCKS,
+            CONV_DIRECT_NARROW
+        );
+    };
+}
+
+wide_kernel!(conv2d_direct_f32, f32, 2);
+wide_kernel!(conv2d_direct_f16, f16, 2);
+wide_kernel!(conv2d_direct_bf16, bf16, 2);
+wide_kernel!(conv3d_direct_f32, f32, 3);
+wide_kernel!(conv3d_direct_f16, f16, 3);
+wide_kernel!(conv3d_direct_bf16, bf16, 3);
+narrow_kernel!(conv2d_direct_narrow_f32, f32, 2);
+narrow_kernel!(conv2d_direct_narrow_f16, f16, 2);
+narrow_kernel!(conv2d_direct_narrow_bf16, bf16, 2);
+narrow_kernel!(conv3d_direct_narrow_f32, f32, 3);
+narrow_kernel!(conv3d_direct_narrow_f16, f16, 3);
+narrow_kernel!(conv3d_direct_narrow_bf16, bf16, 3);

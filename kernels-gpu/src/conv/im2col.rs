@@ -1,0 +1,97 @@
+//! The column matrix of a convolution: each output pixel's window as a column.
+//!
+//! Row `channel * taps + tap` holds, for every pixel of the chunk, the input value under that tap.
+//! A thread makes a vector of pixels for every tap of one channel, so windows are worked out once;
+//! neighbouring taps find their input in L1. Padding, and the pixels that fill the pitch up to
+//! whole vectors, are zeros.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::thread;
+use cuda_std::{Storage, bf16, f16, kernel};
+use op_spec::launch::VECTOR_ELEMENTS;
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::conv_gemm::{Chunk, IM2COL_THREADS};
+
+use super::window::{Tap, Window};
+use crate::index::div_rem;
+use crate::unroll::unroll;
+
+/// Writes the block's part of the chunk's column matrix, in `D` dimensions.
+///
+/// # Safety
+/// `x` is as large as `g` says and `columns` as large as `chunk` says; `columns` starts on 16 bytes.
+#[inline(always)]
+unsafe fn body<T: Storage, const D: usize>(
+    x: *const T,
+    columns: *mut T,
+    g: &ConvGeometry,
+    chunk: &Chunk,
+) {
+    let channels = g.input_channels();
+    let input_pixels = g.input_pixels() as usize;
+    let pitch = chunk.pitch as usize;
+    let sample_rows = channels as usize * g.taps() as usize;
+    let x = Global::new(x, g.n as usize * channels as usize * input_pixels);
+    let columns = GlobalMut::new(columns, chunk.samples as usize * sample_rows * pitch);
+
+    let vectors = chunk.pitch / VECTOR_ELEMENTS as u32;
+    let (rest, vector_tile) = div_rem(thread::block_idx_x(), vectors.div_ceil(IM2COL_THREADS));
+    let (sample, channel) = div_rem(rest, channels);
+    let vector = vector_tile * IM2COL_THREADS + thread::thread_idx_x();
+    if vector >= vectors {
+        return;
+    }
+    let first = vector * VECTOR_ELEMENTS as u32;
+    let mut windows = [Window::UNSET; VECTOR_ELEMENTS];
+    unroll!(4, |i| {
+        let pixel = chunk.first_pixel + (first + i as u32).min(chunk.pixels - 1);
+        windows[i] = Window::of::<D>(g, pixel);
+    });
+
+    let sample_in_batch = (chunk.first_sample + sample as u64) as usize;
+    let plane = (sample_in_batch * channels as usize + channel as usize) * input_pixels;
+    let first_row = sample as usize * sample_rows + channel as usize * g.taps() as usize;
+    let mut at = first_row * pitch + first as usize;
+    let mut tap = Tap::FIRST;
+    let mut left = g.taps();
+    while left > 0 {
+        let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
+        unroll!(4, |i| {
+            let under = windows[i].under::<D>(g, tap);
+            let value = x.load(plane + under.unwrap_or(0) as usize);
+            if under.is_some() && first + (i as u32) < chunk.pixels {
+                values[i] = value;
+            }
+        });
+        columns.store_vec(at, values);
+        at += pitch;
+        tap = tap.next::<D>(g);
+        left -= 1;
+    }
+}
+
+macro_rules! im2col_kernel {
+    ($name:ident, $T:ident, $D:literal) => {
+        /// A block writes `IM2COL_THREADS` vectors of pixels of all taps of one input channel.
+        ///
+        /// *Launch*: `chunk.im2col_shape(&geometry)`.
+        /// *Mapping*: one vector of pixels a thread, for one tap after the other.
+        /// *Barriers*: none.
+        /// *Traffic*: each column element is written once; its input comes from cache.
+        ///
+        /// # Safety
+        /// `x` is as large as the geometry says, `columns` as large as the chunk says; `columns`
+        /// starts on 16 bytes and is apart from `x`; planes have less than 2^31 elements.
+        #[kernel(max_threads = IM2COL_THREADS)]
+        pub unsafe fn $name(x: *const $T, columns: *mut $T, geometry: ConvGeometry, chunk: Chunk) {
+            body::<$T, $D>(x, columns, &geometry, &chunk);
+        }
+    };
+}
+
+im2col_kernel!(conv2d_im2col_f32, f32, 2);
+im2col_kernel!(conv2d_im2col_f16, f16, 2);
+im2col_kernel!(conv2d_im2col_bf16, bf16, 2);
+im2col_kernel!(conv3d_im2col_f32, f32, 3);
+im2col_kernel!(conv3d_im2col_f16, f16, 3);
+im2col_kernel!(conv3d_im2col_bf16, bf16, 3);

@@ -1,0 +1,87 @@
+//! `scale` folded into the weight and bias of the norm before it: `(x w + b) s = x (w s) + (b s)`.
+//!
+//! Done once per parameters, it makes the scale free. Exact up to rounding for finite parameters;
+//! an infinite scale gives NaN where the unfolded chain may give an infinity.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::thread;
+use cuda_std::{Storage, bf16, f16, kernel};
+use op_spec::launch::elementwise::FOLD_THREADS;
+
+/// Folds one channel per thread.
+///
+/// # Safety
+/// The tensors that exist have `channels` elements.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn body<T: Storage>(
+    weight: *const T,
+    bias: *const T,
+    scale: *const T,
+    folded_weight: *mut T,
+    folded_bias: *mut T,
+    channels: u32,
+    has_weight: u32,
+    has_bias: u32,
+) {
+    let channel = thread::index_1d();
+    if channel >= channels {
+        return;
+    }
+    let (at, len) = (channel as usize, channels as usize);
+    let scale = Global::new(scale, len).load(at).to_f32();
+    let weight = if has_weight != 0 {
+        Global::new(weight, len).load(at).to_f32()
+    } else {
+        1.0
+    };
+    let bias = if has_bias != 0 {
+        Global::new(bias, len).load(at).to_f32()
+    } else {
+        0.0
+    };
+    GlobalMut::new(folded_weight, len).store(at, T::from_f32(weight * scale));
+    GlobalMut::new(folded_bias, len).store(at, T::from_f32(bias * scale));
+}
+
+macro_rules! fold_kernel {
+    ($name:ident, $T:ident) => {
+        /// A block folds the scale of `FOLD_THREADS` channels into their weight and bias, which
+        /// are 1 and 0 where the norm has none.
+        ///
+        /// *Launch*: `elementwise::fold_shape(channels)`.
+        /// *Mapping*: one channel a thread.
+        /// *Barriers*: none.
+        /// *Traffic*: three numbers are read and two written per channel.
+        ///
+        /// # Safety
+        /// The tensors have `channels` elements, `weight` and `bias` only if they are said to
+        /// exist; the outputs are apart from each other and from the inputs.
+        #[kernel(max_threads = FOLD_THREADS)]
+        pub unsafe fn $name(
+            weight: *const $T,
+            bias: *const $T,
+            scale: *const $T,
+            folded_weight: *mut $T,
+            folded_bias: *mut $T,
+            channels: u32,
+            has_weight: u32,
+            has_bias: u32,
+        ) {
+            body(
+                weight,
+                bias,
+                scale,
+                folded_weight,
+                folded_bias,
+                channels,
+                has_weight,
+                has_bias,
+            );
+        }
+    };
+}
+
+fold_kernel!(fold_scale_f32, f32);
+fold_kernel!(fold_scale_f16, f16);
+fold_kernel!(fold_scale_bf16, bf16);

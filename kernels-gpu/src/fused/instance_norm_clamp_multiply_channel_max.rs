@@ -1,0 +1,167 @@
+//! `multiply`, `instance_norm`, `clamp`, `multiply` and `channel_max` in one pass over a tensor that
+//! was never multiplied, behind the norm's statistics kernel.
+//!
+//! The first multiplication is folded into the statistics. With mean and variance those of `x`,
+//! ```text
+//! norm(m x) = (m x - m mean) / sqrt(m² variance + eps) = (x - mean) * [m / sqrt(m² variance + eps)]
+//! ```
+//! which holds for any `m`, 0 included. The bracket (times the norm's weight, if it has one) and the
+//! mean are worked out once per block and channel.
+
+use cuda_std::global::Global;
+use cuda_std::shared::Shared;
+use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
+use op_spec::launch::VECTOR_ELEMENTS;
+use op_spec::launch::channel_max::{
+    BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS, STAGED_CHANNELS,
+};
+use op_spec::launch::elementwise::Bounds;
+use op_spec::launch::norm::NormGeometry;
+
+use crate::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+use crate::map::clamp;
+use crate::moments;
+
+shared_array! {
+    /// The maxima of each slice of the channels.
+    static INSTANCE_NORM_CHANNEL_MAX_MEETING: [f32; MEETING_ELEMENTS];
+}
+
+shared_array! {
+    /// Mean, factor, bias and multiplier of each staged channel.
+    static INSTANCE_NORM_CHANNEL_MAX_STAGED: [f32; STAGED_CHANNELS as usize * VECTOR_ELEMENTS];
+}
+
+/// `clamp((x - mean) * factor + bias) * multiplier`
+#[derive(Clone, Copy)]
+struct NormClampMultiply<T: Storage> {
+    partials: Global<f32>,
+    weight: Option<Global<T>>,
+    bias: Option<Global<T>>,
+    multiplier: Global<T>,
+    norm: NormGeometry,
+    bounds: Bounds,
+    staged: Shared<f32>,
+}
+
+/// What the elements of one channel share.
+#[derive(Clone, Copy)]
+struct Params {
+    mean: f32,
+    factor: f32,
+    bias: f32,
+    multiplier: f32,
+}
+
+impl<T: Storage> ChannelMap for NormClampMultiply<T> {
+    type Params = Params;
+
+    #[inline(always)]
+    unsafe fn stage(&self, sample: u64, first: u32, count: u32) {
+        // The channels before these are in use until all threads are here.
+        thread::sync_threads();
+        let row = sample * self.norm.channels as u64 + first as u64;
+        moments::for_each_row(self.partials, &self.norm, row, count, |local, moments| {
+            let channel = (first + local) as usize;
+            let m = self.multiplier.load_readonly(channel).to_f32();
+            let variance = moments.m2 / moments.count;
+            let mut factor = m * math::rsqrt(math::fma(m * m, variance, self.norm.eps));
+            if let Some(weight) = self.weight {
+                factor *= weight.load_readonly(channel).to_f32();
+            }
+            let bias = match self.bias {
+                Some(bias) => bias.load_readonly(channel).to_f32(),
+                None => 0.0,
+            };
+            let at = local * VECTOR_ELEMENTS as u32;
+            self.staged.store_vec(at, [moments.mean, factor, bias, m]);
+        });
+        thread::sync_threads();
+    }
+
+    #[inline(always)]
+    unsafe fn params(&self, _first: u32, local: u32) -> Params {
+        let at = local * VECTOR_ELEMENTS as u32;
+        let [mean, factor, bias, multiplier] = self.staged.load_vec::<VECTOR_ELEMENTS>(at);
+        Params {
+            mean,
+            factor,
+            bias,
+            multiplier,
+        }
+    }
+
+    #[inline(always)]
+    fn apply(&self, p: Params, x: f32) -> f32 {
+        clamp(self.bounds, math::fma(x - p.mean, p.factor, p.bias)) * p.multiplier
+    }
+}
+
+/// Reduces the block's positions.
+///
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn body<T: Storage>(
+    x: *const T,
+    partials: *const f32,
+    weight: *const T,
+    bias: *const T,
+    multiplier: *const T,
+    y: *mut T,
+    norm: NormGeometry,
+    g: &ChannelMaxGeometry,
+    bounds: Bounds,
+) {
+    let map = NormClampMultiply {
+        partials: Global::new(partials, norm.partial_elements() as usize),
+        weight: (norm.has_weight != 0).then(|| Global::new(weight, g.channels as usize)),
+        bias: (norm.has_bias != 0).then(|| Global::new(bias, g.channels as usize)),
+        multiplier: Global::new(multiplier, g.channels as usize),
+        norm,
+        bounds,
+        staged: INSTANCE_NORM_CHANNEL_MAX_STAGED.view(),
+    };
+    let meeting = INSTANCE_NORM_CHANNEL_MAX_MEETING.view();
+    channel_reduce_block(x, y, g, map, meeting);
+}
+
+macro_rules! channel_max_kernel {
+    ($name:ident, $T:ident) => {
+        /// A block takes the maximum over all multiplied, normalised, clamped and again multiplied
+        /// channels at consecutive positions of one sample.
+        ///
+        /// *Launch*: `geometry.shape()`.
+        /// *Mapping*: four positions a thread; the threads form `geometry.slices` slices, each of
+        /// which takes every such channel.
+        /// *Barriers*: two for every `STAGED_CHANNELS` channels, and one if there are several
+        /// slices; met by all threads.
+        /// *Traffic*: each element is read once, each maximum written once.
+        ///
+        /// # Safety
+        /// As `channel_max`; `multiplier`, and `weight` and `bias` if `norm` says that they exist,
+        /// have `geometry.channels` elements; `partials` is what the
+        /// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+        pub unsafe fn $name(
+            x: *const $T,
+            partials: *const f32,
+            weight: *const $T,
+            bias: *const $T,
+            multiplier: *const $T,
+            y: *mut $T,
+            norm: NormGeometry,
+            geometry: ChannelMaxGeometry,
+            bounds: Bounds,
+        ) {
+            body(
+                x, partials, weight, bias, multiplier, y, norm, &geometry, bounds,
+            );
+        }
+    };
+}
+
+channel_max_kernel!(instance_norm_clamp_multiply_channel_max_f32, f32);
+channel_max_kernel!(instance_norm_clamp_multiply_channel_max_f16, f16);
+channel_max_kernel!(instance_norm_clamp_multiply_channel_max_bf16, bf16);

@@ -1,0 +1,128 @@
+//! `group_norm`: rows are brought to mean 0 and variance 1, then scaled and shifted by channel.
+//!
+//! Two launches. The first reduces rows, or splits of long rows, to a mean and a sum of squared
+//! deviations ([`moments`](crate::moments) says how); the second combines the splits of the rows
+//! that its block touches and normalises. `op_spec::launch::norm` says what a row is and how rows
+//! are spread over blocks.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::elementwise::BLOCK_THREADS;
+use op_spec::launch::norm::{
+    NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS, WARP_ROW_ELEMENTS, WARP_ROWS_PER_BLOCK,
+};
+
+use crate::elementwise::{block_span, block_start, map_block};
+use crate::index::div_rem;
+use crate::moments;
+use crate::norm_map::NormMap;
+
+shared_array! {
+    /// Count, mean and M2 of each warp.
+    static GROUP_NORM_WARPS: [f32; 3 * (STATS_THREADS / WARP_THREADS) as usize];
+}
+
+/// Reduces the block's rows, or its split of a row.
+#[inline(always)]
+unsafe fn stats<T: Storage>(x: *const T, partials: *mut f32, g: NormGeometry) {
+    let x = Global::new(x, (g.rows * g.row_elements) as usize);
+    let partials = GlobalMut::new(partials, g.partial_elements() as usize);
+    let block = thread::block_idx_x();
+    let thread = thread::thread_idx_x();
+
+    // The choice is the launch's, equal in all blocks.
+    let (writer, index, moments) = if g.row_elements <= WARP_ROW_ELEMENTS {
+        let row = (block * WARP_ROWS_PER_BLOCK + thread / WARP_THREADS) as u64;
+        // A warp past the last row reduces nothing, but it does take part.
+        let start = row.min(g.rows) * g.row_elements;
+        let end = (start + g.row_elements).min(x.len() as u64);
+        let lane = thread % WARP_THREADS;
+        let mine = moments::of_range(
+            x,
+            start as usize,
+            end as usize,
+            lane as usize,
+            WARP_THREADS as usize,
+        );
+        (lane == 0 && row < g.rows, row, mine.of_warp())
+    } else {
+        let (row, split) = div_rem(block, g.splits);
+        let row_start = row as u64 * g.row_elements;
+        let start = split as u64 * g.split_elements;
+        let end = (start + g.split_elements).min(g.row_elements);
+        let mine = moments::of_range(
+            x,
+            (row_start + start) as usize,
+            (row_start + end) as usize,
+            thread as usize,
+            STATS_THREADS as usize,
+        );
+        let all = mine.of_block(GROUP_NORM_WARPS.view());
+        (thread == 0, block as u64, all)
+    };
+    if writer {
+        let at = index as usize * PARTIAL_ELEMENTS;
+        partials.store_vec(at, [moments.mean, moments.m2]);
+    }
+}
+
+macro_rules! stats_kernel {
+    ($name:ident, $T:ident) => {
+        /// A block of warps reduces eight short rows, or a block one split of a long row, to the
+        /// mean and the sum of squared deviations from it.
+        ///
+        /// *Launch*: `geometry.stats_shape()`.
+        /// *Mapping*: vectors of the row go to the threads in turn, four at a time.
+        /// *Barriers*: one if rows are long, none if they are short.
+        /// *Traffic*: each element is read once; eight bytes are written per split.
+        ///
+        /// # Safety
+        /// `x` has `geometry.elements()` elements and starts on 16 bytes; `partials` has
+        /// `geometry.partial_elements()` and starts on 8.
+        #[kernel(max_threads = STATS_THREADS)]
+        pub unsafe fn $name(x: *const $T, partials: *mut f32, geometry: NormGeometry) {
+            stats(x, partials, geometry);
+        }
+    };
+}
+
+stats_kernel!(group_norm_stats_f32, f32);
+stats_kernel!(group_norm_stats_f16, f16);
+stats_kernel!(group_norm_stats_bf16, bf16);
+
+macro_rules! apply_kernel {
+    ($name:ident, $T:ident) => {
+        /// A block normalises `BLOCK_ELEMENTS` consecutive elements of `x` into `y`.
+        ///
+        /// *Launch*: `geometry.apply_shape()`.
+        /// *Mapping*: four vectors a thread, a block's width apart.
+        /// *Barriers*: one, after the statistics of the block's rows are in shared memory.
+        /// *Traffic*: each element is read once and written once; the rest comes from cache.
+        ///
+        /// # Safety
+        /// `x` and `y` have `geometry.elements()` elements and start on 16 bytes; `partials` is
+        /// what the statistics kernel wrote for `x`; `weight` and `bias` have `geometry.channels`
+        /// elements where the geometry says that they exist; `y` is `x` or apart from it.
+        #[kernel(max_threads = BLOCK_THREADS)]
+        pub unsafe fn $name(
+            x: *const $T,
+            partials: *const f32,
+            weight: *const $T,
+            bias: *const $T,
+            y: *mut $T,
+            geometry: NormGeometry,
+        ) {
+            let g = geometry;
+            let x = Global::new(x, g.elements() as usize);
+            let y = GlobalMut::new(y, g.elements() as usize);
+            let span = block_span(g.elements());
+            let map = NormMap::stage(&g, partials, weight, bias, block_start(), span, g.spatial);
+            map_block(x, y, map);
+        }
+    };
+}
+
+apply_kernel!(group_norm_apply_f32, f32);
+apply_kernel!(group_norm_apply_f16, f16);
+apply_kernel!(group_norm_apply_bf16, bf16);

@@ -1,0 +1,277 @@
+//! Mean and variance that survive a mean far larger than the deviation.
+//!
+//! The textbook sum of squares less the square of the sum loses all digits there. Here
+//! 1. a thread takes its elements sixteen at a time: their mean first, then their squared
+//!    deviations from it, both while the elements are in registers;
+//! 2. such groups, then threads, warps and blocks are combined by Chan's formula [1], which only
+//!    ever subtracts means from each other;
+//! 3. always in the same order, so that results repeat bit for bit: no atomics, and shuffles that
+//!    move values down a fixed tree.
+//!
+//! [1] T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for
+//! computing sample variances", 1979.
+
+use cuda_std::Storage;
+use cuda_std::global::Global;
+use cuda_std::shared::Shared;
+use cuda_std::{math, thread, warp};
+use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS};
+use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
+
+use crate::unroll::unroll;
+
+/// Every lane of a warp.
+const ALL_LANES: u32 = u32::MAX;
+
+/// Vectors that a thread has in registers at once.
+const VECTORS: usize = 4;
+
+/// How many elements there were, their mean, and the sum of squared deviations from it.
+#[derive(Clone, Copy)]
+pub(crate) struct Moments {
+    pub(crate) count: f32,
+    pub(crate) mean: f32,
+    pub(crate) m2: f32,
+}
+
+impl Moments {
+    /// Of no elements.
+    pub(crate) const EMPTY: Self = Self {
+        count: 0.0,
+        mean: 0.0,
+        m2: 0.0,
+    };
+
+    /// Of one element.
+    #[inline(always)]
+    fn of_one(x: f32) -> Self {
+        Self {
+            count: 1.0,
+            mean: x,
+            m2: 0.0,
+        }
+    }
+
+    /// Of four elements.
+    #[inline(always)]
+    fn of_vector<T: Storage>(v: [T; VECTOR_ELEMENTS]) -> Self {
+        let sum = (v[0].to_f32() + v[1].to_f32()) + (v[2].to_f32() + v[3].to_f32());
+        let mean = sum * (1.0 / VECTOR_ELEMENTS as f32);
+        let mut m2 = 0.0;
+        unroll!(4, |i| {
+            let deviation = v[i].to_f32() - mean;
+            m2 = math::fma(deviation, deviation, m2);
+        });
+        Self {
+            count: VECTOR_ELEMENTS as f32,
+            mean,
+            m2,
+        }
+    }
+
+    /// Of sixteen elements.
+    #[inline(always)]
+    fn of_vectors<T: Storage>(vectors: [[T; VECTOR_ELEMENTS]; VECTORS]) -> Self {
+        const COUNT: f32 = (VECTORS * VECTOR_ELEMENTS) as f32;
+        let mut sums = [0.0f32; VECTORS];
+        unroll!(4, |v| {
+            let x = vectors[v];
+            sums[v] = (x[0].to_f32() + x[1].to_f32()) + (x[2].to_f32() + x[3].to_f32());
+        });
+        let mean = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (1.0 / COUNT);
+        let mut squares = [0.0f32; VECTORS];
+        unroll!(4, |v| {
+            unroll!(4, |i| {
+                let deviation = vectors[v][i].to_f32() - mean;
+                squares[v] = math::fma(deviation, deviation, squares[v]);
+            });
+        });
+        Self {
+            count: COUNT,
+            mean,
+            m2: (squares[0] + squares[1]) + (squares[2] + squares[3]),
+        }
+    }
+
+    /// Of the elements of both; exactly the one if the other has none.
+    #[inline(always)]
+    pub(crate) fn and(self, other: Self) -> Self {
+        if other.count == 0.0 {
+            return self;
+        }
+        if self.count == 0.0 {
+            return other;
+        }
+        let count = self.count + other.count;
+        let share = other.count / count;
+        let delta = other.mean - self.mean;
+        Self {
+            count,
+            mean: math::fma(delta, share, self.mean),
+            m2: math::fma(delta * share, delta * self.count, self.m2 + other.m2),
+        }
+    }
+
+    /// The reciprocal of the deviation, `1 / sqrt(variance + eps)`.
+    #[inline(always)]
+    pub(crate) fn rstd(self, eps: f32) -> f32 {
+        math::rsqrt(self.m2 / self.count + eps)
+    }
+
+    /// Of the elements of all lanes; lane 0 has the result.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    pub(crate) unsafe fn of_warp(self) -> Self {
+        let mut all = self;
+        let mut distance = WARP_THREADS / 2;
+        while distance > 0 {
+            let down = |value| warp::warp_shuffle_down(ALL_LANES, value, distance, WARP_THREADS).0;
+            all = all.and(Self {
+                count: down(all.count),
+                mean: down(all.mean),
+                m2: down(all.m2),
+            });
+            distance /= 2;
+        }
+        all
+    }
+
+    /// Of the elements of all threads of a statistics block; thread 0 has the result.
+    ///
+    /// # Safety
+    /// All threads of the block call it together, and `scratch` holds three numbers a warp that
+    /// nobody else uses.
+    #[inline(always)]
+    pub(crate) unsafe fn of_block(self, scratch: Shared<f32>) -> Self {
+        const WARPS: u32 = STATS_THREADS / WARP_THREADS;
+        let thread = thread::thread_idx_x();
+        let of_warp = self.of_warp();
+        if thread % WARP_THREADS == 0 {
+            let slot = 3 * (thread / WARP_THREADS);
+            scratch.store(slot, of_warp.count);
+            scratch.store(slot + 1, of_warp.mean);
+            scratch.store(slot + 2, of_warp.m2);
+        }
+        thread::sync_threads();
+        let mut all = Self::EMPTY;
+        if thread == 0 {
+            let mut slot = 0;
+            while slot < 3 * WARPS {
+                all = all.and(Self {
+                    count: scratch.load(slot),
+                    mean: scratch.load(slot + 1),
+                    m2: scratch.load(slot + 2),
+                });
+                slot += 3;
+            }
+        }
+        all
+    }
+}
+
+/// The moments of what thread `thread` of `threads` takes of the elements `start..end` of `x`.
+/// Together the threads take each element once, as whole aligned vectors but for the up to three
+/// elements before the first and after the last.
+///
+/// # Safety
+/// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 6.
+#[inline(always)]
+pub(crate) unsafe fn of_range<T: Storage>(
+    x: Global<T>,
+    start: usize,
+    end: usize,
+    thread: usize,
+    threads: usize,
+) -> Moments {
+    let vectors_start = start.next_multiple_of(VECTOR_ELEMENTS).min(end);
+    let vectors_end = (end - end % VECTOR_ELEMENTS).max(vectors_start);
+    let step = threads * VECTOR_ELEMENTS;
+
+    let mut all = Moments::EMPTY;
+    let mut at = vectors_start + thread * VECTOR_ELEMENTS;
+    while at + (VECTORS - 1) * step < vectors_end {
+        let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS];
+        unroll!(4, |v| {
+            vectors[v] = x.load_vec(at + v * step);
+        });
+        all = all.and(Moments::of_vectors(vectors));
+        at += VECTORS * step;
+    }
+    while at < vectors_end {
+        all = all.and(Moments::of_vector(x.load_vec(at)));
+        at += step;
+    }
+
+    let before = vectors_start - start;
+    let after = end - vectors_end;
+    if thread < before {
+        all = all.and(Moments::of_one(x.load(start + thread).to_f32()));
+    } else if thread < before + after {
+        let at = vectors_end + thread - before;
+        all = all.and(Moments::of_one(x.load(at).to_f32()));
+    }
+    all
+}
+
+/// Elements of split `split` of a row.
+#[inline(always)]
+fn split_count(g: &NormGeometry, split: u32) -> f32 {
+    let start = split as u64 * g.split_elements;
+    g.split_elements.min(g.row_elements - start) as f32
+}
+
+/// The partial result of split `split` of row `row`.
+#[inline(always)]
+unsafe fn partial(partials: Global<f32>, g: &NormGeometry, row: u64, split: u32) -> Moments {
+    let index = (row * g.splits as u64 + split as u64) as usize * PARTIAL_ELEMENTS;
+    let [mean, m2] = partials.load_vec::<PARTIAL_ELEMENTS>(index);
+    Moments {
+        count: split_count(g, split),
+        mean,
+        m2,
+    }
+}
+
+/// The moments of the rows `first..first + count`, each given to `done` with its index less
+/// `first`, by some thread of the block. One thread takes a row that is not split, one warp a row
+/// that is.
+///
+/// # Safety
+/// All threads of the block call it together, with equal arguments; the block has whole warps, and
+/// `partials` is `g`'s buffer of partial results, with `first + count <= g.rows`.
+#[inline(always)]
+pub(crate) unsafe fn for_each_row(
+    partials: Global<f32>,
+    g: &NormGeometry,
+    first: u64,
+    count: u32,
+    done: impl Fn(u32, Moments),
+) {
+    let thread = thread::thread_idx_x();
+    let threads = thread::block_dim_x();
+    if g.splits == 1 {
+        let mut row = thread;
+        while row < count {
+            done(row, partial(partials, g, first + row as u64, 0));
+            row += threads;
+        }
+        return;
+    }
+    let lane = thread % WARP_THREADS;
+    let mut row = thread / WARP_THREADS;
+    while row < count {
+        let mut all = Moments::EMPTY;
+        let mut split = lane;
+        while split < g.splits {
+            all = all.and(partial(partials, g, first + row as u64, split));
+            split += WARP_THREADS;
+        }
+        let all = all.of_warp();
+        if lane == 0 {
+            done(row, all);
+        }
+        row += threads / WARP_THREADS;
+    }
+}

@@ -1,0 +1,23 @@
+//! Loops that are written out.
+//!
+//! An array that a loop variable indexes stays in registers only if the loop is unrolled before
+//! the optimiser decides where the array lives, and Rust has no way to ask for that. These loops
+//! are unrolled in the source: in `unroll!(4, |i| { .. })` the body stands four times, with the
+//! constants 0 to 3 for `i`.
+
+macro_rules! unroll {
+    (2, |$i:ident| $body:block) => { $crate::unroll::repeat!(|$i| $body; 0 1) };
+    (4, |$i:ident| $body:block) => { $crate::unroll::repeat!(|$i| $body; 0 1 2 3) };
+    (8, |$i:ident| $body:block) => { $crate::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7) };
+}
+
+macro_rules! repeat {
+    (|$i:ident| $body:block; $($n:literal)*) => {
+        $({
+            let $i: usize = $n;
+            $body
+        })*
+    };
+}
+
+pub(crate) use {repeat, unroll};
