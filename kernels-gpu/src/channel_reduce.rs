@@ -118,7 +118,7 @@ pub(crate) unsafe fn channel_reduce_block<T: Storage, M: ChannelMap>(
     let (tiles, _) = div_rem_u64(g.spatial + block_positions - 1, block_positions);
     let (sample, tile) = div_rem_u64(thread::block_idx_x() as u64, tiles);
     let tile_start = tile * block_positions;
-    let positions = if g.spatial % POSITIONS_PER_THREAD as u64 == 0 {
+    let positions = if g.spatial.is_multiple_of(POSITIONS_PER_THREAD as u64) {
         Positions {
             first: tile_start + lane as u64 * POSITIONS_PER_THREAD as u64,
             step: 1,

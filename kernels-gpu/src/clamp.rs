@@ -5,7 +5,7 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{bf16, f16, kernel};
-use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds};
+use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds, MIN_BLOCKS};
 
 use crate::elementwise::map_block;
 
@@ -20,7 +20,7 @@ macro_rules! clamp_kernel {
         ///
         /// # Safety
         /// `x` and `y` have `elements` elements and start on 16 bytes; `y` is `x` or apart from it.
-        #[kernel(max_threads = BLOCK_THREADS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(x: *const $T, y: *mut $T, elements: u64, bounds: Bounds) {
             let x = Global::new(x, elements as usize);
             let y = GlobalMut::new(y, elements as usize);

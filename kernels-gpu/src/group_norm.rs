@@ -8,7 +8,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::elementwise::BLOCK_THREADS;
+use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
 use op_spec::launch::norm::{
     NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS, WARP_ROW_ELEMENTS, WARP_ROWS_PER_BLOCK,
 };
@@ -104,7 +104,7 @@ macro_rules! apply_kernel {
         /// `x` and `y` have `geometry.elements()` elements and start on 16 bytes; `partials` is
         /// what the statistics kernel wrote for `x`; `weight` and `bias` have `geometry.channels`
         /// elements where the geometry says that they exist; `y` is `x` or apart from it.
-        #[kernel(max_threads = BLOCK_THREADS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             partials: *const f32,

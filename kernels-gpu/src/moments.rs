@@ -148,7 +148,7 @@ impl Moments {
         const WARPS: u32 = STATS_THREADS / WARP_THREADS;
         let thread = thread::thread_idx_x();
         let of_warp = self.of_warp();
-        if thread % WARP_THREADS == 0 {
+        if thread.is_multiple_of(WARP_THREADS) {
             let slot = 3 * (thread / WARP_THREADS);
             scratch.store(slot, of_warp.count);
             scratch.store(slot + 1, of_warp.mean);

@@ -2,7 +2,7 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{bf16, f16, kernel};
-use op_spec::launch::elementwise::{BLOCK_THREADS, ChannelGeometry};
+use op_spec::launch::elementwise::{BLOCK_THREADS, ChannelGeometry, MIN_BLOCKS};
 
 use crate::elementwise::{block_start, map_block};
 use crate::index::Channels;
@@ -20,7 +20,7 @@ macro_rules! scale_kernel {
         /// # Safety
         /// `x` and `y` have `geometry.elements` elements and start on 16 bytes, `scale` has
         /// `geometry.channels`; `y` is `x` or apart from it.
-        #[kernel(max_threads = BLOCK_THREADS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(x: *const $T, scale: *const $T, y: *mut $T, geometry: ChannelGeometry) {
             let g = geometry;
             let x = Global::new(x, g.elements as usize);

@@ -210,7 +210,6 @@ unsafe fn multiply<S: Shape>(sums: &mut Sums, filters: Shared<f32>, columns: Sha
 /// holds the chunk's column matrix and starts on 16 bytes, as `y` does; the shared views hold both
 /// buffers of the tile.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 unsafe fn body<T: Storage, S: Shape>(
     weight: *const T,
     bias: *const T,
@@ -281,7 +280,7 @@ unsafe fn body<T: Storage, S: Shape>(
     let thread_row = thread::thread_idx_x() / S::TILE.thread_columns();
     let thread_column = thread::thread_idx_x() % S::TILE.thread_columns();
     // A multiple in which every row of every plane starts on a vector.
-    let vectors = output_pixels % VECTOR_ELEMENTS == 0;
+    let vectors = output_pixels.is_multiple_of(VECTOR_ELEMENTS);
     unroll!(2, |a| {
         if a < S::ROWS {
             unroll!(4, |i| {

@@ -13,7 +13,6 @@ use op_spec::launch::elementwise::FOLD_THREADS;
 /// # Safety
 /// The tensors that exist have `channels` elements.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 unsafe fn body<T: Storage>(
     weight: *const T,
     bias: *const T,

@@ -5,7 +5,7 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::elementwise::BLOCK_THREADS;
+use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
 use op_spec::launch::norm::NormGeometry;
 
 use crate::elementwise::{block_span, block_start, map_block};
@@ -50,7 +50,7 @@ macro_rules! apply_kernel {
         ///
         /// # Safety
         /// As `group_norm_apply`; `scale` has `geometry.channels` elements.
-        #[kernel(max_threads = BLOCK_THREADS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             partials: *const f32,

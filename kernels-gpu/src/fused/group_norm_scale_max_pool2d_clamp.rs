@@ -19,7 +19,6 @@ use crate::pool::{block_span, block_start, pool_block};
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 unsafe fn body<T: Storage>(
     x: *const T,
     partials: *const f32,

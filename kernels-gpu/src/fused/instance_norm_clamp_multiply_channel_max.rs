@@ -102,7 +102,6 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 unsafe fn body<T: Storage>(
     x: *const T,
     partials: *const f32,

@@ -10,7 +10,7 @@ use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 pub const BLOCK_THREADS: u32 = 256;
 
 /// Blocks that a multiprocessor should hold.
-pub const MIN_BLOCKS: u32 = 4;
+pub const MIN_BLOCKS: u32 = 3;
 
 /// Consecutive positions of a thread.
 pub const POSITIONS_PER_THREAD: usize = VECTOR_ELEMENTS;

@@ -8,6 +8,9 @@ use super::{LaunchShape, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 4;
+
 /// Vectors that a thread has in flight at once.
 pub const VECTORS_PER_THREAD: usize = 4;
 
