@@ -1,6 +1,7 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
 mod ptx;
+mod ptxas;
 
 /// What PTX there is; the build script reads the same file.
 #[path = "../../host/ptx/kernel_set.rs"]
@@ -22,6 +23,9 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Assemble every kernel for every architecture and fail if one spills, uses local memory or has
+    /// its wgmma serialised.
+    Ptxas,
 }
 
 /// The repository's root.
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match Chore::parse() {
         Chore::Ptx { check: false } => ptx::renew(root()),
         Chore::Ptx { check: true } => ptx::check(root()),
+        Chore::Ptxas => ptxas::run(root()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,10 +8,15 @@ use cuda_builder::{Arch, KernelSet, Module, ShippedHeader, Toolchain};
 
 use crate::kernel_set::kernel_set;
 
+/// Freshly compiled kernels.
+pub(crate) struct Compiled {
+    set: KernelSet,
+    toolchain: Toolchain,
+    pub(crate) modules: Vec<(Arch, Module)>,
+}
+
 /// Compiles the kernels from source.
-pub(crate) fn compile(
-    root: &Path,
-) -> Result<(KernelSet, Toolchain, Vec<(Arch, Module)>), Box<dyn Error>> {
+pub(crate) fn compile(root: &Path) -> Result<Compiled, Box<dyn Error>> {
     let mut set = kernel_set(root);
     // Where the build script has its `core`, so that it is compiled once.
     set.target_dir = Some(target_dir(root).join("cuda_builder"));
@@ -19,13 +24,16 @@ pub(crate) fn compile(
     let folder = target_dir(root).join("xtask-ptx");
     fs::create_dir_all(&folder)?;
     eprintln!("compiling the kernels with {toolchain}");
-    let modules = set.compile(&toolchain, &folder).map_err(|error| {
-        if let cuda_builder::Error::Compile { output, .. } = &error {
+    let modules = set.compile(&toolchain, &folder).inspect_err(|error| {
+        if let cuda_builder::Error::Compile { output, .. } = error {
             eprintln!("{output}");
         }
-        error
     })?;
-    Ok((set, toolchain, modules))
+    Ok(Compiled {
+        set,
+        toolchain,
+        modules,
+    })
 }
 
 /// The workspace's target folder.
@@ -35,10 +43,10 @@ pub(crate) fn target_dir(root: &Path) -> PathBuf {
 
 /// Writes host/ptx anew.
 pub(crate) fn renew(root: &Path) -> Result<(), Box<dyn Error>> {
-    let (set, toolchain, modules) = compile(root)?;
-    set.ship(&toolchain, &modules)?;
-    for (arch, module) in &modules {
-        let path = set.shipped_path(*arch);
+    let compiled = compile(root)?;
+    compiled.set.ship(&compiled.toolchain, &compiled.modules)?;
+    for (arch, module) in &compiled.modules {
+        let path = compiled.set.shipped_path(*arch);
         println!("{}: {} bytes of PTX", path.display(), module.ptx.len());
     }
     Ok(())
@@ -47,7 +55,11 @@ pub(crate) fn renew(root: &Path) -> Result<(), Box<dyn Error>> {
 /// Fails if host/ptx is not what the sources give. Other compilers may give other text, so the texts
 /// are compared only if the same compiler wrote the shipped one; the hash of the sources always is.
 pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
-    let (set, toolchain, modules) = compile(root)?;
+    let Compiled {
+        set,
+        toolchain,
+        modules,
+    } = compile(root)?;
     for (path, expected) in set.shipped_texts(&toolchain, &modules)? {
         let shown = path.display();
         let shipped = fs::read_to_string(&path).map_err(|error| format!("{shown}: {error}"))?;
