@@ -27,7 +27,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for file in kernels.watched_files()? {
         println!("cargo::rerun-if-changed={}", file.display());
     }
-    println!("cargo::rerun-if-changed={}", root.join("build.rs").display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        root.join("build.rs").display()
+    );
     println!("cargo::rerun-if-env-changed=CUDA_BUILDER_RUSTC");
 
     let KernelModules { modules, origin } = kernels.resolve(&out_dir)?;
@@ -48,18 +51,14 @@ fn describe(origin: &Origin) -> String {
             stale,
             reason,
         } => {
-            let missing = matches!(
+            let has_toolchain = !matches!(
                 reason,
                 cuda_builder::Error::NoToolchain(_) | cuda_builder::Error::ToolchainDisabled
             );
-            if !missing {
-                println!("cargo::warning=using the shipped PTX: {reason}");
-            }
             if *stale {
-                println!(
-                    "cargo::warning=the shipped PTX is older than the kernels, and there is no fresh \
-                     one: {reason}"
-                );
+                println!("cargo::warning=using shipped PTX of older kernel sources: {reason}");
+            } else if has_toolchain {
+                println!("cargo::warning=using shipped PTX: {reason}");
             }
             format!("shipped, compiled with {}", header.compiler)
         }

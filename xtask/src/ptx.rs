@@ -20,7 +20,7 @@ pub(crate) fn compile(root: &Path) -> Result<Compiled, Box<dyn Error>> {
     let mut set = kernel_set(root);
     // Where the build script has its `core`, so that it is compiled once.
     set.target_dir = Some(target_dir(root).join("cuda_builder"));
-    let toolchain = Toolchain::find()?;
+    let toolchain = toolchain_of_shipped(&set)?;
     let folder = target_dir(root).join("xtask-ptx");
     fs::create_dir_all(&folder)?;
     eprintln!("compiling the kernels with {toolchain}");
@@ -34,6 +34,20 @@ pub(crate) fn compile(root: &Path) -> Result<Compiled, Box<dyn Error>> {
         toolchain,
         modules,
     })
+}
+
+/// The compiler that the shipped PTX is from, so that texts can be compared; the first that is found
+/// where that one is not installed.
+fn toolchain_of_shipped(set: &KernelSet) -> cuda_builder::Result<Toolchain> {
+    let mut installed = Toolchain::find_all()?;
+    let shipped = fs::read_to_string(set.shipped_path(Arch::Sm80)).unwrap_or_default();
+    let header = ShippedHeader::parse(&shipped);
+    let same = installed.iter().position(|toolchain| {
+        header
+            .as_ref()
+            .is_some_and(|header| header.compiler == toolchain.to_string())
+    });
+    Ok(installed.swap_remove(same.unwrap_or(0)))
 }
 
 /// The workspace's target folder.

@@ -8,7 +8,8 @@
 //! //@launch_bounds conv2d_direct_f32 256 2
 //! ```
 //!
-//! with 0 for a bound that was not declared. Here the comment becomes the directives.
+//! with 0 for a bound that was not declared, and a third number for a kernel whose blocks work in
+//! clusters of that many. Here the comment becomes the directives.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +20,13 @@ const MARKER: &str = "//@launch_bounds";
 /// No device has larger blocks.
 const MAX_BLOCK_THREADS: u32 = 1024;
 
+/// The largest cluster that every device with clusters can launch.
+const MAX_CLUSTER_BLOCKS: u32 = 8;
+
 struct Bounds {
     max_threads: u32,
     min_blocks: u32,
+    cluster_blocks: u32,
 }
 
 /// Replaces the `//@launch_bounds` comments of a PTX module by directives on its entries.
@@ -72,19 +77,25 @@ pub fn apply_launch_bounds(ptx: &str) -> Result<String> {
 
 fn parse(declaration: &str) -> Result<(&str, Bounds), &'static str> {
     let fields: Vec<_> = declaration.split_whitespace().collect();
-    let [kernel, max_threads, min_blocks] = fields[..] else {
-        return Err("expected a kernel, a number of threads and a number of blocks");
+    let (kernel, max_threads, min_blocks, cluster_blocks) = match fields[..] {
+        [kernel, threads, blocks] => (kernel, threads, blocks, "0"),
+        [kernel, threads, blocks, cluster] => (kernel, threads, blocks, cluster),
+        _ => return Err("expected a kernel, its threads, its blocks, and perhaps its cluster"),
     };
     let number = |text: &str| text.parse::<u32>().map_err(|_| "not a number");
     let bounds = Bounds {
         max_threads: number(max_threads)?,
         min_blocks: number(min_blocks)?,
+        cluster_blocks: number(cluster_blocks)?,
     };
     if bounds.max_threads > MAX_BLOCK_THREADS {
         return Err("a block has at most 1024 threads");
     }
     if bounds.min_blocks > 0 && bounds.max_threads == 0 {
         return Err("min_blocks needs max_threads");
+    }
+    if bounds.cluster_blocks > MAX_CLUSTER_BLOCKS {
+        return Err("a portable cluster has at most 8 blocks");
     }
     Ok((kernel, bounds))
 }
@@ -96,6 +107,10 @@ impl Bounds {
         }
         if self.min_blocks > 0 {
             *text += &format!(".minnctapersm {}\n", self.min_blocks);
+        }
+        if self.cluster_blocks > 1 {
+            *text += ".explicitcluster\n";
+            *text += &format!(".reqnctapercluster {}, 1, 1\n", self.cluster_blocks);
         }
     }
 }
@@ -170,6 +185,14 @@ mod tests {
     }
 
     #[test]
+    fn clusters_give_their_own_directives() {
+        let text = apply_launch_bounds(&MODULE.replace("256 2", "384 1 2")).unwrap();
+        let directives = ".maxntid 384, 1, 1\n.minnctapersm 1\n.explicitcluster\n\
+                          .reqnctapercluster 2, 1, 1\n{";
+        assert!(text.contains(directives), "{text}");
+    }
+
+    #[test]
     fn a_module_without_bounds_stays_as_it_is() {
         let plain = ".version 8.0\n.visible .entry k()\n{\n}\n";
         assert_eq!(apply_launch_bounds(plain).unwrap(), plain);
@@ -189,6 +212,7 @@ mod tests {
             ("clamp 0 1", "needs max_threads"),
             ("clamp 256", "expected a kernel"),
             ("clamp 256 two", "not a number"),
+            ("clamp 256 1 16", "at most 8 blocks"),
             ("clamp_all 32 1", "already"),
         ] {
             let error = apply_launch_bounds(&MODULE.replace("clamp 256 2", declared));

@@ -103,8 +103,6 @@ impl Default for Places {
     }
 }
 
-type Ask<'a> = dyn Fn(&Path, &str) -> Result<String, Verdict> + 'a;
-
 impl Toolchain {
     /// The first usable compiler of: the one that `CUDA_BUILDER_RUSTC` names, the active one,
     /// rustup's other toolchains, the distribution's.
@@ -126,21 +124,51 @@ impl Toolchain {
         Self::find_with(places, &run)
     }
 
-    /// `ask` runs a compiler with one argument and returns what it prints.
-    fn find_with(places: &Places, ask: &Ask<'_>) -> Result<Self> {
-        let mut rejected = Vec::new();
-        for (place, rustc) in candidates(places)? {
-            match probe(&rustc, ask) {
-                Ok(toolchain) => return Ok(toolchain),
-                Err(verdict) => rejected.push(Rejected {
-                    place,
-                    rustc,
-                    verdict,
-                }),
-            }
+    /// All usable compilers, in the order of [`find`](Self::find).
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find), if there is none.
+    pub fn find_all() -> Result<Vec<Self>> {
+        let (mut found, rejected) = search(&Places::default(), &run, usize::MAX)?;
+        // The active one is often one of rustup's as well.
+        found.dedup_by(|next, kept| next.rustc == kept.rustc);
+        match found.is_empty() {
+            false => Ok(found),
+            true => Err(Error::NoToolchain(rejected)),
         }
-        Err(Error::NoToolchain(rejected))
     }
+
+    fn find_with(places: &Places, ask: &Ask<'_>) -> Result<Self> {
+        let (found, rejected) = search(places, ask, 1)?;
+        found.into_iter().next().ok_or(Error::NoToolchain(rejected))
+    }
+}
+
+/// Runs a compiler with one argument and returns what it prints.
+type Ask<'a> = dyn Fn(&Path, &str) -> Result<String, Verdict> + 'a;
+
+/// Looks until `enough` usable compilers are found.
+fn search(
+    places: &Places,
+    ask: &Ask<'_>,
+    enough: usize,
+) -> Result<(Vec<Toolchain>, Vec<Rejected>)> {
+    let (mut found, mut rejected) = (Vec::new(), Vec::new());
+    for (place, rustc) in candidates(places)? {
+        match probe(&rustc, ask) {
+            Ok(toolchain) => found.push(toolchain),
+            Err(verdict) => rejected.push(Rejected {
+                place,
+                rustc,
+                verdict,
+            }),
+        }
+        if found.len() == enough {
+            break;
+        }
+    }
+    Ok((found, rejected))
 }
 
 fn candidates(places: &Places) -> Result<Vec<(String, PathBuf)>> {
