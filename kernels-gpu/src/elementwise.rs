@@ -30,7 +30,8 @@ pub(crate) unsafe fn block_span(elements: u64) -> u32 {
 /// Maps the block's elements of `x` to `y`.
 ///
 /// # Safety
-/// `x` and `y` start on 16 bytes, have equal lengths, and the block's first element is below them.
+/// `x` and `y` start on 16 bytes, have equal lengths, and the block's first element is below them;
+/// they are the same tensor or apart.
 #[inline(always)]
 pub(crate) unsafe fn map_block<T: Storage>(x: Global<T>, y: GlobalMut<T>, map: impl ElementMap) {
     let start = block_start() as usize;
@@ -43,45 +44,44 @@ pub(crate) unsafe fn map_block<T: Storage>(x: Global<T>, y: GlobalMut<T>, map: i
         });
         unroll!(4, |v| {
             let local = first + v * STEP_ELEMENTS;
-            y.store_vec(start + local, map_vector(&map, local as u32, vectors[v]));
+            if map.in_one(local as u32, VECTOR_ELEMENTS as u32) {
+                let params = map.params(local as u32);
+                unroll!(4, |i| {
+                    vectors[v][i] = T::from_f32(map.apply(params, vectors[v][i].to_f32()));
+                });
+                y.store_vec(start + local, vectors[v]);
+            } else {
+                map_each(x, y, &map, start, local, local + VECTOR_ELEMENTS);
+            }
         });
         return;
     }
+    // The last block, if it is not full.
     let mut local = first;
     while local < left {
-        if local + VECTOR_ELEMENTS <= left {
-            let vector = x.load_vec(start + local);
-            y.store_vec(start + local, map_vector(&map, local as u32, vector));
-        } else {
-            let mut last = local;
-            while last < left {
-                let params = map.params(last as u32);
-                let value = map.apply(params, x.load(start + last).to_f32());
-                y.store(start + last, T::from_f32(value));
-                last += 1;
-            }
-        }
+        map_each(x, y, &map, start, local, left.min(local + VECTOR_ELEMENTS));
         local += STEP_ELEMENTS;
     }
 }
 
-/// A mapped vector, whose first element is `local` elements into the block.
+/// Maps the elements `local..end` of the block that starts with element `start`, one at a time:
+/// the rare way, for elements that differ in their parameters.
+///
+/// # Safety
+/// As [`map_block`], and `start + end <= x.len()`.
 #[inline(always)]
-unsafe fn map_vector<T: Storage, M: ElementMap>(
-    map: &M,
-    local: u32,
-    mut vector: [T; VECTOR_ELEMENTS],
-) -> [T; VECTOR_ELEMENTS] {
-    if map.in_one(local, VECTOR_ELEMENTS as u32) {
-        let params = map.params(local);
-        unroll!(4, |i| {
-            vector[i] = T::from_f32(map.apply(params, vector[i].to_f32()));
-        });
-    } else {
-        unroll!(4, |i| {
-            let params = map.params(local + i as u32);
-            vector[i] = T::from_f32(map.apply(params, vector[i].to_f32()));
-        });
+unsafe fn map_each<T: Storage>(
+    x: Global<T>,
+    y: GlobalMut<T>,
+    map: &impl ElementMap,
+    start: usize,
+    local: usize,
+    end: usize,
+) {
+    let mut at = local;
+    while at < end {
+        let value = map.apply(map.params(at as u32), x.load(start + at).to_f32());
+        y.store(start + at, T::from_f32(value));
+        at += 1;
     }
-    vector
 }

@@ -103,7 +103,8 @@ impl Moments {
             return other;
         }
         let count = self.count + other.count;
-        let share = other.count / count;
+        // Off by an ulp at most, as the rounding of what it multiplies is anyway.
+        let share = other.count * math::reciprocal_approx(count);
         let delta = other.mean - self.mean;
         Self {
             count,
@@ -112,10 +113,16 @@ impl Moments {
         }
     }
 
+    /// The mean squared deviation.
+    #[inline(always)]
+    pub(crate) fn variance(self) -> f32 {
+        self.m2 / self.count
+    }
+
     /// The reciprocal of the deviation, `1 / sqrt(variance + eps)`.
     #[inline(always)]
     pub(crate) fn rstd(self, eps: f32) -> f32 {
-        math::rsqrt(self.m2 / self.count + eps)
+        math::rsqrt(self.variance() + eps)
     }
 
     /// Of the elements of all lanes; lane 0 has the result.

@@ -64,7 +64,7 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
         moments::for_each_row(self.partials, &self.norm, row, count, |local, moments| {
             let channel = (first + local) as usize;
             let m = self.multiplier.load_readonly(channel).to_f32();
-            let variance = moments.m2 / moments.count;
+            let variance = moments.variance();
             let mut factor = m * math::rsqrt(math::fma(m * m, variance, self.norm.eps));
             if let Some(weight) = self.weight {
                 factor *= weight.load_readonly(channel).to_f32();
