@@ -1,5 +1,41 @@
-//! Fused convolution pipelines on the GPU.
+//! Fused convolution pipelines on the GPU, in Rust from the API down to the kernels.
+//!
+//! - [`Device`], [`Stream`], [`Tensor`]: a GPU, the CPU, or the emulator that runs the GPU's kernels on
+//!   the CPU; work in order; arrays on a device.
+//! - [`ops`]: PyTorch-equal operators on tensors.
+//! - [`models`]: two whole pipelines, each under several strategies from one kernel per operator to
+//!   fused ones.
+//!
+//! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit
+//! for bit.
+//!
+//! # Examples
+//! ```
+//! use convfuse::{Device, Tensor, ops};
+//! use convfuse::spec::{ClampSpec, MaxPool2dSpec};
+//! use ndarray::Array4;
+//!
+//! let stream = Device::best().stream()?;
+//! let x = Tensor::from_array(&stream, &Array4::<f32>::ones((2, 3, 8, 8)))?;
+//! let pooled = ops::max_pool2d(&x, &MaxPool2dSpec::new([2, 2]))?;
+//! let y = ops::clamp(&pooled, &ClampSpec::new(0.0, 0.5))?;
+//! assert_eq!(y.shape(), [2, 3, 4, 4]);
+//! assert!(y.to_array::<f32>()?.iter().all(|&value| value == 0.5));
+//! # Ok::<(), convfuse::Error>(())
+//! ```
 
+pub mod cpu;
 pub mod data;
+pub mod device;
+mod error;
+pub mod models;
+pub mod ops;
 pub mod reference;
 pub mod weights;
+
+pub use device::{
+    Counts, DType, Device, DeviceInfo, Element, EmulatorOptions, Event, LaunchError, Stream, Tensor,
+};
+pub use error::{DriverError, Error, Result};
+/// Specifications of the operators: attributes under PyTorch's names, checked against shapes.
+pub use op_spec as spec;

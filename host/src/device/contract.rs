@@ -1,0 +1,186 @@
+//! The launch contract: what a kernel and a device allow, checked before anything runs.
+
+use op_spec::launch::LaunchShape;
+
+/// A launch that was refused. Nothing ran.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// More threads than the kernel was compiled for, or than the device can run in a block.
+    #[error("{kernel}: block {block:?} has {actual} threads, limit {limit} ({owner})")]
+    Threads {
+        /// The kernel's symbol.
+        kernel: &'static str,
+        /// The block asked for.
+        block: [u32; 3],
+        /// Its number of threads.
+        actual: u64,
+        /// The number allowed.
+        limit: u32,
+        /// Whose limit that is.
+        owner: &'static str,
+    },
+    /// An extent of the block or the grid that is zero or too large.
+    #[error("{kernel}: {what} extent {axis} is {actual}, must be 1 to {limit}")]
+    Extent {
+        /// The kernel's symbol.
+        kernel: &'static str,
+        /// `block` or `grid`.
+        what: &'static str,
+        /// `x`, `y` or `z`.
+        axis: char,
+        /// The extent asked for.
+        actual: u32,
+        /// The largest extent.
+        limit: u32,
+    },
+    /// More shared memory than a block can have.
+    #[error(
+        "{kernel}: shared memory is {fixed} + {dynamic} bytes (static + dynamic), limit {limit}"
+    )]
+    SharedMemory {
+        /// The kernel's symbol.
+        kernel: &'static str,
+        /// Bytes of the kernel's static arrays.
+        fixed: u32,
+        /// Bytes asked for at launch.
+        dynamic: u32,
+        /// The device's limit for one block.
+        limit: u32,
+    },
+}
+
+/// What a device allows a launch to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) threads: u32,
+    pub(crate) block: [u32; 3],
+    pub(crate) grid: [u32; 3],
+    pub(crate) shared_bytes: u32,
+}
+
+impl Limits {
+    /// Those of every device from compute capability 8.0 on, with Hopper's shared memory: the emulator's.
+    pub(crate) const EMULATED: Limits = Limits {
+        threads: 1024,
+        block: [1024, 1024, 64],
+        grid: [i32::MAX as u32, 65_535, 65_535],
+        shared_bytes: 227 * 1024,
+    };
+}
+
+/// What of a kernel the contract looks at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelFacts {
+    pub(crate) name: &'static str,
+    pub(crate) max_threads: Option<u32>,
+    pub(crate) static_shared_bytes: u32,
+}
+
+/// Refuses a launch that the kernel or the device cannot do.
+pub(crate) fn check(
+    kernel: &KernelFacts,
+    limits: &Limits,
+    shape: &LaunchShape,
+) -> Result<(), LaunchError> {
+    let extents = [
+        ("block", shape.block, limits.block),
+        ("grid", shape.grid, limits.grid),
+    ];
+    for (what, extents, limits) in extents {
+        for ((axis, actual), limit) in ['x', 'y', 'z'].into_iter().zip(extents).zip(limits) {
+            if actual == 0 || actual > limit {
+                return Err(LaunchError::Extent {
+                    kernel: kernel.name,
+                    what,
+                    axis,
+                    actual,
+                    limit,
+                });
+            }
+        }
+    }
+    let threads: u64 = shape
+        .block
+        .iter()
+        .map(|&extent| u64::from(extent))
+        .product();
+    let (limit, owner) = match kernel.max_threads {
+        Some(declared) if declared < limits.threads => (declared, "the kernel's max_threads"),
+        _ => (limits.threads, "the device's"),
+    };
+    if threads > u64::from(limit) {
+        return Err(LaunchError::Threads {
+            kernel: kernel.name,
+            block: shape.block,
+            actual: threads,
+            limit,
+            owner,
+        });
+    }
+    let shared = u64::from(kernel.static_shared_bytes) + u64::from(shape.shared_bytes);
+    if shared > u64::from(limits.shared_bytes) {
+        return Err(LaunchError::SharedMemory {
+            kernel: kernel.name,
+            fixed: kernel.static_shared_bytes,
+            dynamic: shape.shared_bytes,
+            limit: limits.shared_bytes,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: KernelFacts = KernelFacts {
+        name: "k",
+        max_threads: Some(256),
+        static_shared_bytes: 1024,
+    };
+
+    fn refusal(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> Option<String> {
+        let shape = LaunchShape {
+            grid,
+            block,
+            shared_bytes,
+        };
+        check(&KERNEL, &Limits::EMULATED, &shape)
+            .err()
+            .map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_launch_within_all_limits_passes() {
+        assert_eq!(
+            refusal([i32::MAX as u32, 65_535, 1], [16, 16, 1], 226 * 1024),
+            None
+        );
+    }
+
+    #[test]
+    fn refusals_name_the_kernel_and_both_values() {
+        let says = |got: Option<String>, want: &str| assert_eq!(got.as_deref(), Some(want));
+        says(
+            refusal([1, 1, 1], [257, 1, 1], 0),
+            "k: block [257, 1, 1] has 257 threads, limit 256 (the kernel's max_threads)",
+        );
+        says(
+            refusal([0, 1, 1], [1, 1, 1], 0),
+            "k: grid extent x is 0, must be 1 to 2147483647",
+        );
+        says(
+            refusal([1, 65_536, 1], [1, 1, 1], 0),
+            "k: grid extent y is 65536, must be 1 to 65535",
+        );
+        says(
+            refusal([1, 1, 1], [1, 1, 65], 0),
+            "k: block extent z is 65, must be 1 to 64",
+        );
+        says(
+            refusal([1, 1, 1], [32, 1, 1], 227 * 1024),
+            "k: shared memory is 1024 + 232448 bytes (static + dynamic), limit 232448",
+        );
+    }
+}

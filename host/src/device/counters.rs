@@ -1,0 +1,81 @@
+//! What a stream was asked to do, counted as cheaply as can be.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Work that a [`Stream`](crate::Stream) has been given since the last
+/// [`take_counts`](crate::Stream::take_counts).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Kernel launches.
+    pub launches: u64,
+    /// Bytes that the kernels must at least read and write in global memory, by their own account:
+    /// each operand once per pass over it, caches not considered.
+    pub bytes_moved: u64,
+    /// Largest sum of bytes that tensors and workspaces allocated on the stream held at one time,
+    /// less what was already allocated at the start.
+    pub peak_bytes: u64,
+}
+
+/// The counters behind [`Counts`]. Relaxed: they order nothing, and a reader synchronises by other means.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    launches: AtomicU64,
+    bytes_moved: AtomicU64,
+    live_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    base_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn launched(&self) {
+        self.launches.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.bytes_moved.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn allocated(&self, bytes: u64) {
+        let live = self.live_bytes.fetch_add(bytes, Relaxed) + bytes;
+        self.peak_bytes.fetch_max(live, Relaxed);
+    }
+
+    pub(crate) fn freed(&self, bytes: u64) {
+        self.live_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    pub(crate) fn take(&self) -> Counts {
+        let live = self.live_bytes.load(Relaxed);
+        Counts {
+            launches: self.launches.swap(0, Relaxed),
+            bytes_moved: self.bytes_moved.swap(0, Relaxed),
+            peak_bytes: self
+                .peak_bytes
+                .swap(live, Relaxed)
+                .saturating_sub(self.base_bytes.swap(live, Relaxed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_leaves_out_what_was_there_before() {
+        let counters = Counters::default();
+        counters.allocated(100);
+        counters.take();
+        counters.allocated(30);
+        counters.allocated(20);
+        counters.freed(30);
+        counters.launched();
+        counters.moved(7);
+        let counts = counters.take();
+        assert_eq!(
+            (counts.launches, counts.bytes_moved, counts.peak_bytes),
+            (1, 7, 50)
+        );
+        assert_eq!(counters.take(), Counts::default());
+    }
+}

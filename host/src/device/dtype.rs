@@ -1,0 +1,98 @@
+//! Element types of tensors.
+
+use std::fmt;
+
+pub use half::{bf16, f16};
+
+/// The element type of a tensor. Arithmetic is f32 in every case; this is how elements are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DType {
+    /// IEEE single precision.
+    F32,
+    /// IEEE half precision: 11 significant bits, largest finite value 65,504.
+    F16,
+    /// The upper half of an f32: 8 significant bits, an f32's range.
+    BF16,
+}
+
+impl DType {
+    /// Bytes an element takes.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::F32 => 4,
+            DType::F16 | DType::BF16 => 2,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+        })
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for half::f16 {}
+    impl Sealed for half::bf16 {}
+}
+
+/// A Rust type that tensors can hold: `f32`, `f16` or `bf16`.
+///
+/// Sealed, because the device layer relies on every bit pattern being a value of the type.
+pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {
+    /// The matching element type.
+    const DTYPE: DType;
+    /// Widens without loss.
+    fn to_f32(self) -> f32;
+    /// Rounds to nearest, ties to even; NaN stays NaN.
+    fn from_f32(value: f32) -> Self;
+}
+
+impl Element for f32 {
+    const DTYPE: DType = DType::F32;
+    fn to_f32(self) -> f32 {
+        self
+    }
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+impl Element for f16 {
+    const DTYPE: DType = DType::F16;
+    fn to_f32(self) -> f32 {
+        f16::to_f32(self)
+    }
+    fn from_f32(value: f32) -> Self {
+        f16::from_f32(value)
+    }
+}
+
+impl Element for bf16 {
+    const DTYPE: DType = DType::BF16;
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
+    }
+    fn from_f32(value: f32) -> Self {
+        bf16::from_f32(value)
+    }
+}
+
+/// The bytes of `values`.
+pub(crate) fn as_bytes<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: an element type has no padding, and the slice covers size_of_val(values) bytes.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The bytes of `values`, to be overwritten.
+pub(crate) fn as_bytes_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: as in `as_bytes`; and every bit pattern is a value of an element type (sealed trait).
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}

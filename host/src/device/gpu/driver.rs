@@ -1,0 +1,86 @@
+//! Calls into the driver: results, and whose context they run in.
+
+use std::marker::PhantomData;
+
+use cust::sys::{self, CUresult};
+
+use crate::error::{DriverError, Result};
+
+/// Turns a driver call's return value into a result.
+pub(crate) fn check(call: &'static str, result: CUresult) -> Result<(), DriverError> {
+    if result == CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    Err(DriverError {
+        call,
+        code: result as u32,
+        name: format!("{result:?}"),
+    })
+}
+
+/// The same for what `cust`'s own wrappers return.
+pub(crate) fn wrapped<T>(
+    call: &'static str,
+    result: cust::error::CudaResult<T>,
+) -> Result<T, DriverError> {
+    result.map_err(|error| DriverError {
+        call,
+        code: error as u32,
+        name: format!("{error:?}"),
+    })
+}
+
+/// Makes a driver call by its name in `cust::sys` and checks its result.
+macro_rules! cu {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        $crate::device::gpu::driver::check(stringify!($name), ::cust::sys::$name($($argument),*))
+    };
+}
+pub(crate) use cu;
+
+/// While this lives, the context is the calling thread's current one; then the one before is again.
+///
+/// A process may well have another library's context current (another device of PyTorch's, say);
+/// pushing and popping leaves the caller's state as it was. If the context is current already, which is
+/// the usual case after the first call, this costs one query.
+#[must_use]
+pub(crate) struct Current {
+    pushed: bool,
+    /// Each thread has its own stack of contexts: the guard must not leave the thread that made it.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl Current {
+    pub(crate) fn new(context: sys::CUcontext) -> Result<Current, DriverError> {
+        let mut current = std::ptr::null_mut();
+        // SAFETY: `current` is a valid place for one handle; `context` is a primary context that this
+        // process retains for ever (see `Gpu`), so it is alive.
+        unsafe {
+            cu!(cuCtxGetCurrent(&mut current))?;
+            if current == context {
+                return Ok(Current {
+                    pushed: false,
+                    not_send: PhantomData,
+                });
+            }
+            cu!(cuCtxPushCurrent_v2(context))?;
+        }
+        Ok(Current {
+            pushed: true,
+            not_send: PhantomData,
+        })
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        if self.pushed {
+            let mut popped = std::ptr::null_mut();
+            // SAFETY: `new` pushed onto this thread's stack (the guard cannot leave it), so there is
+            // one to pop.
+            unsafe {
+                sys::cuCtxPopCurrent_v2(&mut popped);
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The memory behind a tensor, on each kind of device.
+
+use std::sync::Arc;
+
+use super::counters::Counters;
+use super::dtype::{DType, Element, as_bytes, as_bytes_mut, bf16, f16};
+use super::gpu::GpuBuffer;
+use crate::error::{Error, Result};
+
+/// A tensor's elements.
+pub(crate) enum Storage {
+    Host(HostBuffer),
+    Emulated(EmulatedBuffer),
+    Gpu(GpuBuffer),
+}
+
+/// Elements in the CPU backend's memory.
+pub(crate) enum HostBuffer {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    BF16(Vec<bf16>),
+}
+
+impl HostBuffer {
+    /// Zeros. Memory that the system refuses is an error, not an abort.
+    pub(crate) fn zeros(dtype: DType, len: usize) -> Result<HostBuffer> {
+        fn zeros<T: Element>(len: usize) -> Result<Vec<T>> {
+            let mut values = Vec::new();
+            values
+                .try_reserve_exact(len)
+                .map_err(|_| Error::OutOfMemory {
+                    device: "cpu".to_owned(),
+                    requested: (len as u64).saturating_mul(size_of::<T>() as u64),
+                    available: "the system refused".to_owned(),
+                })?;
+            values.resize(len, T::default());
+            Ok(values)
+        }
+        Ok(match dtype {
+            DType::F32 => HostBuffer::F32(zeros(len)?),
+            DType::F16 => HostBuffer::F16(zeros(len)?),
+            DType::BF16 => HostBuffer::BF16(zeros(len)?),
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            HostBuffer::F32(values) => as_bytes(values),
+            HostBuffer::F16(values) => as_bytes(values),
+            HostBuffer::BF16(values) => as_bytes(values),
+        }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            HostBuffer::F32(values) => as_bytes_mut(values),
+            HostBuffer::F16(values) => as_bytes_mut(values),
+            HostBuffer::BF16(values) => as_bytes_mut(values),
+        }
+    }
+}
+
+/// Elements in the emulator's memory, which is given back, and forgotten by the counters, on drop.
+pub(crate) struct EmulatedBuffer {
+    /// `None` for no bytes, as a GPU has no allocation then either.
+    buffer: Option<cuda_std::emulator::Buffer>,
+    bytes: usize,
+    counters: Arc<Counters>,
+}
+
+impl EmulatedBuffer {
+    pub(crate) fn allocate(
+        device: &cuda_std::emulator::Device,
+        counters: &Arc<Counters>,
+        bytes: usize,
+    ) -> Result<EmulatedBuffer> {
+        let buffer = if bytes == 0 {
+            None
+        } else {
+            Some(device.alloc(bytes)?)
+        };
+        counters.allocated(bytes as u64);
+        Ok(EmulatedBuffer {
+            buffer,
+            bytes,
+            counters: Arc::clone(counters),
+        })
+    }
+
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        self.buffer
+            .as_ref()
+            .map_or(std::ptr::null_mut(), |buffer| buffer.ptr::<u8>())
+    }
+
+    pub(crate) fn write(&self, source: &[u8]) -> Result<()> {
+        if let Some(buffer) = &self.buffer {
+            buffer.write(0, source)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn zero(&self) -> Result<()> {
+        if let Some(buffer) = &self.buffer {
+            buffer.fill(0)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(&self, target: &mut [u8]) -> Result<()> {
+        if let Some(buffer) = &self.buffer {
+            buffer.read(0, target)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for EmulatedBuffer {
+    fn drop(&mut self) {
+        self.counters.freed(self.bytes as u64);
+    }
+}

@@ -1,0 +1,237 @@
+//! Streams: work in order, launches, timing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::contract::{self, KernelFacts, Limits};
+use super::counters::{Counters, Counts};
+use super::dtype::DType;
+use super::gpu::{GpuBuffer, GpuEvent, GpuStream};
+use super::storage::{EmulatedBuffer, HostBuffer, Storage};
+use super::{Device, Kind, LaunchShape};
+use crate::error::{Error, Result};
+
+/// Work for a device, done in the order given. Cloning gives the same stream.
+///
+/// On a GPU calls return as soon as the work is queued; [`synchronize`](Stream::synchronize) waits for
+/// it. On the CPU and in the emulator work is done when the call returns.
+///
+/// Two streams of one GPU run side by side. A tensor made on one may be read on the other: the library
+/// makes the reader wait (on the device) for the writer, and the memory's reuse wait for the reader.
+#[derive(Clone)]
+pub struct Stream(Arc<Inner>);
+
+struct Inner {
+    device: Device,
+    id: u64,
+    gpu: Option<Arc<GpuStream>>,
+    counters: Arc<Counters>,
+}
+
+impl Stream {
+    pub(super) fn new(device: &Device) -> Result<Stream> {
+        let gpu = match device.kind() {
+            Kind::Gpu(gpu) => Some(Arc::new(GpuStream::new(gpu)?)),
+            Kind::Cpu | Kind::Emulator(_) => None,
+        };
+        Ok(Stream::with(device, gpu))
+    }
+
+    fn with(device: &Device, gpu: Option<Arc<GpuStream>>) -> Stream {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Stream(Arc::new(Inner {
+            device: device.clone(),
+            id,
+            gpu,
+            counters: Arc::default(),
+        }))
+    }
+
+    /// A stream that another library made, PyTorch's current one for example: work goes there, and its
+    /// owner destroys it. `None` if `device` is no GPU.
+    ///
+    /// # Safety
+    /// `raw` is a stream of the device's primary context and outlives the result and every tensor made
+    /// on it.
+    pub unsafe fn from_raw(device: &Device, raw: cust::sys::CUstream) -> Option<Stream> {
+        let Kind::Gpu(gpu) = device.kind() else {
+            return None;
+        };
+        // SAFETY: handed on to the caller.
+        let stream = unsafe { GpuStream::from_raw(gpu, raw) };
+        Some(Stream::with(device, Some(Arc::new(stream))))
+    }
+
+    /// The driver's handle, on a GPU.
+    pub fn as_raw(&self) -> Option<cust::sys::CUstream> {
+        self.0.gpu.as_ref().map(|stream| stream.raw)
+    }
+
+    /// The stream's device.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Waits until all work given to the stream so far is done, and reports what went wrong in it.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.0.gpu {
+            Some(stream) => Ok(stream.synchronize()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks this point in the stream's work, for timing and for other streams to wait for.
+    pub fn record(&self) -> Result<Event> {
+        Ok(Event(match &self.0.gpu {
+            Some(stream) => Mark::Gpu(stream.record(true)?),
+            None => Mark::Host(Instant::now()),
+        }))
+    }
+
+    /// Makes work given to this stream from now on wait for `event`; the host does not wait.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        match (&self.0.gpu, &event.0) {
+            (Some(stream), Mark::Gpu(event)) => Ok(stream.wait(event)?),
+            (Some(_), Mark::Host(_)) | (None, Mark::Host(_)) => Ok(()),
+            (None, Mark::Gpu(event)) => Ok(event.synchronize()?),
+        }
+    }
+
+    /// What the stream was given since the last call, or since its creation; counts start anew.
+    pub fn take_counts(&self) -> Counts {
+        self.0.counters.take()
+    }
+
+    /// Launches kernel `K` after checking the launch contract: block size against what the kernel was
+    /// compiled for, extents and shared memory against what the device allows.
+    ///
+    /// On the CPU device there is nothing to launch on; its operators never come here.
+    ///
+    /// # Errors
+    /// [`Error::Launch`] if the contract is broken (nothing ran then); on a GPU also what the driver says
+    /// at launch, in the emulator also what the kernel did wrong.
+    ///
+    /// # Safety
+    /// The arguments are what the kernel's *Safety* section asks for; pointers among them belong to
+    /// tensors that this stream may access and that stay alive until their home stream frees them.
+    pub unsafe fn launch<K: cuda_std::Kernel>(
+        &self,
+        shape: LaunchShape,
+        arguments: K::Args,
+    ) -> Result<()> {
+        match (self.0.device.kind(), &self.0.gpu) {
+            (Kind::Gpu(gpu), Some(stream)) => {
+                let current = gpu.make_current()?;
+                // SAFETY: the stream is this GPU's and alive; the rest is the caller's to grant.
+                unsafe { gpu.launch::<K>(&current, stream.raw, &shape, arguments)? };
+            }
+            (Kind::Emulator(emulator), _) => {
+                let facts = KernelFacts {
+                    name: K::NAME,
+                    max_threads: K::MAX_THREADS,
+                    static_shared_bytes: 0,
+                };
+                contract::check(&facts, &Limits::EMULATED, &shape)?;
+                let mut launch = cuda_std::emulator::Launch::default();
+                (launch.grid, launch.block) = (shape.grid, shape.block);
+                launch.shared_bytes = shape.shared_bytes;
+                launch.seed = emulator.options.seed;
+                if let Some(limit) = emulator.options.step_limit {
+                    launch.step_limit = limit;
+                }
+                emulator.device.launch::<K>(&launch, arguments)?;
+            }
+            _ => unreachable!("operators on the CPU device call the CPU backend, not kernels"),
+        }
+        self.0.counters.launched();
+        Ok(())
+    }
+
+    /// Adds to the account of bytes that launches move.
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.0.counters.moved(bytes);
+    }
+
+    /// Memory for a tensor, of unspecified content.
+    pub(crate) fn allocate(&self, dtype: DType, len: usize) -> Result<Storage> {
+        let bytes = len
+            .checked_mul(dtype.size())
+            .filter(|&bytes| bytes <= isize::MAX as usize);
+        let Some(bytes) = bytes else {
+            return Err(Error::OutOfMemory {
+                device: self.0.device.to_string(),
+                requested: u64::MAX,
+                available: "more than any address space".to_owned(),
+            });
+        };
+        Ok(match (self.0.device.kind(), &self.0.gpu) {
+            (Kind::Emulator(emulator), _) => Storage::Emulated(EmulatedBuffer::allocate(
+                &emulator.device,
+                &self.0.counters,
+                bytes,
+            )?),
+            (_, Some(stream)) => {
+                Storage::Gpu(GpuBuffer::allocate(stream, &self.0.counters, bytes)?)
+            }
+            (_, None) => Storage::Host(HostBuffer::zeros(dtype, len)?),
+        })
+    }
+
+    pub(crate) fn gpu(&self) -> Option<&Arc<GpuStream>> {
+        self.0.gpu.as_ref()
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Stream) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Stream {}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({} on {})", self.0.id, self.0.device)
+    }
+}
+
+/// A point in a stream's work.
+pub struct Event(Mark);
+
+enum Mark {
+    Gpu(GpuEvent),
+    Host(Instant),
+}
+
+impl Event {
+    /// Waits until the work before the event is done.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.0 {
+            Mark::Gpu(event) => Ok(event.synchronize()?),
+            Mark::Host(_) => Ok(()),
+        }
+    }
+
+    /// Time that passed on the device since `start`; waits for both. Zero if the two are of different
+    /// kinds of device, which have no clock in common.
+    pub fn since(&self, start: &Event) -> Result<Duration> {
+        match (&self.0, &start.0) {
+            (Mark::Gpu(end), Mark::Gpu(start)) => Ok(end.since(start)?),
+            (Mark::Host(end), Mark::Host(start)) => Ok(end.saturating_duration_since(*start)),
+            _ => Ok(Duration::ZERO),
+        }
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Mark::Gpu(_) => "Event(gpu)",
+            Mark::Host(_) => "Event(host)",
+        })
+    }
+}

@@ -1,0 +1,360 @@
+//! Tensors: a shape, an element type, and memory on a device.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ndarray::{ArrayBase, ArrayD, CowArray, Data, Dimension, IxDyn};
+
+use super::Device;
+use super::dtype::{DType, Element, as_bytes, as_bytes_mut};
+use super::storage::{HostBuffer, Storage};
+use super::stream::Stream;
+use crate::error::{Error, Result};
+
+/// A dense row-major array on a device. Cloning shares the memory; contents never change once made.
+///
+/// A tensor belongs to the stream that made it, and operators run on the stream of their first input.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[1.0f32, 2.0], [3.0, 4.0]])?;
+/// assert_eq!(x.shape(), [2, 2]);
+/// assert_eq!(x.to_array::<f32>()?[[1, 0]], 3.0);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Tensor {
+    shape: Box<[usize]>,
+    dtype: DType,
+    stream: Stream,
+    storage: Arc<Storage>,
+}
+
+impl Tensor {
+    /// Copies an array to the stream's device. Returns once the array has been read, which on a GPU means
+    /// that the host waits for the copy (and for what the stream had to do before it).
+    pub fn from_array<T: Element, S: Data<Elem = T>, D: Dimension>(
+        stream: &Stream,
+        array: &ArrayBase<S, D>,
+    ) -> Result<Tensor> {
+        let array = array.as_standard_layout();
+        let values = array.as_slice().expect("the standard layout is contiguous");
+        Tensor::from_values(stream, array.shape(), values)
+    }
+
+    /// The same for f32 values that are to be stored as `dtype`, rounded to nearest.
+    pub fn from_f32_array<S: Data<Elem = f32>, D: Dimension>(
+        stream: &Stream,
+        array: &ArrayBase<S, D>,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        match dtype {
+            DType::F32 => Tensor::from_array(stream, array),
+            DType::F16 => {
+                Tensor::from_array(stream, &array.map(|&value| super::f16::from_f32(value)))
+            }
+            DType::BF16 => {
+                Tensor::from_array(stream, &array.map(|&value| super::bf16::from_f32(value)))
+            }
+        }
+    }
+
+    pub(crate) fn from_values<T: Element>(
+        stream: &Stream,
+        shape: &[usize],
+        values: &[T],
+    ) -> Result<Tensor> {
+        debug_assert_eq!(shape.iter().product::<usize>(), values.len());
+        let mut storage = stream.allocate(T::DTYPE, values.len())?;
+        match &mut storage {
+            Storage::Host(host) => host.bytes_mut().copy_from_slice(as_bytes(values)),
+            Storage::Emulated(buffer) => buffer.write(as_bytes(values))?,
+            Storage::Gpu(buffer) => buffer.write(as_bytes(values))?,
+        }
+        Ok(Tensor::with(stream, shape, T::DTYPE, storage))
+    }
+
+    /// A tensor of zeros.
+    pub fn zeros(stream: &Stream, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let mut tensor = Tensor::uninit(stream, shape, dtype)?;
+        match Arc::get_mut(&mut tensor.storage).expect("nobody else has seen the tensor yet") {
+            Storage::Host(_) => {}
+            Storage::Emulated(buffer) => buffer.zero()?,
+            Storage::Gpu(buffer) => buffer.zero()?,
+        }
+        Ok(tensor)
+    }
+
+    /// A tensor whose elements a kernel is about to write.
+    pub(crate) fn uninit(stream: &Stream, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let len = shape
+            .iter()
+            .try_fold(1usize, |product, &extent| product.checked_mul(extent));
+        let storage = stream.allocate(dtype, len.unwrap_or(usize::MAX))?;
+        Ok(Tensor::with(stream, shape, dtype, storage))
+    }
+
+    /// What the CPU backend computed, as a tensor of its device. An f32 array's memory is taken over.
+    pub(crate) fn from_cpu(stream: &Stream, array: ArrayD<f32>, dtype: DType) -> Result<Tensor> {
+        if dtype != DType::F32 || !array.is_standard_layout() {
+            return Tensor::from_f32_array(stream, &array, dtype);
+        }
+        let shape = array.shape().to_vec();
+        match array.into_raw_vec_and_offset() {
+            // A standard layout that starts at the vector's start fills it, unless the vector is longer.
+            (values, None | Some(0)) if values.len() == shape.iter().product::<usize>() => {
+                Ok(Tensor::with(
+                    stream,
+                    &shape,
+                    dtype,
+                    Storage::Host(HostBuffer::F32(values)),
+                ))
+            }
+            (values, offset) => {
+                let start = offset.unwrap_or(0);
+                let len: usize = shape.iter().product();
+                Tensor::from_values(stream, &shape, &values[start..start + len])
+            }
+        }
+    }
+
+    fn with(stream: &Stream, shape: &[usize], dtype: DType, storage: Storage) -> Tensor {
+        Tensor {
+            shape: shape.into(),
+            dtype,
+            stream: stream.clone(),
+            storage: Arc::new(storage),
+        }
+    }
+
+    /// Copies the elements to a new array of the tensor's own element type, after all earlier work on the
+    /// tensor's stream; the host waits for that.
+    ///
+    /// # Errors
+    /// [`Error::DTypeMismatch`] if the tensor holds other elements than `T`; whatever went wrong in earlier
+    /// work on the stream.
+    pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
+        if self.dtype != T::DTYPE {
+            return Err(Error::DTypeMismatch {
+                operator: "to_array",
+                argument: "the tensor",
+                actual: self.dtype,
+                expected: T::DTYPE,
+            });
+        }
+        let mut values = Vec::new();
+        values
+            .try_reserve_exact(self.len())
+            .map_err(|_| Error::OutOfMemory {
+                device: "host".to_owned(),
+                requested: self.bytes(),
+                available: "the system refused".to_owned(),
+            })?;
+        values.resize(self.len(), T::default());
+        let target = as_bytes_mut(&mut values);
+        match (&*self.storage, self.stream.gpu()) {
+            (Storage::Host(host), _) => target.copy_from_slice(host.bytes()),
+            (Storage::Emulated(buffer), _) => buffer.read(target)?,
+            (Storage::Gpu(buffer), stream) => {
+                buffer.read(stream.unwrap_or(buffer.home()), target)?
+            }
+        }
+        let shape = IxDyn(&self.shape);
+        Ok(ArrayD::from_shape_vec(shape, values).expect("len() is the product of the shape"))
+    }
+
+    /// The same for any element type, widened to f32.
+    pub fn to_f32_array(&self) -> Result<ArrayD<f32>> {
+        match self.dtype {
+            DType::F32 => self.to_array::<f32>(),
+            DType::F16 => Ok(self.to_array::<super::f16>()?.map(|value| value.to_f32())),
+            DType::BF16 => Ok(self.to_array::<super::bf16>()?.map(|value| value.to_f32())),
+        }
+    }
+
+    /// Extents, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the elements take.
+    pub fn bytes(&self) -> u64 {
+        self.len() as u64 * self.dtype.size() as u64
+    }
+
+    /// The stream that the tensor belongs to.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The device that the tensor is on.
+    pub fn device(&self) -> &Device {
+        self.stream.device()
+    }
+
+    /// The same elements for use on another stream of the device: operators on the result run there, after
+    /// what was to be done on this tensor's stream. Nothing is copied and the host does not wait.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMismatch`] if the stream is another device's.
+    pub fn on(&self, stream: &Stream) -> Result<Tensor> {
+        self.same_device("on", "the stream", stream)?;
+        Ok(Tensor {
+            stream: stream.clone(),
+            ..self.clone()
+        })
+    }
+
+    /// Opens the elements to work that `stream` is about to get. Keep the result until that work is queued.
+    pub(crate) fn read_on(
+        &self,
+        operator: &'static str,
+        argument: &'static str,
+        stream: &Stream,
+    ) -> Result<Reading<'_>> {
+        self.same_device(operator, argument, stream)?;
+        if let (Storage::Gpu(buffer), Some(stream)) = (&*self.storage, stream.gpu()) {
+            buffer.before_read(stream)?;
+        }
+        Ok(Reading {
+            tensor: self,
+            stream: stream.clone(),
+        })
+    }
+
+    fn same_device(
+        &self,
+        operator: &'static str,
+        argument: &'static str,
+        stream: &Stream,
+    ) -> Result<()> {
+        if self.device() == stream.device() {
+            return Ok(());
+        }
+        Err(Error::DeviceMismatch {
+            operator,
+            argument,
+            actual: self.device().to_string(),
+            expected: stream.device().to_string(),
+        })
+    }
+
+    /// The address for a kernel of this tensor's stream to write to. Only the maker of a fresh tensor calls
+    /// this, before anybody else sees it.
+    pub(crate) fn output<T>(&self) -> *mut T {
+        self.address().cast()
+    }
+
+    /// Prepares an existing tensor to be written anew by work on `stream`, which must be the one it was made
+    /// on; nobody else may hold it.
+    pub(crate) fn rewrite(&mut self, operator: &'static str, stream: &Stream) -> Result<()> {
+        if self.stream != *stream {
+            return Err(Error::OutputInUse {
+                operator,
+                reason: "belongs to another stream than the plan",
+            });
+        }
+        match Arc::get_mut(&mut self.storage) {
+            None => Err(Error::OutputInUse {
+                operator,
+                reason: "is shared with other tensors",
+            }),
+            Some(Storage::Gpu(buffer)) => Ok(buffer.before_rewrite()?),
+            Some(Storage::Host(_) | Storage::Emulated(_)) => Ok(()),
+        }
+    }
+
+    /// Whether the two are handles to the same memory.
+    pub(crate) fn shares_memory(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    fn address(&self) -> *mut u8 {
+        match &*self.storage {
+            Storage::Host(_) => unreachable!("kernels never run on the CPU device"),
+            Storage::Emulated(buffer) => buffer.pointer(),
+            // The number is an address in the device's memory, which only kernels dereference.
+            Storage::Gpu(buffer) => std::ptr::with_exposed_provenance_mut(buffer.pointer as usize),
+        }
+    }
+
+    /// The elements as f32 with a rank that was checked before.
+    pub(crate) fn host_f32_as<D: Dimension>(&self) -> CowArray<'_, f32, D> {
+        self.host_f32()
+            .into_dimensionality()
+            .expect("the specification checked the rank")
+    }
+
+    /// The elements as f32, for the CPU backend: borrowed if they are f32, else widened.
+    pub(crate) fn host_f32(&self) -> CowArray<'_, f32, IxDyn> {
+        let Storage::Host(buffer) = &*self.storage else {
+            unreachable!("the CPU backend works on tensors of the CPU device")
+        };
+        let shape = IxDyn(&self.shape);
+        let widened = |values: Vec<f32>| {
+            CowArray::from(ArrayD::from_shape_vec(shape.clone(), values).expect("len() elements"))
+        };
+        match buffer {
+            HostBuffer::F32(values) => CowArray::from(
+                ndarray::ArrayViewD::from_shape(shape, values).expect("len() elements"),
+            ),
+            HostBuffer::F16(values) => widened(values.iter().map(|value| value.to_f32()).collect()),
+            HostBuffer::BF16(values) => {
+                widened(values.iter().map(|value| value.to_f32()).collect())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Tensor({} {:?} on {})",
+            self.dtype,
+            self.shape,
+            self.device()
+        )
+    }
+}
+
+/// A tensor that queued work reads. Dropping it, after that work was queued, notes the read.
+pub(crate) struct Reading<'a> {
+    tensor: &'a Tensor,
+    stream: Stream,
+}
+
+impl Reading<'_> {
+    /// The address for kernels to read from.
+    pub(crate) fn pointer<T>(&self) -> *const T {
+        self.tensor.address().cast_const().cast()
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if let (Storage::Gpu(buffer), Some(stream)) = (&*self.tensor.storage, self.stream.gpu()) {
+            // `after_read` waits where it cannot note; if even that fails the context is lost.
+            let _ = buffer.after_read(stream);
+        }
+    }
+}

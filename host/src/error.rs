@@ -1,0 +1,172 @@
+//! The library's error type.
+
+use crate::device::{DType, LaunchError};
+
+/// What can go wrong between a call and its result.
+///
+/// A refused argument leaves the device untouched; memory that ran out leaves it usable.
+/// A fault *inside* a kernel ([`Error::Driver`] with an illegal address, say) is the one kind that
+/// poisons a GPU's context, as the driver has it; the emulator recovers from that one too.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes or attributes that the operator refuses.
+    #[error(transparent)]
+    Spec(#[from] op_spec::SpecError),
+
+    /// No CUDA driver answers on this machine.
+    #[error("gpu: no usable CUDA driver: {reason}; the CPU and the emulator need none")]
+    NoDriver {
+        /// What was looked for and how that failed.
+        reason: String,
+    },
+
+    /// The driver knows no device with this ordinal.
+    #[error("gpu: ordinal is {ordinal}, but the driver sees {count} device(s), numbered from 0")]
+    NoSuchDevice {
+        /// The ordinal asked for.
+        ordinal: u32,
+        /// How many devices the driver sees.
+        count: u32,
+    },
+
+    /// The device is older than every PTX module in this build.
+    #[error("gpu: {name} has compute capability {}.{}, kernels need at least {}.{}", .actual.0, .actual.1, .required.0, .required.1)]
+    TooOld {
+        /// The device's name.
+        name: String,
+        /// Its compute capability.
+        actual: (u32, u32),
+        /// The lowest compute capability that some module of this build supports.
+        required: (u32, u32),
+    },
+
+    /// The driver refused to compile the kernels.
+    #[error("gpu: the driver could not compile the {module} module ({cause}):\n{log}")]
+    Jit {
+        /// The module's architecture, such as `sm_90a`.
+        module: &'static str,
+        /// The driver's error code.
+        cause: DriverError,
+        /// The compiler's own words.
+        log: String,
+    },
+
+    /// The module on the device holds no such kernel.
+    #[error("{kernel}: the {module} module has no kernel of this name")]
+    MissingKernel {
+        /// The kernel's symbol.
+        kernel: &'static str,
+        /// The module's architecture.
+        module: &'static str,
+    },
+
+    /// Device or host memory ran out. Everything allocated before stays valid.
+    #[error("{device}: out of memory: {requested} bytes requested, {available}")]
+    OutOfMemory {
+        /// Where the memory was to be.
+        device: String,
+        /// The size of the one allocation that failed.
+        requested: u64,
+        /// What the device says it has, in words.
+        available: String,
+    },
+
+    /// A launch that breaks the kernel's or the device's limits; nothing was launched.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+
+    /// A problem so large that its blocks do not fit a grid.
+    #[error(
+        "{operator}: the output needs more blocks than a grid has, limit {}",
+        op_spec::launch::MAX_BLOCKS
+    )]
+    TooManyBlocks {
+        /// The operator's name.
+        operator: &'static str,
+    },
+
+    /// A convolution's workspace limit below what one step of its columns takes.
+    #[error(
+        "{operator}: workspace_bytes is {limit}, too little for one column of the filter's length; raise it or use ConvAlgorithm::Direct"
+    )]
+    WorkspaceTooSmall {
+        /// The operator's name.
+        operator: &'static str,
+        /// The limit that was set.
+        limit: u64,
+    },
+
+    /// A driver call failed.
+    #[error("gpu: {0}")]
+    Driver(#[from] DriverError),
+
+    /// The emulator stopped a kernel, or could not serve an allocation.
+    #[error("emulator: {0}")]
+    Emulator(#[from] cuda_std::emulator::Fault),
+
+    /// Tensors of two devices met in one operator.
+    #[error("{operator}: {argument} is on {actual}, the input is on {expected}")]
+    DeviceMismatch {
+        /// The operator's name.
+        operator: &'static str,
+        /// The argument at fault.
+        argument: &'static str,
+        /// Its device.
+        actual: String,
+        /// The first input's device.
+        expected: String,
+    },
+
+    /// Tensors of two element types met, or an array was asked for in another type.
+    #[error("{operator}: {argument} is {actual}, must be {expected}")]
+    DTypeMismatch {
+        /// The operator's name.
+        operator: &'static str,
+        /// The argument at fault.
+        argument: &'static str,
+        /// Its element type.
+        actual: DType,
+        /// The element type that the operator needs.
+        expected: DType,
+    },
+
+    /// An argument whose shape does not follow from the others.
+    #[error("{operator}: {argument} has shape {actual:?}, must be {expected:?}")]
+    ShapeMismatch {
+        /// The operator's name.
+        operator: &'static str,
+        /// The argument at fault.
+        argument: &'static str,
+        /// Its shape.
+        actual: Vec<usize>,
+        /// The shape that follows from the other arguments.
+        expected: Vec<usize>,
+    },
+
+    /// A plan was given an output that other handles still share, or that lives on another stream.
+    #[error("{operator}: the output {reason}")]
+    OutputInUse {
+        /// The operator's name.
+        operator: &'static str,
+        /// Why it cannot be overwritten.
+        reason: &'static str,
+    },
+}
+
+/// A failed driver call: which one, and the driver's name for the failure.
+///
+/// Its text never asks the driver for a description, so it can be printed where there is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call} failed with {name} ({code})")]
+pub struct DriverError {
+    /// The driver function, or cust's name for the step.
+    pub call: &'static str,
+    /// The number it returned.
+    pub code: u32,
+    /// That number's name.
+    pub name: String,
+}
+
+/// The library's result type.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,184 @@
+//! What the models have in common.
+
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use ndarray::{Array4, ArrayBase, Data, Ix4};
+
+use super::Plan;
+use crate::device::{DType, Stream, Tensor};
+use crate::error::{Error, Result};
+use crate::ops::Arena;
+
+/// A way to run a pipeline. All give the same values up to rounding.
+pub trait Strategy:
+    Copy + Debug + Default + Display + Eq + FromStr<Err = String> + Send + Sync + 'static
+{
+    /// Every strategy, from a kernel per operator to the most fused.
+    const ALL: &'static [Self];
+
+    /// The kernels that follow one another, in a few words.
+    fn summary(self) -> &'static str;
+}
+
+/// How a pipeline is to be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options<S> {
+    /// Which operators share kernels.
+    pub strategy: S,
+    /// The most bytes that the column matrix of a convolution may take at a time.
+    pub workspace_bytes: u64,
+}
+
+impl<S: Strategy> Default for Options<S> {
+    fn default() -> Self {
+        Options::strategy(S::default())
+    }
+}
+
+impl<S: Strategy> Options<S> {
+    /// The defaults with this strategy.
+    pub fn strategy(strategy: S) -> Options<S> {
+        let workspace_bytes = crate::ops::ConvOptions::default().workspace_bytes;
+        Options {
+            strategy,
+            workspace_bytes,
+        }
+    }
+
+    /// The same with another limit.
+    #[must_use]
+    pub fn workspace_bytes(self, workspace_bytes: u64) -> Options<S> {
+        Options {
+            workspace_bytes,
+            ..self
+        }
+    }
+}
+
+/// One forward pass, with its tensors from `arena`. The part of a [`Pipeline`] that is not public.
+pub trait Run: Clone + Send + Sync {
+    /// The strategies of this pipeline.
+    type Strategy: Strategy;
+    /// The rank of the input as ndarray says it.
+    type Input: ndarray::Dimension;
+
+    #[doc(hidden)]
+    fn run(
+        &self,
+        arena: &mut RunArena<'_>,
+        x: &Tensor,
+        options: &Options<Self::Strategy>,
+    ) -> Result<Tensor>;
+
+    #[doc(hidden)]
+    fn stream(&self) -> &Stream;
+}
+
+/// The source of a pass' tensors. Opaque outside the crate, so that only the crate's pipelines can run.
+#[derive(Debug)]
+pub struct RunArena<'a>(pub(crate) &'a mut Arena);
+
+/// A model that is ready to run.
+pub trait Pipeline: Run {
+    /// The attributes.
+    type Spec;
+
+    /// The attributes.
+    fn spec(&self) -> &Self::Spec;
+
+    /// The element type of parameters, inputs and outputs.
+    fn dtype(&self) -> DType;
+
+    /// The shape of the output for an input of this shape.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] for an input that the pipeline refuses.
+    fn output_shape(&self, input: &[usize]) -> Result<Vec<usize>>;
+
+    /// The output for `x`, on the stream of `x`, under the default strategy. Nothing waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] for an input that the pipeline refuses; [`Error::DTypeMismatch`], [`Error::DeviceMismatch`],
+    /// [`Error::OutOfMemory`].
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.forward_with(x, &Options::default())
+    }
+
+    /// [`forward`](Pipeline::forward) under a chosen strategy.
+    fn forward_with(&self, x: &Tensor, options: &Options<Self::Strategy>) -> Result<Tensor> {
+        self.run(&mut RunArena(&mut Arena::fresh()), x, options)
+    }
+
+    /// [`forward`](Pipeline::forward) for an array: copies it to the model's device, runs, waits, copies back.
+    fn forward_array<S: Data<Elem = f32>>(
+        &self,
+        x: &ArrayBase<S, Self::Input>,
+    ) -> Result<Array4<f32>> {
+        let x = Tensor::from_f32_array(self.stream(), x, self.dtype())?;
+        let y = self.forward(&x)?.to_f32_array()?;
+        Ok(y.into_dimensionality::<Ix4>()
+            .expect("both pipelines give four dimensions"))
+    }
+
+    /// Prepares runs on inputs of one shape, on one stream: memory is allocated and every kernel loaded.
+    ///
+    /// # Errors
+    /// As [`forward`](Pipeline::forward); [`Error::DeviceMismatch`] for another device's stream.
+    fn plan(
+        &self,
+        stream: &Stream,
+        input: &[usize],
+        options: &Options<Self::Strategy>,
+    ) -> Result<Plan<Self>>
+    where
+        Self: Sized,
+    {
+        Plan::new(self, stream, input, options)
+    }
+}
+
+/// Refuses an input of another element type than the model's.
+pub(super) fn check_dtype(operator: &'static str, x: &Tensor, expected: DType) -> Result<()> {
+    if x.dtype() == expected {
+        return Ok(());
+    }
+    Err(Error::DTypeMismatch {
+        operator,
+        argument: "input",
+        actual: x.dtype(),
+        expected,
+    })
+}
+
+/// Implements what a strategy's name gives: `Display`, `FromStr`, `Strategy`.
+macro_rules! strategies {
+    ($Strategy:ident { $($Variant:ident = $name:literal: $summary:literal,)* }) => {
+        impl std::fmt::Display for $Strategy {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self { $($Strategy::$Variant => $name,)* })
+            }
+        }
+
+        impl std::str::FromStr for $Strategy {
+            type Err = String;
+
+            fn from_str(name: &str) -> Result<Self, String> {
+                match name {
+                    $($name => Ok($Strategy::$Variant),)*
+                    _ => Err(format!("strategy: {name} is unknown, must be one of {}", [$($name),*].join(", "))),
+                }
+            }
+        }
+
+        impl $crate::models::Strategy for $Strategy {
+            const ALL: &'static [Self] = &[$($Strategy::$Variant),*];
+
+            fn summary(self) -> &'static str {
+                match self { $($Strategy::$Variant => $summary,)* }
+            }
+        }
+    };
+}
+pub(super) use strategies;

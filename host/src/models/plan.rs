@@ -1,0 +1,136 @@
+//! Runs that were prepared.
+
+use super::{Options, Pipeline, pipeline::RunArena};
+use crate::device::{DType, Stream, Tensor};
+use crate::error::{Error, Result};
+use crate::ops::Arena;
+
+/// A pipeline for inputs of one shape on one stream, with its memory.
+///
+/// [`execute`](Plan::execute) only launches: it allocates nothing, waits for nothing, and calls nothing that CUDA graph
+/// capture forbids. Several plans run side by side on several streams.
+///
+/// # Examples
+/// ```
+/// use convfuse::models::{Conv3dMultiplyInstanceNormClampMultiplyMax, Options, Pipeline};
+/// use convfuse::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
+/// use convfuse::{Device, Tensor, data};
+///
+/// let stream = Device::best().stream()?;
+/// let model = Conv3dMultiplyInstanceNormClampMultiplyMax::init(&stream, &Spec::kernelbench(), 7)?;
+/// let mut plan = model.plan(&stream, &[1, 3, 5, 6, 7], &Options::default())?;
+/// let mut y = plan.output()?;
+/// for seed in 0..3 {
+///     let x = Tensor::from_array(&stream, &data::fill(seed, (1, 3, 5, 6, 7)))?;
+///     plan.execute(&x, &mut y)?;
+///     println!("{}", y.to_array::<f32>()?.sum());
+/// }
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Plan<M: Pipeline> {
+    model: M,
+    options: Options<M::Strategy>,
+    stream: Stream,
+    input: Vec<usize>,
+    output: Vec<usize>,
+    arena: Arena,
+}
+
+const OPERATOR: &str = "plan";
+
+impl<M: Pipeline> Plan<M> {
+    pub(super) fn new(
+        model: &M,
+        stream: &Stream,
+        input: &[usize],
+        options: &Options<M::Strategy>,
+    ) -> Result<Plan<M>> {
+        let output = model.output_shape(input)?;
+        let mut arena = Arena::kept();
+        // The first run, on zeros, allocates what later runs reuse, and loads the kernels.
+        let zeros = Tensor::zeros(stream, input, model.dtype())?;
+        let y = model.run(&mut RunArena(&mut arena), &zeros, options)?;
+        arena.give_away(&y);
+        Ok(Plan {
+            model: model.clone(),
+            options: *options,
+            stream: stream.clone(),
+            input: input.to_vec(),
+            output,
+            arena,
+        })
+    }
+
+    /// A tensor for the output, allocated on the plan's stream.
+    pub fn output(&self) -> Result<Tensor> {
+        Tensor::zeros(&self.stream, &self.output, self.model.dtype())
+    }
+
+    /// Queues one run from `x` to `y` on the plan's stream.
+    ///
+    /// An input that belongs to another stream is waited for on the device. `y` must be this stream's own, and nobody
+    /// else's: [`output`](Plan::output) makes such tensors.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for tensors that the plan was not made for,
+    /// [`Error::DeviceMismatch`], [`Error::OutputInUse`].
+    pub fn execute(&mut self, x: &Tensor, y: &mut Tensor) -> Result<()> {
+        for (argument, tensor, expected) in
+            [("input", x, &self.input), ("output", &*y, &self.output)]
+        {
+            let expected_dtype = self.model.dtype();
+            if tensor.shape() != expected.as_slice() {
+                let (actual, expected) = (tensor.shape().to_vec(), expected.clone());
+                return Err(Error::ShapeMismatch {
+                    operator: OPERATOR,
+                    argument,
+                    actual,
+                    expected,
+                });
+            }
+            if tensor.dtype() != expected_dtype {
+                let (actual, expected) = (tensor.dtype(), expected_dtype);
+                return Err(Error::DTypeMismatch {
+                    operator: OPERATOR,
+                    argument,
+                    actual,
+                    expected,
+                });
+            }
+        }
+        let x = x.on(&self.stream)?;
+        y.rewrite(OPERATOR, &self.stream)?;
+        self.arena.rewind(y);
+        let result = self
+            .model
+            .run(&mut RunArena(&mut self.arena), &x, &self.options);
+        self.arena.take_back();
+        let result = result?;
+        if !result.shares_memory(y) {
+            // The CPU backend returns memory of its own.
+            *y = result;
+        }
+        Ok(())
+    }
+
+    /// Bytes of device memory that the plan holds between runs: intermediates and workspaces.
+    pub fn workspace_bytes(&self) -> u64 {
+        self.arena.bytes()
+    }
+
+    /// The shape that the plan was made for.
+    pub fn input_shape(&self) -> &[usize] {
+        &self.input
+    }
+
+    /// The shape of what it computes.
+    pub fn output_shape(&self) -> &[usize] {
+        &self.output
+    }
+
+    /// The element type of both.
+    pub fn dtype(&self) -> DType {
+        self.model.dtype()
+    }
+}

@@ -1,0 +1,95 @@
+//! `scale`, moved into the weight and bias of the norm before it.
+
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::ops::Arena;
+use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
+use crate::spec::launch::elementwise;
+use crate::spec::{Quantity, ScaleSpec, SpecError};
+
+const OPERATOR: &str = "fold_scale";
+
+/// `(weight * scale, bias * scale)`, with 1 and 0 for what is absent: the parameters of a norm that scales by itself.
+///
+/// `norm(x, weight, bias) * scale` and `norm(x, weight * scale, bias * scale)` are equal up to rounding where all are
+/// finite. An infinite scale meets a zero bias here (NaN), and meets it never in the composition.
+///
+/// *Shapes*: all `(c)`, outputs too.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec) for lengths that differ, [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let vector = |values| Tensor::from_array(&stream, &values);
+/// let (weight, scale) = (vector(array![1.0f32, 2.0])?, vector(array![3.0f32, -1.0])?);
+/// let (weight, bias) = ops::fold_scale(Some(&weight), None, &scale)?;
+/// assert_eq!(weight.to_array::<f32>()?, array![3.0, -2.0].into_dyn());
+/// assert_eq!(bias.to_array::<f32>()?, array![0.0, 0.0].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+pub fn fold_scale(
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    scale: &Tensor,
+) -> Result<(Tensor, Tensor)> {
+    let channels = scale.len();
+    // A vector of factors is what scales a tensor of that many channels; its rank and length follow from that.
+    ScaleSpec.problem(&[0, channels], scale.shape())?;
+    for (name, parameter) in [("weight", shape_of(weight)), ("bias", shape_of(bias))] {
+        match parameter {
+            Some(&[len]) if len != channels => {
+                let quantity = Quantity::entry(name, 0);
+                return Err(SpecError::Mismatch {
+                    operator: OPERATOR,
+                    quantity,
+                    actual: len,
+                    expected: channels,
+                }
+                .into());
+            }
+            Some(shape) if shape.len() != 1 => {
+                ScaleSpec.problem(&[0, channels], shape)?;
+            }
+            _ => {}
+        }
+    }
+    let stream = scale.stream();
+    let affine = Affine::open(OPERATOR, scale, weight, bias)?;
+    if scale.device().is_cpu() {
+        let factors = scale.host_f32();
+        let folded = |parameter: Option<&Tensor>, absent: f32| {
+            let values = match parameter {
+                Some(parameter) => &parameter.host_f32() * &factors,
+                None => factors.map(|factor| absent * factor),
+            };
+            Tensor::from_cpu(stream, values, scale.dtype())
+        };
+        return Ok((folded(weight, 1.0)?, folded(bias, 0.0)?));
+    }
+    let len = u32::try_from(channels).map_err(|_| SpecError::BeyondKernel {
+        operator: OPERATOR,
+        quantity: Quantity::scalar("channels"),
+        actual: channels,
+        limit: u32::MAX as usize,
+    })?;
+    let shape = grid(OPERATOR, elementwise::fold_shape(len))?;
+    let arena = &mut Arena::fresh();
+    let folded_weight = arena.tensor(stream, &[channels], scale.dtype())?;
+    let folded_bias = arena.tensor(stream, &[channels], scale.dtype())?;
+    let factors = Argument::input(OPERATOR, scale)?;
+    // SAFETY: all tensors that exist have `len` elements, and the flags say which do; the outputs are fresh.
+    unsafe {
+        launch!(stream, scale.dtype(), shape, fused::fold_scale::{fold_scale_f32, fold_scale_f16, fold_scale_bf16}(
+            affine.weight(), affine.bias(), factors.pointer(), folded_weight.output(), folded_bias.output(), len,
+            u32::from(weight.is_some()), u32::from(bias.is_some()),
+        ))?;
+    }
+    stream.moved(bytes(&[scale, &folded_weight, &folded_bias]) + affine.bytes());
+    Ok((folded_weight, folded_bias))
+}

@@ -1,0 +1,79 @@
+//! `group_norm`, `scale`.
+
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::ops::Arena;
+use crate::ops::group_norm::{group_norm_in, statistics};
+use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
+use crate::ops::scale::scale_in;
+use crate::spec::{GroupNormSpec, ScaleSpec};
+
+const OPERATOR: &str = "group_norm_scale";
+
+/// `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
+///
+/// *Shapes*, *numerics*, *NaN*, *errors*: those of [`group_norm`](crate::ops::group_norm()) and
+/// [`scale`](crate::ops::scale()).
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::GroupNormSpec};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[[1.0f32, 3.0], [5.0, 5.5]]])?;
+/// let factors = Tensor::from_array(&stream, &array![2.0f32, -1.0])?;
+/// let spec = GroupNormSpec::new(2);
+/// let fused = ops::group_norm_scale(&x, None, None, &factors, &spec)?;
+/// let composed = ops::scale(&ops::group_norm(&x, None, None, &spec)?, &factors)?;
+/// assert_eq!(fused.to_array::<f32>()?, composed.to_array::<f32>()?);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+pub fn group_norm_scale(
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    scale: &Tensor,
+    spec: &GroupNormSpec,
+) -> Result<Tensor> {
+    group_norm_scale_in(&mut Arena::fresh(), x, weight, bias, scale, spec)
+}
+
+pub(crate) fn group_norm_scale_in(
+    arena: &mut Arena,
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    scale: &Tensor,
+    spec: &GroupNormSpec,
+) -> Result<Tensor> {
+    let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    ScaleSpec.problem(x.shape(), scale.shape())?;
+    let affine = Affine::open(OPERATOR, x, weight, bias)?;
+    let factors = Argument::open(OPERATOR, "scale", scale, x)?;
+    if x.device().is_cpu() {
+        let normed = group_norm_in(arena, x, weight, bias, spec)?;
+        return scale_in(arena, &normed, scale);
+    }
+    let stream = x.stream();
+    let geometry = problem.geometry()?;
+    let shape = grid(OPERATOR, geometry.apply_shape())?;
+    let partials = statistics(OPERATOR, arena, x, &geometry)?;
+    let y = arena.tensor(stream, x.shape(), x.dtype())?;
+    let (input, moments) = (
+        Argument::input(OPERATOR, x)?,
+        Argument::input(OPERATOR, &partials)?,
+    );
+    // SAFETY: `x` and `y` have `geometry.elements()` elements and start on 16 bytes; the partial results are those of
+    // `x`; weight and bias have a value per channel where the geometry says that they exist, and so has `scale`; `y` is
+    // fresh.
+    unsafe {
+        launch!(stream, x.dtype(), shape,
+        fused::group_norm_scale::{group_norm_scale_f32, group_norm_scale_f16, group_norm_scale_bf16}(
+            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(),
+            geometry,
+        ))?;
+    }
+    stream.moved(bytes(&[x, &partials, scale, &y]) + affine.bytes());
+    Ok(y)
+}

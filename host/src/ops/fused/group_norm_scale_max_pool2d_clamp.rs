@@ -1,0 +1,98 @@
+//! `group_norm`, `scale`, `max_pool2d`, `clamp`.
+
+use super::{group_norm_scale_in, max_pool2d_clamp_in};
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::ops::Arena;
+use crate::ops::group_norm::statistics;
+use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
+use crate::spec::{ClampSpec, GroupNormSpec, MaxPool2dSpec, ScaleSpec};
+
+const OPERATOR: &str = "group_norm_scale_max_pool2d_clamp";
+
+/// `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` in two kernels: the norm's statistics, then all the rest.
+///
+/// *Shapes*, *numerics*, *NaN*, *errors*: those of [`group_norm`](crate::ops::group_norm()),
+/// [`scale`](crate::ops::scale()), [`max_pool2d`](crate::ops::max_pool2d()) and [`clamp`](crate::ops::clamp()).
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::{ClampSpec, GroupNormSpec, MaxPool2dSpec}};
+/// use ndarray::{Array1, Array4};
+///
+/// let stream = Device::best().stream()?;
+/// let image = Array4::from_shape_fn((2, 6, 8, 8), |(n, c, h, w)| (n + c * h + w) as f32);
+/// let x = Tensor::from_array(&stream, &image)?;
+/// let ones = Tensor::from_array(&stream, &Array1::<f32>::ones(6))?;
+/// let (norm, pool, clamp) = (GroupNormSpec::new(3), MaxPool2dSpec::new([4, 4]), ClampSpec::new(0.0, 1.0));
+/// let y = ops::group_norm_scale_max_pool2d_clamp(&x, None, None, &ones, &norm, &pool, &clamp)?;
+/// assert_eq!(y.shape(), [2, 6, 2, 2]);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+pub fn group_norm_scale_max_pool2d_clamp(
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    scale: &Tensor,
+    norm: &GroupNormSpec,
+    pool: &MaxPool2dSpec,
+    clamp: &ClampSpec,
+) -> Result<Tensor> {
+    group_norm_scale_max_pool2d_clamp_in(
+        &mut Arena::fresh(),
+        x,
+        weight,
+        bias,
+        scale,
+        norm,
+        pool,
+        clamp,
+    )
+}
+
+#[allow(clippy::too_many_arguments, reason = "four operators' parameters")]
+pub(crate) fn group_norm_scale_max_pool2d_clamp_in(
+    arena: &mut Arena,
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    scale: &Tensor,
+    norm: &GroupNormSpec,
+    pool: &MaxPool2dSpec,
+    clamp: &ClampSpec,
+) -> Result<Tensor> {
+    let normed = norm.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    ScaleSpec.problem(x.shape(), scale.shape())?;
+    let pooled = pool.problem(x.shape())?;
+    let bounds = clamp.problem(&pooled.output_shape())?.kernel_bounds();
+    let affine = Affine::open(OPERATOR, x, weight, bias)?;
+    let factors = Argument::open(OPERATOR, "scale", scale, x)?;
+    if x.device().is_cpu() {
+        let scaled = group_norm_scale_in(arena, x, weight, bias, scale, norm)?;
+        return max_pool2d_clamp_in(arena, &scaled, pool, clamp);
+    }
+    let stream = x.stream();
+    let (norm, pool) = (normed.geometry()?, pooled.geometry()?);
+    let shape = grid(OPERATOR, pool.norm_shape(&norm))?;
+    let partials = statistics(OPERATOR, arena, x, &norm)?;
+    let y = arena.tensor(stream, &pooled.output_shape(), x.dtype())?;
+    let (input, moments) = (
+        Argument::input(OPERATOR, x)?,
+        Argument::input(OPERATOR, &partials)?,
+    );
+    // SAFETY: both geometries describe `x`, `y` has the pooled shape, all start on 16 bytes; the partial results are
+    // those of `x`; weight and bias have a value per channel where the geometry says that they exist, and so has
+    // `scale`; `y` is fresh.
+    unsafe {
+        launch!(stream, x.dtype(), shape, fused::group_norm_scale_max_pool2d_clamp::{
+            group_norm_scale_max_pool2d_clamp_f32,
+            group_norm_scale_max_pool2d_clamp_f16,
+            group_norm_scale_max_pool2d_clamp_bf16
+        }(
+            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(), norm, pool,
+            bounds,
+        ))?;
+    }
+    stream.moved(bytes(&[x, &partials, scale, &y]) + affine.bytes());
+    Ok(y)
+}

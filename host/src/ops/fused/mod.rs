@@ -1,0 +1,27 @@
+//! Several operators in one or two kernels: the values of the composition, without the tensors between.
+//!
+//! Each function is named after its operators in order and does what they do one after the other; on the CPU device it
+//! calls just that. Numerics, NaN behaviour and errors are those of the operators, whose roundings happen in the same
+//! places unless the function says otherwise.
+
+mod clamp_multiply_channel_max;
+mod fold_scale;
+mod group_norm_scale;
+mod group_norm_scale_max_pool2d_clamp;
+mod max_pool2d_clamp;
+mod multiply_instance_norm_clamp_multiply_channel_max;
+mod scale_max_pool2d_clamp;
+
+pub use clamp_multiply_channel_max::clamp_multiply_channel_max;
+pub use fold_scale::fold_scale;
+pub use group_norm_scale::group_norm_scale;
+pub use group_norm_scale_max_pool2d_clamp::group_norm_scale_max_pool2d_clamp;
+pub use max_pool2d_clamp::max_pool2d_clamp;
+pub use multiply_instance_norm_clamp_multiply_channel_max::multiply_instance_norm_clamp_multiply_channel_max;
+pub use scale_max_pool2d_clamp::scale_max_pool2d_clamp;
+
+pub(crate) use clamp_multiply_channel_max::clamp_multiply_channel_max_in;
+pub(crate) use group_norm_scale::group_norm_scale_in;
+pub(crate) use group_norm_scale_max_pool2d_clamp::group_norm_scale_max_pool2d_clamp_in;
+pub(crate) use max_pool2d_clamp::max_pool2d_clamp_in;
+pub(crate) use multiply_instance_norm_clamp_multiply_channel_max::multiply_instance_norm_clamp_multiply_channel_max_in;

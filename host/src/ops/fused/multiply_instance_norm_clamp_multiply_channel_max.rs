@@ -1,0 +1,98 @@
+//! Multiply, `instance_norm`, `clamp`, multiply, `channel_max`.
+
+use super::clamp_multiply_channel_max_in;
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::ops::Arena;
+use crate::ops::channel_max::without_channels;
+use crate::ops::group_norm::statistics;
+use crate::ops::instance_norm::instance_norm_in;
+use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
+use crate::ops::scale::scale_in;
+use crate::spec::{ChannelMaxSpec, ClampSpec, InstanceNormSpec, ScaleSpec};
+
+const OPERATOR: &str = "multiply_instance_norm_clamp_multiply_channel_max";
+
+/// `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` in two kernels: the statistics of `x`, then all the
+/// rest.
+///
+/// The first multiplication is folded into the norm, `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`, which is exact in
+/// real arithmetic for every `m`, zero included; it saves a rounding.
+///
+/// *Shapes*, *numerics*, *NaN*, *errors*: those of [`scale`](crate::ops::scale()),
+/// [`instance_norm`](crate::ops::instance_norm()), [`clamp`](crate::ops::clamp()) and
+/// [`channel_max`](crate::ops::channel_max()).
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::{ClampSpec, InstanceNormSpec}};
+/// use ndarray::{Array1, Array5};
+///
+/// let stream = Device::best().stream()?;
+/// let volume = Array5::from_shape_fn((1, 2, 2, 3, 4), |(_, c, d, h, w)| (c + d * h + w) as f32);
+/// let x = Tensor::from_array(&stream, &volume)?;
+/// let m = Tensor::from_array(&stream, &Array1::<f32>::from_vec(vec![2.0, -0.5]))?;
+/// let (norm, clamp) = (InstanceNormSpec::default(), ClampSpec::new(-1.0, 1.0));
+/// let y = ops::multiply_instance_norm_clamp_multiply_channel_max(&x, None, None, &m, &norm, &clamp)?;
+/// assert_eq!(y.shape(), [1, 2, 3, 4]);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+pub fn multiply_instance_norm_clamp_multiply_channel_max(
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    multiplier: &Tensor,
+    norm: &InstanceNormSpec,
+    clamp: &ClampSpec,
+) -> Result<Tensor> {
+    let arena = &mut Arena::fresh();
+    multiply_instance_norm_clamp_multiply_channel_max_in(
+        arena, x, weight, bias, multiplier, norm, clamp,
+    )
+}
+
+pub(crate) fn multiply_instance_norm_clamp_multiply_channel_max_in(
+    arena: &mut Arena,
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    multiplier: &Tensor,
+    norm: &InstanceNormSpec,
+    clamp: &ClampSpec,
+) -> Result<Tensor> {
+    ScaleSpec.problem(x.shape(), multiplier.shape())?;
+    let normed = norm.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    let bounds = clamp.problem(x.shape())?.kernel_bounds();
+    let problem = ChannelMaxSpec.problem(x.shape())?;
+    let affine = Affine::open(OPERATOR, x, weight, bias)?;
+    let factors = Argument::open(OPERATOR, "multiplier", multiplier, x)?;
+    if x.device().is_cpu() {
+        let multiplied = scale_in(arena, x, multiplier)?;
+        let normed = instance_norm_in(arena, &multiplied, weight, bias, norm)?;
+        return clamp_multiply_channel_max_in(arena, &normed, multiplier, clamp);
+    }
+    let stream = x.stream();
+    let (norm, geometry) = (normed.geometry()?, problem.geometry()?);
+    let shape = grid(OPERATOR, geometry.shape())?;
+    let partials = statistics(OPERATOR, arena, x, &norm)?;
+    let y = arena.tensor(stream, &without_channels(x.shape()), x.dtype())?;
+    let (input, moments) = (
+        Argument::input(OPERATOR, x)?,
+        Argument::input(OPERATOR, &partials)?,
+    );
+    // SAFETY: both geometries describe `x`, `y` has its shape without channels, all start on 16 bytes; the partial
+    // results are those of `x`; weight and bias have a value per channel where the geometry says that they exist, and so
+    // has `multiplier`; `y` is fresh.
+    unsafe {
+        launch!(stream, x.dtype(), shape, fused::instance_norm_clamp_multiply_channel_max::{
+            instance_norm_clamp_multiply_channel_max_f32,
+            instance_norm_clamp_multiply_channel_max_f16,
+            instance_norm_clamp_multiply_channel_max_bf16
+        }(
+            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(), norm,
+            geometry, bounds,
+        ))?;
+    }
+    stream.moved(bytes(&[x, &partials, multiplier, &y]) + affine.bytes());
+    Ok(y)
+}

@@ -1,0 +1,66 @@
+//! Normalisation of every channel of every sample by itself.
+
+use super::Arena;
+use super::group_norm::normalise;
+use super::launching::{Affine, from_cpu, on_host, shape_of, view};
+use crate::cpu;
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::spec::InstanceNormSpec;
+
+const OPERATOR: &str = "instance_norm";
+
+/// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each channel of
+/// each sample: [`group_norm`](super::group_norm()) with a group per channel, and computed as that.
+///
+/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, `weight` and `bias`, both optional, are
+/// `(c)`; the output has the input's shape.
+///
+/// *Numerics*, *NaN*: as in [`group_norm`](super::group_norm()).
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec): a single spatial element (its deviation is 0 whatever it holds), parameters of
+/// another length, `eps` that is negative or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::InstanceNormSpec};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[[4.0f32, 6.0], [-1.0, 1.0]]])?;
+/// let y = ops::instance_norm(&x, None, None, &InstanceNormSpec::default())?.to_array::<f32>()?;
+/// assert!(y.iter().all(|value| (value.abs() - 1.0).abs() < 1e-4));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.instance_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
+/// with input statistics.
+pub fn instance_norm(
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    spec: &InstanceNormSpec,
+) -> Result<Tensor> {
+    instance_norm_in(&mut Arena::fresh(), x, weight, bias, spec)
+}
+
+pub(crate) fn instance_norm_in(
+    arena: &mut Arena,
+    x: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    spec: &InstanceNormSpec,
+) -> Result<Tensor> {
+    let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    let affine = Affine::open(OPERATOR, x, weight, bias)?;
+    if x.device().is_cpu() {
+        let (weight, bias) = (on_host(weight), on_host(bias));
+        return from_cpu(
+            x,
+            cpu::instance_norm(x.host_f32().view(), view(&weight), view(&bias), spec),
+        );
+    }
+    normalise(OPERATOR, arena, x, &affine, problem.geometry()?)
+}

@@ -1,0 +1,61 @@
+//! Maximum over sliding windows of images.
+
+use ndarray::Ix4;
+
+use super::Arena;
+use super::launching::{Argument, bytes, from_cpu, grid, launch};
+use crate::cpu;
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::spec::MaxPool2dSpec;
+
+const OPERATOR: &str = "max_pool2d";
+
+/// `y[n, c, p, q]` is the largest of `x[n, c, h, w]` over the window of `(p, q)`.
+///
+/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)` with `p = (h + 2 padding - dilation (kernel - 1) - 1) / stride + 1`,
+/// rounded up under `ceil_mode` (less windows that would start in the padding behind the image).
+///
+/// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, a window larger than the padded input,
+/// padding over half the window.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::MaxPool2dSpec};
+/// use ndarray::Array4;
+///
+/// let stream = Device::best().stream()?;
+/// let image = Array4::from_shape_fn((1, 1, 4, 4), |(_, _, h, w)| (4 * h + w) as f32);
+/// let y = ops::max_pool2d(&Tensor::from_array(&stream, &image)?, &MaxPool2dSpec::new([2, 2]))?;
+/// assert_eq!(y.to_array::<f32>()?.iter().copied().collect::<Vec<_>>(), [5.0, 7.0, 13.0, 15.0]);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
+pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
+    max_pool2d_in(&mut Arena::fresh(), x, spec)
+}
+
+pub(crate) fn max_pool2d_in(arena: &mut Arena, x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
+    let problem = spec.problem(x.shape())?;
+    if x.device().is_cpu() {
+        return from_cpu(x, cpu::max_pool2d(x.host_f32_as::<Ix4>().view(), spec));
+    }
+    let stream = x.stream();
+    let geometry = problem.geometry()?;
+    let shape = grid(OPERATOR, geometry.shape())?;
+    let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
+    let input = Argument::input(OPERATOR, x)?;
+    // SAFETY: the tensors have the problem's input and output shapes, the output is fresh, and allocations start
+    // on 16 bytes.
+    unsafe {
+        launch!(stream, x.dtype(), shape, max_pool2d::{max_pool2d_f32, max_pool2d_f16, max_pool2d_bf16}(
+            input.pointer(), y.output(), geometry,
+        ))?;
+    }
+    stream.moved(bytes(&[x, &y]));
+    Ok(y)
+}

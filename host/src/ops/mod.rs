@@ -1,0 +1,52 @@
+//! PyTorch-equal operators on tensors.
+//!
+//! Each operator checks shapes and attributes first (through [`spec`](crate::spec)), then allocates its
+//! output and queues its kernels on the stream of its input; nothing waits for the device. Parameters on
+//! other streams of the device are waited for there, on the device; parameters on other devices, or of
+//! another element type than the input, are refused.
+//!
+//! Elements may be `f32`, `f16` or `bf16`: storage differs, arithmetic is f32 in all cases. On the CPU
+//! device the same functions run the ndarray backend.
+//!
+//! # Numerics
+//!
+//! `|got - want| <= (4 + sqrt(L)) * eps * cond` against exact arithmetic, with `eps` = 2^-24 for f32 (and one
+//! rounding to the storage type on top), `L` the longest chain of additions into one number, and `cond` the
+//! operator's own condition: the sum of magnitudes for a convolution, `rstd * |weight| * (|x| + mean|x|) +
+//! |y| + |bias|` for a norm. Maxima and clamps are exact.
+
+mod arena;
+mod channel_max;
+mod clamp;
+mod conv;
+mod fused;
+mod group_norm;
+mod instance_norm;
+mod launching;
+mod max_pool2d;
+mod scale;
+
+pub use channel_max::channel_max;
+pub use clamp::clamp;
+pub use conv::{ConvAlgorithm, ConvOptions, conv2d, conv2d_with, conv3d, conv3d_with};
+pub use fused::{
+    clamp_multiply_channel_max, fold_scale, group_norm_scale, group_norm_scale_max_pool2d_clamp,
+    max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
+};
+pub use group_norm::group_norm;
+pub use instance_norm::instance_norm;
+pub use max_pool2d::max_pool2d;
+pub use scale::scale;
+
+pub(crate) use arena::Arena;
+pub(crate) use channel_max::channel_max_in;
+pub(crate) use clamp::clamp_in;
+pub(crate) use conv::conv_in;
+pub(crate) use fused::{
+    clamp_multiply_channel_max_in, group_norm_scale_in, group_norm_scale_max_pool2d_clamp_in,
+    max_pool2d_clamp_in, multiply_instance_norm_clamp_multiply_channel_max_in,
+};
+pub(crate) use group_norm::group_norm_in;
+pub(crate) use instance_norm::instance_norm_in;
+pub(crate) use max_pool2d::max_pool2d_in;
+pub(crate) use scale::scale_in;
