@@ -31,6 +31,8 @@ mod error;
 pub mod models;
 pub mod ops;
 pub mod reference;
+pub mod tensor_file;
+pub mod verify;
 pub mod weights;
 
 pub use device::{

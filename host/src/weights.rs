@@ -15,11 +15,7 @@ use op_spec::{
 };
 
 use crate::data::{normal, signed};
-
-mod file;
-
-pub use file::WeightsError;
-use file::{Entry, Tensors};
+use crate::tensor_file::{self, Entry, TensorFileError, Tensors};
 
 /// Parameters of `conv2d → group_norm → scale → max_pool2d → clamp`.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,12 +82,12 @@ impl Conv2dGroupNormScaleMaxPoolClampWeights {
     /// Reads the parameters that `spec` asks for.
     ///
     /// # Errors
-    /// [`WeightsError`] for a file that cannot be read or is no safetensors file (a truncated one,
+    /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,
     /// say), and for tensors that are missing, superfluous, misshapen, or not f32.
     pub fn load(
         path: impl AsRef<Path>,
         spec: &Conv2dGroupNormScaleMaxPoolClampSpec,
-    ) -> Result<Self, WeightsError> {
+    ) -> Result<Self, TensorFileError> {
         let k = spec.out_channels;
         let mut tensors = Tensors::read(path.as_ref())?;
         let weights = Self {
@@ -117,8 +113,8 @@ impl Conv2dGroupNormScaleMaxPoolClampWeights {
     /// Writes the parameters to `path`, replacing the file only once it is complete.
     ///
     /// # Errors
-    /// [`WeightsError::Write`].
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), WeightsError> {
+    /// [`TensorFileError::Write`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorFileError> {
         let mut entries = vec![
             Entry::new("conv.weight", &self.conv_weight),
             Entry::with_shape("scale", &self.scale, [self.scale.len(), 1, 1]),
@@ -130,7 +126,7 @@ impl Conv2dGroupNormScaleMaxPoolClampWeights {
         ] {
             entries.extend(tensor.as_ref().map(|tensor| Entry::new(name, tensor)));
         }
-        file::write(path.as_ref(), &entries)
+        tensor_file::write(path.as_ref(), &entries)
     }
 }
 
@@ -211,7 +207,7 @@ impl Conv3dMultiplyInstanceNormClampMultiplyMaxWeights {
     pub fn load(
         path: impl AsRef<Path>,
         spec: &Conv3dMultiplyInstanceNormClampMultiplyMaxSpec,
-    ) -> Result<Self, WeightsError> {
+    ) -> Result<Self, TensorFileError> {
         let k = spec.out_channels;
         let mut tensors = Tensors::read(path.as_ref())?;
         let weights = Self {
@@ -237,8 +233,8 @@ impl Conv3dMultiplyInstanceNormClampMultiplyMaxWeights {
     /// Writes the parameters to `path`, replacing the file only once it is complete.
     ///
     /// # Errors
-    /// [`WeightsError::Write`].
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), WeightsError> {
+    /// [`TensorFileError::Write`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorFileError> {
         let mut entries = vec![
             Entry::new("conv.weight", &self.conv_weight),
             Entry::with_shape(
@@ -254,7 +250,7 @@ impl Conv3dMultiplyInstanceNormClampMultiplyMaxWeights {
         ] {
             entries.extend(tensor.as_ref().map(|tensor| Entry::new(name, tensor)));
         }
-        file::write(path.as_ref(), &entries)
+        tensor_file::write(path.as_ref(), &entries)
     }
 }
 

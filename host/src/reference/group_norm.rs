@@ -21,7 +21,7 @@ pub fn group_norm(
 
 /// [`group_norm`] without its checks: the pipelines call it on single samples, which the check
 /// against one value per group would refuse although it allowed the batch.
-pub(super) fn normalize(
+pub(crate) fn normalize(
     x: ArrayViewD<'_, f64>,
     weight: Option<ArrayView1<'_, f64>>,
     bias: Option<ArrayView1<'_, f64>>,

@@ -23,6 +23,7 @@ pub use conv::{conv2d, conv3d};
 pub use conv2d_group_norm_scale_max_pool_clamp::conv2d_group_norm_scale_max_pool_clamp;
 pub use conv3d_multiply_instance_norm_clamp_multiply_max::conv3d_multiply_instance_norm_clamp_multiply_max;
 pub use group_norm::group_norm;
+pub(crate) use group_norm::normalize;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
 pub use scale::scale;

@@ -51,7 +51,7 @@ fn every_defect_of_a_file_is_named() {
         Ok(_) => panic!("a defective file was accepted"),
         Err(error) => error.to_string().replace(path.to_str().unwrap(), "FILE"),
     };
-    assert_eq!(load(spec_85()), "weights: cannot read FILE");
+    assert_eq!(load(spec_85()), "FILE: cannot be read");
 
     let weights = Conv2dGroupNormScaleMaxPoolClampWeights::init(&spec_85(), 3);
     weights.save(&path).unwrap();
@@ -59,33 +59,27 @@ fn every_defect_of_a_file_is_named() {
         bias: false,
         ..spec_85()
     };
-    assert_eq!(
-        load(no_bias),
-        "weights: FILE has conv.bias, which the model lacks"
-    );
+    assert_eq!(load(no_bias), "FILE: has conv.bias, which the model lacks");
     let wide = Conv2dGroupNormScaleMaxPoolClampSpec {
         kernel_size: [3, 5],
         ..spec_85()
     };
     assert_eq!(
         load(wide),
-        "weights: conv.weight in FILE has shape [64, 8, 3, 3], expected [64, 8, 3, 5]"
+        "FILE: conv.weight has shape [64, 8, 3, 3], expected [64, 8, 3, 5]"
     );
 
     let whole = fs::read(&path).unwrap();
     for len in [0, 7, 8, 100, whole.len() - 1] {
         fs::write(&path, &whole[..len]).unwrap();
-        assert_eq!(
-            load(spec_85()),
-            "weights: FILE is not a complete safetensors file"
-        );
+        assert_eq!(load(spec_85()), "FILE: is not a complete safetensors file");
     }
 
     let halves = String::from_utf8_lossy(&whole[8..]).find("F32").unwrap() + 8;
     let mut mistyped = whole.clone();
     mistyped[halves..halves + 3].copy_from_slice(b"I32");
     fs::write(&path, mistyped).unwrap();
-    assert!(load(spec_85()).ends_with("in FILE holds I32, expected F32"));
+    assert!(load(spec_85()).ends_with(" holds I32, expected F32"));
 
     let bare = Conv2dGroupNormScaleMaxPoolClampSpec {
         bias: false,
@@ -97,7 +91,7 @@ fn every_defect_of_a_file_is_named() {
         .unwrap();
     assert_eq!(
         load(no_bias),
-        "weights: FILE has no group_norm.weight; its tensors are: conv.weight, scale"
+        "FILE: tensor group_norm.weight is missing; the file has conv.weight, scale"
     );
 }
 

@@ -1,19 +1,20 @@
-//! safetensors files: tensors taken out by name until none is left.
+//! [safetensors](https://github.com/huggingface/safetensors) files: tensors taken out by name until
+//! none is left, so that nothing in a file goes unnoticed.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ndarray::{Array, ArrayBase, Data, Dimension, IntoDimension};
+use ndarray::{Array, Array1, ArrayBase, Data, Dimension, IntoDimension};
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
 
-/// Why parameters could not be loaded or saved.
+/// Why tensors could not be loaded or saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WeightsError {
+pub enum TensorFileError {
     /// The file cannot be read.
-    #[error("weights: cannot read {}", .path.display())]
+    #[error("{}: cannot be read", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -21,7 +22,7 @@ pub enum WeightsError {
         source: std::io::Error,
     },
     /// The file cannot be written.
-    #[error("weights: cannot write {}", .path.display())]
+    #[error("{}: cannot be written", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -29,15 +30,15 @@ pub enum WeightsError {
         source: std::io::Error,
     },
     /// The file is not a whole safetensors file.
-    #[error("weights: {} is not a complete safetensors file", .path.display())]
+    #[error("{}: is not a complete safetensors file", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
         /// Where its structure breaks.
         source: SafeTensorError,
     },
-    /// A tensor that the model needs is not in the file.
-    #[error("weights: {} has no {name}; its tensors are: {}", .path.display(), .present.join(", "))]
+    /// A tensor that is needed is not in the file.
+    #[error("{}: tensor {name} is missing; the file has {}", .path.display(), .present.join(", "))]
     Missing {
         /// The file.
         path: PathBuf,
@@ -47,15 +48,15 @@ pub enum WeightsError {
         present: Vec<String>,
     },
     /// The file has tensors that the model has no use for.
-    #[error("weights: {} has {}, which the model lacks", .path.display(), .names.join(", "))]
+    #[error("{}: has {}, which the model lacks", .path.display(), .names.join(", "))]
     Unexpected {
         /// The file.
         path: PathBuf,
         /// The tensors.
         names: Vec<String>,
     },
-    /// A tensor has another shape than the model's attributes give it.
-    #[error("weights: {name} in {} has shape {actual:?}, expected {expected:?}", .path.display())]
+    /// A tensor has another shape than the attributes give it.
+    #[error("{}: {name} has shape {actual:?}, expected {expected:?}", .path.display())]
     Shape {
         /// The file.
         path: PathBuf,
@@ -63,11 +64,11 @@ pub enum WeightsError {
         name: &'static str,
         /// Its shape.
         actual: Vec<usize>,
-        /// The shape of the model's parameter.
+        /// The shape it should have.
         expected: Vec<usize>,
     },
-    /// A tensor does not hold f32.
-    #[error("weights: {name} in {} holds {actual}, expected F32", .path.display())]
+    /// A tensor holds another element type.
+    #[error("{}: {name} holds {actual}, expected {expected}", .path.display())]
     Dtype {
         /// The file.
         path: PathBuf,
@@ -75,8 +76,36 @@ pub enum WeightsError {
         name: &'static str,
         /// safetensors' name of its element type.
         actual: String,
+        /// The name of the type that it should hold.
+        expected: String,
     },
 }
+
+/// An element type that files may hold.
+pub(crate) trait Element: Sized {
+    const DTYPE: Dtype;
+    fn read(bytes: &[u8]) -> Vec<Self>;
+}
+
+macro_rules! element {
+    ($type:ty, $dtype:ident) => {
+        impl Element for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
+
+            fn read(bytes: &[u8]) -> Vec<Self> {
+                let (words, _) = bytes.as_chunks();
+                words
+                    .iter()
+                    .map(|&word| Self::from_le_bytes(word))
+                    .collect()
+            }
+        }
+    };
+}
+
+element!(f32, F32);
+element!(f64, F64);
+element!(i64, I64);
 
 /// One tensor of a file.
 struct Tensor {
@@ -86,23 +115,26 @@ struct Tensor {
 }
 
 /// The tensors of a file that nobody has taken yet.
-pub(super) struct Tensors {
+pub(crate) struct Tensors {
     path: PathBuf,
     left: BTreeMap<String, Tensor>,
+    metadata: HashMap<String, String>,
     /// All names, for the message about one that is missing.
     names: Vec<String>,
 }
 
 impl Tensors {
-    pub(super) fn read(path: &Path) -> Result<Self, WeightsError> {
-        let bytes = fs::read(path).map_err(|source| WeightsError::Read {
+    pub(crate) fn read(path: &Path) -> Result<Self, TensorFileError> {
+        let bytes = fs::read(path).map_err(|source| TensorFileError::Read {
             path: path.into(),
             source,
         })?;
-        let tensors = SafeTensors::deserialize(&bytes).map_err(|source| WeightsError::Format {
+        let format = |source| TensorFileError::Format {
             path: path.into(),
             source,
-        })?;
+        };
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(format)?;
+        let tensors = SafeTensors::deserialize(&bytes).map_err(format)?;
         let left: BTreeMap<_, _> = tensors
             .iter()
             .map(|(name, view)| {
@@ -116,54 +148,70 @@ impl Tensors {
             .collect();
         Ok(Self {
             path: path.into(),
+            metadata: header.metadata().clone().unwrap_or_default(),
             names: left.keys().cloned().collect(),
             left,
         })
     }
 
-    /// Takes out `name`, which must be f32 of exactly `shape`.
-    pub(super) fn take<E: IntoDimension>(
+    /// The text stored beside the tensors under `key`.
+    pub(crate) fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
+    }
+
+    /// Takes out `name`, which must hold `T` in exactly `shape`.
+    pub(crate) fn take<T: Element, E: IntoDimension>(
         &mut self,
         name: &'static str,
         shape: E,
-    ) -> Result<Array<f32, E::Dim>, WeightsError> {
+    ) -> Result<Array<T, E::Dim>, TensorFileError> {
         let path = self.path.clone();
         let Some(tensor) = self.left.remove(name) else {
-            return Err(WeightsError::Missing {
+            return Err(TensorFileError::Missing {
                 path,
                 name,
                 present: self.names.clone(),
             });
         };
-        if tensor.dtype != Dtype::F32 {
-            return Err(WeightsError::Dtype {
+        if tensor.dtype != T::DTYPE {
+            return Err(TensorFileError::Dtype {
                 path,
                 name,
                 actual: format!("{:?}", tensor.dtype),
+                expected: format!("{:?}", T::DTYPE),
             });
         }
         let shape = shape.into_dimension();
         if tensor.shape != shape.slice() {
-            return Err(WeightsError::Shape {
+            return Err(TensorFileError::Shape {
                 path,
                 name,
                 actual: tensor.shape,
                 expected: shape.slice().to_vec(),
             });
         }
-        let (words, _) = tensor.bytes.as_chunks();
-        let values = words.iter().map(|&word| f32::from_le_bytes(word));
-        Ok(Array::from_iter(values)
-            .into_shape_with_order(shape)
+        Ok(Array::from_shape_vec(shape, T::read(&tensor.bytes))
             .expect("safetensors has checked the length against the shape"))
     }
 
+    /// Takes out `name`, which must hold `T` in one dimension of any extent.
+    pub(crate) fn take_vector<T: Element>(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Array1<T>, TensorFileError> {
+        let len = self
+            .left
+            .get(name)
+            .map_or(0, |tensor| tensor.shape.iter().product());
+        self.take(name, len)
+    }
+
     /// Refuses tensors that nobody took.
-    pub(super) fn finish(self) -> Result<(), WeightsError> {
+    pub(crate) fn finish(self) -> Result<(), TensorFileError> {
         if self.left.is_empty() {
             return Ok(());
         }
-        Err(WeightsError::Unexpected {
+        Err(TensorFileError::Unexpected {
             path: self.path,
             names: self.left.into_keys().collect(),
         })
@@ -171,14 +219,14 @@ impl Tensors {
 }
 
 /// A tensor to be written.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     name: &'static str,
     shape: Vec<usize>,
     bytes: Vec<u8>,
 }
 
 impl Entry {
-    pub(super) fn new<S: Data<Elem = f32>, D: Dimension>(
+    pub(crate) fn new<S: Data<Elem = f32>, D: Dimension>(
         name: &'static str,
         tensor: &ArrayBase<S, D>,
     ) -> Self {
@@ -186,7 +234,7 @@ impl Entry {
     }
 
     /// The same elements under another shape.
-    pub(super) fn with_shape<S: Data<Elem = f32>, D: Dimension>(
+    pub(crate) fn with_shape<S: Data<Elem = f32>, D: Dimension>(
         name: &'static str,
         tensor: &ArrayBase<S, D>,
         shape: impl Into<Vec<usize>>,
@@ -218,8 +266,8 @@ impl View for &Entry {
 }
 
 /// Writes a whole file beside `path` and moves it there, so that no reader meets half of one.
-pub(super) fn write(path: &Path, entries: &[Entry]) -> Result<(), WeightsError> {
-    let failed = |source| WeightsError::Write {
+pub(crate) fn write(path: &Path, entries: &[Entry]) -> Result<(), TensorFileError> {
+    let failed = |source| TensorFileError::Write {
         path: path.into(),
         source,
     };

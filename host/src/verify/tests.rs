@@ -1,0 +1,61 @@
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::*;
+
+fn all_cases() -> Vec<Case> {
+    [tables::smoke(), tables::ragged(), tables::realistic()].concat()
+}
+
+fn golden_files() -> Vec<std::path::PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
+    let files = golden::files(folder).unwrap();
+    assert!(files.len() >= 33, "golden files are missing");
+    files
+}
+
+#[test]
+fn case_names_are_unique_and_start_with_the_operator() {
+    let mut names = HashSet::new();
+    for case in all_cases() {
+        assert!(
+            case.name
+                .starts_with(&format!("{}/", case.operation.name()))
+        );
+        assert!(names.insert(case.name.clone()), "{} twice", case.name);
+    }
+}
+
+#[test]
+fn tolerances_surround_the_reference() {
+    for case in all_cases() {
+        let reference = case.operation.reference().unwrap();
+        let expected = case.operation.expected(&Precision::F32).unwrap();
+        let agreement = expected.check_f64(reference.view()).unwrap();
+        assert!(
+            agreement.largest_error < 1e-12,
+            "{}: {agreement:?}",
+            case.name
+        );
+    }
+}
+
+#[test]
+fn the_reference_agrees_with_pytorch_in_float64() {
+    for file in golden_files() {
+        let golden = golden::load(&file).unwrap();
+        if golden.is_full_size() && cfg!(debug_assertions) {
+            continue;
+        }
+        let expected = golden.expected(&Precision::F64).unwrap();
+        let start = std::time::Instant::now();
+        let reference = golden.case.operation.reference().unwrap();
+        println!("{} {:?}", golden.case.name, start.elapsed());
+        if let Err(error) = expected.check_f64(reference.view()) {
+            panic!("{}: {error}", golden.case.name);
+        }
+        if let Some(mean) = golden.mean {
+            assert!((reference.mean().unwrap() - mean).abs() < 1e-13);
+        }
+    }
+}
