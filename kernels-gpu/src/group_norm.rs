@@ -33,7 +33,7 @@ unsafe fn stats<T: Storage>(x: *const T, partials: *mut f32, g: NormGeometry) {
 
     // The choice is the launch's, equal in all blocks.
     let (writer, index, moments) = if g.row_elements <= WARP_ROW_ELEMENTS {
-        let row = (block * WARP_ROWS_PER_BLOCK + thread / WARP_THREADS) as u64;
+        let row = block as u64 * WARP_ROWS_PER_BLOCK as u64 + (thread / WARP_THREADS) as u64;
         // A warp past the last row reduces nothing, but it does take part.
         let start = row.min(g.rows) * g.row_elements;
         let end = (start + g.row_elements).min(x.len() as u64);

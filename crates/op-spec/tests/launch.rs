@@ -1,0 +1,125 @@
+//! Launch shapes: everything is covered, once, by what a device can launch.
+
+use op_spec::conv::{Conv2dSpec, ConvSpec};
+use op_spec::launch::channel_max::{self, ChannelMaxGeometry};
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, GEMM_THREADS, TALL};
+use op_spec::launch::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
+use op_spec::launch::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise};
+
+fn conv(n: usize, c: usize, k: usize, image: [usize; 2], spec: Conv2dSpec) -> ConvGeometry {
+    let weight = [k, c / spec.groups, 3, 3];
+    let problem = spec.problem(&[n, c, image[0], image[1]], &weight, None);
+    let problem = problem.expect("a valid case");
+    problem.geometry().expect("a small case")
+}
+
+#[test]
+fn column_chunks_cover_every_pixel_once_and_fit_the_workspace() {
+    let grouped = ConvSpec {
+        groups: 2,
+        ..ConvSpec::default()
+    };
+    let cases = [
+        conv(1, 1, 1, [3, 3], ConvSpec::default()),
+        conv(7, 4, 6, [13, 10], grouped),
+        conv(5, 3, 8, [9, 31], ConvSpec::default()),
+    ];
+    for g in cases {
+        let rows = u64::from(g.input_channels() * g.taps());
+        let sample = rows * u64::from(g.output_pixels()).next_multiple_of(4);
+        let workspaces = [rows * 4, rows * 8 + 3, sample - 1, sample, 3 * sample + 1];
+        for workspace in workspaces.into_iter().filter(|&w| w >= rows * 4) {
+            let plan = ColumnPlan::new(&g, workspace).expect("a vector fits");
+            assert!(plan.workspace_elements() <= workspace);
+            let mut seen = vec![0; (g.n * u64::from(g.output_pixels())) as usize];
+            for chunk in plan.chunks() {
+                let elements = chunk.samples * rows * u64::from(chunk.pitch);
+                assert!(elements <= plan.workspace_elements());
+                assert_eq!(chunk.first_pixel % 4, 0, "output vectors start on vectors");
+                assert!(chunk.pitch.is_multiple_of(4) && chunk.pitch - chunk.pixels < 4);
+                for sample in chunk.first_sample..chunk.first_sample + chunk.samples {
+                    let plane = sample * u64::from(g.output_pixels());
+                    let first = plane + u64::from(chunk.first_pixel);
+                    let pixels = first..first + u64::from(chunk.pixels);
+                    pixels.for_each(|pixel| seen[pixel as usize] += 1);
+                }
+            }
+            assert!(
+                seen.iter().all(|&times| times == 1),
+                "{g:?} in {workspace}: {seen:?}"
+            );
+        }
+        assert_eq!(
+            ColumnPlan::new(&g, rows * 4 - 1),
+            None,
+            "not a vector of pixels fits"
+        );
+    }
+}
+
+#[test]
+fn gemm_tiles_are_whole_vectors_for_every_thread() {
+    for tile in [TALL, FLAT] {
+        let per_thread = tile.rows() * tile.columns() / GEMM_THREADS;
+        assert_eq!(per_thread, tile.row_vectors * 4 * 8);
+        assert_eq!(tile.filter_pitch() % 4, 0, "vectors stay aligned");
+    }
+}
+
+#[test]
+fn splits_of_a_row_depend_on_its_length_alone_and_none_is_empty() {
+    for row in [
+        1,
+        1000,
+        SPLIT_ELEMENTS,
+        SPLIT_ELEMENTS + 1,
+        63_504,
+        5_000_000,
+        1 << 33,
+    ] {
+        let one = NormGeometry::new(1, 1, 1, row, 0.0);
+        let many = NormGeometry::new(77, 6, 6, row, 0.0);
+        assert_eq!(one.splits, many.splits);
+        assert_eq!(one.split_elements, many.split_elements);
+        assert!(u64::from(one.splits) <= MAX_SPLITS);
+        assert!(u64::from(one.splits - 1) * one.split_elements < row);
+        assert!(u64::from(one.splits) * one.split_elements >= row);
+        if row <= WARP_ROW_ELEMENTS {
+            assert_eq!(one.splits, 1, "a warp takes whole rows");
+        }
+    }
+}
+
+#[test]
+fn staged_statistics_have_room_for_every_row_that_a_block_touches() {
+    let block = elementwise::BLOCK_ELEMENTS as u64;
+    for row in [1, 2, 3, 1000, 4095, 4096, 4097, 100_000] {
+        let g = NormGeometry::new(1_000_000, 1, 1, row, 0.0);
+        let touched = (0..row.min(block)).map(|back| (row - 1 - back + block - 1) / row + 1);
+        let most = touched.max().expect("a start");
+        let shape = g.apply_shape().expect("few blocks");
+        assert!(u64::from(shape.shared_bytes) >= 8 * most, "rows of {row}");
+        assert!(shape.shared_bytes <= 48 * 1024, "no opt-in needed");
+    }
+}
+
+#[test]
+fn channels_are_divided_only_where_positions_are_few() {
+    let few = ChannelMaxGeometry::new(1, 64, 49);
+    assert_eq!((few.slices, few.lanes), (8, WARP_THREADS));
+    let many = ChannelMaxGeometry::new(128, 16, 12_600);
+    assert_eq!((many.slices, many.lanes), (1, channel_max::BLOCK_THREADS));
+    let narrow = ChannelMaxGeometry::new(1, 3, 49);
+    assert_eq!(narrow.slices, 1, "a slice has enough channels to pay");
+}
+
+#[test]
+fn more_blocks_than_a_grid_has_are_refused_and_none_are_no_launch() {
+    assert!(LaunchShape::linear(MAX_BLOCKS, 32).is_some());
+    assert!(LaunchShape::linear(MAX_BLOCKS + 1, 32).is_none());
+    assert!(elementwise::shape(0).expect("a shape").is_empty());
+    let empty = conv(0, 3, 4, [9, 9], ConvSpec::default());
+    let tile = empty.direct_tile();
+    assert!(empty.direct_shape(tile).expect("a shape").is_empty());
+}
