@@ -169,7 +169,7 @@ impl CudaBuilder {
 
         let assembly = compilation.assembly();
         let text = fs::read_to_string(&assembly).map_err(Error::io("reading", &assembly))?;
-        let ptx = apply_launch_bounds(&text)?;
+        let ptx = without_comments(&apply_launch_bounds(&text)?);
         let path = self
             .copy_to
             .unwrap_or_else(|| assembly.with_extension("ptx"));
@@ -197,6 +197,19 @@ impl CudaBuilder {
             None => Ok(first.max(DEFAULT_PTX_VERSION)),
         }
     }
+}
+
+/// Leaves out the lines that are comments, a third of the compiler's lines where kernels use `asm!`,
+/// and empty ones.
+fn without_comments(ptx: &str) -> String {
+    let code = |line: &&str| {
+        let line = line.trim_start();
+        !line.is_empty() && !line.starts_with("//")
+    };
+    ptx.lines()
+        .filter(code)
+        .flat_map(|line| [line, "\n"])
+        .collect()
 }
 
 /// The value of `name` in the `[package]` section of a crate's manifest.
@@ -267,6 +280,12 @@ mod tests {
             package_name(root.path()).unwrap_err(),
             Error::NoPackageName(_)
         ));
+    }
+
+    #[test]
+    fn comments_and_empty_lines_are_left_out() {
+        let ptx = "//\n\n.version 8.0\n\t// begin inline asm\n\tret; // done\n";
+        assert_eq!(without_comments(ptx), ".version 8.0\n\tret; // done\n");
     }
 
     #[test]
