@@ -146,15 +146,25 @@ impl<const D: usize> ConvSpec<D> {
     }
 }
 
-impl Conv2dSpec {
+impl ConvProblem<2> {
     /// The same convolution of volumes that are one voxel deep.
     #[must_use]
-    pub const fn as_conv3d(&self) -> Conv3dSpec {
-        Conv3dSpec {
-            stride: [1, self.stride[0], self.stride[1]],
-            padding: [0, self.padding[0], self.padding[1]],
-            dilation: [1, self.dilation[0], self.dilation[1]],
+    pub const fn as_conv3d(&self) -> ConvProblem<3> {
+        const fn lifted(depth: usize, [height, width]: [usize; 2]) -> [usize; 3] {
+            [depth, height, width]
+        }
+        ConvProblem {
+            n: self.n,
+            c: self.c,
+            k: self.k,
+            input: lifted(1, self.input),
+            kernel_size: lifted(1, self.kernel_size),
+            output: lifted(1, self.output),
+            stride: lifted(1, self.stride),
+            padding: lifted(0, self.padding),
+            dilation: lifted(1, self.dilation),
             groups: self.groups,
+            bias: self.bias,
         }
     }
 }

@@ -1,91 +1,91 @@
-//! Stand-in.
-#![allow(missing_docs)]
-use crate::spec::*;
-use crate::{reference, weights::*};
-use ndarray::*;
-fn d<D: Dimension>(x: ArrayView<'_, f32, D>) -> Array<f64, D> {
-    x.mapv(f64::from)
+//! The CPU backend: f32 in and out, with the signatures of [`reference`](crate::reference).
+//!
+//! Convolutions are matrix products: the windows of an image become the columns of a matrix
+//! (im2col), a cache-sized part at a time, and ndarray's `dot` multiplies the filters with it.
+//! Statistics of norms are float64, which a mean a thousand times the deviation does not disturb.
+//! The pipelines work sample by sample, so that what follows the convolution finds its output
+//! in the cache.
+//!
+//! Work is spread over rayon's threads. How it is cut depends on the problem alone, never on the
+//! number of threads or the batch, so results repeat bit for bit.
+
+mod channel_max;
+mod clamp;
+mod conv;
+mod conv2d_group_norm_scale_max_pool_clamp;
+mod conv3d_multiply_instance_norm_clamp_multiply_max;
+mod group_norm;
+mod instance_norm;
+mod max_pool2d;
+mod moments;
+mod scale;
+
+use ndarray::ArrayD;
+use op_spec::SpecError;
+
+use crate::verify::Operation;
+
+pub use channel_max::channel_max;
+pub use clamp::clamp;
+pub use conv::{conv2d, conv3d};
+pub use conv2d_group_norm_scale_max_pool_clamp::conv2d_group_norm_scale_max_pool_clamp;
+pub use conv3d_multiply_instance_norm_clamp_multiply_max::conv3d_multiply_instance_norm_clamp_multiply_max;
+pub use group_norm::group_norm;
+pub use instance_norm::instance_norm;
+pub use max_pool2d::max_pool2d;
+pub use scale::scale;
+
+/// Runs any operation, as verification does.
+///
+/// # Errors
+/// What the operation's specification refuses.
+pub fn run(operation: &Operation) -> Result<ArrayD<f32>, SpecError> {
+    macro_rules! view {
+        ($option:expr) => {
+            $option.as_ref().map(|array| array.view())
+        };
+    }
+    Ok(match operation {
+        Operation::Conv2d {
+            x,
+            weight,
+            bias,
+            spec,
+        } => conv2d(x.view(), weight.view(), view!(bias), spec)?.into_dyn(),
+        Operation::Conv3d {
+            x,
+            weight,
+            bias,
+            spec,
+        } => conv3d(x.view(), weight.view(), view!(bias), spec)?.into_dyn(),
+        Operation::GroupNorm {
+            x,
+            weight,
+            bias,
+            spec,
+        } => group_norm(x.view(), view!(weight), view!(bias), spec)?,
+        Operation::InstanceNorm {
+            x,
+            weight,
+            bias,
+            spec,
+        } => instance_norm(x.view(), view!(weight), view!(bias), spec)?,
+        Operation::Scale { x, scale: factors } => scale(x.view(), factors.view())?,
+        Operation::MaxPool2d { x, spec } => max_pool2d(x.view(), spec)?.into_dyn(),
+        Operation::Clamp { x, spec } => clamp(x.view(), spec)?,
+        Operation::ChannelMax { x } => channel_max(x.view())?,
+        Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec } => {
+            conv2d_group_norm_scale_max_pool_clamp(x.view(), weights, spec)?.into_dyn()
+        }
+        Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec } => {
+            conv3d_multiply_instance_norm_clamp_multiply_max(x.view(), weights, spec)?.into_dyn()
+        }
+    })
 }
-fn s<D: Dimension>(x: Result<Array<f64, D>, SpecError>) -> Result<Array<f32, D>, SpecError> {
-    x.map(|x| x.mapv(|v| v as f32))
-}
-pub fn clamp(x: ArrayViewD<'_, f32>, p: &ClampSpec) -> Result<ArrayD<f32>, SpecError> {
-    s(reference::clamp(d(x).view(), p))
-}
-pub fn channel_max(x: ArrayViewD<'_, f32>) -> Result<ArrayD<f32>, SpecError> {
-    s(reference::channel_max(d(x).view()))
-}
-pub fn scale(x: ArrayViewD<'_, f32>, f: ArrayView1<'_, f32>) -> Result<ArrayD<f32>, SpecError> {
-    s(reference::scale(d(x).view(), d(f).view()))
-}
-pub fn max_pool2d(x: ArrayView4<'_, f32>, p: &MaxPool2dSpec) -> Result<Array4<f32>, SpecError> {
-    s(reference::max_pool2d(d(x).view(), p))
-}
-pub fn conv2d(
-    x: ArrayView4<'_, f32>,
-    w: ArrayView4<'_, f32>,
-    b: Option<ArrayView1<'_, f32>>,
-    p: &Conv2dSpec,
-) -> Result<Array4<f32>, SpecError> {
-    s(reference::conv2d(
-        d(x).view(),
-        d(w).view(),
-        b.map(d).as_ref().map(|b| b.view()),
-        p,
-    ))
-}
-pub fn conv3d(
-    x: ArrayView5<'_, f32>,
-    w: ArrayView5<'_, f32>,
-    b: Option<ArrayView1<'_, f32>>,
-    p: &Conv3dSpec,
-) -> Result<Array5<f32>, SpecError> {
-    s(reference::conv3d(
-        d(x).view(),
-        d(w).view(),
-        b.map(d).as_ref().map(|b| b.view()),
-        p,
-    ))
-}
-pub fn group_norm(
-    x: ArrayViewD<'_, f32>,
-    w: Option<ArrayView1<'_, f32>>,
-    b: Option<ArrayView1<'_, f32>>,
-    p: &GroupNormSpec,
-) -> Result<ArrayD<f32>, SpecError> {
-    s(reference::group_norm(
-        d(x).view(),
-        w.map(d).as_ref().map(|b| b.view()),
-        b.map(d).as_ref().map(|b| b.view()),
-        p,
-    ))
-}
-pub fn instance_norm(
-    x: ArrayViewD<'_, f32>,
-    w: Option<ArrayView1<'_, f32>>,
-    b: Option<ArrayView1<'_, f32>>,
-    p: &InstanceNormSpec,
-) -> Result<ArrayD<f32>, SpecError> {
-    s(reference::instance_norm(
-        d(x).view(),
-        w.map(d).as_ref().map(|b| b.view()),
-        b.map(d).as_ref().map(|b| b.view()),
-        p,
-    ))
-}
-pub fn conv2d_group_norm_scale_max_pool_clamp(
-    x: ArrayView4<'_, f32>,
-    w: &Conv2dGroupNormScaleMaxPoolClampWeights,
-    p: &Conv2dGroupNormScaleMaxPoolClampSpec,
-) -> Result<Array4<f32>, SpecError> {
-    s(reference::conv2d_group_norm_scale_max_pool_clamp(x, w, p))
-}
-pub fn conv3d_multiply_instance_norm_clamp_multiply_max(
-    x: ArrayView5<'_, f32>,
-    w: &Conv3dMultiplyInstanceNormClampMultiplyMaxWeights,
-    p: &Conv3dMultiplyInstanceNormClampMultiplyMaxSpec,
-) -> Result<Array4<f32>, SpecError> {
-    s(reference::conv3d_multiply_instance_norm_clamp_multiply_max(
-        x, w, p,
-    ))
+
+/// The larger number, NaN if either is one. The form matters: it becomes one vector comparison and
+/// a selection, where `f32::max` would drop NaN.
+#[inline(always)]
+fn max_keeping_nan(best: f32, v: f32) -> f32 {
+    if v > best || v.is_nan() { v } else { best }
 }

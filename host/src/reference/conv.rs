@@ -14,10 +14,10 @@ pub fn conv2d(
     spec: &Conv2dSpec,
 ) -> Result<Array4<f64>, SpecError> {
     let bias_shape = bias.as_ref().map(|bias| bias.shape());
-    spec.problem(x.shape(), weight.shape(), bias_shape)?;
+    let problem = spec.problem(x.shape(), weight.shape(), bias_shape)?;
     let depth = Axis(2);
     let (x, weight) = (x.insert_axis(depth), weight.insert_axis(depth));
-    Ok(conv3d(x, weight, bias, &spec.as_conv3d())?.remove_axis(depth))
+    Ok(convolve(x, weight, bias, &problem.as_conv3d()).remove_axis(depth))
 }
 
 /// [`conv2d`] with one more dimension.
@@ -32,6 +32,15 @@ pub fn conv3d(
 ) -> Result<Array5<f64>, SpecError> {
     let bias_shape = bias.as_ref().map(|bias| bias.shape());
     let problem = spec.problem(x.shape(), weight.shape(), bias_shape)?;
+    Ok(convolve(x, weight, bias, &problem))
+}
+
+fn convolve(
+    x: ArrayView5<'_, f64>,
+    weight: ArrayView5<'_, f64>,
+    bias: Option<ArrayView1<'_, f64>>,
+    problem: &ConvProblem<3>,
+) -> Array5<f64> {
     let [p, q] = [problem.output[1], problem.output[2]];
     let x = x.as_standard_layout();
     let x = x.as_slice().expect("standard layout is contiguous");
@@ -46,10 +55,10 @@ pub fn conv3d(
             let n = plane / problem.output[0] / problem.k;
             for (p, row) in rows.chunks_exact_mut(q).enumerate() {
                 row.fill(bias.map_or(0.0, |bias| bias[k]));
-                add_taps(row, &problem, x, &weight, [n, k, z, p]);
+                add_taps(row, problem, x, &weight, [n, k, z, p]);
             }
         });
-    Ok(y)
+    y
 }
 
 /// Adds to one output row what every filter element contributes to it.

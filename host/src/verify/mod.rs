@@ -12,8 +12,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! for case in tables::smoke() {
 //!     let expected = case.operation.expected(&Precision::F32)?;
-//!     let got = case.operation.reference()?;
-//!     expected.check_f64(got.view())?;
+//!     let got = convfuse::cpu::run(&case.operation)?;
+//!     expected.check(got.view())?;
 //! }
 //! # Ok(())
 //! # }

@@ -59,3 +59,32 @@ fn the_reference_agrees_with_pytorch_in_float64() {
         }
     }
 }
+
+#[test]
+fn the_cpu_backend_agrees_with_the_reference() {
+    for case in all_cases() {
+        let expected = case.operation.expected(&Precision::F32).unwrap();
+        let got = crate::cpu::run(&case.operation).unwrap();
+        if let Err(error) = expected.check(got.view()) {
+            panic!("{}: {error}", case.name);
+        }
+    }
+}
+
+#[test]
+fn the_cpu_backend_agrees_with_pytorch() {
+    for file in golden_files() {
+        let golden = golden::load(&file).unwrap();
+        if golden.is_full_size() && cfg!(debug_assertions) {
+            continue;
+        }
+        let start = std::time::Instant::now();
+        let got = crate::cpu::run(&golden.case.operation).unwrap();
+        let time = start.elapsed();
+        let expected = golden.expected(&Precision::F32).unwrap();
+        match expected.check(got.view()) {
+            Err(error) => panic!("{}: {error}", golden.case.name),
+            Ok(a) => println!("{} {time:?} {a:?}", golden.case.name),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Convolution as a matrix product over columns.
+//!
+//! For one sample and one group, output `[k, position]` is `weight [k, c * taps]` times the column
+//! matrix `[c * taps, position]`, which holds for every output position the inputs that it sees.
+//! That matrix is `taps` times the input, so only [`COLUMN_ELEMENTS`] of it exist at a time per
+//! thread: few enough to stay in the second-level cache between being written and being read.
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{
+    Array4, Array5, ArrayView1, ArrayView2, ArrayView4, ArrayView5, ArrayViewMut2, Axis,
+};
+use op_spec::{Conv2dSpec, Conv3dSpec, ConvProblem, SpecError};
+use rayon::prelude::*;
+
+/// Elements of the column matrix that a thread holds at a time, 256 KiB.
+const COLUMN_ELEMENTS: usize = 1 << 16;
+
+/// The fewest positions worth a matrix product, whatever the filter's size.
+const MIN_POSITIONS: usize = 256;
+
+/// [`reference::conv2d`](crate::reference::conv2d) in f32.
+///
+/// # Errors
+/// What [`Conv2dSpec::problem`] refuses.
+pub fn conv2d(
+    x: ArrayView4<'_, f32>,
+    weight: ArrayView4<'_, f32>,
+    bias: Option<ArrayView1<'_, f32>>,
+    spec: &Conv2dSpec,
+) -> Result<Array4<f32>, SpecError> {
+    let bias_shape = bias.as_ref().map(|bias| bias.shape());
+    let problem = spec.problem(x.shape(), weight.shape(), bias_shape)?;
+    let depth = Axis(2);
+    let (x, weight) = (x.insert_axis(depth), weight.insert_axis(depth));
+    Ok(convolve_batch(x, weight, bias, &problem.as_conv3d()).remove_axis(depth))
+}
+
+/// [`reference::conv3d`](crate::reference::conv3d) in f32.
+///
+/// # Errors
+/// What [`Conv3dSpec::problem`] refuses.
+pub fn conv3d(
+    x: ArrayView5<'_, f32>,
+    weight: ArrayView5<'_, f32>,
+    bias: Option<ArrayView1<'_, f32>>,
+    spec: &Conv3dSpec,
+) -> Result<Array5<f32>, SpecError> {
+    let bias_shape = bias.as_ref().map(|bias| bias.shape());
+    let problem = spec.problem(x.shape(), weight.shape(), bias_shape)?;
+    Ok(convolve_batch(x, weight, bias, &problem))
+}
+
+fn convolve_batch(
+    x: ArrayView5<'_, f32>,
+    weight: ArrayView5<'_, f32>,
+    bias: Option<ArrayView1<'_, f32>>,
+    problem: &ConvProblem<3>,
+) -> Array5<f32> {
+    let [z, p, q] = problem.output;
+    let mut y = Array5::zeros((problem.n, problem.k, z, p, q));
+    let x = x.as_standard_layout();
+    let weight = weight.as_standard_layout();
+    let weight = weight.as_slice().expect("standard layout");
+    if let (Some(y), Some(x)) = (y.as_slice_mut(), x.as_slice())
+        && problem.n > 0
+    {
+        y.par_chunks_mut(problem.k * problem.output_spatial())
+            .zip(x.par_chunks(x.len() / problem.n))
+            .for_each(|(y, x)| convolve_sample(x, weight, bias, problem, y));
+    }
+    y
+}
+
+/// Convolves one sample, all slices in standard layout.
+pub(super) fn convolve_sample(
+    x: &[f32],
+    weight: &[f32],
+    bias: Option<ArrayView1<'_, f32>>,
+    problem: &ConvProblem<3>,
+    y: &mut [f32],
+) {
+    let (reduction, positions) = (problem.reduction(), problem.output_spatial());
+    let k_per_group = problem.k_per_group();
+    let chunk = (COLUMN_ELEMENTS / reduction).max(MIN_POSITIONS);
+    y.par_chunks_mut(k_per_group * positions)
+        .zip(weight.par_chunks(k_per_group * reduction))
+        .zip(x.par_chunks(x.len() / problem.groups))
+        .enumerate()
+        .for_each(|(group, ((y, weight), x))| {
+            let weight = ArrayView2::from_shape((k_per_group, reduction), weight)
+                .expect("the chunk has a group's size");
+            let mut y = ArrayViewMut2::from_shape((k_per_group, positions), y)
+                .expect("the chunk has a group's size");
+            y.axis_chunks_iter_mut(Axis(1), chunk)
+                .into_par_iter()
+                .enumerate()
+                .for_each_init(Vec::new, |columns, (index, mut y)| {
+                    for (mut row, k) in y.outer_iter_mut().zip(group * k_per_group..) {
+                        row.fill(bias.map_or(0.0, |bias| bias[k]));
+                    }
+                    let len = y.ncols();
+                    fill_columns(columns, x, problem, index * chunk, len);
+                    let columns = ArrayView2::from_shape((reduction, len), columns)
+                        .expect("the columns have this size");
+                    general_mat_mul(1.0, &weight, &columns, 1.0, &mut y);
+                });
+        });
+}
+
+/// Writes the columns of output positions `start..start + len`, one row per channel and tap.
+fn fill_columns(
+    columns: &mut Vec<f32>,
+    x: &[f32],
+    problem: &ConvProblem<3>,
+    start: usize,
+    len: usize,
+) {
+    let [d, h, w] = problem.input;
+    let [t_len, r_len, s_len] = problem.kernel_size;
+    let [_, p_len, q_len] = problem.output;
+    // Every element is written below, so what the buffer held before does not matter.
+    columns.resize(problem.reduction() * len, 0.0);
+    for (row, column) in columns.chunks_exact_mut(len).enumerate() {
+        let s = row % s_len;
+        let r = row / s_len % r_len;
+        let t = row / (s_len * r_len) % t_len;
+        let channel = row / problem.taps();
+        let mut rest = column;
+        let mut position = start;
+        while !rest.is_empty() {
+            let q = position % q_len;
+            let p = position / q_len % p_len;
+            let z = position / (q_len * p_len);
+            let (run, after) = rest.split_at_mut(rest.len().min(q_len - q));
+            position += run.len();
+            rest = after;
+            let depth = input_position(problem, 0, z, t);
+            let height = input_position(problem, 1, p, r);
+            match (depth, height) {
+                (Some(depth), Some(height)) => {
+                    let first = ((channel * d + depth) * h + height) * w;
+                    fill_run(run, &x[first..first + w], problem, q, s);
+                }
+                _ => run.fill(0.0),
+            }
+        }
+    }
+}
+
+/// Writes what filter column `s` sees of an input row at outputs `q..`, zeros beyond its ends.
+fn fill_run(run: &mut [f32], row: &[f32], problem: &ConvProblem<3>, q: usize, s: usize) {
+    let (stride, padding) = (problem.stride[2], problem.padding[2]);
+    let offset = q * stride + s * problem.dilation[2];
+    let left = padding
+        .saturating_sub(offset)
+        .div_ceil(stride)
+        .min(run.len());
+    let (border, run) = run.split_at_mut(left);
+    border.fill(0.0);
+    let first = (offset + left * stride).saturating_sub(padding);
+    let inside = row
+        .len()
+        .saturating_sub(first)
+        .div_ceil(stride)
+        .min(run.len());
+    let (run, border) = run.split_at_mut(inside);
+    border.fill(0.0);
+    if inside == 0 {
+        return;
+    }
+    if stride == 1 {
+        run.copy_from_slice(&row[first..first + inside]);
+    } else {
+        for (v, x) in run.iter_mut().zip(row[first..].iter().step_by(stride)) {
+            *v = *x;
+        }
+    }
+}
+
+/// Where tap `tap` of output position `output` reads, if that is inside the input.
+fn input_position(
+    problem: &ConvProblem<3>,
+    axis: usize,
+    output: usize,
+    tap: usize,
+) -> Option<usize> {
+    let padded = output * problem.stride[axis] + tap * problem.dilation[axis];
+    let position = padded.checked_sub(problem.padding[axis])?;
+    (position < problem.input[axis]).then_some(position)
+}

@@ -1,0 +1,46 @@
+//! Mean and deviation in float64.
+
+/// Mean and reciprocal deviation of a group.
+#[derive(Clone, Copy)]
+pub(super) struct Moments {
+    pub(super) mean: f64,
+    /// Mean of the squared deviations from `mean`.
+    pub(super) variance: f64,
+}
+
+/// Independent partial sums, so that additions need not wait for one another.
+const LANES: usize = 8;
+
+impl Moments {
+    /// Two passes, the second over differences from the mean: no cancellation at any mean.
+    pub(super) fn of(x: &[f32]) -> Self {
+        let count = x.len() as f64;
+        let mean = sum(x, |v| v) / count;
+        let variance = sum(x, |v| (v - mean) * (v - mean)) / count;
+        Self { mean, variance }
+    }
+
+    /// `1 / sqrt(variance + eps)`.
+    pub(super) fn rstd(&self, eps: f64) -> f64 {
+        1.0 / (self.variance + eps).sqrt()
+    }
+}
+
+fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for block in blocks {
+        for (lane, &v) in lanes.iter_mut().zip(block) {
+            *lane += f(f64::from(v));
+        }
+    }
+    let rest: f64 = rest.iter().map(|&v| f(f64::from(v))).sum();
+    lanes.iter().sum::<f64>() + rest
+}
+
+/// `x = (x - mean) * gain + bias`, in float64 until the end.
+pub(super) fn normalize(x: &mut [f32], mean: f64, gain: f64, bias: f64) {
+    for v in x {
+        *v = ((f64::from(*v) - mean) * gain + bias) as f32;
+    }
+}
