@@ -1,109 +1,75 @@
-//! Runs kernels on the CPU.
+//! Runs kernels on the CPU, unchanged, and reports what a GPU leaves undefined.
+//!
+//! ```
+//! use cuda_std::emulator::{Device, Launch};
+//! use cuda_std::prelude::*;
+//!
+//! #[kernel]
+//! pub unsafe fn double(x: *mut f32, len: usize) {
+//!     unsafe {
+//!         let x = GlobalMut::new(x, len);
+//!         let i = thread::index_1d() as usize;
+//!         if i < len {
+//!             x.store(i, 2.0 * x.load(i));
+//!         }
+//!     }
+//! }
+//!
+//! let device = Device::new();
+//! let x = device.alloc(4 * 1000)?;
+//! x.write(0, &1.0_f32.to_ne_bytes().repeat(1000))?;
+//! let launch = Launch { grid: [4, 1, 1], block: [256, 1, 1], ..Launch::default() };
+//! device.launch::<double>(&launch, (x.ptr(), 1000))?;
+//! let mut bytes = [0; 4];
+//! x.read(4 * 999, &mut bytes)?;
+//! assert_eq!(f32::from_ne_bytes(bytes), 2.0);
+//! # Ok::<(), cuda_std::emulator::Fault>(())
+//! ```
+//!
+//! # What is reported
+//! Every [`Fault`] names the kernel, the block and thread, the source line, and the memory with the position in it; races name the other access as well.
+//! - global and shared memory: accesses outside of a view or its allocation, misaligned ones, reads of bytes that nobody wrote, also by the host;
+//! - data races between threads of a block and between blocks, in global and shared memory;
+//! - barriers that not all threads reach, or not from the same call; named barriers used inconsistently;
+//! - warp operations with missing lanes, or lanes that disagree;
+//! - touching what a `cp.async` in flight reads or writes;
+//! - kernels that never end, panic, overflow their stack, or crash;
+//! - launches beyond a device's limits or the kernel's own bounds.
+//!
+//! # What is not
+//! Accesses through raw pointers are not checked (one that the processor refuses becomes a fault on Linux and x86-64). Bank conflicts, divergence and the like cost nothing here. Blocks run one after another, so a kernel
+//! whose blocks wait for later ones never ends. Instructions that are approximate on the device are exact here (see [`crate::math`]).
 
-pub(crate) mod backend;
+mod access;
+mod barriers;
+mod clock;
+mod copies;
+mod deadlock;
+mod device;
+mod exec;
+mod fault;
+mod functions;
+mod lanes;
+mod launch;
 mod math;
+mod panics;
+mod read_sets;
+mod region;
+mod schedule;
+mod signals;
+mod stamp;
+mod tensor;
+mod views;
+mod worker;
 
-use crate::Kernel;
-use std::sync::Arc;
-
-/// What went wrong in a launch.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-#[error("not implemented")]
-pub struct Fault {}
-
-/// A device.
-#[derive(Debug, Clone)]
-pub struct Device {
-    _inner: Arc<()>,
+/// What the public modules build on.
+pub(crate) mod backend {
+    pub(crate) use super::functions::*;
+    pub use super::lanes::WarpReductionOp;
+    pub(crate) use super::math::*;
+    pub use super::views::SharedSymbol;
+    pub(crate) use super::views::{AtomicAdd, AtomicInteger, GlobalView, SharedView};
 }
 
-/// Memory of a device.
-#[derive(Debug)]
-pub struct Buffer {
-    _inner: Arc<()>,
-}
-
-/// The shape of a launch, and how to run it.
-#[derive(Debug, Clone)]
-pub struct Launch {
-    /// Blocks along x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block along x, y, z.
-    pub block: [u32; 3],
-    /// Bytes of dynamic shared memory.
-    pub shared_bytes: u32,
-    /// Shuffles the order of threads and blocks; `None` keeps the natural one.
-    pub seed: Option<u64>,
-    /// The most steps (calls into this crate) that the launch may take.
-    pub step_limit: u64,
-}
-
-impl Default for Launch {
-    fn default() -> Self {
-        Self {
-            grid: [1; 3],
-            block: [1; 3],
-            shared_bytes: 0,
-            seed: None,
-            step_limit: 1 << 40,
-        }
-    }
-}
-
-/// What a launch did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Calls into this crate.
-    pub steps: u64,
-}
-
-impl Device {
-    /// A new device.
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "a stand-in")]
-    pub fn new() -> Self {
-        Self {
-            _inner: Arc::new(()),
-        }
-    }
-    /// Memory.
-    pub fn alloc(&self, _bytes: usize) -> Result<Buffer, Fault> {
-        Err(Fault {})
-    }
-    /// Runs `K`.
-    pub fn launch<K: Kernel>(&self, _launch: &Launch, _arguments: K::Args) -> Result<Stats, Fault> {
-        Err(Fault {})
-    }
-}
-
-impl Buffer {
-    /// The first byte.
-    #[must_use]
-    pub fn ptr<T>(&self) -> *mut T {
-        std::ptr::null_mut()
-    }
-    /// The size in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        0
-    }
-    /// Whether the size is 0.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// Writes bytes.
-    pub fn write(&self, _offset: usize, _bytes: &[u8]) -> Result<(), Fault> {
-        Err(Fault {})
-    }
-    /// Reads bytes.
-    pub fn read(&self, _offset: usize, _bytes: &mut [u8]) -> Result<(), Fault> {
-        Err(Fault {})
-    }
-    /// Fills with a byte.
-    pub fn fill(&self, _byte: u8) -> Result<(), Fault> {
-        Err(Fault {})
-    }
-}
+pub use device::{Buffer, Device, Launch, Stats};
+pub use fault::{Earlier, Fault, FaultKind, ThreadId};

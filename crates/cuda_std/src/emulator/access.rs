@@ -1,0 +1,434 @@
+//! The checks that every access passes: bounds, alignment, initialisation, copies in flight, races.
+//!
+//! The race detector is of the FastTrack kind. Each cell keeps the stamp of its last write and of reads since. An access is fine if every conflicting stamp is *ordered* before it: left by an
+//! earlier launch, by the same thread, before the block's last barrier, or before what the thread learned through warp synchronisation, named barriers,
+//! and fences with atomics (see `clock`). What this finds does not depend on the order in which threads happen to run.
+//!
+//! Reads are kept exactly for shared memory and for global memory that this launch has written: two stamps, then a set
+//! (see `read_sets`). For global memory that is only read so far, which large inputs are, two reads by different threads
+//! are kept, one of them from another block if there was one: a later write conflicts with at least one of them unless it is ordered after both.
+//! Atomics are kept as the last write and up to two more by other threads.
+//!
+//! These functions are not generic and not inlined: kernels are often compiled with less optimisation than this crate.
+
+use super::exec::{Exec, Place, current, describe, fail};
+use super::fault::{Earlier, FaultKind};
+use super::read_sets;
+use super::region::{Name, Region, Shadow};
+use super::stamp::{self, ATOMIC, FLAG};
+
+impl Region {
+    #[inline]
+    fn space(&self) -> usize {
+        usize::from(!matches!(self.name, Name::Allocation(_)))
+    }
+}
+
+/// Checks a read of `bytes` bytes (1, 2, 4, 8 or 16) and returns where they are.
+#[inline(never)]
+pub(crate) fn read(region: *const Region, offset: usize, bytes: usize, place: Place) -> *mut u8 {
+    // SAFETY: views are made from live regions, and `current` says why its pointer is good.
+    let (exec, region) = unsafe { (&mut *current(), &*region) };
+    exec.tick(place);
+    exec.loaded[region.space()] += bytes as u64;
+    let cells = locate(region, offset, bytes, "load", place);
+    let full = region.full_cell();
+    for index in cells {
+        // SAFETY: `locate` gives indices of the shadow.
+        let cell = unsafe { &mut *region.cell(index) };
+        exec.read_cell(region, index, cell, full, place);
+    }
+    // SAFETY: offset + bytes <= len, says `locate`.
+    unsafe { region.data().add(offset) }
+}
+
+/// [`read`], and that this launch has not written the bytes.
+pub(crate) fn read_constant(
+    region: *const Region,
+    offset: usize,
+    bytes: usize,
+    place: Place,
+) -> *mut u8 {
+    let at = read(region, offset, bytes, place);
+    // SAFETY: as in `read`, which has checked the access.
+    let (exec, region) = unsafe { (&*current(), &*region) };
+    for index in locate(region, offset, bytes, "load", place) {
+        // SAFETY: `locate` gives indices of the shadow.
+        let write = unsafe { (*region.cell(index)).write };
+        if write >= exec.launch_start {
+            let (object, offset) = (describe(region), (index << region.shift()) as u64);
+            let earlier = exec.earlier("write", write);
+            fail(
+                place,
+                FaultKind::ReadonlyWritten {
+                    object,
+                    offset,
+                    earlier,
+                },
+            );
+        }
+    }
+    at
+}
+
+/// Checks a write of `bytes` bytes (1, 2, 4, 8 or 16) and returns where they go.
+#[inline(never)]
+pub(crate) fn write(region: *const Region, offset: usize, bytes: usize, place: Place) -> *mut u8 {
+    // SAFETY: as in `read`.
+    let (exec, region) = unsafe { (&mut *current(), &*region) };
+    exec.tick(place);
+    exec.stored[region.space()] += bytes as u64;
+    let cells = locate(region, offset, bytes, "store", place);
+    let new = exec.stamp(place) | region.full_cell();
+    for index in cells {
+        // SAFETY: `locate` gives indices of the shadow.
+        let cell = unsafe { &mut *region.cell(index) };
+        exec.check_overwrite(region, index, cell, "write", place);
+        cell.write = new;
+    }
+    // SAFETY: offset + bytes <= len, says `locate`.
+    unsafe { region.data().add(offset) }
+}
+
+/// What an atomic access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Atomic {
+    Load,
+    Store,
+    Modify,
+}
+
+/// Checks an atomic access of 4 or 8 bytes and returns where they are.
+#[inline(never)]
+pub(crate) fn atomic(
+    region: *const Region,
+    offset: usize,
+    bytes: usize,
+    kind: Atomic,
+    place: Place,
+) -> *mut u8 {
+    // SAFETY: as in `read`.
+    let (exec, region) = unsafe { (&mut *current(), &*region) };
+    exec.tick(place);
+    exec.stats.atomics += 1;
+    let what = "atomic access";
+    let cells = locate(region, offset, bytes, what, place);
+    let full = region.full_cell();
+    let new = exec.stamp(place) | ATOMIC | full;
+    for index in cells {
+        // SAFETY: `locate` gives indices of the shadow.
+        let cell = unsafe { &mut *region.cell(index) };
+        if cell.write & FLAG != 0 || (kind != Atomic::Store && cell.write & full != full) {
+            exec.not_readable(region, index, cell, what, place);
+        }
+        if cell.write & ATOMIC == 0 && !exec.ordered(cell.write) {
+            exec.race(region, index, cell.write, "write", what, place);
+        }
+        if kind == Atomic::Load {
+            continue;
+        }
+        for slot in 0..2 {
+            let read = cell.reads[slot];
+            if read & ATOMIC != 0 && !exec.ordered(read) {
+                continue;
+            }
+            if let Some(unordered) = exec.unordered_read(region, read) {
+                exec.race(region, index, unordered, "read", what, place);
+            }
+            // An atomic of another thread must not be forgotten for this one: who comes next may be ordered after one of them only.
+            let keep = cell.write & ATOMIC != 0 && !exec.ordered(cell.write);
+            cell.reads[slot] = if keep { cell.write & !stamp::BYTES } else { 0 };
+        }
+        cell.write = new;
+    }
+    // SAFETY: offset + bytes <= len, says `locate`.
+    unsafe { region.data().add(offset) }
+}
+
+/// Checks bounds and alignment, and returns the cells that the access covers.
+#[inline(always)]
+pub(crate) fn locate(
+    region: &Region,
+    offset: usize,
+    bytes: usize,
+    what: &'static str,
+    place: Place,
+) -> std::ops::Range<usize> {
+    if bytes > region.len() || offset > region.len() - bytes {
+        outside(region, offset, bytes, what, place);
+    }
+    if (region.base + offset) & (bytes - 1) != 0 {
+        let (object, offset, bytes) = (describe(region), offset as u64, bytes as u64);
+        fail(
+            place,
+            FaultKind::Misaligned {
+                what,
+                object,
+                offset,
+                bytes,
+            },
+        );
+    }
+    if bytes < 1 << region.shift() {
+        region.split_for(bytes);
+    }
+    let shift = region.shift();
+    let first = offset >> shift;
+    first..first + (bytes >> shift)
+}
+
+#[cold]
+fn outside(region: &Region, offset: usize, bytes: usize, what: &'static str, place: Place) -> ! {
+    let object = describe(region);
+    // Offsets before the start have wrapped around.
+    let start = offset as i64;
+    fail(
+        place,
+        FaultKind::OutsideAllocation {
+            what,
+            object,
+            start,
+            end: start + bytes as i64,
+        },
+    )
+}
+
+impl Exec {
+    /// Whether the access that left `stamp` comes before everything that the current thread does now.
+    #[inline]
+    pub(crate) fn ordered(&self, stamp: u64) -> bool {
+        if stamp < self.launch_start {
+            return true;
+        }
+        if stamp < self.block_start {
+            return self.foreign_ordered(stamp);
+        }
+        if stamp < self.base {
+            return true;
+        }
+        let thread = stamp::thread(stamp);
+        // SAFETY: `known`, if not null, has an entry for each thread of the block, and stamps of this block name one.
+        thread == self.thread
+            || (!self.known.is_null()
+                && unsafe { *self.known.add(thread as usize) } > stamp::time(stamp))
+    }
+
+    #[cold]
+    fn foreign_ordered(&self, stamp: u64) -> bool {
+        let foreign = &self.threads[self.thread as usize].foreign;
+        foreign
+            .as_ref()
+            .is_some_and(|foreign| foreign.ordered(stamp))
+    }
+
+    #[inline(always)]
+    pub(crate) fn read_cell(
+        &mut self,
+        region: &Region,
+        index: usize,
+        cell: &mut Shadow,
+        full: u64,
+        place: Place,
+    ) {
+        if cell.write & full != full {
+            self.not_readable(region, index, cell, "load", place);
+        }
+        if !self.ordered(cell.write) {
+            let earlier = if cell.write & ATOMIC == 0 {
+                "write"
+            } else {
+                "atomic access"
+            };
+            self.race(region, index, cell.write, earlier, "read", place);
+        }
+        let [first, second] = cell.reads;
+        if stamp::same_segment(first, self.me)
+            || (second & FLAG == 0 && stamp::same_segment(second, self.me))
+        {
+            return;
+        }
+        // The common case of inputs that all threads read: two other threads are noted already, and nothing orders them before this one.
+        if self.naive
+            && cell.write < self.launch_start
+            && second >= self.base
+            && second & FLAG == 0
+            && (first >= self.base || (first >= self.launch_start && first < self.block_start))
+        {
+            return;
+        }
+        self.note_read(region, index, cell, place);
+    }
+
+    #[inline(never)]
+    fn note_read(&mut self, region: &Region, index: usize, cell: &mut Shadow, place: Place) {
+        let me = self.stamp(place);
+        for read in cell.reads {
+            if read & (ATOMIC | FLAG) == ATOMIC && !self.ordered(read) {
+                self.race(region, index, read, "atomic access", "read", place);
+            }
+        }
+        let [first, second] = cell.reads;
+        let space = region.space();
+        if second & FLAG != 0 && second >= self.launch_start {
+            return self.add_to_set(space, cell, me);
+        }
+        if self.ordered(first) {
+            cell.reads[0] = me;
+        } else if second & FLAG != 0 || self.ordered(second) {
+            cell.reads[1] = me;
+        } else if space == 0 && cell.write < self.launch_start {
+            if second < self.block_start {
+                cell.reads = [second, me];
+            }
+        } else if let Some(set) = self.read_sets[space].create(stamp::time(self.me), self.base) {
+            self.add_to_set_numbered(space, read_sets::number(set), second);
+            cell.reads[1] = set;
+            self.add_to_set(space, cell, me);
+        }
+    }
+
+    fn add_to_set(&mut self, space: usize, cell: &mut Shadow, read: u64) {
+        let set = read_sets::number(cell.reads[1]);
+        let set_base = self.read_sets[space].base(set);
+        if set_base != self.base {
+            // Reads by another block are not ordered by this block's barriers: one of them stays.
+            if set_base < self.block_start
+                && let Some(foreign) = self.read_sets[space].find_unordered(set, |_| false)
+            {
+                cell.reads[0] = foreign;
+            }
+            let base = self.base;
+            self.read_sets[space].reset(set, base);
+        }
+        self.add_to_set_numbered(space, set, read);
+    }
+
+    fn add_to_set_numbered(&mut self, space: usize, set: usize, read: u64) {
+        let mut sets = std::mem::replace(&mut self.read_sets[space], read_sets::ReadSets::new(0));
+        sets.add(set, read, |old| self.ordered(old));
+        self.read_sets[space] = sets;
+    }
+
+    /// A read behind a read stamp that is not ordered before the current thread.
+    #[inline]
+    fn unordered_read(&self, region: &Region, read: u64) -> Option<u64> {
+        if read < self.launch_start {
+            None
+        } else if read & FLAG == 0 {
+            (!self.ordered(read)).then_some(read)
+        } else {
+            let sets = &self.read_sets[region.space()];
+            sets.find_unordered(read_sets::number(read), |stamp| self.ordered(stamp))
+        }
+    }
+
+    /// Checks that a plain write may replace what is in the cell, and forgets its reads.
+    #[inline]
+    pub(crate) fn check_overwrite(
+        &mut self,
+        region: &Region,
+        index: usize,
+        cell: &mut Shadow,
+        what: &'static str,
+        place: Place,
+    ) {
+        if cell.write & FLAG != 0 {
+            self.not_readable(region, index, cell, what, place);
+        }
+        if !self.ordered(cell.write) {
+            let earlier = if cell.write & ATOMIC == 0 {
+                "write"
+            } else {
+                "atomic access"
+            };
+            self.race(region, index, cell.write, earlier, what, place);
+        }
+        if cell.reads == [0; 2] {
+            return;
+        }
+        for slot in 0..2 {
+            let read = cell.reads[slot];
+            if let Some(unordered) = self.unordered_read(region, read) {
+                let earlier = if read & (ATOMIC | FLAG) == ATOMIC {
+                    "atomic access"
+                } else {
+                    "read"
+                };
+                self.race(region, index, unordered, earlier, what, place);
+            }
+            if read & FLAG != 0 && read >= self.launch_start {
+                let base = self.base;
+                self.read_sets[region.space()].reset(read_sets::number(read), base);
+            } else {
+                cell.reads[slot] = 0;
+            }
+        }
+    }
+
+    /// Refuses a cell that is not fully initialised, or in flight.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn not_readable(
+        &self,
+        region: &Region,
+        index: usize,
+        cell: &Shadow,
+        what: &'static str,
+        place: Place,
+    ) -> ! {
+        let (object, start) = (describe(region), index << region.shift());
+        if cell.write & FLAG != 0 {
+            let earlier = self.earlier("copy", cell.write);
+            fail(
+                place,
+                FaultKind::InFlight {
+                    what,
+                    object,
+                    offset: start as u64,
+                    earlier,
+                },
+            );
+        }
+        let offset = start as u64 + u64::from((cell.write & stamp::BYTES).trailing_ones());
+        fail(
+            place,
+            FaultKind::Uninitialized {
+                what,
+                object,
+                offset,
+            },
+        )
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn race(
+        &self,
+        region: &Region,
+        index: usize,
+        stamp: u64,
+        earlier: &'static str,
+        what: &'static str,
+        place: Place,
+    ) -> ! {
+        let offset = (index << region.shift()) as u64;
+        let earlier = self.earlier(earlier, stamp);
+        fail(
+            place,
+            FaultKind::Race {
+                what,
+                object: describe(region),
+                offset,
+                earlier,
+            },
+        )
+    }
+
+    pub(crate) fn earlier(&self, what: &'static str, stamp: u64) -> Earlier {
+        Earlier {
+            what,
+            thread: self.thread_of(stamp),
+            location: self.place_of(stamp),
+        }
+    }
+}

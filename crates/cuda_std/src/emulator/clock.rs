@@ -1,0 +1,256 @@
+//! What orders accesses of different threads: barriers over parts of the block, and fences with atomics.
+//!
+//! A barrier of the whole block needs none of this: it moves `Exec::base`, and everything before is ordered. For the rest, a thread
+//! has *knowledge*: for each thread of its block, the time before which that thread's accesses are ordered before its own. Knowledge is shared by
+//! those who gained it together, and forgotten at the next barrier of the whole block, where everyone knows everything.
+//!
+//! Across blocks, and within one without barriers, order comes from fences and atomics, as in the PTX memory model: a fence, then an atomic write, on one
+//! side; an atomic read that sees it, then a fence, on the other. The fence takes a snapshot of what the thread knows; the atomic write leaves the snapshot at the memory location; the atomic
+//! read picks it up; the second fence makes it the reader's knowledge. An atomic without fences orders nothing.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::access::Atomic;
+use super::exec::{Exec, Place, with};
+use super::region::Region;
+use super::stamp;
+
+/// Knowledge about the threads of one block.
+#[derive(Debug, Clone)]
+struct Part {
+    base: u64,
+    known: Vec<u64>,
+}
+
+/// Knowledge about threads of several blocks, by the stamp at which the block started.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Foreign(BTreeMap<u64, Rc<Part>>);
+
+impl Foreign {
+    pub(crate) fn ordered(&self, stamp: u64) -> bool {
+        // A later block than those known also ends up at the last known one, whose times are all too early for it.
+        self.0.range(..=stamp).next_back().is_some_and(|(_, part)| {
+            let known = part.known.get(stamp::thread(stamp) as usize);
+            stamp < part.base || known.is_some_and(|&known| known > stamp::time(stamp))
+        })
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (&block, theirs) in &other.0 {
+            match self.0.get_mut(&block) {
+                None => {
+                    self.0.insert(block, Rc::clone(theirs));
+                }
+                Some(ours) if Rc::ptr_eq(ours, theirs) => {}
+                Some(ours) => {
+                    let ours = Rc::make_mut(ours);
+                    ours.base = ours.base.max(theirs.base);
+                    raise(&mut ours.known, &theirs.known);
+                }
+            }
+        }
+    }
+}
+
+fn raise(ours: &mut [u64], theirs: &[u64]) {
+    for (ours, theirs) in ours.iter_mut().zip(theirs) {
+        *ours = (*ours).max(*theirs);
+    }
+}
+
+/// `a` and `b` together.
+pub(crate) fn merged(a: Option<&Rc<Foreign>>, b: Option<&Rc<Foreign>>) -> Option<Rc<Foreign>> {
+    match (a, b) {
+        (Some(a), Some(b)) if !Rc::ptr_eq(a, b) => {
+            let mut both = Foreign::clone(a);
+            both.merge(b);
+            Some(Rc::new(both))
+        }
+        (a, b) => a.or(b).cloned(),
+    }
+}
+
+/// A thread's fences and atomics so far: first of block scope, then of device scope.
+#[derive(Debug, Default)]
+pub(crate) struct Fences {
+    /// The knowledge at the last fence: what atomic writes leave behind.
+    released: [Option<Rc<Foreign>>; 2],
+    /// What atomic reads picked up: knowledge from the next fence on.
+    acquired: [Option<Rc<Foreign>>; 2],
+}
+
+/// What atomic writes left at a location.
+#[derive(Debug, Default)]
+pub(crate) struct SyncVariable {
+    left: [Option<Rc<Foreign>>; 2],
+    /// The block to which the first entry is meant.
+    block: u64,
+}
+
+/// How far a fence reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Block = 0,
+    Device = 1,
+}
+
+/// A fence of the current thread.
+pub(crate) fn fence(scope: Scope, place: Place) {
+    let exec = with();
+    exec.tick(place);
+    exec.stats.fences += 1;
+    let (id, block, base) = (exec.thread as usize, exec.block_start, exec.base);
+    let width = exec.block_threads as usize;
+    let time = exec.next_time();
+    let thread = &mut exec.threads[id];
+
+    let own = thread.fences.acquired[0].take();
+    let wide = if scope == Scope::Device {
+        thread.fences.acquired[1].take()
+    } else {
+        thread.fences.acquired[1].clone()
+    };
+    if let Some(gained) = merged(own.as_ref(), wide.as_ref()) {
+        if let Some(part) = gained.0.get(&block) {
+            let mut known = thread
+                .known
+                .as_ref()
+                .map_or_else(|| vec![0; width], |known| Vec::clone(known));
+            raise(&mut known, &part.known);
+            thread.known = Some(Rc::new(known));
+        }
+        if scope == Scope::Device {
+            thread.foreign = merged(thread.foreign.as_ref(), Some(&gained));
+        }
+    }
+
+    let mut known = thread
+        .known
+        .as_ref()
+        .map_or_else(|| vec![0; width], |known| Vec::clone(known));
+    known[id] = thread.time + 1;
+    let mut snapshot = thread
+        .foreign
+        .as_ref()
+        .map_or_else(Foreign::default, |foreign| Foreign::clone(foreign));
+    snapshot.0.insert(block, Rc::new(Part { base, known }));
+    let snapshot = Rc::new(snapshot);
+    thread.fences.released[0] = Some(Rc::clone(&snapshot));
+    if scope == Scope::Device {
+        thread.fences.released[1] = Some(snapshot);
+    }
+    thread.time = time;
+    exec.refresh();
+}
+
+impl Exec {
+    /// What an atomic access of the current thread leaves and picks up. The location is its region and offset.
+    #[inline]
+    pub(crate) fn synchronise(&mut self, region: *const Region, offset: usize, kind: Atomic) {
+        let fences = &self.threads[self.thread as usize].fences;
+        if self.sync_variables.is_empty() && fences.released[0].is_none() {
+            return;
+        }
+        self.synchronise_slowly(region, offset, kind);
+    }
+
+    fn synchronise_slowly(&mut self, region: *const Region, offset: usize, kind: Atomic) {
+        let fences = &mut self.threads[self.thread as usize].fences;
+        let variable = self
+            .sync_variables
+            .entry((region.addr(), offset))
+            .or_default();
+        if variable.block != self.block_start {
+            variable.block = self.block_start;
+            variable.left[0] = None;
+        }
+        for scope in 0..2 {
+            if kind != Atomic::Store {
+                fences.acquired[scope] = merged(
+                    fences.acquired[scope].as_ref(),
+                    variable.left[scope].as_ref(),
+                );
+            }
+            match kind {
+                Atomic::Load => {}
+                // A plain atomic write ends what earlier writers had released here; a read-modify-write carries it on.
+                Atomic::Store => variable.left[scope].clone_from(&fences.released[scope]),
+                Atomic::Modify => {
+                    variable.left[scope] = merged(
+                        variable.left[scope].as_ref(),
+                        fences.released[scope].as_ref(),
+                    );
+                }
+            }
+        }
+    }
+
+    /// What the current thread gives to a meeting of a part of the block.
+    pub(crate) fn token(&self) -> Token {
+        let thread = &self.threads[self.thread as usize];
+        Token {
+            thread: self.thread,
+            time: thread.time,
+            known: thread.known.clone(),
+            foreign: thread.foreign.clone(),
+        }
+    }
+
+    /// Orders everything that the `givers` did before everything that the `takers` do from now on.
+    pub(crate) fn meet(&mut self, givers: &[Token], takers: impl Iterator<Item = u32>) {
+        let mut known: Option<Rc<Vec<u64>>> = None;
+        let mut foreign = None;
+        for giver in givers {
+            foreign = merged(foreign.as_ref(), giver.foreign.as_ref());
+            match (&mut known, &giver.known) {
+                (_, None) => {}
+                (None, Some(theirs)) => known = Some(Rc::clone(theirs)),
+                (Some(ours), Some(theirs)) if Rc::ptr_eq(ours, theirs) => {}
+                (Some(ours), Some(theirs)) => raise(Rc::<Vec<u64>>::make_mut(ours), theirs),
+            }
+        }
+        let mut known = known.unwrap_or_else(|| Rc::new(vec![0; self.block_threads as usize]));
+        let entries = Rc::make_mut(&mut known);
+        for giver in givers {
+            let entry = &mut entries[giver.thread as usize];
+            *entry = (*entry).max(giver.time + 1);
+        }
+        let time = self.next_time();
+        for taker in takers {
+            let thread = &mut self.threads[taker as usize];
+            // A taker that gave as well knows all that it knew before.
+            thread.known = Some(Rc::clone(&known));
+            thread.foreign = foreign.clone();
+            thread.time = time;
+        }
+        self.refresh();
+    }
+
+    /// Orders everything before among all threads of the block.
+    pub(crate) fn meet_all(&mut self) {
+        let time = self.next_time();
+        self.base = time * stamp::TIME;
+        let mut foreign: Option<Rc<Foreign>> = None;
+        for thread in &self.threads {
+            if thread.foreign.is_some() {
+                foreign = merged(foreign.as_ref(), thread.foreign.as_ref());
+            }
+        }
+        for thread in &mut self.threads {
+            thread.time = time;
+            thread.known = None;
+            thread.foreign.clone_from(&foreign);
+        }
+        self.refresh();
+    }
+}
+
+/// What a thread brings to a barrier.
+#[derive(Debug, Clone)]
+pub(crate) struct Token {
+    pub(crate) thread: u32,
+    time: u64,
+    known: Option<Rc<Vec<u64>>>,
+    foreign: Option<Rc<Foreign>>,
+}

@@ -1,0 +1,194 @@
+//! `cp.async`: copies that land when they are waited for.
+//!
+//! When a copy starts, its source is read as far as checks go, and its target is marked *in flight*, so that whoever touches it is reported. The bytes move at the
+//! wait. The source must then be as it was: each of its cells keeps the stamp that it had.
+
+use std::collections::VecDeque;
+
+use super::access::{locate, read};
+use super::exec::{Place, describe, fail, with};
+use super::fault::FaultKind;
+use super::region::Region;
+use super::stamp::{self, FLAG};
+
+/// A copy in flight.
+#[derive(Debug)]
+struct Copy {
+    source: *const Region,
+    from: usize,
+    valid: usize,
+    target: *const Region,
+    to: usize,
+    bytes: usize,
+    /// The source's write stamps at the start.
+    stamps: [u64; 16],
+    place: Place,
+}
+
+/// The copies of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    open: Vec<Copy>,
+    groups: VecDeque<Vec<Copy>>,
+}
+
+/// Starts to copy `valid` bytes from a region's offset, and zeros up to `bytes`, to a shared address.
+pub(crate) fn start(
+    target: u32,
+    source: Option<(*const Region, usize)>,
+    valid: usize,
+    bytes: usize,
+    place: Place,
+) {
+    let exec = with();
+    exec.tick(place);
+    exec.stats.async_copies += 1;
+    if valid > bytes {
+        fail(
+            place,
+            FaultKind::Argument(format!("cp.async: {valid} valid bytes of {bytes}")),
+        );
+    }
+    let Some(region) = exec.shared_at(target) else {
+        let text =
+            format!("cp.async: target {target:#x} is no address in this block's shared memory");
+        fail(place, FaultKind::Argument(text));
+    };
+    let to = target as usize - region.base;
+    let region: *const Region = region;
+    let (source, from) = source.unwrap_or((std::ptr::null(), 0));
+    let mut stamps = [0; 16];
+    if valid > 0 {
+        // The device wants the source aligned to the whole copy, also if only a part is read.
+        // SAFETY: views are made from live regions.
+        let source = unsafe { &*source };
+        if !(source.base + from).is_multiple_of(bytes) {
+            let (object, offset) = (describe(source), from as u64);
+            fail(
+                place,
+                FaultKind::Misaligned {
+                    what: "cp.async",
+                    object,
+                    offset,
+                    bytes: bytes as u64,
+                },
+            );
+        }
+        each_part(from, valid, |offset, part| {
+            read(source, offset, part, place);
+        });
+        stamps = write_stamps(source, from, valid);
+    }
+    let exec = with();
+    // SAFETY: shared regions live as long as the launch.
+    let shared = unsafe { &*region };
+    let in_flight = exec.stamp(place) | FLAG;
+    for index in locate(shared, to, bytes, "cp.async", place) {
+        // SAFETY: `locate` gives indices of the shadow.
+        let cell = unsafe { &mut *shared.cell(index) };
+        exec.check_overwrite(shared, index, cell, "cp.async", place);
+        cell.write = in_flight;
+    }
+    let copy = Copy {
+        source,
+        from,
+        valid,
+        target: region,
+        to,
+        bytes,
+        stamps,
+        place,
+    };
+    exec.threads[exec.thread as usize].copies.open.push(copy);
+}
+
+pub(crate) fn commit(place: Place) {
+    let exec = with();
+    exec.tick(place);
+    let copies = &mut exec.threads[exec.thread as usize].copies;
+    let group = std::mem::take(&mut copies.open);
+    copies.groups.push_back(group);
+}
+
+/// Lands all groups but the `left` youngest.
+pub(crate) fn wait_groups(left: usize, place: Place) {
+    let exec = with();
+    exec.tick(place);
+    let thread = exec.thread as usize;
+    while exec.threads[thread].copies.groups.len() > left {
+        let group = exec.threads[thread].copies.groups.pop_front();
+        group
+            .into_iter()
+            .flatten()
+            .for_each(|copy| land(&copy, place));
+    }
+}
+
+/// Lands everything.
+pub(crate) fn wait_all(place: Place) {
+    commit(place);
+    wait_groups(0, place);
+}
+
+fn land(copy: &Copy, place: Place) {
+    // SAFETY: both regions live as long as the launch.
+    let target = unsafe { &*copy.target };
+    let mut data = [0_u8; 16];
+    if copy.valid > 0 {
+        // SAFETY: as above.
+        let source = unsafe { &*copy.source };
+        if write_stamps(source, copy.from, copy.valid) != copy.stamps {
+            let earlier = with().earlier("copy", with().stamp(copy.place));
+            let (object, offset) = (describe(source), copy.from as u64);
+            fail(
+                place,
+                FaultKind::InFlight {
+                    what: "source written before the wait",
+                    object,
+                    offset,
+                    earlier,
+                },
+            );
+        }
+        // SAFETY: `start` checked from + valid against the region, and valid <= 16.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                source.data().add(copy.from),
+                data.as_mut_ptr(),
+                copy.valid,
+            )
+        };
+    }
+    let exec = with();
+    let landed = exec.stamp(copy.place) | target.full_cell();
+    for index in locate(target, copy.to, copy.bytes, "cp.async", place) {
+        // SAFETY: `locate` gives indices of the shadow.
+        unsafe { (*target.cell(index)).write = landed };
+    }
+    exec.stored[1] += copy.bytes as u64;
+    // SAFETY: `start` checked to + bytes against the region, and bytes <= 16.
+    unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), target.data().add(copy.to), copy.bytes) };
+}
+
+/// Splits a run of bytes into accesses whose sizes are powers of two and aligned.
+fn each_part(start: usize, len: usize, mut access: impl FnMut(usize, usize)) {
+    let (mut offset, end) = (start, start + len);
+    while offset < end {
+        let widest = 1 << (end - offset).ilog2();
+        let aligned = 1 << offset.trailing_zeros().min(4);
+        let part = widest.min(aligned);
+        access(offset, part);
+        offset += part;
+    }
+}
+
+/// The times and threads of the last writes of each byte's cell.
+fn write_stamps(region: &Region, start: usize, len: usize) -> [u64; 16] {
+    let mut stamps = [0; 16];
+    for (i, slot) in stamps.iter_mut().enumerate().take(len) {
+        // SAFETY: the caller checked start + len against the region.
+        let write = unsafe { (*region.cell((start + i) >> region.shift())).write };
+        *slot = write & !stamp::BYTES;
+    }
+    stamps
+}

@@ -1,0 +1,98 @@
+//! Tells why a block cannot go on: who waits where, and who is missing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::exec::Exec;
+use super::fault::{Fault, FaultKind};
+use super::schedule::fault_of;
+
+/// The fault of a block in which nobody is ready and somebody waits.
+pub(crate) fn report(exec: &Exec) -> Fault {
+    let waiting = |thread: &u32| exec.threads[*thread as usize].wait.is_some();
+    let first = (0..exec.block_threads)
+        .find(waiting)
+        .expect("somebody waits");
+    let wait = exec.threads[first as usize].wait.expect("it waits");
+    let kind = match missing_lanes(exec, first) {
+        Some(problem) => FaultKind::Warp {
+            op: wait.what.to_string(),
+            problem,
+        },
+        None => FaultKind::Deadlock {
+            what: wait.what.to_string(),
+            detail: survey(exec),
+        },
+    };
+    fault_of(exec, first, Some(wait.place), kind)
+}
+
+/// If `thread` waits for lanes: which ones, and where those are.
+fn missing_lanes(exec: &Exec, thread: u32) -> Option<String> {
+    let (warp, lane) = (thread / 32, thread % 32);
+    let meeting =
+        (exec.meetings[warp as usize].iter()).find(|meeting| meeting.arrived >> lane & 1 == 1)?;
+    let missing = meeting.mask & !meeting.arrived;
+    let absent = missing.trailing_zeros();
+    let place = match &exec.threads[(warp * 32 + absent) as usize].wait {
+        Some(wait) => format!("waits for {} at {}", wait.what, wait.place),
+        None => "has exited".to_owned(),
+    };
+    Some(format!(
+        "mask {:#010x}, lanes {missing:#010x} never come: lane {absent} {place}",
+        meeting.mask
+    ))
+}
+
+/// Everybody's whereabouts, threads in the same situation together.
+fn survey(exec: &Exec) -> String {
+    let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for (number, thread) in exec.threads.iter().enumerate() {
+        let situation = match &thread.wait {
+            Some(wait) => format!("wait for {} at {}", wait.what, wait.place),
+            None => "have exited".to_owned(),
+        };
+        groups.entry(situation).or_default().push(number as u32);
+    }
+    let mut text = String::new();
+    for (situation, threads) in &groups {
+        let separator = if text.is_empty() { "" } else { "; " };
+        let _ = write!(
+            text,
+            "{separator}{} thread(s) ({}) {situation}",
+            threads.len(),
+            ranges(threads)
+        );
+    }
+    for id in exec.barriers.awaited() {
+        let (arrived, expected) = exec.barriers.state(id);
+        let _ = write!(text, "; barrier {id} has {arrived} of {expected}");
+    }
+    text
+}
+
+/// `0..=31, 40`: sorted numbers as ranges, the first few of them.
+fn ranges(numbers: &[u32]) -> String {
+    const SHOWN: usize = 4;
+    let mut parts = Vec::new();
+    let mut rest = numbers;
+    while let [first, ..] = *rest {
+        let run = rest
+            .iter()
+            .zip(first..)
+            .take_while(|&(&number, expected)| number == expected)
+            .count();
+        let last = rest[run - 1];
+        parts.push(if run == 1 {
+            first.to_string()
+        } else {
+            format!("{first}..={last}")
+        });
+        rest = &rest[run..];
+        if parts.len() == SHOWN && !rest.is_empty() {
+            parts.push("...".to_owned());
+            break;
+        }
+    }
+    parts.join(", ")
+}

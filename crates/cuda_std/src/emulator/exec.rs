@@ -1,0 +1,421 @@
+//! The state of a running launch, and how the functions that kernels call find it.
+//!
+//! One OS thread runs a launch, and all emulated threads are coroutines on it, so the state needs no locks: a thread-local pointer leads to it. Nothing holds a
+//! reference into the state across a suspension.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::barriers::Barriers;
+use super::clock::{Fences, Foreign, SyncVariable};
+use super::copies::Copies;
+use super::device::Memory;
+use super::fault::{Fault, FaultKind, ThreadId};
+use super::lanes::{Meeting, Op};
+use super::read_sets::ReadSets;
+use super::region::{Name, Region};
+use super::schedule::Fiber;
+use super::worker::Pulse;
+use super::{Launch, Stats, stamp};
+
+pub(crate) type Place = &'static Location<'static>;
+
+thread_local! {
+    static CURRENT: Cell<*mut Exec> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// Steps between two looks at limits.
+const TICKS: u32 = 4096;
+/// Interned places that are found without hashing.
+const PLACE_CACHE: usize = 64;
+
+/// One emulated thread.
+pub(crate) struct Thread {
+    pub(crate) fiber: Fiber,
+    /// The lowest stack address that the thread may reach.
+    pub(crate) stack_limit: usize,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) done: bool,
+    /// The time of the thread's last event: see `stamp`.
+    pub(crate) time: u64,
+    /// What the thread knows of others since the last barrier of the whole block: per thread, the time before which everything is ordered.
+    pub(crate) known: Option<Rc<Vec<u64>>>,
+    /// What the thread knows of other blocks.
+    pub(crate) foreign: Option<Rc<Foreign>>,
+    pub(crate) fences: Fences,
+    /// What a collective operation left for this thread.
+    pub(crate) result: [u32; 4],
+    pub(crate) copies: Copies,
+}
+
+/// What a suspended thread waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
+    pub(crate) what: Waiting,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Waiting {
+    SyncThreads,
+    Barrier(u32),
+    Lanes(Op),
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SyncThreads => f.write_str("sync_threads"),
+            Self::Barrier(id) => write!(f, "barrier {id}"),
+            Self::Lanes(op) => op.fmt(f),
+        }
+    }
+}
+
+impl Thread {
+    /// A thread that has not started, of a block that starts at `time`.
+    pub(crate) fn new(time: u64) -> Self {
+        Self {
+            fiber: Fiber::default(),
+            stack_limit: 0,
+            wait: None,
+            done: false,
+            time,
+            known: None,
+            foreign: None,
+            fences: Fences::default(),
+            result: [0; 4],
+            copies: Copies::default(),
+        }
+    }
+}
+
+/// A launch in progress.
+pub(crate) struct Exec {
+    // Read by every access.
+    pub(crate) me: u64,
+    pub(crate) launch_start: u64,
+    pub(crate) block_start: u64,
+    /// The last barrier of the whole block: everything of this block before it is ordered before everything after.
+    pub(crate) base: u64,
+    pub(crate) known: *const u64,
+    /// The thread knows nothing beyond `base`.
+    pub(crate) naive: bool,
+    pub(crate) thread: u32,
+    pub(crate) ticks: u32,
+    pub(crate) stack_limit: usize,
+    pub(crate) loaded: [u64; 2],
+    pub(crate) stored: [u64; 2],
+    place_cache: [(*const Location<'static>, u64); PLACE_CACHE],
+
+    pub(crate) thread_idx: [u32; 3],
+    pub(crate) block_idx: [u32; 3],
+    pub(crate) block_dim: [u32; 3],
+    pub(crate) grid_dim: [u32; 3],
+    pub(crate) block_threads: u32,
+
+    pub(crate) kernel: &'static str,
+    pub(crate) step_limit: u64,
+    steps: u64,
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) memory: Box<Memory>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) ready: VecDeque<u32>,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) stats: Stats,
+    pub(crate) random: Random,
+    pub(crate) shuffled: bool,
+
+    /// Blocks started so far: when, and which.
+    pub(crate) blocks: Vec<(u64, [u32; 3])>,
+    places: HashMap<*const Location<'static>, u64>,
+    place_list: Vec<Place>,
+    /// For global and for shared memory.
+    pub(crate) read_sets: [ReadSets; 2],
+    pub(crate) sync_variables: HashMap<(usize, usize), SyncVariable>,
+    pub(crate) shared: Vec<(*const (), Box<Region>)>,
+    pub(crate) shared_bytes: u64,
+    pub(crate) meetings: Vec<Vec<Meeting>>,
+    pub(crate) barriers: Barriers,
+}
+
+/// The launch that the calling OS thread runs.
+///
+/// # Panics
+/// Outside of a launch.
+#[inline(always)]
+pub(crate) fn current() -> *mut Exec {
+    let exec = CURRENT.get();
+    assert!(
+        !exec.is_null(),
+        "a device function was called outside of an emulated launch"
+    );
+    exec
+}
+
+/// [`current`], for code that does not suspend while it holds the reference.
+#[inline(always)]
+pub(crate) fn with<'a>() -> &'a mut Exec {
+    // SAFETY: not null, owned by the launch that this OS thread runs, and nobody holds another reference over a call into here.
+    unsafe { &mut *current() }
+}
+
+/// The launch that the calling OS thread runs, if it runs one.
+pub(crate) fn current_or_none() -> Option<*mut Exec> {
+    let exec = CURRENT.get();
+    (!exec.is_null()).then_some(exec)
+}
+
+pub(crate) fn set_current(exec: *mut Exec) {
+    CURRENT.set(exec);
+}
+
+impl Exec {
+    pub(crate) fn new(
+        kernel: &'static str,
+        launch: &Launch,
+        memory: Box<Memory>,
+        pulse: Arc<Pulse>,
+    ) -> Self {
+        let block_threads: u32 = launch.block.iter().product();
+        let warps = block_threads.div_ceil(32) as usize;
+        Self {
+            me: 0,
+            launch_start: 0,
+            block_start: 0,
+            base: 0,
+            known: std::ptr::null(),
+            naive: true,
+            thread: 0,
+            ticks: TICKS,
+            stack_limit: 0,
+            loaded: [0; 2],
+            stored: [0; 2],
+            place_cache: [(std::ptr::null(), 0); PLACE_CACHE],
+            thread_idx: [0; 3],
+            block_idx: [0; 3],
+            block_dim: launch.block,
+            grid_dim: launch.grid,
+            block_threads,
+            kernel,
+            step_limit: launch.step_limit,
+            steps: 0,
+            pulse,
+            memory,
+            threads: Vec::new(),
+            ready: VecDeque::new(),
+            fault: None,
+            stats: Stats::default(),
+            random: Random(launch.seed.unwrap_or(0)),
+            shuffled: launch.seed.is_some(),
+            blocks: Vec::new(),
+            places: HashMap::new(),
+            place_list: Vec::new(),
+            read_sets: [ReadSets::new(warps), ReadSets::new(warps)],
+            sync_variables: HashMap::new(),
+            shared: Vec::new(),
+            shared_bytes: 0,
+            meetings: (0..warps).map(|_| Vec::new()).collect(),
+            barriers: Barriers::default(),
+        }
+    }
+
+    /// Counts a step. Every function that kernels call and that could be what an endless loop does begins with this.
+    #[inline(always)]
+    pub(crate) fn tick(&mut self, place: Place) {
+        self.ticks -= 1;
+        if self.ticks == 0 {
+            self.refill(place);
+        }
+        let here = 0_u8;
+        if std::ptr::from_ref(&here).addr() < self.stack_limit {
+            super::schedule::out_of_stack(place);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self, place: Place) {
+        self.steps += u64::from(TICKS);
+        self.ticks = TICKS;
+        self.pulse.beat();
+        if self.steps >= self.step_limit {
+            fail(
+                place,
+                FaultKind::StepLimit {
+                    limit: self.step_limit,
+                },
+            );
+        }
+    }
+
+    /// Steps taken so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps + u64::from(TICKS - self.ticks)
+    }
+
+    /// The next event's time.
+    pub(crate) fn next_time(&mut self) -> u64 {
+        self.memory.now += 1;
+        self.memory.now
+    }
+
+    /// The stamp of an access here and now.
+    #[inline]
+    pub(crate) fn stamp(&mut self, place: Place) -> u64 {
+        let slot = std::ptr::from_ref(place).addr() / align_of::<Location<'_>>() % PLACE_CACHE;
+        let (cached, bits) = self.place_cache[slot];
+        if std::ptr::eq(cached, place) {
+            return self.me | bits;
+        }
+        let bits = self.intern(place);
+        self.place_cache[slot] = (place, bits);
+        self.me | bits
+    }
+
+    #[cold]
+    fn intern(&mut self, place: Place) -> u64 {
+        if let Some(&bits) = self.places.get(&std::ptr::from_ref(place)) {
+            return bits;
+        }
+        // Number 0 is "unknown", also for places beyond what stamps can name.
+        if self.place_list.len() + 1 >= stamp::PLACES {
+            return 0;
+        }
+        self.place_list.push(place);
+        let bits = stamp::with_place(self.place_list.len());
+        self.places.insert(place, bits);
+        bits
+    }
+
+    pub(crate) fn place_of(&self, stamp: u64) -> Option<Place> {
+        self.place_list
+            .get(stamp::place(stamp).checked_sub(1)?)
+            .copied()
+    }
+
+    /// The thread that left `stamp` in this launch.
+    pub(crate) fn thread_of(&self, stamp: u64) -> ThreadId {
+        let block = self
+            .blocks
+            .partition_point(|&(start, _)| start <= stamp::time(stamp));
+        ThreadId {
+            block: self.blocks[block.saturating_sub(1)].1,
+            thread: self.unflatten(stamp::thread(stamp)),
+        }
+    }
+
+    pub(crate) fn unflatten(&self, thread: u32) -> [u32; 3] {
+        let [x, y, _] = self.block_dim;
+        [thread % x, thread / x % y, thread / (x * y)]
+    }
+
+    /// Sets the current thread's time, and what follows from it and from what the thread knows.
+    pub(crate) fn refresh(&mut self) {
+        let thread = &self.threads[self.thread as usize];
+        self.me = stamp::segment(thread.time, self.thread);
+        self.known = thread
+            .known
+            .as_ref()
+            .map_or(std::ptr::null(), |known| known.as_ptr());
+        self.naive = thread.known.is_none() && thread.foreign.is_none();
+    }
+
+    /// The memory that a static shared array has in this launch, allotted at its first use.
+    pub(crate) fn static_shared(
+        &mut self,
+        key: *const (),
+        name: &'static str,
+        bytes: usize,
+        place: Place,
+    ) -> *const Region {
+        if let Some((_, region)) = self
+            .shared
+            .iter()
+            .find(|&&(known, _)| std::ptr::eq(known, key))
+        {
+            return &raw const **region;
+        }
+        let (total, limit) = (
+            self.shared_bytes + bytes as u64,
+            u64::from(crate::shared::MAX_SHARED_BYTES),
+        );
+        if total > limit {
+            fail(
+                place,
+                FaultKind::SharedMemory {
+                    bytes: total,
+                    limit,
+                },
+            );
+        }
+        self.lay_out(key, Name::Static(name), bytes)
+    }
+
+    /// The shared memory at `address`.
+    pub(crate) fn shared_at(&self, address: u32) -> Option<&Region> {
+        let address = address as usize;
+        (self.shared.iter())
+            .map(|(_, region)| &**region)
+            .find(|region| region.base <= address && address < region.base + region.len())
+    }
+}
+
+/// Ends the launch with a fault of the current thread. Nothing of the launch runs again after this.
+#[cold]
+#[inline(never)]
+pub(crate) fn fail(place: Place, kind: FaultKind) -> ! {
+    let exec = with();
+    let thread = ThreadId {
+        block: exec.block_idx,
+        thread: exec.thread_idx,
+    };
+    fail_as(Some(thread), Some(place), kind)
+}
+
+/// [`fail`] with another thread to blame.
+#[cold]
+#[inline(never)]
+pub(crate) fn fail_as(thread: Option<ThreadId>, location: Option<Place>, kind: FaultKind) -> ! {
+    let exec = with();
+    let fault = Fault {
+        kernel: Some(exec.kernel),
+        thread,
+        location,
+        kind,
+    };
+    exec.fault.get_or_insert(fault);
+    super::schedule::leave()
+}
+
+/// A region's name for messages.
+pub(crate) fn describe(region: &Region) -> String {
+    match region.name {
+        Name::Allocation(number) => format!("global allocation {number} ({} bytes)", region.len()),
+        Name::Static(name) => format!("shared array {name} ({} bytes)", region.len()),
+        Name::Dynamic => format!("dynamic shared memory ({} bytes)", region.len()),
+    }
+}
+
+/// SplitMix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+}

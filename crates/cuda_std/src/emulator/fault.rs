@@ -1,0 +1,255 @@
+//! What goes wrong in a kernel, and how it is told.
+
+use std::fmt;
+use std::panic::Location;
+
+/// Why a launch, an allocation or a transfer failed, and where.
+///
+/// It prints as one line: kernel, block, thread, source line, and what happened to which memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The kernel, if one was running.
+    pub kernel: Option<&'static str>,
+    /// The thread at fault, if one can be named.
+    pub thread: Option<ThreadId>,
+    /// The source line of the call at fault.
+    pub location: Option<&'static Location<'static>>,
+    /// What happened.
+    pub kind: FaultKind,
+}
+
+/// A thread of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ThreadId {
+    /// The block's index in the grid.
+    pub block: [u32; 3],
+    /// The thread's index in the block.
+    pub thread: [u32; 3],
+}
+
+/// What a kernel did that a device leaves undefined, or does not survive.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// An index beyond the view.
+    #[error("{what}: element {index} of {object}, the view has {len}")]
+    OutOfBounds {
+        /// What was attempted.
+        what: &'static str,
+        /// The memory.
+        object: String,
+        /// The first element that is outside.
+        index: u64,
+        /// Elements of the view.
+        len: u64,
+    },
+    /// An access inside the view but outside of the memory that the view claims to show.
+    #[error("{what}: bytes {start}..{end} of {object}, which the view wrongly claims to have")]
+    OutsideAllocation {
+        /// What was attempted.
+        what: &'static str,
+        /// The memory.
+        object: String,
+        /// The first byte accessed, relative to the memory's start.
+        start: i64,
+        /// One past the last byte accessed.
+        end: i64,
+    },
+    /// An address that is no multiple of the access's size.
+    #[error(
+        "{what}: byte {offset} of {object}, an access of {bytes} bytes must start at a multiple of {bytes}"
+    )]
+    Misaligned {
+        /// What was attempted.
+        what: &'static str,
+        /// The memory.
+        object: String,
+        /// The first byte accessed.
+        offset: u64,
+        /// Bytes of the access.
+        bytes: u64,
+    },
+    /// A read of what nobody wrote.
+    #[error("{what}: byte {offset} of {object} is uninitialised")]
+    Uninitialized {
+        /// What was attempted.
+        what: &'static str,
+        /// The memory.
+        object: String,
+        /// The first byte that nobody wrote.
+        offset: u64,
+    },
+    /// Two accesses to the same bytes by different threads, at least one a write and not both atomic, with nothing that orders them.
+    #[error("data race: {what} of byte {offset} of {object}, unordered with the {earlier}")]
+    Race {
+        /// The later access.
+        what: &'static str,
+        /// The memory.
+        object: String,
+        /// The byte.
+        offset: u64,
+        /// The earlier access.
+        earlier: Earlier,
+    },
+    /// Touching what a copy in flight is about to write, or changing what it is about to read.
+    #[error(
+        "{what}: byte {offset} of {object} belongs to a copy in flight, started by the {earlier}"
+    )]
+    InFlight {
+        /// What was attempted.
+        what: &'static str,
+        /// The memory.
+        object: String,
+        /// The byte.
+        offset: u64,
+        /// The copy.
+        earlier: Earlier,
+    },
+    /// A read through the constant cache of what this launch has written.
+    #[error(
+        "read-only load: byte {offset} of {object} was written in this launch, by the {earlier}"
+    )]
+    ReadonlyWritten {
+        /// The memory.
+        object: String,
+        /// The byte.
+        offset: u64,
+        /// The write.
+        earlier: Earlier,
+    },
+    /// Threads wait for what can no longer happen.
+    #[error("{what} never completes: {detail}")]
+    Deadlock {
+        /// What is waited for.
+        what: String,
+        /// Who waits where, and who is missing.
+        detail: String,
+    },
+    /// A barrier used against its rules.
+    #[error("barrier: {0}")]
+    Barrier(String),
+    /// A warp operation whose lanes do not all come, or disagree.
+    #[error("{op}: {problem}")]
+    Warp {
+        /// The operation.
+        op: String,
+        /// What is wrong with its lanes.
+        problem: String,
+    },
+    /// An argument that the instruction does not allow.
+    #[error("{0}")]
+    Argument(String),
+    /// The launch took more steps than its limit.
+    #[error("no end after {limit} steps")]
+    StepLimit {
+        /// The launch's limit.
+        limit: u64,
+    },
+    /// A thread computes without end and without calling into this crate.
+    #[error(
+        "a thread has computed for {seconds} s of processor time without a call, as an endless loop does"
+    )]
+    NoProgress {
+        /// The launch's limit.
+        seconds: u64,
+    },
+    /// The kernel panicked.
+    #[error("panic: {0}")]
+    Panic(String),
+    /// The kernel needs more stack than emulated threads have.
+    #[error("the thread's stack of {bytes} bytes is used up")]
+    StackOverflow {
+        /// Bytes of a thread's stack.
+        bytes: usize,
+    },
+    /// The kernel touched memory without a view, and the processor refused.
+    #[error(
+        "the processor refused an access or an instruction (signal {signal}); raw pointers are not checked"
+    )]
+    Signal {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// A launch that no device accepts.
+    #[error("launch: {0}")]
+    Launch(String),
+    /// More shared memory than a block can have.
+    #[error("shared memory: {bytes} bytes, limit {limit}")]
+    SharedMemory {
+        /// Bytes that the block asks for.
+        bytes: u64,
+        /// Bytes that it can have.
+        limit: u64,
+    },
+    /// More global memory than the device has.
+    #[error("out of device memory: {bytes} bytes more than {used} in use, limit {limit}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes in use.
+        used: u64,
+        /// Bytes that the device has.
+        limit: u64,
+    },
+    /// The device is unusable since a launch on it could not be stopped.
+    #[error("the device was lost in an earlier launch that could not be stopped")]
+    DeviceLost,
+}
+
+/// The earlier one of two conflicting accesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Earlier {
+    /// `"write"`, `"read"`, `"atomic access"` or `"copy"`.
+    pub what: &'static str,
+    /// Who.
+    pub thread: ThreadId,
+    /// Where in the source.
+    pub location: Option<&'static Location<'static>>,
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([bx, by, bz], [tx, ty, tz]) = (self.block, self.thread);
+        write!(f, "block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})")
+    }
+}
+
+impl fmt::Display for Earlier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.what, self.thread)?;
+        match self.location {
+            Some(location) => write!(f, " at {location}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(kernel) = self.kernel {
+            write!(f, "kernel `{kernel}`: ")?;
+        }
+        if let Some(thread) = self.thread {
+            write!(f, "{thread}: ")?;
+        }
+        write!(f, "{}", self.kind)?;
+        match self.location {
+            Some(location) => write!(f, ", at {location}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Fault {
+    /// A fault outside of any kernel.
+    pub(crate) fn on_host(kind: FaultKind) -> Self {
+        Self {
+            kernel: None,
+            thread: None,
+            location: None,
+            kind,
+        }
+    }
+}

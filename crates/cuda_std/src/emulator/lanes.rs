@@ -1,0 +1,264 @@
+//! Warp operations: lanes meet, and the last one computes for all.
+
+use std::fmt;
+
+use super::clock::Token;
+use super::exec::{Exec, Place, Wait, Waiting, fail, with};
+use super::fault::{Fault, FaultKind};
+use super::{schedule, tensor};
+use crate::warp::WarpShuffleMode;
+
+/// What a warp reduction computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WarpReductionOp {
+    /// The sum, wrapping.
+    Add,
+    /// The minimum.
+    Min,
+    /// The maximum.
+    Max,
+    /// The bitwise and.
+    And,
+    /// The bitwise or.
+    Or,
+    /// The bitwise exclusive or.
+    Xor,
+}
+
+/// A warp operation with everything that its lanes must agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Sync,
+    Shuffle(WarpShuffleMode),
+    Ballot,
+    MatchAny,
+    Reduce(WarpReductionOp, bool),
+    Ldmatrix { count: u8, transposed: bool },
+    Multiply(tensor::Kind),
+}
+
+/// Words that a lane can bring.
+pub(crate) const INPUTS: usize = 10;
+pub(crate) type Inputs = [[u32; INPUTS]; 32];
+pub(crate) type Outputs = [[u32; 4]; 32];
+
+/// Lanes on their way to an operation.
+#[derive(Debug)]
+pub(crate) struct Meeting {
+    op: Op,
+    pub(crate) mask: u32,
+    pub(crate) arrived: u32,
+    inputs: Box<Inputs>,
+    /// What `sync_warp` orders.
+    tokens: Vec<Token>,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sync => write!(f, "sync_warp"),
+            Self::Shuffle(mode) => write!(f, "warp_shuffle ({mode:?})"),
+            Self::Ballot => write!(f, "warp_vote"),
+            Self::MatchAny => write!(f, "warp_match"),
+            Self::Reduce(op, _) => write!(f, "warp_reduce ({op:?})"),
+            Self::Ldmatrix { count, transposed } => {
+                write!(
+                    f,
+                    "ldmatrix_x{count}{}",
+                    if *transposed { "_trans" } else { "" }
+                )
+            }
+            Self::Multiply(kind) => write!(f, "{kind}"),
+        }
+    }
+}
+
+/// The current thread takes part in `op` with the lanes of `mask`, and gets its result.
+pub(crate) fn meet(op: Op, mask: u32, input: &[u32], place: Place) -> [u32; 4] {
+    let exec = with();
+    exec.tick(place);
+    let (warp, lane) = ((exec.thread / 32) as usize, exec.thread % 32);
+    let refuse = |problem| {
+        fail(
+            place,
+            FaultKind::Warp {
+                op: op.to_string(),
+                problem,
+            },
+        )
+    };
+    if mask >> lane & 1 == 0 {
+        refuse(format!("mask {mask:#010x} lacks the calling lane {lane}"));
+    }
+    let present = exec.lanes(warp);
+    if mask & !present != 0 {
+        let (absent, problem) = ((mask & !present).trailing_zeros(), mask & !present);
+        let exists = warp as u32 * 32 + absent < exec.block_threads;
+        let reason = if exists {
+            "has exited"
+        } else {
+            "does not exist in this block"
+        };
+        refuse(format!(
+            "mask {mask:#010x}, lanes {problem:#010x} never come: lane {absent} {reason}"
+        ));
+    }
+    let meetings = &mut exec.meetings[warp];
+    let expecting =
+        |meeting: &Meeting| meeting.mask >> lane & 1 == 1 && meeting.arrived & mask != 0;
+    let index = match meetings.iter().position(expecting) {
+        Some(index) => index,
+        None => {
+            meetings.push(Meeting {
+                op,
+                mask,
+                arrived: 0,
+                inputs: Box::default(),
+                tokens: Vec::new(),
+            });
+            meetings.len() - 1
+        }
+    };
+    let meeting = &meetings[index];
+    if meeting.op != op || meeting.mask != mask {
+        let (other, theirs, them) = (meeting.op, meeting.mask, meeting.arrived.trailing_zeros());
+        refuse(format!(
+            "mask {mask:#010x}, lane {lane} is here, but lane {them} waits in {other} with mask {theirs:#010x}"
+        ));
+    }
+    let token = (op == Op::Sync).then(|| exec.token());
+    let meeting = &mut exec.meetings[warp][index];
+    meeting.arrived |= 1 << lane;
+    meeting.inputs[lane as usize][..input.len()].copy_from_slice(input);
+    meeting.tokens.extend(token);
+    if meeting.arrived != mask {
+        let me = exec.thread as usize;
+        schedule::wait(Wait {
+            what: Waiting::Lanes(op),
+            place,
+        });
+        return with().threads[me].result;
+    }
+    let meeting = exec.meetings[warp].swap_remove(index);
+    complete(exec, warp, lane, &meeting)
+}
+
+fn complete(exec: &mut Exec, warp: usize, lane: u32, meeting: &Meeting) -> [u32; 4] {
+    exec.stats.warp_operations += 1;
+    let first = warp as u32 * 32;
+    let members = (0..32).filter(|lane| meeting.mask >> lane & 1 == 1);
+    if meeting.op == Op::Sync {
+        exec.meet(&meeting.tokens, members.clone().map(|lane| first + lane));
+    }
+    let outputs = compute(meeting.op, meeting.mask, &meeting.inputs);
+    let mut others: Vec<u32> = members
+        .filter(|&other| other != lane)
+        .map(|lane| first + lane)
+        .collect();
+    for &thread in &others {
+        exec.threads[thread as usize].result = outputs[(thread % 32) as usize];
+    }
+    schedule::wake(exec, &mut others);
+    outputs[lane as usize]
+}
+
+/// After `thread` has ended: nobody may wait for its lane.
+pub(crate) fn check_exit(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
+    let (warp, lane) = ((thread / 32) as usize, thread % 32);
+    let Some(meeting) = exec.meetings[warp]
+        .iter()
+        .find(|meeting| meeting.mask >> lane & 1 == 1)
+    else {
+        return Ok(());
+    };
+    let waiting = warp as u32 * 32 + meeting.arrived.trailing_zeros();
+    let place = exec.threads[waiting as usize]
+        .wait
+        .as_ref()
+        .map(|wait| wait.place);
+    let missing = meeting.mask & !meeting.arrived;
+    let problem = format!(
+        "mask {:#010x}, lanes {missing:#010x} never come: lane {lane} has exited",
+        meeting.mask
+    );
+    let kind = FaultKind::Warp {
+        op: meeting.op.to_string(),
+        problem,
+    };
+    Err(schedule::fault_of(exec, waiting, place, kind))
+}
+
+impl Exec {
+    /// The lanes of a warp that exist and have not ended.
+    pub(crate) fn lanes(&self, warp: usize) -> u32 {
+        let threads = self.threads.iter().skip(warp * 32).take(32);
+        threads
+            .enumerate()
+            .map(|(lane, thread)| u32::from(!thread.done) << lane)
+            .sum()
+    }
+}
+
+fn compute(op: Op, mask: u32, inputs: &Inputs) -> Outputs {
+    let mut outputs = Outputs::default();
+    let members = || (0..32_usize).filter(|lane| mask >> lane & 1 == 1);
+    match op {
+        Op::Sync => {}
+        Op::Shuffle(mode) => {
+            for lane in members() {
+                let [value, b, width, ..] = inputs[lane];
+                let (source, inside) = source_lane(mode, lane as u32, b, width);
+                let value = if inside {
+                    inputs[source as usize][0]
+                } else {
+                    value
+                };
+                outputs[lane] = [value, u32::from(inside), 0, 0];
+            }
+        }
+        Op::Ballot => {
+            let ballot: u32 = members().map(|lane| inputs[lane][0] << lane).sum();
+            members().for_each(|lane| outputs[lane][0] = ballot);
+        }
+        Op::MatchAny => {
+            for lane in members() {
+                let same = members().filter(|&other| inputs[other][..2] == inputs[lane][..2]);
+                outputs[lane][0] = same.map(|other| 1 << other).sum();
+            }
+        }
+        Op::Reduce(op, signed) => {
+            let values = members().map(|lane| inputs[lane][0]);
+            let result = values.reduce(|a, b| reduce(op, signed, a, b)).unwrap_or(0);
+            members().for_each(|lane| outputs[lane][0] = result);
+        }
+        Op::Ldmatrix { count, transposed } => tensor::load(count, transposed, inputs, &mut outputs),
+        Op::Multiply(kind) => tensor::multiply(kind, inputs, &mut outputs),
+    }
+    outputs
+}
+
+/// Where a shuffle reads, and whether that is allowed: as the pseudocode of `shfl.sync` in the PTX manual has it.
+pub(crate) fn source_lane(mode: WarpShuffleMode, lane: u32, b: u32, width: u32) -> (u32, bool) {
+    let first = lane & !(width - 1);
+    let last = first | (width - 1);
+    let b = b & 31;
+    match mode {
+        WarpShuffleMode::Idx => (first | (b & (width - 1)), true),
+        WarpShuffleMode::Up => (lane.wrapping_sub(b) & 31, lane >= b && lane - b >= first),
+        WarpShuffleMode::Down => ((lane + b) & 31, lane + b <= last),
+        WarpShuffleMode::Xor => (lane ^ b, lane ^ b <= last),
+    }
+}
+
+fn reduce(op: WarpReductionOp, signed: bool, a: u32, b: u32) -> u32 {
+    match op {
+        WarpReductionOp::Add => a.wrapping_add(b),
+        WarpReductionOp::Min if signed => (a as i32).min(b as i32) as u32,
+        WarpReductionOp::Max if signed => (a as i32).max(b as i32) as u32,
+        WarpReductionOp::Min => a.min(b),
+        WarpReductionOp::Max => a.max(b),
+        WarpReductionOp::And => a & b,
+        WarpReductionOp::Or => a | b,
+        WarpReductionOp::Xor => a ^ b,
+    }
+}

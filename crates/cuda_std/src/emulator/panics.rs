@@ -1,0 +1,55 @@
+//! Panics in kernels become faults, without a word on standard error.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, Location};
+use std::sync::Once;
+
+use super::exec::{self, Exec, Place};
+use super::fault::{Fault, FaultKind, ThreadId};
+
+thread_local! {
+    static LAST_PLACE: Cell<Option<Place>> = const { Cell::new(None) };
+}
+
+/// Makes the process's panic hook silent on threads that run a launch; elsewhere it does what it did.
+pub(crate) fn install_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if exec::current_or_none().is_none() {
+                previous(info);
+                return;
+            }
+            // The location is a static in fact, but the hook's signature does not say so: find it among the interned ones, or leak one per place.
+            LAST_PLACE.set(info.location().map(leaked));
+        }));
+    });
+}
+
+fn leaked(location: &Location<'_>) -> Place {
+    // SAFETY: `Location`s come from `#[track_caller]`, which makes statics; a hook gets no others.
+    unsafe { &*std::ptr::from_ref(location).cast::<Location<'static>>() }
+}
+
+/// Records the panic that ended the current thread.
+pub(crate) fn note(exec: &mut Exec, payload: &(dyn Any + Send)) {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    let kind =
+        FaultKind::Panic(text.unwrap_or_else(|| "with a payload that is no text".to_owned()));
+    let thread = ThreadId {
+        block: exec.block_idx,
+        thread: exec.thread_idx,
+    };
+    let (kernel, location) = (Some(exec.kernel), LAST_PLACE.take());
+    exec.fault.get_or_insert(Fault {
+        kernel,
+        thread: Some(thread),
+        location,
+        kind,
+    });
+}

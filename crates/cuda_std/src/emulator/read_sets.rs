@@ -1,0 +1,121 @@
+//! Who has read a cell, when more than two threads have.
+//!
+//! Kept per warp: the lanes that read it, and when. A later read replaces earlier ones of its warp that are ordered before it, since
+//! whoever is ordered after the later read is ordered after those too. Everything before the block's last barrier is dropped at the next look.
+
+use super::stamp;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct WarpReads {
+    time: u64,
+    lanes: u32,
+    place: u32,
+}
+
+/// The sets of one kind of memory.
+#[derive(Debug)]
+pub(crate) struct ReadSets {
+    warps: usize,
+    /// The `Exec::base` that each set's content belongs to.
+    bases: Vec<u64>,
+    reads: Vec<WarpReads>,
+    /// Reads of a set that its warp's entry could not take: those of lanes that are ordered differently.
+    extra: Vec<(usize, u64)>,
+}
+
+/// Sets that a marker can name.
+const MOST: usize = 1 << 24;
+const NUMBER_SHIFT: u32 = 6;
+
+/// The set that a read stamp with `stamp::FLAG` stands for.
+pub(crate) fn number(marker: u64) -> usize {
+    (marker >> NUMBER_SHIFT) as usize & (MOST - 1)
+}
+
+impl ReadSets {
+    pub(crate) fn new(warps: usize) -> Self {
+        Self {
+            warps,
+            bases: Vec::new(),
+            reads: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bases.clear();
+        self.reads.clear();
+        self.extra.clear();
+    }
+
+    /// A new, empty set: the stamp that stands for it. `None` if there are too many.
+    pub(crate) fn create(&mut self, now: u64, base: u64) -> Option<u64> {
+        let number = self.bases.len();
+        if number >= MOST {
+            return None;
+        }
+        self.bases.push(base);
+        self.reads
+            .resize((number + 1) * self.warps, WarpReads::default());
+        Some(now * stamp::TIME | (number as u64) << NUMBER_SHIFT | stamp::FLAG)
+    }
+
+    pub(crate) fn base(&self, set: usize) -> u64 {
+        self.bases[set]
+    }
+
+    /// Empties a set for reads after `base`.
+    pub(crate) fn reset(&mut self, set: usize, base: u64) {
+        self.bases[set] = base;
+        self.reads[set * self.warps..][..self.warps].fill(WarpReads::default());
+        if !self.extra.is_empty() {
+            self.extra.retain(|&(owner, _)| owner != set);
+        }
+    }
+
+    /// Adds a read; `ordered` tells whether an earlier stamp is ordered before it.
+    #[inline]
+    pub(crate) fn add(&mut self, set: usize, read: u64, ordered: impl Fn(u64) -> bool) {
+        let (thread, time) = (stamp::thread(read), stamp::time(read));
+        let (warp, lane) = ((thread / 32) as usize, 1 << (thread % 32));
+        let entry = &mut self.reads[set * self.warps + warp];
+        let place = stamp::place(read) as u32;
+        if entry.lanes == 0 || entry.time == time {
+            entry.time = time;
+            entry.place = place;
+            entry.lanes |= lane;
+            return;
+        }
+        for old in stamps(*entry, warp) {
+            if !ordered(old) {
+                self.extra.push((set, old));
+            }
+        }
+        *entry = WarpReads {
+            time,
+            lanes: lane,
+            place,
+        };
+    }
+
+    /// The first read of the set that `ordered` does not accept.
+    pub(crate) fn find_unordered(&self, set: usize, ordered: impl Fn(u64) -> bool) -> Option<u64> {
+        let entries = &self.reads[set * self.warps..][..self.warps];
+        let regular = (entries.iter().enumerate()).flat_map(|(warp, &entry)| stamps(entry, warp));
+        let extra = self
+            .extra
+            .iter()
+            .filter(|&&(owner, _)| owner == set)
+            .map(|&(_, read)| read);
+        regular.chain(extra).find(|&read| !ordered(read))
+    }
+}
+
+fn stamps(entry: WarpReads, warp: usize) -> impl Iterator<Item = u64> {
+    (0..32)
+        .filter(move |lane| entry.lanes >> lane & 1 == 1)
+        .map(move |lane| {
+            let thread = warp as u32 * 32 + lane;
+            stamp::segment(entry.time, thread) | stamp::with_place(entry.place as usize)
+        })
+}

@@ -1,0 +1,212 @@
+//! A piece of device memory with its shadow.
+//!
+//! Each allocation, each static shared array and the dynamic shared memory is a region. Its shadow is an array of cells, one per granule of 4 bytes:
+//! the stamp of the last write, with the bytes that are initialised, and the stamps of two reads since. When an access narrower than the granule comes, the whole
+//! shadow is split, once, to 2 or 1 bytes per cell; so neighbouring halves never look like a race, and regions that only see
+//! wider accesses stay cheap.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::Cell;
+
+use super::stamp;
+
+/// The shadow of one granule. All zeros: never written, never read.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Shadow {
+    /// The last write.
+    pub(crate) write: u64,
+    /// Reads since: see `access`.
+    pub(crate) reads: [u64; 2],
+}
+
+/// What a region is, for messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Name {
+    Allocation(u64),
+    Static(&'static str),
+    Dynamic,
+}
+
+#[derive(Debug)]
+pub(crate) struct Region {
+    data: *mut u8,
+    bytes: usize,
+    /// What device code sees as the address of the first byte.
+    pub(crate) base: usize,
+    pub(crate) name: Name,
+    shadow: Cell<*mut Shadow>,
+    /// log2 of the bytes per cell.
+    shift: Cell<u32>,
+    data_layout: Layout,
+}
+
+/// Alignment of allocations, as `cuMemAlloc` gives it.
+const ALIGNMENT: usize = 256;
+/// log2 of the widest granule.
+const WIDEST: u32 = 2;
+
+// SAFETY: the pointers are owned, and whoever holds the device's state is alone with its regions.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// A region of uninitialised bytes, at `base` or, if `None`, at its real address. `None` if the system has no memory.
+    pub(crate) fn new(name: Name, bytes: usize, base: Option<usize>) -> Option<Self> {
+        let data_layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()?;
+        let shadow_layout = shadow_layout(bytes, WIDEST)?;
+        // SAFETY: neither layout is empty.
+        let (data, shadow) = unsafe { (alloc_zeroed(data_layout), alloc_zeroed(shadow_layout)) };
+        let region = Self {
+            data,
+            bytes,
+            base: base.unwrap_or(data as usize),
+            name,
+            shadow: Cell::new(shadow.cast()),
+            shift: Cell::new(WIDEST),
+            data_layout,
+        };
+        // If one of the two is missing, dropping `region` frees the other.
+        (!data.is_null() && !shadow.is_null()).then_some(region)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn data(&self) -> *mut u8 {
+        self.data
+    }
+
+    pub(crate) fn shift(&self) -> u32 {
+        self.shift.get()
+    }
+
+    /// The bits that the write stamp of an initialised cell has.
+    pub(crate) fn full_cell(&self) -> u64 {
+        (1 << (1 << self.shift.get())) - 1
+    }
+
+    pub(crate) fn cell(&self, index: usize) -> *mut Shadow {
+        debug_assert!(index < cells(self.bytes, self.shift.get()));
+        // SAFETY: the caller checked the access against `len`, so the index is within the shadow.
+        unsafe { self.shadow.get().add(index) }
+    }
+
+    /// Makes everything uninitialised and unread.
+    pub(crate) fn forget(&self) {
+        // SAFETY: the shadow has this many cells, and zeros are valid.
+        unsafe {
+            let count = cells(self.bytes, self.shift.get());
+            self.shadow.get().write_bytes(0, count);
+        }
+    }
+
+    /// Splits cells until an access of `bytes` bytes covers whole ones.
+    #[cold]
+    pub(crate) fn split_for(&self, bytes: usize) {
+        let (old_shift, new_shift) = (self.shift.get(), bytes.trailing_zeros());
+        if new_shift >= old_shift {
+            return;
+        }
+        let parts = 1 << (old_shift - new_shift);
+        let layout =
+            shadow_layout(self.bytes, new_shift).expect("the wider shadow's size was valid");
+        // SAFETY: the layout is not empty.
+        let new: *mut Shadow = unsafe { alloc_zeroed(layout).cast() };
+        if new.is_null() {
+            handle_alloc_error(layout);
+        }
+        let (part_bytes, count) = (1 << new_shift, cells(self.bytes, new_shift));
+        let part_mask = (1 << part_bytes) - 1;
+        for i in 0..count {
+            // SAFETY: i / parts is below the old count, i below the new one.
+            unsafe {
+                let mut cell = *self.shadow.get().add(i / parts);
+                let initialised =
+                    (cell.write & stamp::BYTES) >> ((i % parts) * part_bytes) & part_mask;
+                cell.write = cell.write & !stamp::BYTES | initialised;
+                // A set of reads cannot be shared by two cells. Losing it can hide a race, but never invent one.
+                if cell.reads[1] & stamp::FLAG != 0 {
+                    cell.reads[1] = 0;
+                }
+                new.add(i).write(cell);
+            }
+        }
+        self.free_shadow();
+        self.shadow.set(new);
+        self.shift.set(new_shift);
+    }
+
+    /// The host writes bytes `start .. start + len`: they become initialised, and ordered before every launch to come.
+    pub(crate) fn host_wrote(&self, start: usize, len: usize) {
+        let shift = self.shift.get();
+        let mut byte = start;
+        while byte < start + len {
+            let index = byte >> shift;
+            let cell_end = ((index + 1) << shift).min(start + len);
+            let within = byte - (index << shift);
+            let mask = ((1u64 << (cell_end - byte)) - 1) << within;
+            // SAFETY: the caller checked start + len against `len`.
+            let cell = unsafe { &mut *self.cell(index) };
+            let kept = cell.write & stamp::BYTES;
+            *cell = Shadow {
+                write: stamp::HOST | kept | mask,
+                reads: [0; 2],
+            };
+            byte = cell_end;
+        }
+    }
+
+    /// The first of the bytes `start .. start + len` that nobody wrote.
+    pub(crate) fn first_uninitialised(&self, start: usize, len: usize) -> Option<usize> {
+        let shift = self.shift.get();
+        (start..start + len).find(|byte| {
+            let index = byte >> shift;
+            // SAFETY: the caller checked start + len against `len`.
+            let cell = unsafe { &*self.cell(index) };
+            cell.write >> (byte - (index << shift)) & 1 == 0
+        })
+    }
+
+    /// Replaces every stamp by the host's, so that the clock can start again.
+    pub(crate) fn restart_clock(&self) {
+        for i in 0..cells(self.bytes, self.shift.get()) {
+            // SAFETY: i is below the number of cells.
+            let cell = unsafe { &mut *self.cell(i) };
+            let initialised = cell.write & stamp::BYTES;
+            *cell = Shadow {
+                write: stamp::HOST | initialised,
+                reads: [0; 2],
+            };
+        }
+    }
+
+    fn free_shadow(&self) {
+        let shadow = self.shadow.get();
+        if let (false, Some(layout)) = (
+            shadow.is_null(),
+            shadow_layout(self.bytes, self.shift.get()),
+        ) {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(shadow.cast(), layout) }
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.free_shadow();
+        if !self.data.is_null() {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.data, self.data_layout) }
+        }
+    }
+}
+
+fn cells(bytes: usize, shift: u32) -> usize {
+    bytes.div_ceil(1 << shift)
+}
+
+fn shadow_layout(bytes: usize, shift: u32) -> Option<Layout> {
+    Layout::array::<Shadow>(cells(bytes, shift).max(1)).ok()
+}

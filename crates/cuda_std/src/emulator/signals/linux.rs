@@ -1,0 +1,219 @@
+//! Linux on x86-64.
+
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use corosensei::Coroutine;
+use corosensei::stack::Stack;
+use corosensei::trap::CoroutineTrapHandler;
+
+use super::super::exec;
+use super::super::fault::{Fault, FaultKind, ThreadId};
+use super::super::schedule::STACK_BYTES;
+
+/// What a processor raises.
+const TRAPS: [libc::c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+/// What the watchdog sends: ignored by default, so a stray one is harmless.
+const INTERRUPT: libc::c_int = libc::SIGURG;
+/// Bytes of the stack that handlers run on.
+const HANDLER_STACK_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// The running coroutine.
+    static RUNNING: Cell<Option<CoroutineTrapHandler<()>>> = const { Cell::new(None) };
+}
+
+/// The progress limit of the launch that is interrupted, in seconds: for the message only.
+static INTERRUPT_SECONDS: AtomicU64 = AtomicU64::new(0);
+
+/// While it lives, signals of this thread belong to the coroutine.
+pub(crate) struct Guard(());
+
+impl Guard {
+    pub(crate) fn enter<S: Stack>(coroutine: &Coroutine<(), (), (), S>) -> Self {
+        RUNNING.set(Some(coroutine.trap_handler()));
+        Self(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        RUNNING.set(None);
+    }
+}
+
+/// A thread's stack for signal handlers; taken out of use when dropped.
+pub(crate) struct HandlerStack(#[expect(dead_code, reason = "keeps the memory")] Box<[u8]>);
+
+/// Installs the handlers, once, and gives the calling thread a stack for them: a stack overflow leaves none.
+pub(crate) fn prepare_thread() -> HandlerStack {
+    install();
+    let mut stack = vec![0_u8; HANDLER_STACK_BYTES].into_boxed_slice();
+    let description = libc::stack_t {
+        ss_sp: stack.as_mut_ptr().cast(),
+        ss_flags: 0,
+        ss_size: HANDLER_STACK_BYTES,
+    };
+    // SAFETY: the memory lives until `HandlerStack` is dropped, which disables it first.
+    unsafe { libc::sigaltstack(&raw const description, std::ptr::null_mut()) };
+    HandlerStack(stack)
+}
+
+impl Drop for HandlerStack {
+    fn drop(&mut self) {
+        let off = libc::stack_t {
+            ss_sp: std::ptr::null_mut(),
+            ss_flags: libc::SS_DISABLE,
+            ss_size: 0,
+        };
+        // SAFETY: disables the calling thread's handler stack, which is this one.
+        unsafe { libc::sigaltstack(&raw const off, std::ptr::null_mut()) };
+    }
+}
+
+type Previous = [(libc::c_int, libc::sigaction); TRAPS.len() + 1];
+
+fn previous() -> &'static OnceLock<Previous> {
+    static PREVIOUS: OnceLock<Previous> = OnceLock::new();
+    &PREVIOUS
+}
+
+fn install() {
+    previous().get_or_init(|| {
+        let [a, b, c, d] = TRAPS;
+        [a, b, c, d, INTERRUPT].map(|signal| {
+            // SAFETY: all-zero is a valid `sigaction`, and the handler has the signature that SA_SIGINFO asks for.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = handle as *const () as libc::sighandler_t;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+                let mut old = MaybeUninit::zeroed();
+                libc::sigaction(signal, &raw const action, old.as_mut_ptr());
+                (signal, old.assume_init())
+            }
+        })
+    });
+}
+
+/// # Safety
+/// Called by the system.
+unsafe extern "C" fn handle(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: with SA_SIGINFO the system passes these.
+    unsafe {
+        let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let stack_pointer = registers[libc::REG_RSP as usize] as usize;
+        let running = RUNNING
+            .get()
+            .filter(|running| running.stack_ptr_in_bounds(stack_pointer));
+        let Some(running) = running else {
+            pass_on(signal, info, context);
+            return;
+        };
+        let address = (*info).si_addr() as usize;
+        let kind = match signal {
+            INTERRUPT => FaultKind::NoProgress {
+                seconds: INTERRUPT_SECONDS.load(Ordering::Relaxed),
+            },
+            libc::SIGSEGV if running.stack_ptr_in_bounds(address) => {
+                FaultKind::StackOverflow { bytes: STACK_BYTES }
+            }
+            _ => FaultKind::Signal { signal },
+        };
+        // After the handler the coroutine does not go on but runs this, on an empty stack, and ends.
+        let target = running.setup_trap_handler(move || record(kind));
+        registers[libc::REG_RIP as usize] = target.rip as i64;
+        registers[libc::REG_RSP as usize] = target.rsp as i64;
+        registers[libc::REG_RBP as usize] = target.rbp as i64;
+        registers[libc::REG_RDI as usize] = target.rdi as i64;
+        registers[libc::REG_RSI as usize] = target.rsi as i64;
+    }
+}
+
+fn record(kind: FaultKind) {
+    let exec = exec::with();
+    let thread = ThreadId {
+        block: exec.block_idx,
+        thread: exec.thread_idx,
+    };
+    let fault = Fault {
+        kernel: Some(exec.kernel),
+        thread: Some(thread),
+        location: None,
+        kind,
+    };
+    exec.fault.get_or_insert(fault);
+}
+
+/// Does what would have happened without this handler.
+unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let old = previous()
+        .get()
+        .and_then(|all| all.iter().find(|(number, _)| *number == signal));
+    let Some((_, old)) = old else { return };
+    // SAFETY: the previous handler is called as the system would call it; restoring the default action makes the
+    // instruction that trapped trap again.
+    unsafe {
+        match old.sa_sigaction {
+            libc::SIG_DFL if signal == INTERRUPT => {}
+            libc::SIG_DFL | libc::SIG_IGN => {
+                libc::sigaction(signal, &raw const *old, std::ptr::null_mut());
+            }
+            handler if old.sa_flags & libc::SA_SIGINFO != 0 => {
+                let handler: unsafe extern "C" fn(
+                    libc::c_int,
+                    *mut libc::siginfo_t,
+                    *mut libc::c_void,
+                ) = std::mem::transmute(handler);
+                handler(signal, info, context);
+            }
+            handler => {
+                let handler: unsafe extern "C" fn(libc::c_int) = std::mem::transmute(handler);
+                handler(signal);
+            }
+        }
+    }
+}
+
+/// A thread to watch and to interrupt.
+#[derive(Debug)]
+pub(crate) struct Target {
+    thread: libc::pthread_t,
+    clock: libc::clockid_t,
+}
+
+impl Target {
+    pub(crate) fn this_thread() -> Self {
+        let mut clock = 0;
+        // SAFETY: the calling thread exists.
+        unsafe {
+            let thread = libc::pthread_self();
+            libc::pthread_getcpuclockid(thread, &raw mut clock);
+            Self { thread, clock }
+        }
+    }
+
+    /// Processor time that the thread has had. A busy machine makes nobody look stuck.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: fails if the thread has ended, which leaves the zeros.
+        unsafe { libc::clock_gettime(self.clock, &raw mut time) };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
+    /// Ends what the thread's coroutine is doing. A thread that has not ticked for seconds is in a kernel's own code, so nothing of this crate is cut in the middle.
+    pub(crate) fn interrupt(&self, limit: Duration) -> bool {
+        INTERRUPT_SECONDS.store(limit.as_secs(), Ordering::Relaxed);
+        // SAFETY: the thread lives: the worker holds its channels, and it has not answered.
+        unsafe { libc::pthread_kill(self.thread, INTERRUPT) == 0 }
+    }
+}

@@ -1,0 +1,102 @@
+//! What tensor cores compute, by the fragment layouts of the PTX manual.
+
+use std::fmt;
+
+use half::{bf16, f16};
+
+use super::lanes::{Inputs, Outputs};
+
+/// An `mma.sync` of 16 rows, 8 columns, f32 sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// K = 8.
+    Tf32,
+    /// K = 16.
+    F16,
+    /// K = 16.
+    Bf16,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tf32 => "m16n8k8_tf32",
+            Self::F16 => "m16n8k16_f16",
+            Self::Bf16 => "m16n8k16_bf16",
+        })
+    }
+}
+
+/// A tf32 operand: the lower 13 bits do not count.
+pub(crate) fn tf32(word: u32) -> f64 {
+    f64::from(f32::from_bits(word & !0x1fff))
+}
+
+/// Half `h` of a word.
+fn half_bits(word: u32, h: usize) -> u16 {
+    (word >> (16 * h)) as u16
+}
+
+/// `D = A * B + D`. Lanes bring `d` (4 words), `a` (4), `b` (2).
+pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
+    const MOST_K: usize = 16;
+    let mut a = [[0.0_f64; MOST_K]; 16];
+    let mut b = [[0.0_f64; 8]; MOST_K];
+    let k = if kind == Kind::Tf32 { 8 } else { 16 };
+    for (lane, input) in inputs.iter().enumerate() {
+        let (group, quad) = (lane / 4, lane % 4);
+        let (words_a, words_b) = (&input[4..8], &input[8..10]);
+        if kind == Kind::Tf32 {
+            for (i, &word) in words_a.iter().enumerate() {
+                a[group + 8 * (i % 2)][quad + 4 * (i / 2)] = tf32(word);
+            }
+            for (i, &word) in words_b.iter().enumerate() {
+                b[quad + 4 * i][group] = tf32(word);
+            }
+            continue;
+        }
+        let value = |word, h| {
+            let bits = half_bits(word, h);
+            if kind == Kind::F16 {
+                f16::from_bits(bits).to_f64()
+            } else {
+                bf16::from_bits(bits).to_f64()
+            }
+        };
+        for h in 0..2 {
+            for (i, &word) in words_a.iter().enumerate() {
+                a[group + 8 * (i % 2)][2 * quad + h + 8 * (i / 2)] = value(word, h);
+            }
+            for (i, &word) in words_b.iter().enumerate() {
+                b[2 * quad + h + 8 * i][group] = value(word, h);
+            }
+        }
+    }
+    for (lane, input) in inputs.iter().enumerate() {
+        let (group, quad) = (lane / 4, lane % 4);
+        for i in 0..4 {
+            let (row, column) = (group + 8 * (i / 2), 2 * quad + i % 2);
+            let mut sum = f64::from(f32::from_bits(input[i]));
+            for step in 0..k {
+                sum += a[row][step] * b[step][column];
+            }
+            outputs[lane][i] = (sum as f32).to_bits();
+        }
+    }
+}
+
+/// Deals matrices of 8 rows of 16 bytes. Lane `8 * m + r` brings row `r` of matrix `m` as 4 words.
+pub(crate) fn load(count: u8, transposed: bool, rows: &Inputs, outputs: &mut Outputs) {
+    for (lane, output) in outputs.iter_mut().enumerate() {
+        for (matrix, word) in output.iter_mut().enumerate().take(usize::from(count)) {
+            let row = |r: usize| &rows[8 * matrix + r];
+            *word = if transposed {
+                let column = lane / 4;
+                let element = |r: usize| u32::from(half_bits(row(r)[column / 2], column % 2));
+                element(2 * (lane % 4)) | element(2 * (lane % 4) + 1) << 16
+            } else {
+                row(lane / 4)[lane % 4]
+            };
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The emulated views of global and shared memory.
+
+use std::panic::Location;
+
+use super::access::{self, Atomic};
+use super::exec::{Place, describe, fail, with};
+use super::fault::FaultKind;
+use super::region::{Name, Region};
+use crate::element::Element;
+use crate::shared::Shared;
+
+/// A view of global memory: its allocation, found once, and where in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GlobalView {
+    /// Null if the pointer is in no allocation.
+    region: *const Region,
+    /// Bytes from the region's start, or the bare address.
+    offset: usize,
+    len: usize,
+}
+
+/// A view of shared memory.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedView {
+    region: *const Region,
+    offset: u32,
+    len: u32,
+}
+
+/// A static shared array's declaration.
+#[derive(Debug)]
+pub struct SharedSymbol {
+    name: &'static str,
+    len: u32,
+    element_bytes: u32,
+}
+
+#[cold]
+#[inline(never)]
+fn out_of_bounds(
+    what: &'static str,
+    region: *const Region,
+    index: u64,
+    len: u64,
+    place: Place,
+) -> ! {
+    // SAFETY: null or live, as in every view.
+    let object = unsafe { region.as_ref() }.map_or_else(|| "no allocation".to_owned(), describe);
+    fail(
+        place,
+        FaultKind::OutOfBounds {
+            what,
+            object,
+            index,
+            len,
+        },
+    )
+}
+
+#[cold]
+#[inline(never)]
+fn no_allocation(what: &'static str, address: usize, bytes: usize, place: Place) -> ! {
+    let object = format!("no allocation (address {address:#x})");
+    fail(
+        place,
+        FaultKind::OutsideAllocation {
+            what,
+            object,
+            start: 0,
+            end: bytes as i64,
+        },
+    )
+}
+
+macro_rules! view {
+    ($view:ident, $index:ty) => {
+        impl $view {
+            #[inline(always)]
+            pub(crate) fn len(self) -> $index {
+                self.len
+            }
+
+            #[track_caller]
+            pub(crate) fn slice<T>(self, start: $index, len: $index) -> Self {
+                let end = start.checked_add(len);
+                if end.is_none_or(|end| end > self.len) {
+                    let index = u64::from(start as u64).saturating_add(len as u64);
+                    out_of_bounds(
+                        "slice up to",
+                        self.region,
+                        index,
+                        self.len as u64,
+                        Location::caller(),
+                    );
+                }
+                let offset = self
+                    .offset
+                    .wrapping_add(start.wrapping_mul(size_of::<T>() as $index));
+                Self {
+                    offset,
+                    len,
+                    ..self
+                }
+            }
+
+            /// The byte offset of element `i` of `n` accessed ones.
+            #[track_caller]
+            #[inline(always)]
+            fn locate<T>(self, what: &'static str, i: $index, n: usize) -> usize {
+                let n_index = n as $index;
+                if i >= self.len || n_index > self.len - i {
+                    let outside = (i as u64).max(self.len as u64);
+                    out_of_bounds(
+                        what,
+                        self.region,
+                        outside,
+                        self.len as u64,
+                        Location::caller(),
+                    );
+                }
+                let offset =
+                    (self.offset as usize).wrapping_add((i as usize).wrapping_mul(size_of::<T>()));
+                if self.region.is_null() {
+                    no_allocation(what, offset, n * size_of::<T>(), Location::caller());
+                }
+                offset
+            }
+
+            #[track_caller]
+            #[inline(always)]
+            pub(crate) unsafe fn load<T: Element>(self, i: $index) -> T {
+                let offset = self.locate::<T>("load", i, 1);
+                let at = access::read(self.region, offset, size_of::<T>(), Location::caller());
+                // SAFETY: `read` checked the bytes, and any bits are a `T`.
+                unsafe { at.cast::<T>().read() }
+            }
+
+            #[track_caller]
+            #[inline(always)]
+            pub(crate) unsafe fn store<T: Element>(self, i: $index, value: T) {
+                let offset = self.locate::<T>("store", i, 1);
+                let at = access::write(self.region, offset, size_of::<T>(), Location::caller());
+                // SAFETY: `write` checked the bytes.
+                unsafe { at.cast::<T>().write(value) }
+            }
+
+            #[track_caller]
+            #[inline(always)]
+            pub(crate) unsafe fn load_vec<T: Element, const N: usize>(self, i: $index) -> [T; N] {
+                let offset = self.locate::<T>("load", i, N);
+                let at = access::read(self.region, offset, size_of::<[T; N]>(), Location::caller());
+                // SAFETY: `read` checked the bytes, and any bits are `T`s.
+                unsafe { at.cast::<[T; N]>().read() }
+            }
+
+            #[track_caller]
+            #[inline(always)]
+            pub(crate) unsafe fn store_vec<T: Element, const N: usize>(
+                self,
+                i: $index,
+                values: [T; N],
+            ) {
+                let offset = self.locate::<T>("store", i, N);
+                let at =
+                    access::write(self.region, offset, size_of::<[T; N]>(), Location::caller());
+                // SAFETY: `write` checked the bytes.
+                unsafe { at.cast::<[T; N]>().write(values) }
+            }
+
+            #[track_caller]
+            unsafe fn update<T: Element>(
+                self,
+                i: $index,
+                kind: Atomic,
+                change: impl FnOnce(T) -> T,
+            ) -> T {
+                /// Atomics in a row after which the other threads get a turn: they may be what a loop waits for.
+                const PATIENCE: u64 = 64;
+                let place = Location::caller();
+                let offset = self.locate::<T>("atomic access", i, 1);
+                let at =
+                    access::atomic(self.region, offset, size_of::<T>(), kind, place).cast::<T>();
+                // SAFETY: `atomic` checked the bytes, and any bits are a `T`.
+                let old = unsafe { at.read() };
+                if kind != Atomic::Load {
+                    // SAFETY: as above.
+                    unsafe { at.write(change(old)) };
+                }
+                let exec = with();
+                exec.synchronise(self.region, offset, kind);
+                if exec.stats.atomics.is_multiple_of(PATIENCE) {
+                    super::schedule::step_aside();
+                }
+                old
+            }
+
+            #[track_caller]
+            pub(crate) unsafe fn atomic_add<T: AtomicAdd>(self, i: $index, value: T) -> T {
+                // SAFETY: checked inside.
+                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.plus(value)) }
+            }
+
+            #[track_caller]
+            pub(crate) unsafe fn atomic_max<T: AtomicInteger>(self, i: $index, value: T) -> T {
+                // SAFETY: checked inside.
+                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.max(value)) }
+            }
+
+            #[track_caller]
+            pub(crate) unsafe fn atomic_min<T: AtomicInteger>(self, i: $index, value: T) -> T {
+                // SAFETY: checked inside.
+                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.min(value)) }
+            }
+
+            #[track_caller]
+            pub(crate) unsafe fn atomic_exchange<T: AtomicInteger>(self, i: $index, value: T) -> T {
+                // SAFETY: checked inside.
+                unsafe { self.update::<T>(i, Atomic::Modify, |_| value) }
+            }
+
+            #[track_caller]
+            pub(crate) unsafe fn atomic_cas<T: AtomicInteger>(
+                self,
+                i: $index,
+                expected: T,
+                new: T,
+            ) -> T {
+                // SAFETY: checked inside.
+                unsafe {
+                    self.update::<T>(
+                        i,
+                        Atomic::Modify,
+                        |old| if old == expected { new } else { old },
+                    )
+                }
+            }
+
+            #[track_caller]
+            pub(crate) unsafe fn atomic_load<T: AtomicInteger>(self, i: $index) -> T {
+                // SAFETY: checked inside.
+                unsafe { self.update::<T>(i, Atomic::Load, |old| old) }
+            }
+
+            #[track_caller]
+            pub(crate) unsafe fn atomic_store<T: AtomicInteger>(self, i: $index, value: T) -> T {
+                // SAFETY: checked inside.
+                unsafe { self.update::<T>(i, Atomic::Store, |_| value) };
+                value
+            }
+        }
+    };
+}
+
+view!(GlobalView, usize);
+view!(SharedView, u32);
+
+impl GlobalView {
+    pub(crate) unsafe fn new(ptr: *const u8, len: usize) -> Self {
+        match with().memory.find(ptr.addr()) {
+            Some(region) => Self {
+                region,
+                offset: ptr.addr() - region.base,
+                len,
+            },
+            None => Self {
+                region: std::ptr::null(),
+                offset: ptr.addr(),
+                len,
+            },
+        }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    pub(crate) unsafe fn load_readonly<T: Element>(self, i: usize) -> T {
+        let offset = self.locate::<T>("load", i, 1);
+        let at = access::read_constant(self.region, offset, size_of::<T>(), Location::caller());
+        // SAFETY: `read` checked the bytes, and any bits are a `T`.
+        unsafe { at.cast::<T>().read() }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    pub(crate) unsafe fn load_vec_readonly<T: Element, const N: usize>(self, i: usize) -> [T; N] {
+        let offset = self.locate::<T>("load", i, N);
+        let at =
+            access::read_constant(self.region, offset, size_of::<[T; N]>(), Location::caller());
+        // SAFETY: `read` checked the bytes, and any bits are `T`s.
+        unsafe { at.cast::<[T; N]>().read() }
+    }
+
+    /// The source of a copy of elements from `i` on, `valid` bytes of which are read.
+    #[track_caller]
+    pub(crate) fn source<T>(self, i: usize, valid: usize) -> Option<(*const Region, usize)> {
+        let n = valid.div_ceil(size_of::<T>());
+        (n > 0).then(|| (self.region, self.locate::<T>("cp.async", i, n)))
+    }
+}
+
+impl SharedView {
+    #[track_caller]
+    pub(crate) fn dynamic<T>(byte_offset: u32, len: u32) -> Self {
+        let place = Location::caller();
+        let region =
+            (with().shared.iter()).find(|(_, region)| matches!(region.name, Name::Dynamic));
+        let Some((_, region)) = region else {
+            let text = "dynamic shared memory: the launch gives none".to_owned();
+            fail(place, FaultKind::Argument(text));
+        };
+        let end = u64::from(byte_offset) + u64::from(len) * size_of::<T>() as u64;
+        if end > region.len() as u64 {
+            let (object, start) = (describe(region), i64::from(byte_offset));
+            let what = "view";
+            fail(
+                place,
+                FaultKind::OutsideAllocation {
+                    what,
+                    object,
+                    start,
+                    end: end as i64,
+                },
+            );
+        }
+        let view = Self {
+            region: &raw const **region,
+            offset: byte_offset,
+            len,
+        };
+        view.check_alignment::<T>(place);
+        view
+    }
+
+    fn check_alignment<T>(self, place: Place) {
+        // SAFETY: shared regions live as long as the launch.
+        let region = unsafe { &*self.region };
+        if !(region.base + self.offset as usize).is_multiple_of(size_of::<T>()) {
+            let (object, offset) = (describe(region), u64::from(self.offset));
+            fail(
+                place,
+                FaultKind::Misaligned {
+                    what: "view",
+                    object,
+                    offset,
+                    bytes: size_of::<T>() as u64,
+                },
+            );
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn cast<T, U>(self) -> Self {
+        let bytes = u64::from(self.len) * size_of::<T>() as u64;
+        let view = Self {
+            len: (bytes / size_of::<U>() as u64) as u32,
+            ..self
+        };
+        view.check_alignment::<U>(Location::caller());
+        view
+    }
+
+    #[track_caller]
+    pub(crate) fn addr<T>(self, i: u32) -> u32 {
+        if i > self.len {
+            out_of_bounds(
+                "address",
+                self.region,
+                u64::from(i),
+                u64::from(self.len),
+                Location::caller(),
+            );
+        }
+        // SAFETY: shared regions live as long as the launch.
+        let base = unsafe { (*self.region).base } as u32;
+        base + self.offset + i * size_of::<T>() as u32
+    }
+}
+
+impl SharedSymbol {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new(name: &'static str, len: u32, element_bytes: u32) -> Self {
+        Self {
+            name,
+            len,
+            element_bytes,
+        }
+    }
+
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn view<T: Element>(&'static self) -> Shared<T> {
+        let bytes = self.len as usize * self.element_bytes as usize;
+        let key = std::ptr::from_ref(self).cast();
+        let region = with().static_shared(key, self.name, bytes, Location::caller());
+        Shared::from_view(SharedView {
+            region,
+            offset: 0,
+            len: self.len,
+        })
+    }
+}
+
+/// Elements that atomics add to.
+pub trait AtomicAdd: Element {
+    #[doc(hidden)]
+    fn plus(self, other: Self) -> Self;
+}
+
+/// Elements that atomics compare.
+pub trait AtomicInteger: AtomicAdd + Ord {}
+
+macro_rules! atomics {
+    ($($ty:ty: $a:ident, $b:ident => $sum:expr;)*) => {$(
+        impl AtomicAdd for $ty {
+            fn plus(self, $b: Self) -> Self {
+                let $a = self;
+                $sum
+            }
+        }
+    )*};
+}
+
+atomics! {
+    u32: a, b => a.wrapping_add(b);
+    i32: a, b => a.wrapping_add(b);
+    u64: a, b => a.wrapping_add(b);
+    f32: a, b => a + b;
+    f64: a, b => a + b;
+}
+
+impl AtomicInteger for u32 {}
+impl AtomicInteger for i32 {}
+impl AtomicInteger for u64 {}

@@ -1,0 +1,126 @@
+//! The OS thread that runs a device's launches, and the watchdog over it.
+//!
+//! Launches run on a thread of their own so that one which never ends can be ended: a loop that calls into this crate meets the step limit; one that never calls is
+//! noticed because the pulse stops while the thread consumes processor time, and is then interrupted by a signal (see `signals`). Where
+//! there are no such signals the thread is left to itself, with the memory that it may touch, and the device is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::device::{Memory, Stats};
+use super::fault::{Fault, FaultKind};
+use super::launch::Job;
+use super::schedule::Stacks;
+use super::{panics, signals};
+
+/// Beats while a launch makes progress.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse(AtomicU64);
+
+impl Pulse {
+    pub(crate) fn beat(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+type Outcome = (Box<Memory>, Result<Stats, Fault>);
+
+/// A device's OS thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    jobs: mpsc::Sender<(Job, Box<Memory>)>,
+    outcomes: mpsc::Receiver<Outcome>,
+    pulse: Arc<Pulse>,
+    target: signals::Target,
+}
+
+/// Runs a job on the worker, which is started if there is none. `Err` if the job could not be stopped: worker and memory are gone then.
+pub(crate) fn run(
+    worker: &mut Option<Worker>,
+    memory: Box<Memory>,
+    job: Job,
+    limit: Duration,
+) -> Result<Outcome, FaultKind> {
+    let current = match worker {
+        Some(worker) => worker,
+        None => match start() {
+            Ok(started) => worker.insert(started),
+            Err(error) => {
+                let message = format!("no thread for the emulator: {error}");
+                return Ok((memory, Err(Fault::on_host(FaultKind::Launch(message)))));
+            }
+        },
+    };
+    let outcome = match current.jobs.send((job, memory)) {
+        Ok(()) => watch(current, limit),
+        Err(_) => Err(FaultKind::DeviceLost),
+    };
+    if outcome.is_err() {
+        *worker = None;
+    }
+    outcome
+}
+
+fn start() -> std::io::Result<Worker> {
+    panics::install_hook();
+    let (jobs, inbox) = mpsc::channel::<(Job, Box<Memory>)>();
+    let (outbox, outcomes) = mpsc::channel();
+    let (hello, target) = mpsc::channel();
+    let pulse = Arc::new(Pulse::default());
+    let beating = Arc::clone(&pulse);
+    std::thread::Builder::new()
+        .name("emulated device".to_owned())
+        .spawn(move || {
+            let _signals = signals::prepare_thread();
+            let _ = hello.send(signals::Target::this_thread());
+            let mut stacks = Stacks::default();
+            for (job, memory) in inbox {
+                let outcome = job(memory, &mut stacks, Arc::clone(&beating));
+                if outbox.send(outcome).is_err() {
+                    break;
+                }
+            }
+        })?;
+    let target = target.recv().map_err(std::io::Error::other)?;
+    Ok(Worker {
+        jobs,
+        outcomes,
+        pulse,
+        target,
+    })
+}
+
+fn watch(worker: &Worker, limit: Duration) -> Result<Outcome, FaultKind> {
+    const LOOK: Duration = Duration::from_millis(50);
+    /// How long a thread may take to follow an interruption.
+    const GRACE: Duration = Duration::from_secs(5);
+    let mut beats = worker.pulse.0.load(Ordering::Relaxed);
+    let mut since = worker.target.processor_time();
+    let mut interrupted: Option<Instant> = None;
+    loop {
+        match worker.outcomes.recv_timeout(LOOK) {
+            Ok(outcome) => return Ok(outcome),
+            Err(RecvTimeoutError::Disconnected) => return Err(FaultKind::DeviceLost),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let (beats_now, time) = (
+            worker.pulse.0.load(Ordering::Relaxed),
+            worker.target.processor_time(),
+        );
+        if beats_now != beats {
+            (beats, since) = (beats_now, time);
+            continue;
+        }
+        if time.saturating_sub(since) < limit {
+            continue;
+        }
+        let gave_up = interrupted.get_or_insert_with(Instant::now).elapsed() > GRACE;
+        if gave_up || !worker.target.interrupt(limit) {
+            return Err(FaultKind::NoProgress {
+                seconds: limit.as_secs(),
+            });
+        }
+    }
+}

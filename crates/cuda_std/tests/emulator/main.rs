@@ -1,0 +1,5 @@
+//! The emulator's detectors: for each, kernels with a planted bug that must be caught, and clean ones on which it must stay silent; each in
+//! natural and in shuffled orders.
+
+mod memory;
+mod support;

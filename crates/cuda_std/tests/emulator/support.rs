@@ -1,0 +1,80 @@
+//! Moving arrays, and launches of one line.
+
+use cuda_std::Kernel;
+use cuda_std::element::Element;
+use cuda_std::emulator::{Buffer, Device, Fault, FaultKind, Launch, Stats};
+
+/// An allocation that holds `values`.
+pub(crate) fn upload<T: Element>(device: &Device, values: &[T]) -> Buffer {
+    let buffer = device.alloc(size_of_val(values)).expect("memory");
+    // SAFETY: elements are plain bits without padding.
+    let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
+    buffer.write(0, bytes).expect("the sizes agree");
+    buffer
+}
+
+/// The whole allocation.
+pub(crate) fn download<T: Element + Default>(buffer: &Buffer) -> Vec<T> {
+    let mut values = vec![T::default(); buffer.len() / size_of::<T>()];
+    let (pointer, len) = (values.as_mut_ptr().cast(), size_of_val(&*values));
+    // SAFETY: elements are plain bits, of which all patterns are valid.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(pointer, len) };
+    buffer.read(0, bytes).expect("all written");
+    values
+}
+
+/// The shape of `blocks` blocks of `threads` threads.
+pub(crate) fn shape(blocks: u32, threads: u32) -> Launch {
+    Launch {
+        grid: [blocks, 1, 1],
+        block: [threads, 1, 1],
+        ..Launch::default()
+    }
+}
+
+/// Launches in natural order and in several shuffled ones, and wants all to succeed.
+pub(crate) fn run_clean<K: Kernel>(device: &Device, launch: &Launch, arguments: K::Args) -> Stats {
+    let mut stats = Stats::default();
+    for seed in [None, Some(1), Some(2), Some(3)] {
+        let launch = Launch {
+            seed,
+            ..launch.clone()
+        };
+        stats = device
+            .launch::<K>(&launch, arguments)
+            .unwrap_or_else(|fault| panic!("seed {seed:?}: {fault}"));
+    }
+    stats
+}
+
+/// Launches in natural order and in several shuffled ones, and wants all to fail; the first fault.
+pub(crate) fn run_faulty<K: Kernel>(device: &Device, launch: &Launch, arguments: K::Args) -> Fault {
+    let faults: Vec<Fault> = [None, Some(1), Some(2), Some(3)]
+        .map(|seed| {
+            let launch = Launch {
+                seed,
+                ..launch.clone()
+            };
+            let fault = device
+                .launch::<K>(&launch, arguments)
+                .expect_err("the bug was missed");
+            assert_eq!(fault.kernel, Some(K::NAME));
+            fault
+        })
+        .into();
+    faults.into_iter().next().expect("four launches")
+}
+
+/// [`run_faulty`] for races: names the source lines of both accesses.
+pub(crate) fn run_racy<K: Kernel>(device: &Device, launch: &Launch, arguments: K::Args) -> Fault {
+    let fault = run_faulty::<K>(device, launch, arguments);
+    let FaultKind::Race { earlier, .. } = &fault.kind else {
+        panic!("no race: {fault}")
+    };
+    assert!(
+        fault.location.is_some() && earlier.location.is_some(),
+        "{fault}"
+    );
+    assert_ne!(Some(earlier.thread), fault.thread, "{fault}");
+    fault
+}
