@@ -1,5 +1,7 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
+mod gpu_bundle;
+mod layout;
 mod ptx;
 mod ptxas;
 
@@ -26,6 +28,10 @@ enum Chore {
     /// Assemble every kernel for every architecture and fail if one spills, uses local memory or has
     /// its wgmma serialised.
     Ptxas,
+    /// Pack tests, demo and data into .gpu-bundle, for a GPU machine without Rust.
+    GpuBundle,
+    /// Check that every operator has its homes and that files stay short.
+    Layout,
 }
 
 /// The repository's root.
@@ -39,6 +45,8 @@ fn main() -> ExitCode {
         Chore::Ptx { check: false } => ptx::renew(root()),
         Chore::Ptx { check: true } => ptx::check(root()),
         Chore::Ptxas => ptxas::run(root()),
+        Chore::GpuBundle => gpu_bundle::run(root()),
+        Chore::Layout => layout::run(root()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Runs convfuse's tests and demo on a machine that has a GPU and its driver, and nothing else.
+#
+#   ./run.sh              tests, then the demo
+#   ./run.sh sanitize     the tests of the GPU under compute-sanitizer's tools
+#
+# Exit status 0 means that everything passed. A test that found no GPU counts as a failure here.
+set -u
+cd "$(dirname "$0")" || exit 1
+export CONVFUSE_GOLDEN="$PWD/golden"
+export RUST_BACKTRACE=1
+failed=0
+
+run() {
+    echo "== $*"
+    "$@" || { failed=1; echo "== FAILED: $*"; }
+}
+
+./convfuse info || exit 1
+
+if [ "${1:-}" = sanitize ]; then
+    for tool in memcheck racecheck initcheck synccheck; do
+        run compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 20 \
+            ./tests/suite gpu "${2:-smoke}"
+    done
+else
+    for test in ./tests/*; do
+        run "$test"
+    done
+    run ./convfuse verify
+    run ./convfuse demo
+fi
+
+if [ "$failed" = 0 ]; then echo "== all passed"; else echo "== something failed"; fi
+exit "$failed"
