@@ -24,7 +24,7 @@ macro_rules! clamp_kernel {
         pub unsafe fn $name(x: *const $T, y: *mut $T, elements: u64, bounds: Bounds) {
             let x = Global::new(x, elements as usize);
             let y = GlobalMut::new(y, elements as usize);
-            map_block(x, y, bounds);
+            map_block(x, y, || bounds);
         }
     };
 }

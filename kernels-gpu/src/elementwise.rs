@@ -1,7 +1,8 @@
 //! The loop of every kernel that reads an element and writes one.
 //!
 //! All vectors of a thread are loaded before the first is used: with 256 threads a block and four
-//! 16-byte loads a thread, the memory system has enough outstanding to run at its bandwidth.
+//! 16-byte loads a thread, the memory system has enough outstanding to run at its bandwidth. They
+//! are loaded before the map is even made, since making it may mean waiting for statistics.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
@@ -27,13 +28,17 @@ pub(crate) unsafe fn block_span(elements: u64) -> u32 {
     (elements - block_start()).min(BLOCK_ELEMENTS as u64) as u32
 }
 
-/// Maps the block's elements of `x` to `y`.
+/// Maps the block's elements of `x` to `y`, by the map that `make_map` makes.
 ///
 /// # Safety
-/// `x` and `y` start on 16 bytes, have equal lengths, and the block's first element is below them;
+/// All threads of the block call it, so that `make_map` may have barriers. `x` and `y` start on 16 bytes, have equal lengths, and the block's first element is below them;
 /// they are the same tensor or apart.
 #[inline(always)]
-pub(crate) unsafe fn map_block<T: Storage>(x: Global<T>, y: GlobalMut<T>, map: impl ElementMap) {
+pub(crate) unsafe fn map_block<T: Storage, M: ElementMap>(
+    x: Global<T>,
+    y: GlobalMut<T>,
+    make_map: impl FnOnce() -> M,
+) {
     let start = block_start() as usize;
     let first = thread::thread_idx_x() as usize * VECTOR_ELEMENTS;
     let left = x.len() - start;
@@ -42,6 +47,7 @@ pub(crate) unsafe fn map_block<T: Storage>(x: Global<T>, y: GlobalMut<T>, map: i
         unroll!(4, |v| {
             vectors[v] = x.load_vec(start + first + v * STEP_ELEMENTS);
         });
+        let map = make_map();
         unroll!(4, |v| {
             let local = first + v * STEP_ELEMENTS;
             if map.in_one(local as u32, VECTOR_ELEMENTS as u32) {
@@ -57,6 +63,7 @@ pub(crate) unsafe fn map_block<T: Storage>(x: Global<T>, y: GlobalMut<T>, map: i
         return;
     }
     // The last block, if it is not full.
+    let map = make_map();
     let mut local = first;
     while local < left {
         map_each(x, y, &map, start, local, left.min(local + VECTOR_ELEMENTS));

@@ -15,13 +15,16 @@ use op_spec::launch::norm::{
 
 use crate::elementwise::{block_span, block_start, map_block};
 use crate::index::div_rem;
-use crate::moments;
+use crate::moments::{self, WARP_SLOT};
 use crate::norm_map::NormMap;
 
 shared_array! {
-    /// Count, mean and M2 of each warp.
-    static GROUP_NORM_WARPS: [f32; 3 * (STATS_THREADS / WARP_THREADS) as usize];
+    /// The moments of each warp.
+    static GROUP_NORM_WARPS: [f32; (STATS_WARPS * WARP_SLOT) as usize];
 }
+
+/// Warps of a statistics block.
+const STATS_WARPS: u32 = STATS_THREADS / WARP_THREADS;
 
 /// Reduces the block's rows, or its split of a row.
 #[inline(always)]
@@ -44,6 +47,7 @@ unsafe fn stats<T: Storage>(x: *const T, partials: *mut f32, g: NormGeometry) {
             end as usize,
             lane as usize,
             WARP_THREADS as usize,
+            |_, _| {},
         );
         (lane == 0 && row < g.rows, row, mine.of_warp())
     } else {
@@ -57,8 +61,9 @@ unsafe fn stats<T: Storage>(x: *const T, partials: *mut f32, g: NormGeometry) {
             (row_start + end) as usize,
             thread as usize,
             STATS_THREADS as usize,
+            |_, _| {},
         );
-        let all = mine.of_block(GROUP_NORM_WARPS.view());
+        let all = mine.of_block(GROUP_NORM_WARPS.view(), STATS_WARPS);
         (thread == 0, block as u64, all)
     };
     if writer {
@@ -116,9 +121,10 @@ macro_rules! apply_kernel {
             let g = geometry;
             let x = Global::new(x, g.elements() as usize);
             let y = GlobalMut::new(y, g.elements() as usize);
-            let span = block_span(g.elements());
-            let map = NormMap::stage(&g, partials, weight, bias, block_start(), span, g.spatial);
-            map_block(x, y, map);
+            map_block(x, y, || {
+                let span = block_span(g.elements());
+                NormMap::stage(&g, partials, weight, bias, block_start(), span, g.spatial)
+            });
         }
     };
 }

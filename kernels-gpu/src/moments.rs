@@ -15,7 +15,7 @@ use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{math, thread, warp};
-use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS};
+use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS};
 use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::unroll::unroll;
@@ -25,6 +25,9 @@ const ALL_LANES: u32 = u32::MAX;
 
 /// Vectors that a thread has in registers at once.
 const VECTORS: usize = 4;
+
+/// Numbers of shared memory through which a warp hands its moments on: a vector, one unused.
+pub(crate) const WARP_SLOT: u32 = VECTOR_ELEMENTS as u32;
 
 /// How many elements there were, their mean, and the sum of squared deviations from it.
 #[derive(Clone, Copy)]
@@ -145,42 +148,44 @@ impl Moments {
         all
     }
 
-    /// Of the elements of all threads of a statistics block; thread 0 has the result.
+    /// Of the elements of all threads of the block, of `warps` warps; thread 0 has the result.
     ///
     /// # Safety
-    /// All threads of the block call it together, and `scratch` holds three numbers a warp that
-    /// nobody else uses.
+    /// All threads of the block call it together, and `scratch` holds [`WARP_SLOT`] numbers a warp
+    /// that nobody else uses.
     #[inline(always)]
-    pub(crate) unsafe fn of_block(self, scratch: Shared<f32>) -> Self {
-        const WARPS: u32 = STATS_THREADS / WARP_THREADS;
+    pub(crate) unsafe fn of_block(self, scratch: Shared<f32>, warps: u32) -> Self {
         let thread = thread::thread_idx_x();
         let of_warp = self.of_warp();
         if thread.is_multiple_of(WARP_THREADS) {
-            let slot = 3 * (thread / WARP_THREADS);
-            scratch.store(slot, of_warp.count);
-            scratch.store(slot + 1, of_warp.mean);
-            scratch.store(slot + 2, of_warp.m2);
+            let slot = thread / WARP_THREADS * WARP_SLOT;
+            scratch.store_vec(slot, [of_warp.count, of_warp.mean, of_warp.m2, 0.0]);
         }
         thread::sync_threads();
         let mut all = Self::EMPTY;
-        if thread == 0 {
-            let mut slot = 0;
-            while slot < 3 * WARPS {
-                all = all.and(Self {
-                    count: scratch.load(slot),
-                    mean: scratch.load(slot + 1),
-                    m2: scratch.load(slot + 2),
-                });
-                slot += 3;
+        if thread < WARP_THREADS {
+            if thread < warps {
+                let [count, mean, m2, _] = scratch.load_vec::<4>(thread * WARP_SLOT);
+                all = Self { count, mean, m2 };
             }
+            all = all.of_warp();
         }
         all
     }
 }
 
+/// The whole aligned vectors of the elements `start..end` of a tensor: where they start and end. Up
+/// to three elements are before the first, and up to three after the last.
+#[inline(always)]
+pub(crate) fn whole_vectors(start: usize, end: usize) -> (usize, usize) {
+    let vectors_start = start.next_multiple_of(VECTOR_ELEMENTS).min(end);
+    let vectors_end = (end - end % VECTOR_ELEMENTS).max(vectors_start);
+    (vectors_start, vectors_end)
+}
+
 /// The moments of what thread `thread` of `threads` takes of the elements `start..end` of `x`.
-/// Together the threads take each element once, as whole aligned vectors but for the up to three
-/// elements before the first and after the last.
+/// Together the threads take each element once, as whole vectors where that is possible; `keep` is
+/// told of every vector and where it is.
 ///
 /// # Safety
 /// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 6.
@@ -191,9 +196,9 @@ pub(crate) unsafe fn of_range<T: Storage>(
     end: usize,
     thread: usize,
     threads: usize,
+    keep: impl Fn(usize, [T; VECTOR_ELEMENTS]),
 ) -> Moments {
-    let vectors_start = start.next_multiple_of(VECTOR_ELEMENTS).min(end);
-    let vectors_end = (end - end % VECTOR_ELEMENTS).max(vectors_start);
+    let (vectors_start, vectors_end) = whole_vectors(start, end);
     let step = threads * VECTOR_ELEMENTS;
 
     let mut all = Moments::EMPTY;
@@ -203,11 +208,16 @@ pub(crate) unsafe fn of_range<T: Storage>(
         unroll!(4, |v| {
             vectors[v] = x.load_vec(at + v * step);
         });
+        unroll!(4, |v| {
+            keep(at + v * step, vectors[v]);
+        });
         all = all.and(Moments::of_vectors(vectors));
         at += VECTORS * step;
     }
     while at < vectors_end {
-        all = all.and(Moments::of_vector(x.load_vec(at)));
+        let vector = x.load_vec(at);
+        keep(at, vector);
+        all = all.and(Moments::of_vector(vector));
         at += step;
     }
 

@@ -25,11 +25,10 @@ macro_rules! scale_kernel {
             let g = geometry;
             let x = Global::new(x, g.elements as usize);
             let y = GlobalMut::new(y, g.elements as usize);
-            let map = ChannelScale {
+            map_block(x, y, || ChannelScale {
                 scale: Global::new(scale, g.channels as usize),
                 channels: Channels::from(block_start(), g.spatial, g.channels),
-            };
-            map_block(x, y, map);
+            });
         }
     };
 }

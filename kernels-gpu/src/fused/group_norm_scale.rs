@@ -27,16 +27,18 @@ unsafe fn body<T: Storage>(
     y: *mut T,
     g: &NormGeometry,
 ) {
-    let start = block_start();
-    let span = block_span(g.elements());
-    let norm = NormMap::stage(g, partials, weight, bias, start, span, g.spatial);
-    let scale = ChannelScale {
-        scale: Global::new(scale, g.channels as usize),
-        channels: Channels::from(start, g.spatial, g.channels),
-    };
     let x = Global::new(x, g.elements() as usize);
     let y = GlobalMut::new(y, g.elements() as usize);
-    map_block(x, y, Then(norm, scale));
+    map_block(x, y, || {
+        let start = block_start();
+        let span = block_span(g.elements());
+        let norm = NormMap::stage(g, partials, weight, bias, start, span, g.spatial);
+        let scale = ChannelScale {
+            scale: Global::new(scale, g.channels as usize),
+            channels: Channels::from(start, g.spatial, g.channels),
+        };
+        Then(norm, scale)
+    });
 }
 
 macro_rules! apply_kernel {

@@ -7,6 +7,7 @@ pub mod clamp_multiply_channel_max;
 pub mod fold_scale;
 pub mod group_norm_scale;
 pub mod group_norm_scale_max_pool2d_clamp;
+pub mod group_norm_scale_resident;
 pub mod instance_norm_clamp_multiply_channel_max;
 pub mod max_pool2d_clamp;
 pub mod scale_max_pool2d_clamp;

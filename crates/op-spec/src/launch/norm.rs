@@ -14,7 +14,7 @@
 //! pass that follows combines the splits of a row in index order (Chan's formula).
 
 use super::elementwise::BLOCK_ELEMENTS;
-use super::{LaunchShape, WARP_THREADS};
+use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
 /// Threads of a statistics block.
 pub const STATS_THREADS: u32 = 256;
@@ -33,6 +33,18 @@ pub const MAX_SPLITS: u64 = 256;
 
 /// Numbers in a partial result: mean and M2.
 pub const PARTIAL_ELEMENTS: usize = 2;
+
+/// Threads of a block that keeps its row in shared memory.
+pub const RESIDENT_THREADS: u32 = 1024;
+
+/// Shared memory in which such a block keeps as much of its row as fits: all that a Hopper
+/// multiprocessor has, less what reducing takes.
+pub const RESIDENT_BYTES: u32 = 232_448 - 512;
+
+/// The fewest rows, of the longest planes, that make keeping rows pay: every multiprocessor of a
+/// large GPU has one, and a plane has a vector for every thread.
+const RESIDENT_MIN_ROWS: u64 = 128;
+const RESIDENT_MIN_SPATIAL: u64 = RESIDENT_THREADS as u64 * VECTOR_ELEMENTS as u64;
 
 /// A normalisation over rows of equal length.
 #[repr(C)]
@@ -117,6 +129,30 @@ impl NormGeometry {
     pub const fn apply_shape(&self) -> Option<LaunchShape> {
         match super::elementwise::shape(self.elements()) {
             Some(shape) => Some(shape.with_shared(self.staged_bytes(BLOCK_ELEMENTS as u64))),
+            None => None,
+        }
+    }
+
+    /// Launch of a kernel that keeps its row, of elements of `element_bytes`, in shared memory
+    /// between statistics and normalisation; nothing where that does not pay. A row may be longer than the shared
+    /// memory: the rest is read twice.
+    pub const fn resident_shape(&self, element_bytes: u32) -> Option<LaunchShape> {
+        let row_bytes = self.row_elements * element_bytes as u64;
+        if self.rows < RESIDENT_MIN_ROWS
+            || self.spatial < RESIDENT_MIN_SPATIAL
+            || row_bytes > 2 * RESIDENT_BYTES as u64
+        {
+            return None;
+        }
+        // A row need not start on a vector, so it may touch one vector more than it fills.
+        let touched = row_bytes + (VECTOR_ELEMENTS as u64 - 1) * element_bytes as u64;
+        let bytes = if touched < RESIDENT_BYTES as u64 {
+            touched as u32
+        } else {
+            RESIDENT_BYTES
+        };
+        match LaunchShape::linear(self.rows, RESIDENT_THREADS) {
+            Some(shape) => Some(shape.with_shared(bytes)),
             None => None,
         }
     }

@@ -1,0 +1,150 @@
+//! `group_norm` and `scale` in one launch that reads the tensor once.
+//!
+//! A block takes a whole row. What it reads for the statistics it keeps in shared memory, as much
+//! as fits, and normalises from there; the little that did not fit it reads again, from the second
+//! level of cache if that still has it. With statistics in a launch of their own the tensor
+//! crosses the memory bus three times, here twice.
+//!
+//! One block fills a multiprocessor, so this pays only with rows for all of them;
+//! `NormGeometry::resident_shape` says where.
+
+use cuda_std::{
+    Storage, bf16, f16,
+    global::{Global, GlobalMut},
+    kernel, math, shared, shared_array, thread,
+};
+use op_spec::launch::norm::{NormGeometry, RESIDENT_BYTES, RESIDENT_THREADS};
+use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
+
+use crate::index::div_rem;
+use crate::moments::{self, WARP_SLOT, whole_vectors};
+use crate::unroll::unroll;
+
+/// Warps of a block.
+const WARPS: u32 = RESIDENT_THREADS / WARP_THREADS;
+
+shared_array! {
+    /// The moments of each warp; then, in the first two places, mean and reciprocal deviation.
+    static GROUP_NORM_SCALE_RESIDENT_WARPS: [f32; (WARPS * WARP_SLOT) as usize];
+}
+
+/// Normalises and scales the block's row.
+///
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn body<T: Storage>(
+    x: *const T,
+    weight: *const T,
+    bias: *const T,
+    scale: *const T,
+    y: *mut T,
+    g: &NormGeometry,
+) {
+    let x = Global::new(x, g.elements() as usize);
+    let y = GlobalMut::new(y, g.elements() as usize);
+    let channels = g.channels as usize;
+    let weight = (g.has_weight != 0).then(|| Global::new(weight, channels));
+    let bias = (g.has_bias != 0).then(|| Global::new(bias, channels));
+    let scale = Global::new(scale, channels);
+
+    let thread = thread::thread_idx_x() as usize;
+    let threads = RESIDENT_THREADS as usize;
+    let start = thread::block_idx_x() as usize * g.row_elements as usize;
+    let end = start + g.row_elements as usize;
+
+    // Vectors keep their distance from the vector that the row starts in.
+    let first = start - start % VECTOR_ELEMENTS;
+    let kept_elements = (RESIDENT_BYTES as usize / size_of::<T>()).min(end - first);
+    let kept = shared::dynamic::<T>(0, kept_elements as u32);
+    let is_kept = |at: usize| at - first + VECTOR_ELEMENTS <= kept_elements;
+
+    let mine = moments::of_range(x, start, end, thread, threads, |at, vector| {
+        if is_kept(at) {
+            kept.store_vec((at - first) as u32, vector);
+        }
+    });
+    let scratch = GROUP_NORM_SCALE_RESIDENT_WARPS.view();
+    let all = mine.of_block(scratch, WARPS);
+    if thread == 0 {
+        scratch.store_vec(0, [all.mean, all.rstd(g.eps)]);
+    }
+    thread::sync_threads();
+    let [mean, rstd] = scratch.load_vec::<2>(0);
+
+    let (groups, _) = div_rem(g.channels, g.row_channels);
+    let (_, group) = div_rem(thread::block_idx_x(), groups);
+    let mut plane = 0;
+    while plane < g.row_channels as usize {
+        let channel = (group * g.row_channels) as usize + plane;
+        let factor = match weight {
+            Some(weight) => rstd * weight.load_readonly(channel).to_f32(),
+            None => rstd,
+        };
+        let added = match bias {
+            Some(bias) => bias.load_readonly(channel).to_f32(),
+            None => 0.0,
+        };
+        let times = scale.load_readonly(channel).to_f32();
+        let map = |x: T| T::from_f32(math::fma(x.to_f32() - mean, factor, added) * times);
+
+        let plane_start = start + plane * g.spatial as usize;
+        let plane_end = plane_start + g.spatial as usize;
+        let (vectors_start, vectors_end) = whole_vectors(plane_start, plane_end);
+        let mut at = vectors_start + thread * VECTOR_ELEMENTS;
+        while at < vectors_end {
+            let mut vector: [T; VECTOR_ELEMENTS] = if is_kept(at) {
+                kept.load_vec((at - first) as u32)
+            } else {
+                x.load_vec(at)
+            };
+            unroll!(4, |i| {
+                vector[i] = map(vector[i]);
+            });
+            y.store_vec(at, vector);
+            at += threads * VECTOR_ELEMENTS;
+        }
+        let before = vectors_start - plane_start;
+        let after = plane_end - vectors_end;
+        if thread < before + after {
+            let at = if thread < before {
+                plane_start + thread
+            } else {
+                vectors_end + thread - before
+            };
+            y.store(at, map(x.load(at)));
+        }
+        plane += 1;
+    }
+}
+
+macro_rules! resident_kernel {
+    ($name:ident, $T:ident) => {
+        /// A block normalises and scales one row of `x` into `y`.
+        ///
+        /// *Launch*: `geometry.resident_shape(size_of element)`.
+        /// *Mapping*: vectors of the row go to the threads in turn.
+        /// *Barriers*: two, around handing the row's statistics to all threads.
+        /// *Traffic*: each element is read once, if the row fits in shared memory, and written once.
+        ///
+        /// # Safety
+        /// `x` and `y` have `geometry.elements()` elements, start on 16 bytes, and are apart;
+        /// `scale`, and `weight` and `bias` if the geometry says that they exist, have
+        /// `geometry.channels`.
+        #[kernel(max_threads = RESIDENT_THREADS)]
+        pub unsafe fn $name(
+            x: *const $T,
+            weight: *const $T,
+            bias: *const $T,
+            scale: *const $T,
+            y: *mut $T,
+            geometry: NormGeometry,
+        ) {
+            body(x, weight, bias, scale, y, &geometry);
+        }
+    };
+}
+
+resident_kernel!(group_norm_scale_resident_f32, f32);
+resident_kernel!(group_norm_scale_resident_f16, f16);
+resident_kernel!(group_norm_scale_resident_bf16, bf16);
