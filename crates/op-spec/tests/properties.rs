@@ -1,0 +1,190 @@
+//! Validation holds for any numbers at all: it never panics, and what passes it adds up.
+
+use op_spec::{
+    ChannelMaxSpec, ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec, Conv2dSpec,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
+    MAX_ELEMENTS, MaxPool2dSpec, ScaleSpec,
+};
+use proptest::array::{uniform2, uniform3};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Mostly small numbers, which fit together now and then, and the extremes.
+fn extent() -> impl Strategy<Value = usize> + Clone {
+    prop_oneof![
+        12 => 0..9_usize,
+        4 => 9..300_usize,
+        1 => any::<usize>(),
+        1 => (0..64_u32).prop_map(|bit| 1_usize << bit),
+        1 => (0..3_usize).prop_map(|i| usize::MAX - i),
+    ]
+}
+
+fn shape() -> impl Strategy<Value = Vec<usize>> {
+    vec(extent(), 0..7)
+}
+
+fn conv2d() -> impl Strategy<Value = Conv2dSpec> {
+    let extents = || uniform2(extent());
+    (extents(), extents(), extents(), extent()).prop_map(|(stride, padding, dilation, groups)| {
+        Conv2dSpec {
+            stride,
+            padding,
+            dilation,
+            groups,
+        }
+    })
+}
+
+fn conv3d() -> impl Strategy<Value = Conv3dSpec> {
+    let extents = || uniform3(extent());
+    (extents(), extents(), extents(), extent()).prop_map(|(stride, padding, dilation, groups)| {
+        Conv3dSpec {
+            stride,
+            padding,
+            dilation,
+            groups,
+        }
+    })
+}
+
+fn max_pool2d() -> impl Strategy<Value = MaxPool2dSpec> {
+    let extents = || uniform2(extent());
+    let stride = proptest::option::of(extents());
+    (extents(), stride, extents(), extents(), any::<bool>()).prop_map(
+        |(kernel_size, stride, padding, dilation, ceil_mode)| MaxPool2dSpec {
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn any_convolution_is_judged(
+        spec in conv2d(),
+        volume in conv3d(),
+        input in shape(),
+        weight in shape(),
+        bias in proptest::option::of(shape()),
+    ) {
+        if let Ok(problem) = spec.problem(&input, &weight, bias.as_deref()) {
+            prop_assert_eq!(&*problem.input_shape(), &input[..]);
+            prop_assert_eq!(&*problem.weight_shape(), &weight[..]);
+            prop_assert!(problem.output_shape().elements() <= MAX_ELEMENTS);
+            prop_assert!(problem.output.iter().all(|&extent| extent > 0));
+            let _ = problem.geometry();
+        }
+        if let Ok(problem) = volume.problem(&input, &weight, bias.as_deref()) {
+            prop_assert!(problem.output_shape().elements() <= MAX_ELEMENTS);
+            let _ = problem.geometry();
+        }
+    }
+
+    #[test]
+    fn a_fitting_convolution_covers_its_input(
+        spec in (uniform2(1..4_usize), uniform2(0..4_usize), uniform2(1..4_usize), 1..4_usize),
+        channels in (1..4_usize, 1..4_usize),
+        image in uniform2(1..30_usize),
+        kernel in uniform2(1..5_usize),
+    ) {
+        let (stride, padding, dilation, groups) = spec;
+        let spec = Conv2dSpec { stride, padding, dilation, groups };
+        let input = [2, channels.0 * groups, image[0], image[1]];
+        let weight = [channels.1 * groups, channels.0, kernel[0], kernel[1]];
+        let fits = (0..2).all(|i| (kernel[i] - 1) * dilation[i] < image[i] + 2 * padding[i]);
+        let problem = spec.problem(&input, &weight, None);
+        prop_assert_eq!(problem.is_ok(), fits);
+        if let Ok(problem) = problem {
+            for axis in 0..2 {
+                let window = (kernel[axis] - 1) * dilation[axis] + 1;
+                let last = (problem.output[axis] - 1) * stride[axis] + window;
+                let padded = image[axis] + 2 * padding[axis];
+                prop_assert!(last <= padded && padded < last + stride[axis]);
+            }
+        }
+    }
+
+    #[test]
+    fn any_pooling_is_judged(spec in max_pool2d(), input in shape()) {
+        if let Ok(problem) = spec.problem(&input) {
+            prop_assert!(problem.output_shape().elements() <= MAX_ELEMENTS);
+            prop_assert!(problem.output.iter().all(|&extent| extent > 0));
+            for axis in 0..2 {
+                let last = (problem.output[axis] - 1) as u128 * problem.stride[axis] as u128;
+                prop_assert!(last < (problem.input[axis] + problem.padding[axis]) as u128);
+            }
+            let _ = problem.geometry();
+        }
+    }
+
+    #[test]
+    fn any_norm_scale_clamp_and_maximum_is_judged(
+        num_groups in extent(),
+        eps in any::<f64>(),
+        input in shape(),
+        weight in proptest::option::of(shape()),
+        bias in proptest::option::of(shape()),
+        min in proptest::option::of(any::<f64>()),
+        max in proptest::option::of(any::<f64>()),
+    ) {
+        let (weight, bias) = (weight.as_deref(), bias.as_deref());
+        if let Ok(problem) = (GroupNormSpec { num_groups, eps }).problem(&input, weight, bias) {
+            prop_assert_eq!(problem.channels_per_group() * num_groups, problem.shape.c);
+            let _ = problem.geometry();
+        }
+        if let Ok(problem) = (InstanceNormSpec { eps }).problem(&input, weight, bias) {
+            let _ = problem.geometry();
+            let _ = problem.as_group_norm().geometry();
+        }
+        if let Ok(problem) = ScaleSpec.problem(&input, weight.unwrap_or(&[])) {
+            let _ = problem.geometry();
+        }
+        if let Ok(problem) = ChannelMaxSpec.problem(&input) {
+            let _ = problem.geometry();
+        }
+        if let Ok(problem) = (ClampSpec { min, max }).problem(&input) {
+            let _ = problem.kernel_bounds();
+        }
+    }
+
+    #[test]
+    fn any_pipeline_is_judged(
+        channels in uniform2(extent()),
+        kernel in uniform3(extent()),
+        conv in conv2d(),
+        volume in conv3d(),
+        max_pool in max_pool2d(),
+        num_groups in extent(),
+        flags in uniform2(any::<bool>()),
+        input in shape(),
+    ) {
+        let spec = Conv2dGroupNormScaleMaxPoolClampSpec {
+            in_channels: channels[0],
+            out_channels: channels[1],
+            kernel_size: [kernel[0], kernel[1]],
+            conv,
+            bias: flags[0],
+            group_norm: GroupNormSpec::new(num_groups),
+            affine: flags[1],
+            max_pool,
+            ..Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
+        };
+        let _ = spec.problem(&input);
+        let spec = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec {
+            in_channels: channels[0],
+            out_channels: channels[1],
+            kernel_size: kernel,
+            conv: volume,
+            bias: flags[0],
+            affine: flags[1],
+            ..Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench()
+        };
+        let _ = spec.problem(&input);
+    }
+}

@@ -1,0 +1,385 @@
+//! What PyTorch refuses is refused, in words that name both values; what it accepts is accepted.
+
+use op_spec::{
+    ChannelMaxSpec, ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec, Conv2dSpec,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
+    MaxPool2dSpec, ScaleSpec, SpecError,
+};
+
+#[track_caller]
+fn refused<T: core::fmt::Debug>(result: Result<T, SpecError>, words: &str) {
+    assert_eq!(result.unwrap_err().to_string(), words);
+}
+
+#[test]
+fn conv2d_refuses() {
+    let spec = Conv2dSpec::default();
+    let input = [2, 6, 10, 12];
+    let weight = [4, 6, 3, 3];
+    refused(
+        spec.problem(&[6, 10, 12], &weight, None),
+        "conv2d: input has 3 dimensions, expected 4",
+    );
+    refused(
+        spec.problem(&input, &[4, 6, 3], None),
+        "conv2d: weight has 3 dimensions, expected 4",
+    );
+    refused(
+        spec.problem(&input, &[4, 5, 3, 3], None),
+        "conv2d: weight[1] is 5, expected 6",
+    );
+    refused(
+        spec.problem(&input, &weight, Some(&[5])),
+        "conv2d: bias[0] is 5, expected 4",
+    );
+    refused(
+        spec.problem(&input, &weight, Some(&[4, 1])),
+        "conv2d: bias has 2 dimensions, expected 1",
+    );
+    refused(
+        spec.problem(&input, &[0, 6, 3, 3], None),
+        "conv2d: out_channels is 0, minimum 1",
+    );
+    refused(
+        spec.problem(&input, &[4, 6, 3, 0], None),
+        "conv2d: kernel_size[1] is 0, minimum 1",
+    );
+    refused(
+        spec.problem(&[2, 6, 0, 12], &weight, None),
+        "conv2d: input[2] is 0, minimum 1",
+    );
+    refused(
+        spec.problem(&[2, 0, 10, 12], &[4, 0, 3, 3], None),
+        "conv2d: in_channels is 0, minimum 1",
+    );
+    refused(
+        spec.problem(&[2, 6, 10, 2], &weight, None),
+        "conv2d: dilated window spans 3 on spatial axis 1, padded input has 2",
+    );
+    let dilated = Conv2dSpec {
+        dilation: [5, 1],
+        ..spec
+    };
+    refused(
+        dilated.problem(&input, &weight, None),
+        "conv2d: dilated window spans 11 on spatial axis 0, padded input has 10",
+    );
+    let still = Conv2dSpec {
+        stride: [1, 0],
+        ..spec
+    };
+    refused(
+        still.problem(&input, &weight, None),
+        "conv2d: stride[1] is 0, minimum 1",
+    );
+    let dense = Conv2dSpec {
+        dilation: [0, 1],
+        ..spec
+    };
+    refused(
+        dense.problem(&input, &weight, None),
+        "conv2d: dilation[0] is 0, minimum 1",
+    );
+    let grouped = |groups| Conv2dSpec { groups, ..spec };
+    refused(
+        grouped(0).problem(&input, &weight, None),
+        "conv2d: groups is 0, minimum 1",
+    );
+    refused(
+        grouped(4).problem(&input, &weight, None),
+        "conv2d: in_channels is 6, which is not a multiple of groups 4",
+    );
+    refused(
+        grouped(3).problem(&input, &[4, 2, 3, 3], None),
+        "conv2d: out_channels is 4, which is not a multiple of groups 3",
+    );
+}
+
+#[test]
+fn conv2d_accepts() {
+    let spec = Conv2dSpec::default();
+    let shape = |spec: Conv2dSpec, input: [usize; 4], weight: [usize; 4]| {
+        spec.problem(&input, &weight, None).unwrap().output_shape()
+    };
+    assert_eq!(*shape(spec, [0, 3, 8, 9], [4, 3, 3, 2]), [0, 4, 6, 8]);
+    assert_eq!(*shape(spec, [0, 0, 8, 9], [4, 0, 3, 2]), [0, 4, 6, 8]);
+    assert_eq!(*shape(spec, [1, 1, 1, 1], [1, 1, 1, 1]), [1, 1, 1, 1]);
+    let padded = Conv2dSpec {
+        padding: [2, 4],
+        stride: [3, 1],
+        ..spec
+    };
+    assert_eq!(*shape(padded, [1, 2, 1, 2], [5, 2, 3, 3]), [1, 5, 1, 8]);
+    // More than 2^32 elements in input and output.
+    let huge = shape(spec, [70_000, 8, 128, 128], [64, 8, 3, 3]);
+    assert_eq!(huge.elements(), 70_000 * 64 * 126 * 126);
+}
+
+#[test]
+fn conv3d_refuses_and_accepts() {
+    let spec = Conv3dSpec::default();
+    refused(
+        spec.problem(&[2, 3, 5, 6], &[4, 3, 2, 2, 2], None),
+        "conv3d: input has 4 dimensions, expected 5",
+    );
+    refused(
+        spec.problem(&[2, 3, 2, 6, 6], &[4, 3, 3, 3, 3], None),
+        "conv3d: dilated window spans 3 on spatial axis 0, padded input has 2",
+    );
+    let problem = spec.problem(&[2, 3, 5, 6, 7], &[4, 3, 1, 2, 3], Some(&[4]));
+    assert_eq!(*problem.unwrap().output_shape(), [2, 4, 5, 5, 5]);
+}
+
+#[test]
+fn group_norm_refuses() {
+    let spec = GroupNormSpec::new(4);
+    refused(
+        spec.problem(&[2, 30, 5], None, None),
+        "group_norm: channels is 30, which is not a multiple of num_groups 4",
+    );
+    refused(
+        GroupNormSpec::new(0).problem(&[2, 30, 5], None, None),
+        "group_norm: num_groups is 0, minimum 1",
+    );
+    refused(
+        spec.problem(&[4], None, None),
+        "group_norm: input has 1 dimensions, minimum 2",
+    );
+    refused(
+        spec.problem(&[2, 8, 5], Some(&[4]), None),
+        "group_norm: weight[0] is 4, expected 8",
+    );
+    refused(
+        spec.problem(&[2, 8, 5], None, Some(&[8, 1])),
+        "group_norm: bias has 2 dimensions, expected 1",
+    );
+    refused(
+        spec.problem(&[1, 4, 1, 1], None, None),
+        "group_norm: values per group is 1, minimum 2 (one value has no deviation)",
+    );
+    for (eps, words) in [(f64::NAN, "NaN"), (-1e-5, "-0.00001")] {
+        refused(
+            GroupNormSpec { eps, ..spec }.problem(&[2, 8, 5], None, None),
+            &format!("group_norm: eps is {words}, minimum 0"),
+        );
+    }
+}
+
+#[test]
+fn group_norm_accepts() {
+    let spec = GroupNormSpec::new(4);
+    for input in [
+        &[0, 8, 5][..],
+        &[2, 8, 0],
+        &[2, 0, 5],
+        &[2, 4],
+        &[2, 4, 1, 1],
+        &[1, 8, 1],
+    ] {
+        spec.problem(input, None, None).unwrap();
+    }
+    for eps in [0.0, f64::INFINITY] {
+        GroupNormSpec { eps, ..spec }
+            .problem(&[2, 8, 5], None, None)
+            .unwrap();
+    }
+}
+
+#[test]
+fn instance_norm_refuses_and_accepts() {
+    let spec = InstanceNormSpec::default();
+    for input in [&[2, 8][..], &[2, 8, 1], &[2, 8, 1, 1, 1]] {
+        refused(
+            spec.problem(input, None, None),
+            "instance_norm: spatial elements is 1, minimum 2 (one value has no deviation)",
+        );
+    }
+    refused(
+        InstanceNormSpec { eps: f64::NAN }.problem(&[2, 8, 5], None, None),
+        "instance_norm: eps is NaN, minimum 0",
+    );
+    for input in [
+        &[0, 8, 5][..],
+        &[2, 8, 0],
+        &[2, 0, 5],
+        &[2, 3, 4, 5, 6, 7],
+        &[1, 1, 2],
+    ] {
+        spec.problem(input, None, None).unwrap();
+    }
+}
+
+#[test]
+fn scale_and_channel_max_refuse_and_accept() {
+    refused(
+        ScaleSpec.problem(&[2, 3, 4], &[4]),
+        "scale: scale[0] is 4, expected 3",
+    );
+    refused(
+        ScaleSpec.problem(&[2], &[2]),
+        "scale: input has 1 dimensions, minimum 2",
+    );
+    ScaleSpec.problem(&[0, 3], &[3]).unwrap();
+    refused(
+        ChannelMaxSpec.problem(&[2, 0, 4]),
+        "channel_max: channels is 0, minimum 1",
+    );
+    assert_eq!(
+        ChannelMaxSpec.problem(&[2, 1]).unwrap().output_elements(),
+        2
+    );
+    assert_eq!(
+        ChannelMaxSpec
+            .problem(&[0, 1, 7])
+            .unwrap()
+            .output_elements(),
+        0
+    );
+}
+
+#[test]
+fn max_pool2d_refuses() {
+    let spec = MaxPool2dSpec::new([3, 2]);
+    let input = [2, 3, 8, 9];
+    refused(
+        spec.problem(&[3, 8, 9]),
+        "max_pool2d: input has 3 dimensions, expected 4",
+    );
+    refused(
+        spec.problem(&[2, 0, 8, 9]),
+        "max_pool2d: input[1] is 0, minimum 1",
+    );
+    refused(
+        MaxPool2dSpec::new([0, 2]).problem(&input),
+        "max_pool2d: kernel_size[0] is 0, minimum 1",
+    );
+    refused(
+        MaxPool2dSpec {
+            stride: Some([1, 0]),
+            ..spec
+        }
+        .problem(&input),
+        "max_pool2d: stride[1] is 0, minimum 1",
+    );
+    refused(
+        MaxPool2dSpec {
+            padding: [2, 0],
+            ..spec
+        }
+        .problem(&input),
+        "max_pool2d: padding[0] is 2, limit kernel_size[0] / 2 = 1",
+    );
+    refused(
+        MaxPool2dSpec::new([3, 10]).problem(&input),
+        "max_pool2d: dilated window spans 10 on spatial axis 1, padded input has 9",
+    );
+}
+
+#[test]
+fn max_pool2d_accepts() {
+    let shape = |spec: MaxPool2dSpec, input: [usize; 4]| spec.problem(&input).unwrap().output;
+    assert_eq!(
+        shape(MaxPool2dSpec::new([4, 4]), [128, 64, 126, 126]),
+        [31, 31]
+    );
+    assert_eq!(shape(MaxPool2dSpec::new([3, 2]), [0, 1, 3, 2]), [1, 1]);
+    let ceil = MaxPool2dSpec {
+        ceil_mode: true,
+        ..MaxPool2dSpec::new([3, 2])
+    };
+    assert_eq!(shape(ceil, [1, 1, 7, 5]), [3, 3]);
+    // With ceil_mode a window may be larger than the image by less than the stride.
+    assert_eq!(shape(ceil, [1, 1, 1, 1]), [1, 1]);
+    // The last window would start in the right border and is left out.
+    let bordered = MaxPool2dSpec {
+        padding: [1, 1],
+        stride: Some([2, 2]),
+        ..ceil
+    };
+    assert_eq!(shape(bordered, [1, 1, 2, 2]), [2, 2]);
+    assert_eq!(shape(bordered, [1, 1, 3, 3]), [2, 2]);
+}
+
+#[test]
+fn clamp_resolves_its_bounds_as_pytorch_does() {
+    let bounds = |min, max| ClampSpec { min, max }.bounds();
+    let infinity = f64::INFINITY;
+    refused(
+        bounds(None, None),
+        "clamp: min and max are both absent, at least one is needed",
+    );
+    assert_eq!(bounds(Some(1.0), None), Ok((1.0, infinity)));
+    assert_eq!(bounds(None, Some(1.0)), Ok((-infinity, 1.0)));
+    assert_eq!(bounds(Some(f64::NAN), None), Ok((-infinity, infinity)));
+    assert_eq!(bounds(None, Some(f64::NAN)), Ok((-infinity, infinity)));
+    assert!(bounds(Some(f64::NAN), Some(1.0)).unwrap().0.is_nan());
+    assert_eq!(ClampSpec::new(0.0, 1.0).problem(&[]).unwrap().len, 1);
+    assert_eq!(ClampSpec::new(0.0, 1.0).problem(&[3, 0]).unwrap().len, 0);
+}
+
+#[test]
+fn pipelines_give_every_intermediate_shape() {
+    let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
+    let input = Conv2dGroupNormScaleMaxPoolClampSpec::KERNELBENCH_INPUT;
+    let problem = spec.problem(&input).unwrap();
+    assert_eq!(*problem.conv_shape(), [128, 64, 126, 126]);
+    assert_eq!(problem.group_norm.group_len(), 4 * 126 * 126);
+    assert_eq!(*problem.output_shape(), [128, 64, 31, 31]);
+
+    let spec = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench();
+    let input = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::KERNELBENCH_INPUT;
+    let problem = spec.problem(&input).unwrap();
+    assert_eq!(*problem.conv_shape(), [128, 16, 14, 30, 30]);
+    assert_eq!(problem.output_shape(), [128, 14, 30, 30]);
+}
+
+#[test]
+fn pipelines_refuse_what_their_operators_refuse() {
+    let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
+    refused(
+        spec.problem(&[2, 7, 30, 30]),
+        "conv2d: input[1] is 7, expected 8",
+    );
+    refused(
+        spec.problem(&[2, 8]),
+        "conv2d: input has 2 dimensions, expected 4",
+    );
+    refused(
+        spec.problem(&[2, 8, 5, 30]),
+        "max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3",
+    );
+    let mut odd = spec;
+    odd.group_norm.num_groups = 5;
+    refused(
+        odd.problem(&[2, 8, 30, 30]),
+        "group_norm: channels is 64, which is not a multiple of num_groups 5",
+    );
+    odd.conv.groups = 3;
+    refused(
+        odd.problem(&[2, 8, 30, 30]),
+        "conv2d: in_channels is 8, which is not a multiple of groups 3",
+    );
+    let volume = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench();
+    refused(
+        volume.problem(&[2, 3, 3, 3, 3]),
+        "instance_norm: spatial elements is 1, minimum 2 (one value has no deviation)",
+    );
+}
+
+#[test]
+fn kernels_refuse_planes_beyond_32_bits_and_nothing_smaller() {
+    let spec = Conv2dSpec::default();
+    let geometry = |h, w| {
+        let problem = spec.problem(&[1, 1, h, w], &[1, 1, 1, 1], None).unwrap();
+        problem.geometry()
+    };
+    assert!(geometry(1 << 15, 1 << 15).is_ok());
+    refused(
+        geometry(1 << 16, 1 << 15),
+        "conv2d: padded input plane is 2147483648, limit 2147483647 on a GPU",
+    );
+    let batch = spec
+        .problem(&[1 << 24, 64, 8, 8], &[1, 64, 1, 1], None)
+        .unwrap();
+    assert_eq!(batch.geometry().unwrap().n, 1 << 24);
+}
