@@ -134,8 +134,7 @@ impl NormGeometry {
     }
 
     /// Launch of a kernel that keeps its row, of elements of `element_bytes`, in shared memory
-    /// between statistics and normalisation; nothing where that does not pay. A row may be longer than the shared
-    /// memory: the rest is read twice.
+    /// between statistics and normalisation; nothing where that does not pay.
     pub const fn resident_shape(&self, element_bytes: u32) -> Option<LaunchShape> {
         let row_bytes = self.row_elements * element_bytes as u64;
         if self.rows < RESIDENT_MIN_ROWS
@@ -144,15 +143,22 @@ impl NormGeometry {
         {
             return None;
         }
+        self.resident_launch(element_bytes)
+    }
+
+    /// The same launch, whether it pays or not. A row may be longer than the shared memory; the
+    /// rest of it is read twice.
+    pub const fn resident_launch(&self, element_bytes: u32) -> Option<LaunchShape> {
         // A row need not start on a vector, so it may touch one vector more than it fills.
-        let touched = row_bytes + (VECTOR_ELEMENTS as u64 - 1) * element_bytes as u64;
-        let bytes = if touched < RESIDENT_BYTES as u64 {
-            touched as u32
+        let elements = self.row_elements + VECTOR_ELEMENTS as u64 - 1;
+        let bytes = elements * element_bytes as u64;
+        let kept = if bytes < RESIDENT_BYTES as u64 {
+            bytes as u32
         } else {
             RESIDENT_BYTES
         };
         match LaunchShape::linear(self.rows, RESIDENT_THREADS) {
-            Some(shape) => Some(shape.with_shared(bytes)),
+            Some(shape) => Some(shape.with_shared(kept)),
             None => None,
         }
     }

@@ -1,0 +1,51 @@
+//! Every planted bug is noticed, by a detector of the emulator or by a wrong result.
+
+include!("../bugs.rs");
+include!(concat!(env!("OUT_DIR"), "/copies.rs"));
+
+/// A check on one schedule, with what it found as text.
+type Check = fn(seed: Option<u64>) -> Result<(), String>;
+
+/// What notices the bug called `name`.
+fn check_for(name: &str) -> Check {
+    macro_rules! check {
+        ($copy:ident, $operator:ident, $check:ident) => {
+            |seed| {
+                let run = $copy::checks::Run::new(seed);
+                $copy::checks::$operator::$check(&run).map_err(|failure| failure.to_string())
+            }
+        };
+    }
+    match name {
+        "block_statistics_without_barrier" => check!(first, norm, group_norm_f32),
+        "direct_convolution_stages_over_rows_in_use" => check!(first, conv, direct2_f32),
+        "gemm_without_barrier_between_steps" => check!(first, conv, gemm2_f32),
+        "pool_reads_a_row_too_many" => check!(first, max_pool2d, max_pool2d_f32),
+        "elementwise_writes_past_the_end" => check!(fifth, elementwise, clamp_f32),
+        "channel_max_drops_nan" => check!(first, channel_max, channel_max_f32),
+        "statistics_of_splits_with_lanes_missing" => check!(second, norm, group_norm_f32),
+        "convolution_swaps_rows_and_columns" => check!(second, conv, direct2_f32),
+        "padding_wins_in_a_pool" => check!(second, max_pool2d, max_pool2d_f32),
+        "channel_slices_meet_without_barrier" => check!(second, channel_max, channel_max_f32),
+        "channels_of_short_planes_do_not_wrap" => check!(third, elementwise, scale_f32),
+        "statistics_drop_an_element" => check!(fifth, channel_max, normed_f32),
+        "gemm_swaps_rows_and_columns_of_threads" => check!(third, conv, gemm2_f32),
+        "direct_convolution_adds_the_bias_of_another_group" => check!(third, conv, direct2_f32),
+        "variance_with_the_other_divisor" => check!(fourth, norm, group_norm_f32),
+        "volume_steps_by_the_wrong_dilation" => check!(fourth, conv, direct3_f32),
+        _ => panic!("no check for {name}"),
+    }
+}
+
+#[test]
+fn every_planted_bug_is_noticed() {
+    let mut unnoticed = Vec::new();
+    for bug in BUGS {
+        let check = check_for(bug.name);
+        match check(None).and_then(|()| check(Some(1))) {
+            Ok(()) => unnoticed.push(bug.name),
+            Err(how) => println!("{}: {how}\n", bug.name),
+        }
+    }
+    assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+}
