@@ -14,29 +14,51 @@
 use super::exec::{Exec, Place, current, describe, fail};
 use super::fault::{Earlier, FaultKind};
 use super::read_sets;
-use super::region::{Name, Region, Shadow};
+use super::region::{Region, Shadow};
 use super::stamp::{self, ATOMIC, FLAG};
 
-impl Region {
-    #[inline]
-    fn space(&self) -> usize {
-        usize::from(!matches!(self.name, Name::Allocation(_)))
-    }
-}
-
 /// Checks a read of `bytes` bytes (1, 2, 4, 8 or 16) and returns where they are.
+///
+/// This is what emulated kernels spend their time in, so what most reads need comes first and without a frame: one whole cell, in bounds, that nobody has to note again.
 #[inline(never)]
 pub(crate) fn read(region: *const Region, offset: usize, bytes: usize, place: Place) -> *mut u8 {
     // SAFETY: views are made from live regions, and `current` says why its pointer is good.
     let (exec, region) = unsafe { (&mut *current(), &*region) };
-    exec.tick(place);
-    exec.loaded[region.space()] += bytes as u64;
+    exec.count_step(place);
+    exec.loaded[region.space] += bytes as u64;
+    if let Some(cell) = region.whole_cell(offset, bytes) {
+        // SAFETY: `whole_cell` gives cells of the shadow.
+        let cell = unsafe { &*cell };
+        if cell.write & region.full_cell() == region.full_cell()
+            && exec.nothing_to_note(region, cell)
+        {
+            // SAFETY: offset + bytes <= len, says `whole_cell`.
+            return unsafe { region.data().add(offset) };
+        }
+    }
+    read_carefully(exec, region, offset, bytes, place)
+}
+
+#[inline(never)]
+fn read_carefully(
+    exec: &mut Exec,
+    region: &Region,
+    offset: usize,
+    bytes: usize,
+    place: Place,
+) -> *mut u8 {
+    exec.check_stack(place);
     let cells = locate(region, offset, bytes, "load", place);
     let full = region.full_cell();
     for index in cells {
         // SAFETY: `locate` gives indices of the shadow.
         let cell = unsafe { &mut *region.cell(index) };
-        exec.read_cell(region, index, cell, full, place);
+        if cell.write & full != full {
+            exec.not_readable(region, index, cell, "load", place);
+        }
+        if !exec.nothing_to_note(region, cell) {
+            exec.note_read(region, index, cell, place);
+        }
     }
     // SAFETY: offset + bytes <= len, says `locate`.
     unsafe { region.data().add(offset) }
@@ -55,7 +77,7 @@ pub(crate) fn read_constant(
     for index in locate(region, offset, bytes, "load", place) {
         // SAFETY: `locate` gives indices of the shadow.
         let write = unsafe { (*region.cell(index)).write };
-        if write >= exec.launch_start {
+        if write >= exec.now.launch_start {
             let (object, offset) = (describe(region), (index << region.shift()) as u64);
             let earlier = exec.earlier("write", write);
             fail(
@@ -76,8 +98,8 @@ pub(crate) fn read_constant(
 pub(crate) fn write(region: *const Region, offset: usize, bytes: usize, place: Place) -> *mut u8 {
     // SAFETY: as in `read`.
     let (exec, region) = unsafe { (&mut *current(), &*region) };
-    exec.tick(place);
-    exec.stored[region.space()] += bytes as u64;
+    exec.count_step(place);
+    exec.stored[region.space] += bytes as u64;
     let cells = locate(region, offset, bytes, "store", place);
     let new = exec.stamp(place) | region.full_cell();
     for index in cells {
@@ -121,7 +143,7 @@ pub(crate) fn atomic(
         if cell.write & FLAG != 0 || (kind != Atomic::Store && cell.write & full != full) {
             exec.not_readable(region, index, cell, what, place);
         }
-        if cell.write & ATOMIC == 0 && !exec.ordered(cell.write) {
+        if cell.write & ATOMIC == 0 && !exec.now.ordered(cell.write) {
             exec.race(region, index, cell.write, "write", what, place);
         }
         if kind == Atomic::Load {
@@ -129,14 +151,14 @@ pub(crate) fn atomic(
         }
         for slot in 0..2 {
             let read = cell.reads[slot];
-            if read & ATOMIC != 0 && !exec.ordered(read) {
+            if read & ATOMIC != 0 && !exec.now.ordered(read) {
                 continue;
             }
             if let Some(unordered) = exec.unordered_read(region, read) {
                 exec.race(region, index, unordered, "read", what, place);
             }
             // An atomic of another thread must not be forgotten for this one: who comes next may be ordered after one of them only.
-            let keep = cell.write & ATOMIC != 0 && !exec.ordered(cell.write);
+            let keep = cell.write & ATOMIC != 0 && !exec.now.ordered(cell.write);
             cell.reads[slot] = if keep { cell.write & !stamp::BYTES } else { 0 };
         }
         cell.write = new;
@@ -194,46 +216,36 @@ fn outside(region: &Region, offset: usize, bytes: usize, what: &'static str, pla
 }
 
 impl Exec {
-    /// Whether the access that left `stamp` comes before everything that the current thread does now.
-    #[inline]
-    pub(crate) fn ordered(&self, stamp: u64) -> bool {
-        if stamp < self.launch_start {
-            return true;
-        }
-        if stamp < self.block_start {
-            return self.foreign_ordered(stamp);
-        }
-        if stamp < self.base {
-            return true;
-        }
-        let thread = stamp::thread(stamp);
-        // SAFETY: `known`, if not null, has an entry for each thread of the block, and stamps of this block name one.
-        thread == self.thread
-            || (!self.known.is_null()
-                && unsafe { *self.known.add(thread as usize) } > stamp::time(stamp))
-    }
-
-    #[cold]
-    fn foreign_ordered(&self, stamp: u64) -> bool {
-        let foreign = &self.threads[self.thread as usize].foreign;
-        foreign
-            .as_ref()
-            .is_some_and(|foreign| foreign.ordered(stamp))
-    }
-
+    /// Whether a read of an initialised cell is fine and leaves no trace.
     #[inline(always)]
-    pub(crate) fn read_cell(
-        &mut self,
-        region: &Region,
-        index: usize,
-        cell: &mut Shadow,
-        full: u64,
-        place: Place,
-    ) {
-        if cell.write & full != full {
-            self.not_readable(region, index, cell, "load", place);
+    fn nothing_to_note(&mut self, region: &Region, cell: &Shadow) -> bool {
+        let now = &self.now;
+        let fresh = cell.write >= now.launch_start;
+        if fresh && !now.ordered(cell.write) {
+            return false;
         }
-        if !self.ordered(cell.write) {
+        let [first, second] = cell.reads;
+        let second_is_set = second & FLAG != 0;
+        // Read already since this thread's last event.
+        if stamp::same_segment(first, now.me)
+            || (!second_is_set && stamp::same_segment(second, now.me))
+        {
+            return true;
+        }
+        // Inputs that all threads read: two others are noted, one of them in this block since its last barrier, and nothing orders
+        // them before this thread.
+        if !fresh && !second_is_set && second >= now.base && now.naive && first >= now.launch_start
+        {
+            return first >= now.base || first < now.block_start;
+        }
+        // Tiles that many threads read: the warp is noted.
+        let set_is_live = second_is_set && second >= now.launch_start && first & ATOMIC == 0;
+        set_is_live && self.read_sets[region.space].join(read_sets::number(second), &self.now)
+    }
+
+    #[inline(never)]
+    fn note_read(&mut self, region: &Region, index: usize, cell: &mut Shadow, place: Place) {
+        if !self.now.ordered(cell.write) {
             let earlier = if cell.write & ATOMIC == 0 {
                 "write"
             } else {
@@ -241,84 +253,61 @@ impl Exec {
             };
             self.race(region, index, cell.write, earlier, "read", place);
         }
-        let [first, second] = cell.reads;
-        if stamp::same_segment(first, self.me)
-            || (second & FLAG == 0 && stamp::same_segment(second, self.me))
-        {
-            return;
-        }
-        // The common case of inputs that all threads read: two other threads are noted already, and nothing orders them before this one.
-        if self.naive
-            && cell.write < self.launch_start
-            && second >= self.base
-            && second & FLAG == 0
-            && (first >= self.base || (first >= self.launch_start && first < self.block_start))
-        {
-            return;
-        }
-        self.note_read(region, index, cell, place);
-    }
-
-    #[inline(never)]
-    fn note_read(&mut self, region: &Region, index: usize, cell: &mut Shadow, place: Place) {
         let me = self.stamp(place);
         for read in cell.reads {
-            if read & (ATOMIC | FLAG) == ATOMIC && !self.ordered(read) {
+            if read & (ATOMIC | FLAG) == ATOMIC && !self.now.ordered(read) {
                 self.race(region, index, read, "atomic access", "read", place);
             }
         }
         let [first, second] = cell.reads;
-        let space = region.space();
-        if second & FLAG != 0 && second >= self.launch_start {
+        let space = region.space;
+        if second & FLAG != 0 && second >= self.now.launch_start {
             return self.add_to_set(space, cell, me);
         }
-        if self.ordered(first) {
+        if self.now.ordered(first) {
             cell.reads[0] = me;
-        } else if second & FLAG != 0 || self.ordered(second) {
+        } else if second & FLAG != 0 || self.now.ordered(second) {
             cell.reads[1] = me;
-        } else if space == 0 && cell.write < self.launch_start {
-            if second < self.block_start {
+        } else if space == 0 && cell.write < self.now.launch_start {
+            if second < self.now.block_start {
                 cell.reads = [second, me];
             }
-        } else if let Some(set) = self.read_sets[space].create(stamp::time(self.me), self.base) {
-            self.add_to_set_numbered(space, read_sets::number(set), second);
+        } else if let Some(set) =
+            self.read_sets[space].create(stamp::time(self.now.me), self.now.base)
+        {
+            for read in [second, me] {
+                self.read_sets[space].add(read_sets::number(set), read, &self.now);
+            }
             cell.reads[1] = set;
-            self.add_to_set(space, cell, me);
         }
     }
 
     fn add_to_set(&mut self, space: usize, cell: &mut Shadow, read: u64) {
         let set = read_sets::number(cell.reads[1]);
         let set_base = self.read_sets[space].base(set);
-        if set_base != self.base {
+        if set_base != self.now.base {
             // Reads by another block are not ordered by this block's barriers: one of them stays.
-            if set_base < self.block_start
-                && let Some(foreign) = self.read_sets[space].find_unordered(set, |_| false)
+            if set_base < self.now.block_start
+                && let Some(foreign) = self.read_sets[space].any(set)
             {
                 cell.reads[0] = foreign;
             }
-            let base = self.base;
+            let base = self.now.base;
             self.read_sets[space].reset(set, base);
         }
-        self.add_to_set_numbered(space, set, read);
-    }
-
-    fn add_to_set_numbered(&mut self, space: usize, set: usize, read: u64) {
-        let mut sets = std::mem::replace(&mut self.read_sets[space], read_sets::ReadSets::new(0));
-        sets.add(set, read, |old| self.ordered(old));
-        self.read_sets[space] = sets;
+        self.read_sets[space].add(set, read, &self.now);
     }
 
     /// A read behind a read stamp that is not ordered before the current thread.
     #[inline]
     fn unordered_read(&self, region: &Region, read: u64) -> Option<u64> {
-        if read < self.launch_start {
+        if read < self.now.launch_start {
             None
         } else if read & FLAG == 0 {
-            (!self.ordered(read)).then_some(read)
+            (!self.now.ordered(read)).then_some(read)
         } else {
-            let sets = &self.read_sets[region.space()];
-            sets.find_unordered(read_sets::number(read), |stamp| self.ordered(stamp))
+            let sets = &self.read_sets[region.space];
+            sets.find_unordered(read_sets::number(read), &self.now)
         }
     }
 
@@ -335,7 +324,7 @@ impl Exec {
         if cell.write & FLAG != 0 {
             self.not_readable(region, index, cell, what, place);
         }
-        if !self.ordered(cell.write) {
+        if !self.now.ordered(cell.write) {
             let earlier = if cell.write & ATOMIC == 0 {
                 "write"
             } else {
@@ -356,9 +345,9 @@ impl Exec {
                 };
                 self.race(region, index, unordered, earlier, what, place);
             }
-            if read & FLAG != 0 && read >= self.launch_start {
-                let base = self.base;
-                self.read_sets[region.space()].reset(read_sets::number(read), base);
+            if read & FLAG != 0 && read >= self.now.launch_start {
+                let base = self.now.base;
+                self.read_sets[region.space].reset(read_sets::number(read), base);
             } else {
                 cell.reads[slot] = 0;
             }

@@ -7,6 +7,9 @@
 //! Across blocks, and within one without barriers, order comes from fences and atomics, as in the PTX memory model: a fence, then an atomic write, on one
 //! side; an atomic read that sees it, then a fence, on the other. The fence takes a snapshot of what the thread knows; the atomic write leaves the snapshot at the memory location; the atomic
 //! read picks it up; the second fence makes it the reader's knowledge. An atomic without fences orders nothing.
+//!
+//! A barrier of the whole block passes on snapshots and what was picked up: *write, fence* by every thread, *barrier*, *atomic* by one of them is a
+//! release of all, and the other way round. The letter of the memory model wants the fence after the barrier, but no device works otherwise, and the pattern is common.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -71,13 +74,83 @@ pub(crate) fn merged(a: Option<&Rc<Foreign>>, b: Option<&Rc<Foreign>>) -> Option
     }
 }
 
+/// Where the current thread is in time: all that the check of an access needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    /// The stamp of the thread's accesses, without a place.
+    pub(crate) me: u64,
+    pub(crate) launch_start: u64,
+    pub(crate) block_start: u64,
+    /// The last barrier of the whole block: everything of this block before it is ordered before everything after.
+    pub(crate) base: u64,
+    /// For each thread of the block, the time before which it is ordered; or null.
+    pub(crate) known: *const u64,
+    /// What is known of other blocks; or null.
+    pub(crate) foreign: *const Foreign,
+    /// Both are null.
+    pub(crate) naive: bool,
+    pub(crate) thread: u32,
+}
+
+impl Default for Now {
+    fn default() -> Self {
+        Self {
+            me: 0,
+            launch_start: 0,
+            block_start: 0,
+            base: 0,
+            known: std::ptr::null(),
+            foreign: std::ptr::null(),
+            naive: true,
+            thread: 0,
+        }
+    }
+}
+
+impl Now {
+    /// Whether the access that left `stamp` comes before everything that the current thread does now.
+    #[inline]
+    pub(crate) fn ordered(&self, stamp: u64) -> bool {
+        if stamp < self.launch_start {
+            return true;
+        }
+        if stamp < self.block_start {
+            // SAFETY: null, or the current thread's, which keeps it alive until the next `refresh`.
+            return unsafe { self.foreign.as_ref() }.is_some_and(|foreign| foreign.ordered(stamp));
+        }
+        if stamp < self.base {
+            return true;
+        }
+        let thread = stamp::thread(stamp);
+        // SAFETY: `known`, if not null, has an entry for each thread of the block, and stamps of this block name one.
+        thread == self.thread
+            || (!self.known.is_null()
+                && unsafe { *self.known.add(thread as usize) } > stamp::time(stamp))
+    }
+}
+
 /// A thread's fences and atomics so far: first of block scope, then of device scope.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Fences {
     /// The knowledge at the last fence: what atomic writes leave behind.
     released: [Option<Rc<Foreign>>; 2],
     /// What atomic reads picked up: knowledge from the next fence on.
     acquired: [Option<Rc<Foreign>>; 2],
+}
+
+impl Fences {
+    fn merge(&mut self, other: &Self) {
+        for scope in 0..2 {
+            for (ours, theirs) in [
+                (&mut self.released[scope], &other.released[scope]),
+                (&mut self.acquired[scope], &other.acquired[scope]),
+            ] {
+                if theirs.is_some() {
+                    *ours = merged(ours.as_ref(), theirs.as_ref());
+                }
+            }
+        }
+    }
 }
 
 /// What atomic writes left at a location.
@@ -100,7 +173,7 @@ pub(crate) fn fence(scope: Scope, place: Place) {
     let exec = with();
     exec.tick(place);
     exec.stats.fences += 1;
-    let (id, block, base) = (exec.thread as usize, exec.block_start, exec.base);
+    let (id, block, base) = (exec.thread as usize, exec.now.block_start, exec.now.base);
     let width = exec.block_threads as usize;
     let time = exec.next_time();
     let thread = &mut exec.threads[id];
@@ -161,8 +234,8 @@ impl Exec {
             .sync_variables
             .entry((region.addr(), offset))
             .or_default();
-        if variable.block != self.block_start {
-            variable.block = self.block_start;
+        if variable.block != self.now.block_start {
+            variable.block = self.now.block_start;
             variable.left[0] = None;
         }
         for scope in 0..2 {
@@ -230,17 +303,18 @@ impl Exec {
     /// Orders everything before among all threads of the block.
     pub(crate) fn meet_all(&mut self) {
         let time = self.next_time();
-        self.base = time * stamp::TIME;
+        self.now.base = time * stamp::TIME;
         let mut foreign: Option<Rc<Foreign>> = None;
+        let mut fences = Fences::default();
         for thread in &self.threads {
-            if thread.foreign.is_some() {
-                foreign = merged(foreign.as_ref(), thread.foreign.as_ref());
-            }
+            foreign = merged(foreign.as_ref(), thread.foreign.as_ref());
+            fences.merge(&thread.fences);
         }
         for thread in &mut self.threads {
             thread.time = time;
             thread.known = None;
             thread.foreign.clone_from(&foreign);
+            thread.fences.clone_from(&fences);
         }
         self.refresh();
     }

@@ -3,15 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::exec::Exec;
+use super::exec::{Exec, Waiting};
 use super::fault::{Fault, FaultKind};
 use super::schedule::fault_of;
 
 /// The fault of a block in which nobody is ready and somebody waits.
 pub(crate) fn report(exec: &Exec) -> Fault {
-    let waiting = |thread: &u32| exec.threads[*thread as usize].wait.is_some();
-    let first = (0..exec.block_threads)
-        .find(waiting)
+    let waits = |thread: &u32| exec.threads[*thread as usize].wait.is_some();
+    // A warp operation says more precisely who is missing than a barrier does.
+    let lanes = |thread: &u32| {
+        let wait = exec.threads[*thread as usize].wait;
+        wait.is_some_and(|wait| matches!(wait.what, Waiting::Lanes(_)))
+    };
+    let mut threads = 0..exec.block_threads;
+    let first = threads
+        .clone()
+        .find(lanes)
+        .or_else(|| threads.find(waits))
         .expect("somebody waits");
     let wait = exec.threads[first as usize].wait.expect("it waits");
     let kind = match missing_lanes(exec, first) {

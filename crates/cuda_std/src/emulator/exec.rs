@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::barriers::Barriers;
-use super::clock::{Fences, Foreign, SyncVariable};
+use super::clock::{Fences, Foreign, Now, SyncVariable};
 use super::copies::Copies;
 use super::device::Memory;
 use super::fault::{Fault, FaultKind, ThreadId};
@@ -97,14 +97,7 @@ impl Thread {
 /// A launch in progress.
 pub(crate) struct Exec {
     // Read by every access.
-    pub(crate) me: u64,
-    pub(crate) launch_start: u64,
-    pub(crate) block_start: u64,
-    /// The last barrier of the whole block: everything of this block before it is ordered before everything after.
-    pub(crate) base: u64,
-    pub(crate) known: *const u64,
-    /// The thread knows nothing beyond `base`.
-    pub(crate) naive: bool,
+    pub(crate) now: Now,
     pub(crate) thread: u32,
     pub(crate) ticks: u32,
     pub(crate) stack_limit: usize,
@@ -184,12 +177,7 @@ impl Exec {
         let block_threads: u32 = launch.block.iter().product();
         let warps = block_threads.div_ceil(32) as usize;
         Self {
-            me: 0,
-            launch_start: 0,
-            block_start: 0,
-            base: 0,
-            known: std::ptr::null(),
-            naive: true,
+            now: Now::default(),
             thread: 0,
             ticks: TICKS,
             stack_limit: 0,
@@ -227,10 +215,22 @@ impl Exec {
     /// Counts a step. Every function that kernels call and that could be what an endless loop does begins with this.
     #[inline(always)]
     pub(crate) fn tick(&mut self, place: Place) {
+        self.count_step(place);
+        self.check_stack(place);
+    }
+
+    /// [`Self::tick`] without [`Self::check_stack`], for plain accesses.
+    #[inline(always)]
+    pub(crate) fn count_step(&mut self, place: Place) {
         self.ticks -= 1;
         if self.ticks == 0 {
             self.refill(place);
         }
+    }
+
+    /// Ends a kernel that recurses, while there is stack left to say so.
+    #[inline(always)]
+    pub(crate) fn check_stack(&self, place: Place) {
         let here = 0_u8;
         if std::ptr::from_ref(&here).addr() < self.stack_limit {
             super::schedule::out_of_stack(place);
@@ -270,11 +270,11 @@ impl Exec {
         let slot = std::ptr::from_ref(place).addr() / align_of::<Location<'_>>() % PLACE_CACHE;
         let (cached, bits) = self.place_cache[slot];
         if std::ptr::eq(cached, place) {
-            return self.me | bits;
+            return self.now.me | bits;
         }
         let bits = self.intern(place);
         self.place_cache[slot] = (place, bits);
-        self.me | bits
+        self.now.me | bits
     }
 
     #[cold]
@@ -317,12 +317,14 @@ impl Exec {
     /// Sets the current thread's time, and what follows from it and from what the thread knows.
     pub(crate) fn refresh(&mut self) {
         let thread = &self.threads[self.thread as usize];
-        self.me = stamp::segment(thread.time, self.thread);
-        self.known = thread
+        self.now.thread = self.thread;
+        self.now.me = stamp::segment(thread.time, self.thread);
+        self.now.known = thread
             .known
             .as_ref()
             .map_or(std::ptr::null(), |known| known.as_ptr());
-        self.naive = thread.known.is_none() && thread.foreign.is_none();
+        self.now.foreign = thread.foreign.as_ref().map_or(std::ptr::null(), Rc::as_ptr);
+        self.now.naive = thread.known.is_none() && thread.foreign.is_none();
     }
 
     /// The memory that a static shared array has in this launch, allotted at its first use.

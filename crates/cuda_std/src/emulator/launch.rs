@@ -96,7 +96,7 @@ fn run(
     memory.wind_clock();
     let mut exec = Box::new(Exec::new(kernel, launch, memory, pulse));
     let time = exec.next_time();
-    exec.launch_start = time * stamp::TIME;
+    exec.now.launch_start = time * stamp::TIME;
     if launch.shared_bytes > 0 {
         // Cannot exceed the limit: the launch was validated, and this is the first piece.
         exec.lay_out(

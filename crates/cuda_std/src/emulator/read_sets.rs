@@ -3,6 +3,7 @@
 //! Kept per warp: the lanes that read it, and when. A later read replaces earlier ones of its warp that are ordered before it, since
 //! whoever is ordered after the later read is ordered after those too. Everything before the block's last barrier is dropped at the next look.
 
+use super::clock::Now;
 use super::stamp;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,9 +74,20 @@ impl ReadSets {
         }
     }
 
-    /// Adds a read; `ordered` tells whether an earlier stamp is ordered before it.
+    /// Adds a read of the current thread if that needs no thought: others of its warp have read in the same segment of time.
     #[inline]
-    pub(crate) fn add(&mut self, set: usize, read: u64, ordered: impl Fn(u64) -> bool) {
+    pub(crate) fn join(&mut self, set: usize, now: &Now) -> bool {
+        let entry = &mut self.reads[set * self.warps + (now.thread / 32) as usize];
+        let joins =
+            self.bases[set] == now.base && entry.time == stamp::time(now.me) && entry.lanes != 0;
+        if joins {
+            entry.lanes |= 1 << (now.thread % 32);
+        }
+        joins
+    }
+
+    /// Adds a read.
+    pub(crate) fn add(&mut self, set: usize, read: u64, now: &Now) {
         let (thread, time) = (stamp::thread(read), stamp::time(read));
         let (warp, lane) = ((thread / 32) as usize, 1 << (thread % 32));
         let entry = &mut self.reads[set * self.warps + warp];
@@ -87,7 +99,7 @@ impl ReadSets {
             return;
         }
         for old in stamps(*entry, warp) {
-            if !ordered(old) {
+            if !now.ordered(old) {
                 self.extra.push((set, old));
             }
         }
@@ -98,8 +110,22 @@ impl ReadSets {
         };
     }
 
-    /// The first read of the set that `ordered` does not accept.
-    pub(crate) fn find_unordered(&self, set: usize, ordered: impl Fn(u64) -> bool) -> Option<u64> {
+    /// A read of the set that is not ordered before the current thread.
+    pub(crate) fn find_unordered(&self, set: usize, now: &Now) -> Option<u64> {
+        let base = self.bases[set];
+        // All of it was before the block's last barrier.
+        if base < now.base && base >= now.block_start {
+            return None;
+        }
+        self.find(set, |read| !now.ordered(read))
+    }
+
+    /// Some read of the set.
+    pub(crate) fn any(&self, set: usize) -> Option<u64> {
+        self.find(set, |_| true)
+    }
+
+    fn find(&self, set: usize, wanted: impl Fn(u64) -> bool) -> Option<u64> {
         let entries = &self.reads[set * self.warps..][..self.warps];
         let regular = (entries.iter().enumerate()).flat_map(|(warp, &entry)| stamps(entry, warp));
         let extra = self
@@ -107,7 +133,7 @@ impl ReadSets {
             .iter()
             .filter(|&&(owner, _)| owner == set)
             .map(|&(_, read)| read);
-        regular.chain(extra).find(|&read| !ordered(read))
+        regular.chain(extra).find(|&read| wanted(read))
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Region {
     /// What device code sees as the address of the first byte.
     pub(crate) base: usize,
     pub(crate) name: Name,
+    /// 0 for global memory, 1 for shared.
+    pub(crate) space: usize,
     shadow: Cell<*mut Shadow>,
     /// log2 of the bytes per cell.
     shift: Cell<u32>,
@@ -61,6 +63,7 @@ impl Region {
             bytes,
             base: base.unwrap_or(data as usize),
             name,
+            space: usize::from(!matches!(name, Name::Allocation(_))),
             shadow: Cell::new(shadow.cast()),
             shift: Cell::new(WIDEST),
             data_layout,
@@ -77,11 +80,13 @@ impl Region {
         self.data
     }
 
+    #[inline(always)]
     pub(crate) fn shift(&self) -> u32 {
         self.shift.get()
     }
 
     /// The bits that the write stamp of an initialised cell has.
+    #[inline(always)]
     pub(crate) fn full_cell(&self) -> u64 {
         (1 << (1 << self.shift.get())) - 1
     }
@@ -90,6 +95,18 @@ impl Region {
         debug_assert!(index < cells(self.bytes, self.shift.get()));
         // SAFETY: the caller checked the access against `len`, so the index is within the shadow.
         unsafe { self.shadow.get().add(index) }
+    }
+
+    /// The cell of an access that covers one whole cell, if it does and lies within the region.
+    #[inline(always)]
+    pub(crate) fn whole_cell(&self, offset: usize, bytes: usize) -> Option<*const Shadow> {
+        let shift = self.shift.get();
+        let whole = bytes == 1 << shift
+            && (self.base + offset) & (bytes - 1) == 0
+            && bytes <= self.bytes
+            && offset <= self.bytes - bytes;
+        // SAFETY: the access ends within the region, so its cell is one of the shadow's.
+        whole.then(|| unsafe { self.shadow.get().add(offset >> shift).cast_const() })
     }
 
     /// Makes everything uninitialised and unread.

@@ -191,8 +191,8 @@ pub(crate) fn wake(exec: &mut Exec, threads: &mut [u32]) {
 pub(crate) fn begin_block(exec: &mut Exec, block_idx: [u32; 3]) {
     let time = exec.next_time();
     exec.block_idx = block_idx;
-    exec.block_start = time * super::stamp::TIME;
-    exec.base = exec.block_start;
+    exec.now.block_start = time * super::stamp::TIME;
+    exec.now.base = exec.now.block_start;
     exec.blocks.push((time, block_idx));
     for (_, region) in &exec.shared {
         region.forget();

@@ -1,5 +1,9 @@
 //! The emulator's detectors: for each, kernels with a planted bug that must be caught, and clean ones on which it must stay silent; each in
 //! natural and in shuffled orders.
 
+mod barriers;
+mod endings;
 mod memory;
+mod races;
 mod support;
+mod warps;
