@@ -27,3 +27,6 @@ pub(crate) use group_norm::normalize;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
 pub use scale::scale;
+
+#[cfg(test)]
+mod tests;

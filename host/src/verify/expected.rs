@@ -12,6 +12,8 @@ pub struct Expected {
     index: Option<Vec<usize>>,
     values: Vec<f64>,
     tolerance: Vec<f64>,
+    /// Mean of the whole output and how far off it may be, where elements are sampled.
+    mean: Option<(f64, f64)>,
     precision: Precision,
 }
 
@@ -22,6 +24,7 @@ impl From<Bounded> for Expected {
             index: None,
             values: bounded.values.into_iter().collect(),
             tolerance: bounded.tolerance.into_iter().collect(),
+            mean: None,
             precision: bounded.precision,
         }
     }
@@ -49,6 +52,16 @@ pub enum Disagreement {
         actual: Vec<usize>,
         /// The right shape.
         expected: Vec<usize>,
+    },
+    /// The mean of an output of which only samples are known is off, so elements between them are.
+    #[error("the mean of all elements is {got:e}, want {want:e}, tolerance {tolerance:.3e}")]
+    Mean {
+        /// What it is.
+        got: f64,
+        /// What it should be.
+        want: f64,
+        /// How far off it may be.
+        tolerance: f64,
     },
     /// Elements are off; the worst of them is described.
     #[error("{0}")]
@@ -117,8 +130,20 @@ impl Expected {
             index,
             values,
             tolerance,
+            mean: None,
             precision: self.precision,
         }
+    }
+
+    /// Expects this mean of the whole output, too. The elements' tolerances bound the mean's,
+    /// with what float64 may lose in adding the elements up.
+    #[must_use]
+    pub(super) fn with_mean(mut self, mean: f64, of: &Self) -> Self {
+        let count = of.tolerance.len().max(1) as f64;
+        let own = (4.0 + count.sqrt()) * f64::EPSILON * mean.abs();
+        let tolerance = of.tolerance.iter().sum::<f64>() / count + own;
+        self.mean = Some((mean, tolerance));
+        self
     }
 
     /// Compares an f32 result.
@@ -182,6 +207,7 @@ impl Expected {
             }
         }
         let Some((_, i)) = worst else {
+            self.compare_mean(&got)?;
             return Ok(agreement);
         };
         Err(Disagreement::Values(WorstElement {
@@ -192,6 +218,22 @@ impl Expected {
             failures,
             elements: agreement.elements,
         }))
+    }
+
+    fn compare_mean(&self, got: impl Fn(usize) -> f64) -> Result<(), Disagreement> {
+        let Some((want, tolerance)) = self.mean else {
+            return Ok(());
+        };
+        let count: usize = self.shape.iter().product();
+        let got = (0..count).map(got).sum::<f64>() / count as f64;
+        if (got - want).abs() <= tolerance {
+            return Ok(());
+        }
+        Err(Disagreement::Mean {
+            got,
+            want,
+            tolerance,
+        })
     }
 
     /// Equal numbers, NaN for NaN, and infinity for what the format cannot hold.
@@ -237,6 +279,7 @@ mod tests {
             index: None,
             values: values.to_vec(),
             tolerance: vec![tolerance; values.len()],
+            mean: None,
             precision: Precision::F32,
         }
     }

@@ -149,7 +149,11 @@ impl GoldenCase {
                 expected: reference.shape().to_vec(),
             });
         }
-        Ok(reference.around(self.values.clone(), self.index.clone()))
+        let expected = reference.around(self.values.clone(), self.index.clone());
+        Ok(match self.mean {
+            Some(mean) => expected.with_mean(mean, &reference),
+            None => expected,
+        })
     }
 }
 

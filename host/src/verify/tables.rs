@@ -333,6 +333,13 @@ fn ragged_pipelines() -> Vec<Case> {
             },
         ),
         poisoned(pipeline_85("nan_in_one_sample", [2, 6, 13, 17], base)),
+        scaled(pipeline_85("input_times_3", [1, 6, 13, 17], base), 3.0),
+        scaled(
+            pipeline_85("input_times_a_hundredth", [1, 6, 13, 17], base),
+            0.01,
+        ),
+        scaled(pipeline_85("input_negated", [1, 6, 13, 17], base), -1.0),
+        shifted(pipeline_85("input_mean_100", [1, 6, 13, 17], base), 100.0),
         pipeline_85(
             "one_output_pixel",
             [2, 6, 3, 2],
@@ -364,6 +371,16 @@ fn ragged_pipelines() -> Vec<Case> {
             },
         ),
         poisoned(pipeline_79("nan_in_one_sample", [2, 4, 5, 7, 6], volume)),
+        scaled(pipeline_79("input_times_3", [1, 4, 5, 7, 6], volume), 3.0),
+        scaled(
+            pipeline_79("input_times_a_hundredth", [1, 4, 5, 7, 6], volume),
+            0.01,
+        ),
+        scaled(pipeline_79("input_negated", [1, 4, 5, 7, 6], volume), -1.0),
+        shifted(
+            pipeline_79("input_mean_100", [1, 4, 5, 7, 6], volume),
+            100.0,
+        ),
     ]
 }
 
@@ -589,6 +606,12 @@ fn pipeline_79(name: &str, x: [usize; 5], spec: Spec79) -> Case {
 /// The case with `mean` added to its input.
 fn shifted(mut case: Case, mean: f32) -> Case {
     case.operation.map_input(|v| v + mean);
+    case
+}
+
+/// The case with its input multiplied by `factor`.
+fn scaled(mut case: Case, factor: f32) -> Case {
+    case.operation.map_input(|v| v * factor);
     case
 }
 

@@ -48,14 +48,9 @@ fn the_reference_agrees_with_pytorch_in_float64() {
             continue;
         }
         let expected = golden.expected(&Precision::F64).unwrap();
-        let start = std::time::Instant::now();
         let reference = golden.case.operation.reference().unwrap();
-        println!("{} {:?}", golden.case.name, start.elapsed());
         if let Err(error) = expected.check_f64(reference.view()) {
             panic!("{}: {error}", golden.case.name);
-        }
-        if let Some(mean) = golden.mean {
-            assert!((reference.mean().unwrap() - mean).abs() < 1e-13);
         }
     }
 }
@@ -78,13 +73,10 @@ fn the_cpu_backend_agrees_with_pytorch() {
         if golden.is_full_size() && cfg!(debug_assertions) {
             continue;
         }
-        let start = std::time::Instant::now();
         let got = crate::cpu::run(&golden.case.operation).unwrap();
-        let time = start.elapsed();
         let expected = golden.expected(&Precision::F32).unwrap();
-        match expected.check(got.view()) {
-            Err(error) => panic!("{}: {error}", golden.case.name),
-            Ok(a) => println!("{} {time:?} {a:?}", golden.case.name),
+        if let Err(error) = expected.check(got.view()) {
+            panic!("{}: {error}", golden.case.name);
         }
     }
 }
