@@ -3,7 +3,7 @@
 use cuda_std::{Storage, bf16, f16, kernel, shared_array};
 use op_spec::launch::channel_max::{BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS};
 
-use crate::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
 
 shared_array! {
     /// The maxima of each slice of the channels.

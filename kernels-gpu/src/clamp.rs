@@ -7,7 +7,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{bf16, f16, kernel};
 use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds, MIN_BLOCKS};
 
-use crate::elementwise::map_block;
+use crate::parts::elementwise::map_block;
 
 macro_rules! clamp_kernel {
     ($name:ident, $T:ident) => {

@@ -1,7 +1,7 @@
 //! `group_norm`: rows are brought to mean 0 and variance 1, then scaled and shifted by channel.
 //!
 //! Two launches. The first reduces rows, or splits of long rows, to a mean and a sum of squared
-//! deviations ([`moments`](crate::moments) says how); the second combines the splits of the rows
+//! deviations (`parts/moments.rs` says how); the second combines the splits of the rows
 //! that its block touches and normalises. `op_spec::launch::norm` says what a row is and how rows
 //! are spread over blocks.
 
@@ -13,10 +13,10 @@ use op_spec::launch::norm::{
     NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS, WARP_ROW_ELEMENTS, WARP_ROWS_PER_BLOCK,
 };
 
-use crate::elementwise::{block_span, block_start, map_block};
-use crate::index::div_rem;
-use crate::moments::{self, WARP_SLOT};
-use crate::norm_map::NormMap;
+use crate::parts::elementwise::{block_span, block_start, map_block};
+use crate::parts::index::div_rem;
+use crate::parts::moments::{self, WARP_SLOT};
+use crate::parts::norm_map::NormMap;
 
 shared_array! {
     /// The moments of each warp.

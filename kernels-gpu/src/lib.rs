@@ -11,10 +11,10 @@
 //! |---|---|
 //! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `clamp`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
-//! | `elementwise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
-//! | `map`, `norm_map` | what these loops do with an element |
-//! | `moments` | statistics |
-//! | `index`, `unroll` | arithmetic of positions, and loops that are written out |
+//! | `parts/`: `elementwise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
+//! | `parts/`: `map`, `norm_map` | what these loops do with an element |
+//! | `parts/`: `moments` | statistics |
+//! | `parts/`: `index`, `unroll` | arithmetic of positions, and loops that are written out |
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 // A kernel is unsafe from its first line to its last: it reads and writes through pointers that its
@@ -32,11 +32,4 @@ pub mod instance_norm;
 pub mod max_pool2d;
 pub mod scale;
 
-mod channel_reduce;
-mod elementwise;
-mod index;
-mod map;
-mod moments;
-mod norm_map;
-mod pool;
-mod unroll;
+mod parts;

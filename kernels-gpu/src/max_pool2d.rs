@@ -7,8 +7,8 @@ use cuda_std::{bf16, f16, kernel};
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
 
-use crate::map::Identity;
-use crate::pool::pool_block;
+use crate::parts::map::Identity;
+use crate::parts::pool::pool_block;
 
 macro_rules! pool_kernel {
     ($name:ident, $T:ident) => {

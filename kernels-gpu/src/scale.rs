@@ -4,9 +4,9 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{bf16, f16, kernel};
 use op_spec::launch::elementwise::{BLOCK_THREADS, ChannelGeometry, MIN_BLOCKS};
 
-use crate::elementwise::{block_start, map_block};
-use crate::index::Channels;
-use crate::map::ChannelScale;
+use crate::parts::elementwise::{block_start, map_block};
+use crate::parts::index::Channels;
+use crate::parts::map::ChannelScale;
 
 macro_rules! scale_kernel {
     ($name:ident, $T:ident) => {

@@ -19,8 +19,8 @@ use op_spec::launch::conv::{
 };
 
 use super::window::{Tap, Window};
-use crate::index::div_rem;
-use crate::unroll::unroll;
+use crate::parts::index::div_rem;
+use crate::parts::unroll::unroll;
 
 shared_array! {
     /// Staged filter rows of the wide tile.

@@ -19,8 +19,8 @@ use op_spec::launch::conv_gemm::{
     COLUMN_VECTORS, Chunk, FLAT, GEMM_THREADS, GemmTile, TALL, TILE_REDUCTION,
 };
 
-use crate::index::div_rem;
-use crate::unroll::unroll;
+use crate::parts::index::div_rem;
+use crate::parts::unroll::unroll;
 
 shared_array! {
     /// Both filter tiles of the tall tile.

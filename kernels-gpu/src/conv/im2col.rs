@@ -13,8 +13,8 @@ use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::conv_gemm::{Chunk, IM2COL_THREADS};
 
 use super::window::{Tap, Window};
-use crate::index::div_rem;
-use crate::unroll::unroll;
+use crate::parts::index::div_rem;
+use crate::parts::unroll::unroll;
 
 /// Writes the block's part of the chunk's column matrix, in `D` dimensions.
 ///

@@ -1,6 +1,6 @@
 //! `conv2d` and `conv3d`.
 //!
-//! Two algorithms. [`direct`] needs no workspace. [`im2col`] and [`gemm`] together turn the
+//! Two algorithms. `direct` needs no workspace. `im2col` and `gemm` together turn the
 //! convolution into a matrix product, which reuses each value more often, at the price of writing
 //! and reading the column matrix.
 

@@ -2,7 +2,7 @@
 
 use op_spec::launch::conv::ConvGeometry;
 
-use crate::index::div_rem;
+use crate::parts::index::div_rem;
 
 /// The input position under the first tap of an output pixel's window. In the padding it is below
 /// zero, wrapped, and so not below any extent: one unsigned comparison finds both ends.

@@ -6,8 +6,8 @@ use cuda_std::{Storage, bf16, f16, kernel, shared_array};
 use op_spec::launch::channel_max::{BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS};
 use op_spec::launch::elementwise::Bounds;
 
-use crate::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
-use crate::map::clamp;
+use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+use crate::parts::map::clamp;
 
 shared_array! {
     /// The maxima of each slice of the channels.

@@ -8,10 +8,10 @@ use cuda_std::{Storage, bf16, f16, kernel};
 use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
 use op_spec::launch::norm::NormGeometry;
 
-use crate::elementwise::{block_span, block_start, map_block};
-use crate::index::Channels;
-use crate::map::{ChannelScale, Then};
-use crate::norm_map::NormMap;
+use crate::parts::elementwise::{block_span, block_start, map_block};
+use crate::parts::index::Channels;
+use crate::parts::map::{ChannelScale, Then};
+use crate::parts::norm_map::NormMap;
 
 /// Normalises and scales the block's elements.
 ///

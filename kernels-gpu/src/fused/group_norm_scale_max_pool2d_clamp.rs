@@ -9,10 +9,10 @@ use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
 use op_spec::launch::norm::NormGeometry;
 
-use crate::index::Channels;
-use crate::map::{ChannelScale, Then};
-use crate::norm_map::NormMap;
-use crate::pool::{block_span, block_start, pool_block};
+use crate::parts::index::Channels;
+use crate::parts::map::{ChannelScale, Then};
+use crate::parts::norm_map::NormMap;
+use crate::parts::pool::{block_span, block_start, pool_block};
 
 /// Normalises, scales and pools the block's windows.
 ///

@@ -16,9 +16,9 @@ use cuda_std::{
 use op_spec::launch::norm::{NormGeometry, RESIDENT_BYTES, RESIDENT_THREADS};
 use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
 
-use crate::index::div_rem;
-use crate::moments::{self, WARP_SLOT, whole_vectors};
-use crate::unroll::unroll;
+use crate::parts::index::div_rem;
+use crate::parts::moments::{self, WARP_SLOT, whole_vectors};
+use crate::parts::unroll::unroll;
 
 /// Warps of a block.
 const WARPS: u32 = RESIDENT_THREADS / WARP_THREADS;

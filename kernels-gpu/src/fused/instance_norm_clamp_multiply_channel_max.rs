@@ -18,9 +18,9 @@ use op_spec::launch::channel_max::{
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::norm::NormGeometry;
 
-use crate::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
-use crate::map::clamp;
-use crate::moments;
+use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+use crate::parts::map::clamp;
+use crate::parts::moments;
 
 shared_array! {
     /// The maxima of each slice of the channels.

@@ -7,9 +7,9 @@ use cuda_std::{Storage, bf16, f16, kernel};
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
 
-use crate::index::Channels;
-use crate::map::ChannelScale;
-use crate::pool::{block_start, pool_block};
+use crate::parts::index::Channels;
+use crate::parts::map::ChannelScale;
+use crate::parts::pool::{block_start, pool_block};
 
 /// Pools the block's windows.
 ///

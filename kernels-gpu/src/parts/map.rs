@@ -10,7 +10,7 @@ use cuda_std::global::Global;
 use cuda_std::math;
 use op_spec::launch::elementwise::Bounds;
 
-use crate::index::Channels;
+use crate::parts::index::Channels;
 
 /// A function of an element and of where it is.
 pub(crate) trait ElementMap {

@@ -18,7 +18,7 @@ use cuda_std::{math, thread, warp};
 use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS};
 use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
 
-use crate::unroll::unroll;
+use crate::parts::unroll::unroll;
 
 /// Every lane of a warp.
 const ALL_LANES: u32 = u32::MAX;

@@ -6,9 +6,9 @@
 //! constants 0 to 3 for `i`.
 
 macro_rules! unroll {
-    (2, |$i:ident| $body:block) => { $crate::unroll::repeat!(|$i| $body; 0 1) };
-    (4, |$i:ident| $body:block) => { $crate::unroll::repeat!(|$i| $body; 0 1 2 3) };
-    (8, |$i:ident| $body:block) => { $crate::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7) };
+    (2, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1) };
+    (4, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3) };
+    (8, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7) };
 }
 
 macro_rules! repeat {

@@ -6,9 +6,9 @@ use cuda_std::shared::{self, Shared};
 use cuda_std::{math, thread};
 use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS};
 
-use crate::index::{Channels, Runs};
-use crate::map::ElementMap;
-use crate::moments;
+use crate::parts::index::{Channels, Runs};
+use crate::parts::map::ElementMap;
+use crate::parts::moments;
 
 /// `(x - mean) * (rstd * weight) + bias`, with the statistics of the block's rows in dynamic
 /// shared memory.

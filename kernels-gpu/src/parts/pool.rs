@@ -12,9 +12,9 @@ use cuda_std::thread;
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::{BLOCK_OUTPUTS, BLOCK_THREADS, OUTPUTS_PER_THREAD, PoolGeometry};
 
-use crate::index::{Runs, div_rem};
-use crate::map::{ElementMap, clamp};
-use crate::unroll::unroll;
+use crate::parts::index::{Runs, div_rem};
+use crate::parts::map::{ElementMap, clamp};
+use crate::parts::unroll::unroll;
 
 /// The first output of the block that is asking.
 #[inline(always)]

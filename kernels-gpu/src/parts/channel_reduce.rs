@@ -13,8 +13,8 @@ use op_spec::launch::channel_max::{
     BLOCK_THREADS, ChannelMaxGeometry, POSITIONS_PER_THREAD, STAGED_CHANNELS,
 };
 
-use crate::index::{div_rem, div_rem_u64};
-use crate::unroll::unroll;
+use crate::parts::index::{div_rem, div_rem_u64};
+use crate::parts::unroll::unroll;
 
 /// Elements of the shared memory in which slices meet.
 pub(crate) const MEETING_ELEMENTS: usize = BLOCK_THREADS as usize * POSITIONS_PER_THREAD;

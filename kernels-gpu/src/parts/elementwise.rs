@@ -10,8 +10,8 @@ use cuda_std::thread;
 use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::elementwise::{BLOCK_ELEMENTS, STEP_ELEMENTS, VECTORS_PER_THREAD};
 
-use crate::map::ElementMap;
-use crate::unroll::unroll;
+use crate::parts::map::ElementMap;
+use crate::parts::unroll::unroll;
 
 /// The first element of the block that is asking.
 #[inline(always)]

@@ -1,0 +1,10 @@
+//! What operators and fusions are made of.
+
+pub(crate) mod channel_reduce;
+pub(crate) mod elementwise;
+pub(crate) mod index;
+pub(crate) mod map;
+pub(crate) mod moments;
+pub(crate) mod norm_map;
+pub(crate) mod pool;
+pub(crate) mod unroll;
