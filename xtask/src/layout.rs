@@ -41,11 +41,21 @@ const KINDS: &[Kind] = &[
 /// Names that hold no operator wherever they stand.
 const SUPPORT: &[&str] = &["mod", "lib", "main", "error", "fused", "tests"];
 
-/// A longer file usually holds two ideas.
-const MAX_LINES: usize = 400;
+/// A file that passes 400 lines by more than a little usually holds two ideas.
+const MAX_LINES: usize = 450;
 
 /// Files that may be longer, and why.
-const LONG_FILES: &[(&str, &str)] = &[];
+const LONG_FILES: &[(&str, &str)] = &[
+    (
+        "crates/cuda_std/tests/emulator/races.rs",
+        "a kernel with a planted race per test",
+    ),
+    (
+        "host/src/verify/golden.rs",
+        "how each kind of golden file is read",
+    ),
+    ("host/src/verify/tables.rs", "the table of cases"),
+];
 
 /// Prints what breaks the layout, and fails if anything does.
 pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {

@@ -1,8 +1,8 @@
 //! Compiles a GPU kernel crate to PTX with stock rustc.
 //!
-//! rustc has had a PTX backend for years: the target `nvptx64-nvidia-cuda`. What it lacks is a
-//! precompiled `core` and the permission to use the features around it on a stable compiler. This
-//! crate supplies both, and does what the compiler leaves undone:
+//! rustc has had a PTX backend for years: the target `nvptx64-nvidia-cuda`. What an ordinary
+//! installation lacks is a `core` for it, and a stable compiler refuses the features around it. This
+//! crate sees to both, and does what the compiler leaves undone:
 //!
 //! 1. It finds a compiler whose sources of `core` are installed ([`Toolchain::find`]).
 //! 2. It builds `core` and the kernel crate with fat link-time optimisation, so that the assembly
