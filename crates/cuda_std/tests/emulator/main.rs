@@ -2,8 +2,10 @@
 //! natural and in shuffled orders.
 
 mod barriers;
+mod copies;
 mod endings;
 mod memory;
 mod races;
 mod support;
+mod tensor_cores;
 mod warps;
