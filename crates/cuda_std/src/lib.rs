@@ -29,16 +29,19 @@
 )]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
+pub mod async_proxy;
 pub mod barrier;
 pub mod cp_async;
 pub mod element;
 pub mod global;
 pub mod math;
 pub mod mma;
+pub mod registers;
 pub mod shared;
 pub mod storage;
 pub mod thread;
 pub mod warp;
+pub mod wgmma;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod emulator;

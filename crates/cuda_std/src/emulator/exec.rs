@@ -19,6 +19,7 @@ use super::lanes::{Meeting, Op};
 use super::read_sets::ReadSets;
 use super::region::{Name, Region};
 use super::schedule::Fiber;
+use super::warpgroups::{self, Groups, Multiplication};
 use super::worker::Pulse;
 use super::{Launch, Stats, stamp};
 
@@ -50,6 +51,7 @@ pub(crate) struct Thread {
     /// What a collective operation left for this thread.
     pub(crate) result: [u32; 4],
     pub(crate) copies: Copies,
+    pub(crate) groups: Groups,
 }
 
 /// What a suspended thread waits for.
@@ -64,6 +66,7 @@ pub(crate) enum Waiting {
     SyncThreads,
     Barrier(u32),
     Lanes(Op),
+    Warpgroup(Multiplication),
 }
 
 impl fmt::Display for Waiting {
@@ -72,6 +75,7 @@ impl fmt::Display for Waiting {
             Self::SyncThreads => f.write_str("sync_threads"),
             Self::Barrier(id) => write!(f, "barrier {id}"),
             Self::Lanes(op) => op.fmt(f),
+            Self::Warpgroup(what) => what.fmt(f),
         }
     }
 }
@@ -90,6 +94,7 @@ impl Thread {
             fences: Fences::default(),
             result: [0; 4],
             copies: Copies::default(),
+            groups: Groups::default(),
         }
     }
 }
@@ -133,6 +138,7 @@ pub(crate) struct Exec {
     pub(crate) shared: Vec<(*const (), Box<Region>)>,
     pub(crate) shared_bytes: u64,
     pub(crate) meetings: Vec<Vec<Meeting>>,
+    pub(crate) warpgroups: Vec<Option<warpgroups::Meeting>>,
     pub(crate) barriers: Barriers,
 }
 
@@ -208,6 +214,7 @@ impl Exec {
             shared: Vec::new(),
             shared_bytes: 0,
             meetings: (0..warps).map(|_| Vec::new()).collect(),
+            warpgroups: Vec::new(),
             barriers: Barriers::default(),
         }
     }

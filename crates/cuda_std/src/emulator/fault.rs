@@ -117,6 +117,18 @@ pub enum FaultKind {
         /// The write.
         earlier: Earlier,
     },
+    /// An asynchronous instruction that reads what ordinary stores wrote, without the fence between the two.
+    #[error(
+        "asynchronous read: byte {offset} of {object} was not made visible by async_proxy::fence_shared after the {earlier}"
+    )]
+    AsyncProxy {
+        /// The memory.
+        object: String,
+        /// The byte.
+        offset: u64,
+        /// The ordinary store.
+        earlier: Earlier,
+    },
     /// Threads wait for what can no longer happen.
     #[error("{what} never completes: {detail}")]
     Deadlock {

@@ -9,6 +9,7 @@ use super::fault::FaultKind;
 use super::lanes::{self, Op, WarpReductionOp};
 use super::tensor::Kind;
 use super::views::GlobalView;
+use super::warpgroups::{self, AccumulatorState, Tile};
 use super::{access, copies, schedule};
 use crate::warp::WarpShuffleMode;
 
@@ -275,4 +276,52 @@ pub(crate) fn wait_group<const N: u32>() {
 #[track_caller]
 pub(crate) fn wait_all() {
     copies::wait_all(Location::caller());
+}
+
+macro_rules! warpgroup_multiply {
+    ($($name:ident, $kind:ident;)*) => {$(
+        #[track_caller]
+        pub(crate) unsafe fn $name<const R: usize>(
+            d: &mut [f32; R],
+            state: &mut AccumulatorState,
+            a: u64,
+            b: u64,
+            accumulate: bool,
+        ) where
+            [f32; R]: Tile,
+        {
+            warpgroups::multiply(Kind::$kind, d, state, (a, b, accumulate), Location::caller());
+        }
+    )*};
+}
+
+warpgroup_multiply! {
+    tf32, Tf32;
+    f16, F16;
+    bf16, Bf16;
+}
+
+#[track_caller]
+pub(crate) fn wgmma_commit_group() {
+    warpgroups::commit(Location::caller());
+}
+
+#[track_caller]
+pub(crate) fn wgmma_wait_group<const N: u32>() {
+    warpgroups::wait(u64::from(N), Location::caller());
+}
+
+#[track_caller]
+pub(crate) fn fence_async_proxy() {
+    warpgroups::fence_proxy(Location::caller());
+}
+
+#[track_caller]
+pub(crate) fn increase_registers<const N: u32>() {
+    lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
+}
+
+#[track_caller]
+pub(crate) fn decrease_registers<const N: u32>() {
+    lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
 }

@@ -35,6 +35,7 @@ pub(crate) enum Op {
     Reduce(WarpReductionOp, bool),
     Ldmatrix { count: u8, transposed: bool },
     Multiply(tensor::Kind),
+    SetRegisters(u32),
 }
 
 /// Words that a lane can bring.
@@ -69,6 +70,7 @@ impl fmt::Display for Op {
                 )
             }
             Self::Multiply(kind) => write!(f, "{kind}"),
+            Self::SetRegisters(count) => write!(f, "setmaxnreg {count}"),
         }
     }
 }
@@ -203,7 +205,7 @@ fn compute(op: Op, mask: u32, inputs: &Inputs) -> Outputs {
     let mut outputs = Outputs::default();
     let members = || (0..32_usize).filter(|lane| mask >> lane & 1 == 1);
     match op {
-        Op::Sync => {}
+        Op::Sync | Op::SetRegisters(_) => {}
         Op::Shuffle(mode) => {
             for lane in members() {
                 let [value, b, width, ..] = inputs[lane];

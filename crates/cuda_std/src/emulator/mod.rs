@@ -60,6 +60,7 @@ mod signals;
 mod stamp;
 mod tensor;
 mod views;
+mod warpgroups;
 mod worker;
 
 /// What the public modules build on.
@@ -69,6 +70,7 @@ pub(crate) mod backend {
     pub(crate) use super::math::*;
     pub use super::views::SharedSymbol;
     pub(crate) use super::views::{AtomicAdd, AtomicInteger, GlobalView, SharedView};
+    pub(crate) use super::warpgroups::{AccumulatorState, Tile};
 }
 
 pub use device::{Buffer, Device, Launch, Stats};

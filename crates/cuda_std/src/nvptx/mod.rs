@@ -16,6 +16,7 @@ mod mma;
 mod shared;
 mod thread;
 mod warp;
+mod wgmma;
 
 pub(crate) use copy::*;
 pub(crate) use math::*;
@@ -27,6 +28,7 @@ pub(crate) use shared::SharedView;
 pub(crate) use thread::*;
 pub use warp::WarpReductionOp;
 pub(crate) use warp::*;
+pub(crate) use wgmma::*;
 
 /// A panic stops the launch with a trap. Formatting is left out: it would cost every kernel code
 /// that nobody can read the output of.

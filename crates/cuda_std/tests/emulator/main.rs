@@ -8,4 +8,5 @@ mod memory;
 mod races;
 mod support;
 mod tensor_cores;
+mod warpgroups;
 mod warps;

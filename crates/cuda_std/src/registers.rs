@@ -1,0 +1,35 @@
+//! Moving registers between the warpgroups of a block: `setmaxnreg` (sm_90a).
+//!
+//! A block that starts with the same number of registers for each thread can give some of a producer's to the consumers. The kernel must declare
+//! `max_threads`, or the assembler does not know where it starts from.
+//!
+//! **Emulator**: nothing happens; the warp's lanes meet, and the number is checked when compiling.
+
+use crate::backend;
+
+const fn check(registers: u32) {
+    assert!(
+        registers.is_multiple_of(8) && registers >= 24 && registers <= 256,
+        "a register count is a multiple of 8 from 24 to 256"
+    );
+}
+
+/// Takes registers until each thread of the warpgroup has `REGISTERS`, waiting until they are free. `setmaxnreg.inc.sync.aligned.u32`.
+///
+/// All threads of the warpgroup make this call.
+#[track_caller]
+#[inline(always)]
+pub fn increase<const REGISTERS: u32>() {
+    const { check(REGISTERS) };
+    backend::increase_registers::<REGISTERS>();
+}
+
+/// Gives registers back until each thread of the warpgroup has `REGISTERS`. `setmaxnreg.dec.sync.aligned.u32`.
+///
+/// All threads of the warpgroup make this call.
+#[track_caller]
+#[inline(always)]
+pub fn decrease<const REGISTERS: u32>() {
+    const { check(REGISTERS) };
+    backend::decrease_registers::<REGISTERS>();
+}
