@@ -10,6 +10,9 @@ use crate::{Arch, Error, PtxVersion, Result, Toolchain, apply_launch_bounds};
 /// The PTX version of modules unless told otherwise: what the drivers of CUDA 12.0 read.
 const DEFAULT_PTX_VERSION: PtxVersion = PtxVersion::new(8, 0);
 
+/// The same for Hopper alone, whose stores to other blocks of a cluster came with CUDA 12.1.
+const HOPPER_PTX_VERSION: PtxVersion = PtxVersion::new(8, 1);
+
 /// Compiles one kernel crate to one PTX module.
 #[derive(Clone, Debug)]
 pub struct CudaBuilder {
@@ -64,7 +67,8 @@ impl CudaBuilder {
         self
     }
 
-    /// The PTX version to write; by default 8.0, or the first that knows the architecture.
+    /// The PTX version to write; by default 8.0, 8.1 for `sm_90a`, or the first that knows a newer
+    /// architecture.
     #[must_use]
     pub fn ptx_version(mut self, version: PtxVersion) -> Self {
         self.ptx_version = Some(version);
@@ -194,6 +198,7 @@ impl CudaBuilder {
                 first,
             }),
             Some(asked) => Ok(asked),
+            None if self.arch == Arch::Sm90a => Ok(HOPPER_PTX_VERSION),
             None => Ok(first.max(DEFAULT_PTX_VERSION)),
         }
     }
