@@ -2,8 +2,9 @@
 //!
 //! 1. A thread computes `K` output channels of four pixels. Each input value that it loads is used
 //!    `K` times and each filter value four times, all from registers.
-//! 2. The filter lies in shared memory, a row of `K` channels for each pair of tap and input
-//!    channel, so a thread reads its `K` values in `K / 4` broadcast vectors.
+//! 2. The filter lies in shared memory, a row of `K` channels for each pair of input channel and
+//!    tap, so a thread reads its `K` values in `K / 4` broadcast vectors. It is read from global
+//!    memory as it lies there, and transposed on the way.
 //! 3. Taps are the outer loop and input channels the inner one: where a pixel's window meets the
 //!    padding is found out once per tap, and the inner loop does nothing but load and multiply.
 //! 4. Padding is multiplied like an input of 0, so that it meets an infinite filter value as it
@@ -14,8 +15,8 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::conv::{
-    BLOCK_THREADS, ConvGeometry, NARROW_CHANNELS, NARROW_MIN_BLOCKS, PIXELS_PER_THREAD,
-    STAGED_ROWS, TILE_PIXELS, WIDE_CHANNELS, WIDE_MIN_BLOCKS,
+    BLOCK_THREADS, ChannelTile, ConvGeometry, NARROW_CHANNELS, NARROW_MIN_BLOCKS,
+    PIXELS_PER_THREAD, STAGED_AT_ONCE, STAGED_ROWS, TILE_PIXELS, WIDE_CHANNELS, WIDE_MIN_BLOCKS,
 };
 
 use super::window::{Tap, Window};
@@ -24,12 +25,12 @@ use crate::parts::unroll::unroll;
 
 shared_array! {
     /// Staged filter rows of the wide tile.
-    static CONV_DIRECT_WIDE: [f32; (STAGED_ROWS * WIDE_CHANNELS) as usize];
+    static CONV_DIRECT_WIDE: [f32; ChannelTile::Wide.staged_elements()];
 }
 
 shared_array! {
     /// Staged filter rows of the narrow tile.
-    static CONV_DIRECT_NARROW: [f32; (STAGED_ROWS * NARROW_CHANNELS) as usize];
+    static CONV_DIRECT_NARROW: [f32; ChannelTile::Narrow.staged_elements()];
 }
 
 /// Vectors of output channels in either tile.
@@ -38,6 +39,7 @@ const NARROW: usize = NARROW_CHANNELS as usize / VECTOR_ELEMENTS;
 
 /// What a block computes.
 struct Tile {
+    shape: ChannelTile,
     sample: usize,
     group: u32,
     /// First output channel, in the group.
@@ -46,13 +48,15 @@ struct Tile {
 }
 
 impl Tile {
-    /// The tile of block `block`, of `channels` output channels.
+    /// The tile of block `block`.
     #[inline(always)]
-    unsafe fn of(g: &ConvGeometry, channels: u32, block: u32) -> Self {
+    unsafe fn of(g: &ConvGeometry, shape: ChannelTile, block: u32) -> Self {
+        let channels = shape.channels();
         let (rest, channel_tile) = div_rem(block, g.group_k.div_ceil(channels));
         let (rest, pixel_tile) = div_rem(rest, g.output_pixels().div_ceil(TILE_PIXELS));
         let (sample, group) = div_rem(rest, g.groups);
         Self {
+            shape,
             sample: sample as usize,
             group,
             first_k: channel_tile * channels,
@@ -73,8 +77,8 @@ impl Tile {
     }
 }
 
-/// Brings filter rows `start..end`, of `channels` channels, into shared memory, with zeros for
-/// channels past the group's last. Row `tap * group_c + channel` is that tap of that input channel.
+/// Brings filter rows `start..end` of the tile's channels into shared memory, with zeros for
+/// channels past the group's last. Row `channel * taps + tap` is that tap of that input channel.
 ///
 /// # Safety
 /// All threads of the block call it; `staged` holds the rows, and `weight` is the whole filter.
@@ -83,24 +87,33 @@ unsafe fn stage_filter<T: Storage>(
     weight: Global<T>,
     g: &ConvGeometry,
     tile: &Tile,
-    channels: u32,
     start: u32,
     end: u32,
     staged: Shared<f32>,
 ) {
-    let mut element = thread::thread_idx_x();
-    while element < (end - start) * channels {
-        let (row, k) = div_rem(element, channels);
-        let (tap, channel) = div_rem(start + row, g.group_c);
-        let value = if tile.first_k + k < g.group_k {
-            let filter = (tile.first_filter(g) + k as usize) * g.reduction() as usize;
-            let index = filter + (channel * g.taps() + tap) as usize;
-            weight.load_readonly(index).to_f32()
-        } else {
-            0.0
-        };
-        staged.store(element, value);
-        element += BLOCK_THREADS;
+    let rows = end - start;
+    let elements = rows * tile.shape.channels();
+    let filters = tile.first_filter(g);
+    let last_k = (g.group_k - tile.first_k).min(tile.shape.channels()) - 1;
+    let mut first = thread::thread_idx_x();
+    while first < elements {
+        let mut values = [0.0; STAGED_AT_ONCE];
+        unroll!(4, |i| {
+            // Past the last channel, or the last element, something that exists is loaded.
+            let (k, row) = div_rem(first + i as u32 * BLOCK_THREADS, rows);
+            let filter = filters + k.min(last_k) as usize;
+            let index = filter * g.reduction() as usize + (start + row) as usize;
+            let value = weight.load_readonly(index).to_f32();
+            values[i] = if k <= last_k { value } else { 0.0 };
+        });
+        unroll!(4, |i| {
+            let element = first + i as u32 * BLOCK_THREADS;
+            let (k, row) = div_rem(element, rows);
+            if element < elements {
+                staged.store(row * tile.shape.staged_pitch() + k, values[i]);
+            }
+        });
+        first += STAGED_AT_ONCE as u32 * BLOCK_THREADS;
     }
 }
 
@@ -121,15 +134,19 @@ unsafe fn body<T: Storage, const D: usize, const V: usize>(
     g: &ConvGeometry,
     staged: Shared<f32>,
 ) {
-    let channels = (V * VECTOR_ELEMENTS) as u32;
+    let shape = if V == WIDE {
+        ChannelTile::Wide
+    } else {
+        ChannelTile::Narrow
+    };
     let input_pixels = g.input_pixels() as usize;
     let input_channels = g.input_channels() as usize;
     let filters = g.output_channels() as usize;
-    let rows = g.reduction();
+    let (rows, taps) = (g.reduction(), g.taps());
     let x = Global::new(x, g.n as usize * input_channels * input_pixels);
     let weight = Global::new(weight, filters * rows as usize);
 
-    let tile = Tile::of(g, channels, thread::block_idx_x());
+    let tile = Tile::of(g, shape, thread::block_idx_x());
     let first_plane = tile.sample * input_channels + (tile.group * g.group_c) as usize;
     let mut windows = [Window::UNSET; PIXELS_PER_THREAD];
     unroll!(4, |i| {
@@ -143,13 +160,12 @@ unsafe fn body<T: Storage, const D: usize, const V: usize>(
         let end = (start + STAGED_ROWS).min(rows);
         // The first barrier keeps the rows before these until all threads have used them.
         thread::sync_threads();
-        stage_filter(weight, g, &tile, channels, start, end, staged);
+        stage_filter(weight, g, &tile, start, end, staged);
         thread::sync_threads();
 
-        let mut row = start;
-        while row < end {
-            let (tap, channel) = div_rem(row, g.group_c);
-            let tap = Tap::of::<D>(g, tap);
+        let mut tap = Tap::FIRST;
+        let mut number = 0;
+        while number < taps {
             let mut inside = [false; PIXELS_PER_THREAD];
             let mut under = [0; PIXELS_PER_THREAD];
             unroll!(4, |i| {
@@ -157,19 +173,21 @@ unsafe fn body<T: Storage, const D: usize, const V: usize>(
                 inside[i] = element.is_some();
                 under[i] = element.unwrap_or(0);
             });
-            let row_end = end.min(row + g.group_c - channel);
-            let mut plane = (first_plane + channel as usize) * input_pixels;
-            while row < row_end {
+            // The channels of which this tap is staged.
+            let (mut channel, _) = div_rem(start + taps - 1 - number, taps);
+            let (channels_end, _) = div_rem(end + taps - 1 - number, taps);
+            while channel < channels_end {
+                let plane = (first_plane + channel as usize) * input_pixels;
                 let mut values = [0.0; PIXELS_PER_THREAD];
                 unroll!(4, |i| {
                     let value = x.load(plane + under[i] as usize).to_f32();
                     values[i] = if inside[i] { value } else { 0.0 };
                 });
-                let filters = staged.slice((row - start) * channels, channels);
+                let row = (channel * taps + number - start) * shape.staged_pitch();
                 unroll!(4, |v| {
                     if v < V {
-                        let filter =
-                            filters.load_vec::<VECTOR_ELEMENTS>((v * VECTOR_ELEMENTS) as u32);
+                        let filter: [f32; VECTOR_ELEMENTS] =
+                            staged.load_vec(row + (v * VECTOR_ELEMENTS) as u32);
                         unroll!(4, |i| {
                             unroll!(4, |j| {
                                 sums[i][v][j] = math::fma(values[i], filter[j], sums[i][v][j]);
@@ -177,9 +195,10 @@ unsafe fn body<T: Storage, const D: usize, const V: usize>(
                         });
                     }
                 });
-                plane += input_pixels;
-                row += 1;
+                channel += 1;
             }
+            tap = tap.next::<D>(g);
+            number += 1;
         }
         start = end;
     }

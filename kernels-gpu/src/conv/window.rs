@@ -58,17 +58,6 @@ impl Tap {
     /// The first one.
     pub(super) const FIRST: Self = Self { t: 0, r: 0, s: 0 };
 
-    /// Number `index`, in `D` dimensions.
-    ///
-    /// # Safety
-    /// `g.s > 0` and `g.r > 0`.
-    #[inline(always)]
-    pub(super) unsafe fn of<const D: usize>(g: &ConvGeometry, index: u32) -> Self {
-        let (row, s) = div_rem(index, g.s);
-        let (t, r) = if D == 3 { div_rem(row, g.r) } else { (0, row) };
-        Self { t, r, s }
-    }
-
     /// The one after this.
     #[inline(always)]
     pub(super) fn next<const D: usize>(self, g: &ConvGeometry) -> Self {

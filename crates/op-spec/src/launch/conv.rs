@@ -7,7 +7,7 @@
 //! Two tiles exist: [`WIDE_CHANNELS`] channels for ordinary convolutions, [`NARROW_CHANNELS`] for
 //! groups so small (depthwise ones above all) that most of a wide tile would be idle.
 
-use super::LaunchShape;
+use super::{LaunchShape, VECTOR_ELEMENTS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
@@ -16,7 +16,7 @@ pub const BLOCK_THREADS: u32 = 128;
 pub const WIDE_MIN_BLOCKS: u32 = 4;
 
 /// Blocks of the tile for small groups that a multiprocessor should hold.
-pub const NARROW_MIN_BLOCKS: u32 = 6;
+pub const NARROW_MIN_BLOCKS: u32 = 5;
 
 /// Output pixels of a thread, a block apart.
 pub const PIXELS_PER_THREAD: usize = 4;
@@ -33,6 +33,9 @@ pub const NARROW_CHANNELS: u32 = 4;
 /// Filter rows (one tap of one input channel, for all channels of the tile) that are in shared
 /// memory at a time.
 pub const STAGED_ROWS: u32 = 256;
+
+/// Filter elements that a thread loads before it stores the first.
+pub const STAGED_AT_ONCE: usize = 4;
 
 /// A convolution as kernels see it: always with a depth, which is 1 in two dimensions.
 #[repr(C)]
@@ -102,6 +105,18 @@ impl ChannelTile {
             Self::Wide => WIDE_CHANNELS,
             Self::Narrow => NARROW_CHANNELS,
         }
+    }
+
+    /// Elements between filter rows in shared memory: an odd number of vectors, so that eight
+    /// neighbouring rows start in different banks.
+    pub const fn staged_pitch(self) -> u32 {
+        let vector = VECTOR_ELEMENTS as u32;
+        ((self.channels() / vector) | 1) * vector
+    }
+
+    /// Elements of all staged rows.
+    pub const fn staged_elements(self) -> usize {
+        (STAGED_ROWS * self.staged_pitch()) as usize
     }
 }
 
