@@ -413,11 +413,11 @@ impl Exec {
         )
     }
 
-    pub(crate) fn earlier(&self, what: &'static str, stamp: u64) -> Earlier {
-        Earlier {
+    pub(crate) fn earlier(&self, what: &'static str, stamp: u64) -> Box<Earlier> {
+        Box::new(Earlier {
             what,
             thread: self.thread_of(stamp),
             location: self.place_of(stamp),
-        }
+        })
     }
 }

@@ -89,7 +89,7 @@ pub enum FaultKind {
         /// The byte.
         offset: u64,
         /// The earlier access.
-        earlier: Earlier,
+        earlier: Box<Earlier>,
     },
     /// Touching what a copy in flight is about to write, or changing what it is about to read.
     #[error(
@@ -103,7 +103,7 @@ pub enum FaultKind {
         /// The byte.
         offset: u64,
         /// The copy.
-        earlier: Earlier,
+        earlier: Box<Earlier>,
     },
     /// A read through the constant cache of what this launch has written.
     #[error(
@@ -115,7 +115,7 @@ pub enum FaultKind {
         /// The byte.
         offset: u64,
         /// The write.
-        earlier: Earlier,
+        earlier: Box<Earlier>,
     },
     /// An asynchronous instruction that reads what ordinary stores wrote, without the fence between the two.
     #[error(
@@ -127,7 +127,7 @@ pub enum FaultKind {
         /// The byte.
         offset: u64,
         /// The ordinary store.
-        earlier: Earlier,
+        earlier: Box<Earlier>,
     },
     /// Threads wait for what can no longer happen.
     #[error("{what} never completes: {detail}")]

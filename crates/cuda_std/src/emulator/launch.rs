@@ -105,9 +105,8 @@ fn run(
             launch.shared_bytes as usize,
         );
     }
-    let pointer = &raw mut *exec;
-    exec::set_current(pointer);
-    let result = run_blocks(pointer, launch, stacks, body);
+    exec::set_current(&raw mut *exec);
+    let result = run_blocks(launch, stacks, body);
     exec::set_current(std::ptr::null_mut());
     schedule::abandon(&mut exec, stacks);
     let stats = Stats {
@@ -122,12 +121,7 @@ fn run(
     (exec.memory, result.map(|()| stats))
 }
 
-fn run_blocks(
-    exec: *mut Exec,
-    launch: &Launch,
-    stacks: &mut Stacks,
-    body: &dyn Fn(),
-) -> Result<(), Fault> {
+fn run_blocks(launch: &Launch, stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
     /// Beyond this many blocks, a list of them would cost more than a shuffled order is worth.
     const MOST_SHUFFLED: u64 = 1 << 20;
     let [x, y, z] = launch.grid.map(u64::from);
@@ -135,15 +129,13 @@ fn run_blocks(
     let mut order: Vec<u32> = Vec::new();
     if launch.seed.is_some() && blocks <= MOST_SHUFFLED {
         order.extend(0..blocks as u32);
-        // SAFETY: no coroutine runs, and the reference ends with the statement.
-        unsafe { (&mut *exec).random.shuffle(&mut order) };
+        exec::with().random.shuffle(&mut order);
     }
     for i in 0..blocks {
         let block = order.get(i as usize).map_or(i, |&block| u64::from(block));
         let index = [block % x, block / x % y, block / (x * y)].map(|index| index as u32);
-        // SAFETY: as above.
-        schedule::begin_block(unsafe { &mut *exec }, index);
-        schedule::run_block(exec, stacks, body)?;
+        schedule::begin_block(exec::with(), index);
+        schedule::run_block(stacks, body)?;
     }
     Ok(())
 }

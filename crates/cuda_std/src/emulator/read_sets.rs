@@ -58,7 +58,7 @@ impl ReadSets {
         self.bases.push(base);
         self.reads
             .resize((number + 1) * self.warps, WarpReads::default());
-        Some(now * stamp::TIME | (number as u64) << NUMBER_SHIFT | stamp::FLAG)
+        Some((now * stamp::TIME) | ((number as u64) << NUMBER_SHIFT) | stamp::FLAG)
     }
 
     pub(crate) fn base(&self, set: usize) -> u64 {

@@ -37,63 +37,47 @@ pub(crate) struct Fiber {
 pub(crate) struct Stacks(Vec<DefaultStack>);
 
 /// Runs all threads of the current block. `body` is the kernel for one thread.
-pub(crate) fn run_block(
-    exec: *mut Exec,
-    stacks: &mut Stacks,
-    body: &dyn Fn(),
-) -> Result<(), Fault> {
-    // SAFETY (here and below): the launch owns the state, and no reference outlives the statement that makes it, so none is held while a coroutine runs.
-    let count = unsafe { (*exec).threads.len() };
+pub(crate) fn run_block(stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
     let mut done = 0;
-    while let Some(thread) = unsafe { (&mut (*exec).ready).pop_front() } {
-        if resume(exec, stacks, body, thread)? {
+    while let Some(thread) = with().ready.pop_front() {
+        if resume(stacks, body, thread)? {
             done += 1;
-            lanes::check_exit(unsafe { &mut *exec }, thread)?;
+            lanes::check_exit(with(), thread)?;
         }
     }
-    if done < count {
-        return Err(super::deadlock::report(unsafe { &*exec }));
+    let exec = with();
+    if done < exec.threads.len() {
+        return Err(super::deadlock::report(exec));
     }
     Ok(())
 }
 
 /// Runs one thread until it waits (`false`) or ends (`true`).
-fn resume(
-    exec: *mut Exec,
-    stacks: &mut Stacks,
-    body: &dyn Fn(),
-    thread: u32,
-) -> Result<bool, Fault> {
-    // SAFETY: as in `run_block`.
-    let mut coroutine = unsafe {
-        let exec = &mut *exec;
-        exec.thread = thread;
-        exec.thread_idx = exec.unflatten(thread);
-        exec.refresh();
-        let fiber = &mut exec.threads[thread as usize].fiber;
-        let coroutine = match fiber.coroutine.take() {
-            Some(coroutine) => coroutine,
-            None => start(exec, stacks, body)?,
-        };
-        exec.stack_limit = exec.threads[thread as usize].stack_limit;
-        coroutine
+fn resume(stacks: &mut Stacks, body: &dyn Fn(), thread: u32) -> Result<bool, Fault> {
+    let exec = with();
+    exec.thread = thread;
+    exec.thread_idx = exec.unflatten(thread);
+    exec.refresh();
+    let mut coroutine = match exec.threads[thread as usize].fiber.coroutine.take() {
+        Some(coroutine) => coroutine,
+        None => start(exec, stacks, body)?,
     };
+    exec.stack_limit = exec.threads[thread as usize].stack_limit;
     let result = {
         let _guard = Guard::enter(&coroutine);
         coroutine.resume(())
     };
-    // SAFETY: as in `run_block`.
-    let state = unsafe { &mut *exec };
+    let exec = with();
     let ended = matches!(result, CoroutineResult::Return(()));
-    if state.fault.is_some() || ended {
+    if exec.fault.is_some() || ended {
         recycle(stacks, coroutine);
     } else {
-        state.threads[thread as usize].fiber.coroutine = Some(coroutine);
+        exec.threads[thread as usize].fiber.coroutine = Some(coroutine);
     }
-    match state.fault.take() {
+    match exec.fault.take() {
         Some(fault) => Err(fault),
         None => {
-            state.threads[thread as usize].done = ended;
+            exec.threads[thread as usize].done = ended;
             Ok(ended)
         }
     }

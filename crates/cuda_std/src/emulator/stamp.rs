@@ -29,7 +29,7 @@ pub(crate) const BYTES: u64 = 0xf;
 pub(crate) const HOST: u64 = TIME;
 
 pub(crate) fn segment(time: u64, thread: u32) -> u64 {
-    time * TIME | u64::from(thread) << THREAD_SHIFT
+    (time * TIME) | (u64::from(thread) << THREAD_SHIFT)
 }
 
 pub(crate) fn time(stamp: u64) -> u64 {

@@ -32,6 +32,10 @@ unsafe fn meet(bug: Bug) {
             }
             thread::sync_threads();
         }
+        #[expect(
+            clippy::if_same_then_else,
+            reason = "the same line of code at two places is the bug"
+        )]
         Bug::TwoCalls => {
             if t < 32 {
                 thread::sync_threads();
@@ -156,7 +160,7 @@ unsafe fn lanes(bug: u32) {
                 warp::warp_vote_ballot(u32::MAX, true);
             }
             // Lanes call different operations.
-            3 if t % 2 == 0 => warp::sync_warp(u32::MAX),
+            3 if t & 1 == 0 => warp::sync_warp(u32::MAX),
             3 => {
                 warp::warp_vote_any(u32::MAX, true);
             }

@@ -1,6 +1,11 @@
 //! The emulator's detectors: for each, kernels with a planted bug that must be caught, and clean ones on which it must stay silent; each in
 //! natural and in shuffled orders.
 
+#![expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "every kernel here is launched by the test beside it, which knows its sizes; the bugs are on purpose"
+)]
+
 mod barriers;
 mod copies;
 mod endings;

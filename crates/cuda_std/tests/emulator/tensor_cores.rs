@@ -133,7 +133,7 @@ fn half_products_through_ldmatrix_are_right() {
 unsafe fn deal(y: *mut u32, misaligned: bool) {
     unsafe {
         let (y, tile, lane) = (GlobalMut::new(y, 64), A.view(), warp::lane_id());
-        tile.store(lane, (2 * lane + 1) << 16 | 2 * lane);
+        tile.store(lane, ((2 * lane + 1) << 16) | (2 * lane));
         warp::sync_warp(!0);
         let row = 4 * (lane % 8) + u32::from(misaligned);
         y.store(lane as usize, mma::ldmatrix_x1(tile.addr(row))[0]);
@@ -151,7 +151,7 @@ fn ldmatrix_deals_rows_or_columns() {
     run_clean::<deal>(&device, &shape(1, 32), (y.ptr(), false));
     let y32 = download::<u32>(&y);
     for lane in 0..32 {
-        assert_eq!(y32[lane as usize], (2 * lane + 1) << 16 | 2 * lane);
+        assert_eq!(y32[lane as usize], ((2 * lane + 1) << 16) | (2 * lane));
         let (first_row, column) = (2 * (lane % 4), lane / 4);
         let at = |row| 8 * row + column;
         assert_eq!(
