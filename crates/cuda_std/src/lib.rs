@@ -35,6 +35,7 @@ pub mod cp_async;
 pub mod element;
 pub mod global;
 pub mod math;
+pub mod mbarrier;
 pub mod mma;
 pub mod registers;
 pub mod shared;

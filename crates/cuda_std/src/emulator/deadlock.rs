@@ -72,6 +72,13 @@ fn survey(exec: &Exec) -> String {
             ranges(threads)
         );
     }
+    for address in exec.mbarriers.awaited() {
+        let _ = write!(
+            text,
+            "; mbarrier {address:#x}: {}",
+            exec.mbarriers.lack(address)
+        );
+    }
     for id in exec.barriers.awaited() {
         let (arrived, expected) = exec.barriers.state(id);
         let _ = write!(text, "; barrier {id} has {arrived} of {expected}");

@@ -16,6 +16,7 @@ use super::copies::Copies;
 use super::device::Memory;
 use super::fault::{Fault, FaultKind, ThreadId};
 use super::lanes::{Meeting, Op};
+use super::mbarriers::MemoryBarriers;
 use super::read_sets::ReadSets;
 use super::region::{Name, Region};
 use super::schedule::Fiber;
@@ -67,6 +68,7 @@ pub(crate) enum Waiting {
     Barrier(u32),
     Lanes(Op),
     Warpgroup(Multiplication),
+    MemoryBarrier(u32),
 }
 
 impl fmt::Display for Waiting {
@@ -76,6 +78,9 @@ impl fmt::Display for Waiting {
             Self::Barrier(id) => write!(f, "barrier {id}"),
             Self::Lanes(op) => op.fmt(f),
             Self::Warpgroup(what) => what.fmt(f),
+            Self::MemoryBarrier(address) => {
+                write!(f, "the mbarrier at shared address {address:#x}")
+            }
         }
     }
 }
@@ -140,6 +145,7 @@ pub(crate) struct Exec {
     pub(crate) meetings: Vec<Vec<Meeting>>,
     pub(crate) warpgroups: Vec<Option<warpgroups::Meeting>>,
     pub(crate) barriers: Barriers,
+    pub(crate) mbarriers: MemoryBarriers,
 }
 
 /// The launch that the calling OS thread runs.
@@ -216,6 +222,7 @@ impl Exec {
             meetings: (0..warps).map(|_| Vec::new()).collect(),
             warpgroups: Vec::new(),
             barriers: Barriers::default(),
+            mbarriers: MemoryBarriers::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::lanes::{self, Op, WarpReductionOp};
 use super::tensor::Kind;
 use super::views::GlobalView;
 use super::warpgroups::{self, AccumulatorState, Tile};
-use super::{access, copies, schedule};
+use super::{access, copies, mbarriers, schedule};
 use crate::warp::WarpShuffleMode;
 
 macro_rules! special_registers {
@@ -324,4 +324,41 @@ pub(crate) fn increase_registers<const N: u32>() {
 #[track_caller]
 pub(crate) fn decrease_registers<const N: u32>() {
     lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_init(address: u32, arrivals: u32) {
+    mbarriers::init(address, arrivals, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_arrive(address: u32) {
+    mbarriers::arrive(address, 0, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_arrive_expect(address: u32, bytes: u32) {
+    mbarriers::arrive(address, bytes, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_try_wait(address: u32, parity: u32) -> bool {
+    mbarriers::try_wait(address, parity, Location::caller())
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_wait(address: u32, parity: u32) {
+    mbarriers::wait(address, parity, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn copy_bulk<T>(
+    target: u32,
+    source: GlobalView,
+    index: usize,
+    bytes: u32,
+    barrier: u32,
+) {
+    let source = source.source::<T>(index, bytes as usize);
+    mbarriers::copy(target, source, bytes, barrier, Location::caller());
 }

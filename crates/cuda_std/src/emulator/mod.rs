@@ -52,6 +52,7 @@ mod functions;
 mod lanes;
 mod launch;
 mod math;
+mod mbarriers;
 mod panics;
 mod read_sets;
 mod region;

@@ -183,6 +183,7 @@ pub(crate) fn begin_block(exec: &mut Exec, block_idx: [u32; 3]) {
     }
     exec.read_sets[1].clear();
     exec.barriers.clear();
+    exec.mbarriers.clear();
     exec.warpgroups.clear();
     for meetings in &mut exec.meetings {
         meetings.clear();

@@ -15,6 +15,8 @@
 pub(crate) const TIME: u64 = 1 << TIME_SHIFT;
 const TIME_SHIFT: u32 = 30;
 const THREAD_SHIFT: u32 = 20;
+/// What is above this names a segment of a thread's life.
+pub(crate) const SEGMENT_SHIFT: u32 = THREAD_SHIFT;
 const THREAD_MASK: u64 = 0x3ff;
 const PLACE_SHIFT: u32 = 6;
 /// Places that a stamp can name; 0 is "unknown".

@@ -276,7 +276,12 @@ fn check_proxy(exec: &mut Exec, what: &Multiplication, place: Place) {
             // SAFETY: `index` is at most that of the region's last byte.
             let write = unsafe { (*region.cell(index)).write };
             let writer = &exec.threads[stamp::thread(write) as usize].groups;
-            let visible = writer.proxy_fence > stamp::time(write) || write < own_base;
+            let visible = writer.proxy_fence > stamp::time(write)
+                || write < own_base
+                || exec
+                    .mbarriers
+                    .bulk_writes
+                    .contains(&(write >> stamp::SEGMENT_SHIFT));
             if write & stamp::BYTES != 0 && !visible {
                 let earlier = exec.earlier("write", write);
                 let (object, offset) = (describe(region), (index << region.shift()) as u64);

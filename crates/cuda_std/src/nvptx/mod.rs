@@ -11,6 +11,7 @@
 
 mod copy;
 mod math;
+mod mbarrier;
 mod memory;
 mod mma;
 mod shared;
@@ -20,6 +21,7 @@ mod wgmma;
 
 pub(crate) use copy::*;
 pub(crate) use math::*;
+pub(crate) use mbarrier::*;
 pub(crate) use memory::GlobalView;
 pub(crate) use memory::{AtomicAdd, AtomicInteger};
 pub(crate) use mma::*;

@@ -9,6 +9,7 @@
 mod barriers;
 mod copies;
 mod endings;
+mod mbarriers;
 mod memory;
 mod races;
 mod support;
