@@ -14,8 +14,12 @@ pub enum Error {
     #[error(transparent)]
     Spec(#[from] op_spec::SpecError),
 
+    /// A file of parameters that cannot be read, or does not hold what a model needs.
+    #[error(transparent)]
+    Weights(#[from] crate::tensor_file::TensorFileError),
+
     /// No CUDA driver answers on this machine.
-    #[error("gpu: no usable CUDA driver: {reason}; the CPU and the emulator need none")]
+    #[error("gpu: {reason}")]
     NoDriver {
         /// What was looked for and how that failed.
         reason: String,
@@ -103,10 +107,10 @@ pub enum Error {
 
     /// The emulator stopped a kernel, or could not serve an allocation.
     #[error("emulator: {0}")]
-    Emulator(#[from] cuda_std::emulator::Fault),
+    Emulator(#[source] Box<cuda_std::emulator::Fault>),
 
     /// Tensors of two devices met in one operator.
-    #[error("{operator}: {argument} is on {actual}, the input is on {expected}")]
+    #[error("{operator}: {argument} is on {actual}, must be on {expected}")]
     DeviceMismatch {
         /// The operator's name.
         operator: &'static str,
@@ -114,7 +118,7 @@ pub enum Error {
         argument: &'static str,
         /// Its device.
         actual: String,
-        /// The first input's device.
+        /// The device of what it is to meet.
         expected: String,
     },
 
@@ -170,3 +174,10 @@ pub struct DriverError {
 
 /// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<cuda_std::emulator::Fault> for Error {
+    fn from(fault: cuda_std::emulator::Fault) -> Error {
+        // A fault describes the access, the kernel and the thread; boxed, it does not make every result large.
+        Error::Emulator(Box::new(fault))
+    }
+}

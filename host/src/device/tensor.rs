@@ -217,7 +217,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::DeviceMismatch`] if the stream is another device's.
     pub fn on(&self, stream: &Stream) -> Result<Tensor> {
-        self.same_device("on", "the stream", stream)?;
+        self.same_device("on", "the tensor", stream)?;
         Ok(Tensor {
             stream: stream.clone(),
             ..self.clone()

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::parameters::{round_to, upload};
-use super::pipeline::{Options, Pipeline, Run, RunArena, check_dtype, strategies};
+use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, strategies};
 use crate::cpu;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::{self, Arena, ConvAlgorithm, ConvOptions};
+use crate::ops;
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampSpec as Spec;
 use crate::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights;
 
@@ -17,9 +17,9 @@ const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// Every operator its own kernels; the convolution by im2col.
+    /// Every operator its own kernels; the convolution by im2col and a matrix product.
     Unfused,
-    /// The same with the direct convolution.
+    /// The same with the direct convolution, which is the faster one for these shapes and the one of all that follow.
     UnfusedDirect,
     /// The scale folded into the norm's weight and bias beforehand; pooling and clamp in one kernel.
     FoldedScale,
@@ -33,9 +33,9 @@ pub enum Strategy {
 strategies!(Strategy {
     Unfused = "unfused": "im2col conv | norm | scale | pool | clamp",
     UnfusedDirect = "unfused-direct": "direct conv | norm | scale | pool | clamp",
-    FoldedScale = "folded-scale": "im2col conv | norm, scale folded in | pool+clamp",
-    NormScale = "norm-scale": "im2col conv | norm+scale | pool+clamp",
-    NormScalePoolClamp = "norm-scale-pool-clamp": "im2col conv | norm+scale+pool+clamp",
+    FoldedScale = "folded-scale": "direct conv | norm, scale folded in | pool+clamp",
+    NormScale = "norm-scale": "direct conv | norm+scale | pool+clamp",
+    NormScalePoolClamp = "norm-scale-pool-clamp": "direct conv | norm+scale+pool+clamp",
 });
 
 /// The pipeline with its parameters on a device.
@@ -138,26 +138,10 @@ impl Conv2dGroupNormScaleMaxPoolClamp {
     pub fn weights(&self) -> &Weights {
         &self.shared.weights
     }
-
-    fn convolve(&self, arena: &mut Arena, x: &Tensor, options: &ConvOptions) -> Result<Tensor> {
-        let Shared {
-            spec,
-            conv_weight,
-            conv_bias,
-            ..
-        } = &*self.shared;
-        ops::conv_in(
-            arena,
-            x,
-            conv_weight,
-            conv_bias.as_ref(),
-            &spec.conv,
-            options,
-        )
-    }
 }
 
-impl Run for Conv2dGroupNormScaleMaxPoolClamp {
+impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
+    type Spec = Spec;
     type Strategy = Strategy;
     type Input = ndarray::Ix4;
 
@@ -179,8 +163,6 @@ impl Run for Conv2dGroupNormScaleMaxPoolClamp {
         let (norm_weight, norm_bias) = (norm_weight.as_ref(), norm_bias.as_ref());
         spec.problem(x.shape())?;
         check_dtype(OPERATOR, x, self.shared.dtype)?;
-        // Assigning to `y` frees the tensor before it as soon as the next operator is queued.
-        let conv = ConvOptions::default().workspace_bytes(options.workspace_bytes);
         if x.device().is_cpu() {
             let input = x.host_f32_as::<ndarray::Ix4>();
             let y = cpu::conv2d_group_norm_scale_max_pool_clamp(
@@ -190,60 +172,47 @@ impl Run for Conv2dGroupNormScaleMaxPoolClamp {
             )?;
             return Tensor::from_cpu(x.stream(), y.into_dyn(), x.dtype());
         }
+        let Shared {
+            conv_weight,
+            conv_bias,
+            ..
+        } = &*self.shared;
+        let conv = convolution(options, options.strategy == Strategy::Unfused);
+        // Each assignment to `y` frees the tensor before it, in stream order.
+        let mut y = ops::conv_in(arena, x, conv_weight, conv_bias.as_ref(), &spec.conv, &conv)?;
+        let (norm, pool, clamp) = (&spec.group_norm, &spec.max_pool, &spec.clamp);
         match options.strategy {
             Strategy::Unfused | Strategy::UnfusedDirect => {
-                let algorithm = match options.strategy {
-                    Strategy::UnfusedDirect => ConvAlgorithm::Direct,
-                    _ => ConvAlgorithm::Im2col,
-                };
-                let mut y = self.convolve(arena, x, &ConvOptions { algorithm, ..conv })?;
-                y = ops::group_norm_in(arena, &y, norm_weight, norm_bias, &spec.group_norm)?;
+                y = ops::group_norm_in(arena, &y, norm_weight, norm_bias, norm)?;
                 y = ops::scale_in(arena, &y, scale)?;
-                y = ops::max_pool2d_in(arena, &y, &spec.max_pool)?;
-                ops::clamp_in(arena, &y, &spec.clamp)
+                y = ops::max_pool2d_in(arena, &y, pool)?;
+                ops::clamp_in(arena, &y, clamp)
             }
             Strategy::FoldedScale => {
-                let mut y = self.convolve(arena, x, &conv)?;
                 let (weight, bias) = folded;
-                y = ops::group_norm_in(arena, &y, Some(weight), Some(bias), &spec.group_norm)?;
-                ops::max_pool2d_clamp_in(arena, &y, &spec.max_pool, &spec.clamp)
+                y = ops::group_norm_in(arena, &y, Some(weight), Some(bias), norm)?;
+                ops::max_pool2d_clamp_in(arena, &y, pool, clamp)
             }
             Strategy::NormScale => {
-                let mut y = self.convolve(arena, x, &conv)?;
-                y = ops::group_norm_scale_in(
-                    arena,
-                    &y,
-                    norm_weight,
-                    norm_bias,
-                    scale,
-                    &spec.group_norm,
-                )?;
-                ops::max_pool2d_clamp_in(arena, &y, &spec.max_pool, &spec.clamp)
+                y = ops::group_norm_scale_in(arena, &y, norm_weight, norm_bias, scale, norm)?;
+                ops::max_pool2d_clamp_in(arena, &y, pool, clamp)
             }
-            Strategy::NormScalePoolClamp => {
-                let y = self.convolve(arena, x, &conv)?;
-                let (norm, pool, clamp) = (&spec.group_norm, &spec.max_pool, &spec.clamp);
-                ops::group_norm_scale_max_pool2d_clamp_in(
-                    arena,
-                    &y,
-                    norm_weight,
-                    norm_bias,
-                    scale,
-                    norm,
-                    pool,
-                    clamp,
-                )
-            }
+            Strategy::NormScalePoolClamp => ops::group_norm_scale_max_pool2d_clamp_in(
+                arena,
+                &y,
+                norm_weight,
+                norm_bias,
+                scale,
+                norm,
+                pool,
+                clamp,
+            ),
         }
     }
 
     fn stream(&self) -> &Stream {
         &self.stream
     }
-}
-
-impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
-    type Spec = Spec;
 
     fn spec(&self) -> &Spec {
         &self.shared.spec

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::parameters::{round_to, upload};
-use super::pipeline::{Options, Pipeline, Run, RunArena, check_dtype, strategies};
+use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, strategies};
 use crate::cpu;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::{self, ConvAlgorithm, ConvOptions};
+use crate::ops;
 use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
 use crate::weights::Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights;
 
@@ -17,9 +17,9 @@ const OPERATOR: &str = "conv3d_multiply_instance_norm_clamp_multiply_max";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// Every operator its own kernels; the convolution by im2col.
+    /// Every operator its own kernels; the convolution by im2col and a matrix product.
     Unfused,
-    /// The same with the direct convolution.
+    /// The same with the direct convolution, which is the faster one for these shapes and the one of all that follow.
     UnfusedDirect,
     /// Clamp, second multiplication and maximum in one kernel.
     ClampMultiplyMax,
@@ -31,8 +31,8 @@ pub enum Strategy {
 strategies!(Strategy {
     Unfused = "unfused": "im2col conv | multiply | norm | clamp | multiply | max",
     UnfusedDirect = "unfused-direct": "direct conv | multiply | norm | clamp | multiply | max",
-    ClampMultiplyMax = "clamp-multiply-max": "im2col conv | multiply | norm | clamp+multiply+max",
-    NormClampMultiplyMax = "norm-clamp-multiply-max": "im2col conv | multiply+norm+clamp+multiply+max",
+    ClampMultiplyMax = "clamp-multiply-max": "direct conv | multiply | norm | clamp+multiply+max",
+    NormClampMultiplyMax = "norm-clamp-multiply-max": "direct conv | multiply+norm+clamp+multiply+max",
 });
 
 /// The pipeline with its parameters on a device.
@@ -130,7 +130,8 @@ impl Conv3dMultiplyInstanceNormClampMultiplyMax {
     }
 }
 
-impl Run for Conv3dMultiplyInstanceNormClampMultiplyMax {
+impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
+    type Spec = Spec;
     type Strategy = Strategy;
     type Input = ndarray::Ix5;
 
@@ -162,15 +163,8 @@ impl Run for Conv3dMultiplyInstanceNormClampMultiplyMax {
             )?;
             return Tensor::from_cpu(x.stream(), y.into_dyn(), x.dtype());
         }
-        let algorithm = match options.strategy {
-            Strategy::UnfusedDirect => ConvAlgorithm::Direct,
-            _ => ConvAlgorithm::Im2col,
-        };
-        // Assigning to `y` frees the tensor before it as soon as the next operator is queued.
-        let conv = ConvOptions {
-            algorithm,
-            ..ConvOptions::default().workspace_bytes(options.workspace_bytes)
-        };
+        let conv = convolution(options, options.strategy == Strategy::Unfused);
+        // Each assignment to `y` frees the tensor before it, in stream order.
         let mut y = ops::conv_in(arena, x, conv_weight, conv_bias.as_ref(), &spec.conv, &conv)?;
         match options.strategy {
             Strategy::Unfused | Strategy::UnfusedDirect => {
@@ -203,10 +197,6 @@ impl Run for Conv3dMultiplyInstanceNormClampMultiplyMax {
     fn stream(&self) -> &Stream {
         &self.stream
     }
-}
-
-impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
-    type Spec = Spec;
 
     fn spec(&self) -> &Spec {
         &self.shared.spec

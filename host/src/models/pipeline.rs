@@ -3,12 +3,12 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use ndarray::{Array4, ArrayBase, Data, Ix4};
+use ndarray::{Array4, ArrayBase, Data, Dimension, Ix4};
 
 use super::Plan;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::{Error, Result};
-use crate::ops::Arena;
+use crate::ops::{Arena, ConvAlgorithm, ConvOptions};
 
 /// A way to run a pipeline. All give the same values up to rounding.
 pub trait Strategy:
@@ -27,7 +27,7 @@ pub trait Strategy:
 pub struct Options<S> {
     /// Which operators share kernels.
     pub strategy: S,
-    /// The most bytes that the column matrix of a convolution may take at a time.
+    /// The most bytes that the column matrix of a convolution may take at a time, where the strategy has one.
     pub workspace_bytes: u64,
 }
 
@@ -40,7 +40,7 @@ impl<S: Strategy> Default for Options<S> {
 impl<S: Strategy> Options<S> {
     /// The defaults with this strategy.
     pub fn strategy(strategy: S) -> Options<S> {
-        let workspace_bytes = crate::ops::ConvOptions::default().workspace_bytes;
+        let workspace_bytes = ConvOptions::default().workspace_bytes;
         Options {
             strategy,
             workspace_bytes,
@@ -57,13 +57,20 @@ impl<S: Strategy> Options<S> {
     }
 }
 
-/// One forward pass, with its tensors from `arena`. The part of a [`Pipeline`] that is not public.
-pub trait Run: Clone + Send + Sync {
-    /// The strategies of this pipeline.
-    type Strategy: Strategy;
-    /// The rank of the input as ndarray says it.
-    type Input: ndarray::Dimension;
+/// The source of a pass' tensors. Opaque outside the crate, so that only the crate's pipelines can run.
+#[derive(Debug)]
+pub struct RunArena<'a>(pub(crate) &'a mut Arena);
 
+/// A model that is ready to run.
+pub trait Pipeline: Clone + Send + Sync {
+    /// The attributes.
+    type Spec;
+    /// The ways to run it.
+    type Strategy: Strategy;
+    /// The rank of the input, as ndarray says it.
+    type Input: Dimension;
+
+    /// One pass with its tensors from `arena`.
     #[doc(hidden)]
     fn run(
         &self,
@@ -72,18 +79,8 @@ pub trait Run: Clone + Send + Sync {
         options: &Options<Self::Strategy>,
     ) -> Result<Tensor>;
 
-    #[doc(hidden)]
+    /// The stream that the parameters were uploaded on.
     fn stream(&self) -> &Stream;
-}
-
-/// The source of a pass' tensors. Opaque outside the crate, so that only the crate's pipelines can run.
-#[derive(Debug)]
-pub struct RunArena<'a>(pub(crate) &'a mut Arena);
-
-/// A model that is ready to run.
-pub trait Pipeline: Run {
-    /// The attributes.
-    type Spec;
 
     /// The attributes.
     fn spec(&self) -> &Self::Spec;
@@ -137,6 +134,16 @@ pub trait Pipeline: Run {
     {
         Plan::new(self, stream, input, options)
     }
+}
+
+/// How a strategy convolves.
+pub(super) fn convolution<S>(options: &Options<S>, im2col: bool) -> ConvOptions {
+    let algorithm = if im2col {
+        ConvAlgorithm::Im2col
+    } else {
+        ConvAlgorithm::Direct
+    };
+    ConvOptions::algorithm(algorithm).workspace_bytes(options.workspace_bytes)
 }
 
 /// Refuses an input of another element type than the model's.

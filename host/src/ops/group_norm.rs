@@ -98,9 +98,12 @@ pub(super) fn normalise(
     geometry: NormGeometry,
 ) -> Result<Tensor> {
     let stream = x.stream();
-    let partials = statistics(operator, arena, x, &geometry)?;
     let shape = grid(operator, geometry.apply_shape())?;
     let y = arena.tensor(stream, x.shape(), x.dtype())?;
+    if y.is_empty() {
+        return Ok(y);
+    }
+    let partials = statistics(operator, arena, x, &geometry)?;
     let input = Argument::input(operator, x)?;
     let statistics = partials.read_on(operator, "statistics", stream)?;
     // SAFETY: `x` and `y` have `geometry.elements()` elements and start on 16 bytes; the partial results are those of

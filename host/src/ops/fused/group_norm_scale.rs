@@ -1,16 +1,20 @@
 //! `group_norm`, `scale`.
 
-use crate::device::Tensor;
-use crate::error::Result;
+use crate::device::{LaunchError, Tensor};
+use crate::error::{Error, Result};
 use crate::ops::Arena;
 use crate::ops::group_norm::{group_norm_in, statistics};
 use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
 use crate::ops::scale::scale_in;
+use crate::spec::launch::norm::NormGeometry;
 use crate::spec::{GroupNormSpec, ScaleSpec};
 
 const OPERATOR: &str = "group_norm_scale";
 
 /// `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
+///
+/// Where groups are of a size that suits a GPU's shared memory, that kernel computes the statistics, too, and the input
+/// is read once.
 ///
 /// *Shapes*, *numerics*, *NaN*, *errors*: those of [`group_norm`](crate::ops::group_norm()) and
 /// [`scale`](crate::ops::scale()).
@@ -55,11 +59,76 @@ pub(crate) fn group_norm_scale_in(
         let normed = group_norm_in(arena, x, weight, bias, spec)?;
         return scale_in(arena, &normed, scale);
     }
-    let stream = x.stream();
     let geometry = problem.geometry()?;
+    let y = arena.tensor(x.stream(), x.shape(), x.dtype())?;
+    if y.is_empty() {
+        return Ok(y);
+    }
+    let parameters = Parameters {
+        affine,
+        factors,
+        scale,
+    };
+    if !resident(x, &parameters, &geometry, &y)? {
+        two_passes(arena, x, &parameters, &geometry, &y)?;
+    }
+    Ok(y)
+}
+
+struct Parameters<'a> {
+    affine: Affine<'a>,
+    factors: Argument<'a>,
+    scale: &'a Tensor,
+}
+
+/// One launch whose blocks keep their rows in shared memory between statistics and normalisation. Whether that pays, and
+/// whether the device has the memory for it, decides if it is done.
+fn resident(
+    x: &Tensor,
+    parameters: &Parameters<'_>,
+    geometry: &NormGeometry,
+    y: &Tensor,
+) -> Result<bool> {
+    let stream = x.stream();
+    let Some(shape) = geometry.resident_shape(x.dtype().size() as u32) else {
+        return Ok(false);
+    };
+    let Parameters {
+        affine,
+        factors,
+        scale,
+    } = parameters;
+    let input = Argument::input(OPERATOR, x)?;
+    // SAFETY: as in `two_passes`, without partial results.
+    let launched = unsafe {
+        launch!(stream, x.dtype(), shape, fused::group_norm_scale_resident::{
+            group_norm_scale_resident_f32, group_norm_scale_resident_f16, group_norm_scale_resident_bf16
+        }(input.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(), *geometry))
+    };
+    match launched {
+        Err(Error::Launch(LaunchError::SharedMemory { .. })) => return Ok(false),
+        launched => launched?,
+    }
+    stream.moved(bytes(&[x, scale, y]) + affine.bytes());
+    Ok(true)
+}
+
+/// The statistics, then a pass that normalises and scales.
+fn two_passes(
+    arena: &mut Arena,
+    x: &Tensor,
+    parameters: &Parameters<'_>,
+    geometry: &NormGeometry,
+    y: &Tensor,
+) -> Result<()> {
+    let stream = x.stream();
     let shape = grid(OPERATOR, geometry.apply_shape())?;
-    let partials = statistics(OPERATOR, arena, x, &geometry)?;
-    let y = arena.tensor(stream, x.shape(), x.dtype())?;
+    let partials = statistics(OPERATOR, arena, x, geometry)?;
+    let Parameters {
+        affine,
+        factors,
+        scale,
+    } = parameters;
     let (input, moments) = (
         Argument::input(OPERATOR, x)?,
         Argument::input(OPERATOR, &partials)?,
@@ -71,9 +140,9 @@ pub(crate) fn group_norm_scale_in(
         launch!(stream, x.dtype(), shape,
         fused::group_norm_scale::{group_norm_scale_f32, group_norm_scale_f16, group_norm_scale_bf16}(
             input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(),
-            geometry,
+            *geometry,
         ))?;
     }
-    stream.moved(bytes(&[x, &partials, scale, &y]) + affine.bytes());
-    Ok(y)
+    stream.moved(bytes(&[x, &partials, scale, y]) + affine.bytes());
+    Ok(())
 }
