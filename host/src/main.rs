@@ -1,2 +1,7 @@
-//! The demo and command line of convfuse.
-fn main() {}
+//! The command line of convfuse: `demo` (the default), `verify`, `info`.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -22,6 +22,7 @@
 mod bounded;
 mod expected;
 pub mod golden;
+pub mod on_device;
 mod operation;
 mod precision;
 pub mod tables;

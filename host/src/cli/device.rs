@@ -1,0 +1,65 @@
+//! `--device`.
+
+use std::str::FromStr;
+
+use convfuse::Device;
+
+/// The device that a user asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Choice {
+    /// GPU 0 if it answers, else the CPU.
+    #[default]
+    Best,
+    Cpu,
+    Emulator,
+    Gpu(u32),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Choice, String> {
+        match text {
+            "best" => Ok(Choice::Best),
+            "cpu" => Ok(Choice::Cpu),
+            "emulator" => Ok(Choice::Emulator),
+            "gpu" => Ok(Choice::Gpu(0)),
+            _ => match text.strip_prefix("gpu:").map(str::parse) {
+                Some(Ok(ordinal)) => Ok(Choice::Gpu(ordinal)),
+                _ => Err(format!(
+                    "device is {text}, must be best, cpu, emulator, gpu, or gpu:ORDINAL"
+                )),
+            },
+        }
+    }
+}
+
+impl Choice {
+    /// Opens it. A fall-back to the CPU is explained on standard error.
+    pub(super) fn open(self) -> convfuse::Result<Device> {
+        match self {
+            Choice::Cpu => Ok(Device::cpu()),
+            Choice::Emulator => Ok(Device::emulator()),
+            Choice::Gpu(ordinal) => Device::gpu(ordinal),
+            Choice::Best => Ok(Device::gpu(0).unwrap_or_else(|error| {
+                eprintln!("running on the CPU: {error}");
+                Device::cpu()
+            })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_devices() {
+        assert_eq!("gpu:3".parse(), Ok(Choice::Gpu(3)));
+        assert_eq!("gpu".parse(), Ok(Choice::Gpu(0)));
+        assert_eq!("cpu".parse(), Ok(Choice::Cpu));
+        assert_eq!("emulator".parse(), Ok(Choice::Emulator));
+        assert!("gpu:".parse::<Choice>().is_err());
+        assert!("tpu".parse::<Choice>().is_err());
+    }
+}

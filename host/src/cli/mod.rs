@@ -1,0 +1,66 @@
+//! Commands, their options, and what they exit with.
+//!
+//! Results go to standard output, progress and complaints to standard error. The exit status is 0 for success, 1 for a
+//! result that is wrong or a device that failed, 2 for arguments that make no sense.
+
+mod demo;
+mod device;
+mod info;
+mod progress;
+mod table;
+mod verify;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Fused convolution pipelines on the GPU, checked against float64.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs both pipelines at full size and prints time and error of every strategy (the default).
+    Demo(demo::Arguments),
+    /// Runs every operator and pipeline on this machine's device and compares all outputs.
+    Verify(verify::Arguments),
+    /// Prints the devices of this machine and where the kernels of this build come from.
+    Info,
+}
+
+/// What a command found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Right,
+    Wrong,
+}
+
+type Outcome = Result<Verdict, Box<dyn Error>>;
+
+pub(crate) fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        None => demo::run(&demo::Arguments::default()),
+        Some(Command::Demo(arguments)) => demo::run(&arguments),
+        Some(Command::Verify(arguments)) => verify::run(&arguments),
+        Some(Command::Info) => info::run(),
+    };
+    match outcome {
+        Ok(Verdict::Right) => ExitCode::SUCCESS,
+        Ok(Verdict::Wrong) => ExitCode::FAILURE,
+        Err(error) => {
+            eprint!("convfuse: {error}");
+            let mut cause = error.source();
+            while let Some(inner) = cause {
+                eprint!(": {inner}");
+                cause = inner.source();
+            }
+            eprintln!();
+            ExitCode::FAILURE
+        }
+    }
+}

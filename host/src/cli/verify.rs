@@ -1,0 +1,260 @@
+//! `convfuse verify`: every operator and pipeline, in every way that the library has for it, against float64.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use convfuse::verify::on_device::Way;
+use convfuse::verify::{Agreement, Case, Expected, Operation, golden, tables};
+use convfuse::{DType, Stream};
+
+use super::device::Choice;
+use super::progress::Step;
+use super::table::{Column, Table};
+use super::{Outcome, Verdict};
+
+/// Options of `verify`.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// best, cpu, emulator, gpu, or gpu:ORDINAL
+    #[arg(long, default_value = "best", conflicts_with = "emulator")]
+    device: Choice,
+    /// The same as --device emulator: runs the GPU's kernels on the CPU
+    #[arg(long)]
+    emulator: bool,
+    /// The largest shapes to run [default: realistic; ragged in the emulator]
+    #[arg(long, value_enum)]
+    shapes: Option<Shapes>,
+    /// Folder of golden files (outputs of PyTorch) to compare with as well
+    #[arg(long, value_name = "FOLDER")]
+    golden: Option<PathBuf>,
+    /// Only cases whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+/// How far to go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Shapes {
+    /// One plain case per operator and pipeline
+    Smoke,
+    /// Awkward extents and all attributes, too
+    Ragged,
+    /// Shapes from practice, too
+    Realistic,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let choice = if arguments.emulator {
+        Choice::Emulator
+    } else {
+        arguments.device
+    };
+    let device = choice.open()?;
+    println!("device\n{}", device.info());
+    let stream = device.stream()?;
+    let default = if device.is_emulator() {
+        Shapes::Ragged
+    } else {
+        Shapes::Realistic
+    };
+    let shapes = arguments.shapes.unwrap_or(default);
+
+    let mut tally = Tally::default();
+    let cases: Vec<Case> = cases(shapes)
+        .into_iter()
+        .filter(|case| case.name.contains(&arguments.only))
+        .collect();
+    let mut step = Step::start(format!("{} cases from the tables", cases.len()));
+    for (done, case) in cases.iter().enumerate() {
+        step.at(done, cases.len(), &case.name);
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            tally.compare(
+                &stream,
+                &case.name,
+                &case.operation.rounded(dtype),
+                dtype,
+                &|operation, way| {
+                    operation
+                        .expected(&way.precision())
+                        .map_err(|error| error.to_string())
+                },
+            );
+        }
+    }
+    step.done();
+    if let Some(folder) = &arguments.golden {
+        golden_files(&mut tally, &stream, folder, &arguments.only)?;
+    }
+    tally.report()
+}
+
+fn cases(shapes: Shapes) -> Vec<Case> {
+    let mut cases = tables::smoke();
+    if shapes >= Shapes::Ragged {
+        cases.extend(tables::ragged());
+    }
+    if shapes >= Shapes::Realistic {
+        cases.extend(tables::realistic());
+    }
+    cases
+}
+
+fn golden_files(
+    tally: &mut Tally,
+    stream: &Stream,
+    folder: &PathBuf,
+    only: &str,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let files = golden::files(folder)?;
+    let mut step = Step::start(format!("{} golden files", files.len()));
+    for (done, file) in files.iter().enumerate() {
+        let golden = golden::load(file)?;
+        let name = format!("golden/{}", golden.case.name);
+        // A full-size problem takes the emulator half an hour.
+        let too_large = golden.is_full_size() && stream.device().is_emulator();
+        if too_large || !name.contains(only) {
+            continue;
+        }
+        step.at(done, files.len(), &name);
+        tally.compare(
+            stream,
+            &name,
+            &golden.case.operation,
+            DType::F32,
+            &|_, way| {
+                golden
+                    .expected(&way.precision())
+                    .map_err(|error| error.to_string())
+            },
+        );
+    }
+    step.done();
+    Ok(())
+}
+
+/// What one operator's cases came to.
+struct Line {
+    operation: &'static str,
+    dtype: DType,
+    runs: usize,
+    wrong: usize,
+    worst: Agreement,
+}
+
+#[derive(Default)]
+struct Tally {
+    lines: Vec<Line>,
+    complaints: Vec<String>,
+}
+
+impl Tally {
+    /// Runs an operation in all its ways.
+    fn compare(
+        &mut self,
+        stream: &Stream,
+        case: &str,
+        operation: &Operation,
+        dtype: DType,
+        expected: &dyn Fn(&Operation, &Way) -> Result<Expected, String>,
+    ) {
+        let mut ways = Way::all(operation, dtype);
+        if stream.device().is_cpu() {
+            ways.truncate(1);
+        }
+        // All ways of one element type have one expectation.
+        let expected = expected(operation, &ways[0]);
+        for way in ways {
+            let result = match &expected {
+                Ok(expected) => check(expected, &way, operation, stream),
+                Err(error) => Err(error.clone()),
+            };
+            let line = self.line(operation.name(), dtype);
+            line.runs += 1;
+            match result {
+                Ok(agreement) => {
+                    let worst = &mut line.worst;
+                    worst.elements += agreement.elements;
+                    worst.largest_error = worst.largest_error.max(agreement.largest_error);
+                    worst.tolerance_used = worst.tolerance_used.max(agreement.tolerance_used);
+                }
+                Err(complaint) => {
+                    line.wrong += 1;
+                    self.complaints.push(format!("{case} {way}: {complaint}"));
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, operation: &'static str, dtype: DType) -> &mut Line {
+        let found = self
+            .lines
+            .iter()
+            .position(|line| line.operation == operation && line.dtype == dtype);
+        let index = found.unwrap_or_else(|| {
+            self.lines.push(Line {
+                operation,
+                dtype,
+                runs: 0,
+                wrong: 0,
+                worst: Agreement::default(),
+            });
+            self.lines.len() - 1
+        });
+        &mut self.lines[index]
+    }
+
+    fn report(&self) -> Outcome {
+        let mut table = Table::new(&[
+            Column::Left("operator or pipeline"),
+            Column::Left("type"),
+            Column::Right("runs"),
+            Column::Right("elements"),
+            Column::Right("largest error"),
+            Column::Right("of tolerance"),
+            Column::Left("verdict"),
+        ]);
+        let mut lines: Vec<&Line> = self.lines.iter().collect();
+        lines.sort_by_key(|line| (line.operation.len() > 20, line.operation, line.dtype.size()));
+        for line in lines {
+            table.row([
+                line.operation.to_owned(),
+                line.dtype.to_string(),
+                line.runs.to_string(),
+                line.worst.elements.to_string(),
+                format!("{:.1e}", line.worst.largest_error),
+                format!("{:.0} %", line.worst.tolerance_used * 100.0),
+                if line.wrong == 0 {
+                    "right".to_owned()
+                } else {
+                    format!("{} WRONG", line.wrong)
+                },
+            ]);
+        }
+        println!("{table}");
+        for complaint in &self.complaints {
+            println!("  {complaint}");
+        }
+        if self.lines.is_empty() {
+            return Err("no case was run: check --only and --golden".into());
+        }
+        Ok(if self.complaints.is_empty() {
+            Verdict::Right
+        } else {
+            Verdict::Wrong
+        })
+    }
+}
+
+fn check(
+    expected: &Expected,
+    way: &Way,
+    operation: &Operation,
+    stream: &Stream,
+) -> Result<Agreement, String> {
+    let got = way
+        .run(operation, stream)
+        .map_err(|error| error.to_string())?;
+    expected
+        .check(got.view())
+        .map_err(|disagreement| disagreement.to_string())
+}
