@@ -8,6 +8,7 @@
 set -u
 cd "$(dirname "$0")" || exit 1
 export CONVFUSE_GOLDEN="$PWD/golden"
+export CONVFUSE_REQUIRE_GPU=1
 export RUST_BACKTRACE=1
 failed=0
 

@@ -1,0 +1,118 @@
+//! What the tests run on.
+
+use std::sync::OnceLock;
+
+use convfuse::verify::Operation;
+use convfuse::verify::on_device::Way;
+use convfuse::{Device, EmulatorOptions, Stream};
+use libtest_mimic::{Completion, Failed, Trial};
+use ndarray::ArrayD;
+
+/// Something that carries out operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// The float64 reference; only golden files can judge it.
+    Reference,
+    /// The ndarray backend.
+    Cpu,
+    /// The GPU's kernels, run by the emulator.
+    Emulator,
+    /// GPU 0.
+    Gpu,
+}
+
+/// What a test gives.
+pub(crate) type Outcome = Result<(), Failed>;
+
+impl Backend {
+    pub(crate) const ALL: [Backend; 4] = [
+        Backend::Reference,
+        Backend::Cpu,
+        Backend::Emulator,
+        Backend::Gpu,
+    ];
+
+    /// Those that are devices of the library.
+    pub(crate) const DEVICES: [Backend; 3] = [Backend::Cpu, Backend::Emulator, Backend::Gpu];
+
+    /// Those that run kernels.
+    pub(crate) const KERNELS: [Backend; 2] = [Backend::Emulator, Backend::Gpu];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Backend::Reference => "reference",
+            Backend::Cpu => "cpu",
+            Backend::Emulator => "emulator",
+            Backend::Gpu => "gpu",
+        }
+    }
+
+    /// A stream on the backend's device.
+    pub(crate) fn stream(self) -> Result<Stream, Failed> {
+        Ok(self.device()?.stream()?)
+    }
+
+    /// The backend's device.
+    pub(crate) fn device(self) -> Result<Device, Failed> {
+        match self {
+            Backend::Reference => Err("the reference is no device".into()),
+            Backend::Cpu => Ok(Device::cpu()),
+            Backend::Emulator => Ok(Device::emulator()),
+            Backend::Gpu => Ok(Device::gpu(0)?),
+        }
+    }
+
+    /// A stream on which kernels run in another order than usual, where the backend has a say in that.
+    pub(crate) fn shuffled_stream(self, seed: u64) -> Result<Stream, Failed> {
+        match self {
+            Backend::Emulator => {
+                let mut options = EmulatorOptions::new();
+                options.seed = Some(seed);
+                Ok(Device::emulator_with(options).stream()?)
+            }
+            _ => self.stream(),
+        }
+    }
+
+    /// Carries out an operation.
+    pub(crate) fn run(
+        self,
+        operation: &Operation,
+        way: &Way,
+        stream: &Stream,
+    ) -> Result<ArrayD<f32>, Failed> {
+        debug_assert_ne!(self, Backend::Reference);
+        Ok(way.run(operation, stream)?)
+    }
+
+    /// The test `group::backend::name`. Without a device for it, it reports itself as ignored.
+    pub(crate) fn trial(
+        self,
+        group: &str,
+        name: &str,
+        test: impl FnOnce(Backend) -> Outcome + Send + 'static,
+    ) -> Trial {
+        Trial::ignorable_test(format!("{group}::{}::{name}", self.name()), move || {
+            if let (Backend::Gpu, Err(reason)) = (self, gpu()) {
+                if std::env::var_os("CONVFUSE_REQUIRE_GPU").is_some() {
+                    return Err(format!("CONVFUSE_REQUIRE_GPU is set, but {reason}").into());
+                }
+                return Ok(Completion::ignored_with(reason));
+            }
+            test(self).map(|()| Completion::Completed)
+        })
+    }
+}
+
+/// Why there is no GPU to test on, if there is none.
+fn gpu() -> &'static Result<(), String> {
+    static GPU: OnceLock<Result<(), String>> = OnceLock::new();
+    GPU.get_or_init(|| match convfuse::Device::gpu(0) {
+        Ok(_) => Ok(()),
+        // A driver without a device, or none: nothing to test. All else is a failure of what is under test.
+        Err(error @ (convfuse::Error::NoDriver { .. } | convfuse::Error::NoSuchDevice { .. })) => {
+            Err(error.to_string())
+        }
+        Err(_) => Ok(()),
+    })
+}

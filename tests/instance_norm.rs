@@ -1,0 +1,41 @@
+//! `instance_norm`.
+
+use convfuse::spec::{GroupNormSpec, InstanceNormSpec};
+use convfuse::{Tensor, data, ops};
+use libtest_mimic::Trial;
+use ndarray::Array3;
+
+use crate::backend::{Backend, Outcome};
+use crate::suite::{self, says};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = suite::of("instance_norm");
+    for backend in Backend::DEVICES {
+        trials.push(backend.trial("instance_norm", "refuses_a_single_spatial_element", single));
+        trials.push(backend.trial(
+            "instance_norm",
+            "equals_group_norm_with_a_group_per_channel",
+            as_groups,
+        ));
+    }
+    trials
+}
+
+fn single(backend: Backend) -> Outcome {
+    let x = Tensor::from_array(&backend.stream()?, &Array3::<f32>::ones((2, 3, 1)))?;
+    let result = ops::instance_norm(&x, None, None, &InstanceNormSpec::default());
+    says(
+        result,
+        "instance_norm: spatial elements is 1, minimum 2 (one value has no deviation)",
+    )
+}
+
+fn as_groups(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let x = Tensor::from_array(&stream, &data::signed(1, (2, 5, 7, 11)))?;
+    let weight = Tensor::from_array(&stream, &data::signed(2, 5))?;
+    let instance = ops::instance_norm(&x, Some(&weight), None, &InstanceNormSpec::default())?;
+    let group = ops::group_norm(&x, Some(&weight), None, &GroupNormSpec::new(5))?;
+    assert_eq!(instance.to_array::<f32>()?, group.to_array::<f32>()?);
+    Ok(())
+}

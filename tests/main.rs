@@ -1,0 +1,57 @@
+//! The integration tests, as one program.
+//!
+//! Tests of operators and models are written once and appear once per backend, as
+//! `conv2d::emulator::matches_reference_on_ragged_shapes`. The program needs no Rust on the machine it runs on; tests for
+//! a GPU report themselves as ignored where none answers, with the reason, unless `CONVFUSE_REQUIRE_GPU` is set: then they
+//! fail. Golden files are looked for in the folder `CONVFUSE_GOLDEN`, else where they were at compile time.
+//!
+//! Arguments are those of any Rust test program (`--list`, `--skip`, a part of a name).
+
+mod backend;
+mod cost;
+mod suite;
+
+mod channel_max;
+mod clamp;
+mod conv2d;
+mod conv2d_group_norm_scale_max_pool_clamp;
+mod conv3d;
+mod conv3d_multiply_instance_norm_clamp_multiply_max;
+mod devices;
+mod fused;
+mod group_norm;
+mod instance_norm;
+mod max_pool2d;
+mod models;
+mod plans;
+mod properties;
+mod scale;
+mod streams;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials: Vec<Trial> = [
+        channel_max::trials(),
+        clamp::trials(),
+        conv2d::trials(),
+        conv2d_group_norm_scale_max_pool_clamp::trials(),
+        conv3d::trials(),
+        conv3d_multiply_instance_norm_clamp_multiply_max::trials(),
+        devices::trials(),
+        fused::trials(),
+        group_norm::trials(),
+        instance_norm::trials(),
+        max_pool2d::trials(),
+        models::trials(),
+        plans::trials(),
+        properties::trials(),
+        scale::trials(),
+        streams::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}

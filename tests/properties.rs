@@ -1,0 +1,409 @@
+//! Laws that hold for all shapes and values, on random ones. Seeded, and shrunk on failure.
+
+use convfuse::spec::{
+    ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
+};
+use convfuse::verify::on_device::Way;
+use convfuse::verify::{Operation, Precision};
+use convfuse::{DType, Stream, Tensor, data, ops};
+use libtest_mimic::{Failed, Trial};
+use ndarray::{Array1, Array4, ArrayD, IxDyn};
+use proptest::prelude::{Just, Strategy};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use crate::backend::{Backend, Outcome};
+use crate::cost;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in Backend::DEVICES {
+        let mut add = |group, name, test: fn(Backend) -> Outcome| {
+            trials.push(backend.trial(&format!("properties::{group}"), name, test));
+        };
+        add(
+            "conv2d",
+            "matches_reference_on_random_shapes",
+            random_conv2d,
+        );
+        add(
+            "conv3d",
+            "matches_reference_on_random_shapes",
+            random_conv3d,
+        );
+        add(
+            "group_norm",
+            "matches_reference_on_random_shapes",
+            random_group_norm,
+        );
+        add(
+            "max_pool2d",
+            "matches_reference_on_random_shapes",
+            random_max_pool2d,
+        );
+        add(
+            "channel_max",
+            "matches_reference_on_random_shapes",
+            random_channel_max,
+        );
+        add(
+            "group_norm",
+            "gives_bias_for_constant_input",
+            constant_input,
+        );
+        add("group_norm", "ignores_a_shift_of_its_input", shift);
+        add("max_pool2d", "commutes_with_monotone_maps", monotone);
+        add("clamp", "is_idempotent", idempotent);
+        add("fused", "equals_its_operators_on_random_shapes", fused);
+    }
+    trials
+}
+
+/// What a property gets to work with.
+struct Bench {
+    backend: Backend,
+    stream: Stream,
+}
+
+/// Checks a property on inputs from `strategy`; a failure shows the smallest input that was found to fail.
+fn check<S: Strategy>(
+    backend: Backend,
+    strategy: S,
+    property: impl Fn(&Bench, S::Value) -> Result<(), String>,
+) -> Outcome {
+    let bench = Bench {
+        backend,
+        stream: backend.stream()?,
+    };
+    let cases = match backend {
+        Backend::Emulator => 8,
+        _ => 64,
+    };
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let verdict = TestRunner::new_with_rng(config, rng).run(&strategy, |value| {
+        property(&bench, value).map_err(TestCaseError::fail)
+    });
+    verdict.map_err(|error| match error {
+        TestError::Fail(reason, value) => Failed::from(format!("{reason}\nfor {value:?}")),
+        TestError::Abort(reason) => Failed::from(format!("no inputs: {reason}")),
+    })
+}
+
+/// Compares all ways of an operation with the reference.
+fn agrees(bench: &Bench, operation: &Operation) -> Result<(), String> {
+    if bench.backend == Backend::Emulator && cost::of(operation) > cost::EMULATED / 4 {
+        return Ok(());
+    }
+    let expected = match operation.expected(&Precision::F32) {
+        Ok(expected) => expected,
+        Err(refusal) => {
+            // What the specification refuses a device refuses, too, with the same words.
+            let way = Way::all(operation, DType::F32)[0];
+            return match way.run(operation, &bench.stream) {
+                Err(error) if error.to_string() == refusal.to_string() => Ok(()),
+                Err(error) => Err(format!("refused with {error}, reference: {refusal}")),
+                Ok(_) => Err(format!("accepted, reference: {refusal}")),
+            };
+        }
+    };
+    for way in Way::all(operation, DType::F32) {
+        let got = way
+            .run(operation, &bench.stream)
+            .map_err(|error| format!("{way}: {error}"))?;
+        expected
+            .check(got.view())
+            .map_err(|complaint| format!("{way}: {complaint}"))?;
+    }
+    Ok(())
+}
+
+/// Runs steps that may fail with the library's error.
+fn device(steps: impl FnOnce() -> convfuse::Result<Result<(), String>>) -> Result<(), String> {
+    steps().map_err(|error| error.to_string())?
+}
+
+fn random_conv2d(backend: Backend) -> Outcome {
+    let shape = (
+        1..3usize,
+        1..4usize,
+        1..5usize,
+        1..6usize,
+        [1..18usize, 1..18],
+        [1..5usize, 1..5],
+    );
+    let attributes = ([1..4usize, 1..4], [0..4usize, 0..4], [1..4usize, 1..4]);
+    check(
+        backend,
+        (shape, attributes),
+        |bench, ((n, groups, c, k, image, filter), (stride, padding, dilation))| {
+            let operation = Operation::Conv2d {
+                x: data::signed(1, (n, groups * c, image[0], image[1])),
+                weight: data::signed(2, (groups * k, c, filter[0], filter[1])),
+                bias: (n == 1).then(|| data::signed(3, groups * k)),
+                spec: Conv2dSpec {
+                    stride,
+                    padding,
+                    dilation,
+                    groups,
+                },
+            };
+            agrees(bench, &operation)
+        },
+    )
+}
+
+fn random_conv3d(backend: Backend) -> Outcome {
+    let shape = (
+        1..3usize,
+        1..3usize,
+        1..3usize,
+        1..4usize,
+        [1..7usize, 1..8, 1..9],
+        [1..4usize, 1..4, 1..4],
+    );
+    let attributes = (
+        [1..3usize, 1..3, 1..3],
+        [0..3usize, 0..3, 0..3],
+        [1..3usize, 1..3, 1..3],
+    );
+    check(
+        backend,
+        (shape, attributes),
+        |bench, ((n, groups, c, k, v, f), (stride, padding, dilation))| {
+            let operation = Operation::Conv3d {
+                x: data::signed(1, (n, groups * c, v[0], v[1], v[2])),
+                weight: data::signed(2, (groups * k, c, f[0], f[1], f[2])),
+                bias: (n == 1).then(|| data::signed(3, groups * k)),
+                spec: Conv3dSpec {
+                    stride,
+                    padding,
+                    dilation,
+                    groups,
+                },
+            };
+            agrees(bench, &operation)
+        },
+    )
+}
+
+fn random_group_norm(backend: Backend) -> Outcome {
+    let shape = (1..4usize, 1..5usize, 1..5usize, 1..1500usize);
+    check(
+        backend,
+        (shape, -1000.0..1000.0f32),
+        |bench, ((n, groups, channels, spatial), mean)| {
+            let c = groups * channels;
+            let operation = Operation::GroupNorm {
+                x: (data::signed(1, (n, c, spatial)) + mean).into_dyn(),
+                weight: (n > 1).then(|| data::signed(2, c)),
+                bias: (n > 2).then(|| data::signed(3, c)),
+                spec: GroupNormSpec::new(groups),
+            };
+            agrees(bench, &operation)
+        },
+    )
+}
+
+fn random_max_pool2d(backend: Backend) -> Outcome {
+    let shape = (
+        (1..3usize, 1..5usize),
+        [1..30usize, 1..30],
+        [1..6usize, 1..6],
+    );
+    let attributes = (
+        [1..5usize, 1..5],
+        [0..3usize, 0..3],
+        [1..4usize, 1..4],
+        proptest::bool::ANY,
+    );
+    check(
+        backend,
+        (shape, attributes),
+        |bench, (((n, c), image, kernel_size), (stride, padding, dilation, ceil_mode))| {
+            let operation = Operation::MaxPool2d {
+                x: data::signed(1, (n, c, image[0], image[1])),
+                spec: MaxPool2dSpec {
+                    kernel_size,
+                    stride: Some(stride),
+                    padding,
+                    dilation,
+                    ceil_mode,
+                },
+            };
+            agrees(bench, &operation)
+        },
+    )
+}
+
+fn random_channel_max(backend: Backend) -> Outcome {
+    check(
+        backend,
+        (1..4usize, 1..300usize, 1..200usize),
+        |bench, shape| {
+            agrees(
+                bench,
+                &Operation::ChannelMax {
+                    x: data::signed(1, shape).into_dyn(),
+                },
+            )
+        },
+    )
+}
+
+/// Without any deviation only the bias is left: a mean that is off in its last bit would be blown up by 1/sqrt(eps).
+fn constant_input(backend: Backend) -> Outcome {
+    let values = (1..3usize, 1..4usize, 2..900usize, -1e4..1e4f32);
+    check(backend, values, |bench, (n, c, spatial, value)| {
+        device(|| {
+            let x = Tensor::from_array(
+                &bench.stream,
+                &ndarray::Array3::from_elem((n, c, spatial), value),
+            )?;
+            let bias: Array1<f32> = data::signed(1, c);
+            let bias_tensor = Tensor::from_array(&bench.stream, &bias)?;
+            let y = ops::group_norm(&x, None, Some(&bias_tensor), &GroupNormSpec::new(1))?
+                .to_array::<f32>()?;
+            let off = y
+                .indexed_iter()
+                .map(|(index, value)| (value - bias[index[1]]).abs())
+                .fold(0.0, f32::max);
+            // The mean of equal values may be off by one rounding of theirs.
+            let allowed = value.abs() * f32::EPSILON / 1e-5f32.sqrt();
+            Ok(if off <= allowed {
+                Ok(())
+            } else {
+                Err(format!("off by {off:e}, allowed {allowed:e}"))
+            })
+        })
+    })
+}
+
+fn shift(backend: Backend) -> Outcome {
+    // Eighths of a small range stay exact under shifts by whole numbers, so only the norm itself can differ.
+    check(
+        backend,
+        (1..3usize, 2..700usize, -500..500i32),
+        |bench, (c, spatial, by)| {
+            device(|| {
+                let x = data::signed(1, (2, c, spatial)).mapv(|value| (value * 64.0).round() / 8.0);
+                let norm = |x: &ndarray::Array3<f32>| -> convfuse::Result<ArrayD<f32>> {
+                    let x = Tensor::from_array(&bench.stream, x)?;
+                    ops::instance_norm(&x, None, None, &InstanceNormSpec::default())?
+                        .to_array::<f32>()
+                };
+                let (plain, shifted) = (norm(&x)?, norm(&(&x + by as f32))?);
+                let difference = (&plain - &shifted)
+                    .iter()
+                    .fold(0.0f32, |worst, value| worst.max(value.abs()));
+                let allowed = 1e-5 + by.abs() as f32 * 4.0 * f32::EPSILON;
+                Ok(if difference <= allowed {
+                    Ok(())
+                } else {
+                    Err(format!("differs by {difference:e}, allowed {allowed:e}"))
+                })
+            })
+        },
+    )
+}
+
+fn monotone(backend: Backend) -> Outcome {
+    check(
+        backend,
+        ([3..20usize, 3..20], [1..4usize, 1..4]),
+        |bench, (image, kernel_size)| {
+            device(|| {
+                let x: Array4<f32> = data::signed(1, (1, 3, image[0], image[1]));
+                let pool = |x: &Array4<f32>| -> convfuse::Result<ArrayD<f32>> {
+                    let x = Tensor::from_array(&bench.stream, x)?;
+                    ops::max_pool2d(&x, &MaxPool2dSpec::new(kernel_size))?.to_array::<f32>()
+                };
+                let map = |value: f32| value * value * value + 2.0 * value;
+                let (before, after) = (pool(&x.mapv(map))?, pool(&x)?.mapv(map));
+                Ok(if before == after {
+                    Ok(())
+                } else {
+                    Err("pool(map(x)) is not map(pool(x))".to_owned())
+                })
+            })
+        },
+    )
+}
+
+fn idempotent(backend: Backend) -> Outcome {
+    check(
+        backend,
+        (1..5000usize, -1.0..1.0f64, -1.0..1.0f64),
+        |bench, (len, min, max)| {
+            device(|| {
+                let x = Tensor::from_array(&bench.stream, &data::signed(1, len))?;
+                let once = ops::clamp(&x, &ClampSpec::new(min, max))?;
+                let twice = ops::clamp(&once, &ClampSpec::new(min, max))?;
+                let same = once.to_array::<f32>()? == twice.to_array::<f32>()?;
+                Ok(if same {
+                    Ok(())
+                } else {
+                    Err("clamp(clamp(x)) is not clamp(x)".to_owned())
+                })
+            })
+        },
+    )
+}
+
+fn fused(backend: Backend) -> Outcome {
+    let shape = (
+        1..3usize,
+        1..4usize,
+        1..5usize,
+        [4..20usize, 4..20],
+        [1..5usize, 1..5],
+    );
+    check(
+        backend,
+        (shape, Just(())),
+        |bench, ((n, groups, channels, image, kernel_size), ())| {
+            device(|| {
+                let c = groups * channels;
+                let stream = &bench.stream;
+                let x = Tensor::from_array(stream, &data::signed(1, (n, c, image[0], image[1])))?;
+                let scale = Tensor::from_array(stream, &data::signed(2, c))?;
+                let (norm, pool, clamp) = (
+                    GroupNormSpec::new(groups),
+                    MaxPool2dSpec::new(kernel_size),
+                    ClampSpec::new(-0.3, 0.8),
+                );
+                let fused = ops::group_norm_scale_max_pool2d_clamp(
+                    &x, None, None, &scale, &norm, &pool, &clamp,
+                )?;
+                let y = ops::scale(&ops::group_norm(&x, None, None, &norm)?, &scale)?;
+                let y = ops::clamp(&ops::max_pool2d(&y, &pool)?, &clamp)?;
+                near(&fused.to_array::<f32>()?, &y.to_array::<f32>()?).map_or_else(
+                    |complaint| Ok(Err(complaint)),
+                    |()| {
+                        let fused = ops::clamp_multiply_channel_max(&x, &scale, &clamp)?;
+                        let y = ops::channel_max(&ops::scale(&ops::clamp(&x, &clamp)?, &scale)?)?;
+                        Ok(near(&fused.to_array::<f32>()?, &y.to_array::<f32>()?))
+                    },
+                )
+            })
+        },
+    )
+}
+
+/// Equal up to a few roundings of numbers around 1.
+fn near(fused: &ArrayD<f32>, composed: &ArrayD<f32>) -> Result<(), String> {
+    debug_assert_eq!(fused.raw_dim(), IxDyn(composed.shape()));
+    let near = fused
+        .iter()
+        .zip(composed)
+        .all(|(a, b)| (a - b).abs() <= 4e-6);
+    if near {
+        Ok(())
+    } else {
+        Err(format!("fused {fused}\ncomposed {composed}"))
+    }
+}

@@ -1,0 +1,122 @@
+//! Several streams, threads and devices in one process.
+
+use std::thread;
+
+use convfuse::models::{Conv3dMultiplyInstanceNormClampMultiplyMax as Model, Pipeline};
+use convfuse::spec::{ClampSpec, Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec};
+use convfuse::{Device, Tensor, data, ops};
+use libtest_mimic::{Failed, Trial};
+use ndarray::Array4;
+
+use crate::backend::{Backend, Outcome};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in Backend::DEVICES {
+        let mut add =
+            |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("streams", name, test));
+        add("order_what_crosses_them", crossing);
+        add(
+            "keep_memory_until_its_last_reader_is_done",
+            freed_while_read,
+        );
+        add("serve_many_threads_at_once", threads);
+        add("measure_time", timing);
+    }
+    trials.push(Backend::Gpu.trial("streams", "serve_every_device_of_the_machine", every_device));
+    trials
+}
+
+/// A chain of operators that changes its stream at every step.
+fn crossing(backend: Backend) -> Outcome {
+    let device = backend.device()?;
+    let streams = [device.stream()?, device.stream()?, device.stream()?];
+    let values = data::signed(1, (16, 4096));
+    let mut x = Tensor::from_array(&streams[0], &values)?;
+    let rounds = if backend == Backend::Emulator { 6 } else { 60 };
+    for round in 1..=rounds {
+        let bound = 1.0 - f64::from(round) / 100.0;
+        x = ops::clamp(
+            &x.on(&streams[round as usize % 3])?,
+            &ClampSpec::new(-bound, bound),
+        )?;
+    }
+    let bound = (1.0 - f64::from(rounds) / 100.0) as f32;
+    let wanted = values.mapv(|value| value.clamp(-bound, bound)).into_dyn();
+    assert_eq!(x.to_array::<f32>()?, wanted);
+    Ok(())
+}
+
+/// Drops a tensor while another stream is still to read it, and makes its own stream overwrite the memory.
+fn freed_while_read(backend: Backend) -> Outcome {
+    let device = backend.device()?;
+    let (home, reader) = (device.stream()?, device.stream()?);
+    let values = data::signed(1, (32, 2048));
+    for _ in 0..if backend == Backend::Gpu { 200 } else { 3 } {
+        let x = Tensor::from_array(&home, &values)?;
+        let y = ops::clamp(&x.on(&reader)?, &ClampSpec::new(-2.0, 2.0))?;
+        drop(x);
+        let overwritten = Tensor::zeros(&home, &[32, 2048], convfuse::DType::F32)?;
+        assert_eq!(y.to_array::<f32>()?, values.clone().into_dyn());
+        drop(overwritten);
+    }
+    Ok(())
+}
+
+fn small_model(device: &Device) -> convfuse::Result<(Model, Array4<f32>)> {
+    let model = Model::init(&device.stream()?, &Spec::kernelbench(), 3)?;
+    let y = model.forward_array(&data::fill(1, (1, 3, 5, 6, 7)))?;
+    Ok((model, y))
+}
+
+/// One model, whose parameters were uploaded on one stream, used by threads with streams of their own.
+fn threads(backend: Backend) -> Outcome {
+    let device = backend.device()?;
+    let (model, wanted) = small_model(&device)?;
+    let (count, rounds) = if backend == Backend::Gpu {
+        (8, 25)
+    } else {
+        (4, 2)
+    };
+    let work = || -> Result<(), Failed> {
+        let stream = device.stream()?;
+        for _ in 0..rounds {
+            let x = Tensor::from_array(&stream, &data::fill(1, (1, 3, 5, 6, 7)))?;
+            assert_eq!(
+                model.forward(&x)?.to_array::<f32>()?,
+                wanted.clone().into_dyn()
+            );
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .map_err(|_| Failed::from("a thread panicked"))?
+        })
+    })
+}
+
+fn timing(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let x = Tensor::from_array(&stream, &data::signed(1, (16, 1024)))?;
+    let start = stream.record()?;
+    ops::clamp(&x, &ClampSpec::new(0.0, 1.0))?;
+    let end = stream.record()?;
+    end.synchronize()?;
+    let time = end.since(&start)?;
+    assert!(!time.is_zero() && time.as_secs() < 60, "{time:?}");
+    Ok(())
+}
+
+fn every_device(_: Backend) -> Outcome {
+    let mut first = None;
+    for ordinal in 0..Device::gpu_count()? {
+        let (_, y) = small_model(&Device::gpu(ordinal)?)?;
+        // Two devices of one kind give the same bits.
+        assert_eq!(*first.get_or_insert_with(|| y.clone()), y, "gpu:{ordinal}");
+    }
+    Ok(())
+}
