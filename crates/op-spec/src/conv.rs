@@ -48,8 +48,8 @@ impl<const D: usize> ConvSpec<D> {
 
     /// Checks the attributes against the shapes of input, filter and bias.
     ///
-    /// An empty batch is accepted and gives an empty output. An input without channels is
-    /// accepted only with an empty batch, as in PyTorch.
+    /// An empty batch is accepted and gives an empty output. An input without channels is refused;
+    /// PyTorch answers it with an output without channels, whatever `out_channels` is.
     ///
     /// # Errors
     /// Wrong ranks; stride, dilation, groups or a filter extent of 0; channels that groups do not
@@ -66,6 +66,7 @@ impl<const D: usize> ConvSpec<D> {
         let [k, c_per_group, kernel_size] = split::<D>("weight", weight)?;
         let (n, c, k, c_per_group) = (n[0], c[0], k[0], c_per_group[0]);
         at_least_one(operator, Quantity::scalar("groups"), self.groups)?;
+        at_least_one(operator, Quantity::scalar("in_channels"), c)?;
         at_least_one(operator, Quantity::scalar("out_channels"), k)?;
         for (quantity, channels) in [("in_channels", c), ("out_channels", k)] {
             if !channels.is_multiple_of(self.groups) {
@@ -103,9 +104,6 @@ impl<const D: usize> ConvSpec<D> {
                     expected: k,
                 });
             }
-        }
-        if n > 0 {
-            at_least_one(operator, Quantity::scalar("in_channels"), c)?;
         }
         let mut problem = ConvProblem {
             n,

@@ -26,7 +26,8 @@ impl InstanceNormSpec {
     /// Checks the attributes against the shapes of the input (any number of spatial dimensions)
     /// and of the optional weight and bias.
     ///
-    /// Empty batches and empty images are accepted and give empty outputs.
+    /// Empty batches and empty images are accepted and give empty outputs (with a weight or bias,
+    /// PyTorch fails on an empty batch).
     ///
     /// # Errors
     /// Rank under 2; one position per channel; parameters that are not one value per channel; NaN

@@ -8,9 +8,10 @@ fn all_cases() -> Vec<Case> {
 }
 
 fn golden_files() -> Vec<std::path::PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
+    let folder = std::env::var_os("CONVFUSE_GOLDEN").map_or(own, Into::into);
     let files = golden::files(folder).unwrap();
-    assert!(files.len() >= 33, "golden files are missing");
+    assert!(!files.is_empty(), "golden files are missing");
     files
 }
 
