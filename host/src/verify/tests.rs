@@ -43,6 +43,7 @@ fn tolerances_surround_the_reference() {
 
 #[test]
 fn the_reference_agrees_with_pytorch_in_float64() {
+    let mut failures = Vec::new();
     for file in golden_files() {
         let golden = golden::load(&file).unwrap();
         if golden.is_full_size() && cfg!(debug_assertions) {
@@ -51,24 +52,28 @@ fn the_reference_agrees_with_pytorch_in_float64() {
         let expected = golden.expected(&Precision::F64).unwrap();
         let reference = golden.case.operation.reference().unwrap();
         if let Err(error) = expected.check_f64(reference.view()) {
-            panic!("{}: {error}", golden.case.name);
+            failures.push(format!("{}: {error}", golden.case.name));
         }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn the_cpu_backend_agrees_with_the_reference() {
+    let mut failures = Vec::new();
     for case in all_cases() {
         let expected = case.operation.expected(&Precision::F32).unwrap();
         let got = crate::cpu::run(&case.operation).unwrap();
         if let Err(error) = expected.check(got.view()) {
-            panic!("{}: {error}", case.name);
+            failures.push(format!("{}: {error}", case.name));
         }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn the_cpu_backend_agrees_with_pytorch() {
+    let mut failures = Vec::new();
     for file in golden_files() {
         let golden = golden::load(&file).unwrap();
         if golden.is_full_size() && cfg!(debug_assertions) {
@@ -77,7 +82,8 @@ fn the_cpu_backend_agrees_with_pytorch() {
         let got = crate::cpu::run(&golden.case.operation).unwrap();
         let expected = golden.expected(&Precision::F32).unwrap();
         if let Err(error) = expected.check(got.view()) {
-            panic!("{}: {error}", golden.case.name);
+            failures.push(format!("{}: {error}", golden.case.name));
         }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
