@@ -2,7 +2,8 @@
 
 use crate::backend;
 
-/// Makes this thread's earlier ordinary accesses to shared memory visible to asynchronous ones that are ordered after it. `fence.proxy.async.shared::cta`.
+/// Makes this thread's earlier ordinary accesses to shared memory visible to asynchronous ones that
+/// are ordered after it. `fence.proxy.async.shared::cta`.
 ///
 /// Needed between writing a tile and the barrier that lets [`crate::wgmma`] read it.
 ///

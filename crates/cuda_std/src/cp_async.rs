@@ -1,11 +1,12 @@
 //! Copies from global to shared memory that run beside the thread (sm_80 and later).
 //!
-//! A thread starts copies, closes them into a group with [`commit_group`], and waits for its groups with [`wait_group`]. Other
-//! threads see the data after a barrier that follows the wait.
+//! A thread starts copies, closes them into a group with [`commit_group`], and waits for its groups
+//! with [`wait_group`]. Other threads see the data after a barrier that follows the wait.
 //!
-//! **Emulator**: a copy lands when it is waited for, no sooner. Until then the target counts as unwritten (touching it is
-//! reported as touching a copy in flight), and so is a source that changes before it was copied. Bounds, alignment, initialisation and
-//! races are checked for both ends.
+//! **Emulator**: a copy lands when it is waited for, no sooner. Until then the target counts as
+//! unwritten (touching it is reported as touching a copy in flight), and so is a source that
+//! changes before it was copied. Bounds, alignment, initialisation and races are checked for both
+//! ends.
 
 use crate::backend;
 use crate::element::Element;
@@ -44,8 +45,8 @@ macro_rules! zero_filling_copies {
         /// With `valid_bytes == 0` nothing is read, so `index` may be anything.
         ///
         /// # Safety
-        /// As for the copy without filling, with only `valid_bytes` readable at the source, and `valid_bytes` at most the copy's
-        /// size.
+        /// As for the copy without filling, with only `valid_bytes` readable at the source, and
+        /// `valid_bytes` at most the copy's size.
         #[track_caller]
         #[inline(always)]
         pub unsafe fn $name<T: Element>(dst: SharedAddr, src: Global<T>, index: usize, valid_bytes: u32) {
@@ -64,14 +65,16 @@ zero_filling_copies! {
     copy16_zfill, 16;
 }
 
-/// Closes the copies that this thread has started since the last group into a group. `cp.async.commit_group`.
+/// Closes the copies that this thread has started since the last group into a group.
+/// `cp.async.commit_group`.
 #[track_caller]
 #[inline(always)]
 pub fn commit_group() {
     backend::commit_group();
 }
 
-/// Waits until at most the `N` youngest of this thread's groups are in flight. `cp.async.wait_group N`.
+/// Waits until at most the `N` youngest of this thread's groups are in flight. `cp.async.wait_group
+/// N`.
 #[track_caller]
 #[inline(always)]
 pub fn wait_group<const N: u32>() {

@@ -1,14 +1,15 @@
 //! Views of global memory.
 //!
-//! A view is a kernel's pointer parameter with its length. On the device that is all it is: every access is one
-//! instruction, `len` is unused and costs nothing. In the emulator the view finds its allocation once, when
-//! made, and each access is checked.
+//! A view is a kernel's pointer parameter with its length. On the device that is all it is: every
+//! access is one instruction, `len` is unused and costs nothing. In the emulator the view finds its
+//! allocation once, when made, and each access is checked.
 //!
-//! **Emulator**, for every access: an index at or beyond `len`, an access outside of the allocation or
-//! misaligned, a read of bytes that nobody wrote, a data race with another thread of the launch, and touching the
-//! target of a copy that has not landed are reported with both source lines.
+//! **Emulator**, for every access: an index at or beyond `len`, an access outside of the allocation
+//! or misaligned, a read of bytes that nobody wrote, a data race with another thread of the launch,
+//! and touching the target of a copy that has not landed are reported with both source lines.
 //!
-//! Accesses are `unsafe`, since the device checks nothing; what the caller promises is written at each.
+//! Accesses are `unsafe`, since the device checks nothing; what the caller promises is written at
+//! each.
 
 use core::marker::PhantomData;
 
@@ -79,7 +80,8 @@ macro_rules! reading {
         /// Element `i`. `ld.global`.
         ///
         /// # Safety
-        /// `i < self.len()`, the element was written, and no other thread writes it unordered with this read.
+        /// `i < self.len()`, the element was written, and no other thread writes it unordered with
+        /// this read.
         #[must_use]
         #[track_caller]
         #[inline(always)]
@@ -94,8 +96,8 @@ macro_rules! reading {
         /// `N * size_of::<T>()` is 4, 8 or 16, which is checked at compile time.
         ///
         /// # Safety
-        /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and for
-        /// each element as for [`Self::load`].
+        /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`,
+        /// and for each element as for [`Self::load`].
         #[must_use]
         #[track_caller]
         #[inline(always)]
@@ -111,8 +113,8 @@ impl<T: Element> Global<T> {
     /// The `len` elements from `ptr` on.
     ///
     /// # Safety
-    /// `ptr` points to `len` elements of one allocation that lives as long as the kernel runs. (With nothing accessed,
-    /// it may be null.)
+    /// `ptr` points to `len` elements of one allocation that lives as long as the kernel runs.
+    /// (With nothing accessed, it may be null.)
     #[must_use]
     #[track_caller]
     #[inline(always)]
@@ -191,8 +193,8 @@ impl<T: Element> GlobalMut<T> {
     /// `N * size_of::<T>()` is 4, 8 or 16, which is checked at compile time.
     ///
     /// # Safety
-    /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and for each element as
-    /// for [`Self::store`].
+    /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and
+    /// for each element as for [`Self::store`].
     #[track_caller]
     #[inline(always)]
     pub unsafe fn store_vec<const N: usize>(self, i: usize, values: [T; N]) {
@@ -204,13 +206,13 @@ impl<T: Element> GlobalMut<T> {
     /// Adds `value` to element `i` in one step and returns what was there; integers wrap.
     /// `atom.relaxed.gpu.global.add`.
     ///
-    /// Atomics on one element never race with each other, and order nothing else unless fences
-    /// are there too (see [`crate::thread::device_fence`]). The order of float additions is not fixed, so their sum
-    /// may differ from run to run.
+    /// Atomics on one element never race with each other, and order nothing else unless fences are
+    /// there too (see [`crate::thread::device_fence`]). The order of float additions is not fixed,
+    /// so their sum may differ from run to run.
     ///
     /// # Safety
-    /// `i < self.len()`, the element was written, and no other thread accesses it other than atomically, unordered
-    /// with this access.
+    /// `i < self.len()`, the element was written, and no other thread accesses it other than
+    /// atomically, unordered with this access.
     #[track_caller]
     #[inline(always)]
     pub unsafe fn atomic_add(self, i: usize, value: T) -> T

@@ -2,7 +2,8 @@
 
 use core::ffi::c_void;
 
-/// A kernel as a type. [`#[kernel]`](macro@crate::kernel) implements it; launches on the GPU and in the emulator take it.
+/// A kernel as a type. [`#[kernel]`](macro@crate::kernel) implements it; launches on the GPU and in
+/// the emulator take it.
 pub trait Kernel: 'static {
     /// The symbol in PTX.
     const NAME: &'static str;
@@ -16,8 +17,8 @@ pub trait Kernel: 'static {
     /// Runs the kernel as one thread.
     ///
     /// # Safety
-    /// The calling thread is a thread of an emulated launch, and the arguments are what the kernel's
-    /// own documentation asks for.
+    /// The calling thread is a thread of an emulated launch, and the arguments are what the
+    /// kernel's own documentation asks for.
     unsafe fn call(arguments: Self::Args);
 }
 

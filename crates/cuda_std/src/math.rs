@@ -1,11 +1,11 @@
 //! Float arithmetic that maps to one instruction or a few.
 //!
-//! rustc contracts nothing: `a * b + c` stays two roundings, so say [`fma`] where one is meant. And `f32::max` drops NaN, where
-//! [`max_nan`] keeps it, as PyTorch does.
+//! rustc contracts nothing: `a * b + c` stays two roundings, so say [`fma`] where one is meant. And
+//! `f32::max` drops NaN, where [`max_nan`] keeps it, as PyTorch does.
 //!
-//! **Emulator**: the same value where the instruction is exactly rounded (fma, sqrt, min, max, rounding); functions
-//! that are approximate on the device (`rsqrt`, `exp`, `ln`, `sin`, ...) give the nearest f32 here, so a
-//! test against the emulator is no test of the approximation.
+//! **Emulator**: the same value where the instruction is exactly rounded (fma, sqrt, min, max,
+//! rounding); functions that are approximate on the device (`rsqrt`, `exp`, `ln`, `sin`, ...) give
+//! the nearest f32 here, so a test against the emulator is no test of the approximation.
 
 use crate::backend;
 
@@ -65,8 +65,8 @@ functions! {
 
 /// Rust-CUDA's float methods, as far as PTX has them in a few instructions.
 ///
-/// Import it for `x.mul_add(a, b)` and the like, which `core` lacks. On hosts, `std`'s inherent methods of
-/// the same names win and agree.
+/// Import it for `x.mul_add(a, b)` and the like, which `core` lacks. On hosts, `std`'s inherent
+/// methods of the same names win and agree.
 pub trait GpuFloat: Copy + PartialOrd {
     /// Rounds down.
     #[must_use]

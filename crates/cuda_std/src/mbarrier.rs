@@ -1,14 +1,20 @@
-//! Barriers in shared memory that also count bytes, and bulk copies that report to them (sm_90 and later).
+//! Barriers in shared memory that also count bytes, and bulk copies that report to them (sm_90 and
+//! later).
 //!
-//! A barrier runs through *phases*, numbered from 0. A phase completes when the barrier's number of threads have arrived and all bytes that were announced have
-//! landed; then the next one starts. Whoever waits names the parity of a phase, and goes on once that phase has completed, so a wait for parity 1 on a new barrier goes on at once.
-//! Waiting orders what arrivers did, and what copies wrote, before what the waiter does next.
+//! A barrier runs through *phases*, numbered from 0. A phase completes when the barrier's number of
+//! threads have arrived and all bytes that were announced have landed; then the next one starts.
+//! Whoever waits names the parity of a phase, and goes on once that phase has completed, so a wait
+//! for parity 1 on a new barrier goes on at once. Waiting orders what arrivers did, and what copies
+//! wrote, before what the waiter does next.
 //!
-//! A barrier is 8 bytes of shared memory: one thread calls [`Barrier::init`], and then a block barrier makes it known. If bulk copies use it, the
-//! thread also says [`crate::async_proxy::fence_shared`] in between.
+//! A barrier is 8 bytes of shared memory: one thread calls [`Barrier::init`], and then a block
+//! barrier makes it known. If bulk copies use it, the thread also says
+//! [`crate::async_proxy::fence_shared`] in between.
 //!
-//! **Emulator**: a bulk copy lands when somebody waits for its phase; until then its target is in flight and touching it is reported, as is a source that changes. A use of a barrier that is not ordered after its `init`,
-//! more arrivals than a phase takes, and phases that never complete are reported.
+//! **Emulator**: a bulk copy lands when somebody waits for its phase; until then its target is in
+//! flight and touching it is reported, as is a source that changes. A use of a barrier that is not
+//! ordered after its `init`, more arrivals than a phase takes, and phases that never complete are
+//! reported.
 
 use crate::backend;
 use crate::element::Element;
@@ -28,7 +34,8 @@ impl Barrier {
         Self(objects.addr(i))
     }
 
-    /// Makes the 8 bytes a barrier whose phases take `arrivals` arrivals, 1 to 2²⁰ - 1. `mbarrier.init.shared::cta.b64`.
+    /// Makes the 8 bytes a barrier whose phases take `arrivals` arrivals, 1 to 2²⁰ - 1.
+    /// `mbarrier.init.shared::cta.b64`.
     ///
     /// # Safety
     /// The object lies in shared memory, and no other thread uses it unordered with this call.
@@ -50,7 +57,8 @@ impl Barrier {
         unsafe { backend::mbarrier_arrive(self.0.0) }
     }
 
-    /// Announces `bytes` more bytes for the current phase, and arrives. `mbarrier.arrive.expect_tx.shared::cta.b64`.
+    /// Announces `bytes` more bytes for the current phase, and arrives.
+    /// `mbarrier.arrive.expect_tx.shared::cta.b64`.
     ///
     /// # Safety
     /// The barrier was initialised before.
@@ -61,7 +69,8 @@ impl Barrier {
         unsafe { backend::mbarrier_arrive_expect(self.0.0, bytes) }
     }
 
-    /// Whether the phase of this parity (0 or 1) has completed; the device may wait a little for it. `mbarrier.try_wait.parity.shared::cta.b64`.
+    /// Whether the phase of this parity (0 or 1) has completed; the device may wait a little for
+    /// it. `mbarrier.try_wait.parity.shared::cta.b64`.
     ///
     /// # Safety
     /// The barrier was initialised before.
@@ -85,12 +94,14 @@ impl Barrier {
     }
 }
 
-/// Starts to copy `bytes` bytes from element `index` of `src` on to shared memory; the bytes count towards the current phase of `barrier`. One thread does it for
-/// all. `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes`.
+/// Starts to copy `bytes` bytes from element `index` of `src` on to shared memory; the bytes count
+/// towards the current phase of `barrier`. One thread does it for all.
+/// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes`.
 ///
 /// # Safety
-/// Both ends have `bytes` bytes and are multiples of 16, as is `bytes`. Until the phase has completed, nobody touches the target or writes the source. The barrier was initialised before, and
-/// the bytes are announced to it in the same phase.
+/// Both ends have `bytes` bytes and are multiples of 16, as is `bytes`. Until the phase has
+/// completed, nobody touches the target or writes the source. The barrier was initialised before,
+/// and the bytes are announced to it in the same phase.
 #[track_caller]
 #[inline(always)]
 pub unsafe fn copy_bulk<T: Element>(

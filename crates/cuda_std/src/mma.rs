@@ -1,7 +1,7 @@
 //! Matrix multiplication on tensor cores: `mma.sync` and `ldmatrix` (sm_80 and later).
 //!
-//! All 32 lanes of a warp work together; each holds a *fragment*. With `group = lane / 4` and `quad = lane % 4`, and
-//! row, column of the matrix:
+//! All 32 lanes of a warp work together; each holds a *fragment*. With `group = lane / 4` and `quad
+//! = lane % 4`, and row, column of the matrix:
 //!
 //! | fragment | register or half `i` of lane holds |
 //! |---|---|
@@ -11,10 +11,11 @@
 //! | A of m16n8k16 f16, bf16 | half `h` of `a[i]`: row `group + 8 * (i % 2)`, column `2 * quad + h + 8 * (i / 2)` |
 //! | B of m16n8k16 f16, bf16 | half `h` of `b[i]`: row `2 * quad + h + 8 * i`, column `group` |
 //!
-//! **Emulator**: lanes meet as for [`crate::warp`] operations with a full mask. Of a tf32 operand the top 19 bits count, as on
-//! the device. Products are exact; the products of one instruction and its accumulator are summed in f64 in the order of k,
-//! and rounded to f32 once. The device does not say how it rounds (it aligns and truncates), so results agree to about
-//! `2^-22` of the largest term, not to the bit.
+//! **Emulator**: lanes meet as for [`crate::warp`] operations with a full mask. Of a tf32 operand
+//! the top 19 bits count, as on the device. Products are exact; the products of one instruction and
+//! its accumulator are summed in f64 in the order of k, and rounded to f32 once. The device does
+//! not say how it rounds (it aligns and truncates), so results agree to about `2^-22` of the
+//! largest term, not to the bit.
 
 use crate::backend;
 use crate::shared::SharedAddr;
@@ -23,14 +24,17 @@ macro_rules! ldmatrix {
     ($($(#[$doc:meta])* $name:ident, $n:literal, $trans:literal;)*) => {$(
         $(#[$doc])*
         ///
-        /// Lanes `8 * i .. 8 * i + 8` give the addresses of the eight rows of matrix `i`: 16 bytes each, 16-byte aligned. Lane `l`
-        /// gets, for each matrix, the two halves (or the one 32-bit element) at row `l / 4`, bytes `4 * (l % 4) ..`; transposed: the halves
-        /// at rows `2 * (l % 4)` and one more, column `l / 4`.
+        /// Lanes `8 * i .. 8 * i + 8` give the addresses of the eight rows of matrix `i`: 16 bytes
+        /// each, 16-byte aligned. Lane `l` gets, for each matrix, the two halves (or the one 32-bit
+        /// element) at row `l / 4`, bytes `4 * (l % 4) ..`; transposed: the halves at rows `2 * (l
+        /// % 4)` and one more, column `l / 4`.
         ///
-        /// Emulator: the 16 bytes count as read by the lane that gave their address, with all checks of shared memory.
+        /// Emulator: the 16 bytes count as read by the lane that gave their address, with all
+        /// checks of shared memory.
         ///
         /// # Safety
-        /// All lanes of the warp make this call, and each address used is that of 16 readable, aligned bytes.
+        /// All lanes of the warp make this call, and each address used is that of 16 readable,
+        /// aligned bytes.
         #[must_use]
         #[track_caller]
         #[inline(always)]
@@ -84,7 +88,8 @@ multiply! {
     m16n8k16_bf16;
 }
 
-/// `value` rounded to tf32 (8 bits of exponent, 10 of mantissa), nearest, ties away from zero. `cvt.rna.tf32.f32`.
+/// `value` rounded to tf32 (8 bits of exponent, 10 of mantissa), nearest, ties away from zero.
+/// `cvt.rna.tf32.f32`.
 #[must_use]
 #[inline(always)]
 pub fn to_tf32(value: f32) -> u32 {

@@ -1,7 +1,8 @@
 //! Moving registers between the warpgroups of a block: `setmaxnreg` (sm_90a).
 //!
-//! A block that starts with the same number of registers for each thread can give some of a producer's to the consumers. The kernel must declare
-//! `max_threads`, or the assembler does not know where it starts from.
+//! A block that starts with the same number of registers for each thread can give some of a
+//! producer's to the consumers. The kernel must declare `max_threads`, or the assembler does not
+//! know where it starts from.
 //!
 //! **Emulator**: nothing happens; the warp's lanes meet, and the number is checked when compiling.
 
@@ -14,7 +15,8 @@ const fn check(registers: u32) {
     );
 }
 
-/// Takes registers until each thread of the warpgroup has `REGISTERS`, waiting until they are free. `setmaxnreg.inc.sync.aligned.u32`.
+/// Takes registers until each thread of the warpgroup has `REGISTERS`, waiting until they are free.
+/// `setmaxnreg.inc.sync.aligned.u32`.
 ///
 /// All threads of the warpgroup make this call.
 #[track_caller]
@@ -24,7 +26,8 @@ pub fn increase<const REGISTERS: u32>() {
     backend::increase_registers::<REGISTERS>();
 }
 
-/// Gives registers back until each thread of the warpgroup has `REGISTERS`. `setmaxnreg.dec.sync.aligned.u32`.
+/// Gives registers back until each thread of the warpgroup has `REGISTERS`.
+/// `setmaxnreg.dec.sync.aligned.u32`.
 ///
 /// All threads of the warpgroup make this call.
 #[track_caller]

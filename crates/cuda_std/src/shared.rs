@@ -1,15 +1,18 @@
 //! Shared memory: on-chip memory of a block.
 //!
-//! Static arrays are declared with [`crate::shared_array!`], the dynamic part, whose size the launch gives,
-//! is [`dynamic`]. Both give a [`Shared`] view: a 32-bit address and a length. There is no reference and no
-//! `static mut` to it, so nothing can alias what the compiler believes to be exclusive.
+//! Static arrays are declared with [`crate::shared_array!`], the dynamic part, whose size the
+//! launch gives, is [`dynamic`]. Both give a [`Shared`] view: a 32-bit address and a length. There
+//! is no reference and no `static mut` to it, so nothing can alias what the compiler believes to be
+//! exclusive.
 //!
-//! On the device every access is one `ld.shared` or `st.shared`; the length is unused and costs nothing.
+//! On the device every access is one `ld.shared` or `st.shared`; the length is unused and costs
+//! nothing.
 //!
-//! **Emulator**, for every access: an index at or beyond the view's length, an access outside of its array or the dynamic part, a
-//! misaligned one, a read of what this block has not written, a data race with another thread of the block, and
-//! touching the target of a copy that has not landed are reported. All of it is uninitialised when a block starts. A block that
-//! asks for more than 227 KiB is reported, too.
+//! **Emulator**, for every access: an index at or beyond the view's length, an access outside of
+//! its array or the dynamic part, a misaligned one, a read of what this block has not written, a
+//! data race with another thread of the block, and touching the target of a copy that has not
+//! landed are reported. All of it is uninitialised when a block starts. A block that asks for more
+//! than 227 KiB is reported, too.
 
 use core::marker::PhantomData;
 
@@ -132,7 +135,8 @@ impl<T: Element> Shared<T> {
     /// Element `i`. `ld.shared`.
     ///
     /// # Safety
-    /// `i < self.len()`, the element was written, and no other thread writes it unordered with this read.
+    /// `i < self.len()`, the element was written, and no other thread writes it unordered with this
+    /// read.
     #[must_use]
     #[track_caller]
     #[inline(always)]
@@ -152,13 +156,14 @@ impl<T: Element> Shared<T> {
         unsafe { self.view.store::<T>(i, value) }
     }
 
-    /// The `N` elements from `i` on in one instruction. `ld.shared.v2` or `.v4` for 32-bit elements.
+    /// The `N` elements from `i` on in one instruction. `ld.shared.v2` or `.v4` for 32-bit
+    /// elements.
     ///
     /// `N * size_of::<T>()` is 4, 8 or 16, which is checked at compile time.
     ///
     /// # Safety
-    /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and for each element as
-    /// for [`Self::load`].
+    /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and
+    /// for each element as for [`Self::load`].
     #[must_use]
     #[track_caller]
     #[inline(always)]
@@ -173,8 +178,8 @@ impl<T: Element> Shared<T> {
     /// `N * size_of::<T>()` is 4, 8 or 16, which is checked at compile time.
     ///
     /// # Safety
-    /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and for each element as
-    /// for [`Self::store`].
+    /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and
+    /// for each element as for [`Self::store`].
     #[track_caller]
     #[inline(always)]
     pub unsafe fn store_vec<const N: usize>(self, i: u32, values: [T; N]) {
@@ -187,8 +192,8 @@ impl<T: Element> Shared<T> {
     /// `atom.relaxed.cta.shared.add`.
     ///
     /// # Safety
-    /// `i < self.len()`, the element was written, and no other thread accesses it other than atomically, unordered
-    /// with this access.
+    /// `i < self.len()`, the element was written, and no other thread accesses it other than
+    /// atomically, unordered with this access.
     #[track_caller]
     #[inline(always)]
     pub unsafe fn atomic_add(self, i: u32, value: T) -> T
@@ -246,9 +251,10 @@ atomic_integers! {
 /// }
 /// ```
 ///
-/// `TILE.view()` is then a [`Shared<f32>`](crate::shared::Shared) of `TILE_LEN` elements. A kernel pays only for the arrays that it uses. The name is
-/// also the PTX symbol, so it must be unique in the whole kernel crate. Arrays of 128 bytes and more start at a multiple of 128, smaller
-/// ones at a multiple of 16.
+/// `TILE.view()` is then a [`Shared<f32>`](crate::shared::Shared) of `TILE_LEN` elements. A kernel
+/// pays only for the arrays that it uses. The name is also the PTX symbol, so it must be unique in
+/// the whole kernel crate. Arrays of 128 bytes and more start at a multiple of 128, smaller ones at
+/// a multiple of 16.
 #[macro_export]
 macro_rules! shared_array {
     ($($(#[$attribute:meta])* $visibility:vis static $NAME:ident : [$element:ty; $len:expr];)+) => {$(

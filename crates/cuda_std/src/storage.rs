@@ -11,7 +11,8 @@ pub trait Storage: Element {
     #[must_use]
     fn to_f32(self) -> f32;
 
-    /// The nearest value that can be stored, ties to even; NaN stays NaN, and what is too large becomes infinite.
+    /// The nearest value that can be stored, ties to even; NaN stays NaN, and what is too large
+    /// becomes infinite.
     #[must_use]
     fn from_f32(value: f32) -> Self;
 }

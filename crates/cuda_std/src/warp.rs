@@ -4,10 +4,10 @@
 //! lane that calls must be in its own mask, and all lanes of the mask must come, with
 //! the same mask, to the same operation. They wait for each other.
 //!
-//! **Emulator**, for all of them: lanes meet as described. A lane outside its own mask, a lane
-//! of the mask that has exited, one that waits elsewhere for good, and lanes that disagree about the operation are reported.
-//! [`sync_warp`] orders memory accesses among its lanes; shuffles, votes, matches and reductions
-//! do not, as in PTX.
+//! **Emulator**, for all of them: lanes meet as described. A lane outside its own mask, a lane of
+//! the mask that has exited, one that waits elsewhere for good, and lanes that disagree about the
+//! operation are reported. [`sync_warp`] orders memory accesses among its lanes; shuffles, votes,
+//! matches and reductions do not, as in PTX.
 
 use crate::backend;
 use half::{bf16, f16};
@@ -127,13 +127,13 @@ macro_rules! shuffles {
     ($($(#[$doc:meta])* $name:ident($b:ident) = $mode:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// Returns the source lane's value and `true`, or, if the source lies outside the section of
-        /// `width` lanes (a power of two up to 32), the caller's own value and `false`. Values of 8 bytes take two
-        /// instructions.
+        /// Returns the source lane's value and `true`, or, if the source lies outside the section
+        /// of `width` lanes (a power of two up to 32), the caller's own value and `false`. Values
+        /// of 8 bytes take two instructions.
         ///
         /// # Safety
-        /// The calling lane and the source lane are in `mask`, all lanes in `mask` make this call, and
-        /// `width` is a power of two up to 32.
+        /// The calling lane and the source lane are in `mask`, all lanes in `mask` make this call,
+        /// and `width` is a power of two up to 32.
         #[track_caller]
         #[inline(always)]
         pub unsafe fn $name<T: WarpShuffleValue>(mask: u32, value: T, $b: u32, width: u32) -> (T, bool) {

@@ -95,3 +95,61 @@ pub(crate) fn check(function: &ItemFn) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Bounds, check};
+    use syn::{ItemFn, parse_quote, parse_str};
+
+    fn refusal(function: &ItemFn) -> String {
+        check(function).expect_err("not a kernel").to_string()
+    }
+
+    #[test]
+    fn bounds_are_optional_expressions() {
+        let bounds: Bounds = parse_str("max_threads = 2 * 64, min_blocks = N").unwrap();
+        assert!(bounds.max_threads.is_some() && bounds.min_blocks.is_some());
+        let bounds: Bounds = parse_str("").unwrap();
+        assert!(bounds.max_threads.is_none() && bounds.min_blocks.is_none());
+    }
+
+    #[test]
+    fn unknown_repeated_and_dangling_bounds_are_refused() {
+        let refusal = |text| parse_str::<Bounds>(text).err().expect(text).to_string();
+        assert!(refusal("threads = 1").contains("`threads`"));
+        assert!(refusal("max_threads = 1, max_threads = 2").contains("twice"));
+        assert!(refusal("min_blocks = 2").contains("without `max_threads`"));
+        refusal("max_threads");
+    }
+
+    #[test]
+    fn what_no_kernel_can_be_is_refused_by_name() {
+        check(&parse_quote! { pub unsafe fn fine(x: *const f32, n: usize) {} }).unwrap();
+        let cases: [(ItemFn, &str); 7] = [
+            (parse_quote! { fn k() {} }, "safe"),
+            (parse_quote! { unsafe fn k<T>() {} }, "generic"),
+            (parse_quote! { unsafe extern "C" fn k() {} }, "ABI"),
+            (parse_quote! { async unsafe fn k() {} }, "async"),
+            (parse_quote! { unsafe fn k() -> u32 { 0 } }, "returns"),
+            (parse_quote! { unsafe fn k(&self) {} }, "method"),
+            (
+                parse_quote! { unsafe fn k((a, b): (u32, u32)) {} },
+                "plain identifier",
+            ),
+        ];
+        for (function, word) in cases {
+            let refusal = refusal(&function);
+            assert!(
+                refusal.contains(word) && refusal.contains("`k`"),
+                "{refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_thirty_third_parameter_is_refused() {
+        let parameters: Vec<String> = (0..33).map(|i| format!("p{i}: u32")).collect();
+        let function = parse_str(&format!("unsafe fn k({}) {{}}", parameters.join(", "))).unwrap();
+        assert!(refusal(&function).contains("33 parameters"));
+    }
+}

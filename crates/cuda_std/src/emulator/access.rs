@@ -1,15 +1,20 @@
 //! The checks that every access passes: bounds, alignment, initialisation, copies in flight, races.
 //!
-//! The race detector is of the FastTrack kind. Each cell keeps the stamp of its last write and of reads since. An access is fine if every conflicting stamp is *ordered* before it: left by an
-//! earlier launch, by the same thread, before the block's last barrier, or before what the thread learned through warp synchronisation, named barriers,
-//! and fences with atomics (see `clock`). What this finds does not depend on the order in which threads happen to run.
+//! The race detector is of the FastTrack kind. Each cell keeps the stamp of its last write and of
+//! reads since. An access is fine if every conflicting stamp is *ordered* before it: left by an
+//! earlier launch, by the same thread, before the block's last barrier, or before what the thread
+//! learned through warp synchronisation, named barriers, and fences with atomics (see `clock`).
+//! What this finds does not depend on the order in which threads happen to run.
 //!
-//! Reads are kept exactly for shared memory and for global memory that this launch has written: two stamps, then a set
-//! (see `read_sets`). For global memory that is only read so far, which large inputs are, two reads by different threads
-//! are kept, one of them from another block if there was one: a later write conflicts with at least one of them unless it is ordered after both.
-//! Atomics are kept as the last write and up to two more by other threads.
+//! Reads are kept exactly for shared memory and for global memory that this launch has written: two
+//! stamps, then a set (see `read_sets`). For global memory that is only read so far, which large
+//! inputs are, two reads by different threads are kept, one of them from another block if there was
+//! one: a later write conflicts with at least one of them unless it is ordered after both. Atomics
+//! are kept as the last write and up to two more by other threads. An atomic load leaves no trace:
+//! a plain write that follows it unordered is not found, one that precedes it is.
 //!
-//! These functions are not generic and not inlined: kernels are often compiled with less optimisation than this crate.
+//! These functions are not generic and not inlined: kernels are often compiled with less
+//! optimisation than this crate.
 
 use super::exec::{Exec, Place, current, describe, fail};
 use super::fault::{Earlier, FaultKind};
@@ -19,7 +24,8 @@ use super::stamp::{self, ATOMIC, FLAG};
 
 /// Checks a read of `bytes` bytes (1, 2, 4, 8 or 16) and returns where they are.
 ///
-/// This is what emulated kernels spend their time in, so what most reads need comes first and without a frame: one whole cell, in bounds, that nobody has to note again.
+/// This is what emulated kernels spend their time in, so what most reads need comes first and
+/// without a frame: one whole cell, in bounds, that nobody has to note again.
 #[inline(never)]
 pub(crate) fn read(region: *const Region, offset: usize, bytes: usize, place: Place) -> *mut u8 {
     // SAFETY: views are made from live regions, and `current` says why its pointer is good.
@@ -112,61 +118,6 @@ pub(crate) fn write(region: *const Region, offset: usize, bytes: usize, place: P
     unsafe { region.data().add(offset) }
 }
 
-/// What an atomic access does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Atomic {
-    Load,
-    Store,
-    Modify,
-}
-
-/// Checks an atomic access of 4 or 8 bytes and returns where they are.
-#[inline(never)]
-pub(crate) fn atomic(
-    region: *const Region,
-    offset: usize,
-    bytes: usize,
-    kind: Atomic,
-    place: Place,
-) -> *mut u8 {
-    // SAFETY: as in `read`.
-    let (exec, region) = unsafe { (&mut *current(), &*region) };
-    exec.tick(place);
-    exec.stats.atomics += 1;
-    let what = "atomic access";
-    let cells = locate(region, offset, bytes, what, place);
-    let full = region.full_cell();
-    let new = exec.stamp(place) | ATOMIC | full;
-    for index in cells {
-        // SAFETY: `locate` gives indices of the shadow.
-        let cell = unsafe { &mut *region.cell(index) };
-        if cell.write & FLAG != 0 || (kind != Atomic::Store && cell.write & full != full) {
-            exec.not_readable(region, index, cell, what, place);
-        }
-        if cell.write & ATOMIC == 0 && !exec.now.ordered(cell.write) {
-            exec.race(region, index, cell.write, "write", what, place);
-        }
-        if kind == Atomic::Load {
-            continue;
-        }
-        for slot in 0..2 {
-            let read = cell.reads[slot];
-            if read & ATOMIC != 0 && !exec.now.ordered(read) {
-                continue;
-            }
-            if let Some(unordered) = exec.unordered_read(region, read) {
-                exec.race(region, index, unordered, "read", what, place);
-            }
-            // An atomic of another thread must not be forgotten for this one: who comes next may be ordered after one of them only.
-            let keep = cell.write & ATOMIC != 0 && !exec.now.ordered(cell.write);
-            cell.reads[slot] = if keep { cell.write & !stamp::BYTES } else { 0 };
-        }
-        cell.write = new;
-    }
-    // SAFETY: offset + bytes <= len, says `locate`.
-    unsafe { region.data().add(offset) }
-}
-
 /// Checks bounds and alignment, and returns the cells that the access covers.
 #[inline(always)]
 pub(crate) fn locate(
@@ -232,8 +183,8 @@ impl Exec {
         {
             return true;
         }
-        // Inputs that all threads read: two others are noted, one of them in this block since its last barrier, and nothing orders
-        // them before this thread.
+        // Inputs that all threads read: two others are noted, one of them in this block since its
+        // last barrier, and nothing orders them before this thread.
         if !fresh && !second_is_set && second >= now.base && now.naive && first >= now.launch_start
         {
             return first >= now.base || first < now.block_start;
@@ -300,7 +251,7 @@ impl Exec {
 
     /// A read behind a read stamp that is not ordered before the current thread.
     #[inline]
-    fn unordered_read(&self, region: &Region, read: u64) -> Option<u64> {
+    pub(crate) fn unordered_read(&self, region: &Region, read: u64) -> Option<u64> {
         if read < self.now.launch_start {
             None
         } else if read & FLAG == 0 {

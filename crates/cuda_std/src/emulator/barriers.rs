@@ -1,9 +1,10 @@
 //! The sixteen barriers of a block.
 
 use super::clock::Token;
-use super::exec::{Exec, Place, Wait, Waiting, fail, with};
+use super::exec::{Exec, Place, fail, with};
 use super::fault::FaultKind;
 use super::schedule;
+use super::waiting::{Wait, Waiting};
 
 /// What a barrier is used for, on which all its threads must agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +22,22 @@ struct Barrier {
     expected: u32,
     arrived: u32,
     first: Option<(Use, Place)>,
-    /// What threads brought that came through `arrive` or to a part of the block.
+    /// Those who have come, except of incomplete warps.
+    crowd: Crowd,
+    /// Incomplete warps at a named barrier: number, lanes that have come, and what they bring.
+    parts: Vec<(u32, u32, Crowd)>,
+    /// How many predicates hold.
+    holding: u32,
+}
+
+/// Threads at a barrier.
+#[derive(Debug, Default)]
+struct Crowd {
+    /// What they bring, at a named barrier.
     tokens: Vec<Token>,
     waiting: Vec<u32>,
     /// Threads that came without waiting.
     passed: Vec<u32>,
-    /// How many predicates hold.
-    holding: u32,
 }
 
 /// The barriers of the running block.
@@ -41,14 +51,23 @@ impl Barriers {
         }
     }
 
-    /// The unopened barrier for messages: arrivals and expectation.
-    pub(crate) fn state(&self, id: usize) -> (u32, u32) {
-        (self.0[id].arrived, self.0[id].expected)
+    /// What an unopened barrier lacks, for messages.
+    pub(crate) fn lack(&self, id: usize) -> String {
+        let barrier = &self.0[id];
+        let mut text = format!("has {} of {}", barrier.arrived, barrier.expected);
+        for (warp, lanes, _) in &barrier.parts {
+            text += &format!(", and lanes {lanes:#010x} of warp {warp}");
+        }
+        text
     }
 
     /// Barriers that someone waits at.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = usize> {
-        (0..self.0.len()).filter(|&id| !self.0[id].waiting.is_empty())
+        let awaited = |barrier: &Barrier| {
+            let waits = |crowd: &Crowd| !crowd.waiting.is_empty();
+            waits(&barrier.crowd) || barrier.parts.iter().any(|(_, _, crowd)| waits(crowd))
+        };
+        (0..self.0.len()).filter(move |&id| awaited(&self.0[id]))
     }
 }
 
@@ -81,14 +100,10 @@ fn come(id: u32, expected: u32, usage: Use, predicate: bool, wait: bool, place: 
     exec.tick(place);
     let token = (usage == Use::Named).then(|| exec.token());
     let me = exec.thread;
-    // The lanes that a partial last warp lacks count as present, as they do on the device.
-    let last = me + 1 == exec.block_threads;
-    let missing_lanes = if usage == Use::Named && last {
-        exec.block_threads.next_multiple_of(32) - exec.block_threads
-    } else {
-        0
-    };
+    let (warp, lane) = (me / 32, 1 << (me % 32));
+    let warp_lanes = u32::MAX >> (32 - (exec.block_threads - 32 * warp).min(32));
     let barrier = &mut exec.barriers.0[id as usize];
+    let came = |(number, lanes, _): &(u32, u32, Crowd)| *number == warp && lanes & lane != 0;
     match barrier.first {
         None => {
             barrier.first = Some((usage, place));
@@ -101,7 +116,7 @@ fn come(id: u32, expected: u32, usage: Use, predicate: bool, wait: bool, place: 
                 Some(format!("{} and {expected} threads", barrier.expected))
             } else if usage != Use::Named && elsewhere != place {
                 Some("different calls".to_owned())
-            } else if barrier.passed.contains(&me) {
+            } else if barrier.crowd.passed.contains(&me) || barrier.parts.iter().any(came) {
                 Some("a thread that has arrived already".to_owned())
             } else {
                 None
@@ -113,24 +128,68 @@ fn come(id: u32, expected: u32, usage: Use, predicate: bool, wait: bool, place: 
             }
         }
     }
-    barrier.arrived += 1 + missing_lanes;
     barrier.holding += u32::from(predicate);
-    barrier.tokens.extend(token);
-    if barrier.arrived < barrier.expected {
-        if !wait {
-            barrier.passed.push(me);
-            advance(exec);
-            return 0;
-        }
-        barrier.waiting.push(me);
-        let what = match usage {
-            Use::Named => Waiting::Barrier(id),
-            Use::Whole | Use::Reduce => Waiting::SyncThreads,
-        };
-        schedule::wait(Wait { what, place });
-        return with().threads[me as usize].result[0];
+    if usage == Use::Named {
+        barrier.come_by_warps(warp, lane, warp_lanes, (me, token, wait));
+    } else {
+        barrier.arrived += 1;
+        barrier.crowd.add(me, token, wait);
     }
-    open(exec, id as usize, wait)
+    if barrier.arrived >= barrier.expected {
+        return open(exec, id as usize);
+    }
+    if !wait {
+        advance(exec);
+        return 0;
+    }
+    let what = match usage {
+        Use::Named => Waiting::Barrier(id),
+        Use::Whole | Use::Reduce => Waiting::SyncThreads,
+    };
+    schedule::wait(Wait { what, place });
+    with().threads[me as usize].result[0]
+}
+
+impl Crowd {
+    fn add(&mut self, thread: u32, token: Option<Token>, waits: bool) {
+        self.tokens.extend(token);
+        let list = if waits {
+            &mut self.waiting
+        } else {
+            &mut self.passed
+        };
+        list.push(thread);
+    }
+}
+
+impl Barrier {
+    /// Counts whole warps, as the device does: one whose lanes have not all come counts nothing
+    /// yet. (Lanes that a partial last warp lacks count as present.)
+    fn come_by_warps(
+        &mut self,
+        warp: u32,
+        lane: u32,
+        warp_lanes: u32,
+        (thread, token, waits): (u32, Option<Token>, bool),
+    ) {
+        let index = match self.parts.iter().position(|&(number, ..)| number == warp) {
+            Some(index) => index,
+            None => {
+                self.parts.push((warp, 0, Crowd::default()));
+                self.parts.len() - 1
+            }
+        };
+        let (_, lanes, crowd) = &mut self.parts[index];
+        *lanes |= lane;
+        crowd.add(thread, token, waits);
+        if *lanes == warp_lanes {
+            let (_, _, crowd) = self.parts.swap_remove(index);
+            self.crowd.tokens.extend(crowd.tokens);
+            self.crowd.waiting.extend(crowd.waiting);
+            self.crowd.passed.extend(crowd.passed);
+            self.arrived += 32;
+        }
+    }
 }
 
 /// What a thread does after it gave its token without waiting must not count as given.
@@ -141,24 +200,38 @@ fn advance(exec: &mut Exec) {
     exec.refresh();
 }
 
-fn open(exec: &mut Exec, id: usize, last_waits: bool) -> u32 {
+/// Opens a barrier at which the current thread came last.
+fn open(exec: &mut Exec, id: usize) -> u32 {
     let barrier = std::mem::take(&mut exec.barriers.0[id]);
     exec.stats.barriers += 1;
     let me = exec.thread;
-    let everyone = barrier.waiting.len() + usize::from(last_waits) == exec.block_threads as usize;
-    if everyone {
+    let Crowd {
+        tokens,
+        mut waiting,
+        passed,
+    } = barrier.crowd;
+    if waiting.len() == exec.block_threads as usize {
         exec.meet_all();
     } else {
-        if !last_waits {
+        exec.meet(&tokens, waiting.iter().copied());
+        if passed.contains(&me) {
             advance(exec);
         }
-        let last = last_waits.then_some(me);
-        exec.meet(&barrier.tokens, barrier.waiting.iter().copied().chain(last));
     }
-    let mut woken = barrier.waiting;
-    for &thread in &woken {
+    for &thread in &waiting {
         exec.threads[thread as usize].result[0] = barrier.holding;
     }
-    schedule::wake(exec, &mut woken);
+    waiting.retain(|&thread| thread != me);
+    schedule::wake(exec, &mut waiting);
+    // Warps that are on their way to the next opening stay.
+    if !barrier.parts.is_empty() {
+        let (first, expected, parts) = (barrier.first, barrier.expected, barrier.parts);
+        exec.barriers.0[id] = Barrier {
+            first,
+            expected,
+            parts,
+            ..Barrier::default()
+        };
+    }
     barrier.holding
 }

@@ -1,20 +1,27 @@
-//! What orders accesses of different threads: barriers over parts of the block, and fences with atomics.
+//! What orders accesses of different threads: barriers over parts of the block, and fences with
+//! atomics.
 //!
-//! A barrier of the whole block needs none of this: it moves `Exec::base`, and everything before is ordered. For the rest, a thread
-//! has *knowledge*: for each thread of its block, the time before which that thread's accesses are ordered before its own. Knowledge is shared by
-//! those who gained it together, and forgotten at the next barrier of the whole block, where everyone knows everything.
+//! A barrier of the whole block needs none of this: it moves `Exec::base`, and everything before is
+//! ordered. For the rest, a thread has *knowledge*: for each thread of its block, the time before
+//! which that thread's accesses are ordered before its own. Knowledge is shared by those who gained
+//! it together, and forgotten at the next barrier of the whole block, where everyone knows
+//! everything.
 //!
-//! Across blocks, and within one without barriers, order comes from fences and atomics, as in the PTX memory model: a fence, then an atomic write, on one
-//! side; an atomic read that sees it, then a fence, on the other. The fence takes a snapshot of what the thread knows; the atomic write leaves the snapshot at the memory location; the atomic
-//! read picks it up; the second fence makes it the reader's knowledge. An atomic without fences orders nothing.
+//! Across blocks, and within one without barriers, order comes from fences and atomics, as in the
+//! PTX memory model: a fence, then an atomic write, on one side; an atomic read that sees it, then
+//! a fence, on the other. The fence takes a snapshot of what the thread knows; the atomic write
+//! leaves the snapshot at the memory location; the atomic read picks it up; the second fence makes
+//! it the reader's knowledge. An atomic without fences orders nothing.
 //!
-//! A barrier of the whole block passes on snapshots and what was picked up: *write, fence* by every thread, *barrier*, *atomic* by one of them is a
-//! release of all, and the other way round. The letter of the memory model wants the fence after the barrier, but no device works otherwise, and the pattern is common.
+//! A barrier of the whole block passes on snapshots and what was picked up: *write, fence* by every
+//! thread, *barrier*, *atomic* by one of them is a release of all, and the other way round. The
+//! letter of the memory model wants the fence after the barrier, but no device works otherwise, and
+//! the pattern is common.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::access::Atomic;
+use super::atomics::Atomic;
 use super::exec::{Exec, Place, with};
 use super::region::Region;
 use super::stamp;
@@ -32,7 +39,8 @@ pub(crate) struct Foreign(BTreeMap<u64, Rc<Part>>);
 
 impl Foreign {
     pub(crate) fn ordered(&self, stamp: u64) -> bool {
-        // A later block than those known also ends up at the last known one, whose times are all too early for it.
+        // A later block than those known also ends up at the last known one, whose times are all
+        // too early for it.
         self.0.range(..=stamp).next_back().is_some_and(|(_, part)| {
             let known = part.known.get(stamp::thread(stamp) as usize);
             stamp < part.base || known.is_some_and(|&known| known > stamp::time(stamp))
@@ -81,7 +89,8 @@ pub(crate) struct Now {
     pub(crate) me: u64,
     pub(crate) launch_start: u64,
     pub(crate) block_start: u64,
-    /// The last barrier of the whole block: everything of this block before it is ordered before everything after.
+    /// The last barrier of the whole block: everything of this block before it is ordered before
+    /// everything after.
     pub(crate) base: u64,
     /// For each thread of the block, the time before which it is ordered; or null.
     pub(crate) known: *const u64,
@@ -108,7 +117,8 @@ impl Default for Now {
 }
 
 impl Now {
-    /// Whether the access that left `stamp` comes before everything that the current thread does now.
+    /// Whether the access that left `stamp` comes before everything that the current thread does
+    /// now.
     #[inline]
     pub(crate) fn ordered(&self, stamp: u64) -> bool {
         if stamp < self.launch_start {
@@ -122,7 +132,8 @@ impl Now {
             return true;
         }
         let thread = stamp::thread(stamp);
-        // SAFETY: `known`, if not null, has an entry for each thread of the block, and stamps of this block name one.
+        // SAFETY: `known`, if not null, has an entry for each thread of the block, and stamps of
+        // this block name one.
         thread == self.thread
             || (!self.known.is_null()
                 && unsafe { *self.known.add(thread as usize) } > stamp::time(stamp))
@@ -218,7 +229,8 @@ pub(crate) fn fence(scope: Scope, place: Place) {
 }
 
 impl Exec {
-    /// What an atomic access of the current thread leaves and picks up. The location is its region and offset.
+    /// What an atomic access of the current thread leaves and picks up. The location is its region
+    /// and offset.
     #[inline]
     pub(crate) fn synchronise(&mut self, region: *const Region, offset: usize, kind: Atomic) {
         let fences = &self.threads[self.thread as usize].fences;
@@ -247,7 +259,8 @@ impl Exec {
             }
             match kind {
                 Atomic::Load => {}
-                // A plain atomic write ends what earlier writers had released here; a read-modify-write carries it on.
+                // A plain atomic write ends what earlier writers had released here; a
+                // read-modify-write carries it on.
                 Atomic::Store => variable.left[scope].clone_from(&fences.released[scope]),
                 Atomic::Modify => {
                     variable.left[scope] = merged(

@@ -1,7 +1,8 @@
 //! `cp.async`: copies that land when they are waited for.
 //!
-//! When a copy starts, its source is read as far as checks go, and its target is marked *in flight*, so that whoever touches it is reported. The bytes move at the
-//! wait. The source must then be as it was: each of its cells keeps the stamp that it had.
+//! When a copy starts, its source is read as far as checks go, and its target is marked *in
+//! flight*, so that whoever touches it is reported. The bytes move at the wait. The source must
+//! then be as it was: each of its cells keeps the stamp that it had.
 
 use std::collections::VecDeque;
 
@@ -32,7 +33,8 @@ pub(crate) struct Copies {
     groups: VecDeque<Vec<Copy>>,
 }
 
-/// Starts to copy `valid` bytes from a region's offset, and zeros up to `bytes`, to a shared address.
+/// Starts to copy `valid` bytes from a region's offset, and zeros up to `bytes`, to a shared
+/// address.
 pub(crate) fn start(
     target: u32,
     source: Option<(*const Region, usize)>,

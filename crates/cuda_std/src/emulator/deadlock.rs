@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::exec::{Exec, Waiting};
+use super::exec::Exec;
 use super::fault::{Fault, FaultKind};
 use super::schedule::fault_of;
+use super::waiting::Waiting;
 
 /// The fault of a block in which nobody is ready and somebody waits.
 pub(crate) fn report(exec: &Exec) -> Fault {
@@ -80,8 +81,7 @@ fn survey(exec: &Exec) -> String {
         );
     }
     for id in exec.barriers.awaited() {
-        let (arrived, expected) = exec.barriers.state(id);
-        let _ = write!(text, "; barrier {id} has {arrived} of {expected}");
+        let _ = write!(text, "; barrier {id} {}", exec.barriers.lack(id));
     }
     text
 }

@@ -11,7 +11,8 @@ use crate::Kernel;
 
 /// An emulated device. Clones are the same device.
 ///
-/// Launches and transfers of one device wait for each other; different devices run at the same time on different OS threads.
+/// Launches and transfers of one device wait for each other; different devices run at the same time
+/// on different OS threads.
 #[derive(Debug, Clone)]
 pub struct Device {
     inner: Arc<Inner>,
@@ -39,11 +40,13 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
-    /// Shuffles the order in which blocks, the threads of a block, and the threads that a barrier wakes run. `None` is the order of indices.
+    /// Shuffles the order in which blocks, the threads of a block, and the threads that a barrier
+    /// wakes run. `None` is the order of indices.
     pub seed: Option<u64>,
     /// The most steps that the launch may take; a step is a call into this crate.
     pub step_limit: u64,
-    /// The most processor time that may pass without about 4096 steps. It ends loops that never call into this crate.
+    /// The most processor time that may pass without about 4096 steps. It ends loops that never
+    /// call into this crate.
     pub progress_limit: Duration,
 }
 
@@ -143,7 +146,8 @@ impl Default for Device {
 }
 
 impl Device {
-    /// Bytes that [`Self::new`] gives a device: 2 GiB. The shadow memory takes up to six times what is used.
+    /// Bytes that [`Self::new`] gives a device: 2 GiB. The shadow memory takes up to six times what
+    /// is used.
     pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
     /// A device with [`Self::DEFAULT_MEMORY`].
@@ -214,8 +218,8 @@ impl Device {
     /// The same launch with the same seed and memory gives the same result, and the same fault.
     ///
     /// # Errors
-    /// The first fault. What the kernel wrote before it stays written; the device can be used again, unless the fault is
-    /// [`FaultKind::DeviceLost`].
+    /// The first fault. What the kernel wrote before it stays written; the device can be used
+    /// again, unless the fault is [`FaultKind::DeviceLost`].
     pub fn launch<K: Kernel>(&self, launch: &Launch, arguments: K::Args) -> Result<Stats, Fault> {
         launch::validate::<K>(launch)?;
         let slot = &mut *self.lock();
@@ -278,7 +282,8 @@ impl Buffer {
     /// [`FaultKind::OutsideAllocation`], [`FaultKind::DeviceLost`].
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Fault> {
         self.with_region("host write", offset, bytes.len(), |region| {
-            // SAFETY: offset + len <= region.len(), and nobody else has the region while the device is locked.
+            // SAFETY: offset + len <= region.len(), and nobody else has the region while the device
+            // is locked.
             unsafe {
                 region
                     .data()
@@ -296,7 +301,8 @@ impl Buffer {
     /// [`FaultKind::DeviceLost`].
     pub fn fill(&self, byte: u8) -> Result<(), Fault> {
         self.with_region("host write", 0, self.bytes, |region| {
-            // SAFETY: the region has this many bytes, and nobody else has it while the device is locked.
+            // SAFETY: the region has this many bytes, and nobody else has it while the device is
+            // locked.
             unsafe { region.data().write_bytes(byte, self.bytes) };
             region.host_wrote(0, self.bytes);
             Ok(())
@@ -306,8 +312,9 @@ impl Buffer {
     /// Copies bytes from the allocation, from byte `offset` on.
     ///
     /// # Errors
-    /// [`FaultKind::OutsideAllocation`]; [`FaultKind::Uninitialized`] if one of the bytes was never written: a kernel that leaves
-    /// out a part of its output is found here; [`FaultKind::DeviceLost`].
+    /// [`FaultKind::OutsideAllocation`]; [`FaultKind::Uninitialized`] if one of the bytes was never
+    /// written: a kernel that leaves out a part of its output is found here;
+    /// [`FaultKind::DeviceLost`].
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Fault> {
         self.with_region("host read", offset, bytes.len(), |region| {
             if let Some(byte) = region.first_uninitialised(offset, bytes.len()) {
@@ -319,7 +326,8 @@ impl Buffer {
                 };
                 return Err(Fault::on_host(kind));
             }
-            // SAFETY: offset + len <= region.len(), and nobody else has the region while the device is locked.
+            // SAFETY: offset + len <= region.len(), and nobody else has the region while the device
+            // is locked.
             unsafe {
                 region
                     .data()

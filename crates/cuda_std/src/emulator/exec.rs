@@ -1,11 +1,11 @@
 //! The state of a running launch, and how the functions that kernels call find it.
 //!
-//! One OS thread runs a launch, and all emulated threads are coroutines on it, so the state needs no locks: a thread-local pointer leads to it. Nothing holds a
-//! reference into the state across a suspension.
+//! One OS thread runs a launch, and all emulated threads are coroutines on it, so the state needs
+//! no locks: a thread-local pointer leads to it. Nothing holds a reference into the state across a
+//! suspension.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,12 +15,14 @@ use super::clock::{Fences, Foreign, Now, SyncVariable};
 use super::copies::Copies;
 use super::device::Memory;
 use super::fault::{Fault, FaultKind, ThreadId};
-use super::lanes::{Meeting, Op};
+use super::lanes::Meeting;
 use super::mbarriers::MemoryBarriers;
+use super::random::Random;
 use super::read_sets::ReadSets;
 use super::region::{Name, Region};
 use super::schedule::Fiber;
-use super::warpgroups::{self, Groups, Multiplication};
+use super::waiting::Wait;
+use super::warpgroups::{self, Groups};
 use super::worker::Pulse;
 use super::{Launch, Stats, stamp};
 
@@ -44,7 +46,8 @@ pub(crate) struct Thread {
     pub(crate) done: bool,
     /// The time of the thread's last event: see `stamp`.
     pub(crate) time: u64,
-    /// What the thread knows of others since the last barrier of the whole block: per thread, the time before which everything is ordered.
+    /// What the thread knows of others since the last barrier of the whole block: per thread, the
+    /// time before which everything is ordered.
     pub(crate) known: Option<Rc<Vec<u64>>>,
     /// What the thread knows of other blocks.
     pub(crate) foreign: Option<Rc<Foreign>>,
@@ -53,36 +56,6 @@ pub(crate) struct Thread {
     pub(crate) result: [u32; 4],
     pub(crate) copies: Copies,
     pub(crate) groups: Groups,
-}
-
-/// What a suspended thread waits for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wait {
-    pub(crate) what: Waiting,
-    pub(crate) place: Place,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Waiting {
-    SyncThreads,
-    Barrier(u32),
-    Lanes(Op),
-    Warpgroup(Multiplication),
-    MemoryBarrier(u32),
-}
-
-impl fmt::Display for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SyncThreads => f.write_str("sync_threads"),
-            Self::Barrier(id) => write!(f, "barrier {id}"),
-            Self::Lanes(op) => op.fmt(f),
-            Self::Warpgroup(what) => what.fmt(f),
-            Self::MemoryBarrier(address) => {
-                write!(f, "the mbarrier at shared address {address:#x}")
-            }
-        }
-    }
 }
 
 impl Thread {
@@ -165,7 +138,8 @@ pub(crate) fn current() -> *mut Exec {
 /// [`current`], for code that does not suspend while it holds the reference.
 #[inline(always)]
 pub(crate) fn with<'a>() -> &'a mut Exec {
-    // SAFETY: not null, owned by the launch that this OS thread runs, and nobody holds another reference over a call into here.
+    // SAFETY: not null, owned by the launch that this OS thread runs, and nobody holds another
+    // reference over a call into here.
     unsafe { &mut *current() }
 }
 
@@ -226,7 +200,8 @@ impl Exec {
         }
     }
 
-    /// Counts a step. Every function that kernels call and that could be what an endless loop does begins with this.
+    /// Counts a step. Every function that kernels call and that could be what an endless loop does
+    /// begins with this.
     #[inline(always)]
     pub(crate) fn tick(&mut self, place: Place) {
         self.count_step(place);
@@ -414,24 +389,5 @@ pub(crate) fn describe(region: &Region) -> String {
         Name::Allocation(number) => format!("global allocation {number} ({} bytes)", region.len()),
         Name::Static(name) => format!("shared array {name} ({} bytes)", region.len()),
         Name::Dynamic => format!("dynamic shared memory ({} bytes)", region.len()),
-    }
-}
-
-/// SplitMix64.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
-    }
-
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for i in (1..items.len()).rev() {
-            items.swap(i, self.below(i + 1));
-        }
     }
 }

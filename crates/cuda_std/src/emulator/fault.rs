@@ -79,7 +79,8 @@ pub enum FaultKind {
         /// The first byte that nobody wrote.
         offset: u64,
     },
-    /// Two accesses to the same bytes by different threads, at least one a write and not both atomic, with nothing that orders them.
+    /// Two accesses to the same bytes by different threads, at least one a write and not both
+    /// atomic, with nothing that orders them.
     #[error("data race: {what} of byte {offset} of {object}, unordered with the {earlier}")]
     Race {
         /// The later access.
@@ -117,7 +118,8 @@ pub enum FaultKind {
         /// The write.
         earlier: Box<Earlier>,
     },
-    /// An asynchronous instruction that reads what ordinary stores wrote, without the fence between the two.
+    /// An asynchronous instruction that reads what ordinary stores wrote, without the fence between
+    /// the two.
     #[error(
         "asynchronous read: byte {offset} of {object} was not made visible by async_proxy::fence_shared after the {earlier}"
     )]

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::clock::Token;
-use super::exec::{Exec, Place, Wait, Waiting, fail, with};
+use super::exec::{Exec, Place, fail, with};
 use super::fault::{Fault, FaultKind};
+use super::waiting::{Wait, Waiting};
 use super::{schedule, tensor};
 use crate::warp::WarpShuffleMode;
 
@@ -239,7 +240,8 @@ fn compute(op: Op, mask: u32, inputs: &Inputs) -> Outputs {
     outputs
 }
 
-/// Where a shuffle reads, and whether that is allowed: as the pseudocode of `shfl.sync` in the PTX manual has it.
+/// Where a shuffle reads, and whether that is allowed: as the pseudocode of `shfl.sync` in the PTX
+/// manual has it.
 pub(crate) fn source_lane(mode: WarpShuffleMode, lane: u32, b: u32, width: u32) -> (u32, bool) {
     let first = lane & !(width - 1);
     let last = first | (width - 1);

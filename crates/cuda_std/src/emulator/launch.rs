@@ -64,7 +64,8 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Pointers may travel to the worker: they are addresses of the device's memory, which travels with them.
+/// Pointers may travel to the worker: they are addresses of the device's memory, which travels with
+/// them.
 struct Arguments<T>(T);
 
 // SAFETY: see above. Kernel arguments are `Copy` and hold no reference that they could drop.

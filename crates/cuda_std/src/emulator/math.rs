@@ -67,8 +67,8 @@ pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
     bf16::from_f32(x)
 }
 
-/// Half a unit of the 13 dropped bits added to the magnitude, then truncation: ties away from zero. Infinities and
-/// NaN have nothing to round.
+/// Half a unit of the 13 dropped bits added to the magnitude, then truncation: ties away from zero.
+/// Infinities and NaN have nothing to round.
 pub(crate) fn to_tf32(x: f32) -> u32 {
     const DROPPED: u32 = 0x1fff;
     let bits = x.to_bits();

@@ -1,23 +1,28 @@
 //! Transaction barriers and bulk copies.
 //!
-//! The state of a barrier is kept here, not in the 8 bytes; those serve the race detector: `init` writes them, all else accesses them atomically. Copies wait in their barrier's queue. A
-//! phase is completed, and its copies land, only when somebody wants to know or arrives at the next one, so a wait that is left out always shows.
+//! The state of a barrier is kept here, not in the 8 bytes; those serve the race detector: `init`
+//! writes them, all else accesses them atomically. Copies wait in their barrier's queue. A phase is
+//! completed, and its copies land, only when somebody wants to know or arrives at the next one, so
+//! a wait that is left out always shows.
 
 use std::collections::{HashMap, HashSet};
 
-use super::access::{self, Atomic, locate};
+use super::access::{self, locate};
+use super::atomics::{Atomic, atomic};
 use super::clock::Token;
-use super::exec::{Exec, Place, Wait, Waiting, describe, fail, with};
+use super::exec::{Exec, Place, describe, fail, with};
 use super::fault::FaultKind;
 use super::region::Region;
 use super::schedule;
 use super::stamp::{self, FLAG};
+use super::waiting::{Wait, Waiting};
 
 /// The barriers of the running block, by address.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryBarriers {
     barriers: HashMap<u32, Barrier>,
-    /// Segments (stamps without places) in which bulk copies wrote: the asynchronous proxy sees those without a fence.
+    /// Segments (stamps without places) in which bulk copies wrote: the asynchronous proxy sees
+    /// those without a fence.
     pub(crate) bulk_writes: HashSet<u64>,
 }
 
@@ -97,14 +102,21 @@ fn object(address: u32, place: Place) -> (*const Region, usize) {
     }
 }
 
-/// Checks the access to the object, and returns its state.
-fn used<'a>(address: u32, place: Place) -> &'a mut Barrier {
+/// Checks an access to the object.
+fn touch(address: u32, place: Place) {
     let (region, offset) = object(address, place);
-    access::atomic(region, offset, 8, Atomic::Modify, place);
-    match with().mbarriers.barriers.get_mut(&address) {
-        Some(barrier) => barrier,
-        None => refuse(address, "not initialised", place),
+    atomic(region, offset, 8, Atomic::Modify, place);
+    if !with().mbarriers.barriers.contains_key(&address) {
+        refuse(address, "not initialised", place);
     }
+}
+
+/// The state of a barrier that was `touch`ed.
+fn state(exec: &mut Exec, address: u32) -> &mut Barrier {
+    exec.mbarriers
+        .barriers
+        .get_mut(&address)
+        .expect("barriers stay until the block ends")
 }
 
 pub(crate) fn init(address: u32, arrivals: u32, place: Place) {
@@ -126,21 +138,28 @@ pub(crate) fn init(address: u32, arrivals: u32, place: Place) {
 }
 
 pub(crate) fn arrive(address: u32, bytes: u32, place: Place) {
-    let barrier = used(address, place);
+    touch(address, place);
     complete_if_due(address, place);
-    if barrier.pending == 0 {
+    let exec = with();
+    if state(exec, address).pending == 0 {
         refuse(
             address,
             "an arrival more than the phase takes, before its bytes have landed",
             place,
         );
     }
-    let exec = with();
-    barrier.tokens.push(exec.token());
+    let token = exec.token();
+    let barrier = state(exec, address);
+    barrier.tokens.push(token);
     barrier.pending -= 1;
     barrier.bytes += i64::from(bytes);
     advance(exec);
-    if !barrier.waiting.is_empty() {
+    wake_waiters(address, place);
+}
+
+/// Completes the phase if somebody waits for that.
+fn wake_waiters(address: u32, place: Place) {
+    if !state(with(), address).waiting.is_empty() {
         complete_if_due(address, place);
     }
 }
@@ -153,22 +172,24 @@ fn advance(exec: &mut Exec) {
     exec.refresh();
 }
 
-/// Lands the copies of a phase that everybody has arrived at, and completes it if all bytes are there.
+/// Lands the copies of a phase that everybody has arrived at, and completes it if all bytes are
+/// there.
 fn complete_if_due(address: u32, place: Place) {
-    let exec = with();
-    let Some(barrier) = exec.mbarriers.barriers.get_mut(&address) else {
-        return;
-    };
+    let barrier = state(with(), address);
     if barrier.pending > 0 {
         return;
     }
-    for copy in std::mem::take(&mut barrier.copies) {
-        barrier.bytes -= copy.bytes as i64;
+    let copies = std::mem::take(&mut barrier.copies);
+    barrier.bytes -= copies.iter().map(|copy| copy.bytes as i64).sum::<i64>();
+    let complete = barrier.bytes == 0;
+    for copy in copies {
         land(&copy, place);
     }
-    if barrier.bytes != 0 {
+    if !complete {
         return;
     }
+    let exec = with();
+    let barrier = state(exec, address);
     barrier.phase += 1;
     barrier.pending = barrier.arrivals;
     barrier.last_tokens = std::mem::take(&mut barrier.tokens);
@@ -182,12 +203,13 @@ pub(crate) fn test(address: u32, parity: u32, place: Place) -> bool {
     if parity > 1 {
         refuse(address, &format!("parity is {parity}, limit 0..=1"), place);
     }
-    let barrier = used(address, place);
+    touch(address, place);
     complete_if_due(address, place);
+    let exec = with();
+    let barrier = state(exec, address);
     if barrier.phase & 1 == u64::from(parity) {
         return false;
     }
-    let exec = with();
     let mut givers = barrier.last_tokens.clone();
     if !givers.is_empty() {
         givers.push(exec.token());
@@ -209,7 +231,7 @@ pub(crate) fn wait(address: u32, parity: u32, place: Place) {
     while !test(address, parity, place) {
         let exec = with();
         let me = exec.thread;
-        used(address, place).waiting.push(me);
+        state(exec, address).waiting.push(me);
         schedule::wait(Wait {
             what: Waiting::MemoryBarrier(address),
             place,
@@ -233,7 +255,7 @@ pub(crate) fn copy(
         fail(place, FaultKind::Argument(text));
     }
     let (source, from) = source.expect("bytes > 0");
-    used(address, place);
+    touch(address, place);
     let Some(region) = with().shared_at(target) else {
         let text =
             format!("copy_bulk: target {target:#x} is no address in this block's shared memory");
@@ -269,13 +291,12 @@ pub(crate) fn copy(
         stamps,
         written,
     };
-    let barrier = used(address, place);
+    let exec = with();
+    let barrier = state(exec, address);
     barrier.copies.push(copy);
     barrier.tokens.push(token);
-    advance(with());
-    if !barrier.waiting.is_empty() {
-        complete_if_due(address, place);
-    }
+    advance(exec);
+    wake_waiters(address, place);
 }
 
 fn land(copy: &BulkCopy, place: Place) {

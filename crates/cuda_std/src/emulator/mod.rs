@@ -27,20 +27,26 @@
 //! ```
 //!
 //! # What is reported
-//! Every [`Fault`] names the kernel, the block and thread, the source line, and the memory with the position in it; races name the other access as well.
-//! - global and shared memory: accesses outside of a view or its allocation, misaligned ones, reads of bytes that nobody wrote, also by the host;
+//! Every [`Fault`] names the kernel, the block and thread, the source line, and the memory with the
+//! position in it; races name the other access as well.
+//! - global and shared memory: accesses outside of a view or its allocation, misaligned ones, reads
+//!   of bytes that nobody wrote, also by the host;
 //! - data races between threads of a block and between blocks, in global and shared memory;
-//! - barriers that not all threads reach, or not from the same call; named barriers used inconsistently;
+//! - barriers that not all threads reach, or not from the same call; named barriers used
+//!   inconsistently;
 //! - warp operations with missing lanes, or lanes that disagree;
 //! - touching what a `cp.async` in flight reads or writes;
 //! - kernels that never end, panic, overflow their stack, or crash;
 //! - launches beyond a device's limits or the kernel's own bounds.
 //!
 //! # What is not
-//! Accesses through raw pointers are not checked (one that the processor refuses becomes a fault on Linux and x86-64). Bank conflicts, divergence and the like cost nothing here. Blocks run one after another, so a kernel
-//! whose blocks wait for later ones never ends. Instructions that are approximate on the device are exact here (see [`crate::math`]).
+//! Accesses through raw pointers are not checked (one that the processor refuses becomes a fault on
+//! Linux and x86-64). Bank conflicts, divergence and the like cost nothing here. Blocks run one
+//! after another, so a kernel whose blocks wait for later ones never ends. Instructions that are
+//! approximate on the device are exact here (see [`crate::math`]).
 
 mod access;
+mod atomics;
 mod barriers;
 mod clock;
 mod copies;
@@ -54,6 +60,7 @@ mod launch;
 mod math;
 mod mbarriers;
 mod panics;
+mod random;
 mod read_sets;
 mod region;
 mod schedule;
@@ -61,16 +68,18 @@ mod signals;
 mod stamp;
 mod tensor;
 mod views;
+mod waiting;
 mod warpgroups;
 mod worker;
 
 /// What the public modules build on.
 pub(crate) mod backend {
+    pub(crate) use super::atomics::{AtomicAdd, AtomicInteger};
     pub(crate) use super::functions::*;
     pub use super::lanes::WarpReductionOp;
     pub(crate) use super::math::*;
     pub use super::views::SharedSymbol;
-    pub(crate) use super::views::{AtomicAdd, AtomicInteger, GlobalView, SharedView};
+    pub(crate) use super::views::{GlobalView, SharedView};
     pub(crate) use super::warpgroups::{AccumulatorState, Tile};
 }
 

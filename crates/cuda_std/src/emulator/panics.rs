@@ -12,7 +12,8 @@ thread_local! {
     static LAST_PLACE: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
-/// Makes the process's panic hook silent on threads that run a launch; elsewhere it does what it did.
+/// Makes the process's panic hook silent on threads that run a launch; elsewhere it does what it
+/// did.
 pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -22,7 +23,6 @@ pub(crate) fn install_hook() {
                 previous(info);
                 return;
             }
-            // The location is a static in fact, but the hook's signature does not say so: find it among the interned ones, or leak one per place.
             LAST_PLACE.set(info.location().map(leaked));
         }));
     });

@@ -1,7 +1,8 @@
 //! Who has read a cell, when more than two threads have.
 //!
-//! Kept per warp: the lanes that read it, and when. A later read replaces earlier ones of its warp that are ordered before it, since
-//! whoever is ordered after the later read is ordered after those too. Everything before the block's last barrier is dropped at the next look.
+//! Kept per warp: the lanes that read it, and when. A later read replaces earlier ones of its warp
+//! that are ordered before it, since whoever is ordered after the later read is ordered after those
+//! too. Everything before the block's last barrier is dropped at the next look.
 
 use super::clock::Now;
 use super::stamp;
@@ -20,7 +21,8 @@ pub(crate) struct ReadSets {
     /// The `Exec::base` that each set's content belongs to.
     bases: Vec<u64>,
     reads: Vec<WarpReads>,
-    /// Reads of a set that its warp's entry could not take: those of lanes that are ordered differently.
+    /// Reads of a set that its warp's entry could not take: those of lanes that are ordered
+    /// differently.
     extra: Vec<(usize, u64)>,
 }
 
@@ -74,7 +76,8 @@ impl ReadSets {
         }
     }
 
-    /// Adds a read of the current thread if that needs no thought: others of its warp have read in the same segment of time.
+    /// Adds a read of the current thread if that needs no thought: others of its warp have read in
+    /// the same segment of time.
     #[inline]
     pub(crate) fn join(&mut self, set: usize, now: &Now) -> bool {
         let entry = &mut self.reads[set * self.warps + (now.thread / 32) as usize];

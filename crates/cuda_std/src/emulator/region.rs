@@ -1,9 +1,10 @@
 //! A piece of device memory with its shadow.
 //!
-//! Each allocation, each static shared array and the dynamic shared memory is a region. Its shadow is an array of cells, one per granule of 4 bytes:
-//! the stamp of the last write, with the bytes that are initialised, and the stamps of two reads since. When an access narrower than the granule comes, the whole
-//! shadow is split, once, to 2 or 1 bytes per cell; so neighbouring halves never look like a race, and regions that only see
-//! wider accesses stay cheap.
+//! Each allocation, each static shared array and the dynamic shared memory is a region. Its shadow
+//! is an array of cells, one per granule of 4 bytes: the stamp of the last write, with the bytes
+//! that are initialised, and the stamps of two reads since. When an access narrower than the
+//! granule comes, the whole shadow is split, once, to 2 or 1 bytes per cell; so neighbouring halves
+//! never look like a race, and regions that only see wider accesses stay cheap.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -52,7 +53,8 @@ const WIDEST: u32 = 2;
 unsafe impl Send for Region {}
 
 impl Region {
-    /// A region of uninitialised bytes, at `base` or, if `None`, at its real address. `None` if the system has no memory.
+    /// A region of uninitialised bytes, at `base` or, if `None`, at its real address. `None` if the
+    /// system has no memory.
     pub(crate) fn new(name: Name, bytes: usize, base: Option<usize>) -> Option<Self> {
         let data_layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()?;
         let shadow_layout = shadow_layout(bytes, WIDEST)?;
@@ -142,7 +144,8 @@ impl Region {
                 let initialised =
                     (cell.write & stamp::BYTES) >> ((i % parts) * part_bytes) & part_mask;
                 cell.write = cell.write & !stamp::BYTES | initialised;
-                // A set of reads cannot be shared by two cells. Losing it can hide a race, but never invent one.
+                // A set of reads cannot be shared by two cells. Losing it can hide a race, but
+                // never invent one.
                 if cell.reads[1] & stamp::FLAG != 0 {
                     cell.reads[1] = 0;
                 }
@@ -154,7 +157,8 @@ impl Region {
         self.shift.set(new_shift);
     }
 
-    /// The host writes bytes `start .. start + len`: they become initialised, and ordered before every launch to come.
+    /// The host writes bytes `start .. start + len`: they become initialised, and ordered before
+    /// every launch to come.
     pub(crate) fn host_wrote(&self, start: usize, len: usize) {
         let shift = self.shift.get();
         let mut byte = start;

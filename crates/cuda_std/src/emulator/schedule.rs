@@ -1,21 +1,24 @@
 //! Runs the threads of a block as coroutines.
 //!
-//! Threads run one at a time, each until it has to wait or ends; then the next one that is ready. A thread that never waits
-//! runs straight through, on a stack that the next one takes over while it is warm. Blocks run one after another. Everything is determined by the
-//! launch and its seed: without one, threads and blocks run in the order of their indices; with one, blocks, the threads at the block's start, and those that a barrier wakes are
-//! shuffled.
+//! Threads run one at a time, each until it has to wait or ends; then the next one that is ready. A
+//! thread that never waits runs straight through, on a stack that the next one takes over while it
+//! is warm. Blocks run one after another. Everything is determined by the launch and its seed:
+//! without one, threads and blocks run in the order of their indices; with one, blocks, the threads
+//! at the block's start, and those that a barrier wakes are shuffled.
 //!
-//! A fault ends the launch: the thread at fault suspends for good, and all coroutines are dropped without unwinding.
-//! (What a kernel's frames own is leaked then; kernels own nothing, as a rule.) Panics are caught at the root of the coroutine.
+//! A fault ends the launch: the thread at fault suspends for good, and all coroutines are dropped
+//! without unwinding. (What a kernel's frames own is leaked then; kernels own nothing, as a rule.)
+//! Panics are caught at the root of the coroutine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use super::exec::{Exec, Place, Thread, Wait, fail, with};
+use super::exec::{Exec, Place, Thread, fail, with};
 use super::fault::{Fault, FaultKind, ThreadId};
 use super::signals::Guard;
+use super::waiting::Wait;
 use super::{lanes, panics};
 
 /// Bytes of an emulated thread's stack.
@@ -106,8 +109,9 @@ fn start(exec: &mut Exec, stacks: &mut Stacks, body: &dyn Fn()) -> Result<Thread
 
 /// Takes a coroutine's stack back, wherever it stands.
 fn recycle(stacks: &mut Stacks, mut coroutine: ThreadCoroutine) {
-    // SAFETY: the launch is over, or the coroutine is. Frames that are discarded belong to a kernel, which owns nothing that must be dropped for soundness, and to this crate's
-    // functions, which hold nothing across a suspension.
+    // SAFETY: the launch is over, or the coroutine is. Frames that are discarded belong to a
+    // kernel, which owns nothing that must be dropped for soundness, and to this crate's functions,
+    // which hold nothing across a suspension.
     unsafe { coroutine.force_reset() };
     stacks.0.push(coroutine.into_stack());
 }

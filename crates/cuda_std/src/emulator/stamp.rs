@@ -1,15 +1,17 @@
 //! When an access happened: the 64-bit stamps that shadow memory holds.
 //!
-//! A device has one clock that counts *events*: barriers, warp synchronisations, fences, starts of blocks. Between two events of its own
-//! a thread's accesses share one stamp: the time of the thread's last event, and its number in the block. So a stamp
-//! names a segment of a thread's life, the clock never runs back, also not between launches, and old stamps need no clearing.
+//! A device has one clock that counts *events*: barriers, warp synchronisations, fences, starts of
+//! blocks. Between two events of its own a thread's accesses share one stamp: the time of the
+//! thread's last event, and its number in the block. So a stamp names a segment of a thread's life,
+//! the clock never runs back, also not between launches, and old stamps need no clearing.
 //!
 //! ```text
 //! 63          30 29     20 19    6   5       4      3..0
 //! time           thread    place    atomic  flag   bytes
 //! ```
-//! `place` is an interned source location. `atomic` marks atomic accesses. `flag` means *in flight* on a write stamp, and *this is a
-//! read set* on a read stamp. `bytes` of a write stamp says which bytes of the cell are initialised.
+//! `place` is an interned source location. `atomic` marks atomic accesses. `flag` means *in flight*
+//! on a write stamp, and *this is a read set* on a read stamp. `bytes` of a write stamp says which
+//! bytes of the cell are initialised.
 
 /// One unit of time.
 pub(crate) const TIME: u64 = 1 << TIME_SHIFT;

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::access::{self, Atomic};
+use super::access;
 use super::exec::{Place, describe, fail, with};
 use super::fault::FaultKind;
 use super::region::{Name, Region};
@@ -13,7 +13,7 @@ use crate::shared::Shared;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GlobalView {
     /// Null if the pointer is in no allocation.
-    region: *const Region,
+    pub(super) region: *const Region,
     /// Bytes from the region's start, or the bare address.
     offset: usize,
     len: usize,
@@ -22,7 +22,7 @@ pub(crate) struct GlobalView {
 /// A view of shared memory.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedView {
-    region: *const Region,
+    pub(super) region: *const Region,
     offset: u32,
     len: u32,
 }
@@ -106,7 +106,7 @@ macro_rules! view {
             /// The byte offset of element `i` of `n` accessed ones.
             #[track_caller]
             #[inline(always)]
-            fn locate<T>(self, what: &'static str, i: $index, n: usize) -> usize {
+            pub(super) fn locate<T>(self, what: &'static str, i: $index, n: usize) -> usize {
                 let n_index = n as $index;
                 if i >= self.len || n_index > self.len - i {
                     let outside = (i as u64).max(self.len as u64);
@@ -165,87 +165,6 @@ macro_rules! view {
                     access::write(self.region, offset, size_of::<[T; N]>(), Location::caller());
                 // SAFETY: `write` checked the bytes.
                 unsafe { at.cast::<[T; N]>().write(values) }
-            }
-
-            #[track_caller]
-            unsafe fn update<T: Element>(
-                self,
-                i: $index,
-                kind: Atomic,
-                change: impl FnOnce(T) -> T,
-            ) -> T {
-                /// Atomics in a row after which the other threads get a turn: they may be what a loop waits for.
-                const PATIENCE: u64 = 64;
-                let place = Location::caller();
-                let offset = self.locate::<T>("atomic access", i, 1);
-                let at =
-                    access::atomic(self.region, offset, size_of::<T>(), kind, place).cast::<T>();
-                // SAFETY: `atomic` checked the bytes, and any bits are a `T`.
-                let old = unsafe { at.read() };
-                if kind != Atomic::Load {
-                    // SAFETY: as above.
-                    unsafe { at.write(change(old)) };
-                }
-                let exec = with();
-                exec.synchronise(self.region, offset, kind);
-                if exec.stats.atomics.is_multiple_of(PATIENCE) {
-                    super::schedule::step_aside();
-                }
-                old
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_add<T: AtomicAdd>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.plus(value)) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_max<T: AtomicInteger>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.max(value)) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_min<T: AtomicInteger>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.min(value)) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_exchange<T: AtomicInteger>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Modify, |_| value) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_cas<T: AtomicInteger>(
-                self,
-                i: $index,
-                expected: T,
-                new: T,
-            ) -> T {
-                // SAFETY: checked inside.
-                unsafe {
-                    self.update::<T>(
-                        i,
-                        Atomic::Modify,
-                        |old| if old == expected { new } else { old },
-                    )
-                }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_load<T: AtomicInteger>(self, i: $index) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Load, |old| old) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_store<T: AtomicInteger>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Store, |_| value) };
-                value
             }
         }
     };
@@ -399,35 +318,3 @@ impl SharedSymbol {
         })
     }
 }
-
-/// Elements that atomics add to.
-pub trait AtomicAdd: Element {
-    #[doc(hidden)]
-    fn plus(self, other: Self) -> Self;
-}
-
-/// Elements that atomics compare.
-pub trait AtomicInteger: AtomicAdd + Ord {}
-
-macro_rules! atomics {
-    ($($ty:ty: $a:ident, $b:ident => $sum:expr;)*) => {$(
-        impl AtomicAdd for $ty {
-            fn plus(self, $b: Self) -> Self {
-                let $a = self;
-                $sum
-            }
-        }
-    )*};
-}
-
-atomics! {
-    u32: a, b => a.wrapping_add(b);
-    i32: a, b => a.wrapping_add(b);
-    u64: a, b => a.wrapping_add(b);
-    f32: a, b => a + b;
-    f64: a, b => a + b;
-}
-
-impl AtomicInteger for u32 {}
-impl AtomicInteger for i32 {}
-impl AtomicInteger for u64 {}

@@ -1,8 +1,9 @@
 //! `wgmma`: 128 threads meet, and the last one multiplies for all.
 //!
-//! The threads are suspended inside their calls, so their accumulators can be written where they are. The sums are ready at once; that they must not be touched
-//! before the wait is kept as a number in each accumulator. The tiles are read twice as far as the race detector is concerned: when the instruction is issued, and when it is waited
-//! for, by the thread that came last.
+//! The threads are suspended inside their calls, so their accumulators can be written where they
+//! are. The sums are ready at once; that they must not be touched before the wait is kept as a
+//! number in each accumulator. The tiles are read twice as far as the race detector is concerned:
+//! when the instruction is issued, and when it is waited for, by the thread that came last.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,8 +12,9 @@ use std::panic::Location;
 use half::{bf16, f16};
 
 use super::access;
-use super::exec::{Exec, Place, Wait, Waiting, describe, fail, with};
+use super::exec::{Exec, Place, describe, fail, with};
 use super::fault::FaultKind;
+use super::waiting::{Wait, Waiting};
 use super::{schedule, stamp, tensor};
 
 /// Threads of a warpgroup.
@@ -60,7 +62,8 @@ pub(crate) struct Groups {
     /// What this thread reads for multiplications: of the open group, and of closed ones.
     open: Vec<Multiplication>,
     running: VecDeque<Vec<Multiplication>>,
-    /// The time of the last fence for the asynchronous proxy, and the block's last barrier before it.
+    /// The time of the last fence for the asynchronous proxy, and the block's last barrier before
+    /// it.
     proxy_fence: u64,
     proxy_base: u64,
 }
@@ -175,7 +178,8 @@ pub(crate) fn multiply<const R: usize>(
     let a_tile = read_tile(&what, what.a, ROWS, place);
     let b_tile = read_tile(&what, what.b, what.columns, place);
     for &(thread, sums) in &meeting.sums {
-        // SAFETY: the thread is suspended in this function, or is the current one; its accumulator has R values.
+        // SAFETY: the thread is suspended in this function, or is the current one; its accumulator
+        // has R values.
         let sums = unsafe { std::slice::from_raw_parts_mut(sums, R) };
         accumulate_into(
             sums,

@@ -1,8 +1,10 @@
 //! The OS thread that runs a device's launches, and the watchdog over it.
 //!
-//! Launches run on a thread of their own so that one which never ends can be ended: a loop that calls into this crate meets the step limit; one that never calls is
-//! noticed because the pulse stops while the thread consumes processor time, and is then interrupted by a signal (see `signals`). Where
-//! there are no such signals the thread is left to itself, with the memory that it may touch, and the device is lost.
+//! Launches run on a thread of their own so that one which never ends can be ended: a loop that
+//! calls into this crate meets the step limit; one that never calls is noticed because the pulse
+//! stops while the thread consumes processor time, and is then interrupted by a signal (see
+//! `signals`). Where there are no such signals the thread is left to itself, with the memory that
+//! it may touch, and the device is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +38,8 @@ pub(crate) struct Worker {
     target: signals::Target,
 }
 
-/// Runs a job on the worker, which is started if there is none. `Err` if the job could not be stopped: worker and memory are gone then.
+/// Runs a job on the worker, which is started if there is none. `Err` if the job could not be
+/// stopped: worker and memory are gone then.
 pub(crate) fn run(
     worker: &mut Option<Worker>,
     memory: Box<Memory>,

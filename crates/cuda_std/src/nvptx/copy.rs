@@ -4,21 +4,29 @@ use core::arch::asm;
 
 use super::memory::GlobalView;
 
+/// One `cp.async` instruction: the text up to the operands, the size, and the bytes that are read.
+macro_rules! copy {
+    ($text:literal, $bytes:literal, $dst:ident, $src:ident $(, $valid:ident)?) => {
+        asm!(
+            concat!($text, " [{0}], [{1}], ", $bytes $(, copy!(@operand $valid))?, ";"),
+            in(reg32) $dst, in(reg64) $src, $(in(reg32) $valid,)?
+            options(nostack, preserves_flags),
+        )
+    };
+    (@operand $valid:ident) => {
+        ", {2}"
+    };
+}
+
 #[inline(always)]
 pub(crate) unsafe fn copy_async<T, const BYTES: usize>(dst: u32, src: GlobalView, index: usize) {
     let src = src.address::<T>(index);
     // SAFETY: the caller gives BYTES readable bytes at `src` and writable ones at `dst`, aligned.
     unsafe {
         match BYTES {
-            4 => {
-                asm!("cp.async.ca.shared.global [{0}], [{1}], 4;", in(reg32) dst, in(reg64) src, options(nostack, preserves_flags))
-            }
-            8 => {
-                asm!("cp.async.ca.shared.global [{0}], [{1}], 8;", in(reg32) dst, in(reg64) src, options(nostack, preserves_flags))
-            }
-            _ => {
-                asm!("cp.async.cg.shared.global [{0}], [{1}], 16;", in(reg32) dst, in(reg64) src, options(nostack, preserves_flags))
-            }
+            4 => copy!("cp.async.ca.shared.global", "4", dst, src),
+            8 => copy!("cp.async.ca.shared.global", "8", dst, src),
+            _ => copy!("cp.async.cg.shared.global", "16", dst, src),
         }
     }
 }
@@ -34,15 +42,9 @@ pub(crate) unsafe fn copy_async_zfill<T, const BYTES: usize>(
     // SAFETY: as above, for the first `valid` bytes; the others are not read.
     unsafe {
         match BYTES {
-            4 => {
-                asm!("cp.async.ca.shared.global [{0}], [{1}], 4, {2};", in(reg32) dst, in(reg64) src, in(reg32) valid, options(nostack, preserves_flags))
-            }
-            8 => {
-                asm!("cp.async.ca.shared.global [{0}], [{1}], 8, {2};", in(reg32) dst, in(reg64) src, in(reg32) valid, options(nostack, preserves_flags))
-            }
-            _ => {
-                asm!("cp.async.cg.shared.global [{0}], [{1}], 16, {2};", in(reg32) dst, in(reg64) src, in(reg32) valid, options(nostack, preserves_flags))
-            }
+            4 => copy!("cp.async.ca.shared.global", "4", dst, src, valid),
+            8 => copy!("cp.async.ca.shared.global", "8", dst, src, valid),
+            _ => copy!("cp.async.cg.shared.global", "16", dst, src, valid),
         }
     }
 }

@@ -78,15 +78,15 @@ binary! {
     min_nan: "min.NaN.f32";
 }
 
-/// `e^x = 2^n * e^r` with `x = n ln 2 + r`, so that `ex2.approx` sees only |r / ln 2| <= 1/2, where its error
-/// is small against the result.
+/// `e^x = 2^n * e^r` with `x = n ln 2 + r`, so that `ex2.approx` sees only |r / ln 2| <= 1/2, where
+/// its error is small against the result.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     /// ln 2 in two parts; the first has trailing zeros, so `n` times it is exact.
     const LN2_HIGH: f32 = 0.693_145_75;
     const LN2_LOW: f32 = 1.428_606_8e-6;
-    // Beyond these the result is 0 or infinite anyway, and `n` would not fit two factors. NaN passes through
-    // the sum below.
+    // Beyond these the result is 0 or infinite anyway, and `n` would not fit two factors. NaN
+    // passes through the sum below.
     let clamped = max(min(x, 89.5), -104.5);
     let n = round_ties_even(clamped * core::f32::consts::LOG2_E);
     let r = fma(-n, LN2_LOW, fma(-n, LN2_HIGH, clamped));

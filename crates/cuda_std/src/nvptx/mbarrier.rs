@@ -34,7 +34,8 @@ pub(crate) unsafe fn mbarrier_arrive_expect(address: u32, bytes: u32) {
 #[inline(always)]
 pub(crate) unsafe fn mbarrier_try_wait(address: u32, parity: u32) -> bool {
     let complete: u32;
-    // SAFETY: the caller gives an initialised barrier. Without `nomem`, so that reads of what was waited for stay behind it.
+    // SAFETY: the caller gives an initialised barrier. Without `nomem`, so that reads of what was
+    // waited for stay behind it.
     unsafe {
         asm!(
             "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}",

@@ -70,8 +70,8 @@ impl GlobalView {
         self.ptr.cast::<T>().wrapping_add(i)
     }
 
-    /// The address of element `i` in the global window, as assembly wants it. ptxas knows the two windows to be equal, so this
-    /// costs nothing.
+    /// The address of element `i` in the global window, as assembly wants it. ptxas knows the two
+    /// windows to be equal, so this costs nothing.
     #[inline(always)]
     pub(crate) fn address<T>(self, i: usize) -> u64 {
         let address: u64;
@@ -94,14 +94,16 @@ impl GlobalView {
 
     #[inline(always)]
     pub(crate) unsafe fn store<T: Element>(self, i: usize, value: T) {
-        // SAFETY: i < len, by the caller's promise, and the memory is writable, since the view was made mutable.
+        // SAFETY: i < len, by the caller's promise, and the memory is writable, since the view was
+        // made mutable.
         unsafe { self.element::<T>(i).cast_mut().write(value) }
     }
 
     #[inline(always)]
     pub(crate) unsafe fn load_readonly<T: Element>(self, i: usize) -> T {
         let address = self.address::<T>(i);
-        // SAFETY: i < len, by the caller's promise; each arm reads and returns size_of::<T>() bytes.
+        // SAFETY: i < len, by the caller's promise; each arm reads and returns size_of::<T>()
+        // bytes.
         unsafe {
             match size_of::<T>() {
                 1 => {
@@ -151,7 +153,8 @@ impl GlobalView {
     #[inline(always)]
     pub(crate) unsafe fn store_vec<T: Element, const N: usize>(self, i: usize, values: [T; N]) {
         let address = self.address::<T>(i);
-        // SAFETY: i + N <= len and alignment, by the caller's promise; each arm takes size_of::<[T; N]>() bytes.
+        // SAFETY: i + N <= len and alignment, by the caller's promise; each arm takes size_of::<[T;
+        // N]>() bytes.
         unsafe {
             match size_of::<[T; N]>() {
                 16 => {
@@ -188,129 +191,4 @@ unsafe fn from_words(address: u64, bytes: usize, readonly: bool) -> Words<4> {
             (_, true) => load_words_readonly::<4>(address),
         }
     }
-}
-
-macro_rules! atomic_methods {
-    ($($bound:ident: $name:ident $global:ident $shared:ident($($argument:ident),*);)*) => {
-        impl GlobalView {$(
-            #[inline(always)]
-            pub(crate) unsafe fn $name<T: $bound>(self, i: usize, $($argument: T),*) -> T {
-                // SAFETY: i < len, by the caller's promise.
-                unsafe { T::$global(self.address::<T>(i), $($argument),*) }
-            }
-        )*}
-
-        impl super::SharedView {$(
-            #[inline(always)]
-            pub(crate) unsafe fn $name<T: $bound>(self, i: u32, $($argument: T),*) -> T {
-                // SAFETY: i < len, by the caller's promise.
-                unsafe { T::$shared(self.addr::<T>(i), $($argument),*) }
-            }
-        )*}
-    };
-}
-
-atomic_methods! {
-    AtomicAdd: atomic_add global_add shared_add(value);
-    AtomicInteger: atomic_max global_max shared_max(value);
-    AtomicInteger: atomic_min global_min shared_min(value);
-    AtomicInteger: atomic_exchange global_exchange shared_exchange(value);
-    AtomicInteger: atomic_cas global_cas shared_cas(expected, new);
-    AtomicInteger: atomic_load global_load shared_load();
-    AtomicInteger: atomic_store global_store shared_store(value);
-}
-
-macro_rules! atomic_trait {
-    ($trait:ident: $($name:ident($address:ident, $($argument:ident),*);)*) => {
-        /// The instructions of one element type.
-        pub trait $trait: Element {$(
-            #[doc(hidden)]
-            unsafe fn $name(address: $address, $($argument: Self),*) -> Self;
-        )*}
-    };
-}
-
-atomic_trait! { AtomicAdd: global_add(u64, value); shared_add(u32, value); }
-atomic_trait! { AtomicInteger:
-    global_max(u64, value); shared_max(u32, value);
-    global_min(u64, value); shared_min(u32, value);
-    global_exchange(u64, value); shared_exchange(u32, value);
-    global_cas(u64, expected, new); shared_cas(u32, expected, new);
-    global_load(u64, ); shared_load(u32, );
-    global_store(u64, value); shared_store(u32, value);
-}
-
-macro_rules! instruction {
-    ($name:ident, $ty:ty, $class:ident, $address:ident, $address_class:ident, $text:expr $(, $argument:ident)*) => {
-        #[inline(always)]
-        unsafe fn $name(address: $address, $($argument: Self),*) -> Self {
-            let old: $ty;
-            // SAFETY: the caller gives the address of a live, aligned element.
-            unsafe {
-                asm!($text, out($class) old, in($address_class) address, $(in($class) $argument,)*
-                    options(nostack, preserves_flags));
-            }
-            old
-        }
-    };
-}
-
-macro_rules! add {
-    ($($ty:ty, $class:ident, $suffix:literal;)*) => {$(
-        impl AtomicAdd for $ty {
-            instruction!(global_add, $ty, $class, u64, reg64, concat!("atom.relaxed.gpu.global.add.", $suffix, " {0}, [{1}], {2};"), value);
-            instruction!(shared_add, $ty, $class, u32, reg32, concat!("atom.relaxed.cta.shared.add.", $suffix, " {0}, [{1}], {2};"), value);
-        }
-    )*};
-}
-
-add! {
-    u32, reg32, "u32";
-    i32, reg32, "s32";
-    u64, reg64, "u64";
-    f32, reg32, "f32";
-    f64, reg64, "f64";
-}
-
-macro_rules! integer {
-    ($($ty:ty, $class:ident, $suffix:literal, $bits:literal;)*) => {$(
-        impl AtomicInteger for $ty {
-            instruction!(global_max, $ty, $class, u64, reg64, concat!("atom.relaxed.gpu.global.max.", $suffix, " {0}, [{1}], {2};"), value);
-            instruction!(shared_max, $ty, $class, u32, reg32, concat!("atom.relaxed.cta.shared.max.", $suffix, " {0}, [{1}], {2};"), value);
-            instruction!(global_min, $ty, $class, u64, reg64, concat!("atom.relaxed.gpu.global.min.", $suffix, " {0}, [{1}], {2};"), value);
-            instruction!(shared_min, $ty, $class, u32, reg32, concat!("atom.relaxed.cta.shared.min.", $suffix, " {0}, [{1}], {2};"), value);
-            instruction!(global_exchange, $ty, $class, u64, reg64, concat!("atom.relaxed.gpu.global.exch.", $bits, " {0}, [{1}], {2};"), value);
-            instruction!(shared_exchange, $ty, $class, u32, reg32, concat!("atom.relaxed.cta.shared.exch.", $bits, " {0}, [{1}], {2};"), value);
-            instruction!(global_cas, $ty, $class, u64, reg64, concat!("atom.relaxed.gpu.global.cas.", $bits, " {0}, [{1}], {2}, {3};"), expected, new);
-            instruction!(shared_cas, $ty, $class, u32, reg32, concat!("atom.relaxed.cta.shared.cas.", $bits, " {0}, [{1}], {2}, {3};"), expected, new);
-            instruction!(global_load, $ty, $class, u64, reg64, concat!("ld.relaxed.gpu.global.", $bits, " {0}, [{1}];"));
-            instruction!(shared_load, $ty, $class, u32, reg32, concat!("ld.relaxed.cta.shared.", $bits, " {0}, [{1}];"));
-
-            #[inline(always)]
-            unsafe fn global_store(address: u64, value: Self) -> Self {
-                // SAFETY: the caller gives the address of a live, aligned element.
-                unsafe {
-                    asm!(concat!("st.relaxed.gpu.global.", $bits, " [{0}], {1};"), in(reg64) address, in($class) value,
-                        options(nostack, preserves_flags));
-                }
-                value
-            }
-
-            #[inline(always)]
-            unsafe fn shared_store(address: u32, value: Self) -> Self {
-                // SAFETY: the caller gives the address of a live, aligned element.
-                unsafe {
-                    asm!(concat!("st.relaxed.cta.shared.", $bits, " [{0}], {1};"), in(reg32) address, in($class) value,
-                        options(nostack, preserves_flags));
-                }
-                value
-            }
-        }
-    )*};
-}
-
-integer! {
-    u32, reg32, "u32", "b32";
-    i32, reg32, "s32", "b32";
-    u64, reg64, "u64", "b64";
 }

@@ -1,14 +1,15 @@
 //! The device backend: each function is the instruction that the public documentation names.
 //!
 //! Three rules hold throughout.
-//! 1. What makes threads wait for each other is an LLVM intrinsic where there is one: those are marked
-//!    convergent, so the compiler neither duplicates them into branches nor sinks them. Where there is none
-//!    (`ldmatrix`, `mma`), the assembly is volatile, which rules out sinking.
+//! 1. What makes threads wait for each other is an LLVM intrinsic where there is one: those are
+//!    marked convergent, so the compiler neither duplicates them into branches nor sinks them.
+//!    Where there is none (`ldmatrix`, `mma`), the assembly is volatile, which rules out sinking.
 //! 2. Pure arithmetic is `pure, nomem`, so that equal instructions are shared and dead ones vanish.
-//! 3. Loads from global memory are plain Rust: LLVM sees that a kernel's pointer parameters are global and
-//!    writes `ld.global`, with offsets folded into the address. Shared memory has no address space in
-//!    Rust, so its accesses are assembly.
+//! 3. Loads from global memory are plain Rust: LLVM sees that a kernel's pointer parameters are
+//!    global and writes `ld.global`, with offsets folded into the address. Shared memory has no
+//!    address space in Rust, so its accesses are assembly.
 
+mod atomics;
 mod copy;
 mod math;
 mod mbarrier;
@@ -19,11 +20,11 @@ mod thread;
 mod warp;
 mod wgmma;
 
+pub(crate) use atomics::{AtomicAdd, AtomicInteger};
 pub(crate) use copy::*;
 pub(crate) use math::*;
 pub(crate) use mbarrier::*;
 pub(crate) use memory::GlobalView;
-pub(crate) use memory::{AtomicAdd, AtomicInteger};
 pub(crate) use mma::*;
 pub use shared::SharedSymbol;
 pub(crate) use shared::SharedView;

@@ -77,7 +77,8 @@ impl SharedView {
     #[inline(always)]
     pub(crate) unsafe fn load<T: Element>(self, i: u32) -> T {
         let address = self.addr::<T>(i);
-        // SAFETY: i < len, by the caller's promise; each arm reads and returns size_of::<T>() bytes.
+        // SAFETY: i < len, by the caller's promise; each arm reads and returns size_of::<T>()
+        // bytes.
         unsafe {
             match size_of::<T>() {
                 1 => {
@@ -171,7 +172,8 @@ impl SharedView {
     #[inline(always)]
     pub(crate) unsafe fn store_vec<T: Element, const N: usize>(self, i: u32, values: [T; N]) {
         let address = self.addr::<T>(i);
-        // SAFETY: i + N <= len and alignment, by the caller's promise; each arm takes size_of::<[T; N]>() bytes.
+        // SAFETY: i + N <= len and alignment, by the caller's promise; each arm takes size_of::<[T;
+        // N]>() bytes.
         unsafe {
             match size_of::<[T; N]>() {
                 16 => {

@@ -85,8 +85,8 @@ pub(crate) unsafe fn sync_warp(mask: u32) {
     unsafe { bar_warp_sync(mask) }
 }
 
-/// `shfl.sync`. Whether the source was inside the section follows from the arguments, so the instruction's predicate is
-/// not needed, and the computation vanishes where nobody asks.
+/// `shfl.sync`. Whether the source was inside the section follows from the arguments, so the
+/// instruction's predicate is not needed, and the computation vanishes where nobody asks.
 #[inline(always)]
 pub(crate) unsafe fn shuffle(
     mode: WarpShuffleMode,
@@ -140,8 +140,8 @@ pub(crate) unsafe fn match_any_64(mask: u32, value: u64) -> u32 {
     unsafe { match_any_sync_64(mask, value) }
 }
 
-/// All values agree exactly if everyone's set of agreeing lanes is the whole mask. The intrinsic for `match.all`
-/// returns a pair, which foreign functions cannot in Rust.
+/// All values agree exactly if everyone's set of agreeing lanes is the whole mask. The intrinsic
+/// for `match.all` returns a pair, which foreign functions cannot in Rust.
 #[inline(always)]
 pub(crate) unsafe fn match_all_32(mask: u32, value: u32) -> bool {
     let all: u32;

@@ -38,7 +38,8 @@ pub trait Tile {
     unsafe fn f16(&mut self, a: u64, b: u64, accumulate: u32);
     #[doc(hidden)]
     unsafe fn bf16(&mut self, a: u64, b: u64, accumulate: u32);
-    /// Passes the registers through an empty piece of assembly, which arithmetic on them cannot move across.
+    /// Passes the registers through an empty piece of assembly, which arithmetic on them cannot
+    /// move across.
     #[doc(hidden)]
     fn pin(&mut self);
 }
@@ -47,7 +48,8 @@ macro_rules! multiplication {
     ($name:ident, $n:literal, $shape:literal, $tail:literal, $($i:literal)*) => {
         #[inline(always)]
         unsafe fn $name(&mut self, a: u64, b: u64, accumulate: u32) {
-            // SAFETY: a whole warpgroup is here and the descriptors are readable, by the caller's promise.
+            // SAFETY: a whole warpgroup is here and the descriptors are readable, by the caller's
+            // promise.
             unsafe {
                 asm!(
                     concat!(

@@ -127,6 +127,24 @@ fn named_barriers_refuse_wrong_numbers_and_disagreement() {
     }
 }
 
+/// Halves of two warps make up the number, which the device counts in whole warps.
+#[kernel]
+unsafe fn half_warps() {
+    if thread::thread_idx_x() % 32 < 16 {
+        barrier::sync(3, 32);
+    }
+    thread::sync_threads();
+}
+
+#[test]
+fn a_warp_comes_to_a_named_barrier_as_a_whole() {
+    let fault = run_faulty::<half_warps>(&Device::new(), &shape(1, 64), ());
+    let FaultKind::Deadlock { detail, .. } = &fault.kind else {
+        panic!("{fault}")
+    };
+    assert!(detail.contains("lanes 0x0000ffff of warp 0"), "{detail}");
+}
+
 /// Everyone waits for the other half.
 #[kernel]
 unsafe fn crossed() {

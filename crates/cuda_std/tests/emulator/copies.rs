@@ -11,8 +11,8 @@ shared_array! {
     static RING: [f32; 256];
 }
 
-/// A ring of two buffers: while one is summed, the other is filled. `waits` says how many groups may stay in flight at each wait,
-/// `barrier` whether other threads' copies are waited for.
+/// A ring of two buffers: while one is summed, the other is filled. `waits` says how many groups
+/// may stay in flight at each wait, `barrier` whether other threads' copies are waited for.
 #[kernel]
 unsafe fn pipeline(x: *const f32, y: *mut f32, lax: bool, barrier: bool) {
     const STEPS: usize = 5;

@@ -1,4 +1,5 @@
-//! Kernels that never end, panic, or crash; launches that no device accepts; several devices and threads.
+//! Kernels that never end, panic, or crash; launches that no device accepts; several devices and
+//! threads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

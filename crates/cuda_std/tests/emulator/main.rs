@@ -1,5 +1,5 @@
-//! The emulator's detectors: for each, kernels with a planted bug that must be caught, and clean ones on which it must stay silent; each in
-//! natural and in shuffled orders.
+//! The emulator's detectors: for each, kernels with a planted bug that must be caught, and clean
+//! ones on which it must stay silent; each in natural and in shuffled orders.
 
 #![expect(
     clippy::undocumented_unsafe_blocks,
@@ -11,6 +11,7 @@ mod copies;
 mod endings;
 mod mbarriers;
 mod memory;
+mod ordering;
 mod races;
 mod support;
 mod tensor_cores;

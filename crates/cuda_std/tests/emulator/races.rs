@@ -1,7 +1,7 @@
 //! Data races between threads of a block, between blocks, and what orders accesses.
 
 use crate::support::{download, run_clean, run_faulty, run_racy, shape, upload};
-use cuda_std::emulator::{Device, FaultKind, Launch};
+use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::prelude::*;
 use cuda_std::{barrier, warp};
 
@@ -204,7 +204,8 @@ fn a_shuffle_orders_no_memory() {
     run_racy::<shuffle_is_no_fence>(&device, &shape(1, 32), (y.ptr(),));
 }
 
-/// One warp fills two buffers in turn, three warps read them: full and empty barriers for each buffer.
+/// One warp fills two buffers in turn, three warps read them: full and empty barriers for each
+/// buffer.
 #[kernel]
 unsafe fn producer_consumer(y: *mut f32, skip_full: u32, skip_empty: u32) {
     const ROUNDS: u32 = 6;
@@ -250,7 +251,8 @@ fn named_barriers_order_producers_and_consumers() {
         download::<f32>(&y)[2],
         (0..6).map(|round| (round + 2) as f32).sum()
     );
-    // Without the way back, the producer overwrites what is still being read, or arrives again at a barrier that is not through.
+    // Without the way back, the producer overwrites what is still being read, or arrives again at a
+    // barrier that is not through.
     for round in 2..6 {
         let fault = run_faulty::<producer_consumer>(&device, &launch, (y.ptr(), KEEP, round));
         assert!(
@@ -322,128 +324,6 @@ fn an_in_place_update_may_not_read_what_others_write() {
     run_racy::<stencil_in_place>(&device, &shape(1, 64), (x.ptr(), 1));
 }
 
-/// Each block writes a partial sum; the one that finishes last adds them up.
-#[kernel]
-unsafe fn last_block_sums(
-    partial: *mut f32,
-    ticket: *mut u32,
-    y: *mut f32,
-    release: bool,
-    acquire: bool,
-) {
-    unsafe {
-        let (blocks, t) = (thread::grid_dim_x(), thread::thread_idx_x());
-        let partial = GlobalMut::new(partial, blocks as usize * 32);
-        let (ticket, y) = (GlobalMut::new(ticket, 1), GlobalMut::new(y, 1));
-        partial.store((thread::block_idx_x() * 32 + t) as usize, 1.0);
-        if release {
-            thread::device_fence();
-        }
-        thread::sync_threads();
-        let number = if t == 0 { ticket.atomic_add(0, 1) } else { 0 };
-        if thread::sync_threads_or(u32::from(t == 0 && number == blocks - 1)) == 0 {
-            return;
-        }
-        if acquire {
-            thread::device_fence();
-        }
-        if t == 0 {
-            let sum = (0..blocks as usize * 32).map(|i| partial.load(i)).sum();
-            y.store(0, sum);
-        }
-    }
-}
-
-#[test]
-fn the_last_block_may_read_the_others_results_behind_fences_on_both_sides() {
-    let device = Device::new();
-    let (partial, y) = (device.alloc(8 * 128).unwrap(), device.alloc(4).unwrap());
-    for (release, acquire) in [(true, true), (true, false), (false, true)] {
-        for seed in [None, Some(1), Some(2)] {
-            let ticket = upload(&device, &[0_u32]);
-            let launch = Launch {
-                seed,
-                ..shape(8, 32)
-            };
-            let arguments = (partial.ptr(), ticket.ptr(), y.ptr(), release, acquire);
-            let result = device.launch::<last_block_sums>(&launch, arguments);
-            if release && acquire {
-                result.unwrap();
-                assert_eq!(download::<f32>(&y), [256.0]);
-            } else {
-                let fault = result.unwrap_err();
-                assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
-            }
-        }
-    }
-}
-
-/// One thread publishes a value under a flag, others spin on it; blocks or threads.
-#[kernel]
-unsafe fn flag(x: *mut f32, flag: *mut u32, y: *mut f32, fenced: bool) {
-    unsafe {
-        let (x, flag, y) = (
-            GlobalMut::new(x, 1),
-            GlobalMut::new(flag, 1),
-            GlobalMut::new(y, 128),
-        );
-        let t = thread::thread_idx_x();
-        if t == THREADS - 1 {
-            x.store(0, 5.0);
-            if fenced {
-                thread::block_fence();
-            }
-            flag.atomic_store(0, 1);
-        }
-        while flag.atomic_load(0) == 0 {
-            thread::nanosleep(20);
-        }
-        thread::block_fence();
-        y.store(t as usize, x.load(0));
-    }
-}
-
-#[test]
-fn a_flag_publishes_what_was_written_before_a_fence() {
-    let device = Device::new();
-    let (x, y) = (device.alloc(4).unwrap(), device.alloc(512).unwrap());
-    for fenced in [true, false] {
-        let flags = upload(&device, &[0_u32]);
-        let result =
-            device.launch::<flag>(&shape(1, THREADS), (x.ptr(), flags.ptr(), y.ptr(), fenced));
-        assert_eq!(result.is_ok(), fenced);
-    }
-}
-
-/// Counts with atomics; `plain` reads the count without one.
-#[kernel]
-unsafe fn count(counter: *mut u32, y: *mut u32, dropped: bool, plain: bool) {
-    unsafe {
-        let (counter, y) = (GlobalMut::new(counter, 1), GlobalMut::new(y, 128));
-        let t = thread::thread_idx_x();
-        counter.atomic_add(0, 1);
-        if !dropped {
-            thread::sync_threads();
-        }
-        let value = if plain {
-            counter.load(0)
-        } else {
-            counter.atomic_load(0)
-        };
-        y.store(t as usize, value);
-    }
-}
-
-#[test]
-fn atomics_race_with_plain_accesses_but_not_with_each_other() {
-    let device = Device::new();
-    let (counter, y) = (upload(&device, &[0_u32]), device.alloc(512).unwrap());
-    let launch = shape(1, THREADS);
-    run_clean::<count>(&device, &launch, (counter.ptr(), y.ptr(), false, true));
-    run_clean::<count>(&device, &launch, (counter.ptr(), y.ptr(), true, false));
-    run_racy::<count>(&device, &launch, (counter.ptr(), y.ptr(), true, true));
-}
-
 /// All threads read all inputs, also through the constant cache; then each writes its own output.
 #[kernel]
 unsafe fn all_read_all(x: *const f32, y: *mut f32, poke: bool) {
@@ -472,7 +352,8 @@ fn inputs_that_all_threads_read_are_no_race_until_somebody_writes_one() {
     let (x, y) = (upload(&device, &[1.0_f32; 64]), device.alloc(1024).unwrap());
     POKED.store(x.ptr(), std::sync::atomic::Ordering::Relaxed);
     run_clean::<all_read_all>(&device, &shape(2, 128), (x.ptr(), y.ptr(), false));
-    // In a shuffled order somebody may read the poked element through the constant cache first, which is reported too.
+    // In a shuffled order somebody may read the poked element through the constant cache first,
+    // which is reported too.
     let fault = run_faulty::<all_read_all>(&device, &shape(2, 128), (x.ptr(), y.ptr(), true));
     assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
 }

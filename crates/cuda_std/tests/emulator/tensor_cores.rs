@@ -70,7 +70,8 @@ fn tf32_products_are_right() {
     assert_eq!(download::<f32>(&c), expected);
 }
 
-/// f16 or bf16 through shared memory: A by `ldmatrix`, B, which lies in rows, by the transposing `ldmatrix`.
+/// f16 or bf16 through shared memory: A by `ldmatrix`, B, which lies in rows, by the transposing
+/// `ldmatrix`.
 #[kernel]
 unsafe fn multiply_half(a: *const u32, b: *const u32, c: *mut f32, is_bf16: bool) {
     unsafe {
@@ -87,7 +88,8 @@ unsafe fn multiply_half(a: *const u32, b: *const u32, c: *mut f32, is_bf16: bool
             tile_b.store(32 * i + lane, b.load((32 * i + lane) as usize));
         }
         warp::sync_warp(!0);
-        // Matrices in the order of A's registers: rows 0..8 and 8..16 of columns 0..8, then of columns 8..16. A row of A is 8 words.
+        // Matrices in the order of A's registers: rows 0..8 and 8..16 of columns 0..8, then of
+        // columns 8..16. A row of A is 8 words.
         let (matrix, row) = (lane / 8, lane % 8);
         let fa = mma::ldmatrix_x4(tile_a.addr(8 * (row + 8 * (matrix % 2)) + 4 * (matrix / 2)));
         // A row of B is 4 words; lanes 16 and up only have to give some address.

@@ -14,7 +14,8 @@ shared_array! {
     static B: [u32; COLUMNS * K];
 }
 
-/// Where word `k` of row `row` lies in a tile of `rows` rows: core matrices of 8 rows x 4 words, one after the other along the rows, then along K.
+/// Where word `k` of row `row` lies in a tile of `rows` rows: core matrices of 8 rows x 4 words,
+/// one after the other along the rows, then along K.
 fn place(row: u32, k: u32, rows: u32) -> u32 {
     (k / 4) * rows * 4 + row * 4 + k % 4
 }
@@ -178,7 +179,8 @@ fn steps_left_out_around_wgmma_are_reported() {
     );
 }
 
-/// f16: a producer warpgroup fills one buffer again and again, a consumer warpgroup multiplies it by itself; K = 16 in one instruction.
+/// f16: a producer warpgroup fills one buffer again and again, a consumer warpgroup multiplies it
+/// by itself; K = 16 in one instruction.
 #[kernel(max_threads = 256)]
 unsafe fn ping_pong(c: *mut f32, early_release: bool) {
     const FULL: u32 = 1;

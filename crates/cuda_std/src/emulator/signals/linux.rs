@@ -48,7 +48,8 @@ impl Drop for Guard {
 /// A thread's stack for signal handlers; taken out of use when dropped.
 pub(crate) struct HandlerStack(#[expect(dead_code, reason = "keeps the memory")] Box<[u8]>);
 
-/// Installs the handlers, once, and gives the calling thread a stack for them: a stack overflow leaves none.
+/// Installs the handlers, once, and gives the calling thread a stack for them: a stack overflow
+/// leaves none.
 pub(crate) fn prepare_thread() -> HandlerStack {
     install();
     let mut stack = vec![0_u8; HANDLER_STACK_BYTES].into_boxed_slice();
@@ -85,7 +86,8 @@ fn install() {
     previous().get_or_init(|| {
         let [a, b, c, d] = TRAPS;
         [a, b, c, d, INTERRUPT].map(|signal| {
-            // SAFETY: all-zero is a valid `sigaction`, and the handler has the signature that SA_SIGINFO asks for.
+            // SAFETY: all-zero is a valid `sigaction`, and the handler has the signature that
+            // SA_SIGINFO asks for.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = handle as *const () as libc::sighandler_t;
@@ -126,7 +128,8 @@ unsafe extern "C" fn handle(
             }
             _ => FaultKind::Signal { signal },
         };
-        // After the handler the coroutine does not go on but runs this, on an empty stack, and ends.
+        // After the handler the coroutine does not go on but runs this, on an empty stack, and
+        // ends.
         let target = running.setup_trap_handler(move || record(kind));
         registers[libc::REG_RIP as usize] = target.rip as i64;
         registers[libc::REG_RSP as usize] = target.rsp as i64;
@@ -157,8 +160,8 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
         .get()
         .and_then(|all| all.iter().find(|(number, _)| *number == signal));
     let Some((_, old)) = old else { return };
-    // SAFETY: the previous handler is called as the system would call it; restoring the default action makes the
-    // instruction that trapped trap again.
+    // SAFETY: the previous handler is called as the system would call it; restoring the default
+    // action makes the instruction that trapped trap again.
     unsafe {
         match old.sa_sigaction {
             libc::SIG_DFL if signal == INTERRUPT => {}
@@ -210,7 +213,8 @@ impl Target {
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
-    /// Ends what the thread's coroutine is doing. A thread that has not ticked for seconds is in a kernel's own code, so nothing of this crate is cut in the middle.
+    /// Ends what the thread's coroutine is doing. A thread that has not ticked for seconds is in a
+    /// kernel's own code, so nothing of this crate is cut in the middle.
     pub(crate) fn interrupt(&self, limit: Duration) -> bool {
         INTERRUPT_SECONDS.store(limit.as_secs(), Ordering::Relaxed);
         // SAFETY: the thread lives: the worker holds its channels, and it has not answered.
