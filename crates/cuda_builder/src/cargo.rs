@@ -143,6 +143,8 @@ impl Compilation<'_> {
         }
         command.args(self.build_args).arg("--");
         command.arg(emit("asm", &self.assembly()));
+        // Not for `core`, which would be compiled anew for each folder.
+        command.arg(remap(self.crate_path, self.package));
         if self.emit_llvm_ir {
             command.arg(emit("llvm-ir", &self.llvm_ir()));
         }
@@ -163,16 +165,17 @@ impl Compilation<'_> {
             // Messages of panics would carry paths and line numbers into the module.
             "-Zlocation-detail=none".into(),
         ];
-        for (path, name) in [
-            (self.crate_path.parent(), "kernels"),
-            (self.toolchain.rustc.ancestors().nth(2), "rustc"),
-        ] {
-            if let Some(path) = path {
-                flags.push(format!("--remap-path-prefix={}={name}", path.display()));
-            }
+        if let Some(sysroot) = self.toolchain.rustc.ancestors().nth(2) {
+            flags.push(remap(sysroot, "rustc"));
         }
         flags
     }
+}
+
+/// Lets the compiler call a folder by another name, since modules should not depend on where they were
+/// compiled.
+fn remap(folder: &Path, name: &str) -> String {
+    format!("--remap-path-prefix={}={name}", folder.display())
 }
 
 fn emit(kind: &str, path: &Path) -> OsString {
