@@ -70,8 +70,8 @@ const BUGS: &[Bug] = &[
         name: "convolution_swaps_rows_and_columns",
         copy: "second",
         file: "conv/window.rs",
-        right: "(h < g.h && w < g.w).then(|| h * g.w + w)",
-        wrong: "(h < g.h && w < g.w).then(|| w * g.h + h)",
+        right: "row.wrapping_mul(g.w)",
+        wrong: "row.wrapping_mul(g.h)",
     },
     Bug {
         name: "padding_wins_in_a_pool",
@@ -126,7 +126,7 @@ const BUGS: &[Bug] = &[
         name: "volume_steps_by_the_wrong_dilation",
         copy: "fourth",
         file: "conv/window.rs",
-        right: "tap.t * g.dilation_d",
-        wrong: "tap.t * g.dilation_h",
+        right: "t * g.dilation_d",
+        wrong: "t * g.dilation_h",
     },
 ];

@@ -1,10 +1,11 @@
 //! Direct convolution: nothing but input, filter and output in memory.
 //!
-//! 1. A thread computes `K` output channels of four pixels. Each input value that it loads is used
-//!    `K` times and each filter value four times, all from registers.
-//! 2. The filter lies in shared memory, a row of `K` channels for each pair of input channel and
-//!    tap, so a thread reads its `K` values in `K / 4` broadcast vectors. It is read from global
-//!    memory as it lies there, and transposed on the way.
+//! 1. A thread computes all output channels of the block's tile, `V` vectors of them, for four
+//!    pixels. Each input value that it loads is used for every channel, and each filter value for
+//!    every pixel, all from registers.
+//! 2. The filter lies in shared memory, a row of the tile's channels for each pair of input channel
+//!    and tap, so a thread reads its values in `V` broadcast vectors. It is read from global memory
+//!    as it lies there, and transposed on the way.
 //! 3. Taps are the outer loop and input channels the inner one: where a pixel's window meets the
 //!    padding is found out once per tap, and the inner loop does nothing but load and multiply.
 //! 4. Padding is multiplied like an input of 0, so that it meets an infinite filter value as it
@@ -15,11 +16,11 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::conv::{
-    BLOCK_THREADS, ChannelTile, ConvGeometry, NARROW_CHANNELS, NARROW_MIN_BLOCKS,
-    PIXELS_PER_THREAD, STAGED_AT_ONCE, STAGED_ROWS, TILE_PIXELS, WIDE_CHANNELS, WIDE_MIN_BLOCKS,
+    BLOCK_THREADS, ChannelTile, ConvGeometry, MIN_BLOCKS, NARROW_CHANNELS, PIXELS_PER_THREAD,
+    STAGED_AT_ONCE, STAGED_ROWS, TILE_PIXELS, WIDE_CHANNELS,
 };
 
-use super::window::{Tap, Window};
+use super::window::{Row, Window};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -120,6 +121,28 @@ unsafe fn stage_filter<T: Storage>(
 /// The sums of a thread: of each pixel, `V` vectors of output channels.
 type Sums<const V: usize> = [[[f32; VECTOR_ELEMENTS]; V]; PIXELS_PER_THREAD];
 
+/// Adds the products of the pixels' values with one filter row to the sums.
+///
+/// # Safety
+/// `filters` has been written.
+#[inline(always)]
+unsafe fn multiply<const V: usize>(
+    sums: &mut Sums<V>,
+    values: [f32; PIXELS_PER_THREAD],
+    filters: Shared<f32>,
+) {
+    unroll!(4, |v| {
+        if v < V {
+            let filter = filters.load_vec::<VECTOR_ELEMENTS>((v * VECTOR_ELEMENTS) as u32);
+            unroll!(4, |i| {
+                unroll!(4, |j| {
+                    sums[i][v][j] = math::fma(values[i], filter[j], sums[i][v][j]);
+                });
+            });
+        }
+    });
+}
+
 /// Computes the block's tile of `V` vectors of output channels, in `D` dimensions.
 ///
 /// # Safety
@@ -163,42 +186,47 @@ unsafe fn body<T: Storage, const D: usize, const V: usize>(
         stage_filter(weight, g, &tile, start, end, staged);
         thread::sync_threads();
 
-        let mut tap = Tap::FIRST;
-        let mut number = 0;
-        while number < taps {
-            let mut inside = [false; PIXELS_PER_THREAD];
-            let mut under = [0; PIXELS_PER_THREAD];
+        let mut row = 0;
+        while row < g.t * g.r {
+            let (t, r) = if D == 3 { div_rem(row, g.r) } else { (0, row) };
+            let mut under_row = [Row::UNSET; PIXELS_PER_THREAD];
             unroll!(4, |i| {
-                let element = windows[i].under::<D>(g, tap);
-                inside[i] = element.is_some();
-                under[i] = element.unwrap_or(0);
+                under_row[i] = windows[i].row::<D>(g, t, r);
             });
-            // The channels of which this tap is staged.
-            let (mut channel, _) = div_rem(start + taps - 1 - number, taps);
-            let (channels_end, _) = div_rem(end + taps - 1 - number, taps);
-            while channel < channels_end {
-                let plane = (first_plane + channel as usize) * input_pixels;
-                let mut values = [0.0; PIXELS_PER_THREAD];
+            let mut s = 0;
+            while s < g.s {
+                let mut inside = [false; PIXELS_PER_THREAD];
+                let mut under = [0; PIXELS_PER_THREAD];
                 unroll!(4, |i| {
-                    let value = x.load(plane + under[i] as usize).to_f32();
-                    values[i] = if inside[i] { value } else { 0.0 };
+                    let element = under_row[i].under(g, s);
+                    inside[i] = element.is_some();
+                    under[i] = element.unwrap_or(0);
                 });
-                let row = (channel * taps + number - start) * shape.staged_pitch();
-                unroll!(4, |v| {
-                    if v < V {
-                        let filter: [f32; VECTOR_ELEMENTS] =
-                            staged.load_vec(row + (v * VECTOR_ELEMENTS) as u32);
-                        unroll!(4, |i| {
-                            unroll!(4, |j| {
-                                sums[i][v][j] = math::fma(values[i], filter[j], sums[i][v][j]);
-                            });
-                        });
-                    }
-                });
-                channel += 1;
+                // The channels of which this tap is staged: all, if all rows are.
+                let tap = row * g.s + s;
+                let (mut channel, channels_end) = if rows <= STAGED_ROWS {
+                    (0, g.group_c)
+                } else {
+                    let first_at = |row: u32| div_rem(row + taps - 1 - tap, taps).0;
+                    (first_at(start), first_at(end))
+                };
+                while channel < channels_end {
+                    let plane = (first_plane + channel as usize) * input_pixels;
+                    let mut values = [0.0; PIXELS_PER_THREAD];
+                    unroll!(4, |i| {
+                        let value = x.load(plane + under[i] as usize).to_f32();
+                        values[i] = if inside[i] { value } else { 0.0 };
+                    });
+                    let filters = staged.slice(
+                        (channel * taps + tap - start) * shape.staged_pitch(),
+                        shape.channels(),
+                    );
+                    multiply(&mut sums, values, filters);
+                    channel += 1;
+                }
+                s += 1;
             }
-            tap = tap.next::<D>(g);
-            number += 1;
+            row += 1;
         }
         start = end;
     }
@@ -245,7 +273,7 @@ unsafe fn store<T: Storage, const V: usize>(
 }
 
 macro_rules! direct_kernel {
-    ($name:ident, $T:ident, $D:literal, $tile:ident, $channels:ident, $min_blocks:ident, $staged:ident) => {
+    ($name:ident, $T:ident, $D:literal, $tile:ident, $channels:ident, $staged:ident) => {
         #[doc = concat!("A block computes `", stringify!($channels), "` vectors of output channels of")]
         /// `TILE_PIXELS` consecutive output pixels of one group of one sample.
         ///
@@ -258,7 +286,7 @@ macro_rules! direct_kernel {
         /// # Safety
         /// The tensors are as large as the geometry says and `y` is apart from them; `bias` is
         /// read only where the geometry has one; planes have less than 2^31 elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = $min_blocks)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             weight: *const $T,
@@ -273,21 +301,13 @@ macro_rules! direct_kernel {
 
 macro_rules! wide_kernel {
     ($name:ident, $T:ident, $D:literal) => {
-        direct_kernel!($name, $T, $D, Wide, WIDE, WIDE_MIN_BLOCKS, CONV_DIRECT_WIDE);
+        direct_kernel!($name, $T, $D, Wide, WIDE, CONV_DIRECT_WIDE);
     };
 }
 
 macro_rules! narrow_kernel {
     ($name:ident, $T:ident, $D:literal) => {
-        direct_kernel!(
-            $name,
-            $T,
-            $D,
-            Narrow,
-            NARROW,
-            NARROW_MIN_BLOCKS,
-            CONV_DIRECT_NARROW
-        );
+        direct_kernel!($name, $T, $D, Narrow, NARROW, CONV_DIRECT_NARROW);
     };
 }
 

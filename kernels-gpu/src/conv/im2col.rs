@@ -12,7 +12,7 @@ use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::conv_gemm::{Chunk, IM2COL_THREADS};
 
-use super::window::{Tap, Window};
+use super::window::{Row, Window};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -52,21 +52,28 @@ unsafe fn body<T: Storage, const D: usize>(
     let plane = (sample_in_batch * channels as usize + channel as usize) * input_pixels;
     let first_row = sample as usize * sample_rows + channel as usize * g.taps() as usize;
     let mut at = first_row * pitch + first as usize;
-    let mut tap = Tap::FIRST;
-    let mut left = g.taps();
-    while left > 0 {
-        let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
+    let mut row = 0;
+    while row < g.t * g.r {
+        let (t, r) = if D == 3 { div_rem(row, g.r) } else { (0, row) };
+        let mut rows = [Row::UNSET; VECTOR_ELEMENTS];
         unroll!(4, |i| {
-            let under = windows[i].under::<D>(g, tap);
-            let value = x.load(plane + under.unwrap_or(0) as usize);
-            if under.is_some() && first + (i as u32) < chunk.pixels {
-                values[i] = value;
-            }
+            rows[i] = windows[i].row::<D>(g, t, r);
         });
-        columns.store_vec(at, values);
-        at += pitch;
-        tap = tap.next::<D>(g);
-        left -= 1;
+        let mut s = 0;
+        while s < g.s {
+            let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
+            unroll!(4, |i| {
+                let under = rows[i].under(g, s);
+                let value = x.load(plane + under.unwrap_or(0) as usize);
+                if under.is_some() && first + (i as u32) < chunk.pixels {
+                    values[i] = value;
+                }
+            });
+            columns.store_vec(at, values);
+            at += pitch;
+            s += 1;
+        }
+        row += 1;
     }
 }
 

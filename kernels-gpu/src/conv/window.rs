@@ -32,47 +32,48 @@ impl Window {
         }
     }
 
-    /// The element of the plane under `tap`; none if that is padding.
+    /// The row of the input under row `r` of slice `t` of the filter.
     #[inline(always)]
-    pub(super) fn under<const D: usize>(self, g: &ConvGeometry, tap: Tap) -> Option<u32> {
-        let d = self.d.wrapping_add(tap.t * g.dilation_d);
-        let h = self.h.wrapping_add(tap.r * g.dilation_h);
-        let w = self.w.wrapping_add(tap.s * g.dilation_w);
-        if D == 3 {
-            (d < g.d && h < g.h && w < g.w).then(|| (d * g.h + h) * g.w + w)
+    pub(super) fn row<const D: usize>(self, g: &ConvGeometry, t: u32, r: u32) -> Row {
+        let h = self.h.wrapping_add(r * g.dilation_h);
+        let (row, inside) = if D == 3 {
+            let d = self.d.wrapping_add(t * g.dilation_d);
+            // Both are compared always: a branch would cost more than it saves.
+            (d.wrapping_mul(g.h).wrapping_add(h), (d < g.d) & (h < g.h))
         } else {
-            (h < g.h && w < g.w).then(|| h * g.w + w)
+            (h, h < g.h)
+        };
+        Row {
+            start: row.wrapping_mul(g.w),
+            w: self.w,
+            inside,
         }
     }
 }
 
-/// A filter position.
+/// The part of a window that lies in one row of the input.
 #[derive(Clone, Copy)]
-pub(super) struct Tap {
-    t: u32,
-    r: u32,
-    s: u32,
+pub(super) struct Row {
+    /// The row's first element, in the plane; any number if the row is padding.
+    start: u32,
+    /// Column under the filter's first; below zero, wrapped, in the padding.
+    w: u32,
+    /// Whether the row is one of the input's.
+    inside: bool,
 }
 
-impl Tap {
-    /// The first one.
-    pub(super) const FIRST: Self = Self { t: 0, r: 0, s: 0 };
+impl Row {
+    /// Before it is known.
+    pub(super) const UNSET: Self = Self {
+        start: 0,
+        w: 0,
+        inside: false,
+    };
 
-    /// The one after this.
+    /// The element of the plane under column `s` of the filter; none if that is padding.
     #[inline(always)]
-    pub(super) fn next<const D: usize>(self, g: &ConvGeometry) -> Self {
-        let mut next = Self {
-            s: self.s + 1,
-            ..self
-        };
-        if next.s == g.s {
-            next.s = 0;
-            next.r += 1;
-            if D == 3 && next.r == g.r {
-                next.r = 0;
-                next.t += 1;
-            }
-        }
-        next
+    pub(super) fn under(self, g: &ConvGeometry, s: u32) -> Option<u32> {
+        let w = self.w.wrapping_add(s * g.dilation_w);
+        (self.inside & (w < g.w)).then(|| self.start.wrapping_add(w))
     }
 }

@@ -12,11 +12,8 @@ use super::{LaunchShape, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
 
-/// Blocks of the ordinary tile that a multiprocessor should hold.
-pub const WIDE_MIN_BLOCKS: u32 = 4;
-
-/// Blocks of the tile for small groups that a multiprocessor should hold.
-pub const NARROW_MIN_BLOCKS: u32 = 5;
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 4;
 
 /// Output pixels of a thread, a block apart.
 pub const PIXELS_PER_THREAD: usize = 4;
