@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `clamp`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
+//! | `peak/` | no operators: what the device can do at most, for benchmarks |
 //! | `parts/`: `elementwise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
 //! | `parts/`: `map`, `norm_map` | what these loops do with an element |
 //! | `parts/`: `moments` | statistics |
@@ -30,6 +31,7 @@ pub mod fused;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod max_pool2d;
+pub mod peak;
 pub mod scale;
 
 mod parts;

@@ -15,6 +15,7 @@ pub mod conv_gemm;
 pub mod elementwise;
 pub mod max_pool2d;
 pub mod norm;
+pub mod peak;
 
 /// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.
 pub const VECTOR_ELEMENTS: usize = 4;

@@ -1,0 +1,81 @@
+//! Kernels that keep one unit of a device busy and do nothing else. Their speed is the ceiling that a benchmark holds
+//! other kernels against.
+//!
+//! What they compute has a closed form in small integers, exact in f32, so a launch that skipped work
+//! cannot pass for a fast one.
+
+use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
+
+/// Threads of a block, in all these kernels.
+pub const BLOCK_THREADS: u32 = 256;
+
+/// Independent chains of dependent instructions that a thread (of the FMA kernel) or a warp (of the tensor-core
+/// kernels) has in flight.
+pub const CHAINS: usize = 8;
+
+/// Blocks of the FMA kernel that a multiprocessor holds: eight warps for each of its four schedulers.
+pub const FMA_BLOCKS_PER_PROCESSOR: u32 = 4;
+
+/// Links that one step of the FMA kernel's loop adds to each chain.
+pub const FMA_UNROLL: u32 = 32;
+
+/// Blocks of a tensor-core kernel that a multiprocessor holds: four warps for each of its four tensor cores.
+pub const MMA_BLOCKS_PER_PROCESSOR: u32 = 2;
+
+/// Links that one step of a tensor-core kernel's loop adds to each chain.
+pub const MMA_UNROLL: u32 = 4;
+
+/// Rows and columns of the matrix that one tensor-core instruction adds to.
+pub const MMA_TILE: [usize; 2] = [16, 8];
+
+/// Vectors that a thread of the copy has in flight.
+pub const COPY_VECTORS_PER_THREAD: usize = 4;
+
+/// Elements that a block of the copy moves in one step of all its threads.
+pub const COPY_STEP_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
+
+/// Elements that one block of the copy owns.
+pub const COPY_BLOCK_ELEMENTS: usize = COPY_STEP_ELEMENTS * COPY_VECTORS_PER_THREAD;
+
+/// Launch of the copy. It moves whole blocks: `elements` is a multiple of [`COPY_BLOCK_ELEMENTS`].
+pub const fn copy_shape(elements: u64) -> Option<LaunchShape> {
+    LaunchShape::linear(elements / COPY_BLOCK_ELEMENTS as u64, BLOCK_THREADS)
+}
+
+/// Launch of the FMA kernel: one full wave.
+pub const fn fma_shape(processors: u32) -> Option<LaunchShape> {
+    let blocks = processors as u64 * FMA_BLOCKS_PER_PROCESSOR as u64;
+    LaunchShape::linear(blocks, BLOCK_THREADS)
+}
+
+/// Launch of a tensor-core kernel: one full wave.
+pub const fn mma_shape(processors: u32) -> Option<LaunchShape> {
+    let blocks = processors as u64 * MMA_BLOCKS_PER_PROCESSOR as u64;
+    LaunchShape::linear(blocks, BLOCK_THREADS)
+}
+
+/// Outputs of the FMA kernel: one for each thread.
+pub const fn fma_outputs(shape: &LaunchShape) -> u64 {
+    shape.grid[0] as u64 * BLOCK_THREADS as u64
+}
+
+/// Outputs of a tensor-core kernel: a tile for each warp.
+pub const fn mma_outputs(shape: &LaunchShape) -> u64 {
+    let warps = shape.grid[0] as u64 * (BLOCK_THREADS / WARP_THREADS) as u64;
+    warps * (MMA_TILE[0] * MMA_TILE[1]) as u64
+}
+
+/// Every element in row `row` of the left operand.
+pub const fn mma_row_value(row: u32) -> f32 {
+    (1 + row % 4) as f32
+}
+
+/// Every element in column `column` of the right operand.
+pub const fn mma_column_value(column: u32) -> f32 {
+    (1 + column % 2) as f32
+}
+
+/// What chain `chain` starts at, in all kernels: chains that differ cannot be merged.
+pub const fn chain_start(chain: usize) -> f32 {
+    chain as f32
+}

@@ -1,0 +1,12 @@
+//! Kernels that run one unit of the device as fast as it goes: memory, FMA units, tensor cores.
+//!
+//! Benchmarks time them to learn the ceilings of the device at hand. They load as little as they can and
+//! keep several independent chains of instructions in flight, enough to hide the latency of each.
+
+mod copy;
+mod fma;
+mod mma;
+
+pub use copy::peak_copy_f32;
+pub use fma::peak_fma_f32;
+pub use mma::{peak_mma_f16, peak_mma_tf32};
