@@ -105,6 +105,21 @@ pub enum Error {
     #[error("gpu: {0}")]
     Driver(#[from] DriverError),
 
+    /// A kernel that measures the device's peak stored something else than arithmetic gives.
+    #[error(
+        "{kernel}: element {index} is {actual}, must be {expected}; the device or its driver is at fault"
+    )]
+    WrongPeak {
+        /// The kernel's symbol.
+        kernel: &'static str,
+        /// The element.
+        index: usize,
+        /// What it is.
+        actual: f32,
+        /// What it must be.
+        expected: f64,
+    },
+
     /// The emulator stopped a kernel, or could not serve an allocation.
     #[error("emulator: {0}")]
     Emulator(#[source] Box<cuda_std::emulator::Fault>),

@@ -5,6 +5,7 @@
 //! - [`ops`]: PyTorch-equal operators on tensors.
 //! - [`models`]: two whole pipelines, each under several strategies from one kernel per operator to
 //!   fused ones.
+//! - [`bench`](mod@bench): how fast they are, beside what the device could do.
 //!
 //! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit
 //! for bit.
@@ -24,6 +25,7 @@
 //! # Ok::<(), convfuse::Error>(())
 //! ```
 
+pub mod bench;
 pub mod cpu;
 pub mod data;
 pub mod device;

@@ -1,4 +1,4 @@
-//! The command line of convfuse: `demo` (the default), `verify`, `info`.
+//! The command line of convfuse: `demo` (the default), `verify`, `bench`, `info`.
 
 mod cli;
 

@@ -265,6 +265,18 @@ impl View for &Entry {
     }
 }
 
+/// Writes one tensor under a name, replacing the file only once it is complete.
+///
+/// # Errors
+/// [`TensorFileError::Write`].
+pub fn save<S: Data<Elem = f32>, D: Dimension>(
+    path: &Path,
+    name: &'static str,
+    tensor: &ArrayBase<S, D>,
+) -> Result<(), TensorFileError> {
+    write(path, &[Entry::new(name, tensor)])
+}
+
 /// Writes a whole file beside `path` and moves it there, so that no reader meets half of one.
 pub(crate) fn write(path: &Path, entries: &[Entry]) -> Result<(), TensorFileError> {
     let failed = |source| TensorFileError::Write {

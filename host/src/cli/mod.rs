@@ -3,6 +3,7 @@
 //! Results go to standard output, progress and complaints to standard error. The exit status is 0 for success, 1 for a
 //! result that is wrong or a device that failed, 2 for arguments that make no sense.
 
+mod bench;
 mod demo;
 mod device;
 mod info;
@@ -29,6 +30,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Runs every operator and pipeline on this machine's device and compares all outputs.
     Verify(verify::Arguments),
+    /// Times every strategy and compares it with the device's measured ceilings.
+    Bench(Box<bench::Arguments>),
     /// Prints the devices of this machine and where the kernels of this build come from.
     Info,
 }
@@ -47,6 +50,7 @@ pub(crate) fn main() -> ExitCode {
         None => demo::run(&demo::Arguments::default()),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Verify(arguments)) => verify::run(&arguments),
+        Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Info) => info::run(),
     };
     match outcome {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Device, Kind, gpu};
 
 /// What a device is and can do. Printed, it is a few aligned lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct DeviceInfo {
     /// The device's name.

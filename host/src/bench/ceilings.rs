@@ -1,0 +1,193 @@
+//! What a device reaches at most.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::peak::{self, Unit};
+use super::report::Products;
+use crate::device::{DType, Stream, Tensor};
+use crate::error::{Error, Result};
+use crate::spec::launch::peak::COPY_BLOCK_ELEMENTS;
+
+/// The speed of each unit of a GPU on its own, measured by kernels that were compiled as all others.
+///
+/// These are what a kernel can hope for, some percent below what the vendor's tables promise. The best of
+/// several launches counts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Ceilings {
+    /// A copy in device memory: bytes read and bytes written, per second.
+    pub copy_bytes_per_s: f64,
+    /// FMA in f32, two operations each.
+    pub fma_flop_per_s: f64,
+    /// `mma.sync` on tf32, sums in f32.
+    pub mma_tf32_flop_per_s: f64,
+    /// `mma.sync` on f16, sums in f32.
+    pub mma_f16_flop_per_s: f64,
+}
+
+/// How much work each measurement does.
+struct Effort {
+    copy_elements: usize,
+    steps: fn(Unit) -> u32,
+    launches: usize,
+}
+
+/// About a quarter of a millisecond and more on today's devices, so that the few microseconds of a launch do
+/// not count.
+const FULL: Effort = Effort {
+    copy_elements: 1 << 27,
+    steps: |unit| match unit {
+        Unit::Fma => 1000,
+        Unit::MmaTf32 | Unit::MmaF16 => 2000,
+    },
+    launches: 12,
+};
+
+impl Ceilings {
+    /// Measures the stream's device. `None` if it is no GPU: times of anything else say nothing of one.
+    ///
+    /// # Errors
+    /// [`Error::WrongPeak`] if a kernel computed something else than it should have;
+    /// [`Error::OutOfMemory`]; whatever may go wrong on a device.
+    pub fn measure(stream: &Stream) -> Result<Option<Ceilings>> {
+        if !stream.device().is_gpu() {
+            return Ok(None);
+        }
+        measure_with(stream, &FULL).map(Some)
+    }
+
+    /// The most operations per second of a convolution whose products are of this kind, counting each
+    /// multiplication and addition of its definition once.
+    ///
+    /// Accurate products come from FMA, or from four products of f16 parts. Fast ones have 11 significant bits,
+    /// which both tf32 and scaled f16 give.
+    #[must_use]
+    pub fn flop_per_s(&self, products: Products) -> f64 {
+        match products {
+            Products::Accurate => self.fma_flop_per_s.max(self.mma_f16_flop_per_s / 4.0),
+            Products::Fast => self.mma_tf32_flop_per_s.max(self.mma_f16_flop_per_s),
+            Products::Half => self.mma_f16_flop_per_s,
+        }
+    }
+
+    /// The least time for work that moves so many bytes and does so many operations.
+    #[must_use]
+    pub fn floor_s(&self, bytes: u64, flop: u64, products: Products) -> f64 {
+        let memory = bytes as f64 / self.copy_bytes_per_s;
+        let arithmetic = flop as f64 / self.flop_per_s(products);
+        memory.max(arithmetic)
+    }
+}
+
+fn measure_with(stream: &Stream, effort: &Effort) -> Result<Ceilings> {
+    let [fma_flop_per_s, mma_tf32_flop_per_s, mma_f16_flop_per_s] = {
+        let [fma, tf32, f16] = Unit::ALL.map(|unit| arithmetic(stream, unit, effort));
+        [fma?, tf32?, f16?]
+    };
+    Ok(Ceilings {
+        copy_bytes_per_s: bandwidth(stream, effort.copy_elements, effort.launches)?,
+        fma_flop_per_s,
+        mma_tf32_flop_per_s,
+        mma_f16_flop_per_s,
+    })
+}
+
+fn bandwidth(stream: &Stream, elements: usize, launches: usize) -> Result<f64> {
+    let elements = elements.next_multiple_of(COPY_BLOCK_ELEMENTS);
+    let source = peak::counting(stream, elements)?;
+    let mut target = Tensor::zeros(stream, &[elements], DType::F32)?;
+    let time = fastest(stream, launches, || {
+        peak::copy(stream, &source, &mut target)
+    })?;
+    let (expected, stored) = (source.to_array::<f32>()?, target.to_array::<f32>()?);
+    let pairs = stored.iter().zip(&expected);
+    for (index, (&actual, &expected)) in pairs.enumerate() {
+        if actual != expected {
+            return Err(Error::WrongPeak {
+                kernel: "peak_copy_f32",
+                index,
+                actual,
+                expected: f64::from(expected),
+            });
+        }
+    }
+    Ok((source.bytes() + target.bytes()) as f64 / time.as_secs_f64())
+}
+
+fn arithmetic(stream: &Stream, unit: Unit, effort: &Effort) -> Result<f64> {
+    let shape = unit.shape(stream.device().info().processors)?;
+    let steps = (effort.steps)(unit);
+    debug_assert!(steps <= unit.most_steps());
+    let mut y = Tensor::zeros(stream, &[unit.outputs(&shape) as usize], DType::F32)?;
+    let time = fastest(stream, effort.launches, || {
+        unit.launch(stream, &shape, steps, &mut y)
+    })?;
+    unit.check(steps, &y.to_array::<f32>()?)?;
+    Ok(unit.flop(&shape, steps) as f64 / time.as_secs_f64())
+}
+
+/// The fastest of several launches; the first ones find the device's clock low.
+fn fastest(
+    stream: &Stream,
+    launches: usize,
+    mut launch: impl FnMut() -> Result<()>,
+) -> Result<Duration> {
+    let mut fastest = Duration::MAX;
+    for _ in 0..launches.max(1) {
+        let start = stream.record()?;
+        launch()?;
+        fastest = fastest.min(stream.record()?.since(&start)?);
+    }
+    // A clock that stood still must not make a division by zero.
+    Ok(fastest.max(Duration::from_nanos(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    const ROUND: Ceilings = Ceilings {
+        copy_bytes_per_s: 4e12,
+        fma_flop_per_s: 60e12,
+        mma_tf32_flop_per_s: 300e12,
+        mma_f16_flop_per_s: 600e12,
+    };
+
+    #[test]
+    fn the_emulator_runs_every_measurement() {
+        let tiny = Effort {
+            copy_elements: 1,
+            steps: |_| 1,
+            launches: 2,
+        };
+        let stream = Device::emulator().stream().unwrap();
+        let ceilings = measure_with(&stream, &tiny).unwrap();
+        assert!(ceilings.copy_bytes_per_s > 0.0 && ceilings.mma_f16_flop_per_s > 0.0);
+    }
+
+    #[test]
+    fn only_a_gpu_has_ceilings() {
+        for device in [Device::cpu(), Device::emulator()] {
+            let stream = device.stream().unwrap();
+            assert_eq!(Ceilings::measure(&stream).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn full_effort_stays_exact() {
+        for unit in Unit::ALL {
+            assert!((FULL.steps)(unit) <= unit.most_steps(), "{unit:?}");
+        }
+    }
+
+    #[test]
+    fn the_slower_of_memory_and_arithmetic_is_the_floor() {
+        assert_eq!(ROUND.floor_s(4_000_000, 1, Products::Half), 1e-6);
+        assert_eq!(ROUND.floor_s(1, 600_000_000, Products::Half), 1e-6);
+        assert_eq!(ROUND.flop_per_s(Products::Accurate), 150e12);
+        assert_eq!(ROUND.flop_per_s(Products::Fast), 600e12);
+    }
+}

@@ -1,0 +1,42 @@
+//! How fast the pipelines run, and how fast they could.
+//!
+//! A [`Subject`] is a pipeline with parameters and an input. [`Subject::measure`] runs it under one set of options:
+//! the output is checked against the float64 reference first, so that only right answers are timed, then
+//! the run is repeated behind a flush of the cache and summed up as a [`Summary`].
+//! [`Ceilings`] says what the device reaches when it does one thing only, measured by kernels of this
+//! project, and a [`Report`] puts the two together: for machines as JSON, for people as a [`chart`].
+//!
+//! # Examples
+//! ```
+//! use convfuse::bench::{Protocol, Subject};
+//! use convfuse::models::{Options, conv3d_multiply_instance_norm_clamp_multiply_max::Strategy};
+//! use convfuse::{DType, Device};
+//!
+//! let stream = Device::cpu().stream()?;
+//! let subject = Subject::kernelbench_79(&stream, &[2, 3, 5, 6, 7], DType::F32, 0)?;
+//! let expected = subject.expected()?;
+//! let mut protocol = Protocol::new(&stream)?;
+//! protocol.repeats = 3;
+//! let run = subject.measure(&Options::strategy(Strategy::default()), &expected, &mut protocol);
+//! assert!(run.complaint.is_none());
+//! println!("{:.1} us", run.time.expect("it was right").median * 1e6);
+//! # Ok::<(), convfuse::Error>(())
+//! ```
+
+mod ceilings;
+pub mod chart;
+mod date;
+mod measure;
+mod peak;
+mod protocol;
+mod report;
+mod statistics;
+mod subject;
+
+pub use ceilings::Ceilings;
+pub use date::utc_date;
+pub use measure::Run;
+pub use protocol::Protocol;
+pub use report::{Problem, Products, Report, Score};
+pub use statistics::Summary;
+pub use subject::Subject;

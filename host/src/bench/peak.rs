@@ -1,0 +1,212 @@
+//! Launches of the kernels that run one unit of the device at its peak, and what these must compute.
+
+use ndarray::{ArrayD, IxDyn};
+
+use crate::device::{LaunchShape, Stream, Tensor};
+use crate::error::{Error, Result};
+use crate::spec::launch::WARP_THREADS;
+use crate::spec::launch::peak::{
+    self, BLOCK_THREADS, CHAINS, FMA_UNROLL, MMA_TILE, MMA_UNROLL, chain_start,
+};
+use crate::{DType, Element};
+
+/// Copies all of `source` to `target`: as many f32 elements, a multiple of `COPY_BLOCK_ELEMENTS`.
+pub(super) fn copy(stream: &Stream, source: &Tensor, target: &mut Tensor) -> Result<()> {
+    const KERNEL: &str = "peak_copy_f32";
+    assert_eq!(
+        (source.dtype(), source.shape()),
+        (DType::F32, target.shape())
+    );
+    assert!(source.len().is_multiple_of(peak::COPY_BLOCK_ELEMENTS));
+    let elements = source.len() as u64;
+    let shape = grid(KERNEL, peak::copy_shape(elements))?;
+    target.rewrite(KERNEL, stream)?;
+    let source = source.read_on(KERNEL, "source", stream)?;
+    let arguments = (source.pointer(), target.output(), elements);
+    // SAFETY: both have `elements` f32 elements, whole blocks; allocations start on 256 bytes and are apart.
+    unsafe { stream.launch::<kernels_gpu::peak::peak_copy_f32>(shape, arguments) }
+}
+
+/// Which arithmetic a kernel keeps busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// FMA in f32.
+    Fma,
+    /// Tensor cores on tf32.
+    MmaTf32,
+    /// Tensor cores on f16.
+    MmaF16,
+}
+
+impl Unit {
+    pub(super) const ALL: [Unit; 3] = [Unit::Fma, Unit::MmaTf32, Unit::MmaF16];
+
+    pub(super) const fn kernel(self) -> &'static str {
+        match self {
+            Unit::Fma => "peak_fma_f32",
+            Unit::MmaTf32 => "peak_mma_tf32",
+            Unit::MmaF16 => "peak_mma_f16",
+        }
+    }
+
+    /// The extent that one instruction sums over.
+    const fn depth(self) -> u32 {
+        match self {
+            Unit::Fma => 1,
+            Unit::MmaTf32 => 8,
+            Unit::MmaF16 => 16,
+        }
+    }
+
+    /// The kernel's launch on so many multiprocessors.
+    pub(super) fn shape(self, processors: u32) -> Result<LaunchShape> {
+        let shape = match self {
+            Unit::Fma => peak::fma_shape(processors),
+            Unit::MmaTf32 | Unit::MmaF16 => peak::mma_shape(processors),
+        };
+        grid(self.kernel(), shape)
+    }
+
+    /// How many values that launch stores.
+    pub(super) const fn outputs(self, shape: &LaunchShape) -> u64 {
+        match self {
+            Unit::Fma => peak::fma_outputs(shape),
+            Unit::MmaTf32 | Unit::MmaF16 => peak::mma_outputs(shape),
+        }
+    }
+
+    /// The links that `steps` steps add to each chain.
+    fn links(self, steps: u32) -> u64 {
+        let unroll = match self {
+            Unit::Fma => FMA_UNROLL,
+            Unit::MmaTf32 | Unit::MmaF16 => MMA_UNROLL,
+        };
+        u64::from(steps) * u64::from(unroll)
+    }
+
+    /// Multiplications and additions of a launch.
+    pub(super) fn flop(self, shape: &LaunchShape, steps: u32) -> u64 {
+        2 * self.outputs(shape) * CHAINS as u64 * self.links(steps) * u64::from(self.depth())
+    }
+
+    /// Launches the kernel. `y` has `outputs(shape)` f32 elements.
+    pub(super) fn launch(
+        self,
+        stream: &Stream,
+        shape: &LaunchShape,
+        steps: u32,
+        y: &mut Tensor,
+    ) -> Result<()> {
+        assert_eq!(
+            (y.dtype(), y.len() as u64),
+            (f32::DTYPE, self.outputs(shape))
+        );
+        y.rewrite(self.kernel(), stream)?;
+        let (shape, y) = (*shape, y.output());
+        // SAFETY: `y` has one element for each thread of the FMA kernel, four for each of the others.
+        unsafe {
+            match self {
+                Unit::Fma => stream
+                    .launch::<kernels_gpu::peak::peak_fma_f32>(shape, (y, steps, 1.0f32, 1.0f32)),
+                Unit::MmaTf32 => {
+                    stream.launch::<kernels_gpu::peak::peak_mma_tf32>(shape, (y, steps))
+                }
+                Unit::MmaF16 => stream.launch::<kernels_gpu::peak::peak_mma_f16>(shape, (y, steps)),
+            }
+        }
+    }
+
+    /// The most steps for which every sum is an integer that f32 has.
+    pub(super) fn most_steps(self) -> u32 {
+        let exact = 1u64 << f32::MANTISSA_DIGITS;
+        let starts = (0..CHAINS).map(chain_start).sum::<f32>() as u64;
+        // The largest values of a row and of a column.
+        let gain = match self {
+            Unit::Fma => 1,
+            Unit::MmaTf32 | Unit::MmaF16 => 4 * 2,
+        };
+        let per_step = CHAINS as u64 * self.links(1) * u64::from(self.depth()) * gain;
+        ((exact - starts) / per_step) as u32
+    }
+
+    /// Checks every value that a launch stored.
+    pub(super) fn check(self, steps: u32, stored: &ArrayD<f32>) -> Result<()> {
+        let starts: f64 = (0..CHAINS).map(|i| f64::from(chain_start(i))).sum();
+        let links = self.links(steps) as f64;
+        for (index, &actual) in stored.iter().enumerate() {
+            let expected = starts + CHAINS as f64 * links * self.gain(index);
+            if f64::from(actual) != expected {
+                return Err(Error::WrongPeak {
+                    kernel: self.kernel(),
+                    index,
+                    actual,
+                    expected,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a link adds to the chains that end in element `index`.
+    fn gain(self, index: usize) -> f64 {
+        if self == Unit::Fma {
+            return 1.0;
+        }
+        let lane_elements = MMA_TILE[0] * MMA_TILE[1] / WARP_THREADS as usize;
+        let lane = (index / lane_elements) as u32 % WARP_THREADS;
+        let i = (index % lane_elements) as u32;
+        let (row, column) = (lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2);
+        let product = peak::mma_row_value(row) * peak::mma_column_value(column);
+        f64::from(self.depth()) * f64::from(product)
+    }
+}
+
+/// A tensor of `len` small integers, in f32.
+pub(super) fn counting(stream: &Stream, len: usize) -> Result<Tensor> {
+    // A prime period: no two blocks of a copy hold the same.
+    const PERIOD: usize = 65_521;
+    let values = ArrayD::from_shape_fn(IxDyn(&[len]), |index| (index[0] % PERIOD) as f32);
+    Tensor::from_array(stream, &values)
+}
+
+fn grid(operator: &'static str, shape: Option<LaunchShape>) -> Result<LaunchShape> {
+    debug_assert!(shape.is_none_or(|shape| shape.block[0] == BLOCK_THREADS));
+    shape.ok_or(Error::TooManyBlocks { operator })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn the_emulator_copies_whole_blocks() {
+        let stream = Device::emulator().stream().unwrap();
+        let x = counting(&stream, 2 * peak::COPY_BLOCK_ELEMENTS).unwrap();
+        let mut y = Tensor::zeros(&stream, x.shape(), DType::F32).unwrap();
+        copy(&stream, &x, &mut y).unwrap();
+        assert_eq!(x.to_array::<f32>().unwrap(), y.to_array::<f32>().unwrap());
+    }
+
+    #[test]
+    fn chains_in_the_emulator_have_the_length_that_was_asked_for() {
+        let stream = Device::emulator().stream().unwrap();
+        for unit in Unit::ALL {
+            let shape = LaunchShape::linear(1, BLOCK_THREADS).unwrap();
+            let len = unit.outputs(&shape) as usize;
+            let mut y = Tensor::zeros(&stream, &[len], DType::F32).unwrap();
+            unit.launch(&stream, &shape, 1, &mut y).unwrap();
+            let stored = y.to_array::<f32>().unwrap();
+            unit.check(1, &stored).unwrap();
+            assert!(unit.check(2, &stored).is_err(), "{unit:?}");
+        }
+    }
+
+    #[test]
+    fn the_work_of_a_launch_is_that_of_its_instructions() {
+        let shape = LaunchShape::linear(3, BLOCK_THREADS).unwrap();
+        // 8 warps a block, 8 chains of 4 links, 2 * 16 * 8 * 16 operations each.
+        assert_eq!(Unit::MmaF16.flop(&shape, 5), 3 * 8 * 8 * 4 * 5 * 4096);
+        assert_eq!(Unit::Fma.flop(&shape, 5), 3 * 256 * 8 * 32 * 5 * 2);
+    }
+}

@@ -1,0 +1,260 @@
+//! Everything that a benchmark found, ready to be written down.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::{Ceilings, Protocol, Run, Subject};
+use crate::device::DeviceInfo;
+use crate::models::Pipeline;
+
+/// The products of a convolution, which decide what units of a device can make them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Products {
+    /// Of f32 numbers, with all their bits.
+    Accurate,
+    /// Of f32 numbers that were rounded to 11 significant bits.
+    Fast,
+    /// Of numbers that are stored in 16 bits.
+    Half,
+}
+
+impl Products {
+    /// A word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Products::Accurate => "accurate",
+            Products::Fast => "fast",
+            Products::Half => "half",
+        }
+    }
+}
+
+/// A benchmark's findings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// The version of this library.
+    pub convfuse: &'static str,
+    /// When, see [`utc_date`](super::utc_date).
+    pub date: String,
+    /// What was asked for.
+    pub command: Vec<String>,
+    /// The device.
+    pub device: DeviceInfo,
+    /// The clock that times come from.
+    pub clock: &'static str,
+    /// Bytes written before each run, to flush the cache.
+    pub flush_bytes: u64,
+    /// What the device reaches at most.
+    pub ceilings: Option<Ceilings>,
+    /// Each pipeline's runs.
+    pub problems: Vec<Problem>,
+}
+
+/// One pipeline on one input.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Problem {
+    /// Its number in KernelBench's level 2.
+    pub number: u32,
+    /// Its operators.
+    pub name: &'static str,
+    /// The input's shape.
+    pub input: Vec<usize>,
+    /// The output's shape.
+    pub output: Vec<usize>,
+    /// Element type of input, output and parameters.
+    pub dtype: String,
+    /// What parameters and input were made from.
+    pub seed: u64,
+    /// Attributes under PyTorch's names, where they are not the default.
+    pub attributes: serde_json::Value,
+    /// Operations of one pass of the convolution.
+    pub flop: u64,
+    /// Bytes of input, output and parameters.
+    pub bytes: u64,
+    /// The file with the parameters, if there is one.
+    pub parameters: Option<PathBuf>,
+    /// What the strategies did.
+    pub results: Vec<Score>,
+}
+
+/// A run, and how it compares with what the device could do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Score {
+    /// The run.
+    #[serde(flatten)]
+    pub run: Run,
+    /// The products of its convolution.
+    pub products: Products,
+    /// Operations of one pass of the convolution, per second.
+    pub flop_per_s: Option<f64>,
+    /// Bytes of input, output and parameters, per second.
+    pub bytes_per_s: Option<f64>,
+    /// The least time that the ceilings allow.
+    pub floor_s: Option<f64>,
+    /// That time over the median.
+    pub fraction_of_ceiling: Option<f64>,
+    /// The file with the output, if there is one.
+    pub output: Option<PathBuf>,
+}
+
+impl Report {
+    /// A report without results.
+    #[must_use]
+    pub fn new(
+        date: String,
+        command: Vec<String>,
+        protocol: &Protocol,
+        ceilings: Option<Ceilings>,
+    ) -> Report {
+        Report {
+            convfuse: env!("CARGO_PKG_VERSION"),
+            date,
+            command,
+            device: protocol.stream().device().info(),
+            clock: protocol.clock(),
+            flush_bytes: protocol.flush_bytes(),
+            ceilings,
+            problems: Vec::new(),
+        }
+    }
+
+    /// The report as JSON: one object, lengths in bytes, times in seconds.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("all keys are strings") + "\n"
+    }
+}
+
+impl Problem {
+    /// A subject without results.
+    #[must_use]
+    pub fn of<M: Pipeline>(subject: &Subject<M>) -> Problem {
+        Problem {
+            number: subject.number,
+            name: subject.name(),
+            input: subject.x.shape().to_vec(),
+            output: subject.output.clone(),
+            dtype: subject.model.dtype().to_string(),
+            seed: subject.seed,
+            attributes: subject.attributes.clone(),
+            flop: subject.flop(),
+            bytes: subject.bytes(),
+            parameters: None,
+            results: Vec::new(),
+        }
+    }
+
+    /// Such as `85 f16`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("{} {}", self.number, self.dtype)
+    }
+
+    /// Operations of the convolution for each byte that must move.
+    #[must_use]
+    pub fn intensity(&self) -> f64 {
+        self.flop as f64 / self.bytes.max(1) as f64
+    }
+
+    /// Holds a run against the ceilings.
+    #[must_use]
+    pub fn score(&self, run: Run, products: Products, ceilings: Option<&Ceilings>) -> Score {
+        let median = run.time.map(|time| time.median.max(f64::MIN_POSITIVE));
+        let per_second = |amount: u64| median.map(|median| amount as f64 / median);
+        let floor_s = ceilings.map(|ceilings| ceilings.floor_s(self.bytes, self.flop, products));
+        Score {
+            products,
+            flop_per_s: per_second(self.flop),
+            bytes_per_s: per_second(self.bytes),
+            floor_s,
+            fraction_of_ceiling: floor_s.zip(median).map(|(floor, median)| floor / median),
+            output: None,
+            run,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{Options, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85};
+    use crate::{DType, Device};
+
+    #[test]
+    fn a_report_of_the_cpu_as_json_has_every_figure() {
+        let stream = Device::cpu().stream().unwrap();
+        let mut protocol = Protocol::new(&stream).unwrap();
+        (protocol.repeats, protocol.warm_ups) = (2, 0);
+        let subject = Subject::kernelbench_85(&stream, &[1, 3, 11, 13], DType::F16, 4).unwrap();
+        let expected = subject.expected().unwrap();
+        let options = Options::strategy(model_85::Strategy::ALL[0]);
+        let run = subject.measure(&options, &expected, &mut protocol);
+        assert_eq!(run.complaint, None);
+
+        let ceilings = Ceilings {
+            copy_bytes_per_s: 1e12,
+            fma_flop_per_s: 1e12,
+            mma_tf32_flop_per_s: 1e12,
+            mma_f16_flop_per_s: 1e12,
+        };
+        let mut problem = Problem::of(&subject);
+        let score = problem.score(run, subject.products(), Some(&ceilings));
+        problem.results.push(score);
+        let mut report = Report::new("now".into(), vec!["x".into()], &protocol, Some(ceilings));
+        report.problems.push(problem);
+
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(json["device"]["name"], "CPU backend");
+        assert_eq!(json["clock"], "wall clock");
+        assert_eq!(json["ceilings"]["copy_bytes_per_s"], 1e12);
+        let problem = &json["problems"][0];
+        assert_eq!(problem["output"], serde_json::json!([1, 64, 2, 2]));
+        assert_eq!(problem["attributes"]["num_groups"], 16);
+        assert_eq!(problem["flop"], 2 * 64 * 9 * 11 * 3 * 9);
+        // Input, output, filters, and the four vectors of 64.
+        let elements = 3 * 11 * 13 + 64 * 2 * 2 + 64 * 3 * 9 + 4 * 64;
+        assert_eq!(problem["bytes"], 2 * elements);
+        let result = &problem["results"][0];
+        assert_eq!(
+            (&result["strategy"], &result["products"]),
+            (&"cpu".into(), &"half".into())
+        );
+        assert_eq!(result["time"]["repeats"], 2);
+        for figure in [
+            "flop_per_s",
+            "bytes_per_s",
+            "floor_s",
+            "fraction_of_ceiling",
+            "tolerance_used",
+        ] {
+            assert!(
+                result[figure].as_f64().is_some_and(|value| value > 0.0),
+                "{figure}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_output_is_reported_and_not_timed() {
+        let stream = Device::cpu().stream().unwrap();
+        let mut protocol = Protocol::new(&stream).unwrap();
+        let subject = |seed| Subject::kernelbench_79(&stream, &[1, 3, 4, 5, 6], DType::F32, seed);
+        let expected_of_another = subject(1).unwrap().expected().unwrap();
+        let options = Options::default();
+        let run = subject(2)
+            .unwrap()
+            .measure(&options, &expected_of_another, &mut protocol);
+        assert!(
+            run.complaint
+                .is_some_and(|complaint| complaint.contains("elements are off"))
+        );
+        assert_eq!(run.time, None);
+    }
+}

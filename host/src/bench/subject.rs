@@ -1,0 +1,243 @@
+//! Pipelines with parameters and inputs that can be made again anywhere.
+
+use std::path::Path;
+
+use ndarray::{Array, Dimension, IxDyn};
+use serde_json::json;
+
+use super::report::Products;
+use crate::data;
+use crate::device::{DType, Stream, Tensor};
+use crate::error::Result;
+use crate::models::{
+    Conv2dGroupNormScaleMaxPoolClamp, Conv3dMultiplyInstanceNormClampMultiplyMax, Pipeline,
+};
+use crate::spec::{
+    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
+};
+use crate::verify::{Expected, Operation, Precision};
+use crate::weights::{
+    Conv2dGroupNormScaleMaxPoolClampWeights as Weights85,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights79,
+};
+
+/// A pipeline with parameters and an input, ready to be run.
+#[derive(Debug)]
+pub struct Subject<M> {
+    pub(super) model: M,
+    pub(super) x: Tensor,
+    pub(super) number: u32,
+    pub(super) seed: u64,
+    pub(super) flop: u64,
+    pub(super) bytes: u64,
+    pub(super) output: Vec<usize>,
+    pub(super) attributes: serde_json::Value,
+    operation: Operation,
+}
+
+/// Operations of a convolution from `output`, its output's elements, and the filter's shape.
+fn conv_flop(output: impl IntoIterator<Item = usize>, weight: &[usize]) -> u64 {
+    let product = |extents: &mut dyn Iterator<Item = usize>| {
+        extents.map(|extent| extent as u64).product::<u64>()
+    };
+    2 * product(&mut output.into_iter()) * product(&mut weight[1..].iter().copied())
+}
+
+/// Uniform values in [0, 1), of a shape whose rank has been checked.
+fn input<D: Dimension>(seed: u64, shape: &[usize]) -> Array<f32, D> {
+    data::fill(seed, IxDyn(shape))
+        .into_dimensionality()
+        .expect("the specification checked the rank")
+}
+
+/// The channels of an input; none if it has no such axis, which the specification will refuse.
+fn channels(shape: &[usize]) -> usize {
+    shape.get(1).copied().unwrap_or(0)
+}
+
+/// Seeds of what is made for a subject, as offsets from its own.
+mod seeds {
+    pub(super) const INPUT: u64 = 1;
+    pub(super) const NORM_WEIGHT: u64 = 2;
+    pub(super) const NORM_BIAS: u64 = 3;
+    pub(super) const SCALE: u64 = 4;
+}
+
+impl Subject<Conv2dGroupNormScaleMaxPoolClamp> {
+    /// Problem 85 of KernelBench's level 2 on an input of this shape; `[128, 8, 128, 128]` is the problem's own.
+    ///
+    /// The norm's weight and the scale are random in (-1.5, 1.5), the norm's bias in (-0.5, 0.5): of their initial values, 1 and
+    /// 0, half the arithmetic would not show.
+    ///
+    /// # Errors
+    /// [`Error::Spec`](crate::Error::Spec) for a shape that the pipeline refuses; what uploading may run into.
+    pub fn kernelbench_85(
+        stream: &Stream,
+        shape: &[usize],
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Self> {
+        let spec = Spec85 {
+            in_channels: channels(shape),
+            ..Spec85::kernelbench()
+        };
+        let problem = spec.problem(shape)?;
+        let k = spec.out_channels;
+        let vector = |offset: u64, bound: f32| data::signed(seed + offset, k) * bound;
+        let mut weights = Weights85::init(&spec, seed);
+        weights.group_norm_weight = Some(vector(seeds::NORM_WEIGHT, 1.5));
+        weights.group_norm_bias = Some(vector(seeds::NORM_BIAS, 0.5));
+        weights.scale = vector(seeds::SCALE, 1.5);
+        let model = Conv2dGroupNormScaleMaxPoolClamp::with_dtype(stream, &spec, &weights, dtype)?;
+        let flop = conv_flop(problem.conv_shape().to_vec(), &spec.weight_shape());
+        let attributes = json!({
+            "num_groups": spec.group_norm.num_groups,
+            "eps": spec.group_norm.eps,
+            "max_pool": spec.max_pool.kernel_size,
+            "clamp": [spec.clamp.min, spec.clamp.max],
+        });
+        let x = input(seed + seeds::INPUT, shape);
+        let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
+        Subject::new(85, model, operation, flop, attributes, seed)
+    }
+}
+
+impl Subject<Conv3dMultiplyInstanceNormClampMultiplyMax> {
+    /// Problem 79 of KernelBench's level 2 on an input of this shape; `[128, 3, 16, 32, 32]` is the problem's own.
+    ///
+    /// # Errors
+    /// [`Error::Spec`](crate::Error::Spec) for a shape that the pipeline refuses; what uploading may run into.
+    pub fn kernelbench_79(
+        stream: &Stream,
+        shape: &[usize],
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Self> {
+        let spec = Spec79 {
+            in_channels: channels(shape),
+            ..Spec79::kernelbench()
+        };
+        let problem = spec.problem(shape)?;
+        let weights = Weights79::init(&spec, seed);
+        let model =
+            Conv3dMultiplyInstanceNormClampMultiplyMax::with_dtype(stream, &spec, &weights, dtype)?;
+        let flop = conv_flop(problem.conv_shape().to_vec(), &spec.weight_shape());
+        let attributes = json!({
+            "eps": spec.instance_norm.eps,
+            "clamp": [spec.clamp.min, spec.clamp.max],
+        });
+        let x = input(seed + seeds::INPUT, shape);
+        let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
+        Subject::new(79, model, operation, flop, attributes, seed)
+    }
+}
+
+impl<M: Pipeline> Subject<M> {
+    fn new(
+        number: u32,
+        model: M,
+        operation: Operation,
+        flop: u64,
+        attributes: serde_json::Value,
+        seed: u64,
+    ) -> Result<Self> {
+        let operation = operation.rounded(model.dtype());
+        let (x, parameters) = match &operation {
+            Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, .. } => {
+                (x.view().into_dyn(), parameters_85(weights))
+            }
+            Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, .. } => {
+                (x.view().into_dyn(), parameters_79(weights))
+            }
+            _ => unreachable!("subjects are made of the two pipelines"),
+        };
+        let x = Tensor::from_f32_array(model.stream(), &x, model.dtype())?;
+        let output = model.output_shape(x.shape())?;
+        let elements = x.len() + output.iter().product::<usize>() + parameters;
+        Ok(Subject {
+            bytes: elements as u64 * model.dtype().size() as u64,
+            model,
+            x,
+            number,
+            seed,
+            flop,
+            output,
+            attributes,
+            operation,
+        })
+    }
+
+    /// The float64 reference of the output, with the tolerance of the element type's arithmetic.
+    ///
+    /// # Errors
+    /// None for a subject that could be made.
+    pub fn expected(&self) -> Result<Expected> {
+        let precision = match self.model.dtype() {
+            DType::F32 => Precision::F32,
+            DType::F16 => Precision::F16,
+            DType::BF16 => Precision::BF16,
+        };
+        Ok(self.operation.expected(&precision)?)
+    }
+
+    /// The products that the model's convolution needs at its element type.
+    pub fn products(&self) -> Products {
+        match self.model.dtype() {
+            DType::F32 => Products::Accurate,
+            DType::F16 | DType::BF16 => Products::Half,
+        }
+    }
+
+    /// Operations of one pass of the convolution.
+    pub fn flop(&self) -> u64 {
+        self.flop
+    }
+
+    /// Bytes that any implementation must move: input, output, parameters.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes the parameters, as rounded to the element type, under PyTorch's names.
+    ///
+    /// # Errors
+    /// [`Error::Weights`](crate::Error::Weights).
+    pub fn save_parameters(&self, path: &Path) -> Result<()> {
+        match &self.operation {
+            Operation::Conv2dGroupNormScaleMaxPoolClamp { weights, .. } => weights.save(path)?,
+            Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { weights, .. } => {
+                weights.save(path)?;
+            }
+            _ => unreachable!("subjects are made of the two pipelines"),
+        }
+        Ok(())
+    }
+
+    /// The operator's name, as its functions and files have it.
+    pub fn name(&self) -> &'static str {
+        self.operation.name()
+    }
+}
+
+/// Elements of the parameters.
+fn parameters_85(weights: &Weights85) -> usize {
+    let optional = [
+        &weights.conv_bias,
+        &weights.group_norm_weight,
+        &weights.group_norm_bias,
+    ];
+    let optional = optional.into_iter().flatten().map(|vector| vector.len());
+    weights.conv_weight.len() + weights.scale.len() + optional.sum::<usize>()
+}
+
+/// Elements of the parameters.
+fn parameters_79(weights: &Weights79) -> usize {
+    let optional = [
+        &weights.conv_bias,
+        &weights.instance_norm_weight,
+        &weights.instance_norm_bias,
+    ];
+    let optional = optional.into_iter().flatten().map(|vector| vector.len());
+    weights.conv_weight.len() + weights.multiplier.len() + optional.sum::<usize>()
+}
