@@ -1,0 +1,424 @@
+#!/usr/bin/env python3
+"""Compares convfuse with PyTorch on one GPU, in one go.
+
+    python3 scripts/compare_pytorch.py --convfuse target/release/convfuse --markdown comparison.md
+
+`convfuse bench` runs first and leaves its figures, parameters and outputs behind. PyTorch, eager and compiled, then
+gets the same parameters and the same inputs (made by the same generator), is timed by the same rules (device
+events, 256 MiB written before each run, the median), and everything, convfuse's outputs too, is compared
+with PyTorch in float64.
+
+Needs PyTorch with CUDA, Triton for torch.compile, numpy, safetensors; no Rust.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy
+
+FLUSH_BYTES = 256 << 20
+WARM_UPS = 5
+# Samples that the float64 reference computes at a time.
+REFERENCE_SAMPLES = 8
+# `rtol` and `atol` of torch.allclose against float64, by the products of the convolution.
+TOLERANCES = {"accurate": 1e-4, "fast": 5e-3, "half": 1e-2}
+
+
+# Inputs ------------------------------------------------------------------------------------------
+
+
+def splitmix64(state):
+    """SplitMix64's output for each state of a uint64 array (Steele, Lea and Flood, 2014)."""
+    with numpy.errstate(over="ignore"):
+        z = state + numpy.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        return z ^ (z >> numpy.uint64(31))
+
+
+def fill(seed, shape):
+    """The f32 array that `convfuse::data::fill` makes: uniform in [0, 1), 24 bits each."""
+    count = int(numpy.prod(shape, dtype=numpy.int64))
+    states = numpy.arange(count, dtype=numpy.uint64) + numpy.uint64(seed << 32)
+    bits = splitmix64(states) >> numpy.uint64(40)
+    return (bits.astype(numpy.float32) / numpy.float32(1 << 24)).reshape(shape)
+
+
+# The pipelines -----------------------------------------------------------------------------------
+
+
+def pipeline_85(x, p, attributes):
+    """Conv2d, GroupNorm, scale, MaxPool2d, clamp."""
+    from torch.nn import functional as F
+
+    y = F.conv2d(x, p["conv.weight"], p["conv.bias"])
+    norm = (p["group_norm.weight"], p["group_norm.bias"])
+    y = F.group_norm(y, attributes["num_groups"], *norm, attributes["eps"])
+    y = F.max_pool2d(y * p["scale"], attributes["max_pool"])
+    return y.clamp(*attributes["clamp"])
+
+
+def pipeline_79(x, p, attributes):
+    """Conv3d, multiply, InstanceNorm3d, clamp, multiply, maximum over channels."""
+    from torch.nn import functional as F
+
+    y = F.conv3d(x, p["conv.weight"], p["conv.bias"]) * p["multiplier"]
+    y = F.instance_norm(y, eps=attributes["eps"]).clamp(*attributes["clamp"])
+    return (y * p["multiplier"]).max(dim=1).values
+
+
+PIPELINES = {85: pipeline_85, 79: pipeline_79}
+
+
+# Ways to run PyTorch -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A way to run PyTorch."""
+
+    name: str
+    products: str
+    half: bool = False
+    tf32: bool = False
+    channels_last: bool = False
+    cudnn_benchmark: bool = False
+    compile_mode: str | None = None
+
+
+def variants(max_autotune):
+    """PyTorch's usual settings; `tf32` allows the products of f32 numbers to be rounded."""
+    compiled = {"compile_mode": "default"}
+    chosen = [
+        Variant("eager f32", "accurate"),
+        Variant("eager f32, cudnn.benchmark", "accurate", cudnn_benchmark=True),
+        Variant("eager f32, tf32 on", "fast", tf32=True),
+        Variant("eager f32, tf32 on, channels-last", "fast", tf32=True, channels_last=True),
+        Variant("eager f16", "half", half=True),
+        Variant("compile f32", "accurate", **compiled),
+        Variant("compile f32, channels-last", "accurate", channels_last=True, **compiled),
+        Variant("compile f32, tf32 on", "fast", tf32=True, **compiled),
+        Variant("compile f32, tf32 on, channels-last", "fast", tf32=True, channels_last=True, **compiled),
+        Variant("compile f16", "half", half=True, **compiled),
+    ]
+    if max_autotune:
+        tuned = {"compile_mode": "max-autotune"}
+        chosen += [
+            Variant("compile f32, max-autotune", "accurate", **tuned),
+            Variant("compile f32, tf32 on, max-autotune", "fast", tf32=True, **tuned),
+            Variant("compile f16, max-autotune", "half", half=True, **tuned),
+        ]
+    return chosen
+
+
+@contextlib.contextmanager
+def settings(variant):
+    """PyTorch's global switches as the variant wants them."""
+    import torch
+
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = (cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark)
+    cudnn.allow_tf32 = matmul.allow_tf32 = variant.tf32
+    cudnn.benchmark = variant.cudnn_benchmark
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32, cudnn.benchmark = before
+
+
+def arrange(tensor, variant):
+    """The tensor in the variant's element type and memory format."""
+    import torch
+
+    tensor = tensor.half() if variant.half else tensor
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if variant.channels_last and tensor.dim() in formats:
+        tensor = tensor.contiguous(memory_format=formats[tensor.dim()])
+    return tensor
+
+
+# Measuring ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Row:
+    """A line of the table."""
+
+    name: str
+    products: str
+    seconds: float | None = None
+    quartiles: tuple[float, float] | None = None
+    extra_bytes: int | None = None
+    largest_error: float | None = None
+    agrees: bool = False
+    complaint: str | None = None
+    is_ours: bool = False
+
+
+def quartiles(times):
+    """Lower and upper quartile, on straight lines between neighbours."""
+    if len(times) < 2:
+        return (times[0], times[0])
+    lower, _, upper = statistics.quantiles(times, n=4, method="inclusive")
+    return (lower, upper)
+
+
+def time_runs(run, repeats):
+    """Seconds of each run, by device events, the cache flushed before each."""
+    import torch
+
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    for _ in range(WARM_UPS):
+        flush.zero_()
+        run()
+    events = []
+    for _ in range(repeats):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.zero_()
+        start.record()
+        run()
+        end.record()
+        events.append((start, end))
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) * 1e-3 for start, end in events]
+
+
+def float64_reference(pipeline, x, parameters, attributes):
+    """PyTorch's output in float64, a few samples at a time."""
+    import torch
+
+    wide = {name: tensor.double() for name, tensor in parameters.items()}
+    chunks = x.split(REFERENCE_SAMPLES)
+    return torch.cat([pipeline(chunk.double(), wide, attributes) for chunk in chunks])
+
+
+def compare(row, output, expected):
+    """Notes in `row` how well an output agrees with the float64 reference of its inputs."""
+    output = output.double()
+    tolerance = TOLERANCES[row.products]
+    row.largest_error = (output - expected).abs().max().item()
+    row.agrees = bool(
+        ((output - expected).abs() <= tolerance + tolerance * expected.abs()).all().item()
+    )
+
+
+def measure(variant, problem, x, parameters, expected, repeats):
+    """Runs, checks and times one variant."""
+    import torch
+
+    row = Row(f"PyTorch {variant.name}", variant.products)
+    x = arrange(x, variant)
+    parameters = {name: arrange(tensor, variant) for name, tensor in parameters.items()}
+    attributes = problem["attributes"]
+    pipeline = PIPELINES[problem["number"]]
+    with settings(variant):
+        if variant.compile_mode is not None:
+            torch._dynamo.reset()
+            mode = None if variant.compile_mode == "default" else variant.compile_mode
+            pipeline = torch.compile(pipeline, mode=mode, dynamic=False)
+        try:
+            run = lambda: pipeline(x, parameters, attributes)
+            output = run()
+            output_bytes = output.numel() * output.element_size()
+            compare(row, output, expected)
+            del output
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            run()
+            torch.cuda.synchronize()
+            row.extra_bytes = max(0, torch.cuda.max_memory_allocated() - before - output_bytes)
+            times = time_runs(run, repeats)
+        except Exception as error:  # one variant that fails must not lose the others
+            row.complaint = f"{type(error).__name__}: {error}".splitlines()[0]
+            return row
+    row.seconds, row.quartiles = statistics.median(times), quartiles(times)
+    return row
+
+
+def our_rows(problem, expected):
+    """convfuse's own results, its outputs compared like all others."""
+    import safetensors.torch
+
+    rows = []
+    for result in problem["results"]:
+        row = Row(f"convfuse {result['strategy']}", result["products"], is_ours=True)
+        row.extra_bytes, row.complaint = result["extra_bytes"], result["complaint"]
+        if result["time"] is not None:
+            row.seconds = result["time"]["median"]
+            row.quartiles = (result["time"]["lower_quartile"], result["time"]["upper_quartile"])
+        if result["output"] is not None:
+            output = safetensors.torch.load_file(result["output"], device="cuda")["output"]
+            compare(row, output, expected)
+        rows.append(row)
+    return rows
+
+
+# The table ---------------------------------------------------------------------------------------
+
+
+def best(rows, products=None):
+    """The shortest time among rows that agree, of some products if given."""
+    fitting = (row for row in rows if row.agrees and products in (None, row.products))
+    return min((row.seconds for row in fitting if row.seconds), default=None)
+
+
+def ratio(time, of):
+    """How many times faster `of` is than `time`."""
+    return f"{time / of:.2f}x" if time and of else "-"
+
+
+def table(rows):
+    """Markdown. Ratios are speeds: above 1 means faster than PyTorch."""
+    others = [row for row in rows if not row.is_ours]
+    eager = next((row.seconds for row in others if row.name == "PyTorch eager f32"), None)
+    compiled = {p: best([r for r in others if "compile" in r.name], p) for p in TOLERANCES}
+    lines = [
+        "| | products | median | quartiles | vs eager f32 | vs best compile of these products | extra memory | largest error |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        if row.seconds is None:
+            reason = (row.complaint or "no time").replace("|", "\\|")
+            lines.append(f"| {row.name} | {row.products} | {reason} | | | | | |")
+            continue
+        error = "-" if row.largest_error is None else f"{row.largest_error:.1e}"
+        error += "" if row.agrees else " **WRONG**"
+        name = f"**{row.name}**" if row.is_ours else row.name
+        low, high = (f"{bound * 1e6:.1f}" for bound in row.quartiles)
+        lines.append(
+            f"| {name} | {row.products} | {row.seconds * 1e6:.1f} us | {low} to {high} "
+            f"| {ratio(eager, row.seconds)} | {ratio(compiled[row.products], row.seconds)} "
+            f"| {row.extra_bytes / 1e6:.1f} MB | {error} |"
+        )
+    return "\n".join(lines)
+
+
+def document(report, tables, took):
+    """The whole comparison as Markdown."""
+    import torch
+
+    device, ceilings = report["device"], report["ceilings"]
+    lines = [
+        "# convfuse and PyTorch",
+        "",
+        f"{report['date']}, {device['name']}, convfuse {report['convfuse']} (PTX: {device['ptx_origin']}), "
+        f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}. "
+        f"Made in {took:.0f} s by",
+        "",
+        f"    {' '.join(sys.argv)}",
+        "",
+        f"Medians by {report['clock']} with {report['flush_bytes'] >> 20} MiB (PyTorch: {FLUSH_BYTES >> 20} MiB) written before each run. "
+        "Same parameters, same inputs. Ratios are speeds; extra memory is that beyond input, output and parameters; errors are "
+        "against PyTorch in float64 on the same rounded inputs.",
+    ]
+    if ceilings is not None:
+        lines += [
+            "",
+            f"Ceilings of the device, measured: copy {ceilings['copy_bytes_per_s'] * 1e-12:.2f} TB/s; "
+            f"f32 FMA {ceilings['fma_flop_per_s'] * 1e-12:.1f}, "
+            f"mma.sync tf32 {ceilings['mma_tf32_flop_per_s'] * 1e-12:.0f}, "
+            f"f16 {ceilings['mma_f16_flop_per_s'] * 1e-12:.0f} TFLOP/s.",
+        ]
+    for title, text in tables:
+        lines += ["", f"## {title}", "", text]
+    return "\n".join(lines) + "\n"
+
+
+# The whole ---------------------------------------------------------------------------------------
+
+
+def bench(arguments, folder):
+    """Runs `convfuse bench` and returns its report."""
+    path = pathlib.Path(folder) / "convfuse.json"
+    command = [arguments.convfuse, "bench", "--device", "gpu", "--model", arguments.model]
+    command += ["--dtype", "f32,f16", "--json", str(path), "--save", str(folder)]
+    command += ["--repeats", str(arguments.repeats), "--seed", str(arguments.seed)]
+    for shape in arguments.shape:
+        command += ["--shape", shape]
+    if arguments.svg:
+        command += ["--svg", arguments.svg]
+    # Its exit status says whether all was right; the report says what was not.
+    status = subprocess.run(command, check=False).returncode
+    if not path.exists():
+        raise SystemExit(f"{' '.join(command)} failed with status {status} and left no report")
+    return json.loads(path.read_text())
+
+
+def compare_problems(problems, repeats, chosen):
+    """The rows for one input shape, which `problems` take in several element types."""
+    import safetensors.torch
+    import torch
+
+    rows = []
+    by_half = {problem["dtype"] == "f16": problem for problem in problems}
+    for half, problem in sorted(by_half.items()):
+        x = torch.from_numpy(fill(problem["seed"] + 1, problem["input"])).cuda()
+        x = x.half().float() if half else x
+        parameters = safetensors.torch.load_file(problem["parameters"], device="cuda")
+        pipeline = PIPELINES[problem["number"]]
+        expected = float64_reference(pipeline, x, parameters, problem["attributes"])
+        rows += our_rows(problem, expected)
+        for variant in chosen:
+            if variant.half == half:
+                print(f"  {variant.name}", file=sys.stderr)
+                rows.append(measure(variant, problem, x, parameters, expected, repeats))
+    return sorted(rows, key=lambda row: (not row.is_ours, "compile" in row.name))
+
+
+def parse(arguments=None):
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--convfuse", required=True, help="the convfuse executable")
+    parser.add_argument("--model", choices=["85", "79", "both"], default="both")
+    parser.add_argument("--shape", action="append", default=[], help="see `convfuse bench --help`")
+    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-autotune", action="store_true", help="minutes more")
+    parser.add_argument("--markdown", help="write the comparison to this file, too")
+    parser.add_argument("--json", help="write convfuse's figures and all rows to this file")
+    parser.add_argument("--svg", help="let convfuse draw its chart to this file")
+    return parser.parse_args(arguments)
+
+
+def main():
+    """Compares, prints, and fails if any output of convfuse is off."""
+    arguments = parse()
+    started = time.monotonic()
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit("PyTorch sees no GPU")
+    tables, everything = [], []
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        report = bench(arguments, folder)
+        inputs = {}
+        for problem in report["problems"]:
+            inputs.setdefault((problem["number"], tuple(problem["input"])), []).append(problem)
+        for (number, shape), problems in inputs.items():
+            title = f"Problem {number}, input {list(shape)}"
+            print(title, file=sys.stderr)
+            rows = compare_problems(problems, arguments.repeats, variants(arguments.max_autotune))
+            tables.append((title, table(rows)))
+            everything.append({"title": title, "rows": [dataclasses.asdict(row) for row in rows]})
+    text = document(report, tables, time.monotonic() - started)
+    print(text)
+    if arguments.markdown:
+        pathlib.Path(arguments.markdown).write_text(text)
+    if arguments.json:
+        both = {"convfuse": report, "comparison": everything}
+        pathlib.Path(arguments.json).write_text(json.dumps(both, indent=2) + "\n")
+    ours = [row for part in everything for row in part["rows"] if row["is_ours"]]
+    return 0 if ours and all(row["agrees"] and not row["complaint"] for row in ours) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
