@@ -4,6 +4,7 @@
 //! is what the separate kernels compute, less the tensors between them.
 
 pub mod clamp_multiply_channel_max;
+pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub mod fold_scale;
 pub mod group_norm_scale;
 pub mod group_norm_scale_max_pool2d_clamp;

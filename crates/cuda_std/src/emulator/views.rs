@@ -218,6 +218,13 @@ impl GlobalView {
 
 impl SharedView {
     #[track_caller]
+    #[inline(always)]
+    pub(crate) unsafe fn load_volatile<T: Element>(self, i: u32) -> T {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.load::<T>(i) }
+    }
+
+    #[track_caller]
     pub(crate) fn dynamic<T>(byte_offset: u32, len: u32) -> Self {
         let place = Location::caller();
         let region =

@@ -110,6 +110,17 @@ impl SharedView {
     }
 
     #[inline(always)]
+    pub(crate) unsafe fn load_volatile<T: Element>(self, i: u32) -> T {
+        let value: u32;
+        // SAFETY: i < len, by the caller's promise; `T` has 4 bytes.
+        unsafe {
+            asm!("ld.volatile.shared.b32 {0}, [{1}];", out(reg32) value, in(reg32) self.addr::<T>(i),
+                options(readonly, nostack, preserves_flags));
+            transmute_copy(&value)
+        }
+    }
+
+    #[inline(always)]
     pub(crate) unsafe fn store<T: Element>(self, i: u32, value: T) {
         let address = self.addr::<T>(i);
         // SAFETY: i < len, by the caller's promise; each arm takes size_of::<T>() bytes.

@@ -11,6 +11,7 @@
 
 pub mod channel_max;
 pub mod conv;
+pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub mod conv_gemm;
 pub mod elementwise;
 pub mod max_pool2d;

@@ -1,0 +1,215 @@
+//! The whole of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch.
+//!
+//! One block takes one sample and keeps all of its input in shared memory, so the shapes are those
+//! of the KernelBench problem, with the volume's depth and height free as far as memory reaches:
+//! [`FusedGeometry::new`] says which problems it can take.
+//!
+//! A block's output is cut into *items*: [`TILE_ROWS`] rows of the flattened (z, p) plane by
+//! [`CHUNK_COLUMNS`] columns. Item `i` is rows `i / CHUNKS`, columns `i % CHUNKS`; warp `w` takes
+//! the items `w, w + WARPS, ..` in *rounds*. Input rows (the flattened (d, h) plane) arrive in the
+//! same order, [`STAGE_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
+
+use super::{LaunchShape, WARP_THREADS};
+use crate::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem;
+
+/// Input channels.
+pub const IN_CHANNELS: u32 = 3;
+
+/// Output channels: the columns of two m16n8k16 products.
+pub const OUT_CHANNELS: u32 = 16;
+
+/// Extent of the filter in each direction.
+pub const FILTER: u32 = 3;
+
+/// Elements of all filters.
+pub const FILTER_ELEMENTS: u32 = OUT_CHANNELS * IN_CHANNELS * FILTER * FILTER * FILTER;
+
+/// Width of the input.
+pub const WIDTH: u32 = 32;
+
+/// Width of the output.
+pub const OUT_WIDTH: u32 = WIDTH - FILTER + 1;
+
+/// Warps of a block. Three to a scheduler leave each thread 168 registers, which hold all filters.
+pub const WARPS: u32 = 12;
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = WARPS * WARP_THREADS;
+
+/// Output rows of an item: the rows of an m16n8k16 product.
+pub const TILE_ROWS: u32 = 16;
+
+/// Output columns of an item.
+pub const CHUNK_COLUMNS: u32 = 10;
+
+/// Items beside each other.
+pub const CHUNKS: u32 = OUT_WIDTH / CHUNK_COLUMNS;
+
+/// Words from one input row to the next in shared memory. Odd, so that eight rows one below
+/// another lie in eight banks.
+pub const ROW_PITCH: u32 = WIDTH + 1;
+
+/// Words of a plane: the sample once, one 32-bit word for each pixel.
+pub const PLANE_WORDS: u32 = 17_160;
+
+/// Input rows that are there before the first round.
+pub const PEEK_ROWS: u32 = 160;
+
+/// Input rows that arrive during a round.
+pub const STAGE_ROWS: u32 = 64;
+
+/// Words in which they arrive, and which hold filters and partial statistics at other times.
+pub const STAGE_WORDS: u32 = STAGE_ROWS * WIDTH * IN_CHANNELS;
+
+/// Words for what all threads share: scales, means, constants of the output channels.
+pub const COMMON_WORDS: u32 = 256;
+
+/// Bytes that a thread copies at a time.
+pub const UNIT_BYTES: u32 = 8;
+
+/// Quotients by a height are products with its reciprocal, in units of `2^-RECIPROCAL_SHIFT`.
+pub const RECIPROCAL_SHIFT: u32 = 24;
+
+/// The part of a problem that the kernel takes by value.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FusedGeometry {
+    /// Samples.
+    pub n: u64,
+    /// Added to the variance.
+    pub eps: f64,
+    /// `1 / (out_rows * OUT_WIDTH)`.
+    pub count_reciprocal: f64,
+    /// Lower bound of the clamp, applied first.
+    pub min: f32,
+    /// Upper bound of the clamp, applied last.
+    pub max: f32,
+    /// Height of the input.
+    pub height: u32,
+    /// `d * h`: rows of the input.
+    pub rows: u32,
+    /// Words from one depth of a plane to the next.
+    pub slice_words: u32,
+    /// Height of the output.
+    pub out_height: u32,
+    /// `z * p`: rows of the output.
+    pub out_rows: u32,
+    /// Reciprocal of `height`, rounded up.
+    pub height_reciprocal: u32,
+    /// Reciprocal of `out_height`, rounded up.
+    pub out_height_reciprocal: u32,
+    /// 1 if the convolution has a bias, else 0.
+    pub has_bias: u32,
+}
+
+impl FusedGeometry {
+    /// The geometry of a problem, or nothing where the kernel cannot take it: it wants 3x3x3
+    /// filters from 3 to 16 channels at stride 1 without padding, dilation and groups, a width of
+    /// 32, a sample that fits a plane, and a norm without weight and bias.
+    #[must_use]
+    pub fn new(problem: &Conv3dMultiplyInstanceNormClampMultiplyMaxProblem) -> Option<Self> {
+        let conv = &problem.conv;
+        let plain = conv.c == IN_CHANNELS as usize
+            && conv.k == OUT_CHANNELS as usize
+            && conv.kernel_size == [FILTER as usize; 3]
+            && conv.stride == [1; 3]
+            && conv.padding == [0; 3]
+            && conv.dilation == [1; 3]
+            && conv.groups == 1
+            && !problem.affine;
+        let [depth, height, width] = conv.input;
+        let plane = PLANE_WORDS as usize;
+        if !plain || width != WIDTH as usize || depth > plane || height > plane {
+            return None;
+        }
+        let (depth, height) = (depth as u32, height as u32);
+        // Half the banks from a multiple of 32: rows of neighbouring depths lie in other banks.
+        let slice_words = (height * ROW_PITCH + 15) / 32 * 32 + 16;
+        if depth * slice_words > PLANE_WORDS {
+            return None;
+        }
+        let bounds = problem.clamp.kernel_bounds();
+        let out_height = height - (FILTER - 1);
+        let out_rows = (depth - (FILTER - 1)) * out_height;
+        Some(Self {
+            n: conv.n as u64,
+            eps: problem.instance_norm.eps,
+            count_reciprocal: 1.0 / f64::from(out_rows * OUT_WIDTH),
+            min: bounds.min,
+            max: bounds.max,
+            height,
+            rows: depth * height,
+            slice_words,
+            out_height,
+            out_rows,
+            height_reciprocal: (1 << RECIPROCAL_SHIFT) / height + 1,
+            out_height_reciprocal: (1 << RECIPROCAL_SHIFT) / out_height + 1,
+            has_bias: u32::from(conv.bias),
+        })
+    }
+
+    /// Elements of the input.
+    #[must_use]
+    pub const fn input_elements(&self) -> usize {
+        self.n as usize * self.sample_elements()
+    }
+
+    /// Elements of a sample of the input.
+    #[must_use]
+    pub const fn sample_elements(&self) -> usize {
+        IN_CHANNELS as usize * self.channel_elements()
+    }
+
+    /// Elements of a channel of a sample.
+    #[must_use]
+    pub const fn channel_elements(&self) -> usize {
+        (self.rows * WIDTH) as usize
+    }
+
+    /// Elements of a sample of the output.
+    #[must_use]
+    pub const fn out_elements(&self) -> usize {
+        (self.out_rows * OUT_WIDTH) as usize
+    }
+
+    /// Items of a sample.
+    #[must_use]
+    pub const fn items(&self) -> u32 {
+        self.out_rows.div_ceil(TILE_ROWS) * CHUNKS
+    }
+
+    /// Input rows, from the first, that the items before `items` touch.
+    #[must_use]
+    pub const fn rows_needed(&self, items: u32) -> u32 {
+        let after = items.div_ceil(CHUNKS) * TILE_ROWS;
+        let last = (if after < self.out_rows {
+            after
+        } else {
+            self.out_rows
+        }) - 1;
+        let z = (last * self.out_height_reciprocal) >> RECIPROCAL_SHIFT;
+        (z + FILTER - 1) * self.height + (last - z * self.out_height) + FILTER
+    }
+
+    /// Launch of a kernel that keeps `planes` words of each pixel, or nothing when there are more
+    /// samples than a grid has blocks.
+    #[must_use]
+    pub const fn shape(&self, planes: u32) -> Option<LaunchShape> {
+        match LaunchShape::linear(self.n, BLOCK_THREADS) {
+            Some(shape) => Some(shape.with_shared(4 * shared_words(planes))),
+            None => None,
+        }
+    }
+}
+
+/// Words of shared memory of a kernel that keeps `planes` words of each pixel.
+#[must_use]
+pub const fn shared_words(planes: u32) -> u32 {
+    planes * PLANE_WORDS + STAGE_WORDS + COMMON_WORDS
+}
+
+/// Planes of the kernel whose values are split in two parts (`.._split_f32`).
+pub const SPLIT_PLANES: u32 = 3;
+
+/// Planes of the other kernels.
+pub const PAIR_PLANES: u32 = 2;

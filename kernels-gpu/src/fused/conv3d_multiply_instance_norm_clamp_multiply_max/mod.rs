@@ -1,0 +1,376 @@
+//! `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, on tensor cores.
+//!
+//! # Idea
+//! One block takes one sample. Its input, converted to f16 (or as it is stored, in 16 bits), stays in
+//! shared memory from beginning to end, so that the convolution can be done twice: once for the
+//! statistics of each filter, once more for the result. Nothing but the result is
+//! written.
+//!
+//! 1. The filters become operands: scaled by a power of two, rounded, laid out, and then held in
+//!    registers by every warp.
+//! 2. The first [`PEEK_ROWS`] rows of the sample give each channel's mean (a guess: any value would
+//!    do) and the scale of the conversion ([`fill::Centre`]). They are converted.
+//! 3. First pass: warps convolve their items, sums and sums of squares stay in registers. Meanwhile the
+//!    next rows arrive, and are converted at the end of each round.
+//! 4. The statistics of the warps are combined in a fixed order, in f64. If the largest magnitude, known only
+//!    now, does not suit the scale, pass and conversion are repeated once, with the scale that does.
+//! 5. Second pass: the same products, then per value one FMA, a minimum and a maximum
+//!    ([`output::Constants`]).
+//!
+//! The norm takes away any factor and any constant from a filter's outputs, so scales and
+//! means only show where eps does; and the bias has no effect unless it is not finite. A value of the
+//! sample that is not finite makes, through the statistics, all outputs of the sample NaN, as in the
+//! separate operators.
+//!
+//! # Precision
+//! | symbol | products | largest error seen against f64, problem 79 |
+//! |---|---|---|
+//! | `.._split_f32` | f16 high and low parts, three products of 22 bits in all | 5e-6 |
+//! | `.._rounded_f32` | one product of f16, as accurate as tf32 | 5e-3 |
+//! | `.._f16`, `.._bf16` | as stored, exact | rounding of the output |
+//!
+//! Sums are f32; the same bits in every run and for every split of the batch.
+//!
+//! # Tiles
+//! The constants are in `op_spec::launch` beside the launch shape. An item is 16 rows by 10
+//! columns: the rows are the m16 of m16n8k16, two n8 are the 16 filters, and the columns are walked
+//! through ([`item::convolve`]). How pixels become operands: [`format`].
+//!
+//! What bounds the time is the rate of `mma.sync`: of 6 cycles that an m16n8k16 takes a
+//! scheduler, register reads take most, so that other instructions add to it rather than overlap.
+//!
+//! # Barriers
+//! All threads reach all barriers. Three before the filters are in registers, one more before the
+//! first pass, one after each round, two around the statistics.
+//!
+//! # Invariants
+//! - A round starts only when all rows that its items touch are converted.
+//! - `stage` belongs to the filters until every thread has its operands, then to arriving rows, and
+//!   when the pass is over to the partial statistics.
+//! - The words of depth `d` in plane 1 of the pair formats are complete once depth `d + 1` is.
+
+use core::marker::PhantomData;
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared::{self, Shared};
+use cuda_std::{bf16, cp_async, f16, kernel, math, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    BLOCK_THREADS, COMMON_WORDS, FusedGeometry, OUT_CHANNELS, PEEK_ROWS, PLANE_WORDS, STAGE_ROWS,
+    STAGE_WORDS, WARPS,
+};
+
+mod fill;
+mod format;
+mod item;
+mod output;
+mod parameters;
+
+use fill::{Centre, Filler};
+use format::{Brain, Format, Half, Rounded, Split};
+use item::{Moments, Operands, WARP, convolve};
+use output::{Constants, Maximum};
+use parameters::Parameters;
+
+/// Words of the part of shared memory that all threads share, by what they hold.
+mod common {
+    /// Sums over the part of the peek that warp 0 has, one for each channel, and its pixels.
+    pub(super) const SUMS: u32 = 0;
+    /// Largest magnitude that each warp saw.
+    pub(super) const LARGEST: u32 = 4;
+    /// Scale of each filter.
+    pub(super) const SCALES: u32 = 64;
+    /// Four constants for each filter.
+    pub(super) const CONSTANTS: u32 = 80;
+    /// Sums of each filter's channels.
+    pub(super) const FILTER_SUMS: u32 = 144;
+    /// The multiplier, as stored.
+    pub(super) const MULTIPLIER: u32 = 192;
+    /// The bias, as stored.
+    pub(super) const BIAS: u32 = 208;
+    /// Means of the channels.
+    pub(super) const MEANS: u32 = 224;
+    /// Scale and offsets of the conversion.
+    pub(super) const CENTRE: u32 = 228;
+}
+
+/// Magnitudes, after scaling, that the conversion takes without loss.
+const SCALED_MIN: f32 = 0.25;
+const SCALED_MAX: f32 = 30_000.0;
+
+/// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets.
+#[inline(always)]
+fn scale_for(largest: f32) -> f32 {
+    let exponent = largest.to_bits() >> 23;
+    let wanted = (2 * 127 + 10 - exponent.min(263)).clamp(1, 253);
+    if largest == 0.0 {
+        1.0
+    } else {
+        f32::from_bits(wanted << 23)
+    }
+}
+
+/// The largest of what all warps left at `common::LARGEST`, as bits: those of NaN are the largest.
+#[inline(always)]
+unsafe fn largest_of_warps(words: Shared<u32>) -> f32 {
+    let [a, b, c] = [
+        words.load_vec::<4>(common::LARGEST),
+        words.load_vec::<4>(common::LARGEST + 4),
+        words.load_vec::<4>(common::LARGEST + 8),
+    ];
+    let four = |i: usize| a[i].max(b[i]).max(c[i]);
+    f32::from_bits(four(0).max(four(1)).max(four(2)).max(four(3)))
+}
+const _: () = assert!(WARPS == 12);
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn body<F: Format>(
+    x: *const F::Stored,
+    weight: *const F::Stored,
+    bias: *const F::Stored,
+    multiplier: *const F::Stored,
+    y: *mut F::Stored,
+    g: &FusedGeometry,
+) {
+    let sample = thread::block_idx_x() as usize;
+    let samples = g.n as usize;
+    let x =
+        Global::new(x, g.input_elements()).slice(sample * g.sample_elements(), g.sample_elements());
+    let y = GlobalMut::new(y, samples * g.out_elements())
+        .slice(sample * g.out_elements(), g.out_elements());
+    let planes = shared::dynamic::<u32>(0, F::PLANES * PLANE_WORDS);
+    let stage = shared::dynamic::<u32>(4 * F::PLANES * PLANE_WORDS, STAGE_WORDS);
+    let words = shared::dynamic::<u32>(4 * (F::PLANES * PLANE_WORDS + STAGE_WORDS), COMMON_WORDS);
+    let floats = words.cast::<f32>();
+
+    let thread = thread::thread_idx_x();
+    let lane = warp::lane_id();
+    // The same in all lanes, and known to the compiler to be.
+    let (warp, _) = warp::warp_shuffle_idx(WARP, thread / WARP_THREADS, 0, 32);
+    let filler = Filler::<F> {
+        x,
+        planes,
+        stage,
+        g,
+    };
+
+    // 1, with the copies of 2 under way.
+    let parameters = Parameters::<F> {
+        stage,
+        words,
+        g,
+        format: PhantomData,
+    };
+    parameters.start(weight, bias, multiplier);
+    cp_async::commit_group();
+    filler.start_peek();
+    cp_async::commit_group();
+    cp_async::wait_group::<1>();
+    thread::sync_threads();
+    parameters.scale();
+    thread::sync_threads();
+    parameters.lay_out();
+
+    // 2
+    cp_async::wait_all();
+    thread::sync_threads();
+    let (mut largest, mut sums, pixels) = filler.survey_peek();
+    warp::sync_warp(WARP);
+    let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
+    if warp == 0 {
+        macro_rules! sum {
+            ($($c:literal)*) => {$(
+                sums[$c] = sum_of_warp(sums[$c]);
+            )*};
+        }
+        sum!(0 1 2);
+        let pixels = warp::warp_reduce_add(WARP, pixels);
+        if lane == 0 {
+            floats.store_vec(common::SUMS, [sums[0], sums[1], sums[2], pixels as f32]);
+        }
+    }
+    if lane == 0 {
+        words.store(common::LARGEST + warp, of_warp);
+    }
+    thread::sync_threads();
+    let [sum0, sum1, sum2, pixels] = floats.load_vec::<4>(common::SUMS);
+    let each = math::reciprocal_approx(pixels);
+    let means = [sum0 * each, sum1 * each, sum2 * each];
+    let centre = Centre::new(scale_for(largest_of_warps(words)), means);
+    filler.convert_peek(centre, &mut largest);
+    let filters = parameters.operands();
+    let start = parameters.start_values(means);
+    if thread == 0 {
+        floats.store_vec(common::MEANS, [means[0], means[1], means[2], 0.0]);
+        centre.store(floats);
+    }
+    thread::sync_threads();
+
+    // 3
+    let operands = Operands {
+        planes,
+        filters: &filters,
+        start,
+        g,
+    };
+    let items = g.items();
+    let mut ready = PEEK_ROWS;
+    let mut repeated = false;
+    loop {
+        let mut moments = Moments::new();
+        let mut round = 0;
+        while round < items {
+            let needed = g.rows_needed((round + WARPS).min(items));
+            while ready < needed {
+                filler.start_stage(ready);
+                filler.finish_stage(ready, Centre::load(floats), &mut largest);
+                ready += STAGE_ROWS;
+                thread::sync_threads();
+            }
+            // Behind the last row there is nothing to start, nor to finish.
+            filler.start_stage(ready);
+            if round + warp < items {
+                convolve::<F, _>(round + warp, operands, &mut moments);
+            }
+            filler.finish_stage(ready, Centre::load(floats), &mut largest);
+            ready += STAGE_ROWS;
+            thread::sync_threads();
+            round += WARPS;
+        }
+
+        // 4
+        let partial = stage.cast::<f32>();
+        let filter = lane / 4 % 4;
+        let k = filter / 2 * 8 + 2 * (lane % 4) + filter % 2;
+        partial.store(warp * 32 + lane / 16 * 16 + k, moments.total);
+        warp::sync_warp(WARP);
+        let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
+        if lane == 0 {
+            words.store(common::LARGEST + warp, of_warp);
+        }
+        thread::sync_threads();
+        let scale = floats.load(common::CENTRE);
+        if thread < OUT_CHANNELS {
+            finish_filter::<F>(thread, &parameters, partial, floats, scale, g);
+        }
+        let all = largest_of_warps(words);
+        thread::sync_threads();
+        let scaled = all * scale;
+        let suits = (SCALED_MIN..=SCALED_MAX).contains(&scaled) || all == 0.0;
+        if !F::CENTRED || suits || repeated || !all.is_finite() {
+            break;
+        }
+        let [m0, m1, m2, _] = floats.load_vec::<4>(common::MEANS);
+        if thread == 0 {
+            Centre::new(scale_for(all), [m0, m1, m2]).store(floats);
+        }
+        thread::sync_threads();
+        ready = 0;
+        repeated = true;
+    }
+
+    // 5
+    let mut maximum = Maximum::new(y, floats.slice(common::CONSTANTS, 64));
+    let mut item = warp;
+    while item < items {
+        convolve::<F, _>(item, operands, &mut maximum);
+        item += WARPS;
+    }
+}
+
+/// The constants of filter `k`, from the warps' partial sums in their order.
+#[inline(always)]
+unsafe fn finish_filter<F: Format>(
+    k: u32,
+    parameters: &Parameters<'_, F>,
+    partial: Shared<f32>,
+    floats: Shared<f32>,
+    scale: f32,
+    g: &FusedGeometry,
+) {
+    let (mut sum, mut squares) = (0.0, 0.0);
+    let mut warp = 0;
+    while warp < WARPS {
+        sum += f64::from(partial.load(warp * 32 + k));
+        squares += f64::from(partial.load(warp * 32 + 16 + k));
+        warp += 1;
+    }
+    let mean = sum * g.count_reciprocal;
+    let variance = squares * g.count_reciprocal - mean * mean;
+    // Rounding may leave a little less than nothing; NaN stays.
+    let variance = if variance < 0.0 { 0.0 } else { variance };
+    let (multiplier, filter_scale, finite) = parameters.of_filter(k);
+    let scale = if F::CENTRED {
+        f64::from(scale) * f64::from(filter_scale)
+    } else {
+        1.0
+    };
+    let c = Constants::new(g, mean, variance, scale, multiplier, finite);
+    let table = floats.slice(common::CONSTANTS, 64);
+    table.store(k, c.factor);
+    table.store(16 + k, c.added);
+    table.store(32 + k, c.upper);
+    table.store(48 + k, c.lower);
+}
+
+/// The sum over the warp's lanes, in all of them.
+#[inline(always)]
+unsafe fn sum_of_warp(mut value: f32) -> f32 {
+    macro_rules! add {
+        ($($bit:literal)*) => {
+            $(value += warp::warp_shuffle_xor(WARP, value, $bit, 32).0;)*
+        };
+    }
+    add!(16 8 4 2 1);
+    value
+}
+
+macro_rules! fused_kernel {
+    ($name:ident, $format:ident, $T:ident) => {
+        /// A block computes one sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
+        ///
+        /// *Launch*: `geometry.shape(planes)`, `SPLIT_PLANES` for the split kernel, else `PAIR_PLANES`.
+        /// *Mapping*: items of 16 rows by 10 columns go to the warps in turn; within an item, lanes as m16n8k16
+        /// has them. *Barriers* and invariants: at the head of the module.
+        /// *Traffic*: the input once, the parameters once a block, the output once.
+        ///
+        /// # Safety
+        /// `x` has `geometry.input_elements()` elements, `y` has `geometry.n * geometry.out_elements()`, `weight`
+        /// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
+        /// bytes, and `y` is apart from the others. The grid has `geometry.n` blocks.
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1)]
+        pub unsafe fn $name(
+            x: *const $T,
+            weight: *const $T,
+            bias: *const $T,
+            multiplier: *const $T,
+            y: *mut $T,
+            geometry: FusedGeometry,
+        ) {
+            body::<$format>(x, weight, bias, multiplier, y, &geometry);
+        }
+    };
+}
+
+fused_kernel!(
+    conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
+    Split,
+    f32
+);
+fused_kernel!(
+    conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
+    Rounded,
+    f32
+);
+fused_kernel!(
+    conv3d_multiply_instance_norm_clamp_multiply_max_f16,
+    Half,
+    f16
+);
+fused_kernel!(
+    conv3d_multiply_instance_norm_clamp_multiply_max_bf16,
+    Brain,
+    bf16
+);

@@ -1,0 +1,207 @@
+//! Filters, bias and multiplier: from global memory to operands in registers.
+
+use cuda_std::global::Global;
+use cuda_std::shared::Shared;
+use cuda_std::{Storage, cp_async, math, thread, warp};
+use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    BLOCK_THREADS, FILTER, FILTER_ELEMENTS, FusedGeometry, IN_CHANNELS, OUT_CHANNELS, STAGE_WORDS,
+};
+
+use super::format::{Format, filter_word};
+use super::item::{Filters, WARP};
+use super::{common, scale_for};
+
+/// Words of operands: four for each lane, horizontal tap and step, at most.
+const OPERAND_WORDS: u32 = FILTER * 5 * 32 * 4;
+
+/// Elements of one filter, and of one channel of it.
+const PER_FILTER: u32 = FILTER_ELEMENTS / OUT_CHANNELS;
+const PER_CHANNEL: u32 = PER_FILTER / IN_CHANNELS;
+
+/// Lanes that survey one filter.
+const SURVEYORS: u32 = 16;
+const _: () = assert!(SURVEYORS * OUT_CHANNELS <= BLOCK_THREADS);
+const _: () = assert!(OPERAND_WORDS + FILTER_ELEMENTS <= STAGE_WORDS);
+
+/// Where parameters are: filters, as stored, behind their operands in `stage`.
+#[derive(Clone, Copy)]
+pub(super) struct Parameters<'a, F: Format> {
+    /// Where they lie.
+    pub(super) stage: Shared<u32>,
+    /// What all threads share.
+    pub(super) words: Shared<u32>,
+    /// The geometry.
+    pub(super) g: &'a FusedGeometry,
+    /// How they are multiplied.
+    pub(super) format: core::marker::PhantomData<F>,
+}
+
+impl<F: Format> Parameters<'_, F> {
+    #[inline(always)]
+    fn filters(&self) -> Shared<F::Stored> {
+        let words = FILTER_ELEMENTS * size_of::<F::Stored>() as u32 / 4;
+        self.stage.slice(OPERAND_WORDS, words).cast()
+    }
+
+    #[inline(always)]
+    fn channel(&self, at: u32) -> Shared<F::Stored> {
+        let words = OUT_CHANNELS * size_of::<F::Stored>() as u32 / 4;
+        self.words.slice(at, words).cast()
+    }
+
+    /// Starts to copy all parameters, four bytes at a time.
+    #[inline(always)]
+    pub(super) unsafe fn start(
+        &self,
+        weight: *const F::Stored,
+        bias: *const F::Stored,
+        multiplier: *const F::Stored,
+    ) {
+        let per_copy = 4 / size_of::<F::Stored>() as u32;
+        let weight = Global::new(weight, FILTER_ELEMENTS as usize);
+        let mut copy = thread::thread_idx_x();
+        while copy < FILTER_ELEMENTS / per_copy {
+            let at = copy * per_copy;
+            cp_async::copy4(self.filters().addr(at), weight, at as usize);
+            copy += BLOCK_THREADS;
+        }
+        let at = thread::thread_idx_x() * per_copy;
+        if at < OUT_CHANNELS {
+            let multiplier = Global::new(multiplier, OUT_CHANNELS as usize);
+            cp_async::copy4(
+                self.channel(common::MULTIPLIER).addr(at),
+                multiplier,
+                at as usize,
+            );
+            if self.g.has_bias != 0 {
+                let bias = Global::new(bias, OUT_CHANNELS as usize);
+                cp_async::copy4(self.channel(common::BIAS).addr(at), bias, at as usize);
+            }
+        }
+    }
+
+    /// Finds each filter's scale (NaN if the filter is not finite), or, where values are
+    /// multiplied as stored, the sums of its channels.
+    #[inline(always)]
+    pub(super) unsafe fn scale(&self) {
+        let floats = self.words.cast::<f32>();
+        let (k, first) = (
+            thread::thread_idx_x() / SURVEYORS,
+            thread::thread_idx_x() % SURVEYORS,
+        );
+        let (mut largest, mut sums) = (0.0, [0.0; 3]);
+        if k < OUT_CHANNELS {
+            let mut i = first;
+            while i < PER_FILTER {
+                let value = self.filters().load(k * PER_FILTER + i).to_f32();
+                largest = math::max_nan(largest, math::abs(value));
+                if !F::CENTRED {
+                    let c = i / PER_CHANNEL;
+                    sums[0] += if c == 0 { value } else { 0.0 };
+                    sums[1] += if c == 1 { value } else { 0.0 };
+                    sums[2] += if c == 2 { value } else { 0.0 };
+                }
+                i += SURVEYORS;
+            }
+        }
+        warp::sync_warp(WARP);
+        let all = |value: f32, combine: fn(f32, f32) -> f32| {
+            let mut value = value;
+            macro_rules! exchange {
+                ($($bit:literal)*) => {
+                    $(value = combine(value, warp::warp_shuffle_xor(WARP, value, $bit, 32).0);)*
+                };
+            }
+            exchange!(8 4 2 1);
+            value
+        };
+        let largest = all(largest, math::max_nan);
+        if F::CENTRED {
+            if k < OUT_CHANNELS && first == 0 {
+                let finite = largest.is_finite();
+                let scale = if finite { scale_for(largest) } else { f32::NAN };
+                floats.store(common::SCALES + k, scale);
+            }
+        } else {
+            let add = |a: f32, b: f32| a + b;
+            let sums = [all(sums[0], add), all(sums[1], add), all(sums[2], add)];
+            if k < OUT_CHANNELS && first == 0 {
+                // Not the scale, but as finite as the filter is.
+                floats.store(common::SCALES + k, largest);
+                floats.store(common::FILTER_SUMS + 3 * k, sums[0]);
+                floats.store(common::FILTER_SUMS + 3 * k + 1, sums[1]);
+                floats.store(common::FILTER_SUMS + 3 * k + 2, sums[2]);
+            }
+        }
+    }
+
+    /// Lays out the operands.
+    #[inline(always)]
+    pub(super) unsafe fn lay_out(&self) {
+        let floats = self.words.cast::<f32>();
+        let mut at = thread::thread_idx_x();
+        while at < FILTER * F::FILTER_STEPS * 128 {
+            let (i, lane, set) = (at % 4, at / 4 % 32, at / 128);
+            let (step, s) = (set % F::FILTER_STEPS, set / F::FILTER_STEPS);
+            let k = i / 2 * 8 + lane / 4;
+            let scale = if F::CENTRED {
+                floats.load(common::SCALES + k)
+            } else {
+                1.0
+            };
+            let word = filter_word::<F>(self.filters(), [k, s], [step, i % 2, lane % 4], scale);
+            self.stage.store(at, word);
+            at += BLOCK_THREADS;
+        }
+    }
+
+    /// This lane's operands.
+    #[inline(always)]
+    pub(super) unsafe fn operands(&self) -> Filters {
+        let mut filters: Filters = [[[0; 4]; 5]; 3];
+        let lane = warp::lane_id();
+        macro_rules! load {
+            ($($s:literal: $($step:literal)*;)*) => {$($(
+                if $step < F::FILTER_STEPS {
+                    let set = $s * F::FILTER_STEPS + $step;
+                    filters[$s][$step] = self.stage.load_vec((set * 32 + lane) * 4);
+                }
+            )*)*};
+        }
+        load!(0: 0 1 2 3 4; 1: 0 1 2 3 4; 2: 0 1 2 3 4;);
+        filters
+    }
+
+    /// What the accumulators of this lane's filters start from: where values are multiplied as they are stored, minus
+    /// what `means` would give, so that squares do not drown in a large mean.
+    #[inline(always)]
+    pub(super) unsafe fn start_values(&self, means: [f32; 3]) -> [f32; 4] {
+        if F::CENTRED {
+            return [0.0; 4];
+        }
+        let sums = self
+            .words
+            .cast::<f32>()
+            .slice(common::FILTER_SUMS, 3 * OUT_CHANNELS);
+        let start = |i: u32| {
+            let at = 3 * (i / 2 * 8 + 2 * (warp::lane_id() % 4) + i % 2);
+            let first = math::fma(means[1], sums.load(at + 1), means[0] * sums.load(at));
+            -math::fma(means[2], sums.load(at + 2), first)
+        };
+        [start(0), start(1), start(2), start(3)]
+    }
+
+    /// Multiplier and scale of filter `k`, and whether all its parameters are finite.
+    #[inline(always)]
+    pub(super) unsafe fn of_filter(&self, k: u32) -> (f32, f32, bool) {
+        let multiplier = self.channel(common::MULTIPLIER).load(k).to_f32();
+        let scale = self.words.cast::<f32>().load(common::SCALES + k);
+        let bias = if self.g.has_bias != 0 {
+            self.channel(common::BIAS).load(k).to_f32()
+        } else {
+            0.0
+        };
+        let finite = multiplier.is_finite() && scale.is_finite() && bias.is_finite();
+        (multiplier, scale, finite)
+    }
+}
