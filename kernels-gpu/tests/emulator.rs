@@ -55,6 +55,12 @@ tests! {
     channel_max_matches_alone_and_fused: checks::channel_max::channel_max_f32;
     channel_max_matches_in_half_precision:
         checks::channel_max::channel_max_f16, checks::channel_max::channel_max_bf16;
+    conv3d_multiply_instance_norm_clamp_multiply_max_matches:
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::split_f32,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::rounded_f32;
+    conv3d_multiply_instance_norm_clamp_multiply_max_matches_in_half_precision:
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::half,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::brain;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed_f32;
     instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
         checks::channel_max::normed_f16, checks::channel_max::normed_bf16;

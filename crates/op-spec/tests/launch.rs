@@ -123,3 +123,67 @@ fn more_blocks_than_a_grid_has_are_refused_and_none_are_no_launch() {
     let tile = empty.direct_tile();
     assert!(empty.direct_shape(tile).expect("a shape").is_empty());
 }
+
+mod conv3d_multiply_instance_norm_clamp_multiply_max {
+    use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
+    use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
+
+    fn geometry(spec: &Spec, input: [usize; 5]) -> Option<FusedGeometry> {
+        FusedGeometry::new(&spec.problem(&input).expect("a valid problem"))
+    }
+
+    #[test]
+    fn takes_the_kernelbench_problem_and_its_rows_arrive_in_time() {
+        let g = geometry(&Spec::kernelbench(), Spec::KERNELBENCH_INPUT).expect("its own problem");
+        assert_eq!(g.items(), 81);
+        let (mut round, mut ready) = (0, PEEK_ROWS);
+        while round < g.items() {
+            let needed = g.rows_needed((round + WARPS).min(g.items()));
+            assert!(needed <= ready, "{needed} rows of {ready}");
+            round += WARPS;
+            ready += STAGE_ROWS;
+        }
+        assert_eq!(g.rows_needed(g.items()), g.rows);
+    }
+
+    #[test]
+    fn fits_the_shared_memory_of_a_hopper_multiprocessor() {
+        assert!(4 * shared_words(SPLIT_PLANES) <= 227 * 1024);
+    }
+
+    #[test]
+    fn reciprocals_divide_exactly() {
+        for height in 3..=200 {
+            let deepest = (3..=160)
+                .rev()
+                .find_map(|depth| geometry(&Spec::kernelbench(), [1, 3, depth, height, 32]));
+            let Some(g) = deepest else {
+                continue;
+            };
+            for row in 0..g.rows {
+                let d = (row * g.height_reciprocal) >> RECIPROCAL_SHIFT;
+                assert_eq!(d, row / g.height);
+            }
+            for row in 0..g.out_rows {
+                let z = (row * g.out_height_reciprocal) >> RECIPROCAL_SHIFT;
+                assert_eq!(z, row / g.out_height);
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_what_it_is_not_made_for() {
+        let spec = Spec::kernelbench();
+        assert_eq!(geometry(&spec, [1, 3, 16, 32, 31]), None);
+        assert_eq!(geometry(&spec, [1, 3, 17, 32, 32]), None);
+        assert!(geometry(&spec, [1, 3, 16, 31, 32]).is_some());
+        let mut padded = spec;
+        padded.conv.padding = [1, 1, 1];
+        assert_eq!(geometry(&padded, [1, 3, 8, 8, 32]), None);
+        let affine = Spec {
+            affine: true,
+            ..spec
+        };
+        assert_eq!(geometry(&affine, [1, 3, 8, 8, 32]), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! The whole of problem 79 in one launch, on volumes that it can take.
+
+use cuda_std::{Storage, bf16, f16};
+use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec;
+use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    FILTER_ELEMENTS, FusedGeometry, PAIR_PLANES, SPLIT_PLANES,
+};
+
+use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
+use super::{Outcome, Run, Wanted, compare, signed};
+
+const CHANNELS: usize = 3;
+const FILTERS: usize = 16;
+const WIDTH: usize = 32;
+const OUT_WIDTH: usize = 30;
+
+/// Samples, depth and height: the smallest; a ragged last tile; more rows than are there before the first
+/// round, so that rows arrive during rounds.
+const SHAPES: [(usize, usize, usize); 3] = [(1, 3, 3), (2, 5, 7), (1, 7, 26)];
+
+/// What a case does to its input: multiplies it, adds to it, and sets one value.
+const INPUTS: [(f32, f32, Option<f32>); 4] = [
+    (1.0, 0.0, None),
+    (0.01, 100.0, None),
+    (1.0, 0.0, Some(1e6)),
+    (1.0, 0.0, Some(f32::NAN)),
+];
+
+/// `x`, rounded to `T`.
+fn stored<T: Storage>(x: f32) -> f32 {
+    T::from_f32(x).to_f32()
+}
+
+/// One sample of the convolution without bias, and the sums of magnitudes behind it,
+/// `[filter][position]`.
+fn convolved(x: &[f32], w: &[f32], depth: usize, height: usize) -> Vec<Vec<(f64, f64)>> {
+    let at = |c: usize, d: usize, h: usize, q: usize| {
+        f64::from(x[((c * depth + d) * height + h) * WIDTH + q])
+    };
+    let mut filters = Vec::new();
+    for k in 0..FILTERS {
+        let mut plane = Vec::new();
+        for z in 0..depth - 2 {
+            for p in 0..height - 2 {
+                for q in 0..OUT_WIDTH {
+                    let (mut sum, mut magnitude) = (0.0, 0.0);
+                    for tap in 0..81 {
+                        let (c, t, r, s) = (tap / 27, tap / 9 % 3, tap / 3 % 3, tap % 3);
+                        let term = at(c, z + t, p + r, q + s) * f64::from(w[k * 81 + tap]);
+                        sum += term;
+                        magnitude += term.abs();
+                    }
+                    plane.push((sum, magnitude));
+                }
+            }
+        }
+        filters.push(plane);
+    }
+    filters
+}
+
+/// The pipeline behind the convolution. `rounding` is the relative error of a product.
+fn wanted(filters: &[Vec<(f64, f64)>], multiplier: &[f32], rounding: f64) -> Vec<Wanted> {
+    let positions = filters[0].len();
+    let mut best = vec![Wanted::exact(f64::NEG_INFINITY); positions];
+    for (plane, &m) in filters.iter().zip(multiplier) {
+        let m = f64::from(m);
+        let count = positions as f64;
+        let mean = plane.iter().map(|y| m * y.0).sum::<f64>() / count;
+        let variance = plane.iter().map(|y| (m * y.0 - mean).powi(2)).sum::<f64>() / count;
+        let rstd = 1.0 / (variance + 1e-5).sqrt();
+        for (best, y) in best.iter_mut().zip(plane) {
+            let value = (m * y.0 - mean) * rstd;
+            let value = if value.is_nan() {
+                value
+            } else {
+                value.clamp(-1.0, 1.0) * m
+            };
+            // Every product is off by `rounding`, here and in the statistics.
+            let tolerance = 4.0 * rounding * (m.abs() * rstd * y.1 + 1.0) * m.abs();
+            best.tolerance = best.tolerance.max(tolerance);
+            if value.is_nan() || value > best.value {
+                best.value = value;
+            }
+        }
+    }
+    best
+}
+
+macro_rules! fused {
+    ($name:ident, $T:ident, $kernel:ident, $planes:ident, $rounding:expr, $inputs:expr) => {
+        /// Every shape with every input; multipliers of either sign and 0.
+        pub(crate) fn $name(run: &Run) -> Outcome {
+            for (n, depth, height) in SHAPES {
+                for (scale, added, special) in $inputs {
+                    let sample = CHANNELS * depth * height * WIDTH;
+                    let mut values = signed::<$T>(1, n * sample);
+                    values.iter_mut().for_each(|x| {
+                        *x = stored::<$T>(*x * scale + added);
+                    });
+                    values[sample - 1] = special.unwrap_or(values[sample - 1]);
+                    let weight = signed::<$T>(2, FILTER_ELEMENTS as usize);
+                    let bias = signed::<$T>(3, FILTERS);
+                    let mut multiplier = signed::<$T>(4, FILTERS);
+                    multiplier[5] = 0.0;
+
+                    let problem = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench()
+                        .problem(&[n, CHANNELS, depth, height, WIDTH])
+                        .expect("the pipeline takes this shape");
+                    let g = FusedGeometry::new(&problem).expect("the kernel takes this shape");
+                    let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
+                    let (b, m) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&multiplier)?);
+                    let y = run.empty::<$T>(n * g.out_elements())?;
+                    let arguments = (
+                        x.ptr().cast_const(),
+                        w.ptr().cast_const(),
+                        b.ptr().cast_const(),
+                        m.ptr().cast_const(),
+                        y.ptr(),
+                        g,
+                    );
+                    run.launch::<$kernel>(g.shape($planes), arguments)?;
+                    let all: Vec<_> = (values.chunks_exact(sample))
+                        .flat_map(|x| {
+                            wanted(
+                                &convolved(x, &weight, depth, height),
+                                &multiplier,
+                                $rounding,
+                            )
+                        })
+                        .collect();
+                    compare(&format!("{n} {depth} {height}, {special:?}"), &y, &all)?;
+                }
+            }
+            Ok(())
+        }
+    };
+}
+
+fused!(
+    split_f32,
+    f32,
+    conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
+    SPLIT_PLANES,
+    f64::exp2(-22.0),
+    INPUTS
+);
+fused!(
+    rounded_f32,
+    f32,
+    conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
+    PAIR_PLANES,
+    f64::exp2(-11.0),
+    INPUTS.into_iter().filter(|input| input.2 != Some(1e6))
+);
+fused!(
+    half,
+    f16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_f16,
+    PAIR_PLANES,
+    f64::exp2(-20.0),
+    INPUTS.into_iter().step_by(3)
+);
+fused!(
+    brain,
+    bf16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_bf16,
+    PAIR_PLANES,
+    f64::exp2(-20.0),
+    INPUTS.into_iter().step_by(3)
+);
