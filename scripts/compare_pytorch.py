@@ -47,7 +47,7 @@ def splitmix64(state):
 def fill(seed, shape):
     """The f32 array that `convfuse::data::fill` makes: uniform in [0, 1), 24 bits each."""
     count = int(numpy.prod(shape, dtype=numpy.int64))
-    states = numpy.arange(count, dtype=numpy.uint64) + numpy.uint64(seed << 32)
+    states = numpy.arange(count, dtype=numpy.uint64) + numpy.uint64(seed << 32 & 2**64 - 1)
     bits = splitmix64(states) >> numpy.uint64(40)
     return (bits.astype(numpy.float32) / numpy.float32(1 << 24)).reshape(shape)
 
@@ -361,7 +361,7 @@ def compare_problems(problems, repeats, chosen):
     rows = []
     by_half = {problem["dtype"] == "f16": problem for problem in problems}
     for half, problem in sorted(by_half.items()):
-        x = torch.from_numpy(fill(problem["seed"] + 1, problem["input"])).cuda()
+        x = torch.from_numpy(fill(problem["input_seed"], problem["input"])).cuda()
         x = x.half().float() if half else x
         parameters = safetensors.torch.load_file(problem["parameters"], device="cuda")
         pipeline = PIPELINES[problem["number"]]

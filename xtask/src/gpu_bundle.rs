@@ -7,6 +7,7 @@
 //!     tests/*             the test executables of the library
 //!     golden/             their data
 //!     run.sh              runs it all
+//!     compare_pytorch.py  compares with PyTorch, where that is installed
 //! ```
 //!
 //! The PTX is inside the executables, and the driver is found at run time, so this is all.
@@ -47,6 +48,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     }
     copy_files(&root.join("tests/golden"), &bundle.join("golden"))?;
     write_executable(&bundle.join("run.sh"), RUN)?;
+    let script = "compare_pytorch.py";
+    fs::copy(root.join("scripts").join(script), bundle.join(script))?;
 
     let bytes = size(&bundle)?;
     println!(

@@ -13,7 +13,8 @@ use crate::spec::launch::peak::COPY_BLOCK_ELEMENTS;
 /// The speed of each unit of a GPU on its own, measured by kernels that were compiled as all others.
 ///
 /// These are what a kernel can hope for, some percent below what the vendor's tables promise. The best of
-/// several launches counts.
+/// several launches counts. Hopper's `wgmma`, which is faster than `mma.sync`, is not among them: a kernel that uses it may
+/// pass this ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Ceilings {

@@ -35,6 +35,24 @@ pub struct Run {
     pub output: Option<ArrayD<f32>>,
 }
 
+impl Run {
+    /// A run that has not been made.
+    pub(super) fn of(strategy: String, kernels: &str) -> Run {
+        Run {
+            strategy,
+            kernels: kernels.to_owned(),
+            time: None,
+            launches: 0,
+            extra_bytes: 0,
+            bytes_moved: 0,
+            largest_error: None,
+            tolerance_used: None,
+            complaint: None,
+            output: None,
+        }
+    }
+}
+
 impl<M: Pipeline> Subject<M> {
     /// Runs the pipeline under `options`: prepares a plan, compares its output with `expected`, and times it if that
     /// agrees. What goes wrong is told by [`complaint`](Run::complaint), so that other strategies can go on.
@@ -51,18 +69,7 @@ impl<M: Pipeline> Subject<M> {
         } else {
             (strategy.to_string(), strategy.summary())
         };
-        let mut run = Run {
-            strategy: name,
-            kernels: kernels.to_owned(),
-            time: None,
-            launches: 0,
-            extra_bytes: 0,
-            bytes_moved: 0,
-            largest_error: None,
-            tolerance_used: None,
-            complaint: None,
-            output: None,
-        };
+        let mut run = Run::of(name, kernels);
         if let Err(error) = self.fill_in(&mut run, options, expected, protocol) {
             run.complaint = Some(error.to_string());
         }

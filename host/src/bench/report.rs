@@ -71,6 +71,8 @@ pub struct Problem {
     pub dtype: String,
     /// What parameters and input were made from.
     pub seed: u64,
+    /// What [`data::fill`](crate::data::fill) made the input from.
+    pub input_seed: u64,
     /// Attributes under PyTorch's names, where they are not the default.
     pub attributes: serde_json::Value,
     /// Operations of one pass of the convolution.
@@ -143,6 +145,7 @@ impl Problem {
             output: subject.output.clone(),
             dtype: subject.model.dtype().to_string(),
             seed: subject.seed,
+            input_seed: subject.input_seed(),
             attributes: subject.attributes.clone(),
             flop: subject.flop(),
             bytes: subject.bytes(),

@@ -56,12 +56,20 @@ fn channels(shape: &[usize]) -> usize {
     shape.get(1).copied().unwrap_or(0)
 }
 
-/// Seeds of what is made for a subject, as offsets from its own.
-mod seeds {
-    pub(super) const INPUT: u64 = 1;
-    pub(super) const NORM_WEIGHT: u64 = 2;
-    pub(super) const NORM_BIAS: u64 = 3;
-    pub(super) const SCALE: u64 = 4;
+/// What a subject is made of besides the parameters of its model's initialisation, by offset from the subject's seed.
+#[derive(Clone, Copy)]
+enum Part {
+    Input = 1,
+    NormWeight = 2,
+    NormBias = 3,
+    Scale = 4,
+}
+
+impl Part {
+    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation.
+    const fn seed(self, of_subject: u64) -> u64 {
+        data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64))
+    }
 }
 
 impl Subject<Conv2dGroupNormScaleMaxPoolClamp> {
@@ -84,11 +92,11 @@ impl Subject<Conv2dGroupNormScaleMaxPoolClamp> {
         };
         let problem = spec.problem(shape)?;
         let k = spec.out_channels;
-        let vector = |offset: u64, bound: f32| data::signed(seed + offset, k) * bound;
+        let vector = |part: Part, bound: f32| data::signed(part.seed(seed), k) * bound;
         let mut weights = Weights85::init(&spec, seed);
-        weights.group_norm_weight = Some(vector(seeds::NORM_WEIGHT, 1.5));
-        weights.group_norm_bias = Some(vector(seeds::NORM_BIAS, 0.5));
-        weights.scale = vector(seeds::SCALE, 1.5);
+        weights.group_norm_weight = Some(vector(Part::NormWeight, 1.5));
+        weights.group_norm_bias = Some(vector(Part::NormBias, 0.5));
+        weights.scale = vector(Part::Scale, 1.5);
         let model = Conv2dGroupNormScaleMaxPoolClamp::with_dtype(stream, &spec, &weights, dtype)?;
         let flop = conv_flop(problem.conv_shape().to_vec(), &spec.weight_shape());
         let attributes = json!({
@@ -97,7 +105,7 @@ impl Subject<Conv2dGroupNormScaleMaxPoolClamp> {
             "max_pool": spec.max_pool.kernel_size,
             "clamp": [spec.clamp.min, spec.clamp.max],
         });
-        let x = input(seed + seeds::INPUT, shape);
+        let x = input(Part::Input.seed(seed), shape);
         let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
         Subject::new(85, model, operation, flop, attributes, seed)
     }
@@ -127,7 +135,7 @@ impl Subject<Conv3dMultiplyInstanceNormClampMultiplyMax> {
             "eps": spec.instance_norm.eps,
             "clamp": [spec.clamp.min, spec.clamp.max],
         });
-        let x = input(seed + seeds::INPUT, shape);
+        let x = input(Part::Input.seed(seed), shape);
         let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
         Subject::new(79, model, operation, flop, attributes, seed)
     }
@@ -192,6 +200,11 @@ impl<M: Pipeline> Subject<M> {
     /// Operations of one pass of the convolution.
     pub fn flop(&self) -> u64 {
         self.flop
+    }
+
+    /// What [`data::fill`] made the input from.
+    pub fn input_seed(&self) -> u64 {
+        Part::Input.seed(self.seed)
     }
 
     /// Bytes that any implementation must move: input, output, parameters.

@@ -35,7 +35,10 @@ pub fn to_svg(report: &Report) -> String {
 fn header(svg: &mut Svg, report: &Report) {
     let title = format!("convfuse {} on {}", report.convfuse, report.device.name);
     svg.text((MARGIN, 30.0), Anchor::Start, 18.0, &title);
-    let subtitle = format!("{}; medians, {}", report.date, report.clock);
+    let mut subtitle = format!("{}; medians and quartiles, {}", report.date, report.clock);
+    if report.ceilings.is_some() {
+        subtitle += "; the upright mark is the least time that the ceilings allow";
+    }
     svg.text((MARGIN, 50.0), Anchor::Start, 12.0, &subtitle);
 }
 
@@ -84,7 +87,72 @@ pub fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::bench::{Ceilings, Products, Protocol, Run, Subject, Summary};
+    use crate::{DType, Device};
+
+    /// A report with figures as a large GPU has them.
+    fn report() -> Report {
+        let stream = Device::cpu().stream().unwrap();
+        let protocol = Protocol::new(&stream).unwrap();
+        let ceilings = Ceilings {
+            copy_bytes_per_s: 4.3e12,
+            fma_flop_per_s: 64e12,
+            mma_tf32_flop_per_s: 322e12,
+            mma_f16_flop_per_s: 645e12,
+        };
+        let command = vec!["convfuse".to_owned()];
+        let mut report = Report::new("today".into(), command, &protocol, Some(ceilings));
+        let subject = Subject::kernelbench_85(&stream, &[1, 8, 9, 9], DType::F32, 0).unwrap();
+        let mut problem = Problem::of(&subject);
+        (problem.flop, problem.bytes) = (18_700_000_000, 98_600_000);
+        let runs = [
+            ("one <kernel> each", Products::Accurate, 2298),
+            ("fused", Products::Accurate, 110),
+            ("fused", Products::Fast, 75),
+        ];
+        for (strategy, products, microseconds) in runs {
+            let times = [90, 100, 100, 103].map(|percent| {
+                Duration::from_nanos(microseconds * 1000).mul_f64(f64::from(percent) / 100.0)
+            });
+            let mut run = Run::of(strategy.to_owned(), "kernels");
+            run.time = Summary::of(&times);
+            problem
+                .results
+                .push(problem.score(run, products, Some(&ceilings)));
+        }
+        let mut run = Run::of("broken".to_owned(), "kernels");
+        run.complaint = Some("wrong".to_owned());
+        problem
+            .results
+            .push(problem.score(run, Products::Accurate, Some(&ceilings)));
+        report.problems.push(problem);
+        report
+    }
+
+    #[test]
+    fn every_timed_result_has_a_bar_and_a_dot() {
+        let svg = to_svg(&report());
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        let count = |what: &str| svg.matches(what).count();
+        // The background, and three bars; what went wrong has none.
+        assert_eq!(count("<rect "), 1 + 3);
+        assert_eq!(count("<circle "), 3);
+        assert_eq!(count("<text "), count("</text>"));
+        assert!(svg.contains("one &lt;kernel&gt; each") && svg.contains("fused, fast"));
+        assert!(!svg.contains("broken") && !svg.contains("NaN"));
+    }
+
+    #[test]
+    fn without_ceilings_there_is_no_roofline() {
+        let mut report = report();
+        report.ceilings = None;
+        assert!(!to_svg(&report).contains("(roofline)"));
+        report.problems.clear();
+        assert!(to_svg(&report).ends_with("</svg>\n"));
+    }
 
     #[test]
     fn durations_choose_their_unit() {

@@ -76,7 +76,7 @@ pub(super) fn draw(svg: &mut Svg, report: &Report, ceilings: &Ceilings, top: f64
         (MARGIN, top + 22.0),
         Anchor::Start,
         13.0,
-        "Roofline, with measured ceilings",
+        "TFLOP/s of one convolution pass, under the measured ceilings (roofline)",
     );
     grid(svg, &x, &y);
     let slope = |intensity: f64| intensity * ceilings.copy_bytes_per_s;
@@ -103,7 +103,7 @@ pub(super) fn draw(svg: &mut Svg, report: &Report, ceilings: &Ceilings, top: f64
     );
     let text = format!("copy: {:.2} TB/s", ceilings.copy_bytes_per_s * 1e-12);
     svg.text(
-        (x.at(start) + 8.0, y.at(slope(start)) - 8.0),
+        (x.at(start) + 8.0, y.at(slope(start)) + 16.0),
         Anchor::Start,
         11.0,
         &text,
@@ -164,7 +164,6 @@ fn grid(svg: &mut Svg, x: &Axis, y: &Axis) {
         12.0,
         "operations per byte that must move",
     );
-    svg.text((MARGIN, y.ends[1] - 6.0), Anchor::Start, 11.0, "TFLOP/s");
 }
 
 #[cfg(test)]
