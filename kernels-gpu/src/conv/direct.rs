@@ -16,8 +16,8 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::conv::{
-    BLOCK_THREADS, ChannelTile, ConvGeometry, MIN_BLOCKS, NARROW_CHANNELS, PIXELS_PER_THREAD,
-    STAGED_AT_ONCE, STAGED_ROWS, TILE_PIXELS, WIDE_CHANNELS,
+    BLOCK_THREADS, ChannelTile, ConvGeometry, NARROW_CHANNELS, PIXELS_PER_THREAD, STAGED_AT_ONCE,
+    STAGED_ROWS, TILE_PIXELS, WIDE_CHANNELS, min_blocks,
 };
 
 use super::window::{Row, Window};
@@ -286,7 +286,7 @@ macro_rules! direct_kernel {
         /// # Safety
         /// The tensors are as large as the geometry says and `y` is apart from them; `bias` is
         /// read only where the geometry has one; planes have less than 2^31 elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = min_blocks($D))]
         pub unsafe fn $name(
             x: *const $T,
             weight: *const $T,

@@ -12,8 +12,11 @@ use super::{LaunchShape, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
 
-/// Blocks that a multiprocessor should hold.
-pub const MIN_BLOCKS: u32 = 4;
+/// Blocks that a multiprocessor should hold. Windows of volumes take more registers than there are
+/// for a fourth block.
+pub const fn min_blocks(dimensions: usize) -> u32 {
+    if dimensions == 3 { 3 } else { 4 }
+}
 
 /// Output pixels of a thread, a block apart.
 pub const PIXELS_PER_THREAD: usize = 4;
