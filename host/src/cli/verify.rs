@@ -214,7 +214,14 @@ impl Tally {
             Column::Left("verdict"),
         ]);
         let mut lines: Vec<&Line> = self.lines.iter().collect();
-        lines.sort_by_key(|line| (line.operation.len() > 20, line.operation, line.dtype.size()));
+        lines.sort_by_key(|line| {
+            let is_pipeline = line.operation.len() > 20;
+            (
+                is_pipeline,
+                line.operation,
+                std::cmp::Reverse(line.dtype.size()),
+            )
+        });
         for line in lines {
             table.row([
                 line.operation.to_owned(),

@@ -1,0 +1,73 @@
+//! convfuse inside another program: parameters from a file, requests from several threads, one plan for each.
+//!
+//! ```text
+//! cargo run --release --example embed
+//! ```
+
+use std::error::Error;
+use std::thread;
+
+use convfuse::models::{Conv2dGroupNormScaleMaxPoolClamp, Options, Pipeline};
+use convfuse::spec::Conv2dGroupNormScaleMaxPoolClampSpec as Spec;
+use convfuse::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights;
+use convfuse::{Device, Tensor, data};
+
+/// What a worker is asked for: a batch of images.
+const REQUEST: [usize; 4] = [4, 8, 64, 64];
+const WORKERS: u64 = 2;
+const REQUESTS_PER_WORKER: u64 = 3;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let device = Device::best();
+    println!("device\n{}", device.info());
+
+    // Parameters come from a safetensors file under PyTorch's names. This one is made here, for want of a trained model.
+    let spec = Spec::kernelbench();
+    let file =
+        std::env::temp_dir().join(format!("convfuse-embed-{}.safetensors", std::process::id()));
+    Weights::init(&spec, 7).save(&file)?;
+    let weights = Weights::load(&file, &spec);
+    std::fs::remove_file(&file)?;
+    let model = Conv2dGroupNormScaleMaxPoolClamp::new(&device.stream()?, &spec, &weights?)?;
+
+    // The model is shared. Each worker has a stream of its own, so their work overlaps on a GPU, and a plan, so that a
+    // request costs nothing but its launches.
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|worker| {
+                scope.spawn({
+                    let (device, model) = (&device, &model);
+                    move || serve(device, model, worker)
+                })
+            })
+            .collect();
+        for (worker, thread) in workers.into_iter().enumerate() {
+            match thread.join() {
+                Ok(Ok(means)) => println!("worker {worker}: means {means:.4?}"),
+                Ok(Err(error)) => return Err(format!("worker {worker}: {error}").into()),
+                Err(_) => return Err(format!("worker {worker} panicked").into()),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The mean output of each of the worker's requests.
+fn serve(
+    device: &Device,
+    model: &Conv2dGroupNormScaleMaxPoolClamp,
+    worker: u64,
+) -> convfuse::Result<Vec<f32>> {
+    let stream = device.stream()?;
+    let mut plan = model.plan(&stream, &REQUEST, &Options::default())?;
+    let mut output = plan.output()?;
+    (0..REQUESTS_PER_WORKER)
+        .map(|request| {
+            let images = data::fill(100 * worker + request, REQUEST);
+            let input = Tensor::from_array(&stream, &images)?;
+            plan.execute(&input, &mut output)?;
+            // This waits for the worker's own stream, nothing else does.
+            Ok(output.to_array::<f32>()?.mean().unwrap_or(0.0))
+        })
+        .collect()
+}
