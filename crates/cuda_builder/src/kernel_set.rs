@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::builder::write_if_changed;
 use crate::source_hash::source_files;
-use crate::{Arch, CudaBuilder, Error, Module, Result, Toolchain, source_hash};
+use crate::{Arch, CudaBuilder, Error, Module, PtxVersion, Result, Toolchain, source_hash};
 
 /// A kernel crate, the architectures to build it for, and the folder with its shipped PTX.
 #[derive(Clone, Debug)]
@@ -126,6 +126,10 @@ impl KernelSet {
                 .arch(arch)
                 .toolchain(toolchain.clone())
                 .copy_to(folder.join(self.file_name(arch)));
+            if arch == Arch::Sm90a {
+                // The first version that has `st.async`; it came with CUDA 12.1.
+                builder = builder.ptx_version(PtxVersion::new(8, 1));
+            }
             if let Some(target_dir) = &self.target_dir {
                 builder = builder.target_dir(target_dir);
             }

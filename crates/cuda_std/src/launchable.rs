@@ -11,6 +11,8 @@ pub trait Kernel: 'static {
     const MAX_THREADS: Option<u32>;
     /// How many blocks one multiprocessor should hold, if declared.
     const MIN_BLOCKS: Option<u32>;
+    /// How many blocks make a cluster, if declared; the grid is a multiple of it.
+    const CLUSTER_BLOCKS: Option<u32>;
     /// The parameters' types.
     type Args: KernelArgs;
 

@@ -31,6 +31,7 @@
 
 pub mod async_proxy;
 pub mod barrier;
+pub mod cluster;
 pub mod cp_async;
 pub mod element;
 pub mod global;
@@ -43,6 +44,7 @@ pub mod storage;
 pub mod thread;
 pub mod warp;
 pub mod wgmma;
+pub mod wgmma_chain;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod emulator;

@@ -23,7 +23,7 @@ use crate::shared::{Shared, SharedAddr};
 
 /// A barrier object in shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Barrier(SharedAddr);
+pub struct Barrier(pub(crate) SharedAddr);
 
 impl Barrier {
     /// The barrier that element `i` of `objects` holds.

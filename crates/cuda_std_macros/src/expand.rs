@@ -18,12 +18,15 @@ fn device_form(bounds: &Bounds, function: &ItemFn) -> TokenStream {
     let mut entry = function.clone();
     entry.sig.abi = Some(parse_quote!(extern "ptx-kernel"));
     let comment = bounds.max_threads.as_ref().map(|threads| {
-        let text = format!("//@launch_bounds {} {{t}} {{b}}", function.sig.ident);
+        let text = format!("//@launch_bounds {} {{t}} {{b}} {{c}}", function.sig.ident);
         let blocks = bounds.min_blocks.clone().unwrap_or(parse_quote!(0));
-        let (threads, blocks) = (typed(threads), typed(&blocks));
+        let cluster = bounds.cluster_blocks.clone().unwrap_or(parse_quote!(0));
+        let (threads, blocks, cluster) = (typed(threads), typed(&blocks), typed(&cluster));
+        let cfgs = cfgs(function);
         quote! {
             #[cfg(target_arch = "nvptx64")]
-            ::core::arch::global_asm!(#text, t = const #threads, b = const #blocks);
+            #(#cfgs)*
+            ::core::arch::global_asm!(#text, t = const #threads, b = const #blocks, c = const #cluster);
         }
     });
     quote! {
@@ -50,9 +53,8 @@ fn emulated_form(bounds: &Bounds, function: &ItemFn) -> TokenStream {
     let arguments = format_ident!("arguments");
     let max_threads = optional(bounds.max_threads.as_ref());
     let min_blocks = optional(bounds.min_blocks.as_ref());
-    let cfgs: Vec<_> = (function.attrs.iter())
-        .filter(|attribute| attribute.path().is_ident("cfg"))
-        .collect();
+    let cluster_blocks = optional(bounds.cluster_blocks.as_ref());
+    let cfgs = cfgs(function);
     quote! {
         #[cfg(not(target_arch = "nvptx64"))]
         #function
@@ -70,6 +72,7 @@ fn emulated_form(bounds: &Bounds, function: &ItemFn) -> TokenStream {
             const NAME: &'static str = #symbol;
             const MAX_THREADS: ::core::option::Option<u32> = #max_threads;
             const MIN_BLOCKS: ::core::option::Option<u32> = #min_blocks;
+            const CLUSTER_BLOCKS: ::core::option::Option<u32> = #cluster_blocks;
             type Args = (#(#types,)*);
 
             #[inline]
@@ -81,6 +84,13 @@ fn emulated_form(bounds: &Bounds, function: &ItemFn) -> TokenStream {
             }
         }
     }
+}
+
+/// The conditions under which the function exists, for what is written beside it.
+fn cfgs(function: &ItemFn) -> Vec<&syn::Attribute> {
+    (function.attrs.iter())
+        .filter(|attribute| attribute.path().is_ident("cfg"))
+        .collect()
 }
 
 fn typed(expression: &Expr) -> TokenStream {

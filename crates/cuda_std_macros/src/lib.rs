@@ -14,11 +14,13 @@ use syn::{ItemFn, parse_macro_input};
 /// ```
 ///
 /// # Arguments
-/// Both are optional `u32` constant expressions.
+/// All are optional `u32` constant expressions.
 /// - `max_threads`: the largest number of threads that a block of this kernel may have. The
 ///   assembler limits registers accordingly, and the emulator refuses larger blocks.
 /// - `min_blocks`: how many blocks one multiprocessor should be able to hold at once. Needs
 ///   `max_threads`.
+/// - `cluster_blocks`: how many blocks make a cluster (sm_90 and later). The grid must be a
+///   multiple of it. Needs `max_threads`.
 ///
 /// # The function
 /// It must be an `unsafe fn` without generics, ABI or return value. Each parameter is a plain
@@ -27,9 +29,9 @@ use syn::{ItemFn, parse_macro_input};
 ///
 /// # What it becomes
 /// - On `nvptx64` an entry point whose symbol is the function's name, and, if bounds are
-///   declared, a line `//@launch_bounds NAME MAX_THREADS MIN_BLOCKS` in the PTX (a
-///   `MIN_BLOCKS` of 0 stands for "not declared"), from which `cuda_builder` writes `.maxntid` and
-///   `.minnctapersm`.
+///   declared, a line `//@launch_bounds NAME MAX_THREADS MIN_BLOCKS CLUSTER_BLOCKS` in the PTX (0
+///   stands for "not declared"), from which `cuda_builder` writes `.maxntid`, `.minnctapersm` and
+///   `.reqnctapercluster`.
 /// - Elsewhere the function itself, and beside it a type of the same name that implements
 ///   `cuda_std::Kernel`: name, bounds, parameter types, and how to call one thread of it.
 #[proc_macro_attribute]

@@ -12,6 +12,7 @@ pub(crate) const MAX_PARAMETERS: usize = 32;
 pub(crate) struct Bounds {
     pub(crate) max_threads: Option<Expr>,
     pub(crate) min_blocks: Option<Expr>,
+    pub(crate) cluster_blocks: Option<Expr>,
 }
 
 impl Parse for Bounds {
@@ -22,9 +23,10 @@ impl Parse for Bounds {
             let slot = match name.to_string().as_str() {
                 "max_threads" => &mut bounds.max_threads,
                 "min_blocks" => &mut bounds.min_blocks,
+                "cluster_blocks" => &mut bounds.cluster_blocks,
                 other => {
                     let message = format!(
-                        "kernel: argument is `{other}`, which is none of `max_threads`, `min_blocks`"
+                        "kernel: argument is `{other}`, which is none of `max_threads`, `min_blocks`, `cluster_blocks`"
                     );
                     return Err(Error::new(name.span(), message));
                 }
@@ -39,13 +41,20 @@ impl Parse for Bounds {
                 input.parse::<Token![,]>()?;
             }
         }
-        match (&bounds.max_threads, &bounds.min_blocks) {
-            (None, Some(blocks)) => Err(Error::new(
-                blocks.span(),
-                "kernel: `min_blocks` is given without `max_threads`, which PTX requires with it",
-            )),
-            _ => Ok(bounds),
+        if bounds.max_threads.is_none() {
+            for (name, given) in [
+                ("min_blocks", &bounds.min_blocks),
+                ("cluster_blocks", &bounds.cluster_blocks),
+            ] {
+                if let Some(blocks) = given {
+                    let message = format!(
+                        "kernel: `{name}` is given without `max_threads`, which it needs beside it"
+                    );
+                    return Err(Error::new(blocks.span(), message));
+                }
+            }
         }
+        Ok(bounds)
     }
 }
 

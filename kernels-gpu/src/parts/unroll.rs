@@ -9,6 +9,9 @@ macro_rules! unroll {
     (2, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1) };
     (4, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3) };
     (8, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7) };
+    (16, |$i:ident| $body:block) => {
+        $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
 }
 
 macro_rules! repeat {

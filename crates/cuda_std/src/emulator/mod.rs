@@ -55,6 +55,7 @@ mod device;
 mod exec;
 mod fault;
 mod functions;
+mod hopper;
 mod lanes;
 mod launch;
 mod math;
@@ -76,6 +77,7 @@ mod worker;
 pub(crate) mod backend {
     pub(crate) use super::atomics::{AtomicAdd, AtomicInteger};
     pub(crate) use super::functions::*;
+    pub(crate) use super::hopper::*;
     pub use super::lanes::WarpReductionOp;
     pub(crate) use super::math::*;
     pub use super::views::SharedSymbol;

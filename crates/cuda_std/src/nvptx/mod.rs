@@ -10,6 +10,7 @@
 //!    address space in Rust, so its accesses are assembly.
 
 mod atomics;
+mod cluster;
 mod copy;
 mod math;
 mod mbarrier;
@@ -19,8 +20,10 @@ mod shared;
 mod thread;
 mod warp;
 mod wgmma;
+mod wgmma_chain;
 
 pub(crate) use atomics::{AtomicAdd, AtomicInteger};
+pub(crate) use cluster::*;
 pub(crate) use copy::*;
 pub(crate) use math::*;
 pub(crate) use mbarrier::*;
@@ -32,6 +35,7 @@ pub(crate) use thread::*;
 pub use warp::WarpReductionOp;
 pub(crate) use warp::*;
 pub(crate) use wgmma::*;
+pub(crate) use wgmma_chain::*;
 
 /// A panic stops the launch with a trap. Formatting is left out: it would cost every kernel code
 /// that nobody can read the output of.

@@ -1,0 +1,71 @@
+//! Clusters.
+
+use core::arch::asm;
+
+#[inline(always)]
+pub(crate) fn cluster_fence_barriers() {
+    // SAFETY: orders memory accesses.
+    unsafe {
+        asm!(
+            "fence.mbarrier_init.release.cluster;",
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn cluster_wait(address: u32, parity: u32) {
+    loop {
+        let done: u32;
+        // SAFETY: an initialised barrier, by the caller's promise. Without `nomem`, so that reads of what
+        // came with the phase stay behind it.
+        unsafe {
+            asm!(
+                "{{ .reg .pred done; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [{1}], {2};",
+                "selp.u32 {0}, 1, 0, done; }}",
+                out(reg32) done, in(reg32) address, in(reg32) parity,
+                options(nostack, preserves_flags),
+            );
+        }
+        if done != 0 {
+            return;
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn cluster_block_rank() -> u32 {
+    let rank: u32;
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mov.u32 {0}, %cluster_ctarank;", out(reg32) rank, options(pure, nomem, nostack, preserves_flags))
+    }
+    rank
+}
+
+#[inline(always)]
+pub(crate) fn cluster_sync() {
+    // SAFETY: waits.
+    unsafe {
+        asm!(
+            "barrier.cluster.arrive.release.aligned;",
+            "barrier.cluster.wait.acquire.aligned;",
+            options(nostack, preserves_flags),
+        )
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn cluster_store_async(to: u32, barrier: u32, rank: u32, values: [f32; 2]) {
+    // SAFETY: the caller gives two places in shared memory that the other block has as well.
+    unsafe {
+        asm!(
+            "{{ .reg .b32 there, signal;",
+            "mapa.shared::cluster.u32 there, {0}, {2};",
+            "mapa.shared::cluster.u32 signal, {1}, {2};",
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [there], {{{3}, {4}}}, [signal]; }}",
+            in(reg32) to, in(reg32) barrier, in(reg32) rank, in(reg32) values[0], in(reg32) values[1],
+            options(nostack, preserves_flags),
+        )
+    }
+}

@@ -1,0 +1,79 @@
+//! A whole chain of [`crate::wgmma`] with A in registers (sm_90a).
+//!
+//! The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 128 columns of B, read
+//! from shared memory, over several steps of K = 16, and return the f32 sums. A that stays in registers
+//! halves what a product reads from shared memory. Fence, steps, commit and wait are one block of
+//! assembly, so the compiler has no place to move anything between them, and a caller sees an ordinary
+//! function.
+//!
+//! With `warp`, `group = lane / 4` and `quad = lane % 4` of a thread:
+//!
+//! | operand | register `i` of a thread holds |
+//! |---|---|
+//! | A of a step | half `h` of `a[i]`: row `16 * warp + group + 8 * (i % 2)`, column `2 * quad + h + 8 * (i / 2)` |
+//! | the result | `d[i]`: row `16 * warp + group + 8 * (i / 2 % 2)`, column `8 * (i / 4) + 2 * quad + i % 2` |
+//!
+//! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16 bytes for each column, 128 bytes in all.
+//! Core matrices of neighbouring columns follow each other; the two that divide K may lie anywhere ([`Columns`]).
+//!
+//! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the barrier that tells
+//! the readers.
+//!
+//! **Emulator**: not emulated; a kernel that gets here is reported.
+
+use crate::backend;
+use crate::shared::SharedAddr;
+
+/// Bytes from eight columns of B to the next eight.
+const GROUP_BYTES: u64 = 128;
+
+/// Bytes of the unit in which B is addressed.
+pub const UNIT_BYTES: u32 = 16;
+
+/// Where B of one step lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns(u64);
+
+impl Columns {
+    /// Columns whose first half of K starts at `first` and whose second half starts `k_units` further, both in
+    /// units of 16 bytes from the start of the block's shared memory, as [`unit`] gives them.
+    #[must_use]
+    #[inline(always)]
+    pub const fn new(first: u32, k_units: u32) -> Self {
+        let low = (first + (k_units << 16)) as u64;
+        Self(low | (GROUP_BYTES / UNIT_BYTES as u64) << 32)
+    }
+}
+
+/// An address as [`Columns`] takes it. In a cluster, the address of all blocks but the first carries the block's rank in
+/// bits that a descriptor has no room for; they are cut off.
+#[must_use]
+#[inline(always)]
+pub const fn unit(address: SharedAddr) -> u32 {
+    (address.0 & 0x3_ffff) / UNIT_BYTES
+}
+
+macro_rules! multiply {
+    ($($(#[$doc:meta])* $name:ident, $steps:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// All threads of a warpgroup make this call, with the same `b`, whose columns were written and made visible as above.
+        #[must_use]
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[Columns; $steps]) -> [f32; 64] {
+            // SAFETY: the caller's promise is the backend's.
+            unsafe { backend::$name(a, &b.map(|columns| columns.0)) }
+        }
+    )*};
+}
+
+multiply! {
+    /// The sum over 5 steps of f16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16`.
+    m64n128_f16_5, 5;
+    /// The sum over 14 steps of f16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16`.
+    m64n128_f16_14, 14;
+    /// The sum over 5 steps of bf16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`.
+    m64n128_bf16_5, 5;
+}

@@ -1,0 +1,412 @@
+//! The whole of `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, on warpgroup
+//! tensor cores (sm_90a).
+//!
+//! A cluster of two blocks takes one sample after the other: block 0 the upper half of the pooled
+//! rows, block 1 the lower half and what the pooling leaves over. Everything here counts in *steps*:
+//! four rows of the input, or of the convolution's output, which make one row of the pooled
+//! image.
+//!
+//! The shapes are those of the KernelBench problem, with batch, height and number of groups
+//! free: [`FusedGeometry::new`] says which problems the kernel can take.
+
+use super::LaunchShape;
+use crate::Conv2dGroupNormScaleMaxPoolClampProblem;
+
+/// Input channels: the eight values of K that one 16-byte operand holds.
+pub const IN_CHANNELS: u32 = 8;
+
+/// Output channels: the rows of a warpgroup's product.
+pub const OUT_CHANNELS: u32 = 64;
+
+/// Extent of the filter in both directions.
+pub const FILTER: u32 = 3;
+
+/// Elements of the filter of one output channel.
+pub const FILTER_ELEMENTS: u32 = IN_CHANNELS * FILTER * FILTER;
+
+/// Width of the input. A row of the convolution's output is a product's 128 columns; the last two
+/// lie outside of it.
+pub const WIDTH: u32 = 128;
+
+/// Width of the convolution's output.
+pub const CONV_WIDTH: u32 = WIDTH - FILTER + 1;
+
+/// Extent and stride of the pooling.
+pub const POOL: u32 = 4;
+
+/// Width of the output.
+pub const OUT_WIDTH: u32 = CONV_WIDTH / POOL;
+
+/// Rows of a step.
+pub const STEP_ROWS: u32 = POOL;
+
+/// Pooled rows that a block has room for.
+pub const BLOCK_POOL_ROWS: u32 = 16;
+
+/// Blocks of a cluster.
+pub const CLUSTER_BLOCKS: u32 = 2;
+
+/// Threads of a warpgroup.
+pub const WARPGROUP_THREADS: u32 = 128;
+
+/// Columns of a row that are neighbours in shared memory: every fourth, one of each pooling window.
+pub const WINDOWS: u32 = WIDTH / POOL;
+
+/// Bytes of a pixel's operand.
+pub const PIXEL_BYTES: u32 = 16;
+
+/// Bytes of one *phase*: the pixels of a row whose column has one remainder by [`POOL`].
+pub const PHASE_BYTES: u32 = WINDOWS * PIXEL_BYTES;
+
+/// Phases of a row: the four, and the first two again, one window to the left, so that the
+/// columns of a tap are four phases in a row whatever the tap.
+pub const PHASES: u32 = POOL + FILTER - 1;
+
+/// Bytes of a row of one part (the high or the low halves of the pixels).
+pub const PART_BYTES: u32 = PHASES * PHASE_BYTES;
+
+/// Floats between the pooled rows of neighbouring channels. Odd multiples of few banks.
+pub const POOLED_PITCH: u32 = BLOCK_POOL_ROWS * OUT_WIDTH + 1;
+
+/// Words of a thread of a warpgroup in one operand: a quad.
+pub const QUAD_WORDS: u32 = 4;
+
+/// Floats of the per-channel parameters: four for each channel, kind after kind.
+pub const CHANNEL_FLOATS: u32 = 4 * OUT_CHANNELS;
+
+/// How numbers are multiplied, and the tile constants that follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FusedMode {
+    /// Parts of a pixel: 2 for high and low halves, 1 for one rounded value.
+    pub parts: u32,
+    /// Operands of the filters, 16 bytes for each thread of a warpgroup.
+    pub quads: u32,
+    /// Steps that shared memory holds.
+    pub slots: u32,
+    /// Warpgroups that multiply; one more loads.
+    pub consumers: u32,
+    /// Registers of a thread that loads.
+    pub producer_registers: u32,
+    /// Registers of a thread that multiplies.
+    pub consumer_registers: u32,
+}
+
+impl FusedMode {
+    /// f32 as the sum of two scaled f16, three of the four products: error as of an f32 FMA chain.
+    pub const ACCURATE: Self = Self {
+        parts: 2,
+        quads: 14,
+        slots: 4,
+        consumers: 2,
+        producer_registers: 104,
+        consumer_registers: 200,
+    };
+
+    /// f32 rounded to one scaled f16: 11 bits, as tf32.
+    pub const FAST: Self = Self {
+        parts: 1,
+        quads: 7,
+        slots: 6,
+        consumers: 2,
+        producer_registers: 120,
+        consumer_registers: 192,
+    };
+
+    /// f16 or bf16 in and out.
+    pub const HALF: Self = Self {
+        parts: 1,
+        quads: 7,
+        slots: 6,
+        consumers: 3,
+        producer_registers: 80,
+        consumer_registers: 144,
+    };
+
+    /// Threads of a block.
+    #[must_use]
+    pub const fn block_threads(self) -> u32 {
+        (1 + self.consumers) * WARPGROUP_THREADS
+    }
+
+    /// Bytes of a row in shared memory.
+    #[must_use]
+    pub const fn row_bytes(self) -> u32 {
+        self.parts * PART_BYTES
+    }
+
+    /// Words of the prepared filters.
+    #[must_use]
+    pub const fn operand_words(self) -> u32 {
+        self.quads * WARPGROUP_THREADS * QUAD_WORDS
+    }
+
+    /// Where things lie in shared memory.
+    #[must_use]
+    pub const fn layout(self) -> FusedLayout {
+        let pooled = 0;
+        let ring = pooled + 4 * OUT_CHANNELS * POOLED_PITCH;
+        let constant = ring + self.slots * STEP_ROWS * self.row_bytes();
+        let magnitudes = constant + WIDTH * PIXEL_BYTES;
+        let filled = magnitudes + 2 * 16;
+        let freed = filled + 8 * self.slots;
+        let exchanged = freed + 8 * self.slots;
+        let unscale = exchanged + 8;
+        let moments = unscale + 4 * self.slots.next_multiple_of(2);
+        let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
+        let affine = partner + 2 * OUT_CHANNELS * 8;
+        let channels = affine + OUT_CHANNELS * AFFINE_BYTES;
+        FusedLayout {
+            pooled,
+            ring,
+            constant,
+            magnitudes,
+            filled,
+            freed,
+            exchanged,
+            unscale,
+            moments,
+            partner,
+            affine,
+            channels,
+            bytes: channels + 4 * CHANNEL_FLOATS,
+        }
+    }
+}
+
+/// Bytes of one channel's count, mean and sum of squares about it.
+pub const MOMENTS_BYTES: u32 = 12;
+
+/// Bytes of one channel's center, factor and summand.
+pub const AFFINE_BYTES: u32 = 12;
+
+/// Byte offsets in a block's shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FusedLayout {
+    /// Maxima of the pooling windows: f32, channel by channel.
+    pub pooled: u32,
+    /// Input rows as operands: slot, row, part, phase, window.
+    pub ring: u32,
+    /// A row of pixels that are all the same constant.
+    pub constant: u32,
+    /// Largest magnitude that each loading warp saw, for even and for odd steps.
+    pub magnitudes: u32,
+    /// A barrier for each slot: its rows are there.
+    pub filled: u32,
+    /// A barrier for each slot: the output rows of its step are computed.
+    pub freed: u32,
+    /// The barrier of the statistics that the other block sends.
+    pub exchanged: u32,
+    /// For each slot, what undoes the scaling of its rows.
+    pub unscale: u32,
+    /// Statistics of each channel from each warpgroup.
+    pub moments: u32,
+    /// Statistics from the other block, for even and for odd samples.
+    pub partner: u32,
+    /// What the output does to each channel.
+    pub affine: u32,
+    /// The per-channel parameters.
+    pub channels: u32,
+    /// All of it.
+    pub bytes: u32,
+}
+
+/// The part of a problem that the kernel takes by value.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FusedGeometry {
+    /// Samples.
+    pub n: u32,
+    /// Height of the input.
+    pub height: u32,
+    /// Channels of a group.
+    pub group_channels: u32,
+    /// Added to the variance.
+    pub eps: f32,
+    /// Lower bound of the clamp, applied first.
+    pub min: f32,
+    /// Upper bound of the clamp, applied last.
+    pub max: f32,
+    /// 1 if the convolution has a bias, else 0.
+    pub has_bias: u32,
+    /// 1 if the norm has weight and bias, else 0.
+    pub affine: u32,
+}
+
+impl FusedGeometry {
+    /// The geometry of a problem, or nothing where the kernel cannot take it: it wants 3x3 filters
+    /// from 8 to 64 channels at stride 1 without padding, dilation and groups, a width of 128, a height that
+    /// gives 2 to 32 pooled rows, and pooling by 4.
+    #[must_use]
+    pub fn new(problem: &Conv2dGroupNormScaleMaxPoolClampProblem) -> Option<Self> {
+        let (conv, pool) = (&problem.conv, &problem.max_pool);
+        let plain = conv.c == IN_CHANNELS as usize
+            && conv.k == OUT_CHANNELS as usize
+            && conv.kernel_size == [FILTER as usize; 2]
+            && conv.stride == [1; 2]
+            && conv.padding == [0; 2]
+            && conv.dilation == [1; 2]
+            && conv.groups == 1
+            && pool.kernel_size == [POOL as usize; 2]
+            && pool.stride == [POOL as usize; 2]
+            && pool.padding == [0; 2]
+            && pool.dilation == [1; 2]
+            && pool.output[1] == OUT_WIDTH as usize;
+        let [height, width] = conv.input;
+        let pooled = conv.output[0] / POOL as usize;
+        let fits = 2..=(CLUSTER_BLOCKS * BLOCK_POOL_ROWS) as usize;
+        let samples = u32::try_from(conv.n).ok()?;
+        if !plain || width != WIDTH as usize || pool.output[0] != pooled || !fits.contains(&pooled)
+        {
+            return None;
+        }
+        let bounds = problem.clamp.kernel_bounds();
+        Some(Self {
+            n: samples,
+            height: height as u32,
+            group_channels: problem.group_norm.channels_per_group() as u32,
+            eps: problem.group_norm.eps as f32,
+            min: bounds.min,
+            max: bounds.max,
+            has_bias: u32::from(conv.bias),
+            affine: u32::from(problem.affine),
+        })
+    }
+
+    /// The launch on a device of this many multiprocessors. A cluster takes two of them, and samples by turns.
+    #[must_use]
+    pub const fn launch_shape(&self, mode: FusedMode, multiprocessors: u32) -> LaunchShape {
+        let clusters = if multiprocessors < CLUSTER_BLOCKS {
+            1
+        } else {
+            multiprocessors / CLUSTER_BLOCKS
+        };
+        let clusters = if self.n < clusters { self.n } else { clusters };
+        LaunchShape {
+            grid: [clusters * CLUSTER_BLOCKS, 1, 1],
+            block: [mode.block_threads(), 1, 1],
+            shared_bytes: mode.layout().bytes,
+        }
+    }
+
+    /// The launch that prepares the parameters: a thread for each output channel.
+    #[must_use]
+    pub const fn prepare_shape(&self) -> LaunchShape {
+        LaunchShape {
+            grid: [1, 1, 1],
+            block: [OUT_CHANNELS, 1, 1],
+            shared_bytes: 0,
+        }
+    }
+
+    /// The rows of the block of this rank in its cluster.
+    #[must_use]
+    #[inline(always)]
+    pub const fn part(&self, rank: u32) -> BlockRows {
+        let conv_rows = self.height - (FILTER - 1);
+        let pooled = conv_rows / POOL;
+        let upper = pooled.div_ceil(CLUSTER_BLOCKS);
+        let (first, rows, pooled) = if rank == 0 {
+            (0, upper * POOL, upper)
+        } else {
+            (upper * POOL, conv_rows - upper * POOL, pooled - upper)
+        };
+        BlockRows {
+            first,
+            rows,
+            pooled,
+            input_rows: rows + (FILTER - 1),
+            units: rows.div_ceil(STEP_ROWS),
+            steps: (rows + (FILTER - 1)).div_ceil(STEP_ROWS),
+        }
+    }
+}
+
+/// What one block of a cluster has of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockRows {
+    /// First row, of the input as of the convolution's output.
+    pub first: u32,
+    /// Rows of the convolution's output.
+    pub rows: u32,
+    /// Rows of the pooled image; the last step may have none.
+    pub pooled: u32,
+    /// Rows of the input.
+    pub input_rows: u32,
+    /// Steps of the convolution's output.
+    pub units: u32,
+    /// Steps of the input: as many, or one more.
+    pub steps: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Conv2dGroupNormScaleMaxPoolClampSpec;
+
+    fn geometry(input: [usize; 4]) -> Option<FusedGeometry> {
+        let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
+        FusedGeometry::new(&spec.problem(&input).unwrap())
+    }
+
+    #[test]
+    fn the_kernelbench_problem_fills_an_h200() {
+        let g = geometry([128, 8, 128, 128]).unwrap();
+        let shape = g.launch_shape(FusedMode::ACCURATE, 132);
+        assert_eq!((shape.grid, shape.block), ([132, 1, 1], [384, 1, 1]));
+    }
+
+    #[test]
+    fn shared_memory_suffices_and_barriers_are_aligned() {
+        for mode in [FusedMode::ACCURATE, FusedMode::FAST, FusedMode::HALF] {
+            let layout = mode.layout();
+            assert!(layout.bytes <= 227 * 1024, "{layout:?}");
+            assert_eq!(layout.ring % 128, 0);
+            assert_eq!(layout.constant % 128, 0);
+            assert_eq!(layout.magnitudes % 16, 0);
+            for barrier in [
+                layout.filled,
+                layout.freed,
+                layout.exchanged,
+                layout.partner,
+            ] {
+                assert_eq!(barrier % 8, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn registers_suffice() {
+        for mode in [FusedMode::ACCURATE, FusedMode::FAST, FusedMode::HALF] {
+            // What a launch of so many threads takes, in units of 8 for each thread.
+            let at_entry = (65_536 / mode.block_threads()) & !7;
+            let held = mode.producer_registers + mode.consumers * mode.consumer_registers;
+            assert!(held <= at_entry * (1 + mode.consumers), "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_cover_all_rows_once() {
+        for height in 10..=133 {
+            let Some(g) = geometry([1, 8, height, 128]) else {
+                continue;
+            };
+            let [upper, lower] = [g.part(0), g.part(1)];
+            assert_eq!(upper.first + upper.rows, lower.first);
+            assert_eq!(lower.first + lower.rows, height as u32 - 2);
+            assert_eq!(upper.pooled + lower.pooled, (height as u32 - 2) / 4);
+            for part in [upper, lower] {
+                assert!(part.pooled <= BLOCK_POOL_ROWS && part.pooled <= part.units);
+                assert!(part.units <= part.steps && part.steps <= part.units + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn other_shapes_are_left_to_other_kernels() {
+        assert!(geometry([1, 8, 128, 124]).is_none());
+        assert!(geometry([1, 8, 9, 128]).is_none());
+        assert!(geometry([1, 8, 135, 128]).is_none());
+        assert!(geometry([0, 8, 128, 128]).is_some());
+    }
+}

@@ -1,0 +1,347 @@
+//! The multiplying warpgroups.
+
+use cuda_std::global::Global;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::{async_proxy, barrier, cluster, math, thread, warp, wgmma_chain};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+    CHANNEL_FLOATS, CLUSTER_BLOCKS, CONV_WIDTH, FusedGeometry, OUT_WIDTH, PIXEL_BYTES,
+    POOLED_PITCH, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
+};
+
+use super::memory::Memory;
+use super::mode::Mode;
+use super::statistics::{self, Moments};
+use super::{ALL_LANES, Arguments};
+use crate::parts::unroll::unroll;
+
+/// The named barrier of all multiplying warpgroups.
+pub(super) const MULTIPLIERS: u32 = 2;
+
+/// Bytes that the other block sends for a sample.
+const EXCHANGED_BYTES: u32 = 512;
+
+/// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and of each of those
+/// columns `8 * o + 2 * quad + e` of every phase, with `o` below 4 and `e` below 2: eight windows.
+pub(super) struct Place {
+    pub warpgroup: u32,
+    pub lane: u32,
+    pub quad: u32,
+    pub channel: u32,
+    /// Whether the thread has the last window, which the image cuts after two columns.
+    pub edge: bool,
+    /// What undoes the scales of its channels' filters.
+    pub unit: [f32; 2],
+}
+
+/// Accumulator of channel `h`, phase `f`, octet `o`, element `e`.
+const fn at(h: usize, f: usize, o: usize, e: usize) -> usize {
+    (f * 4 + o) * 4 + 2 * h + e
+}
+
+/// What a thread knows of its two channels of a sample.
+struct Sums {
+    /// About what statistics are taken.
+    shift: [f32; 2],
+    /// What the products subtract, in scaled units: as good as the shift.
+    folded: [f32; 2],
+    /// Sums of the outputs less the shift, and of their squares.
+    sum: [f32; 2],
+    squares: [f32; 2],
+    rows: u32,
+}
+
+/// Multiplies all units of this warpgroup, and finishes each sample.
+///
+/// # Safety
+/// As the kernels; the callers are the multiplying warpgroups, all of them, with their own `warpgroup`.
+#[inline(always)]
+pub(super) unsafe fn consume<M: Mode>(
+    arguments: &Arguments<M::Stored>,
+    g: &FusedGeometry,
+    memory: &Memory,
+    warpgroup: u32,
+) {
+    let thread = thread::thread_idx_x() % WARPGROUP_THREADS;
+    let lane = thread % WARP_THREADS;
+    let mut place = Place {
+        warpgroup,
+        lane,
+        quad: lane % 4,
+        channel: thread / WARP_THREADS * 16 + lane / 4,
+        edge: lane % 4 == 3,
+        unit: [1.0; 2],
+    };
+    let threads = M::TILES.consumers * WARPGROUP_THREADS;
+    let among = warpgroup * WARPGROUP_THREADS + thread;
+
+    let words = M::TILES.operand_words() as usize;
+    let mut filters = M::filters(Global::new(arguments.filters, words), thread);
+    let channels = Global::new(arguments.channels, CHANNEL_FLOATS as usize);
+    if among < CHANNEL_FLOATS {
+        memory
+            .channels
+            .store(among, channels.load_readonly(among as usize));
+    }
+    let mut at = among * 4;
+    while at < WIDTH * PIXEL_BYTES / 4 {
+        memory
+            .constant
+            .store_vec(at, [M::pack(M::CONSTANT, M::CONSTANT); 4]);
+        at += threads * 4;
+    }
+    async_proxy::fence_shared();
+    barrier::sync(MULTIPLIERS, threads);
+    unroll!(2, |h| {
+        place.unit[h] = math::abs(memory.channels.load(place.channel + 8 * h as u32));
+    });
+
+    let rows = g.part(cluster::block_rank());
+    let clusters = thread::grid_dim_x() / CLUSTER_BLOCKS;
+    let mut sample = thread::block_idx_x() / CLUSTER_BLOCKS;
+    let (mut first_step, mut item) = (0, 0);
+    while sample < g.n {
+        if among == 0 {
+            Barrier::at(memory.exchanged, 0).arrive_expect(EXCHANGED_BYTES);
+        }
+        let mut sums = Sums {
+            shift: [0.0; 2],
+            folded: [0.0; 2],
+            sum: [0.0; 2],
+            squares: [0.0; 2],
+            rows: 0,
+        };
+        unroll!(2, |h| {
+            M::set_constant(&mut filters, h, 0);
+        });
+        let mut step = warpgroup;
+        while step < rows.steps {
+            let count = first_step + step;
+            let slots = M::TILES.slots;
+            Barrier::at(memory.filled, count % slots).wait((count / slots) & 1);
+            if step < rows.units {
+                let needs_next = step + 1 < rows.steps;
+                let next = count + 1;
+                if needs_next {
+                    Barrier::at(memory.filled, next % slots).wait((next / slots) & 1);
+                }
+                let unit = Unit {
+                    slot: count % slots,
+                    next_slot: next % slots,
+                    rows: (rows.rows - step * STEP_ROWS).min(STEP_ROWS),
+                    input_unscale: if M::SCALED {
+                        let last = if needs_next { next } else { count };
+                        memory.unscale.load(last % slots)
+                    } else {
+                        1.0
+                    },
+                };
+                let best = unit.multiply::<M>(memory, &mut filters, &mut sums, &place);
+                if step < rows.pooled {
+                    let offset = place.channel * POOLED_PITCH + step * OUT_WIDTH + 2 * place.quad;
+                    unroll!(2, |h| {
+                        unroll!(4, |o| {
+                            unroll!(2, |e| {
+                                if o < 3 || e == 0 || !place.edge {
+                                    let value = (best[h][o][e] + sums.folded[h])
+                                        * unit.unscale::<M>(&place, h);
+                                    let at = offset + 8 * (h as u32 * POOLED_PITCH + o as u32);
+                                    memory.pooled.store(at + e as u32, value);
+                                }
+                            });
+                        });
+                    });
+                }
+            } else {
+                unit_freed(memory, count % slots, place.lane);
+            }
+            step += M::TILES.consumers;
+        }
+
+        unroll!(2, |h| {
+            let columns = if place.edge { 30 } else { 32 };
+            let count = (sums.rows * columns) as f32;
+            let of_thread = Moments::about(sums.shift[h], count, sums.sum[h], sums.squares[h]);
+            let of_quad = of_thread.of_quad();
+            if place.quad == 0 {
+                statistics::keep(
+                    memory,
+                    place.warpgroup,
+                    place.channel + 8 * h as u32,
+                    of_quad,
+                );
+            }
+        });
+        statistics::finish::<M>(arguments, g, memory, &rows, sample, item, among);
+        first_step += rows.steps;
+        item += 1;
+        sample += clusters;
+    }
+}
+
+/// Says that this warp has no more products with the slot's unit.
+#[inline(always)]
+unsafe fn unit_freed(memory: &Memory, slot: u32, lane: u32) {
+    warp::sync_warp(ALL_LANES);
+    if lane == 0 {
+        Barrier::at(memory.freed, slot).arrive();
+    }
+}
+
+/// Four rows of the convolution, or what is left of them: one pooled row.
+struct Unit {
+    slot: u32,
+    next_slot: u32,
+    rows: u32,
+    /// Undoes the scale of the input.
+    input_unscale: f32,
+}
+
+impl Unit {
+    /// Undoes both scales for channel `h` of the thread.
+    #[inline(always)]
+    const fn unscale<M: Mode>(&self, place: &Place, h: usize) -> f32 {
+        if M::SCALED {
+            self.input_unscale * place.unit[h]
+        } else {
+            1.0
+        }
+    }
+
+    /// Adds the unit to the sums and returns the maximum of each window, in scaled units and less what was folded.
+    #[inline(always)]
+    unsafe fn multiply<M: Mode>(
+        &self,
+        memory: &Memory,
+        filters: &mut M::Filters,
+        sums: &mut Sums,
+        place: &Place,
+    ) -> [[[f32; 2]; 4]; 2] {
+        let unscale = [self.unscale::<M>(place, 0), self.unscale::<M>(place, 1)];
+        let scale = [1.0 / unscale[0], 1.0 / unscale[1]];
+        if sums.rows > 0 {
+            unroll!(2, |h| {
+                let (value, word) = fold::<M>(sums.shift[h] * scale[h], place.quad);
+                sums.folded[h] = value;
+                M::set_constant(filters, h, word);
+            });
+        }
+        let ring = wgmma_chain::unit(memory.ring.addr(0));
+        let constant = wgmma_chain::unit(memory.constant.addr(0));
+        let row_at = |y: u32| {
+            let row = if y < STEP_ROWS {
+                self.slot * STEP_ROWS + y
+            } else {
+                self.next_slot * STEP_ROWS + y - STEP_ROWS
+            };
+            ring + row * (M::TILES.row_bytes() / PIXEL_BYTES)
+        };
+
+        let mut best = [[[f32::NEG_INFINITY; 2]; 4]; 2];
+        let (mut sum, mut squares) = ([0.0; 2], [0.0; 2]);
+        let mut y = 0;
+        while y < self.rows {
+            let rows = [row_at(y), row_at(y + 1), row_at(y + 2)];
+            let mut d = if y + 1 == STEP_ROWS {
+                M::multiply::<true>(filters, rows, constant)
+            } else {
+                M::multiply::<false>(filters, rows, constant)
+            };
+            if y + 1 == self.rows {
+                unit_freed(memory, self.slot, place.lane);
+            }
+            if sums.rows == 0 {
+                unroll!(2, |h| {
+                    let mean = mean_of_row(&d, h, place.edge);
+                    let (value, word) = fold::<M>(mean, place.quad);
+                    sums.folded[h] = value;
+                    sums.shift[h] = value * unscale[h];
+                    M::set_constant(filters, h, word);
+                    unroll!(4, |f| {
+                        unroll!(4, |o| {
+                            unroll!(2, |e| {
+                                d[at(h, f, o, e)] -= value;
+                            });
+                        });
+                    });
+                });
+            }
+            unroll!(2, |h| {
+                // Two chains of additions instead of one.
+                let (mut s, mut q) = ([0.0; 2], [0.0; 2]);
+                unroll!(4, |f| {
+                    unroll!(4, |o| {
+                        unroll!(2, |e| {
+                            let value = d[at(h, f, o, e)];
+                            let counted = inside(value, f, o, e, place.edge);
+                            s[e] += counted;
+                            q[e] = math::fma(counted, counted, q[e]);
+                            best[h][o][e] = math::max(best[h][o][e], value);
+                        });
+                    });
+                });
+                sum[h] += s[0] + s[1];
+                squares[h] += q[0] + q[1];
+            });
+            sums.rows += 1;
+            y += 1;
+        }
+
+        let columns = if place.edge { 30 } else { 32 };
+        let count = (self.rows * columns) as f32;
+        unroll!(2, |h| {
+            // From sums about what was folded to sums about the shift; they differ by rounding, and only if the scale changed.
+            let off = sums.folded[h] - sums.shift[h] * scale[h];
+            let s = math::fma(count, off, sum[h]);
+            let q = math::fma(off, math::fma(count, off, 2.0 * sum[h]), squares[h]);
+            sums.sum[h] = math::fma(s, unscale[h], sums.sum[h]);
+            sums.squares[h] = math::fma(q * unscale[h], unscale[h], sums.squares[h]);
+        });
+        best
+    }
+}
+
+/// The value, or 0 where its column lies outside of the convolution's output.
+#[inline(always)]
+const fn inside(value: f32, f: usize, o: usize, e: usize, edge: bool) -> f32 {
+    if f >= 2 && o == 3 && e == 1 && edge {
+        0.0
+    } else {
+        value
+    }
+}
+
+/// The mean of channel `h` over the row.
+#[inline(always)]
+unsafe fn mean_of_row(d: &[f32; 64], h: usize, edge: bool) -> f32 {
+    let mut sum = [0.0; 2];
+    unroll!(4, |f| {
+        unroll!(4, |o| {
+            unroll!(2, |e| {
+                sum[e] += inside(d[at(h, f, o, e)], f, o, e, edge);
+            });
+        });
+    });
+    let mut sum = sum[0] + sum[1];
+    sum += warp::warp_shuffle_xor(ALL_LANES, sum, 1, WARP_THREADS).0;
+    sum += warp::warp_shuffle_xor(ALL_LANES, sum, 2, WARP_THREADS).0;
+    sum * (1.0 / CONV_WIDTH as f32)
+}
+
+/// `shift` as two operands: the value that they subtract, and this thread's word of them, which the thread with the first two
+/// columns of K has.
+#[inline(always)]
+fn fold<M: Mode>(shift: f32, quad: u32) -> (f32, u32) {
+    // Any value serves as a shift, so what f16 cannot hold is cut, and NaN (which spoils the sample anyway) is 0.
+    const MOST: f32 = 30_000.0;
+    let shift = shift * (1.0 / M::CONSTANT);
+    let shift = if shift.is_nan() {
+        0.0
+    } else {
+        math::max(-MOST, math::min(shift, MOST))
+    };
+    let high = M::round(shift);
+    let low = M::round(shift - high);
+    let word = if quad == 0 { M::pack(-high, -low) } else { 0 };
+    ((high + low) * M::CONSTANT, word)
+}

@@ -1,0 +1,48 @@
+//! The block's shared memory, by name.
+
+use cuda_std::shared::{self, Shared};
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+    AFFINE_BYTES, CHANNEL_FLOATS, FusedMode, MOMENTS_BYTES, OUT_CHANNELS, PIXEL_BYTES,
+    POOLED_PITCH, STEP_ROWS, WIDTH,
+};
+
+/// Views of what `FusedLayout` describes.
+pub(super) struct Memory {
+    pub pooled: Shared<f32>,
+    pub ring: Shared<u32>,
+    pub constant: Shared<u32>,
+    pub magnitudes: Shared<u32>,
+    pub filled: Shared<u64>,
+    pub freed: Shared<u64>,
+    pub exchanged: Shared<u64>,
+    pub unscale: Shared<f32>,
+    pub moments: Shared<f32>,
+    pub partner: Shared<f32>,
+    pub affine: Shared<f32>,
+    pub channels: Shared<f32>,
+}
+
+impl Memory {
+    #[inline(always)]
+    pub(super) fn new(tiles: FusedMode) -> Self {
+        let layout = tiles.layout();
+        let slots = tiles.slots;
+        Self {
+            pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * POOLED_PITCH),
+            ring: shared::dynamic(layout.ring, slots * STEP_ROWS * tiles.row_bytes() / 4),
+            constant: shared::dynamic(layout.constant, WIDTH * PIXEL_BYTES / 4),
+            magnitudes: shared::dynamic(layout.magnitudes, 2 * super::WARPS),
+            filled: shared::dynamic(layout.filled, slots),
+            freed: shared::dynamic(layout.freed, slots),
+            exchanged: shared::dynamic(layout.exchanged, 1),
+            unscale: shared::dynamic(layout.unscale, slots),
+            moments: shared::dynamic(
+                layout.moments,
+                tiles.consumers * OUT_CHANNELS * MOMENTS_BYTES / 4,
+            ),
+            partner: shared::dynamic(layout.partner, 2 * OUT_CHANNELS * 2),
+            affine: shared::dynamic(layout.affine, OUT_CHANNELS * AFFINE_BYTES / 4),
+            channels: shared::dynamic(layout.channels, CHANNEL_FLOATS),
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! What the modes differ in: operands, and how a row of the convolution is made of products.
+
+use cuda_std::global::Global;
+use cuda_std::wgmma_chain::{self, Columns, UNIT_BYTES};
+use cuda_std::{Storage, bf16, f16, math, mma, registers};
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+    FusedMode, PART_BYTES, PHASE_BYTES, QUAD_WORDS, WARPGROUP_THREADS,
+};
+
+use crate::parts::unroll::unroll;
+
+/// One operand of 16 columns of K: two words of each of its halves.
+type Quad = [u32; QUAD_WORDS as usize];
+
+/// A pixel: eight values of 16 bits.
+pub(super) type Pixel = [u32; 4];
+
+/// Units of 16 bytes from one phase to the next, from a pixel's high to its low part.
+const PHASE: u32 = PHASE_BYTES / UNIT_BYTES;
+const PART: u32 = PART_BYTES / UNIT_BYTES;
+
+pub(super) trait Mode {
+    const TILES: FusedMode;
+    /// What tensors are stored in.
+    type Stored: Storage;
+    /// Whether inputs are multiplied by a power of two.
+    const SCALED: bool;
+    /// Steps whose loads are under way at a time, up to 4.
+    const LOADS_AHEAD: usize;
+    /// What a lane loads of a row: four pixels, as they come.
+    type Raw: Copy;
+    /// All operands of the filters that a thread has.
+    type Filters: Copy;
+    /// The value of the constant pixels.
+    const CONSTANT: f32;
+
+    unsafe fn give_registers();
+    unsafe fn take_registers();
+    unsafe fn filters(from: Global<u32>, thread: u32) -> Self::Filters;
+    /// Puts `word` where the constant pixels meet row `half` of the thread's two.
+    fn set_constant(filters: &mut Self::Filters, half: usize, word: u32);
+    /// A row of 128 outputs of the convolution. `rows` are the units at which its three input rows start; `CROSSING` says that the
+    /// last two are in another slot than the first.
+    unsafe fn multiply<const CROSSING: bool>(
+        filters: &Self::Filters,
+        rows: [u32; 3],
+        constant: u32,
+    ) -> [f32; 64];
+
+    /// Loads four pixels from `at` on; channels are `plane` elements apart.
+    unsafe fn load(x: *const Self::Stored, elements: usize, at: usize, plane: usize) -> Self::Raw;
+    fn nothing() -> Self::Raw;
+    /// The largest magnitude, NaN left out.
+    fn magnitude(raw: &Self::Raw) -> f32;
+    /// Pixel `i` of the four as operands, high and low part.
+    fn pixel(raw: &Self::Raw, i: usize, scale: f32) -> [Pixel; 2];
+
+    /// Two values as operands, `low` in the low half.
+    fn pack(low: f32, high: f32) -> u32;
+    /// `value` rounded as an operand is.
+    fn round(value: f32) -> f32;
+}
+
+/// `N` operands of a thread.
+#[inline(always)]
+unsafe fn quads<const N: usize>(from: Global<u32>, thread: u32) -> [Quad; N] {
+    let mut quads = [[0; 4]; N];
+    let mut i = 0;
+    while i < N {
+        let at = (i as u32 * WARPGROUP_THREADS + thread) * QUAD_WORDS;
+        quads[i] = from.load_vec_readonly(at as usize);
+        i += 1;
+    }
+    quads
+}
+
+/// Columns of a row for horizontal tap `s`, the second half of K `k` units further.
+#[inline(always)]
+const fn tap(row: u32, s: u32, k: u32) -> Columns {
+    Columns::new(row + s * PHASE, k)
+}
+
+/// Columns whose second half of K is the constant.
+#[inline(always)]
+const fn tap_and_constant(row: u32, s: u32, constant: u32) -> Columns {
+    let first = row + s * PHASE;
+    Columns::new(first, constant - first)
+}
+
+// How nine taps and a constant make five steps. In each of the three rows, taps 0 and 1 are a pair. Of
+// the three taps 2, those of two rows in the same slot are a pair, and the third one goes with the constant. The rows
+// of an output row are in one slot up to the last two: rows 0 and 1 are always together, unless the
+// slot ends after row 0 (`CROSSING`); then rows 1 and 2 are. Filters come in this order (`prepare`):
+// three pairs, the pair and the single for the first case, the pair and the single for the second.
+const PAIR: usize = 3;
+const SINGLE: usize = 4;
+const CROSSING_PAIR: usize = 5;
+const CROSSING_SINGLE: usize = 6;
+
+/// A row from one part of the pixels: the operands and columns of five steps.
+#[inline(always)]
+fn one_part<const CROSSING: bool>(
+    f: &[Quad; 7],
+    [r0, r1, r2]: [u32; 3],
+    row: u32,
+    constant: u32,
+) -> ([Quad; 5], [Columns; 5]) {
+    let (pair, single, pair_row, single_row) = if CROSSING {
+        (f[CROSSING_PAIR], f[CROSSING_SINGLE], r1, r0)
+    } else {
+        (f[PAIR], f[SINGLE], r0, r2)
+    };
+    (
+        [f[0], f[1], f[2], pair, single],
+        [
+            tap(r0, 0, PHASE),
+            tap(r1, 0, PHASE),
+            tap(r2, 0, PHASE),
+            tap(pair_row, 2, row),
+            tap_and_constant(single_row, 2, constant),
+        ],
+    )
+}
+
+/// Four pixels of eight channels in f32.
+type RawF32 = [[f32; 4]; 8];
+
+#[inline(always)]
+unsafe fn load_f32(x: *const f32, elements: usize, at: usize, plane: usize) -> RawF32 {
+    let x = Global::new(x, elements);
+    let mut raw = [[0.0; 4]; 8];
+    unroll!(8, |c| {
+        raw[c] = x.load_vec_readonly(at + c * plane);
+    });
+    raw
+}
+
+#[inline(always)]
+fn magnitude_f32(raw: &RawF32) -> f32 {
+    let mut most = 0.0;
+    unroll!(8, |c| {
+        unroll!(4, |i| {
+            most = math::max(most, math::abs(raw[c][i]));
+        });
+    });
+    most
+}
+
+/// Both halves of a word of f16.
+#[inline(always)]
+fn unpack(word: u32) -> (f32, f32) {
+    let half = |bits: u32| Storage::to_f32(f16::from_bits(bits as u16));
+    (half(word), half(word >> 16))
+}
+
+macro_rules! registers {
+    ($tiles:expr) => {
+        #[inline(always)]
+        unsafe fn give_registers() {
+            registers::decrease::<{ $tiles.producer_registers }>();
+        }
+
+        #[inline(always)]
+        unsafe fn take_registers() {
+            registers::increase::<{ $tiles.consumer_registers }>();
+        }
+    };
+}
+
+macro_rules! f32_input {
+    () => {
+        type Stored = f32;
+        type Raw = RawF32;
+        const SCALED: bool = true;
+        // Scaled sums are large; a shift must fit an f16 times this.
+        const CONSTANT: f32 = 32768.0;
+
+        #[inline(always)]
+        unsafe fn load(x: *const f32, elements: usize, at: usize, plane: usize) -> RawF32 {
+            load_f32(x, elements, at, plane)
+        }
+
+        #[inline(always)]
+        fn nothing() -> RawF32 {
+            [[0.0; 4]; 8]
+        }
+
+        #[inline(always)]
+        fn magnitude(raw: &RawF32) -> f32 {
+            magnitude_f32(raw)
+        }
+
+        #[inline(always)]
+        fn pack(low: f32, high: f32) -> u32 {
+            mma::pack_f16x2(low, high)
+        }
+
+        #[inline(always)]
+        fn round(value: f32) -> f32 {
+            unpack(mma::pack_f16x2(value, value)).0
+        }
+    };
+}
+
+/// f32 as two f16.
+pub(super) struct Accurate;
+
+impl Mode for Accurate {
+    const TILES: FusedMode = FusedMode::ACCURATE;
+    const LOADS_AHEAD: usize = 1;
+    /// Seven operands of the high parts, seven of the low ones. The single taps of the high parts stand in both halves, for
+    /// both parts of a pixel.
+    type Filters = [Quad; 14];
+
+    registers!(FusedMode::ACCURATE);
+    f32_input!();
+
+    #[inline(always)]
+    unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 14] {
+        quads(from, thread)
+    }
+
+    #[inline(always)]
+    fn set_constant(f: &mut [Quad; 14], half: usize, word: u32) {
+        f[7 + SINGLE][2 + half] = word;
+        f[7 + CROSSING_SINGLE][2 + half] = word;
+    }
+
+    #[inline(always)]
+    unsafe fn multiply<const CROSSING: bool>(
+        f: &[Quad; 14],
+        [r0, r1, r2]: [u32; 3],
+        constant: u32,
+    ) -> [f32; 64] {
+        const ROW: u32 = 2 * PART;
+        let ([high, high_single, low, low_single], p, s) = if CROSSING {
+            ([f[5], f[6], f[12], f[13]], r1, r0)
+        } else {
+            ([f[3], f[4], f[10], f[11]], r0, r2)
+        };
+        // Each pair of taps: high by high, high filter by low pixel, low filter by high pixel.
+        let a = [
+            f[0],
+            f[0],
+            f[7],
+            f[1],
+            f[1],
+            f[8],
+            f[2],
+            f[2],
+            f[9],
+            high,
+            high,
+            low,
+            high_single,
+            low_single,
+        ];
+        let b = [
+            tap(r0, 0, PHASE),
+            tap(r0 + PART, 0, PHASE),
+            tap(r0, 0, PHASE),
+            tap(r1, 0, PHASE),
+            tap(r1 + PART, 0, PHASE),
+            tap(r1, 0, PHASE),
+            tap(r2, 0, PHASE),
+            tap(r2 + PART, 0, PHASE),
+            tap(r2, 0, PHASE),
+            tap(p, 2, ROW),
+            tap(p + PART, 2, ROW),
+            tap(p, 2, ROW),
+            tap(s, 2, PART),
+            tap_and_constant(s, 2, constant),
+        ];
+        wgmma_chain::m64n128_f16_14(&a, &b)
+    }
+
+    #[inline(always)]
+    fn pixel(raw: &RawF32, i: usize, scale: f32) -> [Pixel; 2] {
+        let (mut high, mut low) = ([0; 4], [0; 4]);
+        unroll!(4, |c| {
+            let (a, b) = (raw[2 * c][i] * scale, raw[2 * c + 1][i] * scale);
+            high[c] = mma::pack_f16x2(a, b);
+            let (a_high, b_high) = unpack(high[c]);
+            low[c] = mma::pack_f16x2(a - a_high, b - b_high);
+        });
+        [high, low]
+    }
+}
+
+/// f32 rounded to f16.
+pub(super) struct Fast;
+
+impl Mode for Fast {
+    const TILES: FusedMode = FusedMode::FAST;
+    const LOADS_AHEAD: usize = 2;
+    type Filters = [Quad; 7];
+
+    registers!(FusedMode::FAST);
+    f32_input!();
+
+    #[inline(always)]
+    unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 7] {
+        quads(from, thread)
+    }
+
+    #[inline(always)]
+    fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
+        f[SINGLE][2 + half] = word;
+        f[CROSSING_SINGLE][2 + half] = word;
+    }
+
+    #[inline(always)]
+    unsafe fn multiply<const CROSSING: bool>(
+        f: &[Quad; 7],
+        rows: [u32; 3],
+        constant: u32,
+    ) -> [f32; 64] {
+        let (a, b) = one_part::<CROSSING>(f, rows, PART, constant);
+        wgmma_chain::m64n128_f16_5(&a, &b)
+    }
+
+    #[inline(always)]
+    fn pixel(raw: &RawF32, i: usize, scale: f32) -> [Pixel; 2] {
+        let mut pixel = [0; 4];
+        unroll!(4, |c| {
+            pixel[c] = mma::pack_f16x2(raw[2 * c][i] * scale, raw[2 * c + 1][i] * scale);
+        });
+        [pixel, [0; 4]]
+    }
+}
+
+macro_rules! half {
+    ($(#[$doc:meta])* $mode:ident, $ty:ty, $multiply:ident, $pack:ident) => {
+        $(#[$doc])*
+        pub(super) struct $mode;
+
+        impl Mode for $mode {
+            const TILES: FusedMode = FusedMode::HALF;
+            type Stored = $ty;
+            const SCALED: bool = false;
+            const LOADS_AHEAD: usize = 2;
+            type Raw = [[u32; 2]; 8];
+            type Filters = [Quad; 7];
+            const CONSTANT: f32 = 1.0;
+
+            registers!(FusedMode::HALF);
+
+            #[inline(always)]
+            unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 7] {
+                quads(from, thread)
+            }
+
+            #[inline(always)]
+            fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
+                f[SINGLE][2 + half] = word;
+                f[CROSSING_SINGLE][2 + half] = word;
+            }
+
+            #[inline(always)]
+            unsafe fn multiply<const CROSSING: bool>(
+                f: &[Quad; 7],
+                rows: [u32; 3],
+                constant: u32,
+            ) -> [f32; 64] {
+                let (a, b) = one_part::<CROSSING>(f, rows, PART, constant);
+                wgmma_chain::$multiply(&a, &b)
+            }
+
+            #[inline(always)]
+            unsafe fn load(x: *const $ty, elements: usize, at: usize, plane: usize) -> Self::Raw {
+                // Two elements to a word.
+                let x = Global::new(x.cast::<u32>(), elements / 2);
+                let mut raw = [[0; 2]; 8];
+                unroll!(8, |c| {
+                    raw[c] = x.load_vec_readonly((at + c * plane) / 2);
+                });
+                raw
+            }
+
+            #[inline(always)]
+            fn nothing() -> Self::Raw {
+                [[0; 2]; 8]
+            }
+
+            #[inline(always)]
+            fn magnitude(_: &Self::Raw) -> f32 {
+                0.0
+            }
+
+            #[inline(always)]
+            fn pixel(raw: &Self::Raw, i: usize, _: f32) -> [Pixel; 2] {
+                let mut pixel = [0; 4];
+                unroll!(4, |c| {
+                    let (a, b) = (raw[2 * c][i / 2], raw[2 * c + 1][i / 2]);
+                    pixel[c] = if i % 2 == 0 {
+                        a & 0xffff | b << 16
+                    } else {
+                        a >> 16 | b & 0xffff_0000
+                    };
+                });
+                [pixel, [0; 4]]
+            }
+
+            #[inline(always)]
+            fn pack(low: f32, high: f32) -> u32 {
+                mma::$pack(low, high)
+            }
+
+            #[inline(always)]
+            fn round(value: f32) -> f32 {
+                Storage::to_f32(<$ty as Storage>::from_f32(value))
+            }
+        }
+    };
+}
+
+half! {
+    /// f16 in and out.
+    HalfF16, f16, m64n128_f16_5, pack_f16x2
+}
+half! {
+    /// bf16 in and out.
+    HalfBf16, bf16, m64n128_bf16_5, pack_bf16x2
+}

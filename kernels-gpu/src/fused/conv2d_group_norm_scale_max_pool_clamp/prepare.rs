@@ -1,0 +1,183 @@
+//! Parameters as the fused kernels take them, made once by a launch of their own.
+//!
+//! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `unit = sign * 2^-e`: the filters become operands of
+//! `sign * 2^e * filter`, in the order that `mode` names, and four numbers say how to get back: `unit`, the
+//! convolution's bias, `weight * scale`, and `bias * scale`.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, bf16, f16, kernel, thread};
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+    CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FusedGeometry, FusedMode, IN_CHANNELS, OUT_CHANNELS,
+    QUAD_WORDS, WARPGROUP_THREADS,
+};
+
+use super::mode::{Accurate, Fast, HalfBf16, HalfF16, Mode};
+
+/// The taps of the halves of an operand, by number; nothing where the constant pixels come, or 0.
+type Taps = [Option<u32>; 2];
+
+const fn taps(row: u32, column: u32) -> Option<u32> {
+    Some(row * FILTER + column)
+}
+
+/// Pairs of a row, the pair and the single of tap 2, and both where a slot ends after the first row.
+const TAPS: [Taps; 7] = [
+    [taps(0, 0), taps(0, 1)],
+    [taps(1, 0), taps(1, 1)],
+    [taps(2, 0), taps(2, 1)],
+    [taps(0, 2), taps(1, 2)],
+    [taps(2, 2), None],
+    [taps(1, 2), taps(2, 2)],
+    [taps(0, 2), None],
+];
+
+/// The arguments of a launch.
+struct Parameters<T> {
+    filter: *const T,
+    filter_bias: *const T,
+    weight: *const T,
+    bias: *const T,
+    scale: *const T,
+    operands: *mut u32,
+    channels: *mut f32,
+}
+
+/// One channel.
+///
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn body<M: Mode<Stored = T>, T: Storage>(p: &Parameters<T>, g: &FusedGeometry) {
+    let k = thread::thread_idx_x();
+    let (channels, taps) = (OUT_CHANNELS as usize, (FILTER * FILTER) as usize);
+    let elements = channels * FILTER_ELEMENTS as usize;
+    let filter = Global::new(p.filter, elements).slice(
+        k as usize * FILTER_ELEMENTS as usize,
+        FILTER_ELEMENTS as usize,
+    );
+    let scale = Global::new(p.scale, channels).load(k as usize).to_f32();
+    let (mut weight, mut bias, mut filter_bias) = (1.0, 0.0, 0.0);
+    if g.affine != 0 {
+        weight = Global::new(p.weight, channels).load(k as usize).to_f32();
+        bias = Global::new(p.bias, channels).load(k as usize).to_f32();
+    }
+    if g.has_bias != 0 {
+        filter_bias = Global::new(p.filter_bias, channels)
+            .load(k as usize)
+            .to_f32();
+    }
+
+    // The product may vanish where its factors do not, so the sign is taken from those.
+    let sign = if weight != 0.0 && scale != 0.0 && (weight < 0.0) != (scale < 0.0) {
+        -1.0
+    } else {
+        1.0
+    };
+    let exponent = if M::SCALED {
+        let mut most = 0;
+        let mut i = 0;
+        while i < FILTER_ELEMENTS as usize {
+            let bits = filter.load(i).to_f32().to_bits() & i32::MAX as u32;
+            // Infinity and NaN stay what they are under any scale.
+            if bits < f32::INFINITY.to_bits() && bits > most {
+                most = bits;
+            }
+            i += 1;
+        }
+        // The largest filter element comes between 2^8 and 2^9, unless it is tiny: the scales of
+        // inputs (2^100 at most) and filters together must not leave f32. Without any, 1 will do.
+        match most {
+            0 => 0,
+            most => (8 + 127 - (most >> 23) as i32).min(26),
+        }
+    } else {
+        0
+    };
+    let power = |e: i32| f32::from_bits(((127 + e) as u32) << 23);
+    let prepared = |tap: u32, c: u32| {
+        let element = filter.load(c as usize * taps + tap as usize);
+        element.to_f32() * sign * power(exponent)
+    };
+
+    let numbers = GlobalMut::new(p.channels, CHANNEL_FLOATS as usize);
+    let at = |kind: u32| (kind * OUT_CHANNELS + k) as usize;
+    numbers.store(at(0), sign * power(-exponent));
+    numbers.store(at(1), filter_bias);
+    numbers.store(at(2), weight * scale);
+    numbers.store(at(3), bias * scale);
+
+    let operands = GlobalMut::new(p.operands, M::TILES.operand_words() as usize);
+    let two_parts = M::TILES.parts == 2;
+    let mut quad = 0;
+    while quad < M::TILES.quads {
+        let low = quad >= TAPS.len() as u32;
+        let mut halves = TAPS[(quad as usize) % TAPS.len()];
+        if two_parts && !low && halves[1].is_none() {
+            // Both parts of a pixel meet the high part of the single tap.
+            halves[1] = halves[0];
+        }
+        let mut half = 0;
+        while half < 2 {
+            let mut pair = 0;
+            while pair < IN_CHANNELS / 2 {
+                let mut word = 0;
+                if let Some(tap) = halves[half as usize] {
+                    let (mut a, mut b) = (prepared(tap, 2 * pair), prepared(tap, 2 * pair + 1));
+                    if low {
+                        a -= M::round(a);
+                        b -= M::round(b);
+                    }
+                    word = M::pack(a, b);
+                }
+                // Row `k` of the products: the thread and the word that hold this half's pair of columns.
+                let thread = k / 16 * 32 + k % 8 * 4 + pair;
+                let in_quad = 2 * half + k / 8 % 2;
+                let at = (quad * WARPGROUP_THREADS + thread) * QUAD_WORDS + in_quad;
+                operands.store(at as usize, word);
+                pair += 1;
+            }
+            half += 1;
+        }
+        quad += 1;
+    }
+}
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $name:ident, $mode:ty, $ty:ty;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// *Launch*: `FusedGeometry::prepare_shape`, a thread for each channel.
+        ///
+        /// # Safety
+        /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64 elements (those that `g` says are
+        /// absent are not touched); `operands` has `FusedMode::operand_words`, `channels` `CHANNEL_FLOATS` elements.
+        #[kernel(max_threads = OUT_CHANNELS)]
+        pub unsafe fn $name(
+            filter: *const $ty,
+            filter_bias: *const $ty,
+            weight: *const $ty,
+            bias: *const $ty,
+            scale: *const $ty,
+            operands: *mut u32,
+            channels: *mut f32,
+            g: FusedGeometry,
+        ) {
+            let p = Parameters { filter, filter_bias, weight, bias, scale, operands, channels };
+            body::<$mode, $ty>(&p, &g);
+        }
+    )*};
+}
+
+const _: () = assert!(FusedMode::FAST.quads == TAPS.len() as u32);
+const _: () = assert!(FusedMode::ACCURATE.quads == 2 * TAPS.len() as u32);
+
+kernels! {
+    /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_f32`.
+    conv2d_group_norm_scale_max_pool_clamp_prepare_f32, Accurate, f32;
+    /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32`.
+    conv2d_group_norm_scale_max_pool_clamp_prepare_fast_f32, Fast, f32;
+    /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_f16`.
+    conv2d_group_norm_scale_max_pool_clamp_prepare_f16, HalfF16, f16;
+    /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16`.
+    conv2d_group_norm_scale_max_pool_clamp_prepare_bf16, HalfBf16, bf16;
+}

@@ -1,0 +1,246 @@
+//! From sums to the output: channels, the cluster's two blocks, groups, and the affine map.
+
+use cuda_std::global::GlobalMut;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::{Storage, barrier, cluster, math, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+    AFFINE_BYTES, BLOCK_POOL_ROWS, BlockRows, CONV_WIDTH, FusedGeometry, MOMENTS_BYTES,
+    OUT_CHANNELS, OUT_WIDTH, POOL, POOLED_PITCH, WARPGROUP_THREADS,
+};
+
+use super::consume::MULTIPLIERS;
+use super::memory::Memory;
+use super::mode::Mode;
+use super::{ALL_LANES, Arguments};
+use crate::parts::index::div_rem;
+use crate::parts::unroll::unroll;
+
+/// The named barrier of the threads that have a channel each.
+const CHANNEL_THREADS: u32 = 3;
+
+/// Words of one channel's moments, and of its affine map.
+const MOMENTS_WORDS: u32 = MOMENTS_BYTES / 4;
+const AFFINE_WORDS: u32 = AFFINE_BYTES / 4;
+
+/// Count, mean, and sum of squares about the mean.
+#[derive(Clone, Copy)]
+pub(super) struct Moments {
+    count: f32,
+    mean: f32,
+    squares: f32,
+}
+
+impl Moments {
+    /// From sums about `shift`.
+    #[inline(always)]
+    pub(super) fn about(shift: f32, count: f32, sum: f32, squares: f32) -> Self {
+        let mean = if count > 0.0 { sum / count } else { 0.0 };
+        Self {
+            count,
+            mean: shift + mean,
+            squares: squares - sum * mean,
+        }
+    }
+
+    /// Chan's combination of two sets.
+    #[inline(always)]
+    fn with(self, other: Self) -> Self {
+        let count = self.count + other.count;
+        let share = if count > 0.0 {
+            other.count / count
+        } else {
+            0.0
+        };
+        let apart = other.mean - self.mean;
+        Self {
+            count,
+            mean: math::fma(apart, share, self.mean),
+            squares: self.squares + other.squares + apart * apart * (self.count * share),
+        }
+    }
+
+    /// Those of four neighbouring lanes; right in the first of them.
+    ///
+    /// # Safety
+    /// All lanes of the warp make this call.
+    #[inline(always)]
+    pub(super) unsafe fn of_quad(self) -> Self {
+        let mut all = self;
+        let mut distance = 1;
+        while distance < 4 {
+            let from = |value| warp::warp_shuffle_xor(ALL_LANES, value, distance, WARP_THREADS).0;
+            all = all.with(Self {
+                count: from(all.count),
+                mean: from(all.mean),
+                squares: from(all.squares),
+            });
+            distance *= 2;
+        }
+        all
+    }
+}
+
+/// Keeps the moments of a warpgroup's channel.
+#[inline(always)]
+pub(super) unsafe fn keep(memory: &Memory, warpgroup: u32, channel: u32, moments: Moments) {
+    let at = (warpgroup * OUT_CHANNELS + channel) * MOMENTS_WORDS;
+    memory.moments.store(at, moments.count);
+    memory.moments.store(at + 1, moments.mean);
+    memory.moments.store(at + 2, moments.squares);
+}
+
+/// Combines what all threads kept, and writes the block's part of the sample.
+///
+/// # Safety
+/// As the kernels; all multiplying threads call it, `thread` counts them.
+#[inline(always)]
+pub(super) unsafe fn finish<M: Mode>(
+    arguments: &Arguments<M::Stored>,
+    g: &FusedGeometry,
+    memory: &Memory,
+    rows: &BlockRows,
+    sample: u32,
+    item: u32,
+    thread: u32,
+) {
+    let threads = M::TILES.consumers * WARPGROUP_THREADS;
+    barrier::sync(MULTIPLIERS, threads);
+    if thread < OUT_CHANNELS {
+        affine(g, memory, M::TILES.consumers, item & 1, thread);
+    }
+    barrier::sync(MULTIPLIERS, threads);
+    write::<M>(arguments, g, memory, rows, sample, thread);
+    // The next sample's maxima come where these were.
+    barrier::sync(MULTIPLIERS, threads);
+}
+
+/// The affine map of channel `k`, from the statistics of its group in both blocks.
+#[inline(always)]
+unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, parity: u32, k: u32) {
+    let mut mine = load(memory, 0, k);
+    let mut i = 1;
+    while i < warpgroups {
+        mine = mine.with(load(memory, i, k));
+        i += 1;
+    }
+    let rank = cluster::block_rank();
+    let partner = memory.partner.slice((parity * OUT_CHANNELS + k) * 2, 2);
+    let exchanged = Barrier::at(memory.exchanged, 0);
+    let sent = [mine.mean, mine.squares];
+    cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
+
+    // Meanwhile, what does not depend on it.
+    let sign = if memory.channels.load(k) < 0.0 {
+        -1.0
+    } else {
+        1.0
+    };
+    let bias = memory.channels.load(OUT_CHANNELS + k);
+    let factor = memory.channels.load(2 * OUT_CHANNELS + k);
+    let summand = memory.channels.load(3 * OUT_CHANNELS + k);
+    let (_, in_group) = div_rem(k, g.group_channels);
+    let first = k - in_group;
+    let end = first + g.group_channels;
+    // Means of a group are kept about the bias of its first channel: large biases then cancel exactly.
+    let base = memory.channels.load(OUT_CHANNELS + first);
+
+    cluster::wait(exchanged, parity);
+    let theirs = Moments {
+        count: (g.part(1 - rank).rows * CONV_WIDTH) as f32,
+        mean: partner.load(0),
+        squares: partner.load(1),
+    };
+    // In the same order in both blocks, so that both come to the same.
+    let all = if rank == 0 {
+        mine.with(theirs)
+    } else {
+        theirs.with(mine)
+    };
+    barrier::sync(CHANNEL_THREADS, OUT_CHANNELS);
+    // All parts are read; from here on their place holds the channels.
+    memory
+        .moments
+        .store(2 * k, math::fma(sign, all.mean, bias - base));
+    memory.moments.store(2 * k + 1, all.squares);
+    barrier::sync(CHANNEL_THREADS, OUT_CHANNELS);
+    let mut mean = 0.0;
+    let mut i = first;
+    while i < end {
+        mean += memory.moments.load(2 * i);
+        i += 1;
+    }
+    mean /= g.group_channels as f32;
+    let mut squares = 0.0;
+    i = first;
+    while i < end {
+        let apart = memory.moments.load(2 * i) - mean;
+        squares += math::fma(apart * apart, all.count, memory.moments.load(2 * i + 1));
+        i += 1;
+    }
+    let variance = squares / (g.group_channels as f32 * all.count);
+    let rstd = 1.0 / math::sqrt(variance + g.eps);
+    // `(max(y) - mean) * factor * rstd + summand` in terms of the maxima, which lack the bias and perhaps have
+    // the other sign.
+    let at = k * AFFINE_WORDS;
+    memory.affine.store(at, (mean - (bias - base)) * sign);
+    memory.affine.store(at + 1, factor * sign * rstd);
+    memory.affine.store(at + 2, summand);
+}
+
+#[inline(always)]
+unsafe fn load(memory: &Memory, warpgroup: u32, channel: u32) -> Moments {
+    let at = (warpgroup * OUT_CHANNELS + channel) * MOMENTS_WORDS;
+    Moments {
+        count: memory.moments.load(at),
+        mean: memory.moments.load(at + 1),
+        squares: memory.moments.load(at + 2),
+    }
+}
+
+/// Writes the block's pooled rows, a warp to a channel: they are neighbours in the output, too.
+#[inline(always)]
+unsafe fn write<M: Mode>(
+    arguments: &Arguments<M::Stored>,
+    g: &FusedGeometry,
+    memory: &Memory,
+    rows: &BlockRows,
+    sample: u32,
+    thread: u32,
+) {
+    const { assert!(BLOCK_POOL_ROWS * OUT_WIDTH <= 16 * WARP_THREADS) };
+    let lane = thread % WARP_THREADS;
+    let of_channel = ((g.part(0).pooled + g.part(1).pooled) * OUT_WIDTH) as usize;
+    let y = GlobalMut::new(
+        arguments.y,
+        g.n as usize * OUT_CHANNELS as usize * of_channel,
+    );
+    let first = (rows.first / POOL * OUT_WIDTH) as usize;
+    let values = rows.pooled * OUT_WIDTH;
+    let mut k = thread / WARP_THREADS;
+    while k < OUT_CHANNELS {
+        let affine = k * AFFINE_WORDS;
+        let center = memory.affine.load(affine);
+        let factor = memory.affine.load(affine + 1);
+        let summand = memory.affine.load(affine + 2);
+        let from = k * POOLED_PITCH;
+        let to = (sample as usize * OUT_CHANNELS as usize + k as usize) * of_channel + first;
+        // All loads before all stores: their latencies overlap.
+        let mut value = [0.0; 16];
+        unroll!(16, |i| {
+            let at = lane + i as u32 * WARP_THREADS;
+            if at < values {
+                value[i] = memory.pooled.load(from + at);
+            }
+        });
+        unroll!(16, |i| {
+            let at = lane + i as u32 * WARP_THREADS;
+            if at < values {
+                let mapped = math::fma(value[i] - center, factor, summand);
+                let clamped = math::min_nan(math::max_nan(mapped, g.min), g.max);
+                y.store(to + at as usize, M::Stored::from_f32(clamped));
+            }
+        });
+        k += M::TILES.consumers * WARPGROUP_THREADS / WARP_THREADS;
+    }
+}
