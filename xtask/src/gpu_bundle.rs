@@ -31,19 +31,10 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     let tests = bundle.join("tests");
     fs::create_dir_all(&tests)?;
 
-    for executable in build(root, &["test", "--no-run"])? {
-        // `suite-0123456789abcdef` is the suite.
-        let name = executable
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let stem = name
-            .rsplit_once('-')
-            .map_or(name.as_str(), |(stem, _)| stem);
-        strip(&executable, &tests.join(stem))?;
+    for (name, executable) in build(root, &["test", "--no-run"])? {
+        strip(&executable, &tests.join(name))?;
     }
-    for executable in build(root, &["build", "--bins"])? {
+    for (_, executable) in build(root, &["build", "--bins"])? {
         strip(&executable, &bundle.join("convfuse"))?;
     }
     copy_files(&root.join("tests/golden"), &bundle.join("golden"))?;
@@ -63,8 +54,9 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs cargo on the library in release mode and returns the executables that it made.
-fn build(root: &Path, what: &[&str]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+/// Runs cargo on the library in release mode and returns the executables that it made, each with a
+/// name: that of an integration test, else the kind of target whose tests it has.
+fn build(root: &Path, what: &[&str]) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(root)
         .args(what)
@@ -82,7 +74,12 @@ fn build(root: &Path, what: &[&str]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
         let message: serde_json::Value = serde_json::from_str(line)?;
         let wanted = message["profile"]["test"].as_bool() == Some(is_test);
         if let (true, Some(path)) = (wanted, message["executable"].as_str()) {
-            executables.push(path.into());
+            let target = &message["target"];
+            let name = match target["kind"][0].as_str() {
+                Some("test") | None => target["name"].as_str().unwrap_or("tests"),
+                Some(kind) => kind,
+            };
+            executables.push((name.to_owned(), path.into()));
         }
     }
     Ok(executables)
