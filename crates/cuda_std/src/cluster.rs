@@ -1,6 +1,7 @@
 //! Clusters: blocks that run at the same time and reach each other's shared memory (sm_90).
 //!
-//! A kernel says how many blocks make a cluster in `#[kernel(cluster_blocks = ..)]`; its grid must be a multiple of it.
+//! A kernel says how many blocks make a cluster in `#[kernel(cluster_blocks = ..)]`; its grid
+//! must be a multiple of it.
 //!
 //! **Emulator**: not emulated; a kernel that gets here is reported.
 
@@ -16,7 +17,8 @@ pub fn block_rank() -> u32 {
     backend::cluster_block_rank()
 }
 
-/// Waits for all threads of all blocks of the cluster. `barrier.cluster.arrive` and `.wait`, aligned.
+/// Waits for all threads of all blocks of the cluster. `barrier.cluster.arrive` and `.wait`,
+/// aligned.
 #[track_caller]
 #[inline(always)]
 pub fn sync() {
@@ -43,11 +45,13 @@ pub unsafe fn wait(barrier: Barrier, parity: u32) {
     unsafe { backend::cluster_wait(barrier.0.0, parity) }
 }
 
-/// Stores two values in the shared memory of block `rank`, at the place that has this address here, and then completes 8 bytes
-/// on that block's `barrier`. `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32`.
+/// Stores two values in the shared memory of block `rank`, at the place that has this address
+/// here, and then completes 8 bytes on that block's `barrier`.
+/// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32`.
 ///
 /// # Safety
-/// Both places belong to the launch, 8-byte aligned; the other block expects the bytes and does not end before they come.
+/// Both places belong to the launch, 8-byte aligned; the other block expects the bytes and does
+/// not end before they come.
 #[track_caller]
 #[inline(always)]
 pub unsafe fn store_async(to: SharedAddr, barrier: Barrier, rank: u32, values: [f32; 2]) {

@@ -1,10 +1,10 @@
 //! A whole chain of [`crate::wgmma`] with A in registers (sm_90a).
 //!
-//! The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 128 columns of B, read
-//! from shared memory, over several steps of K = 16, and return the f32 sums. A that stays in registers
-//! halves what a product reads from shared memory. Fence, steps, commit and wait are one block of
-//! assembly, so the compiler has no place to move anything between them, and a caller sees an ordinary
-//! function.
+//! The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 128 columns
+//! of B, read from shared memory, over several steps of K = 16, and return the f32 sums. A that
+//! stays in registers halves what a product reads from shared memory. Fence, steps, commit and
+//! wait are one block of assembly, so the compiler has no place to move anything between them,
+//! and a caller sees an ordinary function.
 //!
 //! With `warp`, `group = lane / 4` and `quad = lane % 4` of a thread:
 //!
@@ -13,11 +13,12 @@
 //! | A of a step | half `h` of `a[i]`: row `16 * warp + group + 8 * (i % 2)`, column `2 * quad + h + 8 * (i / 2)` |
 //! | the result | `d[i]`: row `16 * warp + group + 8 * (i / 2 % 2)`, column `8 * (i / 4) + 2 * quad + i % 2` |
 //!
-//! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16 bytes for each column, 128 bytes in all.
-//! Core matrices of neighbouring columns follow each other; the two that divide K may lie anywhere ([`Columns`]).
+//! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16
+//! bytes for each column, 128 bytes in all. Core matrices of neighbouring columns follow each
+//! other; the two that divide K may lie anywhere ([`Columns`]).
 //!
-//! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the barrier that tells
-//! the readers.
+//! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
+//! barrier that tells the readers.
 //!
 //! **Emulator**: not emulated; a kernel that gets here is reported.
 
@@ -35,8 +36,9 @@ pub const UNIT_BYTES: u32 = 16;
 pub struct Columns(u64);
 
 impl Columns {
-    /// Columns whose first half of K starts at `first` and whose second half starts `k_units` further, both in
-    /// units of 16 bytes from the start of the block's shared memory, as [`unit`] gives them.
+    /// Columns whose first half of K starts at `first` and whose second half starts `k_units`
+    /// further, both in units of 16 bytes from the start of the block's shared memory, as
+    /// [`unit`] gives them.
     #[must_use]
     #[inline(always)]
     pub const fn new(first: u32, k_units: u32) -> Self {
@@ -45,8 +47,8 @@ impl Columns {
     }
 }
 
-/// An address as [`Columns`] takes it. In a cluster, the address of all blocks but the first carries the block's rank in
-/// bits that a descriptor has no room for; they are cut off.
+/// An address as [`Columns`] takes it. In a cluster, the address of all blocks but the first
+/// carries the block's rank in bits that a descriptor has no room for; they are cut off.
 #[must_use]
 #[inline(always)]
 pub const fn unit(address: SharedAddr) -> u32 {
@@ -58,7 +60,8 @@ macro_rules! multiply {
         $(#[$doc])*
         ///
         /// # Safety
-        /// All threads of a warpgroup make this call, with the same `b`, whose columns were written and made visible as above.
+        /// All threads of a warpgroup make this call, with the same `b`, whose columns were
+        /// written and made visible as above.
         #[must_use]
         #[track_caller]
         #[inline(always)]

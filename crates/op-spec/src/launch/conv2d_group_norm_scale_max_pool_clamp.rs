@@ -2,9 +2,9 @@
 //! tensor cores (sm_90a).
 //!
 //! A cluster of two blocks takes one sample after the other: block 0 the upper half of the pooled
-//! rows, block 1 the lower half and what the pooling leaves over. Everything here counts in *steps*:
-//! four rows of the input, or of the convolution's output, which make one row of the pooled
-//! image.
+//! rows, block 1 the lower half and what the pooling leaves over. Everything here counts in
+//! *steps*: four rows of the input, or of the convolution's output, which make one row of the
+//! pooled image.
 //!
 //! The shapes are those of the KernelBench problem, with batch, height and number of groups
 //! free: [`FusedGeometry::new`] says which problems the kernel can take.
@@ -234,9 +234,9 @@ pub struct FusedGeometry {
 }
 
 impl FusedGeometry {
-    /// The geometry of a problem, or nothing where the kernel cannot take it: it wants 3x3 filters
-    /// from 8 to 64 channels at stride 1 without padding, dilation and groups, a width of 128, a height that
-    /// gives 2 to 32 pooled rows, and pooling by 4.
+    /// The geometry of a problem, or nothing where the kernel cannot take it: it wants 3x3
+    /// filters from 8 to 64 channels at stride 1 without padding, dilation and groups, a width of
+    /// 128, a height that gives 2 to 32 pooled rows, and pooling by 4.
     #[must_use]
     pub fn new(problem: &Conv2dGroupNormScaleMaxPoolClampProblem) -> Option<Self> {
         let (conv, pool) = (&problem.conv, &problem.max_pool);
@@ -273,7 +273,8 @@ impl FusedGeometry {
         })
     }
 
-    /// The launch on a device of this many multiprocessors. A cluster takes two of them, and samples by turns.
+    /// The launch on a device of this many multiprocessors. A cluster takes two of them, and
+    /// samples by turns.
     #[must_use]
     pub const fn launch_shape(&self, mode: FusedMode, multiprocessors: u32) -> LaunchShape {
         let clusters = if multiprocessors < CLUSTER_BLOCKS {

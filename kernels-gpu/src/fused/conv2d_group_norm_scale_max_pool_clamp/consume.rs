@@ -21,8 +21,9 @@ pub(super) const MULTIPLIERS: u32 = 2;
 /// Bytes that the other block sends for a sample.
 const EXCHANGED_BYTES: u32 = 512;
 
-/// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and of each of those
-/// columns `8 * o + 2 * quad + e` of every phase, with `o` below 4 and `e` below 2: eight windows.
+/// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and
+/// of each of those columns `8 * o + 2 * quad + e` of every phase, with `o` below 4 and `e` below
+/// 2: eight windows.
 pub(super) struct Place {
     pub warpgroup: u32,
     pub lane: u32,
@@ -54,7 +55,8 @@ struct Sums {
 /// Multiplies all units of this warpgroup, and finishes each sample.
 ///
 /// # Safety
-/// As the kernels; the callers are the multiplying warpgroups, all of them, with their own `warpgroup`.
+/// As the kernels; the callers are the multiplying warpgroups, all of them, with their own
+/// `warpgroup`.
 #[inline(always)]
 pub(super) unsafe fn consume<M: Mode>(
     arguments: &Arguments<M::Stored>,
@@ -208,7 +210,8 @@ impl Unit {
         }
     }
 
-    /// Adds the unit to the sums and returns the maximum of each window, in scaled units and less what was folded.
+    /// Adds the unit to the sums and returns the maximum of each window, in scaled units and less
+    /// what was folded.
     #[inline(always)]
     unsafe fn multiply<M: Mode>(
         &self,
@@ -290,7 +293,8 @@ impl Unit {
         let columns = if place.edge { 30 } else { 32 };
         let count = (self.rows * columns) as f32;
         unroll!(2, |h| {
-            // From sums about what was folded to sums about the shift; they differ by rounding, and only if the scale changed.
+            // From sums about what was folded to sums about the shift; they differ by rounding,
+            // and only if the scale changed.
             let off = sums.folded[h] - sums.shift[h] * scale[h];
             let s = math::fma(count, off, sum[h]);
             let q = math::fma(off, math::fma(count, off, 2.0 * sum[h]), squares[h]);
@@ -328,11 +332,12 @@ unsafe fn mean_of_row(d: &[f32; 64], h: usize, edge: bool) -> f32 {
     sum * (1.0 / CONV_WIDTH as f32)
 }
 
-/// `shift` as two operands: the value that they subtract, and this thread's word of them, which the thread with the first two
-/// columns of K has.
+/// `shift` as two operands: the value that they subtract, and this thread's word of them, which
+/// the thread with the first two columns of K has.
 #[inline(always)]
 fn fold<M: Mode>(shift: f32, quad: u32) -> (f32, u32) {
-    // Any value serves as a shift, so what f16 cannot hold is cut, and NaN (which spoils the sample anyway) is 0.
+    // Any value serves as a shift, so what f16 cannot hold is cut, and NaN (which spoils the
+    // sample anyway) is 0.
     const MOST: f32 = 30_000.0;
     let shift = shift * (1.0 / M::CONSTANT);
     let shift = if shift.is_nan() {

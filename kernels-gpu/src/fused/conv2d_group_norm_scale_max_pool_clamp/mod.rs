@@ -2,36 +2,39 @@
 //! cores: the input is read once, only the output is written.
 //!
 //! # Idea
-//! 1. *Pooling before the statistics are known.* What follows the convolution is `a * y + b` per channel,
-//!    and the sign of `a` is that of `weight * scale`, known beforehand. With that sign multiplied into
-//!    the filters ([`prepare`]) the pooled value always comes from the window's maximum, so
-//!    one pass over the convolution gives all that is needed: statistics of each channel, and maxima, a
-//!    sixteenth of its output, which wait in shared memory.
-//! 2. *Filters in registers, pixels in shared memory.* The 64 channels are the rows of a product and stay
-//!    in registers for the whole launch; 128 pixels, a row of the image, are its columns. A
-//!    product then reads half as many bytes from shared memory as its time allows.
-//! 3. *No im2col.* A pixel's 8 channels are the 16 bytes of one operand, and a step of K = 16 is two filter taps. Pixels
-//!    lie as `[row][column % 4][column / 4]`, so that a tap only moves the address, and the 16
-//!    elements of a pooling window come to the same accumulator of the same thread in different
-//!    products: pooling is a maximum in registers.
-//! 4. *f32 from f16.* In the accurate mode a number is the sum of two f16, each 11 bits of it, and of the
-//!    four products the one of two low parts is left out: 14 steps a row instead of 18. A power of two keeps inputs
-//!    in f16's range; it is chosen from the first rows of a block and lowered when later rows
-//!    need it. Filters have one of their own for each channel.
+//! 1. *Pooling before the statistics are known.* What follows the convolution is `a * y + b` per
+//!    channel, and the sign of `a` is that of `weight * scale`, known beforehand. With that sign
+//!    multiplied into the filters ([`prepare`]) the pooled value always comes from the window's
+//!    maximum, so one pass over the convolution gives all that is needed: statistics of each
+//!    channel, and maxima, a sixteenth of its output, which wait in shared memory.
+//! 2. *Filters in registers, pixels in shared memory.* The 64 channels are the rows of a product
+//!    and stay in registers for the whole launch; 128 pixels, a row of the image, are its
+//!    columns. A product then reads half as many bytes from shared memory as its time allows.
+//! 3. *No im2col.* A pixel's 8 channels are the 16 bytes of one operand, and a step of K = 16 is
+//!    two filter taps. Pixels lie as `[row][column % 4][column / 4]`, so that a tap only moves
+//!    the address, and the 16 elements of a pooling window come to the same accumulator of the
+//!    same thread in different products: pooling is a maximum in registers.
+//! 4. *f32 from f16.* In the accurate mode a number is the sum of two f16, each 11 bits of it,
+//!    and of the four products the one of two low parts is left out: 14 steps a row instead of
+//!    18. A power of two keeps inputs in f16's range; it is chosen from the first rows of a block
+//!    and lowered when later rows need it. Filters have one of their own for each channel.
 //! 5. *Statistics about a shift.* The mean of a warpgroup's first row is subtracted from all that
-//!    follows, so a mean far from zero costs no accuracy. It costs no instruction either: of 27 (or 9) halves
-//!    of steps one is left over, and there the shift, as a filter, meets a row of constant pixels.
+//!    follows, so a mean far from zero costs no accuracy. It costs no instruction either: of 27
+//!    (or 9) halves of steps one is left over, and there the shift, as a filter, meets a row of
+//!    constant pixels.
 //!
 //! # Tiles
-//! A cluster of two blocks takes a sample, one block the upper half of its rows and one the lower; the blocks are
-//! persistent and take every so many-th sample. A *step* is four input rows, of 4 KiB a channel in f32; a *unit* is four
-//! rows of the convolution, one pooled row, and needs its own step and two rows of the next. Constants and the
-//! map of shared memory are in `op_spec::launch::conv2d_group_norm_scale_max_pool_clamp`.
+//! A cluster of two blocks takes a sample, one block the upper half of its rows and one the
+//! lower; the blocks are persistent and take every so many-th sample. A *step* is four input
+//! rows, of 2 KiB a channel in f32; a *unit* is four rows of the convolution, one pooled row, and
+//! needs its own step and two rows of the next. Constants and the map of shared memory are in
+//! `op_spec::launch::conv2d_group_norm_scale_max_pool_clamp`.
 //!
 //! # Roles
-//! The first warpgroup loads: each warp one row of a step, one window of columns to a lane, converts it and stores it in a
-//! ring of slots ([`produce`]). The others multiply and reduce, a unit each by turns ([`consume`]); at the end of a
-//! sample they combine statistics ([`statistics`]) and write the output, while the loads of the next sample go on.
+//! The first warpgroup loads: each warp one row of a step, one window of columns to a lane,
+//! converts it and stores it in a ring of slots ([`produce`]). The others multiply and reduce, a
+//! unit each by turns ([`consume`]); at the end of a sample they combine statistics
+//! ([`statistics`]) and write the output, while the loads of the next sample go on.
 //!
 //! # Barriers
 //! | barrier | arrivals | says |
@@ -45,19 +48,21 @@
 //!
 //! # Invariants
 //! - Steps are counted through all samples; step `g` uses slot `g % slots` in phase `g / slots`.
-//! - A slot is written again after `freed` of its unit, and so, since units are freed in the order in which this was
-//!   waited for, also after that of the unit before, which reads its first two rows.
-//! - All rows that a unit reads have one scale: that of the last step it needs. When a step must lower
-//!   it, the loading warps wait for the last unit that still needs the old one and rescale
+//! - A slot is written again after `freed` of its unit, and so, since units are freed in the
+//!   order in which this was waited for, also after that of the unit before, which reads its
+//!   first two rows.
+//! - All rows that a unit reads have one scale: that of the last step it needs. When a step must
+//!   lower it, the loading warps wait for the last unit that still needs the old one and rescale
 //!   the step before in place; the unit between waits for `filled` of the new step.
-//! - NaN and infinity need no care in the maximum: they reach the sums of all groups of their sample, and a sample
-//!   whose statistics are NaN is NaN altogether, as in the unfused chain.
-//! - Every combination of partial results has a fixed order, and nothing depends on the number of blocks: the same
-//!   sample gives the same bits in every batch.
+//! - NaN and infinity need no care in the maximum: they reach the sums of all groups of their
+//!   sample, and a sample whose statistics are NaN is NaN altogether, as in the unfused chain.
+//! - Every combination of partial results has a fixed order, and nothing depends on the number of
+//!   blocks: the same sample gives the same bits in every batch.
 
 mod consume;
 mod memory;
 mod mode;
+mod mode_half;
 mod prepare;
 mod produce;
 mod statistics;
@@ -70,7 +75,8 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 };
 
 use memory::Memory;
-use mode::{Accurate, Fast, HalfBf16, HalfF16, Mode};
+use mode::{Accurate, Fast, Mode};
+use mode_half::{HalfBf16, HalfF16};
 pub use prepare::*;
 
 /// Warps of a warpgroup.
@@ -118,12 +124,13 @@ macro_rules! kernels {
     ($($(#[$doc:meta])* $name:ident, $mode:ty, $tiles:expr, $ty:ty;)*) => {$(
         $(#[$doc])*
         ///
-        /// *Launch*: `FusedGeometry::launch_shape`. *Traffic*: each element of `x` once (of rows between the
-        /// two blocks of a sample twice), each of `y` once.
+        /// *Launch*: `FusedGeometry::launch_shape`. *Traffic*: each element of `x` once (of rows
+        /// between the two blocks of a sample twice), each of `y` once.
         ///
         /// # Safety
-        /// `x` is `[n, 8, height, 128]` with 16-byte alignment, `y` `[n, 64, pooled rows, 31]`, as `g` says; `filters` and
-        /// `channels` are what the preparing kernel of the same name wrote, with 16-byte alignment.
+        /// `x` is `[n, 8, height, 128]` with 16-byte alignment, `y` `[n, 64, pooled rows, 31]`,
+        /// as `g` says; `filters` and `channels` are what the preparing kernel of the same name
+        /// wrote, with 16-byte alignment.
         #[kernel(max_threads = $tiles.block_threads(), min_blocks = 1, cluster_blocks = CLUSTER_BLOCKS)]
         pub unsafe fn $name(
             x: *const $ty,

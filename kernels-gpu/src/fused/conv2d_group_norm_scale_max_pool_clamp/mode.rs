@@ -2,7 +2,7 @@
 
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::{self, Columns, UNIT_BYTES};
-use cuda_std::{Storage, bf16, f16, math, mma, registers};
+use cuda_std::{Storage, f16, math, mma, registers};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     FusedMode, PART_BYTES, PHASE_BYTES, QUAD_WORDS, WARPGROUP_THREADS,
 };
@@ -10,14 +10,14 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 use crate::parts::unroll::unroll;
 
 /// One operand of 16 columns of K: two words of each of its halves.
-type Quad = [u32; QUAD_WORDS as usize];
+pub(super) type Quad = [u32; QUAD_WORDS as usize];
 
 /// A pixel: eight values of 16 bits.
 pub(super) type Pixel = [u32; 4];
 
 /// Units of 16 bytes from one phase to the next, from a pixel's high to its low part.
 const PHASE: u32 = PHASE_BYTES / UNIT_BYTES;
-const PART: u32 = PART_BYTES / UNIT_BYTES;
+pub(super) const PART: u32 = PART_BYTES / UNIT_BYTES;
 
 pub(super) trait Mode {
     const TILES: FusedMode;
@@ -39,8 +39,8 @@ pub(super) trait Mode {
     unsafe fn filters(from: Global<u32>, thread: u32) -> Self::Filters;
     /// Puts `word` where the constant pixels meet row `half` of the thread's two.
     fn set_constant(filters: &mut Self::Filters, half: usize, word: u32);
-    /// A row of 128 outputs of the convolution. `rows` are the units at which its three input rows start; `CROSSING` says that the
-    /// last two are in another slot than the first.
+    /// A row of 128 outputs of the convolution. `rows` are the units at which its three input
+    /// rows start; `CROSSING` says that the last two are in another slot than the first.
     unsafe fn multiply<const CROSSING: bool>(
         filters: &Self::Filters,
         rows: [u32; 3],
@@ -63,7 +63,7 @@ pub(super) trait Mode {
 
 /// `N` operands of a thread.
 #[inline(always)]
-unsafe fn quads<const N: usize>(from: Global<u32>, thread: u32) -> [Quad; N] {
+pub(super) unsafe fn quads<const N: usize>(from: Global<u32>, thread: u32) -> [Quad; N] {
     let mut quads = [[0; 4]; N];
     let mut i = 0;
     while i < N {
@@ -87,19 +87,20 @@ const fn tap_and_constant(row: u32, s: u32, constant: u32) -> Columns {
     Columns::new(first, constant - first)
 }
 
-// How nine taps and a constant make five steps. In each of the three rows, taps 0 and 1 are a pair. Of
-// the three taps 2, those of two rows in the same slot are a pair, and the third one goes with the constant. The rows
-// of an output row are in one slot up to the last two: rows 0 and 1 are always together, unless the
-// slot ends after row 0 (`CROSSING`); then rows 1 and 2 are. Filters come in this order (`prepare`):
-// three pairs, the pair and the single for the first case, the pair and the single for the second.
+// How nine taps and a constant make five steps. In each of the three rows, taps 0 and 1 are a
+// pair. Of the three taps 2, those of two rows in the same slot are a pair, and the third one
+// goes with the constant. The rows of an output row are in one slot up to the last two: rows 0
+// and 1 are always together, unless the slot ends after row 0 (`CROSSING`); then rows 1 and 2
+// are. Filters come in this order (`prepare`): three pairs, the pair and the single for the first
+// case, the pair and the single for the second.
 const PAIR: usize = 3;
-const SINGLE: usize = 4;
+pub(super) const SINGLE: usize = 4;
 const CROSSING_PAIR: usize = 5;
-const CROSSING_SINGLE: usize = 6;
+pub(super) const CROSSING_SINGLE: usize = 6;
 
 /// A row from one part of the pixels: the operands and columns of five steps.
 #[inline(always)]
-fn one_part<const CROSSING: bool>(
+pub(super) fn one_part<const CROSSING: bool>(
     f: &[Quad; 7],
     [r0, r1, r2]: [u32; 3],
     row: u32,
@@ -153,7 +154,7 @@ fn unpack(word: u32) -> (f32, f32) {
     (half(word), half(word >> 16))
 }
 
-macro_rules! registers {
+macro_rules! register_counts {
     ($tiles:expr) => {
         #[inline(always)]
         unsafe fn give_registers() {
@@ -166,6 +167,7 @@ macro_rules! registers {
         }
     };
 }
+pub(super) use register_counts;
 
 macro_rules! f32_input {
     () => {
@@ -208,11 +210,11 @@ pub(super) struct Accurate;
 impl Mode for Accurate {
     const TILES: FusedMode = FusedMode::ACCURATE;
     const LOADS_AHEAD: usize = 1;
-    /// Seven operands of the high parts, seven of the low ones. The single taps of the high parts stand in both halves, for
-    /// both parts of a pixel.
+    /// Seven operands of the high parts, seven of the low ones. The single taps of the high parts
+    /// stand in both halves, for both parts of a pixel.
     type Filters = [Quad; 14];
 
-    registers!(FusedMode::ACCURATE);
+    register_counts!(FusedMode::ACCURATE);
     f32_input!();
 
     #[inline(always)]
@@ -295,7 +297,7 @@ impl Mode for Fast {
     const LOADS_AHEAD: usize = 2;
     type Filters = [Quad; 7];
 
-    registers!(FusedMode::FAST);
+    register_counts!(FusedMode::FAST);
     f32_input!();
 
     #[inline(always)]
@@ -327,98 +329,4 @@ impl Mode for Fast {
         });
         [pixel, [0; 4]]
     }
-}
-
-macro_rules! half {
-    ($(#[$doc:meta])* $mode:ident, $ty:ty, $multiply:ident, $pack:ident) => {
-        $(#[$doc])*
-        pub(super) struct $mode;
-
-        impl Mode for $mode {
-            const TILES: FusedMode = FusedMode::HALF;
-            type Stored = $ty;
-            const SCALED: bool = false;
-            const LOADS_AHEAD: usize = 2;
-            type Raw = [[u32; 2]; 8];
-            type Filters = [Quad; 7];
-            const CONSTANT: f32 = 1.0;
-
-            registers!(FusedMode::HALF);
-
-            #[inline(always)]
-            unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 7] {
-                quads(from, thread)
-            }
-
-            #[inline(always)]
-            fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
-                f[SINGLE][2 + half] = word;
-                f[CROSSING_SINGLE][2 + half] = word;
-            }
-
-            #[inline(always)]
-            unsafe fn multiply<const CROSSING: bool>(
-                f: &[Quad; 7],
-                rows: [u32; 3],
-                constant: u32,
-            ) -> [f32; 64] {
-                let (a, b) = one_part::<CROSSING>(f, rows, PART, constant);
-                wgmma_chain::$multiply(&a, &b)
-            }
-
-            #[inline(always)]
-            unsafe fn load(x: *const $ty, elements: usize, at: usize, plane: usize) -> Self::Raw {
-                // Two elements to a word.
-                let x = Global::new(x.cast::<u32>(), elements / 2);
-                let mut raw = [[0; 2]; 8];
-                unroll!(8, |c| {
-                    raw[c] = x.load_vec_readonly((at + c * plane) / 2);
-                });
-                raw
-            }
-
-            #[inline(always)]
-            fn nothing() -> Self::Raw {
-                [[0; 2]; 8]
-            }
-
-            #[inline(always)]
-            fn magnitude(_: &Self::Raw) -> f32 {
-                0.0
-            }
-
-            #[inline(always)]
-            fn pixel(raw: &Self::Raw, i: usize, _: f32) -> [Pixel; 2] {
-                let mut pixel = [0; 4];
-                unroll!(4, |c| {
-                    let (a, b) = (raw[2 * c][i / 2], raw[2 * c + 1][i / 2]);
-                    pixel[c] = if i % 2 == 0 {
-                        a & 0xffff | b << 16
-                    } else {
-                        a >> 16 | b & 0xffff_0000
-                    };
-                });
-                [pixel, [0; 4]]
-            }
-
-            #[inline(always)]
-            fn pack(low: f32, high: f32) -> u32 {
-                mma::$pack(low, high)
-            }
-
-            #[inline(always)]
-            fn round(value: f32) -> f32 {
-                Storage::to_f32(<$ty as Storage>::from_f32(value))
-            }
-        }
-    };
-}
-
-half! {
-    /// f16 in and out.
-    HalfF16, f16, m64n128_f16_5, pack_f16x2
-}
-half! {
-    /// bf16 in and out.
-    HalfBf16, bf16, m64n128_bf16_5, pack_bf16x2
 }

@@ -1,8 +1,9 @@
 //! Parameters as the fused kernels take them, made once by a launch of their own.
 //!
-//! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `unit = sign * 2^-e`: the filters become operands of
-//! `sign * 2^e * filter`, in the order that `mode` names, and four numbers say how to get back: `unit`, the
-//! convolution's bias, `weight * scale`, and `bias * scale`.
+//! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `unit = sign * 2^-e`: the
+//! filters become operands of `sign * 2^e * filter`, in the order that `mode` names, and four
+//! numbers say how to get back: `unit`, the convolution's bias, `weight * scale`, and `bias *
+//! scale`.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -11,7 +12,8 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     QUAD_WORDS, WARPGROUP_THREADS,
 };
 
-use super::mode::{Accurate, Fast, HalfBf16, HalfF16, Mode};
+use super::mode::{Accurate, Fast, Mode};
+use super::mode_half::{HalfBf16, HalfF16};
 
 /// The taps of the halves of an operand, by number; nothing where the constant pixels come, or 0.
 type Taps = [Option<u32>; 2];
@@ -20,7 +22,8 @@ const fn taps(row: u32, column: u32) -> Option<u32> {
     Some(row * FILTER + column)
 }
 
-/// Pairs of a row, the pair and the single of tap 2, and both where a slot ends after the first row.
+/// Pairs of a row, the pair and the single of tap 2, and both where a slot ends after the first
+/// row.
 const TAPS: [Taps; 7] = [
     [taps(0, 0), taps(0, 1)],
     [taps(1, 0), taps(1, 1)],
@@ -129,7 +132,8 @@ unsafe fn body<M: Mode<Stored = T>, T: Storage>(p: &Parameters<T>, g: &FusedGeom
                     }
                     word = M::pack(a, b);
                 }
-                // Row `k` of the products: the thread and the word that hold this half's pair of columns.
+                // Row `k` of the products: the thread and the word that hold this half's pair of
+                // columns.
                 let thread = k / 16 * 32 + k % 8 * 4 + pair;
                 let in_quad = 2 * half + k / 8 % 2;
                 let at = (quad * WARPGROUP_THREADS + thread) * QUAD_WORDS + in_quad;
@@ -149,8 +153,9 @@ macro_rules! kernels {
         /// *Launch*: `FusedGeometry::prepare_shape`, a thread for each channel.
         ///
         /// # Safety
-        /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64 elements (those that `g` says are
-        /// absent are not touched); `operands` has `FusedMode::operand_words`, `channels` `CHANNEL_FLOATS` elements.
+        /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64
+        /// elements (those that `g` says are absent are not touched); `operands` has
+        /// `FusedMode::operand_words`, `channels` `CHANNEL_FLOATS` elements.
         #[kernel(max_threads = OUT_CHANNELS)]
         pub unsafe fn $name(
             filter: *const $ty,

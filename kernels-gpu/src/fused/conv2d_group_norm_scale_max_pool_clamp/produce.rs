@@ -47,8 +47,9 @@ struct Scale {
 }
 
 impl Scale {
-    /// Where the largest magnitude of the rows that choose the scale goes: between 2^11 and 2^12. Eight times
-    /// as much still fits f16, and what is 2^25 times smaller still has 11 bits in its low part.
+    /// Where the largest magnitude of the rows that choose the scale goes: between 2^11 and 2^12.
+    /// Eight times as much still fits f16, and what is 2^25 times smaller still has 11 bits in
+    /// its low part.
     const TARGET: i32 = 11;
     /// From 2^15 on a magnitude is too large for f16.
     const LIMIT: i32 = 15;
@@ -183,7 +184,8 @@ pub(super) unsafe fn produce<M: Mode>(
     }
 }
 
-/// The bits of the largest finite magnitude in the step. Infinity and NaN spoil the sample whatever the scale.
+/// The bits of the largest finite magnitude in the step. Infinity and NaN spoil the sample
+/// whatever the scale.
 #[inline(always)]
 unsafe fn largest(memory: &Memory, magnitude: f32, parity: u32, warp: u32, lane: u32) -> u32 {
     let bits = if magnitude < f32::INFINITY {
@@ -222,7 +224,8 @@ unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered:
 #[inline(always)]
 unsafe fn store<M: Mode>(memory: &Memory, row: u32, raw: &M::Raw, scale: f32, lane: u32) {
     let mine = row + lane * PIXEL_WORDS;
-    // The phases that repeat are one window to the left; the last place gets what is right of the image.
+    // The phases that repeat are one window to the left; the last place gets what is right of the
+    // image.
     let left = row + (lane + WARP_THREADS - 1) % WARP_THREADS * PIXEL_WORDS;
     unroll!(4, |i| {
         let parts = M::pixel(raw, i, scale);

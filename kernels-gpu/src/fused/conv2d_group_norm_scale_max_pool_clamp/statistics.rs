@@ -142,7 +142,8 @@ unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, parity: u3
     let (_, in_group) = div_rem(k, g.group_channels);
     let first = k - in_group;
     let end = first + g.group_channels;
-    // Means of a group are kept about the bias of its first channel: large biases then cancel exactly.
+    // Means of a group are kept about the bias of its first channel: large biases then cancel
+    // exactly.
     let base = memory.channels.load(OUT_CHANNELS + first);
 
     cluster::wait(exchanged, parity);
@@ -180,8 +181,8 @@ unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, parity: u3
     }
     let variance = squares / (g.group_channels as f32 * all.count);
     let rstd = 1.0 / math::sqrt(variance + g.eps);
-    // `(max(y) - mean) * factor * rstd + summand` in terms of the maxima, which lack the bias and perhaps have
-    // the other sign.
+    // `(max(y) - mean) * factor * rstd + summand` in terms of the maxima, which lack the bias and
+    // perhaps have the other sign.
     let at = k * AFFINE_WORDS;
     memory.affine.store(at, (mean - (bias - base)) * sign);
     memory.affine.store(at + 1, factor * sign * rstd);

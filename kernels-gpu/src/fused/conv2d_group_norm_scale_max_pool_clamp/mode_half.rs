@@ -1,0 +1,104 @@
+//! The modes whose tensors are stored in 16 bits.
+
+use cuda_std::global::Global;
+use cuda_std::{Storage, bf16, f16, mma, registers, wgmma_chain};
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedMode;
+
+use super::mode::{
+    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, one_part, quads, register_counts,
+};
+use crate::parts::unroll::unroll;
+
+macro_rules! half {
+    ($(#[$doc:meta])* $mode:ident, $ty:ty, $multiply:ident, $pack:ident) => {
+        $(#[$doc])*
+        pub(super) struct $mode;
+
+        impl Mode for $mode {
+            const TILES: FusedMode = FusedMode::HALF;
+            type Stored = $ty;
+            const SCALED: bool = false;
+            const LOADS_AHEAD: usize = 2;
+            type Raw = [[u32; 2]; 8];
+            type Filters = [Quad; 7];
+            const CONSTANT: f32 = 1.0;
+
+            register_counts!(FusedMode::HALF);
+
+            #[inline(always)]
+            unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 7] {
+                quads(from, thread)
+            }
+
+            #[inline(always)]
+            fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
+                f[SINGLE][2 + half] = word;
+                f[CROSSING_SINGLE][2 + half] = word;
+            }
+
+            #[inline(always)]
+            unsafe fn multiply<const CROSSING: bool>(
+                f: &[Quad; 7],
+                rows: [u32; 3],
+                constant: u32,
+            ) -> [f32; 64] {
+                let (a, b) = one_part::<CROSSING>(f, rows, PART, constant);
+                wgmma_chain::$multiply(&a, &b)
+            }
+
+            #[inline(always)]
+            unsafe fn load(x: *const $ty, elements: usize, at: usize, plane: usize) -> Self::Raw {
+                // Two elements to a word.
+                let x = Global::new(x.cast::<u32>(), elements / 2);
+                let mut raw = [[0; 2]; 8];
+                unroll!(8, |c| {
+                    raw[c] = x.load_vec_readonly((at + c * plane) / 2);
+                });
+                raw
+            }
+
+            #[inline(always)]
+            fn nothing() -> Self::Raw {
+                [[0; 2]; 8]
+            }
+
+            #[inline(always)]
+            fn magnitude(_: &Self::Raw) -> f32 {
+                0.0
+            }
+
+            #[inline(always)]
+            fn pixel(raw: &Self::Raw, i: usize, _: f32) -> [Pixel; 2] {
+                let mut pixel = [0; 4];
+                unroll!(4, |c| {
+                    let (a, b) = (raw[2 * c][i / 2], raw[2 * c + 1][i / 2]);
+                    pixel[c] = if i % 2 == 0 {
+                        a & 0xffff | b << 16
+                    } else {
+                        a >> 16 | b & 0xffff_0000
+                    };
+                });
+                [pixel, [0; 4]]
+            }
+
+            #[inline(always)]
+            fn pack(low: f32, high: f32) -> u32 {
+                mma::$pack(low, high)
+            }
+
+            #[inline(always)]
+            fn round(value: f32) -> f32 {
+                Storage::to_f32(<$ty as Storage>::from_f32(value))
+            }
+        }
+    };
+}
+
+half! {
+    /// f16 in and out.
+    HalfF16, f16, m64n128_f16_5, pack_f16x2
+}
+half! {
+    /// bf16 in and out.
+    HalfBf16, bf16, m64n128_bf16_5, pack_bf16x2
+}
