@@ -22,17 +22,23 @@ pub(crate) enum HostBuffer {
 }
 
 impl HostBuffer {
-    /// Zeros. Memory that the system refuses is an error, not an abort.
+    /// Zeros. Memory that the system refuses, or does not have, is an error, not an abort.
     pub(crate) fn zeros(dtype: DType, len: usize) -> Result<HostBuffer> {
         fn zeros<T: Element>(len: usize) -> Result<Vec<T>> {
+            let requested = (len as u64).saturating_mul(size_of::<T>() as u64);
+            let refused = |available| Error::OutOfMemory {
+                device: "cpu".to_owned(),
+                requested,
+                available,
+            };
+            // A system that overcommits grants any request, and kills the process when it writes.
+            if let Some(total) = system_memory().filter(|&total| requested > total) {
+                return Err(refused(format!("the machine has {total} bytes")));
+            }
             let mut values = Vec::new();
             values
                 .try_reserve_exact(len)
-                .map_err(|_| Error::OutOfMemory {
-                    device: "cpu".to_owned(),
-                    requested: (len as u64).saturating_mul(size_of::<T>() as u64),
-                    available: "the system refused".to_owned(),
-                })?;
+                .map_err(|_| refused("the system refused".to_owned()))?;
             values.resize(len, T::default());
             Ok(values)
         }
@@ -119,4 +125,14 @@ impl Drop for EmulatedBuffer {
     fn drop(&mut self) {
         self.counters.freed(self.bytes as u64);
     }
+}
+
+/// Bytes of memory and swap, where `/proc/meminfo` tells.
+fn system_memory() -> Option<u64> {
+    let report = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = |name| {
+        let line = report.lines().find(|line| line.starts_with(name))?;
+        line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Some((kib("MemTotal:")? + kib("SwapTotal:").unwrap_or(0)) << 10)
 }
