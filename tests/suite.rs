@@ -153,7 +153,8 @@ fn golden_files(backend: Backend, operator: &str) -> Outcome {
             );
         }
     }
-    if found == 0 {
+    // The project's own folder has files for every operator; another one need not.
+    if found == 0 && std::env::var_os("CONVFUSE_GOLDEN").is_none() {
         return Err(format!(
             "no golden file for {operator} in {}",
             golden_folder().display()
