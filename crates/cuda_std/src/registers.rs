@@ -1,8 +1,8 @@
 //! Moving registers between the warpgroups of a block: `setmaxnreg` (sm_90a).
 //!
 //! A block that starts with the same number of registers for each thread can give some of a
-//! producer's to the consumers. The kernel must declare `max_threads`, or the assembler does not
-//! know where it starts from.
+//! producer's to the consumers. The kernel must declare `max_threads` and
+//! `min_blocks`, or the assembler does not know where it starts from and ignores these calls.
 //!
 //! **Emulator**: nothing happens; the warp's lanes meet, and the number is checked when compiling.
 
