@@ -162,6 +162,11 @@ impl Compilation<'_> {
             // Settings of a single package in the workspace's profile come before these.
             format!("-Copt-level={}", self.opt_level),
             "-Ccodegen-units=1".into(),
+            // This pass copies calls into the branches of a condition that is tested again later. A barrier
+            // or warp operation between two `if thread == 0` would then be there twice, once per branch, and
+            // the threads of a warp would wait for each other at different ones: kernels hang. LLVM's passes
+            // know better: they leave convergent operations and divergent targets alone.
+            "-Zmir-enable-passes=-JumpThreading".into(),
             // Messages of panics would carry paths and line numbers into the module.
             "-Zlocation-detail=none".into(),
         ];

@@ -124,6 +124,30 @@ fn modules_from_different_folders_are_equal_and_name_no_path() -> TestResult {
     Ok(())
 }
 
+/// A barrier between two tests of one condition.
+const ELECTED: &str = r#"
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn elected(x: *mut u32, last: u32) {
+    unsafe {
+        let first = nvptx::_thread_idx_x() as u32 == 0;
+        let ticket = if first { *x } else { 0 };
+        nvptx::_syncthreads();
+        if first && ticket == last {
+            *x = 0;
+        }
+    }
+}
+"#;
+
+fn a_barrier_is_not_copied_into_branches() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let path = write_crate(root.path(), &format!("{KERNELS}{ELECTED}"))?;
+    let ptx = builder(&path, Arch::Sm80).build()?.ptx;
+    let barriers = ptx.matches("bar.sync").count() + ptx.matches("barrier.sync").count();
+    assert_eq!(barriers, 1, "{ptx}");
+    Ok(())
+}
+
 fn kernels_can_be_for_one_architecture() -> TestResult {
     let root = tempfile::tempdir()?;
     let path = write_crate(root.path(), KERNELS)?;
@@ -170,6 +194,10 @@ fn main() -> ExitCode {
         trial(
             "modules_from_different_folders_are_equal_and_name_no_path",
             modules_from_different_folders_are_equal_and_name_no_path,
+        ),
+        trial(
+            "a_barrier_is_not_copied_into_branches",
+            a_barrier_is_not_copied_into_branches,
         ),
         trial(
             "kernels_can_be_for_one_architecture",

@@ -7,7 +7,7 @@
 //! 1. whoever wrote the tiles with ordinary stores says [`crate::async_proxy::fence_shared`], and
 //!    then a barrier orders them before the warpgroup;
 //! 2. [`Accumulator::fence`], which hands the accumulators over;
-//! 3. any number of [`tf32`], [`f16`], [`bf16`];
+//! 3. any number of [`tf32`], [`f16`](fn@f16), [`bf16`];
 //! 4. [`commit_group`], and later [`wait_group`];
 //! 5. [`Accumulator::values`].
 //!
