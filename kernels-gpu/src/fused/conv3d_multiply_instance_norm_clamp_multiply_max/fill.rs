@@ -169,7 +169,9 @@ impl<F: Format> Filler<'_, F> {
 
     /// Converts the peek.
     #[inline(always)]
-    pub(super) unsafe fn convert_peek(&self, centre: Centre, largest: &mut f32) {
+    pub(super) unsafe fn convert_peek(&self, centre: Centre) {
+        // Surveyed before.
+        let mut largest = 0.0;
         let units = self.units(PEEK_ROWS);
         let mut unit = thread::thread_idx_x();
         while unit < units {
@@ -184,7 +186,7 @@ impl<F: Format> Filler<'_, F> {
             macro_rules! convert {
                 ($($i:literal)*) => {$(
                     if unit + $i * BLOCK_THREADS < units {
-                        self.convert(unit + $i * BLOCK_THREADS, raw[$i], centre, largest);
+                        self.convert(unit + $i * BLOCK_THREADS, raw[$i], centre, &mut largest);
                     }
                 )*};
             }
@@ -212,9 +214,10 @@ impl<F: Format> Filler<'_, F> {
     }
 
     /// Waits for what [`Self::start_stage`] started and converts it: each thread what it copied
-    /// itself, so no barrier is needed in between.
+    /// itself, so no barrier is needed in between. Returns the largest magnitude among it.
     #[inline(always)]
-    pub(super) unsafe fn finish_stage(&self, first: u32, centre: Centre, largest: &mut f32) {
+    pub(super) unsafe fn finish_stage(&self, first: u32, centre: Centre) -> f32 {
+        let mut largest = 0.0;
         cp_async::wait_all();
         let stage_units = STAGE_ROWS * row_units::<F>();
         let start = first * row_units::<F>();
@@ -227,9 +230,10 @@ impl<F: Format> Filler<'_, F> {
                 self.stage.load_vec(at + step),
                 self.stage.load_vec(at + 2 * step),
             ];
-            self.convert(start + unit, raw, centre, largest);
+            self.convert(start + unit, raw, centre, &mut largest);
             unit += BLOCK_THREADS;
         }
+        largest
     }
 
     /// Stores the words of one unit, and keeps track of the largest magnitude.

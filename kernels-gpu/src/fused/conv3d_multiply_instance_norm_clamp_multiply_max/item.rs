@@ -27,8 +27,8 @@ pub(super) trait Consumer {
     unsafe fn start(&mut self, g: &FusedGeometry, rows: [u32; 2], column: u32);
     /// Column `I` of the item.
     unsafe fn column<const I: usize>(&mut self, column: &Column);
-    /// The item ends.
-    unsafe fn finish(&mut self);
+    /// The item ends, which had these rows.
+    unsafe fn finish(&mut self, g: &FusedGeometry, rows: [u32; 2]);
 }
 
 /// What an item needs from the block.
@@ -77,7 +77,7 @@ pub(super) unsafe fn convolve<F: Format, C: Consumer>(
         };
     }
     columns!(0 1 2 3 4 5 6 7 8 9 10 11);
-    consumer.finish();
+    consumer.finish(g, rows);
 }
 
 const LAST: usize = (CHUNK_COLUMNS + FILTER - 1) as usize;
@@ -92,7 +92,7 @@ unsafe fn column<F: Format, C: Consumer, const I: usize>(
     consumer: &mut C,
 ) {
     // Keeps the assembler from loading many columns ahead, for which there are no registers.
-    if I > 0 && I.is_multiple_of(2) {
+    if !I.is_multiple_of(2) {
         warp::sync_warp(WARP);
     }
     let planes = operands.planes;
@@ -184,7 +184,6 @@ pub(super) struct Moments {
     /// The total that this lane keeps.
     pub(super) total: f32,
     sums: [[f32; 8]; 2],
-    weights: [f32; 2],
 }
 
 impl Moments {
@@ -194,17 +193,14 @@ impl Moments {
         Self {
             total: 0.0,
             sums: [[0.0; 8]; 2],
-            weights: [0.0; 2],
         }
     }
 }
 
 impl Consumer for Moments {
     #[inline(always)]
-    unsafe fn start(&mut self, g: &FusedGeometry, rows: [u32; 2], _column: u32) {
+    unsafe fn start(&mut self, _g: &FusedGeometry, _rows: [u32; 2], _column: u32) {
         self.sums = [[0.0; 8]; 2];
-        let weight = |row: u32| if row < g.out_rows { 1.0 } else { 0.0 };
-        self.weights = [weight(rows[0]), weight(rows[1])];
     }
 
     #[inline(always)]
@@ -221,9 +217,10 @@ impl Consumer for Moments {
     }
 
     #[inline(always)]
-    unsafe fn finish(&mut self) {
+    unsafe fn finish(&mut self, g: &FusedGeometry, rows: [u32; 2]) {
         let [a, b] = self.sums;
-        let [weight_a, weight_b] = self.weights;
+        let weight = |row: u32| if row < g.out_rows { 1.0 } else { 0.0 };
+        let (weight_a, weight_b) = (weight(rows[0]), weight(rows[1]));
         let lane = warp::lane_id();
         let both = |i: usize| math::fma(a[i], weight_a, b[i] * weight_b);
         let all = [

@@ -135,11 +135,8 @@ unsafe fn body<F: Format>(
     g: &FusedGeometry,
 ) {
     let sample = thread::block_idx_x() as usize;
-    let samples = g.n as usize;
     let x =
         Global::new(x, g.input_elements()).slice(sample * g.sample_elements(), g.sample_elements());
-    let y = GlobalMut::new(y, samples * g.out_elements())
-        .slice(sample * g.out_elements(), g.out_elements());
     let planes = shared::dynamic::<u32>(0, F::PLANES * PLANE_WORDS);
     let stage = shared::dynamic::<u32>(4 * F::PLANES * PLANE_WORDS, STAGE_WORDS);
     let words = shared::dynamic::<u32>(4 * (F::PLANES * PLANE_WORDS + STAGE_WORDS), COMMON_WORDS);
@@ -176,7 +173,7 @@ unsafe fn body<F: Format>(
     // 2
     cp_async::wait_all();
     thread::sync_threads();
-    let (mut largest, mut sums, pixels) = filler.survey_peek();
+    let (largest, mut sums, pixels) = filler.survey_peek();
     warp::sync_warp(WARP);
     let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
     if warp == 0 {
@@ -199,7 +196,7 @@ unsafe fn body<F: Format>(
     let each = math::reciprocal_approx(pixels);
     let means = [sum0 * each, sum1 * each, sum2 * each];
     let centre = Centre::new(scale_for(largest_of_warps(words)), means);
-    filler.convert_peek(centre, &mut largest);
+    filler.convert_peek(centre);
     let filters = parameters.operands();
     let start = parameters.start_values(means);
     if thread == 0 {
@@ -225,7 +222,8 @@ unsafe fn body<F: Format>(
             let needed = g.rows_needed((round + WARPS).min(items));
             while ready < needed {
                 filler.start_stage(ready);
-                filler.finish_stage(ready, Centre::load(floats), &mut largest);
+                let largest = filler.finish_stage(ready, Centre::load(floats));
+                keep_largest::<F>(words, warp, largest);
                 ready += STAGE_ROWS;
                 thread::sync_threads();
             }
@@ -234,7 +232,8 @@ unsafe fn body<F: Format>(
             if round + warp < items {
                 convolve::<F, _>(round + warp, operands, &mut moments);
             }
-            filler.finish_stage(ready, Centre::load(floats), &mut largest);
+            let largest = filler.finish_stage(ready, Centre::load(floats));
+            keep_largest::<F>(words, warp, largest);
             ready += STAGE_ROWS;
             thread::sync_threads();
             round += WARPS;
@@ -245,11 +244,6 @@ unsafe fn body<F: Format>(
         let filter = lane / 4 % 4;
         let k = filter / 2 * 8 + 2 * (lane % 4) + filter % 2;
         partial.store(warp * 32 + lane / 16 * 16 + k, moments.total);
-        warp::sync_warp(WARP);
-        let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
-        if lane == 0 {
-            words.store(common::LARGEST + warp, of_warp);
-        }
         thread::sync_threads();
         let scale = floats.load(common::CENTRE);
         if thread < OUT_CHANNELS {
@@ -272,11 +266,27 @@ unsafe fn body<F: Format>(
     }
 
     // 5
+    let y = GlobalMut::new(y, g.n as usize * g.out_elements())
+        .slice(sample * g.out_elements(), g.out_elements());
     let mut maximum = Maximum::new(y, floats.slice(common::CONSTANTS, 64));
     let mut item = warp;
     while item < items {
         convolve::<F, _>(item, operands, &mut maximum);
         item += WARPS;
+    }
+}
+
+/// Adds `largest` of each lane to what the warp has seen. In shared memory: registers are scarce while
+/// items are convolved.
+#[inline(always)]
+unsafe fn keep_largest<F: Format>(words: Shared<u32>, warp: u32, largest: f32) {
+    if F::CENTRED {
+        warp::sync_warp(WARP);
+        let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
+        if warp::lane_id() == 0 {
+            let slot = common::LARGEST + warp;
+            words.store(slot, words.load(slot).max(of_warp));
+        }
     }
 }
 

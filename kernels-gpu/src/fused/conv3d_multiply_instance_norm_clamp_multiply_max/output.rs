@@ -75,7 +75,7 @@ pub(super) struct Maximum<T> {
     constants: [Constants; 4],
     lower: f32,
     pending: [f32; 2],
-    at: usize,
+    at: u32,
     valid: bool,
 }
 
@@ -129,7 +129,7 @@ impl<T: Storage> Consumer for Maximum<T> {
         let quad = warp::lane_id() % 4;
         let row = if quad < 2 { rows[0] } else { rows[1] };
         self.valid = row < g.out_rows;
-        self.at = (row * OUT_WIDTH + column + quad % 2) as usize;
+        self.at = row * OUT_WIDTH + column + quad % 2;
     }
 
     /// Two columns and two rows make four values, each the maximum over a lane's filters. The
@@ -155,10 +155,10 @@ impl<T: Storage> Consumer for Maximum<T> {
         let rows = [keep(1, before[0], now[0]), keep(1, before[1], now[1])];
         let value = math::max_nan(keep(2, rows[0], rows[1]), self.lower);
         if self.valid {
-            self.y.store(self.at + I - 1, T::from_f32(value));
+            self.y.store(self.at as usize + I - 1, T::from_f32(value));
         }
     }
 
     #[inline(always)]
-    unsafe fn finish(&mut self) {}
+    unsafe fn finish(&mut self, _g: &FusedGeometry, _rows: [u32; 2]) {}
 }
