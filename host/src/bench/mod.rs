@@ -9,12 +9,12 @@
 //! # Examples
 //! ```
 //! use convfuse::bench::{Protocol, Subject};
-//! use convfuse::models::{Options, conv3d_multiply_instance_norm_clamp_multiply_max::Strategy};
+//! use convfuse::models::{Options, Precision, conv3d_multiply_instance_norm_clamp_multiply_max::Strategy};
 //! use convfuse::{DType, Device};
 //!
 //! let stream = Device::cpu().stream()?;
 //! let subject = Subject::kernelbench_79(&stream, &[2, 3, 5, 6, 7], DType::F32, 0)?;
-//! let expected = subject.expected()?;
+//! let expected = subject.expected(Precision::Accurate)?;
 //! let mut protocol = Protocol::new(&stream)?;
 //! protocol.repeats = 3;
 //! let run = subject.measure(&Options::strategy(Strategy::default()), &expected, &mut protocol);

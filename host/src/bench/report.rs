@@ -187,7 +187,9 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::{Options, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85};
+    use crate::models::{
+        Options, Precision, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
+    };
     use crate::{DType, Device};
 
     #[test]
@@ -196,7 +198,7 @@ mod tests {
         let mut protocol = Protocol::new(&stream).unwrap();
         (protocol.repeats, protocol.warm_ups) = (2, 0);
         let subject = Subject::kernelbench_85(&stream, &[1, 3, 11, 13], DType::F16, 4).unwrap();
-        let expected = subject.expected().unwrap();
+        let expected = subject.expected(Precision::Accurate).unwrap();
         let options = Options::strategy(model_85::Strategy::ALL[0]);
         let run = subject.measure(&options, &expected, &mut protocol);
         assert_eq!(run.complaint, None);
@@ -208,7 +210,7 @@ mod tests {
             mma_f16_flop_per_s: 1e12,
         };
         let mut problem = Problem::of(&subject);
-        let score = problem.score(run, subject.products(), Some(&ceilings));
+        let score = problem.score(run, subject.products(Precision::Accurate), Some(&ceilings));
         problem.results.push(score);
         let mut report = Report::new("now".into(), vec!["x".into()], &protocol, Some(ceilings));
         report.problems.push(problem);
@@ -249,7 +251,7 @@ mod tests {
         let stream = Device::cpu().stream().unwrap();
         let mut protocol = Protocol::new(&stream).unwrap();
         let subject = |seed| Subject::kernelbench_79(&stream, &[1, 3, 4, 5, 6], DType::F32, seed);
-        let expected_of_another = subject(1).unwrap().expected().unwrap();
+        let expected_of_another = subject(1).unwrap().expected(Precision::Accurate).unwrap();
         let options = Options::default();
         let run = subject(2)
             .unwrap()

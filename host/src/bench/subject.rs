@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::models::{
     Conv2dGroupNormScaleMaxPoolClamp, Conv3dMultiplyInstanceNormClampMultiplyMax, Pipeline,
 };
+use crate::ops;
 use crate::spec::{
     Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
@@ -180,8 +181,9 @@ impl<M: Pipeline> Subject<M> {
     ///
     /// # Errors
     /// None for a subject that could be made.
-    pub fn expected(&self) -> Result<Expected> {
+    pub fn expected(&self, products: ops::Precision) -> Result<Expected> {
         let precision = match self.model.dtype() {
+            DType::F32 if products == ops::Precision::Fast => Precision::TF32,
             DType::F32 => Precision::F32,
             DType::F16 => Precision::F16,
             DType::BF16 => Precision::BF16,
@@ -189,9 +191,15 @@ impl<M: Pipeline> Subject<M> {
         Ok(self.operation.expected(&precision)?)
     }
 
-    /// The products that the model's convolution needs at its element type.
-    pub fn products(&self) -> Products {
+    /// The element type of the model.
+    pub fn dtype(&self) -> DType {
+        self.model.dtype()
+    }
+
+    /// The products that the model's convolution has at its element type.
+    pub fn products(&self, products: ops::Precision) -> Products {
         match self.model.dtype() {
+            DType::F32 if products == ops::Precision::Fast => Products::Fast,
             DType::F32 => Products::Accurate,
             DType::F16 | DType::BF16 => Products::Half,
         }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use clap::ValueEnum;
 use convfuse::bench::{Ceilings, Problem, Protocol, Report, Score, Subject, chart, utc_date};
 use convfuse::models::{
-    Options, Pipeline, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
+    Options, Pipeline, Precision, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
     conv3d_multiply_instance_norm_clamp_multiply_max as model_79,
 };
 use convfuse::spec::{
@@ -33,6 +33,9 @@ pub(super) struct Arguments {
     /// Strategies to run, separated by commas, or all
     #[arg(long, value_delimiter = ',', default_value = ALL_STRATEGIES, value_parser = strategy)]
     strategy: Vec<String>,
+    /// Products of the fused strategy on f32, separated by commas: accurate, fast
+    #[arg(long, value_delimiter = ',', default_value = "accurate,fast")]
+    precision: Vec<Precision>,
     /// Element types of inputs, outputs and parameters, separated by commas: f32, f16, bf16
     #[arg(long, value_delimiter = ',', default_value = "f32", value_parser = dtype)]
     dtype: Vec<DType>,
@@ -206,7 +209,7 @@ impl Bench<'_> {
     /// Checks and times one pipeline on one input.
     fn subject<M: Pipeline>(&mut self, subject: &Subject<M>) -> convfuse::Result<()> {
         let mut problem = Problem::of(subject);
-        let mut candidates = candidates::<M::Strategy>(&self.arguments.strategy);
+        let mut candidates = candidates::<M::Strategy>(&self.arguments, subject.dtype());
         if self.protocol.stream().device().is_cpu() {
             // The CPU backend has one way to do it.
             candidates.truncate(1);
@@ -225,17 +228,23 @@ impl Bench<'_> {
             "{}: float64 reference of all outputs",
             problem.label()
         ));
-        let expected = subject.expected()?;
+        let mut products = subject.products(Precision::Accurate);
+        let mut expected = subject.expected(Precision::Accurate)?;
         step.done();
         let mut scores = Vec::new();
         for options in &candidates {
-            let step = Step::start(format!("  {}", options.strategy));
+            let wanted = subject.products(options.precision);
+            let step = Step::start(format!("  {} {}", options.strategy, wanted.name()));
+            if wanted != products {
+                (products, expected) = (wanted, subject.expected(options.precision)?);
+            }
             let mut run = subject.measure(options, &expected, &mut self.protocol);
             let output = run.output.take();
             let ceilings = self.report.ceilings.as_ref();
-            let mut score = problem.score(run, subject.products(), ceilings);
+            let mut score = problem.score(run, products, ceilings);
             if let (Some(folder), Some(output)) = (save, output) {
-                let path = folder.join(file(&score.run.strategy));
+                let path =
+                    folder.join(file(&format!("{}-{}", score.run.strategy, products.name())));
                 tensor_file::save(&path, "output", &output)?;
                 score.output = Some(path);
             }
@@ -249,15 +258,25 @@ impl Bench<'_> {
 }
 
 /// The ways to run a pipeline that the given names stand for.
-fn candidates<S: Strategy>(names: &[String]) -> Vec<Options<S>> {
+fn candidates<S: Strategy>(arguments: &Arguments, dtype: DType) -> Vec<Options<S>> {
     let asked = |strategy: &S| {
         let own = strategy.to_string();
+        let names = &arguments.strategy;
         names
             .iter()
             .any(|name| *name == own || name == ALL_STRATEGIES)
     };
-    let strategies = S::ALL.iter().copied().filter(asked);
-    strategies.map(Options::strategy).collect()
+    let mut candidates = Vec::new();
+    for strategy in S::ALL.iter().copied().filter(asked) {
+        let options = Options::strategy(strategy);
+        if strategy == S::FUSED && dtype == DType::F32 {
+            let precisions = arguments.precision.iter();
+            candidates.extend(precisions.map(|&precision| options.precision(precision)));
+        } else {
+            candidates.push(options);
+        }
+    }
+    candidates
 }
 
 fn print(report: &Report) {
@@ -365,12 +384,19 @@ mod tests {
 
     #[test]
     fn strategies_are_chosen_by_name_or_all_at_once() {
-        let chosen = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            candidates::<Strategy85>(&names).len()
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        let chosen = |names: &str, dtype| {
+            let command = <Command as clap::Parser>::parse_from(["bench", "--strategy", names]);
+            candidates::<Strategy85>(&command.arguments, dtype).len()
         };
-        assert_eq!(chosen(&["all"]), Strategy85::ALL.len());
-        assert_eq!(chosen(&["unfused", "folded-scale"]), 2);
+        // The fused one comes with accurate and with fast products, if they differ.
+        assert_eq!(chosen("all", DType::F32), Strategy85::ALL.len() + 1);
+        assert_eq!(chosen("all", DType::F16), Strategy85::ALL.len());
+        assert_eq!(chosen("unfused,folded-scale", DType::F32), 2);
         assert!(strategy("unfused").is_ok() && strategy("all").is_ok());
         assert!(strategy("magic").unwrap_err().contains("unfused"));
     }

@@ -155,6 +155,28 @@ impl Device {
         matches!(self.0, Kind::Emulator(_))
     }
 
+    /// The most shared memory that a block may have; none where there are no blocks.
+    pub(crate) fn shared_bytes_per_block(&self) -> u32 {
+        match &self.0 {
+            Kind::Cpu => 0,
+            Kind::Emulator(_) => contract::Limits::EMULATED.shared_bytes,
+            Kind::Gpu(gpu) => gpu.limits.shared_bytes,
+        }
+    }
+
+    /// Whether kernels with clusters and warpgroup products run here.
+    pub(crate) fn has_warpgroup_products(&self) -> bool {
+        matches!(&self.0, Kind::Gpu(gpu) if gpu.module_arch() == "sm_90a")
+    }
+
+    /// Multiprocessors, of which anything but a GPU has one.
+    pub(crate) fn multiprocessors(&self) -> u32 {
+        match &self.0 {
+            Kind::Cpu | Kind::Emulator(_) => 1,
+            Kind::Gpu(gpu) => gpu.facts.multiprocessors,
+        }
+    }
+
     pub(crate) fn kind(&self) -> &Kind {
         &self.0
     }

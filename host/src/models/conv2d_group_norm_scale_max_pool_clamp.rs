@@ -1,14 +1,15 @@
 //! `clamp(max_pool2d(group_norm(conv2d(x)) * scale))`, KernelBench level 2, number 85.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::parameters::{round_to, upload};
 use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, strategies};
 use crate::cpu;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops;
+use crate::ops::{self, Precision, Prepared};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampSpec as Spec;
+use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedGeometry;
 use crate::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights;
 
 const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
@@ -26,8 +27,11 @@ pub enum Strategy {
     /// Norm and scale in one kernel; pooling and clamp in another.
     NormScale,
     /// All that follows the norm's statistics in one kernel.
-    #[default]
     NormScalePoolClamp,
+    /// All of it in one kernel, which keeps no tensor but the output. Where that kernel cannot take the problem, or the
+    /// device has no warpgroup products, this is [`NormScalePoolClamp`](Strategy::NormScalePoolClamp).
+    #[default]
+    Fused,
 }
 
 strategies!(Strategy {
@@ -36,6 +40,7 @@ strategies!(Strategy {
     FoldedScale = "folded-scale": "direct conv | norm, scale folded in | pool+clamp",
     NormScale = "norm-scale": "direct conv | norm+scale | pool+clamp",
     NormScalePoolClamp = "norm-scale-pool-clamp": "direct conv | norm+scale+pool+clamp",
+    Fused = "fused": "conv+norm+scale+pool+clamp, where a kernel takes the shape",
 });
 
 /// The pipeline with its parameters on a device.
@@ -79,6 +84,8 @@ struct Shared {
     scale: Tensor,
     /// The norm's weight and bias with the scale in them.
     folded: (Tensor, Tensor),
+    /// The fused kernel's parameters for each precision, from the first run that needs them.
+    prepared: [OnceLock<Prepared>; Precision::ALL.len()],
 }
 
 impl Conv2dGroupNormScaleMaxPoolClamp {
@@ -121,6 +128,7 @@ impl Conv2dGroupNormScaleMaxPoolClamp {
             norm_weight,
             norm_bias,
             scale,
+            prepared: Default::default(),
             weights,
         };
         Ok(Self {
@@ -137,6 +145,27 @@ impl Conv2dGroupNormScaleMaxPoolClamp {
     /// The parameters, as rounded to the model's element type.
     pub fn weights(&self) -> &Weights {
         &self.shared.weights
+    }
+}
+
+impl Conv2dGroupNormScaleMaxPoolClamp {
+    /// The parameters as the fused kernel takes them.
+    fn prepared(&self, geometry: &FusedGeometry, precision: Precision) -> Result<&Prepared> {
+        let shared = &*self.shared;
+        let cell = &shared.prepared[precision as usize];
+        if let Some(prepared) = cell.get() {
+            return Ok(prepared);
+        }
+        let prepared = Prepared::new(
+            &shared.conv_weight,
+            shared.conv_bias.as_ref(),
+            (shared.norm_weight.as_ref(), shared.norm_bias.as_ref()),
+            &shared.scale,
+            geometry,
+            precision,
+        )?;
+        // Two threads may both get here; what they prepared is the same.
+        Ok(cell.get_or_init(|| prepared))
     }
 }
 
@@ -161,7 +190,7 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
             ..
         } = &*self.shared;
         let (norm_weight, norm_bias) = (norm_weight.as_ref(), norm_bias.as_ref());
-        spec.problem(x.shape())?;
+        let problem = spec.problem(x.shape())?;
         check_dtype(OPERATOR, x, self.shared.dtype)?;
         if x.device().is_cpu() {
             let input = x.host_f32_as::<ndarray::Ix4>();
@@ -177,6 +206,19 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
             conv_bias,
             ..
         } = &*self.shared;
+        if options.strategy == Strategy::Fused
+            && let Some(geometry) = ops::fused_geometry(&problem, x.stream())
+        {
+            let prepared = self.prepared(&geometry, options.precision)?;
+            return ops::conv2d_group_norm_scale_max_pool_clamp_in(
+                arena,
+                x,
+                prepared,
+                &problem,
+                &geometry,
+                options.precision,
+            );
+        }
         let conv = convolution(options, options.strategy == Strategy::Unfused);
         // Each assignment to `y` frees the tensor before it, in stream order.
         let mut y = ops::conv_in(arena, x, conv_weight, conv_bias.as_ref(), &spec.conv, &conv)?;
@@ -197,16 +239,18 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
                 y = ops::group_norm_scale_in(arena, &y, norm_weight, norm_bias, scale, norm)?;
                 ops::max_pool2d_clamp_in(arena, &y, pool, clamp)
             }
-            Strategy::NormScalePoolClamp => ops::group_norm_scale_max_pool2d_clamp_in(
-                arena,
-                &y,
-                norm_weight,
-                norm_bias,
-                scale,
-                norm,
-                pool,
-                clamp,
-            ),
+            Strategy::NormScalePoolClamp | Strategy::Fused => {
+                ops::group_norm_scale_max_pool2d_clamp_in(
+                    arena,
+                    &y,
+                    norm_weight,
+                    norm_bias,
+                    scale,
+                    norm,
+                    pool,
+                    clamp,
+                )
+            }
         }
     }
 

@@ -24,8 +24,11 @@ pub enum Strategy {
     /// Clamp, second multiplication and maximum in one kernel.
     ClampMultiplyMax,
     /// All that follows the norm's statistics in one kernel, the first multiplication folded into them.
-    #[default]
     NormClampMultiplyMax,
+    /// All of it in one kernel, which keeps no tensor but the output. Where that kernel cannot take the problem, or the
+    /// device lacks the shared memory, this is [`NormClampMultiplyMax`](Strategy::NormClampMultiplyMax).
+    #[default]
+    Fused,
 }
 
 strategies!(Strategy {
@@ -33,6 +36,7 @@ strategies!(Strategy {
     UnfusedDirect = "unfused-direct": "direct conv | multiply | norm | clamp | multiply | max",
     ClampMultiplyMax = "clamp-multiply-max": "direct conv | multiply | norm | clamp+multiply+max",
     NormClampMultiplyMax = "norm-clamp-multiply-max": "direct conv | multiply+norm+clamp+multiply+max",
+    Fused = "fused": "conv+multiply+norm+clamp+multiply+max, where a kernel takes the shape",
 });
 
 /// The pipeline with its parameters on a device.
@@ -152,7 +156,7 @@ impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
             ..
         } = &*self.shared;
         let (norm_weight, norm_bias) = (norm_weight.as_ref(), norm_bias.as_ref());
-        spec.problem(x.shape())?;
+        let problem = spec.problem(x.shape())?;
         check_dtype(OPERATOR, x, self.shared.dtype)?;
         if x.device().is_cpu() {
             let input = x.host_f32_as::<ndarray::Ix5>();
@@ -162,6 +166,20 @@ impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
                 spec,
             )?;
             return Tensor::from_cpu(x.stream(), y.into_dyn(), x.dtype());
+        }
+        if options.strategy == Strategy::Fused {
+            let fused = ops::conv3d_multiply_instance_norm_clamp_multiply_max_in(
+                arena,
+                x,
+                conv_weight,
+                conv_bias.as_ref(),
+                multiplier,
+                &problem,
+                options.precision,
+            )?;
+            if let Some(y) = fused {
+                return Ok(y);
+            }
         }
         let conv = convolution(options, options.strategy == Strategy::Unfused);
         // Each assignment to `y` frees the tensor before it, in stream order.
@@ -179,7 +197,7 @@ impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
                 y = ops::instance_norm_in(arena, &y, norm_weight, norm_bias, &spec.instance_norm)?;
                 ops::clamp_multiply_channel_max_in(arena, &y, multiplier, &spec.clamp)
             }
-            Strategy::NormClampMultiplyMax => {
+            Strategy::NormClampMultiplyMax | Strategy::Fused => {
                 let (norm, clamp) = (&spec.instance_norm, &spec.clamp);
                 ops::multiply_instance_norm_clamp_multiply_channel_max_in(
                     arena,

@@ -32,3 +32,5 @@ pub use conv2d_group_norm_scale_max_pool_clamp::Conv2dGroupNormScaleMaxPoolClamp
 pub use conv3d_multiply_instance_norm_clamp_multiply_max::Conv3dMultiplyInstanceNormClampMultiplyMax;
 pub use pipeline::{Options, Pipeline, Strategy};
 pub use plan::Plan;
+
+pub use crate::ops::Precision;

@@ -8,7 +8,7 @@ use ndarray::{Array4, ArrayBase, Data, Dimension, Ix4};
 use super::Plan;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::{Error, Result};
-use crate::ops::{Arena, ConvAlgorithm, ConvOptions};
+use crate::ops::{Arena, ConvAlgorithm, ConvOptions, Precision};
 
 /// A way to run a pipeline. All give the same values up to rounding.
 pub trait Strategy:
@@ -16,6 +16,9 @@ pub trait Strategy:
 {
     /// Every strategy, from a kernel per operator to the most fused.
     const ALL: &'static [Self];
+
+    /// The most fused, the one that a [`Precision`] concerns.
+    const FUSED: Self;
 
     /// The kernels that follow one another, in a few words.
     fn summary(self) -> &'static str;
@@ -27,6 +30,8 @@ pub trait Strategy:
 pub struct Options<S> {
     /// Which operators share kernels.
     pub strategy: S,
+    /// The products of the fully fused strategy.
+    pub precision: Precision,
     /// The most bytes that the column matrix of a convolution may take at a time, where the strategy has one.
     pub workspace_bytes: u64,
 }
@@ -43,8 +48,15 @@ impl<S: Strategy> Options<S> {
         let workspace_bytes = ConvOptions::default().workspace_bytes;
         Options {
             strategy,
+            precision: Precision::default(),
             workspace_bytes,
         }
+    }
+
+    /// The same with other products.
+    #[must_use]
+    pub fn precision(self, precision: Precision) -> Options<S> {
+        Options { precision, ..self }
     }
 
     /// The same with another limit.
@@ -181,6 +193,7 @@ macro_rules! strategies {
 
         impl $crate::models::Strategy for $Strategy {
             const ALL: &'static [Self] = &[$($Strategy::$Variant),*];
+            const FUSED: Self = $Strategy::Fused;
 
             fn summary(self) -> &'static str {
                 match self { $($Strategy::$Variant => $summary,)* }

@@ -24,6 +24,7 @@ mod group_norm;
 mod instance_norm;
 mod launching;
 mod max_pool2d;
+mod precision;
 mod scale;
 
 pub use channel_max::channel_max;
@@ -36,6 +37,7 @@ pub use fused::{
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
+pub use precision::Precision;
 pub use scale::scale;
 
 pub(crate) use arena::Arena;
@@ -43,8 +45,10 @@ pub(crate) use channel_max::channel_max_in;
 pub(crate) use clamp::clamp_in;
 pub(crate) use conv::conv_in;
 pub(crate) use fused::{
-    clamp_multiply_channel_max_in, group_norm_scale_in, group_norm_scale_max_pool2d_clamp_in,
-    max_pool2d_clamp_in, multiply_instance_norm_clamp_multiply_channel_max_in,
+    Prepared, clamp_multiply_channel_max_in, conv2d_group_norm_scale_max_pool_clamp_in,
+    conv3d_multiply_instance_norm_clamp_multiply_max_in, fused_geometry, group_norm_scale_in,
+    group_norm_scale_max_pool2d_clamp_in, max_pool2d_clamp_in,
+    multiply_instance_norm_clamp_multiply_channel_max_in,
 };
 pub(crate) use group_norm::group_norm_in;
 pub(crate) use instance_norm::instance_norm_in;

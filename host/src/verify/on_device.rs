@@ -12,7 +12,7 @@ use crate::models::{
     Pipeline, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
     conv3d_multiply_instance_norm_clamp_multiply_max as model_79,
 };
-use crate::ops::{self, ConvAlgorithm, ConvOptions};
+use crate::ops::{self, ConvAlgorithm, ConvOptions, Precision as Products};
 
 /// One of the ways that the library has to carry out an [`Operation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +27,31 @@ enum Kind {
     Conv(ConvAlgorithm),
     /// im2col with a workspace of a few kilobytes, so that there are many chunks.
     ConvChunked,
-    Model85(model_85::Strategy),
-    Model79(model_79::Strategy),
+    Model85(model_85::Strategy, Products),
+    Model79(model_79::Strategy, Products),
 }
 
 /// A workspace that cuts even small convolutions into chunks.
 const SMALL_WORKSPACE: u64 = 16 << 10;
+
+/// Every strategy, and the fused one with fast products too where there is a difference.
+fn pipeline_ways<S: Strategy>(dtype: DType, kind: impl Fn(S, Products) -> Kind) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = S::ALL
+        .iter()
+        .map(|&strategy| kind(strategy, Products::Accurate))
+        .collect();
+    if dtype == DType::F32 {
+        kinds.push(kind(S::FUSED, Products::Fast));
+    }
+    kinds
+}
+
+fn pipeline_name(strategy: impl Strategy, products: Products) -> String {
+    match products {
+        Products::Accurate => strategy.to_string(),
+        Products::Fast => format!("{strategy} {products}"),
+    }
+}
 
 impl fmt::Display for Way {
     /// Such as `im2col f16`; empty for the one way of an operator in f32.
@@ -42,8 +61,8 @@ impl fmt::Display for Way {
             Kind::Conv(ConvAlgorithm::Direct) => "direct".to_owned(),
             Kind::Conv(ConvAlgorithm::Im2col) => "im2col".to_owned(),
             Kind::ConvChunked => "im2col-chunked".to_owned(),
-            Kind::Model85(strategy) => strategy.to_string(),
-            Kind::Model79(strategy) => strategy.to_string(),
+            Kind::Model85(strategy, products) => pipeline_name(strategy, products),
+            Kind::Model79(strategy, products) => pipeline_name(strategy, products),
         };
         match (self.dtype, name.is_empty()) {
             (DType::F32, _) => f.pad(&name),
@@ -66,16 +85,12 @@ impl Way {
                     .chain([Kind::ConvChunked])
                     .collect()
             }
-            Operation::Conv2dGroupNormScaleMaxPoolClamp { .. } => model_85::Strategy::ALL
-                .iter()
-                .copied()
-                .map(Kind::Model85)
-                .collect(),
-            Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { .. } => model_79::Strategy::ALL
-                .iter()
-                .copied()
-                .map(Kind::Model79)
-                .collect(),
+            Operation::Conv2dGroupNormScaleMaxPoolClamp { .. } => {
+                pipeline_ways(dtype, Kind::Model85)
+            }
+            Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { .. } => {
+                pipeline_ways(dtype, Kind::Model79)
+            }
             _ => vec![Kind::Only],
         };
         kinds.into_iter().map(|kind| Way { kind, dtype }).collect()
@@ -84,7 +99,12 @@ impl Way {
     /// The precision that its results have.
     #[must_use]
     pub fn precision(&self) -> Precision {
+        let fast = matches!(
+            self.kind,
+            Kind::Model85(_, Products::Fast) | Kind::Model79(_, Products::Fast)
+        );
         match self.dtype {
+            DType::F32 if fast => Precision::TF32,
             DType::F32 => Precision::F32,
             DType::F16 => Precision::F16,
             DType::BF16 => Precision::BF16,
@@ -163,21 +183,25 @@ impl Way {
                 let model = Conv2dGroupNormScaleMaxPoolClamp::with_dtype(
                     stream, spec, weights, self.dtype,
                 )?;
-                let strategy = match self.kind {
-                    Kind::Model85(strategy) => strategy,
-                    _ => model_85::Strategy::default(),
+                let options = match self.kind {
+                    Kind::Model85(strategy, products) => {
+                        Options::strategy(strategy).precision(products)
+                    }
+                    _ => Options::default(),
                 };
-                model.forward_with(&upload!(x), &Options::strategy(strategy))
+                model.forward_with(&upload!(x), &options)
             }
             Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec } => {
                 let model = Conv3dMultiplyInstanceNormClampMultiplyMax::with_dtype(
                     stream, spec, weights, self.dtype,
                 )?;
-                let strategy = match self.kind {
-                    Kind::Model79(strategy) => strategy,
-                    _ => model_79::Strategy::default(),
+                let options = match self.kind {
+                    Kind::Model79(strategy, products) => {
+                        Options::strategy(strategy).precision(products)
+                    }
+                    _ => Options::default(),
                 };
-                model.forward_with(&upload!(x), &Options::strategy(strategy))
+                model.forward_with(&upload!(x), &options)
             }
         }
     }

@@ -5,6 +5,8 @@
 //! places unless the function says otherwise.
 
 mod clamp_multiply_channel_max;
+mod conv2d_group_norm_scale_max_pool_clamp;
+mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod fold_scale;
 mod group_norm_scale;
 mod group_norm_scale_max_pool2d_clamp;
@@ -21,6 +23,10 @@ pub use multiply_instance_norm_clamp_multiply_channel_max::multiply_instance_nor
 pub use scale_max_pool2d_clamp::scale_max_pool2d_clamp;
 
 pub(crate) use clamp_multiply_channel_max::clamp_multiply_channel_max_in;
+pub(crate) use conv2d_group_norm_scale_max_pool_clamp::{
+    Prepared, conv2d_group_norm_scale_max_pool_clamp_in, fused_geometry,
+};
+pub(crate) use conv3d_multiply_instance_norm_clamp_multiply_max::conv3d_multiply_instance_norm_clamp_multiply_max_in;
 pub(crate) use group_norm_scale::group_norm_scale_in;
 pub(crate) use group_norm_scale_max_pool2d_clamp::group_norm_scale_max_pool2d_clamp_in;
 pub(crate) use max_pool2d_clamp::max_pool2d_clamp_in;

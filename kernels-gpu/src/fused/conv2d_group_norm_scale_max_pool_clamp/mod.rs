@@ -4,7 +4,7 @@
 //! # Idea
 //! 1. *Pooling before the statistics are known.* What follows the convolution is `a * y + b` per
 //!    channel, and the sign of `a` is that of `weight * scale`, known beforehand. With that sign
-//!    multiplied into the filters ([`prepare`]) the pooled value always comes from the window's
+//!    multiplied into the filters (`prepare`) the pooled value always comes from the window's
 //!    maximum, so one pass over the convolution gives all that is needed: statistics of each
 //!    channel, and maxima, a sixteenth of its output, which wait in shared memory.
 //! 2. *Filters in registers, pixels in shared memory.* The 64 channels are the rows of a product
@@ -32,9 +32,9 @@
 //!
 //! # Roles
 //! The first warpgroup loads: each warp one row of a step, one window of columns to a lane,
-//! converts it and stores it in a ring of slots ([`produce`]). The others multiply and reduce, a
-//! unit each by turns ([`consume`]); at the end of a sample they combine statistics
-//! ([`statistics`]) and write the output, while the loads of the next sample go on.
+//! converts it and stores it in a ring of slots (`produce`). The others multiply and reduce, a
+//! unit each by turns (`consume`); at the end of a sample they combine statistics
+//! (`statistics`) and write the output, while the loads of the next sample go on.
 //!
 //! # Barriers
 //! | barrier | arrivals | says |

@@ -9,13 +9,13 @@
 //! 1. The filters become operands: scaled by a power of two, rounded, laid out, and then held in
 //!    registers by every warp.
 //! 2. The first [`PEEK_ROWS`] rows of the sample give each channel's mean (a guess: any value would
-//!    do) and the scale of the conversion ([`fill::Centre`]). They are converted.
+//!    do) and the scale of the conversion (`fill::Centre`). They are converted.
 //! 3. First pass: warps convolve their items, sums and sums of squares stay in registers. Meanwhile the
 //!    next rows arrive, and are converted at the end of each round.
 //! 4. The statistics of the warps are combined in a fixed order, in f64. If the largest magnitude, known only
 //!    now, does not suit the scale, pass and conversion are repeated once, with the scale that does.
 //! 5. Second pass: the same products, then per value one FMA, a minimum and a maximum
-//!    ([`output::Constants`]).
+//!    (`output::Constants`).
 //!
 //! The norm takes away any factor and any constant from a filter's outputs, so scales and
 //! means only show where eps does; and the bias has no effect unless it is not finite. A value of the
@@ -34,7 +34,7 @@
 //! # Tiles
 //! The constants are in `op_spec::launch` beside the launch shape. An item is 16 rows by 10
 //! columns: the rows are the m16 of m16n8k16, two n8 are the 16 filters, and the columns are walked
-//! through ([`item::convolve`]). How pixels become operands: [`format`].
+//! through (`item::convolve`). How pixels become operands: `format`.
 //!
 //! What bounds the time is the rate of `mma.sync`: of 6 cycles that an m16n8k16 takes a
 //! scheduler, register reads take most, so that other instructions add to it rather than overlap.

@@ -1,0 +1,70 @@
+//! The whole of pipeline 79 in one launch.
+
+use crate::device::{DType, Tensor};
+use crate::error::Result;
+use crate::ops::launching::{Affine, Argument, bytes, launch};
+use crate::ops::{Arena, Precision};
+use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem as Problem;
+use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    FusedGeometry, PAIR_PLANES, SPLIT_PLANES,
+};
+
+const OPERATOR: &str = "conv3d_multiply_instance_norm_clamp_multiply_max";
+
+/// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, or nothing where the kernel cannot take the
+/// problem or the device lacks the shared memory for it.
+///
+/// `problem` is that of `x`, `weight`, `bias` and `multiplier`.
+pub(crate) fn conv3d_multiply_instance_norm_clamp_multiply_max_in(
+    arena: &mut Arena,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    multiplier: &Tensor,
+    problem: &Problem,
+    precision: Precision,
+) -> Result<Option<Tensor>> {
+    let stream = x.stream();
+    let rounded = x.dtype() == DType::F32 && precision == Precision::Fast;
+    let planes = if x.dtype() == DType::F32 && !rounded {
+        SPLIT_PLANES
+    } else {
+        PAIR_PLANES
+    };
+    let Some(geometry) = FusedGeometry::new(problem) else {
+        return Ok(None);
+    };
+    let Some(shape) = geometry.shape(planes) else {
+        return Ok(None);
+    };
+    if shape.shared_bytes > stream.device().shared_bytes_per_block() {
+        return Ok(None);
+    }
+    let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
+    let input = Argument::input(OPERATOR, x)?;
+    let parameters = Affine::open(OPERATOR, x, Some(weight), bias)?;
+    let factors = Argument::open(OPERATOR, "multiplier", multiplier, x)?;
+    // SAFETY: the geometry is that of all these tensors, which start on 16 bytes; there is a bias where it says so; `y`
+    // is fresh.
+    unsafe {
+        if rounded {
+            launch!(stream, x.dtype(), shape, fused::conv3d_multiply_instance_norm_clamp_multiply_max::{
+                conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
+                conv3d_multiply_instance_norm_clamp_multiply_max_f16,
+                conv3d_multiply_instance_norm_clamp_multiply_max_bf16
+            }(
+                input.pointer(), parameters.weight(), parameters.bias(), factors.pointer(), y.output(), geometry,
+            ))?;
+        } else {
+            launch!(stream, x.dtype(), shape, fused::conv3d_multiply_instance_norm_clamp_multiply_max::{
+                conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
+                conv3d_multiply_instance_norm_clamp_multiply_max_f16,
+                conv3d_multiply_instance_norm_clamp_multiply_max_bf16
+            }(
+                input.pointer(), parameters.weight(), parameters.bias(), factors.pointer(), y.output(), geometry,
+            ))?;
+        }
+    }
+    stream.moved(bytes(&[x, multiplier, &y]) + parameters.bytes());
+    Ok(Some(y))
+}

@@ -1,0 +1,42 @@
+//! How a fused pipeline multiplies.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The products that a fully fused pipeline convolves f32 tensors with. Tensors of f16 and bf16 have exact products
+/// either way, and so have all kernels that are not fully fused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Precision {
+    /// Each factor as the sum of two scaled f16, 22 bits in all: errors of the same order as those of an f32 FMA chain.
+    #[default]
+    Accurate,
+    /// Each factor rounded to 11 bits, as tf32 does: errors up to `2^-11` of the sum of magnitudes.
+    Fast,
+}
+
+impl Precision {
+    /// Every precision, the most accurate first.
+    pub const ALL: [Precision; 2] = [Precision::Accurate, Precision::Fast];
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Precision::Accurate => "accurate",
+            Precision::Fast => "fast",
+        })
+    }
+}
+
+impl FromStr for Precision {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Precision::ALL.into_iter();
+        known
+            .into_iter()
+            .find(|precision| precision.to_string() == name)
+            .ok_or_else(|| format!("precision: {name} is unknown, must be one of accurate, fast"))
+    }
+}
