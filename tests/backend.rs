@@ -92,12 +92,26 @@ impl Backend {
         name: &str,
         test: impl FnOnce(Backend) -> Outcome + Send + 'static,
     ) -> Trial {
+        self.trial_with_memory(group, name, 0, test)
+    }
+
+    /// The same for a test that needs so many bytes of a GPU's memory.
+    pub(crate) fn trial_with_memory(
+        self,
+        group: &str,
+        name: &str,
+        bytes: u64,
+        test: impl FnOnce(Backend) -> Outcome + Send + 'static,
+    ) -> Trial {
         Trial::ignorable_test(format!("{group}::{}::{name}", self.name()), move || {
             if let (Backend::Gpu, Err(reason)) = (self, gpu()) {
                 if std::env::var_os("CONVFUSE_REQUIRE_GPU").is_some() {
                     return Err(format!("CONVFUSE_REQUIRE_GPU is set, but {reason}").into());
                 }
                 return Ok(Completion::ignored_with(reason));
+            }
+            if self == Backend::Gpu && Device::gpu(0)?.info().memory_bytes < Some(bytes) {
+                return Ok(Completion::ignored_with("the GPU has too little memory"));
             }
             test(self).map(|()| Completion::Completed)
         })

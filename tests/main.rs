@@ -4,6 +4,7 @@
 //! `conv2d::emulator::matches_reference_on_ragged_shapes`. The program needs no Rust on the machine it runs on; tests for
 //! a GPU report themselves as ignored where none answers, with the reason, unless `CONVFUSE_REQUIRE_GPU` is set: then they
 //! fail. Golden files are looked for in the folder `CONVFUSE_GOLDEN`, else where they were at compile time.
+//! `CONVFUSE_REPEATS` says how often the tests of repeatability run an operation: 100 times on a GPU, 3 elsewhere.
 //!
 //! Arguments are those of any Rust test program (`--list`, `--skip`, a part of a name).
 

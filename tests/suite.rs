@@ -171,7 +171,12 @@ fn golden_files(backend: Backend, operator: &str) -> Outcome {
 
 /// The same bits from every run: of the same stream, of other streams, and in whatever order blocks run.
 fn repeats(backend: Backend, operator: &str) -> Outcome {
-    let runs = if backend == Backend::Gpu { 100 } else { 3 };
+    let asked = std::env::var("CONVFUSE_REPEATS").ok();
+    let runs = match asked.and_then(|runs| runs.parse().ok()) {
+        Some(runs) => runs,
+        None if backend == Backend::Gpu => 100,
+        None => 3,
+    };
     // The largest affordable case: repeatability is lost where many blocks or threads take part.
     let affordable =
         |case: &Case| affordable(backend, case) && cost::of(&case.operation) < cost::EMULATED;

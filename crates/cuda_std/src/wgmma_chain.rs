@@ -38,7 +38,7 @@ pub struct Columns(u64);
 impl Columns {
     /// Columns whose first half of K starts at `first` and whose second half starts `k_units`
     /// further, both in units of 16 bytes from the start of the block's shared memory, as
-    /// [`unit`] gives them.
+    /// [`unit()`] gives them.
     #[must_use]
     #[inline(always)]
     pub const fn new(first: u32, k_units: u32) -> Self {

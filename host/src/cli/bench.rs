@@ -209,7 +209,7 @@ impl Bench<'_> {
     /// Checks and times one pipeline on one input.
     fn subject<M: Pipeline>(&mut self, subject: &Subject<M>) -> convfuse::Result<()> {
         let mut problem = Problem::of(subject);
-        let mut candidates = candidates::<M::Strategy>(&self.arguments, subject.dtype());
+        let mut candidates = candidates::<M::Strategy>(self.arguments, subject.dtype());
         if self.protocol.stream().device().is_cpu() {
             // The CPU backend has one way to do it.
             candidates.truncate(1);

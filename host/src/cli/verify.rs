@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use convfuse::verify::on_device::Way;
-use convfuse::verify::{Agreement, Case, Expected, Operation, golden, tables};
+use convfuse::verify::{Agreement, Case, Expected, Operation, Precision, golden, tables};
 use convfuse::{DType, Stream};
 
 use super::device::Choice;
@@ -136,6 +136,8 @@ fn golden_files(
 struct Line {
     operation: &'static str,
     dtype: DType,
+    /// Whether f32 was multiplied with fast products, which have a tolerance of their own.
+    fast: bool,
     runs: usize,
     wrong: usize,
     worst: Agreement,
@@ -161,14 +163,19 @@ impl Tally {
         if stream.device().is_cpu() {
             ways.truncate(1);
         }
-        // All ways of one element type have one expectation.
-        let expected = expected(operation, &ways[0]);
+        // Ways of one precision have one expectation, and follow one another.
+        let mut precision = ways[0].precision();
+        let mut wanted = expected(operation, &ways[0]);
         for way in ways {
-            let result = match &expected {
-                Ok(expected) => check(expected, &way, operation, stream),
+            if way.precision() != precision {
+                precision = way.precision();
+                wanted = expected(operation, &way);
+            }
+            let result = match &wanted {
+                Ok(wanted) => check(wanted, &way, operation, stream),
                 Err(error) => Err(error.clone()),
             };
-            let line = self.line(operation.name(), dtype);
+            let line = self.line(operation.name(), dtype, precision == Precision::TF32);
             line.runs += 1;
             match result {
                 Ok(agreement) => {
@@ -185,15 +192,17 @@ impl Tally {
         }
     }
 
-    fn line(&mut self, operation: &'static str, dtype: DType) -> &mut Line {
+    fn line(&mut self, operation: &'static str, dtype: DType, fast: bool) -> &mut Line {
+        let key = (operation, dtype, fast);
         let found = self
             .lines
             .iter()
-            .position(|line| line.operation == operation && line.dtype == dtype);
+            .position(|line| (line.operation, line.dtype, line.fast) == key);
         let index = found.unwrap_or_else(|| {
             self.lines.push(Line {
                 operation,
                 dtype,
+                fast,
                 runs: 0,
                 wrong: 0,
                 worst: Agreement::default(),
@@ -220,12 +229,17 @@ impl Tally {
                 is_pipeline,
                 line.operation,
                 std::cmp::Reverse(line.dtype.size()),
+                line.fast,
             )
         });
         for line in lines {
             table.row([
                 line.operation.to_owned(),
-                line.dtype.to_string(),
+                if line.fast {
+                    format!("{} fast", line.dtype)
+                } else {
+                    line.dtype.to_string()
+                },
                 line.runs.to_string(),
                 line.worst.elements.to_string(),
                 format!("{:.1e}", line.worst.largest_error),
