@@ -54,5 +54,13 @@ fn main() {
     .into_iter()
     .flatten()
     .collect();
+    for case in convfuse::verify::tables::smoke() {
+        let tested = format!("{}::", case.operation.name());
+        assert!(
+            trials.iter().any(|trial| trial.name().starts_with(&tested)),
+            "{} has no tests: add its trials above",
+            case.operation.name()
+        );
+    }
     libtest_mimic::run(&arguments, trials).exit();
 }
