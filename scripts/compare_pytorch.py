@@ -8,24 +8,26 @@ gets the same parameters and the same inputs (made by the same generator), is ti
 events, 256 MiB written before each run, the median), and everything, convfuse's outputs too, is compared
 with PyTorch in float64.
 
-Needs PyTorch with CUDA, Triton for torch.compile, numpy, safetensors; no Rust.
+Needs PyTorch with CUDA, Triton for torch.compile, safetensors; no Rust.
 """
 
 import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-import numpy
-
 FLUSH_BYTES = 256 << 20
 WARM_UPS = 5
+# Elements of an input that are made at a time.
+FILL_ELEMENTS = 1 << 26
 # Samples that the float64 reference computes at a time.
 REFERENCE_SAMPLES = 8
 # `rtol` and `atol` of torch.allclose against float64, by the products of the convolution.
@@ -35,34 +37,52 @@ TOLERANCES = {"accurate": 1e-4, "fast": 5e-3, "half": 1e-2}
 # Inputs ------------------------------------------------------------------------------------------
 
 
-def splitmix64(state):
-    """SplitMix64's output for each state of a uint64 array (Steele, Lea and Flood, 2014)."""
-    with numpy.errstate(over="ignore"):
-        z = state + numpy.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-        return z ^ (z >> numpy.uint64(31))
+def shifted(z, bits):
+    """A right shift of an int64 tensor that brings in zeros, as of unsigned numbers."""
+    return (z >> bits) & ((1 << (64 - bits)) - 1)
 
 
-def fill(seed, shape):
-    """The f32 array that `convfuse::data::fill` makes: uniform in [0, 1), 24 bits each."""
-    count = int(numpy.prod(shape, dtype=numpy.int64))
-    states = numpy.arange(count, dtype=numpy.uint64) + numpy.uint64(seed << 32 & 2**64 - 1)
-    bits = splitmix64(states) >> numpy.uint64(40)
-    return (bits.astype(numpy.float32) / numpy.float32(1 << 24)).reshape(shape)
+def signed(number):
+    """The int64 with the low 64 bits of `number`."""
+    number &= 2**64 - 1
+    return number - 2**64 if number >= 2**63 else number
+
+
+def fill(seed, shape, device="cuda"):
+    """The f32 tensor that `convfuse::data::fill` makes: uniform in [0, 1), 24 bits each.
+
+    Element `i` is SplitMix64's output (Steele, Lea and Flood, 2014) for state `i` plus the seed in the upper half.
+    """
+    import torch
+
+    values = torch.empty(math.prod(shape), dtype=torch.float32, device=device)
+    for start in range(0, values.numel(), FILL_ELEMENTS):
+        part = values[start : start + FILL_ELEMENTS]
+        z = torch.arange(start, start + part.numel(), dtype=torch.int64, device=device)
+        z += signed((seed << 32) + 0x9E3779B97F4A7C15)
+        z = (z ^ shifted(z, 30)) * signed(0xBF58476D1CE4E5B9)
+        z = (z ^ shifted(z, 27)) * signed(0x94D049BB133111EB)
+        part.copy_(shifted(z ^ shifted(z, 31), 40)).div_(1 << 24)
+    return values.reshape(shape)
 
 
 # The pipelines -----------------------------------------------------------------------------------
+
+
+def convolution(attributes):
+    """The keyword arguments of a convolution."""
+    return {name: attributes[name] for name in ("stride", "padding", "dilation", "groups")}
 
 
 def pipeline_85(x, p, attributes):
     """Conv2d, GroupNorm, scale, MaxPool2d, clamp."""
     from torch.nn import functional as F
 
-    y = F.conv2d(x, p["conv.weight"], p["conv.bias"])
-    norm = (p["group_norm.weight"], p["group_norm.bias"])
+    y = F.conv2d(x, p["conv.weight"], p.get("conv.bias"), **convolution(attributes))
+    norm = (p.get("group_norm.weight"), p.get("group_norm.bias"))
     y = F.group_norm(y, attributes["num_groups"], *norm, attributes["eps"])
-    y = F.max_pool2d(y * p["scale"], attributes["max_pool"])
+    window = ("max_pool", "max_pool_stride", "max_pool_padding", "max_pool_dilation", "ceil_mode")
+    y = F.max_pool2d(y * p["scale"], *(attributes[name] for name in window))
     return y.clamp(*attributes["clamp"])
 
 
@@ -70,9 +90,10 @@ def pipeline_79(x, p, attributes):
     """Conv3d, multiply, InstanceNorm3d, clamp, multiply, maximum over channels."""
     from torch.nn import functional as F
 
-    y = F.conv3d(x, p["conv.weight"], p["conv.bias"]) * p["multiplier"]
-    y = F.instance_norm(y, eps=attributes["eps"]).clamp(*attributes["clamp"])
-    return (y * p["multiplier"]).max(dim=1).values
+    y = F.conv3d(x, p["conv.weight"], p.get("conv.bias"), **convolution(attributes)) * p["multiplier"]
+    norm = (p.get("instance_norm.weight"), p.get("instance_norm.bias"))
+    y = F.instance_norm(y, weight=norm[0], bias=norm[1], eps=attributes["eps"])
+    return (y.clamp(*attributes["clamp"]) * p["multiplier"]).max(dim=1).values
 
 
 PIPELINES = {85: pipeline_85, 79: pipeline_79}
@@ -302,16 +323,21 @@ def table(rows):
     return "\n".join(lines)
 
 
-def document(report, tables, took):
-    """The whole comparison as Markdown."""
+def pytorch_versions():
+    """PyTorch's version, and those of what it is built on."""
     import torch
 
+    return f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
+
+
+def document(report, tables, took):
+    """The whole comparison as Markdown."""
     device, ceilings = report["device"], report["ceilings"]
     lines = [
         "# convfuse and PyTorch",
         "",
         f"{report['date']}, {device['name']}, convfuse {report['convfuse']} (PTX: {device['ptx_origin']}), "
-        f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}. "
+        f"{pytorch_versions()}. "
         f"Made in {took:.0f} s by",
         "",
         f"    {' '.join(sys.argv)}",
@@ -361,7 +387,7 @@ def compare_problems(problems, repeats, chosen):
     rows = []
     by_half = {problem["dtype"] == "f16": problem for problem in problems}
     for half, problem in sorted(by_half.items()):
-        x = torch.from_numpy(fill(problem["input_seed"], problem["input"])).cuda()
+        x = fill(problem["input_seed"], problem["input"])
         x = x.half().float() if half else x
         parameters = safetensors.torch.load_file(problem["parameters"], device="cuda")
         pipeline = PIPELINES[problem["number"]]
@@ -382,7 +408,8 @@ def parse(arguments=None):
     parser.add_argument("--shape", action="append", default=[], help="see `convfuse bench --help`")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-autotune", action="store_true", help="minutes more")
+    parser.add_argument("--max-autotune", action="store_true", help="its variants too; minutes more")
+    parser.add_argument("--variants", default="", help="only those of PyTorch whose name this regular expression finds")
     parser.add_argument("--markdown", help="write the comparison to this file, too")
     parser.add_argument("--json", help="write convfuse's figures and all rows to this file")
     parser.add_argument("--svg", help="let convfuse draw its chart to this file")
@@ -397,6 +424,11 @@ def main():
 
     if not torch.cuda.is_available():
         raise SystemExit("PyTorch sees no GPU")
+    chosen = [
+        variant
+        for variant in variants(arguments.max_autotune)
+        if re.search(arguments.variants, variant.name)
+    ]
     tables, everything = [], []
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         report = bench(arguments, folder)
@@ -406,7 +438,7 @@ def main():
         for (number, shape), problems in inputs.items():
             title = f"Problem {number}, input {list(shape)}"
             print(title, file=sys.stderr)
-            rows = compare_problems(problems, arguments.repeats, variants(arguments.max_autotune))
+            rows = compare_problems(problems, arguments.repeats, chosen)
             tables.append((title, table(rows)))
             everything.append({"title": title, "rows": [dataclasses.asdict(row) for row in rows]})
     text = document(report, tables, time.monotonic() - started)

@@ -7,7 +7,8 @@
 //!     tests/*             the test executables of the library
 //!     golden/             their data
 //!     run.sh              runs it all
-//!     compare_pytorch.py  compares with PyTorch, where that is installed
+//!     *_pytorch.py        compare with PyTorch, where that is installed
+//!     sweep_problems.json  the problems of one of them
 //! ```
 //!
 //! The PTX is inside the executables, and the driver is found at run time, so this is all.
@@ -39,8 +40,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     }
     copy_files(&root.join("tests/golden"), &bundle.join("golden"))?;
     write_executable(&bundle.join("run.sh"), RUN)?;
-    let script = "compare_pytorch.py";
-    fs::copy(root.join("scripts").join(script), bundle.join(script))?;
+    copy_files(&root.join("scripts"), &bundle)?;
 
     let bytes = size(&bundle)?;
     println!(

@@ -54,12 +54,12 @@ impl Run {
 }
 
 impl<M: Pipeline> Subject<M> {
-    /// Runs the pipeline under `options`: prepares a plan, compares its output with `expected`, and times it if that
-    /// agrees. What goes wrong is told by [`complaint`](Run::complaint), so that other strategies can go on.
+    /// Runs the pipeline under `options`: prepares a plan, compares its output with `expected` if there is such, and times
+    /// it if that agrees. What goes wrong is told by [`complaint`](Run::complaint), so that other strategies can go on.
     pub fn measure(
         &self,
         options: &Options<M::Strategy>,
-        expected: &Expected,
+        expected: Option<&Expected>,
         protocol: &mut Protocol,
     ) -> Run {
         let strategy = options.strategy;
@@ -80,7 +80,7 @@ impl<M: Pipeline> Subject<M> {
         &self,
         run: &mut Run,
         options: &Options<M::Strategy>,
-        expected: &Expected,
+        expected: Option<&Expected>,
         protocol: &mut Protocol,
     ) -> Result<()> {
         let stream = protocol.stream().clone();
@@ -94,12 +94,13 @@ impl<M: Pipeline> Subject<M> {
         run.extra_bytes = plan.workspace_bytes();
 
         let output = y.to_f32_array()?;
-        match expected.check(output.view()) {
-            Ok(agreement) => {
+        match expected.map(|expected| expected.check(output.view())) {
+            None => {}
+            Some(Ok(agreement)) => {
                 run.largest_error = Some(agreement.largest_error);
                 run.tolerance_used = Some(agreement.tolerance_used);
             }
-            Err(disagreement) => {
+            Some(Err(disagreement)) => {
                 run.complaint = Some(disagreement.to_string());
                 return Ok(());
             }

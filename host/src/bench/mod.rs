@@ -17,7 +17,7 @@
 //! let expected = subject.expected(Precision::Accurate)?;
 //! let mut protocol = Protocol::new(&stream)?;
 //! protocol.repeats = 3;
-//! let run = subject.measure(&Options::strategy(Strategy::default()), &expected, &mut protocol);
+//! let run = subject.measure(&Options::strategy(Strategy::default()), Some(&expected), &mut protocol);
 //! assert!(run.complaint.is_none());
 //! println!("{:.1} us", run.time.expect("it was right").median * 1e6);
 //! # Ok::<(), convfuse::Error>(())

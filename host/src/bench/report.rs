@@ -61,6 +61,8 @@ pub struct Report {
 pub struct Problem {
     /// Its number in KernelBench's level 2.
     pub number: u32,
+    /// The name that it was given, if it was.
+    pub title: Option<String>,
     /// Its operators.
     pub name: &'static str,
     /// The input's shape.
@@ -73,7 +75,7 @@ pub struct Problem {
     pub seed: u64,
     /// What [`data::fill`](crate::data::fill) made the input from.
     pub input_seed: u64,
-    /// Attributes under PyTorch's names, where they are not the default.
+    /// Attributes under PyTorch's names.
     pub attributes: serde_json::Value,
     /// Operations of one pass of the convolution.
     pub flop: u64,
@@ -140,6 +142,7 @@ impl Problem {
     pub fn of<M: Pipeline>(subject: &Subject<M>) -> Problem {
         Problem {
             number: subject.number,
+            title: None,
             name: subject.name(),
             input: subject.x.shape().to_vec(),
             output: subject.output.clone(),
@@ -154,10 +157,13 @@ impl Problem {
         }
     }
 
-    /// Such as `85 f16`.
+    /// Such as `85 f16`, or with the problem's title in place of the number.
     #[must_use]
     pub fn label(&self) -> String {
-        format!("{} {}", self.number, self.dtype)
+        match &self.title {
+            Some(title) => format!("{title} {}", self.dtype),
+            None => format!("{} {}", self.number, self.dtype),
+        }
     }
 
     /// Operations of the convolution for each byte that must move.
@@ -200,7 +206,7 @@ mod tests {
         let subject = Subject::kernelbench_85(&stream, &[1, 3, 11, 13], DType::F16, 4).unwrap();
         let expected = subject.expected(Precision::Accurate).unwrap();
         let options = Options::strategy(model_85::Strategy::ALL[0]);
-        let run = subject.measure(&options, &expected, &mut protocol);
+        let run = subject.measure(&options, Some(&expected), &mut protocol);
         assert_eq!(run.complaint, None);
 
         let ceilings = Ceilings {
@@ -222,6 +228,7 @@ mod tests {
         let problem = &json["problems"][0];
         assert_eq!(problem["output"], serde_json::json!([1, 64, 2, 2]));
         assert_eq!(problem["attributes"]["num_groups"], 16);
+        assert_eq!(problem["attributes"]["stride"], serde_json::json!([1, 1]));
         assert_eq!(problem["flop"], 2 * 64 * 9 * 11 * 3 * 9);
         // Input, output, filters, and the four vectors of 64.
         let elements = 3 * 11 * 13 + 64 * 2 * 2 + 64 * 3 * 9 + 4 * 64;
@@ -255,7 +262,7 @@ mod tests {
         let options = Options::default();
         let run = subject(2)
             .unwrap()
-            .measure(&options, &expected_of_another, &mut protocol);
+            .measure(&options, Some(&expected_of_another), &mut protocol);
         assert!(
             run.complaint
                 .is_some_and(|complaint| complaint.contains("elements are off"))

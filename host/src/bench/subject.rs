@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ndarray::{Array, Dimension, IxDyn};
+use ndarray::{Array, Array1, Dimension, IxDyn};
 use serde_json::json;
 
 use super::report::Products;
@@ -73,14 +73,18 @@ impl Part {
     }
 }
 
+/// Weight and bias of a norm, where it is to have them.
+fn random_affine(affine: bool, k: usize, seed: u64) -> (Option<Array1<f32>>, Option<Array1<f32>>) {
+    let vector = |part: Part, bound: f32| data::signed(part.seed(seed), k) * bound;
+    let random = |part, bound| affine.then(|| vector(part, bound));
+    (random(Part::NormWeight, 1.5), random(Part::NormBias, 0.5))
+}
+
 impl Subject<Conv2dGroupNormScaleMaxPoolClamp> {
     /// Problem 85 of KernelBench's level 2 on an input of this shape; `[128, 8, 128, 128]` is the problem's own.
     ///
-    /// The norm's weight and the scale are random in (-1.5, 1.5), the norm's bias in (-0.5, 0.5): of their initial values, 1 and
-    /// 0, half the arithmetic would not show.
-    ///
     /// # Errors
-    /// [`Error::Spec`](crate::Error::Spec) for a shape that the pipeline refuses; what uploading may run into.
+    /// As [`new_85`](Self::new_85).
     pub fn kernelbench_85(
         stream: &Stream,
         shape: &[usize],
@@ -91,22 +95,51 @@ impl Subject<Conv2dGroupNormScaleMaxPoolClamp> {
             in_channels: channels(shape),
             ..Spec85::kernelbench()
         };
+        Self::new_85(stream, &spec, shape, dtype, seed)
+    }
+
+    /// The pipeline with these attributes on an input of this shape.
+    ///
+    /// The norm's weight and the scale are random in (-1.5, 1.5), the norm's bias in (-0.5, 0.5): of their initial values, 1 and
+    /// 0, half the arithmetic would not show.
+    ///
+    /// # Errors
+    /// [`Error::Spec`](crate::Error::Spec) for a shape that the pipeline refuses; what uploading may run into.
+    pub fn new_85(
+        stream: &Stream,
+        spec: &Spec85,
+        shape: &[usize],
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Self> {
         let problem = spec.problem(shape)?;
-        let k = spec.out_channels;
-        let vector = |part: Part, bound: f32| data::signed(part.seed(seed), k) * bound;
-        let mut weights = Weights85::init(&spec, seed);
-        weights.group_norm_weight = Some(vector(Part::NormWeight, 1.5));
-        weights.group_norm_bias = Some(vector(Part::NormBias, 0.5));
-        weights.scale = vector(Part::Scale, 1.5);
-        let model = Conv2dGroupNormScaleMaxPoolClamp::with_dtype(stream, &spec, &weights, dtype)?;
+        let mut weights = Weights85::init(spec, seed);
+        let norm = random_affine(spec.affine, spec.out_channels, seed);
+        (weights.group_norm_weight, weights.group_norm_bias) = norm;
+        weights.scale = data::signed(Part::Scale.seed(seed), spec.out_channels) * 1.5;
+        let model = Conv2dGroupNormScaleMaxPoolClamp::with_dtype(stream, spec, &weights, dtype)?;
         let flop = conv_flop(problem.conv_shape().to_vec(), &spec.weight_shape());
+        let (conv, pool) = (&spec.conv, &spec.max_pool);
         let attributes = json!({
+            "out_channels": spec.out_channels,
+            "kernel_size": spec.kernel_size,
+            "stride": conv.stride,
+            "padding": conv.padding,
+            "dilation": conv.dilation,
+            "groups": conv.groups,
+            "bias": spec.bias,
+            "affine": spec.affine,
             "num_groups": spec.group_norm.num_groups,
             "eps": spec.group_norm.eps,
-            "max_pool": spec.max_pool.kernel_size,
+            "max_pool": pool.kernel_size,
+            "max_pool_stride": pool.stride.unwrap_or(pool.kernel_size),
+            "max_pool_padding": pool.padding,
+            "max_pool_dilation": pool.dilation,
+            "ceil_mode": pool.ceil_mode,
             "clamp": [spec.clamp.min, spec.clamp.max],
         });
         let x = input(Part::Input.seed(seed), shape);
+        let spec = *spec;
         let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
         Subject::new(85, model, operation, flop, attributes, seed)
     }
@@ -116,7 +149,7 @@ impl Subject<Conv3dMultiplyInstanceNormClampMultiplyMax> {
     /// Problem 79 of KernelBench's level 2 on an input of this shape; `[128, 3, 16, 32, 32]` is the problem's own.
     ///
     /// # Errors
-    /// [`Error::Spec`](crate::Error::Spec) for a shape that the pipeline refuses; what uploading may run into.
+    /// As [`new_79`](Self::new_79).
     pub fn kernelbench_79(
         stream: &Stream,
         shape: &[usize],
@@ -127,16 +160,43 @@ impl Subject<Conv3dMultiplyInstanceNormClampMultiplyMax> {
             in_channels: channels(shape),
             ..Spec79::kernelbench()
         };
+        Self::new_79(stream, &spec, shape, dtype, seed)
+    }
+
+    /// The pipeline with these attributes on an input of this shape. The norm's weight and bias, if there are such, are
+    /// random, as those of [`new_85`](Subject::new_85) are.
+    ///
+    /// # Errors
+    /// [`Error::Spec`](crate::Error::Spec) for a shape that the pipeline refuses; what uploading may run into.
+    pub fn new_79(
+        stream: &Stream,
+        spec: &Spec79,
+        shape: &[usize],
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Self> {
         let problem = spec.problem(shape)?;
-        let weights = Weights79::init(&spec, seed);
+        let mut weights = Weights79::init(spec, seed);
+        let norm = random_affine(spec.affine, spec.out_channels, seed);
+        (weights.instance_norm_weight, weights.instance_norm_bias) = norm;
         let model =
-            Conv3dMultiplyInstanceNormClampMultiplyMax::with_dtype(stream, &spec, &weights, dtype)?;
+            Conv3dMultiplyInstanceNormClampMultiplyMax::with_dtype(stream, spec, &weights, dtype)?;
         let flop = conv_flop(problem.conv_shape().to_vec(), &spec.weight_shape());
+        let conv = &spec.conv;
         let attributes = json!({
+            "out_channels": spec.out_channels,
+            "kernel_size": spec.kernel_size,
+            "stride": conv.stride,
+            "padding": conv.padding,
+            "dilation": conv.dilation,
+            "groups": conv.groups,
+            "bias": spec.bias,
+            "affine": spec.affine,
             "eps": spec.instance_norm.eps,
             "clamp": [spec.clamp.min, spec.clamp.max],
         });
         let x = input(Part::Input.seed(seed), shape);
+        let spec = *spec;
         let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
         Subject::new(79, model, operation, flop, attributes, seed)
     }

@@ -1,0 +1,96 @@
+//! A report as text: ceilings, and a table for each problem.
+
+use convfuse::bench::{Problem, Report, Score, chart};
+
+use crate::cli::table::{Column, Table};
+
+pub(super) fn print(report: &Report) {
+    println!("device\n{}", report.device);
+    if let Some(ceilings) = &report.ceilings {
+        println!("ceilings, measured");
+        let line = |what: &str, value: f64, unit: &str| println!("  {what:<20} {value:.2} {unit}");
+        line("copy", ceilings.copy_bytes_per_s * 1e-12, "TB/s");
+        line("FMA f32", ceilings.fma_flop_per_s * 1e-12, "TFLOP/s");
+        line(
+            "mma.sync tf32",
+            ceilings.mma_tf32_flop_per_s * 1e-12,
+            "TFLOP/s",
+        );
+        line(
+            "mma.sync f16",
+            ceilings.mma_f16_flop_per_s * 1e-12,
+            "TFLOP/s",
+        );
+        println!();
+    }
+    for problem in &report.problems {
+        println!(
+            "{}: {}, {:?} to {:?}\n  {:.3} GFLOP, {:.3} MB; medians, {}\n",
+            problem.label(),
+            problem.name,
+            problem.input,
+            problem.output,
+            problem.flop as f64 * 1e-9,
+            problem.bytes as f64 * 1e-6,
+            report.clock,
+        );
+        println!("{}", table(problem));
+        for score in &problem.results {
+            if let Some(complaint) = &score.run.complaint {
+                println!("  {}: {complaint}", score.run.strategy);
+            }
+        }
+    }
+}
+
+fn table(problem: &Problem) -> Table {
+    let mut table = Table::new(&[
+        Column::Left("strategy"),
+        Column::Left("products"),
+        Column::Right("time"),
+        Column::Right("quartiles"),
+        Column::Right("TFLOP/s"),
+        Column::Right("GB/s"),
+        Column::Right("of ceiling"),
+        Column::Right("launches"),
+        Column::Right("extra MB"),
+        Column::Right("largest error"),
+    ]);
+    for score in &problem.results {
+        table.row(row(score));
+    }
+    table
+}
+
+fn row(score: &Score) -> [String; 10] {
+    let run = &score.run;
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let time = run.time.as_ref();
+    [
+        run.strategy.clone(),
+        score.products.name().to_owned(),
+        time.map_or_else(|| "WRONG".to_owned(), |time| chart::duration(time.median)),
+        or_dash(time.map(|time| {
+            let [lower, upper] = [time.lower_quartile, time.upper_quartile];
+            format!("{} to {}", chart::duration(lower), chart::duration(upper))
+        })),
+        or_dash(
+            score
+                .flop_per_s
+                .map(|speed| format!("{:.2}", speed * 1e-12)),
+        ),
+        or_dash(
+            score
+                .bytes_per_s
+                .map(|speed| format!("{:.1}", speed * 1e-9)),
+        ),
+        or_dash(
+            score
+                .fraction_of_ceiling
+                .map(|fraction| format!("{:.0} %", fraction * 100.0)),
+        ),
+        run.launches.to_string(),
+        format!("{:.1}", run.extra_bytes as f64 * 1e-6),
+        or_dash(run.largest_error.map(|error| format!("{error:.1e}"))),
+    ]
+}

@@ -1,0 +1,276 @@
+//! Which problems to run: a pipeline's attributes, from options or from a file.
+
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use convfuse::spec::{
+    ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79, ConvSpec, GroupNormSpec,
+    InstanceNormSpec, MaxPool2dSpec,
+};
+use serde::Deserialize;
+
+/// One input, and the attributes of the pipeline that takes it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    /// A name of its own, for the report.
+    pub(super) title: Option<String>,
+    /// The input's shape; its rank tells the pipeline.
+    pub(super) input: Vec<usize>,
+    #[serde(default)]
+    pub(super) attributes: Attributes,
+}
+
+/// The requests in a JSON file: a list of objects with `input`, and optionally `title` and `attributes`.
+pub(super) fn read(path: &Path) -> Result<Vec<Request>, String> {
+    let in_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| in_file(&error))?;
+    serde_json::from_str(&text).map_err(|error| in_file(&error))
+}
+
+/// Attributes under PyTorch's names; those that are absent are the benchmark problem's.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+#[command(next_help_heading = "Attributes, by default those of the benchmark problem")]
+pub(super) struct Attributes {
+    /// Channels from the convolution on
+    #[arg(long)]
+    out_channels: Option<usize>,
+    /// Extents of the filter: one for all axes, or one for each
+    #[arg(long, value_name = "EXTENTS")]
+    kernel_size: Option<Axes>,
+    /// Step between the convolution's windows
+    #[arg(long, value_name = "EXTENTS")]
+    stride: Option<Axes>,
+    /// Zeros around the convolution's input
+    #[arg(long, value_name = "EXTENTS")]
+    padding: Option<Axes>,
+    /// Step between the elements of the convolution's window
+    #[arg(long, value_name = "EXTENTS")]
+    dilation: Option<Axes>,
+    /// Groups of the convolution
+    #[arg(long)]
+    groups: Option<usize>,
+    /// Whether the convolution adds a bias
+    #[arg(long)]
+    bias: Option<bool>,
+    /// Whether the norm has a weight and a bias
+    #[arg(long)]
+    affine: Option<bool>,
+    /// Groups of the norm (85)
+    #[arg(long)]
+    num_groups: Option<usize>,
+    /// What the norm adds to the variance
+    #[arg(long)]
+    eps: Option<f64>,
+    /// Extents of the pooling window (85)
+    #[arg(long, value_name = "EXTENTS")]
+    max_pool: Option<Axes>,
+    /// Step between pooling windows (85) [default: the window]
+    #[arg(long, value_name = "EXTENTS")]
+    max_pool_stride: Option<Axes>,
+    /// Border of the pooling's input (85)
+    #[arg(long, value_name = "EXTENTS")]
+    max_pool_padding: Option<Axes>,
+    /// Step between the elements of a pooling window (85)
+    #[arg(long, value_name = "EXTENTS")]
+    max_pool_dilation: Option<Axes>,
+    /// Whether a last pooling window may hang over the border (85)
+    #[arg(long)]
+    ceil_mode: Option<bool>,
+    /// Bounds of the clamp
+    #[arg(long, value_name = "MIN,MAX", allow_hyphen_values = true)]
+    clamp: Option<Bounds>,
+}
+
+/// A number for all axes, or one for each.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Axes {
+    All(usize),
+    Each(Vec<usize>),
+}
+
+impl FromStr for Axes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Axes, String> {
+        let numbers: Result<Vec<usize>, _> =
+            text.split(',').map(|part| part.trim().parse()).collect();
+        match numbers.as_deref() {
+            Ok(&[number]) => Ok(Axes::All(number)),
+            Ok(numbers) => Ok(Axes::Each(numbers.to_vec())),
+            Err(_) => Err("must be whole numbers, separated by commas".to_owned()),
+        }
+    }
+}
+
+/// The two bounds of a clamp.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+struct Bounds([f64; 2]);
+
+impl FromStr for Bounds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Bounds, String> {
+        let numbers: Result<Vec<f64>, _> =
+            text.split(',').map(|part| part.trim().parse()).collect();
+        match numbers.as_deref() {
+            Ok(&[min, max]) => Ok(Bounds([min, max])),
+            _ => Err("must be two numbers, separated by a comma".to_owned()),
+        }
+    }
+}
+
+/// The value for each of `D` axes, or a default where none was asked for.
+fn axes<const D: usize>(
+    name: &str,
+    asked: Option<&Axes>,
+    default: [usize; D],
+) -> Result<[usize; D], String> {
+    match asked {
+        None => Ok(default),
+        Some(&Axes::All(number)) => Ok([number; D]),
+        Some(Axes::Each(numbers)) => numbers.as_slice().try_into().map_err(|_| {
+            let actual = numbers.len();
+            format!("{name} has {actual} numbers, must have 1 or {D}")
+        }),
+    }
+}
+
+impl Attributes {
+    /// The attributes of the pipeline of images.
+    pub(super) fn spec_85(&self, in_channels: usize) -> Result<Spec85, String> {
+        let default = Spec85::kernelbench();
+        let norm = default.group_norm;
+        let pool = default.max_pool;
+        let window = axes("max_pool", self.max_pool.as_ref(), pool.kernel_size)?;
+        let stride = match &self.max_pool_stride {
+            Some(stride) => Some(axes("max_pool_stride", Some(stride), window)?),
+            None => pool.stride,
+        };
+        Ok(Spec85 {
+            in_channels,
+            out_channels: self.out_channels.unwrap_or(default.out_channels),
+            kernel_size: axes(
+                "kernel_size",
+                self.kernel_size.as_ref(),
+                default.kernel_size,
+            )?,
+            conv: self.conv(default.conv)?,
+            bias: self.bias.unwrap_or(default.bias),
+            group_norm: GroupNormSpec {
+                num_groups: self.num_groups.unwrap_or(norm.num_groups),
+                eps: self.eps.unwrap_or(norm.eps),
+            },
+            affine: self.affine.unwrap_or(default.affine),
+            max_pool: MaxPool2dSpec {
+                kernel_size: window,
+                stride,
+                padding: axes(
+                    "max_pool_padding",
+                    self.max_pool_padding.as_ref(),
+                    pool.padding,
+                )?,
+                dilation: axes(
+                    "max_pool_dilation",
+                    self.max_pool_dilation.as_ref(),
+                    pool.dilation,
+                )?,
+                ceil_mode: self.ceil_mode.unwrap_or(pool.ceil_mode),
+            },
+            clamp: self.clamp(default.clamp),
+        })
+    }
+
+    /// The attributes of the pipeline of volumes.
+    pub(super) fn spec_79(&self, in_channels: usize) -> Result<Spec79, String> {
+        let of_85 = [
+            ("num_groups", self.num_groups.is_some()),
+            ("max_pool", self.max_pool.is_some()),
+            ("max_pool_stride", self.max_pool_stride.is_some()),
+            ("max_pool_padding", self.max_pool_padding.is_some()),
+            ("max_pool_dilation", self.max_pool_dilation.is_some()),
+            ("ceil_mode", self.ceil_mode.is_some()),
+        ];
+        if let Some((name, _)) = of_85.into_iter().find(|(_, given)| *given) {
+            return Err(format!("pipeline 79 has no {name}; choose 85 by --model"));
+        }
+        let default = Spec79::kernelbench();
+        Ok(Spec79 {
+            in_channels,
+            out_channels: self.out_channels.unwrap_or(default.out_channels),
+            kernel_size: axes(
+                "kernel_size",
+                self.kernel_size.as_ref(),
+                default.kernel_size,
+            )?,
+            conv: self.conv(default.conv)?,
+            bias: self.bias.unwrap_or(default.bias),
+            instance_norm: InstanceNormSpec {
+                eps: self.eps.unwrap_or(default.instance_norm.eps),
+            },
+            affine: self.affine.unwrap_or(default.affine),
+            clamp: self.clamp(default.clamp),
+        })
+    }
+
+    fn conv<const D: usize>(&self, default: ConvSpec<D>) -> Result<ConvSpec<D>, String> {
+        Ok(ConvSpec {
+            stride: axes("stride", self.stride.as_ref(), default.stride)?,
+            padding: axes("padding", self.padding.as_ref(), default.padding)?,
+            dilation: axes("dilation", self.dilation.as_ref(), default.dilation)?,
+            groups: self.groups.unwrap_or(default.groups),
+        })
+    }
+
+    fn clamp(&self, default: ClampSpec) -> ClampSpec {
+        self.clamp
+            .map_or(default, |Bounds([min, max])| ClampSpec::new(min, max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_come_from_options_and_from_json_alike() {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            attributes: Attributes,
+        }
+        let options = "bench --kernel-size 5,3 --stride 2 --padding 2,1 --groups 2 --num-groups 8 \
+                       --max-pool 3 --max-pool-stride 2,1 --clamp -1,0.5 --bias false --ceil-mode true";
+        let command = <Command as clap::Parser>::parse_from(options.split_whitespace());
+        let json = r#"[{"input": [1, 4, 20, 20], "attributes": {
+            "kernel_size": [5, 3], "stride": 2, "padding": [2, 1], "groups": 2, "num_groups": 8, "max_pool": 3,
+            "max_pool_stride": [2, 1], "clamp": [-1, 0.5], "bias": false, "ceil_mode": true}}]"#;
+        let requests: Vec<Request> = serde_json::from_str(json).unwrap();
+        let spec = command.attributes.spec_85(4).unwrap();
+        assert_eq!(spec, requests[0].attributes.spec_85(4).unwrap());
+        assert_eq!((spec.kernel_size, spec.conv.stride), ([5, 3], [2, 2]));
+        assert_eq!(spec.max_pool.stride, Some([2, 1]));
+        assert_eq!(spec.clamp, ClampSpec::new(-1.0, 0.5));
+        assert!(spec.problem(&requests[0].input).is_ok());
+    }
+
+    #[test]
+    fn attributes_that_make_no_sense_are_refused() {
+        let attributes =
+            |json: &str| -> Result<Attributes, _> { serde_json::from_str::<Attributes>(json) };
+        assert!(attributes(r#"{"strides": 2}"#).is_err());
+        let three = attributes(r#"{"stride": [1, 2, 3]}"#).unwrap();
+        assert!(three.spec_79(3).is_ok());
+        assert_eq!(
+            three.spec_85(3).unwrap_err(),
+            "stride has 3 numbers, must have 1 or 2"
+        );
+        let pooled = attributes(r#"{"max_pool": 2}"#).unwrap();
+        assert!(pooled.spec_79(3).unwrap_err().contains("no max_pool"));
+        assert!("1,x".parse::<Axes>().is_err() && "1".parse::<Bounds>().is_err());
+    }
+}
