@@ -163,14 +163,30 @@ pub enum Error {
         expected: Vec<usize>,
     },
 
-    /// A plan was given an output that other handles still share, or that lives on another stream.
-    #[error("{operator}: the output {reason}")]
-    OutputInUse {
+    /// A tensor was to be overwritten that other handles still share, or that lives on another stream.
+    #[error("{operator}: the {argument} {reason}")]
+    TensorInUse {
         /// The operator's name.
         operator: &'static str,
+        /// The argument at fault.
+        argument: &'static str,
         /// Why it cannot be overwritten.
         reason: &'static str,
     },
+
+    /// A plan was to be captured on a device that has no CUDA graphs.
+    #[error("plan: {device} has no CUDA graphs; execute the plan instead")]
+    NoGraphs {
+        /// The device.
+        device: String,
+    },
+
+    /// A stream that is being captured met a tensor of another stream that it has not read before: a graph cannot wait for
+    /// what was queued outside of it.
+    #[error(
+        "gpu: a stream in capture cannot wait for a tensor of another stream; read it on this stream before the capture"
+    )]
+    ForeignInCapture,
 }
 
 /// A failed driver call: which one, and the driver's name for the failure.

@@ -23,10 +23,11 @@ use std::sync::Arc;
 pub use contract::LaunchError;
 pub use counters::Counts;
 pub use dtype::{DType, Element, bf16, f16};
+pub(crate) use gpu::GpuGraph;
 pub use info::DeviceInfo;
 pub use stream::{Event, Stream};
-pub(crate) use tensor::Reading;
 pub use tensor::Tensor;
+pub(crate) use tensor::{Reading, Watch};
 
 pub(crate) use op_spec::launch::LaunchShape;
 

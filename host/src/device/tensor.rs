@@ -1,9 +1,13 @@
 //! Tensors: a shape, an element type, and memory on a device.
 
+mod reuse;
+
 use std::fmt;
 use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, CowArray, Data, Dimension, IxDyn};
+
+pub(crate) use reuse::Watch;
 
 use super::Device;
 use super::dtype::{DType, Element, as_bytes, as_bytes_mut};
@@ -32,6 +36,8 @@ pub struct Tensor {
     dtype: DType,
     stream: Stream,
     storage: Arc<Storage>,
+    /// Bytes of the storage before the first element; only a [`part`](Tensor::part) has such.
+    offset: usize,
 }
 
 impl Tensor {
@@ -128,6 +134,7 @@ impl Tensor {
             dtype,
             stream: stream.clone(),
             storage: Arc::new(storage),
+            offset: 0,
         }
     }
 
@@ -264,37 +271,14 @@ impl Tensor {
         self.address().cast()
     }
 
-    /// Prepares an existing tensor to be written anew by work on `stream`, which must be the one it was made
-    /// on; nobody else may hold it.
-    pub(crate) fn rewrite(&mut self, operator: &'static str, stream: &Stream) -> Result<()> {
-        if self.stream != *stream {
-            return Err(Error::OutputInUse {
-                operator,
-                reason: "belongs to another stream than the plan",
-            });
-        }
-        match Arc::get_mut(&mut self.storage) {
-            None => Err(Error::OutputInUse {
-                operator,
-                reason: "is shared with other tensors",
-            }),
-            Some(Storage::Gpu(buffer)) => Ok(buffer.before_rewrite()?),
-            Some(Storage::Host(_) | Storage::Emulated(_)) => Ok(()),
-        }
-    }
-
-    /// Whether the two are handles to the same memory.
-    pub(crate) fn shares_memory(&self, other: &Tensor) -> bool {
-        Arc::ptr_eq(&self.storage, &other.storage)
-    }
-
     fn address(&self) -> *mut u8 {
-        match &*self.storage {
+        let start = match &*self.storage {
             Storage::Host(_) => unreachable!("kernels never run on the CPU device"),
             Storage::Emulated(buffer) => buffer.pointer(),
             // The number is an address in the device's memory, which only kernels dereference.
             Storage::Gpu(buffer) => std::ptr::with_exposed_provenance_mut(buffer.pointer as usize),
-        }
+        };
+        start.wrapping_add(self.offset)
     }
 
     /// The elements as f32 with a rank that was checked before.

@@ -22,12 +22,14 @@
 //! # Ok::<(), convfuse::Error>(())
 //! ```
 
+mod captured;
 pub mod conv2d_group_norm_scale_max_pool_clamp;
 pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod parameters;
 mod pipeline;
 mod plan;
 
+pub use captured::Captured;
 pub use conv2d_group_norm_scale_max_pool_clamp::Conv2dGroupNormScaleMaxPoolClamp;
 pub use conv3d_multiply_instance_norm_clamp_multiply_max::Conv3dMultiplyInstanceNormClampMultiplyMax;
 pub use pipeline::{Options, Pipeline, Strategy};

@@ -1,6 +1,6 @@
 //! Runs that were prepared.
 
-use super::{Options, Pipeline, pipeline::RunArena};
+use super::{Captured, Options, Pipeline, pipeline::RunArena};
 use crate::device::{DType, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::ops::Arena;
@@ -8,7 +8,11 @@ use crate::ops::Arena;
 /// A pipeline for inputs of one shape on one stream, with its memory.
 ///
 /// [`execute`](Plan::execute) only launches: it allocates nothing, waits for nothing, and calls nothing that CUDA graph
-/// capture forbids. Several plans run side by side on several streams.
+/// capture forbids. Several plans run side by side on several streams. The CPU device is the exception: its backend
+/// allocates what it computes in every run.
+///
+/// Between runs a plan holds one allocation, in which intermediate tensors share the bytes of those that nobody reads
+/// any more: as much as a single run takes at its peak, less the output.
 ///
 /// # Examples
 /// ```
@@ -47,11 +51,11 @@ impl<M: Pipeline> Plan<M> {
         options: &Options<M::Strategy>,
     ) -> Result<Plan<M>> {
         let output = model.output_shape(input)?;
-        let mut arena = Arena::kept();
+        let mut arena = Arena::recording();
         // The first run, on zeros, allocates what later runs reuse, and loads the kernels.
         let zeros = Tensor::zeros(stream, input, model.dtype())?;
         let y = model.run(&mut RunArena(&mut arena), &zeros, options)?;
-        arena.give_away(&y);
+        let arena = arena.settle(&y)?;
         Ok(Plan {
             model: model.clone(),
             options: *options,
@@ -74,7 +78,8 @@ impl<M: Pipeline> Plan<M> {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for tensors that the plan was not made for,
-    /// [`Error::DeviceMismatch`], [`Error::OutputInUse`].
+    /// [`Error::DeviceMismatch`], [`Error::TensorInUse`]. On a stream that is being captured also
+    /// [`Error::ForeignInCapture`] for an input of another stream.
     pub fn execute(&mut self, x: &Tensor, y: &mut Tensor) -> Result<()> {
         for (argument, tensor, expected) in
             [("input", x, &self.input), ("output", &*y, &self.output)]
@@ -112,6 +117,23 @@ impl<M: Pipeline> Plan<M> {
             *y = result;
         }
         Ok(())
+    }
+
+    /// The plan as a CUDA graph that reads `x`, a tensor of the plan's own stream.
+    ///
+    /// Whoever captures a stream by the driver's own calls instead can call [`execute`](Plan::execute) there, and must keep
+    /// plan, model, input and output until the graph has run for the last time.
+    ///
+    /// # Errors
+    /// [`Error::NoGraphs`] where the device is no GPU; [`Error::TensorInUse`] for an input of another stream; those of
+    /// [`execute`](Plan::execute).
+    pub fn capture(self, x: Tensor) -> Result<Captured<M>> {
+        Captured::new(self, x)
+    }
+
+    /// The stream that the plan runs on.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Bytes of device memory that the plan holds between runs: intermediates and workspaces.

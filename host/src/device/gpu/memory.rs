@@ -8,6 +8,10 @@
 //! 2. after, it leaves an event behind, for which the home stream waits before it frees.
 //!
 //! A buffer is written once, before anybody else can see it, so nothing else needs ordering.
+//!
+//! A graph can do neither, since an event outside of it is nothing that it could wait for. It need not where its stream
+//! has read the buffer before: that read came after the writing, and so does everything on the stream since. For the
+//! second rule whoever holds the graph keeps the buffer.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -88,11 +92,7 @@ impl GpuBuffer {
     }
 
     /// Copies the content out after all earlier work on `stream`, and returns when it is there.
-    pub(crate) fn read(
-        &self,
-        stream: &Arc<GpuStream>,
-        target: &mut [u8],
-    ) -> Result<(), DriverError> {
+    pub(crate) fn read(&self, stream: &Arc<GpuStream>, target: &mut [u8]) -> Result<()> {
         assert_eq!(
             target.len(),
             self.bytes,
@@ -112,14 +112,25 @@ impl GpuBuffer {
                 self.bytes,
                 stream.raw
             ))?;
-            cu!(cuStreamSynchronize(stream.raw))
+            cu!(cuStreamSynchronize(stream.raw))?;
         }
+        Ok(())
     }
 
     /// Orders work that `stream` gets from now on after the writing of this buffer.
-    pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<(), DriverError> {
+    ///
+    /// # Errors
+    /// [`Error::ForeignInCapture`] if that work goes to a graph, and the stream has not read the buffer before.
+    pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
         if stream.raw == self.home.raw {
             return Ok(());
+        }
+        if stream.is_capturing()? {
+            return if self.was_read_by(stream) {
+                Ok(())
+            } else {
+                Err(Error::ForeignInCapture)
+            };
         }
         let event = match self.written.get() {
             Some(event) => event,
@@ -129,12 +140,18 @@ impl GpuBuffer {
                 self.written.get_or_init(|| event)
             }
         };
-        stream.wait(event)
+        Ok(stream.wait(event)?)
+    }
+
+    /// Whether `stream` has read the buffer as it is now.
+    fn was_read_by(&self, stream: &GpuStream) -> bool {
+        let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        reads.contains_key(&(stream.raw as usize))
     }
 
     /// Notes that `stream` reads the buffer up to this point: it will not be freed before.
     pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<(), DriverError> {
-        if stream.raw == self.home.raw {
+        if stream.raw == self.home.raw || stream.is_capturing()? {
             return Ok(());
         }
         let noted = stream.record(false).map(|event| {

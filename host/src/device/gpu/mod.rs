@@ -1,6 +1,7 @@
 //! GPUs: one [`Gpu`] per ordinal and process, made at first use and kept to its end.
 
 pub(crate) mod driver;
+mod graph;
 mod memory;
 mod module;
 mod ptx;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::sys;
 
+pub(crate) use graph::GpuGraph;
 pub(crate) use memory::GpuBuffer;
 pub(crate) use stream::{GpuEvent, GpuStream};
 

@@ -57,6 +57,15 @@ impl GpuStream {
         unsafe { cu!(cuStreamSynchronize(self.raw)) }
     }
 
+    /// Whether work that the stream is given goes to a graph.
+    pub(crate) fn is_capturing(&self) -> Result<bool, DriverError> {
+        let _current = self.gpu.make_current()?;
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream is alive; `status` is a valid place for one status.
+        unsafe { cu!(cuStreamIsCapturing(self.raw, &mut status))? };
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
     /// An event that completes when all work given to the stream so far has.
     pub(crate) fn record(&self, timing: bool) -> Result<GpuEvent, DriverError> {
         let _current = self.gpu.make_current()?;

@@ -1,0 +1,73 @@
+//! Work that was captured once and is launched as a whole.
+
+use std::sync::Arc;
+
+use cust::sys;
+
+use super::driver::cu;
+use super::stream::GpuStream;
+use crate::error::{DriverError, Result};
+
+/// A CUDA graph, instantiated for the stream that it was captured on.
+///
+/// It does not know whose memory it works on: whoever holds it keeps that alive.
+pub(crate) struct GpuGraph {
+    stream: Arc<GpuStream>,
+    executable: sys::CUgraphExec,
+}
+
+// SAFETY: the driver's graph handles may be used from any thread, one at a time; `launch` takes the graph exclusively.
+unsafe impl Send for GpuGraph {}
+// SAFETY: as above; a shared reference gives access to nothing.
+unsafe impl Sync for GpuGraph {}
+
+impl GpuGraph {
+    /// What `work` gives to `stream`, which does not run now.
+    pub(crate) fn capture(
+        stream: &Arc<GpuStream>,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<GpuGraph> {
+        let _current = stream.gpu.make_current()?;
+        // Calls of other threads that a capture forbids are none of its business.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the stream is alive.
+        unsafe { cu!(cuStreamBeginCapture_v2(stream.raw, mode))? };
+        let worked = work();
+        // SAFETY: as above; `graph` is a valid place for one handle. The capture is ended also where the work failed.
+        let ended = unsafe { cu!(cuStreamEndCapture(stream.raw, &mut graph)) };
+        let instantiated = worked.and_then(|()| {
+            ended?;
+            let mut executable = std::ptr::null_mut();
+            // SAFETY: the capture succeeded, so `graph` is a graph; `executable` is a valid place for one handle.
+            unsafe { cu!(cuGraphInstantiateWithFlags(&mut executable, graph, 0))? };
+            Ok(executable)
+        });
+        if !graph.is_null() {
+            // SAFETY: nobody else has this handle, and an instance does not need it.
+            unsafe { sys::cuGraphDestroy(graph) };
+        }
+        Ok(GpuGraph {
+            stream: Arc::clone(stream),
+            executable: instantiated?,
+        })
+    }
+
+    /// Queues the work on the stream that it was captured on.
+    pub(crate) fn launch(&mut self) -> Result<(), DriverError> {
+        let _current = self.stream.gpu.make_current()?;
+        // SAFETY: both handles are alive.
+        unsafe { cu!(cuGraphLaunch(self.executable, self.stream.raw)) }
+    }
+}
+
+impl Drop for GpuGraph {
+    fn drop(&mut self) {
+        // The last launch may still read what the holder of the graph is about to free on other streams.
+        let _ = self.stream.synchronize();
+        if let Ok(_current) = self.stream.gpu.make_current() {
+            // SAFETY: the handle is ours and used nowhere else any more.
+            unsafe { sys::cuGraphExecDestroy(self.executable) };
+        }
+    }
+}

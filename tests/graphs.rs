@@ -1,0 +1,219 @@
+//! Plans as CUDA graphs.
+
+use std::ptr::null_mut;
+
+use convfuse::models::{
+    Conv2dGroupNormScaleMaxPoolClamp as Model85,
+    Conv3dMultiplyInstanceNormClampMultiplyMax as Model79, Options, Pipeline, Strategy,
+};
+use convfuse::spec::{
+    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
+};
+use convfuse::{Device, Stream, Tensor, data};
+use cust::sys;
+use libtest_mimic::{Failed, Trial};
+use ndarray::{Array, ArrayD, Dimension};
+
+use crate::backend::{Backend, Outcome};
+use crate::suite::says;
+
+/// Shapes that the one-launch kernels take.
+const IMAGES: [usize; 4] = [3, 8, 128, 128];
+const VOLUMES: [usize; 5] = [3, 3, 16, 32, 32];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in [Backend::Cpu, Backend::Emulator] {
+        trials.push(backend.trial("graphs", "are_refused_where_there_are_none", no_graphs));
+    }
+    let mut add =
+        |name, test: fn(Backend) -> Outcome| trials.push(Backend::Gpu.trial("graphs", name, test));
+    add("give_what_forward_gives_for_changing_inputs", replays);
+    add("replay_side_by_side_on_several_streams", several_streams);
+    add("are_captured_on_a_stream_of_the_callers", callers_capture);
+    add("refuse_tensors_of_other_streams", foreign_tensors);
+    trials
+}
+
+fn model_85(stream: &Stream) -> convfuse::Result<Model85> {
+    Model85::init(stream, &Spec85::kernelbench(), 1)
+}
+
+fn model_79(stream: &Stream) -> convfuse::Result<Model79> {
+    Model79::init(stream, &Spec79::kernelbench(), 1)
+}
+
+/// An input of a model's rank.
+fn input<D: Dimension>(seed: u64, shape: &[usize]) -> Array<f32, D> {
+    let input = data::fill(seed, shape);
+    input.into_dimensionality().expect("the model's rank")
+}
+
+/// What a model computes without plan and graph.
+fn plain<M: Pipeline>(
+    model: &M,
+    options: &Options<M::Strategy>,
+    x: &Array<f32, M::Input>,
+) -> convfuse::Result<ArrayD<f32>> {
+    let x = Tensor::from_array(model.stream(), x)?;
+    model.forward_with(&x, options)?.to_array::<f32>()
+}
+
+fn no_graphs(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let plan = model_79(&stream)?.plan(&stream, &[1, 3, 5, 6, 7], &Options::default())?;
+    let x = Tensor::from_array(&stream, &data::fill(1, [1, 3, 5, 6, 7]))?;
+    let wanted = format!(
+        "plan: {} has no CUDA graphs; execute the plan instead",
+        stream.device()
+    );
+    says(plan.capture(x), &wanted)
+}
+
+/// Every strategy of both models, on another stream than the parameters'.
+fn replays(backend: Backend) -> Outcome {
+    fn check<M: Pipeline>(model: &M, stream: &Stream, shape: &[usize]) -> Outcome {
+        for &strategy in M::Strategy::ALL {
+            let options = Options::strategy(strategy);
+            let plan = model.plan(stream, shape, &options)?;
+            let x = Tensor::from_array(stream, &input::<M::Input>(0, shape))?;
+            let mut captured = plan.capture(x)?;
+            // Captured is not run.
+            let untouched = captured.output().to_array::<f32>()?;
+            assert!(untouched.iter().all(|&value| value == 0.0), "{strategy}");
+            for seed in [1, 2, 1, 3] {
+                let x = input(seed, shape);
+                captured.write(&x)?;
+                captured.replay()?;
+                let wanted = plain(model, &options, &x)?;
+                assert_eq!(captured.output().to_array::<f32>()?, wanted, "{strategy}");
+                // Again, on the same input.
+                captured.replay()?;
+                assert_eq!(captured.output().to_array::<f32>()?, wanted, "{strategy}");
+            }
+        }
+        Ok(())
+    }
+    let device = backend.device()?;
+    let (home, stream) = (device.stream()?, device.stream()?);
+    check(&model_85(&home)?, &stream, &IMAGES)?;
+    check(&model_79(&home)?, &stream, &VOLUMES)
+}
+
+/// Graphs of both models on streams of their own, all queued before any is waited for.
+fn several_streams(backend: Backend) -> Outcome {
+    fn rounds<M: Pipeline>(device: &Device, model: &M, shape: &[usize]) -> Outcome {
+        let options = Options::default();
+        let wanted: Vec<ArrayD<f32>> = (0..4)
+            .map(|seed| plain(model, &options, &input(seed, shape)))
+            .collect::<Result<_, _>>()?;
+        let mut captured = Vec::new();
+        for _ in 0..4 {
+            let stream = device.stream()?;
+            let x = Tensor::from_array(&stream, &input::<M::Input>(0, shape))?;
+            captured.push(model.plan(&stream, shape, &options)?.capture(x)?);
+        }
+        for round in 0..20 {
+            let seed = |index: usize| (index + round) % wanted.len();
+            for (index, captured) in captured.iter_mut().enumerate() {
+                captured.write(&input(seed(index) as u64, shape))?;
+            }
+            for captured in &mut captured {
+                captured.replay()?;
+            }
+            for (index, captured) in captured.iter().enumerate() {
+                let got = captured.output().to_array::<f32>()?;
+                assert_eq!(got, wanted[seed(index)], "round {round}, stream {index}");
+            }
+        }
+        Ok(())
+    }
+    let device = backend.device()?;
+    let home = device.stream()?;
+    let (images, volumes) = (model_85(&home)?, model_79(&home)?);
+    std::thread::scope(|scope| {
+        let volumes = scope.spawn(|| rounds(&device, &volumes, &VOLUMES));
+        rounds(&device, &images, &IMAGES)?;
+        let panicked = |_| Err(Failed::from("a thread panicked"));
+        volumes.join().unwrap_or_else(panicked)
+    })
+}
+
+/// A capture by the driver's own calls, as another library would make it.
+fn callers_capture(backend: Backend) -> Outcome {
+    let device = backend.device()?;
+    let (home, stream) = (device.stream()?, device.stream()?);
+    let model = model_85(&home)?;
+    let x = Tensor::from_array(&stream, &data::fill(4, IMAGES))?;
+    let mut plan = model.plan(&stream, x.shape(), &Options::default())?;
+    let mut y = plan.output()?;
+    stream.synchronize()?;
+    let raw = stream.as_raw().ok_or("a GPU's stream has a handle")?;
+    let check = |call: &str, result: sys::CUresult| match result {
+        sys::CUresult::CUDA_SUCCESS => Ok(()),
+        error => Err(format!("{call}: {error:?}")),
+    };
+    let _context = cust::context::Context::new(cust::device::Device::get_device(0)?)?;
+    let (mut graph, mut executable) = (null_mut(), null_mut());
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    // SAFETY: `raw` is the stream's live handle; the graph handles are written before they are used.
+    let begun = unsafe { sys::cuStreamBeginCapture_v2(raw, mode) };
+    check("cuStreamBeginCapture", begun)?;
+    let queued = plan.execute(&x, &mut y);
+    // SAFETY: as above; the graph refers to memory of plan, input and output, which outlive its last launch.
+    unsafe {
+        let ended = sys::cuStreamEndCapture(raw, &mut graph);
+        check("cuStreamEndCapture", ended)?;
+        queued?;
+        let made = sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0);
+        check("cuGraphInstantiate", made)?;
+        for _ in 0..3 {
+            check("cuGraphLaunch", sys::cuGraphLaunch(executable, raw))?;
+        }
+    }
+    let got = y.to_array::<f32>()?;
+    // SAFETY: `to_array` waited for the stream, so the graph has run for the last time.
+    unsafe {
+        check("cuGraphExecDestroy", sys::cuGraphExecDestroy(executable))?;
+        check("cuGraphDestroy", sys::cuGraphDestroy(graph))?;
+    }
+    assert_eq!(got, model.forward(&x)?.to_array::<f32>()?);
+    Ok(())
+}
+
+fn foreign_tensors(backend: Backend) -> Outcome {
+    let device = backend.device()?;
+    let (stream, other) = (device.stream()?, device.stream()?);
+    let model = model_79(&stream)?;
+    let options = Options::default();
+    let plan = || model.plan(&stream, &VOLUMES, &options);
+    let foreign = Tensor::from_array(&other, &data::fill(1, VOLUMES))?;
+    says(
+        plan()?.capture(foreign.clone()),
+        "captured plan: the input belongs to another stream than the plan",
+    )?;
+    // A handle of the plan's stream does not hide that the memory is the other's; and the stream is usable after that.
+    says(
+        plan()?.capture(foreign.on(&stream)?),
+        "gpu: a stream in capture cannot wait for a tensor of another stream; read it on this stream before the capture",
+    )?;
+    let own = Tensor::from_array(&stream, &data::fill(1, VOLUMES))?;
+    let mut captured = plan()?.capture(own.clone())?;
+    let values = data::fill(2, (3, 3, 16, 32, 32));
+    says(
+        captured.write(&values),
+        "captured plan: the input is shared with other tensors",
+    )?;
+    drop(own);
+    captured.write(&values)?;
+    captured.replay()?;
+    let held = captured.output().clone();
+    says(
+        captured.replay(),
+        "captured plan: the output is shared with other tensors",
+    )?;
+    let wanted = plain(&model, &options, &values)?;
+    assert_eq!(held.to_array::<f32>()?, wanted);
+    Ok(())
+}
