@@ -347,12 +347,14 @@ def document(report, tables, took):
         "against PyTorch in float64 on the same rounded inputs.",
     ]
     if ceilings is not None:
+        wgmma = ceilings["wgmma_f16_flop_per_s"]
+        wgmma = "" if wgmma is None else f", wgmma f16 {wgmma * 1e-12:.0f}"
         lines += [
             "",
             f"Ceilings of the device, measured: copy {ceilings['copy_bytes_per_s'] * 1e-12:.2f} TB/s; "
             f"f32 FMA {ceilings['fma_flop_per_s'] * 1e-12:.1f}, "
             f"mma.sync tf32 {ceilings['mma_tf32_flop_per_s'] * 1e-12:.0f}, "
-            f"f16 {ceilings['mma_f16_flop_per_s'] * 1e-12:.0f} TFLOP/s.",
+            f"f16 {ceilings['mma_f16_flop_per_s'] * 1e-12:.0f}{wgmma} TFLOP/s.",
         ]
     for title, text in tables:
         lines += ["", f"## {title}", "", text]

@@ -67,7 +67,7 @@ pub struct Accumulator<const R: usize> {
 }
 
 /// Register counts that there are instructions for: `[f32; N / 2]` with N a multiple of 8 up to 64,
-/// 96, or 128.
+/// 96, 128, or 256.
 pub trait Tile: backend::Tile {}
 
 impl<T: backend::Tile> Tile for T {}

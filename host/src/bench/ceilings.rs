@@ -13,8 +13,7 @@ use crate::spec::launch::peak::COPY_BLOCK_ELEMENTS;
 /// The speed of each unit of a GPU on its own, measured by kernels that were compiled as all others.
 ///
 /// These are what a kernel can hope for, some percent below what the vendor's tables promise. The best of
-/// several launches counts. Hopper's `wgmma`, which is faster than `mma.sync`, is not among them: a kernel that uses it may
-/// pass this ceiling.
+/// several launches counts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Ceilings {
@@ -26,6 +25,8 @@ pub struct Ceilings {
     pub mma_tf32_flop_per_s: f64,
     /// `mma.sync` on f16, sums in f32.
     pub mma_f16_flop_per_s: f64,
+    /// `wgmma` on f16 from shared memory, sums in f32; on Hopper alone.
+    pub wgmma_f16_flop_per_s: Option<f64>,
 }
 
 /// How much work each measurement does.
@@ -42,8 +43,16 @@ const FULL: Effort = Effort {
     steps: |unit| match unit {
         Unit::Fma => 1000,
         Unit::MmaTf32 | Unit::MmaF16 => 2000,
+        Unit::WgmmaF16 => 500,
     },
     launches: 12,
+};
+
+/// As little as shows whether the kernels compute what they should.
+const TRIAL: Effort = Effort {
+    copy_elements: 1,
+    steps: |_| 1,
+    launches: 2,
 };
 
 impl Ceilings {
@@ -59,6 +68,15 @@ impl Ceilings {
         measure_with(stream, &FULL).map(Some)
     }
 
+    /// Launches every measuring kernel that the stream's device has with little to do, and checks what it stored. For tests of a
+    /// GPU or the emulator.
+    ///
+    /// # Errors
+    /// As [`measure`](Ceilings::measure).
+    pub fn check(stream: &Stream) -> Result<()> {
+        measure_with(stream, &TRIAL).map(drop)
+    }
+
     /// The most operations per second of a convolution whose products are of this kind, counting each
     /// multiplication and addition of its definition once.
     ///
@@ -67,10 +85,28 @@ impl Ceilings {
     #[must_use]
     pub fn flop_per_s(&self, products: Products) -> f64 {
         match products {
-            Products::Accurate => self.fma_flop_per_s.max(self.mma_f16_flop_per_s / 4.0),
-            Products::Fast => self.mma_tf32_flop_per_s.max(self.mma_f16_flop_per_s),
-            Products::Half => self.mma_f16_flop_per_s,
+            Products::Accurate => self.fma_flop_per_s.max(self.f16_flop_per_s() / 4.0),
+            Products::Fast => self.mma_tf32_flop_per_s.max(self.f16_flop_per_s()),
+            Products::Half => self.f16_flop_per_s(),
         }
+    }
+
+    /// The faster of the ways to multiply f16.
+    fn f16_flop_per_s(&self) -> f64 {
+        let wgmma = self.wgmma_f16_flop_per_s.unwrap_or(0.0);
+        self.mma_f16_flop_per_s.max(wgmma)
+    }
+
+    /// The ceilings of arithmetic with their names, those that the device has.
+    pub fn arithmetic(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let all = [
+            ("FMA f32", Some(self.fma_flop_per_s)),
+            ("mma.sync tf32", Some(self.mma_tf32_flop_per_s)),
+            ("mma.sync f16", Some(self.mma_f16_flop_per_s)),
+            ("wgmma f16", self.wgmma_f16_flop_per_s),
+        ];
+        let known = |(name, speed): (_, Option<f64>)| speed.map(|speed| (name, speed));
+        all.into_iter().filter_map(known)
     }
 
     /// The least time for work that moves so many bytes and does so many operations.
@@ -83,15 +119,14 @@ impl Ceilings {
 }
 
 fn measure_with(stream: &Stream, effort: &Effort) -> Result<Ceilings> {
-    let [fma_flop_per_s, mma_tf32_flop_per_s, mma_f16_flop_per_s] = {
-        let [fma, tf32, f16] = Unit::ALL.map(|unit| arithmetic(stream, unit, effort));
-        [fma?, tf32?, f16?]
-    };
+    let speed = |unit| arithmetic(stream, unit, effort);
+    let has_wgmma = Unit::WgmmaF16.is_on(stream.device());
     Ok(Ceilings {
         copy_bytes_per_s: bandwidth(stream, effort.copy_elements, effort.launches)?,
-        fma_flop_per_s,
-        mma_tf32_flop_per_s,
-        mma_f16_flop_per_s,
+        fma_flop_per_s: speed(Unit::Fma)?,
+        mma_tf32_flop_per_s: speed(Unit::MmaTf32)?,
+        mma_f16_flop_per_s: speed(Unit::MmaF16)?,
+        wgmma_f16_flop_per_s: has_wgmma.then(|| speed(Unit::WgmmaF16)).transpose()?,
     })
 }
 
@@ -155,18 +190,16 @@ mod tests {
         fma_flop_per_s: 60e12,
         mma_tf32_flop_per_s: 300e12,
         mma_f16_flop_per_s: 600e12,
+        wgmma_f16_flop_per_s: None,
     };
 
     #[test]
     fn the_emulator_runs_every_measurement() {
-        let tiny = Effort {
-            copy_elements: 1,
-            steps: |_| 1,
-            launches: 2,
-        };
         let stream = Device::emulator().stream().unwrap();
-        let ceilings = measure_with(&stream, &tiny).unwrap();
-        assert!(ceilings.copy_bytes_per_s > 0.0 && ceilings.mma_f16_flop_per_s > 0.0);
+        let ceilings = measure_with(&stream, &TRIAL).unwrap();
+        assert!(ceilings.copy_bytes_per_s > 0.0);
+        assert_eq!(ceilings.arithmetic().count(), Unit::ALL.len());
+        assert!(ceilings.arithmetic().all(|(_, speed)| speed > 0.0));
     }
 
     #[test]
@@ -190,5 +223,11 @@ mod tests {
         assert_eq!(ROUND.floor_s(1, 600_000_000, Products::Half), 1e-6);
         assert_eq!(ROUND.flop_per_s(Products::Accurate), 150e12);
         assert_eq!(ROUND.flop_per_s(Products::Fast), 600e12);
+        let hopper = Ceilings {
+            wgmma_f16_flop_per_s: Some(900e12),
+            ..ROUND
+        };
+        assert_eq!(hopper.flop_per_s(Products::Half), 900e12);
+        assert_eq!(hopper.flop_per_s(Products::Accurate), 225e12);
     }
 }

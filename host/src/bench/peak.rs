@@ -2,11 +2,12 @@
 
 use ndarray::{ArrayD, IxDyn};
 
-use crate::device::{LaunchShape, Stream, Tensor};
+use crate::device::{Device, LaunchShape, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::spec::launch::WARP_THREADS;
 use crate::spec::launch::peak::{
-    self, BLOCK_THREADS, CHAINS, FMA_UNROLL, MMA_TILE, MMA_UNROLL, chain_start,
+    self, BLOCK_THREADS, CHAINS, FMA_UNROLL, MMA_LANE_ELEMENTS, MMA_UNROLL, WGMMA_CHAINS,
+    WGMMA_UNROLL, chain_start,
 };
 use crate::{DType, Element};
 
@@ -36,17 +37,26 @@ pub(super) enum Unit {
     MmaTf32,
     /// Tensor cores on f16.
     MmaF16,
+    /// Tensor cores on f16 from shared memory, a warpgroup at a time.
+    WgmmaF16,
 }
 
 impl Unit {
-    pub(super) const ALL: [Unit; 3] = [Unit::Fma, Unit::MmaTf32, Unit::MmaF16];
+    #[cfg(test)]
+    pub(super) const ALL: [Unit; 4] = [Unit::Fma, Unit::MmaTf32, Unit::MmaF16, Unit::WgmmaF16];
 
     pub(super) const fn kernel(self) -> &'static str {
         match self {
             Unit::Fma => "peak_fma_f32",
             Unit::MmaTf32 => "peak_mma_tf32",
             Unit::MmaF16 => "peak_mma_f16",
+            Unit::WgmmaF16 => "peak_wgmma_f16",
         }
+    }
+
+    /// Whether a device has the unit.
+    pub(super) fn is_on(self, device: &Device) -> bool {
+        self != Unit::WgmmaF16 || device.is_emulator() || device.has_warpgroup_products()
     }
 
     /// The extent that one instruction sums over.
@@ -54,7 +64,7 @@ impl Unit {
         match self {
             Unit::Fma => 1,
             Unit::MmaTf32 => 8,
-            Unit::MmaF16 => 16,
+            Unit::MmaF16 | Unit::WgmmaF16 => 16,
         }
     }
 
@@ -63,6 +73,7 @@ impl Unit {
         let shape = match self {
             Unit::Fma => peak::fma_shape(processors),
             Unit::MmaTf32 | Unit::MmaF16 => peak::mma_shape(processors),
+            Unit::WgmmaF16 => peak::wgmma_shape(processors),
         };
         grid(self.kernel(), shape)
     }
@@ -71,7 +82,23 @@ impl Unit {
     pub(super) const fn outputs(self, shape: &LaunchShape) -> u64 {
         match self {
             Unit::Fma => peak::fma_outputs(shape),
-            Unit::MmaTf32 | Unit::MmaF16 => peak::mma_outputs(shape),
+            Unit::MmaTf32 | Unit::MmaF16 | Unit::WgmmaF16 => peak::mma_outputs(shape),
+        }
+    }
+
+    /// The chains whose ends one output sums up.
+    const fn chains(self) -> usize {
+        match self {
+            Unit::Fma | Unit::MmaTf32 | Unit::MmaF16 => CHAINS,
+            Unit::WgmmaF16 => WGMMA_CHAINS,
+        }
+    }
+
+    /// The sum of what these chains start at.
+    fn starts(self) -> f64 {
+        match self {
+            Unit::WgmmaF16 => 0.0,
+            _ => (0..self.chains()).map(|i| f64::from(chain_start(i))).sum(),
         }
     }
 
@@ -80,13 +107,14 @@ impl Unit {
         let unroll = match self {
             Unit::Fma => FMA_UNROLL,
             Unit::MmaTf32 | Unit::MmaF16 => MMA_UNROLL,
+            Unit::WgmmaF16 => WGMMA_UNROLL,
         };
         u64::from(steps) * u64::from(unroll)
     }
 
     /// Multiplications and additions of a launch.
     pub(super) fn flop(self, shape: &LaunchShape, steps: u32) -> u64 {
-        2 * self.outputs(shape) * CHAINS as u64 * self.links(steps) * u64::from(self.depth())
+        2 * self.outputs(shape) * self.chains() as u64 * self.links(steps) * u64::from(self.depth())
     }
 
     /// Launches the kernel. `y` has `outputs(shape)` f32 elements.
@@ -112,6 +140,9 @@ impl Unit {
                     stream.launch::<kernels_gpu::peak::peak_mma_tf32>(shape, (y, steps))
                 }
                 Unit::MmaF16 => stream.launch::<kernels_gpu::peak::peak_mma_f16>(shape, (y, steps)),
+                Unit::WgmmaF16 => {
+                    stream.launch::<kernels_gpu::peak::peak_wgmma_f16>(shape, (y, steps))
+                }
             }
         }
     }
@@ -119,22 +150,21 @@ impl Unit {
     /// The most steps for which every sum is an integer that f32 has.
     pub(super) fn most_steps(self) -> u32 {
         let exact = 1u64 << f32::MANTISSA_DIGITS;
-        let starts = (0..CHAINS).map(chain_start).sum::<f32>() as u64;
+        let starts = self.starts() as u64;
         // The largest values of a row and of a column.
         let gain = match self {
             Unit::Fma => 1,
-            Unit::MmaTf32 | Unit::MmaF16 => 4 * 2,
+            Unit::MmaTf32 | Unit::MmaF16 | Unit::WgmmaF16 => 4 * 2,
         };
-        let per_step = CHAINS as u64 * self.links(1) * u64::from(self.depth()) * gain;
+        let per_step = self.chains() as u64 * self.links(1) * u64::from(self.depth()) * gain;
         ((exact - starts) / per_step) as u32
     }
 
     /// Checks every value that a launch stored.
     pub(super) fn check(self, steps: u32, stored: &ArrayD<f32>) -> Result<()> {
-        let starts: f64 = (0..CHAINS).map(|i| f64::from(chain_start(i))).sum();
         let links = self.links(steps) as f64;
         for (index, &actual) in stored.iter().enumerate() {
-            let expected = starts + CHAINS as f64 * links * self.gain(index);
+            let expected = self.starts() + self.chains() as f64 * links * self.gain(index);
             if f64::from(actual) != expected {
                 return Err(Error::WrongPeak {
                     kernel: self.kernel(),
@@ -152,9 +182,8 @@ impl Unit {
         if self == Unit::Fma {
             return 1.0;
         }
-        let lane_elements = MMA_TILE[0] * MMA_TILE[1] / WARP_THREADS as usize;
-        let lane = (index / lane_elements) as u32 % WARP_THREADS;
-        let i = (index % lane_elements) as u32;
+        let lane = (index / MMA_LANE_ELEMENTS) as u32 % WARP_THREADS;
+        let i = (index % MMA_LANE_ELEMENTS) as u32;
         let (row, column) = (lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2);
         let product = peak::mma_row_value(row) * peak::mma_column_value(column);
         f64::from(self.depth()) * f64::from(product)
@@ -207,6 +236,8 @@ mod tests {
         let shape = LaunchShape::linear(3, BLOCK_THREADS).unwrap();
         // 8 warps a block, 8 chains of 4 links, 2 * 16 * 8 * 16 operations each.
         assert_eq!(Unit::MmaF16.flop(&shape, 5), 3 * 8 * 8 * 4 * 5 * 4096);
+        // 2 warpgroups a block, 8 links, 2 * 64 * 256 * 16 operations each.
+        assert_eq!(Unit::WgmmaF16.flop(&shape, 5), 3 * 2 * 8 * 5 * 524_288);
         assert_eq!(Unit::Fma.flop(&shape, 5), 3 * 256 * 8 * 32 * 5 * 2);
     }
 }

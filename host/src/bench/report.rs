@@ -214,6 +214,7 @@ mod tests {
             fma_flop_per_s: 1e12,
             mma_tf32_flop_per_s: 1e12,
             mma_f16_flop_per_s: 1e12,
+            wgmma_f16_flop_per_s: Some(1e12),
         };
         let mut problem = Problem::of(&subject);
         let score = problem.score(run, subject.products(Precision::Accurate), Some(&ceilings));

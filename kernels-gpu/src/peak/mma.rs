@@ -3,25 +3,21 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::mma::{m16n8k8_tf32, m16n8k16_f16, pack_f16x2, to_tf32};
 use cuda_std::{kernel, thread, warp};
-use op_spec::launch::WARP_THREADS;
 use op_spec::launch::peak::{
-    BLOCK_THREADS, CHAINS, MMA_BLOCKS_PER_PROCESSOR, MMA_TILE, chain_start, mma_column_value,
-    mma_row_value,
+    BLOCK_THREADS, CHAINS, MMA_BLOCKS_PER_PROCESSOR, MMA_LANE_ELEMENTS, chain_start,
+    mma_column_value, mma_row_value,
 };
 
 use crate::parts::unroll::unroll;
 
-/// The accumulators of a lane.
-const LANE_ELEMENTS: usize = MMA_TILE[0] * MMA_TILE[1] / WARP_THREADS as usize;
-
 /// Lengthens `CHAINS` chains of products by `steps * MMA_UNROLL` links `d -> A * B + d`, and stores the sum of their ends:
-/// the accumulators of lane `l` of warp `w` from element `(32 * w + l) * LANE_ELEMENTS` on.
+/// the accumulators of lane `l` of warp `w` from element `(32 * w + l) * MMA_LANE_ELEMENTS` on.
 ///
 /// The rows of A are constant, the columns of B too. So a register holds one value however many elements
 /// it packs, and the fragments are the same for all element types.
 ///
 /// # Safety
-/// All threads of the block call it. `y` has `LANE_ELEMENTS` elements for each thread of the grid, and starts on 16 bytes.
+/// All threads of the block call it. `y` has `MMA_LANE_ELEMENTS` elements for each thread of the grid, and starts on 16 bytes.
 #[inline(always)]
 unsafe fn multiply_repeatedly(
     y: *mut f32,
@@ -30,7 +26,7 @@ unsafe fn multiply_repeatedly(
     multiply: impl Fn([f32; 4], [u32; 4], [u32; 2]) -> [f32; 4],
 ) {
     let threads = thread::grid_dim_x() as usize * BLOCK_THREADS as usize;
-    let y = GlobalMut::new(y, threads * LANE_ELEMENTS);
+    let y = GlobalMut::new(y, threads * MMA_LANE_ELEMENTS);
     let group = warp::lane_id() / 4;
     let (upper, lower) = (
         encode(mma_row_value(group)),
@@ -38,9 +34,9 @@ unsafe fn multiply_repeatedly(
     );
     let a = [upper, lower, upper, lower];
     let b = [encode(mma_column_value(group)); 2];
-    let mut chains = [[0.0; LANE_ELEMENTS]; CHAINS];
+    let mut chains = [[0.0; MMA_LANE_ELEMENTS]; CHAINS];
     unroll!(8, |i| {
-        chains[i] = [chain_start(i); LANE_ELEMENTS];
+        chains[i] = [chain_start(i); MMA_LANE_ELEMENTS];
     });
     let mut step = 0;
     while step < steps {
@@ -52,7 +48,7 @@ unsafe fn multiply_repeatedly(
         });
         step += 1;
     }
-    let mut sum = [0.0; LANE_ELEMENTS];
+    let mut sum = [0.0; MMA_LANE_ELEMENTS];
     unroll!(8, |i| {
         unroll!(4, |e| {
             sum[e] += chains[i][e];
@@ -60,7 +56,7 @@ unsafe fn multiply_repeatedly(
     });
     let index =
         thread::block_idx_x() as usize * BLOCK_THREADS as usize + thread::thread_idx_x() as usize;
-    y.store_vec(index * LANE_ELEMENTS, sum);
+    y.store_vec(index * MMA_LANE_ELEMENTS, sum);
 }
 
 macro_rules! mma_kernel {

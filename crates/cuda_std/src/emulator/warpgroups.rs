@@ -83,7 +83,7 @@ pub trait Tile {}
 macro_rules! tiles {
     ($($n:literal)*) => { $(impl Tile for [f32; $n / 2] {})* };
 }
-tiles!(8 16 24 32 40 48 56 64 96 128);
+tiles!(8 16 24 32 40 48 56 64 96 128 256);
 
 fn groups(exec: &mut Exec) -> &mut Groups {
     &mut exec.threads[exec.thread as usize].groups

@@ -9,6 +9,10 @@
 //! The shapes are those of the KernelBench problem, with batch, height and number of groups
 //! free: [`FusedGeometry::new`] says which problems the kernel can take.
 
+mod mode;
+
+pub use mode::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES};
+
 use super::LaunchShape;
 use crate::Conv2dGroupNormScaleMaxPoolClampProblem;
 
@@ -73,143 +77,6 @@ pub const QUAD_WORDS: u32 = 4;
 
 /// Floats of the per-channel parameters: four for each channel, kind after kind.
 pub const CHANNEL_FLOATS: u32 = 4 * OUT_CHANNELS;
-
-/// How numbers are multiplied, and the tile constants that follow from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FusedMode {
-    /// Parts of a pixel: 2 for high and low halves, 1 for one rounded value.
-    pub parts: u32,
-    /// Operands of the filters, 16 bytes for each thread of a warpgroup.
-    pub quads: u32,
-    /// Steps that shared memory holds.
-    pub slots: u32,
-    /// Warpgroups that multiply; one more loads.
-    pub consumers: u32,
-    /// Registers of a thread that loads.
-    pub producer_registers: u32,
-    /// Registers of a thread that multiplies.
-    pub consumer_registers: u32,
-}
-
-impl FusedMode {
-    /// f32 as the sum of two scaled f16, three of the four products: error as of an f32 FMA chain.
-    pub const ACCURATE: Self = Self {
-        parts: 2,
-        quads: 14,
-        slots: 4,
-        consumers: 2,
-        producer_registers: 104,
-        consumer_registers: 200,
-    };
-
-    /// f32 rounded to one scaled f16: 11 bits, as tf32.
-    pub const FAST: Self = Self {
-        parts: 1,
-        quads: 7,
-        slots: 6,
-        consumers: 2,
-        producer_registers: 120,
-        consumer_registers: 192,
-    };
-
-    /// f16 or bf16 in and out.
-    pub const HALF: Self = Self {
-        parts: 1,
-        quads: 7,
-        slots: 6,
-        consumers: 3,
-        producer_registers: 80,
-        consumer_registers: 144,
-    };
-
-    /// Threads of a block.
-    #[must_use]
-    pub const fn block_threads(self) -> u32 {
-        (1 + self.consumers) * WARPGROUP_THREADS
-    }
-
-    /// Bytes of a row in shared memory.
-    #[must_use]
-    pub const fn row_bytes(self) -> u32 {
-        self.parts * PART_BYTES
-    }
-
-    /// Words of the prepared filters.
-    #[must_use]
-    pub const fn operand_words(self) -> u32 {
-        self.quads * WARPGROUP_THREADS * QUAD_WORDS
-    }
-
-    /// Where things lie in shared memory.
-    #[must_use]
-    pub const fn layout(self) -> FusedLayout {
-        let pooled = 0;
-        let ring = pooled + 4 * OUT_CHANNELS * POOLED_PITCH;
-        let constant = ring + self.slots * STEP_ROWS * self.row_bytes();
-        let magnitudes = constant + WIDTH * PIXEL_BYTES;
-        let filled = magnitudes + 2 * 16;
-        let freed = filled + 8 * self.slots;
-        let exchanged = freed + 8 * self.slots;
-        let unscale = exchanged + 8;
-        let moments = unscale + 4 * self.slots.next_multiple_of(2);
-        let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
-        let affine = partner + 2 * OUT_CHANNELS * 8;
-        let channels = affine + OUT_CHANNELS * AFFINE_BYTES;
-        FusedLayout {
-            pooled,
-            ring,
-            constant,
-            magnitudes,
-            filled,
-            freed,
-            exchanged,
-            unscale,
-            moments,
-            partner,
-            affine,
-            channels,
-            bytes: channels + 4 * CHANNEL_FLOATS,
-        }
-    }
-}
-
-/// Bytes of one channel's count, mean and sum of squares about it.
-pub const MOMENTS_BYTES: u32 = 12;
-
-/// Bytes of one channel's center, factor and summand.
-pub const AFFINE_BYTES: u32 = 12;
-
-/// Byte offsets in a block's shared memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FusedLayout {
-    /// Maxima of the pooling windows: f32, channel by channel.
-    pub pooled: u32,
-    /// Input rows as operands: slot, row, part, phase, window.
-    pub ring: u32,
-    /// A row of pixels that are all the same constant.
-    pub constant: u32,
-    /// Largest magnitude that each loading warp saw, for even and for odd steps.
-    pub magnitudes: u32,
-    /// A barrier for each slot: its rows are there.
-    pub filled: u32,
-    /// A barrier for each slot: the output rows of its step are computed.
-    pub freed: u32,
-    /// The barrier of the statistics that the other block sends.
-    pub exchanged: u32,
-    /// For each slot, what undoes the scaling of its rows.
-    pub unscale: u32,
-    /// Statistics of each channel from each warpgroup.
-    pub moments: u32,
-    /// Statistics from the other block, for even and for odd samples.
-    pub partner: u32,
-    /// What the output does to each channel.
-    pub affine: u32,
-    /// The per-channel parameters.
-    pub channels: u32,
-    /// All of it.
-    pub bytes: u32,
-}
 
 /// The part of a problem that the kernel takes by value.
 #[repr(C)]
@@ -355,35 +222,6 @@ mod tests {
         let g = geometry([128, 8, 128, 128]).unwrap();
         let shape = g.launch_shape(FusedMode::ACCURATE, 132);
         assert_eq!((shape.grid, shape.block), ([132, 1, 1], [384, 1, 1]));
-    }
-
-    #[test]
-    fn shared_memory_suffices_and_barriers_are_aligned() {
-        for mode in [FusedMode::ACCURATE, FusedMode::FAST, FusedMode::HALF] {
-            let layout = mode.layout();
-            assert!(layout.bytes <= 227 * 1024, "{layout:?}");
-            assert_eq!(layout.ring % 128, 0);
-            assert_eq!(layout.constant % 128, 0);
-            assert_eq!(layout.magnitudes % 16, 0);
-            for barrier in [
-                layout.filled,
-                layout.freed,
-                layout.exchanged,
-                layout.partner,
-            ] {
-                assert_eq!(barrier % 8, 0);
-            }
-        }
-    }
-
-    #[test]
-    fn registers_suffice() {
-        for mode in [FusedMode::ACCURATE, FusedMode::FAST, FusedMode::HALF] {
-            // What a launch of so many threads takes, in units of 8 for each thread.
-            let at_entry = (65_536 / mode.block_threads()) & !7;
-            let held = mode.producer_registers + mode.consumers * mode.consumer_registers;
-            assert!(held <= at_entry * (1 + mode.consumers), "{mode:?}");
-        }
     }
 
     #[test]

@@ -28,6 +28,22 @@ pub const MMA_UNROLL: u32 = 4;
 /// Rows and columns of the matrix that one tensor-core instruction adds to.
 pub const MMA_TILE: [usize; 2] = [16, 8];
 
+/// The accumulators that a lane has of that matrix.
+pub const MMA_LANE_ELEMENTS: usize = MMA_TILE[0] * MMA_TILE[1] / WARP_THREADS as usize;
+
+/// Blocks of the warpgroup kernel that a multiprocessor holds: two warpgroups, of which one can wait for its products while the
+/// other's are running.
+pub const WGMMA_BLOCKS_PER_PROCESSOR: u32 = 1;
+
+/// Links that one step of the warpgroup kernel's loop adds to its chain.
+pub const WGMMA_UNROLL: u32 = 8;
+
+/// Rows and columns of the matrix that one warpgroup instruction adds to, the largest there is.
+pub const WGMMA_TILE: [usize; 2] = [64, 256];
+
+/// Columns of eight of that matrix, whose accumulators the warpgroup kernel sums up: as many chains.
+pub const WGMMA_CHAINS: usize = WGMMA_TILE[1] / MMA_TILE[1];
+
 /// Vectors that a thread of the copy has in flight.
 pub const COPY_VECTORS_PER_THREAD: usize = 4;
 
@@ -54,12 +70,18 @@ pub const fn mma_shape(processors: u32) -> Option<LaunchShape> {
     LaunchShape::linear(blocks, BLOCK_THREADS)
 }
 
+/// Launch of the warpgroup kernel: one full wave.
+pub const fn wgmma_shape(processors: u32) -> Option<LaunchShape> {
+    let blocks = processors as u64 * WGMMA_BLOCKS_PER_PROCESSOR as u64;
+    LaunchShape::linear(blocks, BLOCK_THREADS)
+}
+
 /// Outputs of the FMA kernel: one for each thread.
 pub const fn fma_outputs(shape: &LaunchShape) -> u64 {
     shape.grid[0] as u64 * BLOCK_THREADS as u64
 }
 
-/// Outputs of a tensor-core kernel: a tile for each warp.
+/// Outputs of a tensor-core kernel: a tile for each warp; in the warpgroup kernel such a tile is the sum of its chains.
 pub const fn mma_outputs(shape: &LaunchShape) -> u64 {
     let warps = shape.grid[0] as u64 * (BLOCK_THREADS / WARP_THREADS) as u64;
     warps * (MMA_TILE[0] * MMA_TILE[1]) as u64
@@ -75,7 +97,7 @@ pub const fn mma_column_value(column: u32) -> f32 {
     (1 + column % 2) as f32
 }
 
-/// What chain `chain` starts at, in all kernels: chains that differ cannot be merged.
+/// What chain `chain` starts at, in the FMA kernel and those of warps: chains that differ cannot be merged.
 pub const fn chain_start(chain: usize) -> f32 {
     chain as f32
 }

@@ -102,6 +102,7 @@ mod tests {
             fma_flop_per_s: 64e12,
             mma_tf32_flop_per_s: 322e12,
             mma_f16_flop_per_s: 645e12,
+            wgmma_f16_flop_per_s: Some(790e12),
         };
         let command = vec!["convfuse".to_owned()];
         let mut report = Report::new("today".into(), command, &protocol, Some(ceilings));

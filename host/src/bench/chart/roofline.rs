@@ -60,17 +60,18 @@ pub(super) fn draw(svg: &mut Svg, report: &Report, ceilings: &Ceilings, top: f64
     let left = MARGIN + LEFT_MARGIN;
     let right = WIDTH - MARGIN - RIGHT_MARGIN;
     let (upper, lower) = (top + TOP_MARGIN, top + HEIGHT - BOTTOM_MARGIN);
-    let levels = [
-        ("f32 FMA", ceilings.fma_flop_per_s),
-        ("mma.sync tf32", ceilings.mma_tf32_flop_per_s),
-        ("mma.sync f16", ceilings.mma_f16_flop_per_s),
-    ];
+    let levels: Vec<_> = ceilings.arithmetic().collect();
     // Where memory stops to bind, for the highest level and the lowest: the bends should be seen.
-    let bends = levels.map(|(_, level)| level / ceilings.copy_bytes_per_s);
+    let bends = levels
+        .iter()
+        .map(|(_, level)| level / ceilings.copy_bytes_per_s);
     let intensities = report.problems.iter().map(|problem| problem.intensity());
     let x = Axis::around(intensities.chain(bends), [left, right]);
     let speeds = timed(report).filter_map(|(_, score, _)| score.flop_per_s);
-    let y = Axis::around(speeds.chain(levels.map(|(_, level)| level)), [lower, upper]);
+    let y = Axis::around(
+        speeds.chain(levels.iter().map(|(_, level)| *level)),
+        [lower, upper],
+    );
 
     svg.text(
         (MARGIN, top + 22.0),
@@ -80,7 +81,7 @@ pub(super) fn draw(svg: &mut Svg, report: &Report, ceilings: &Ceilings, top: f64
     );
     grid(svg, &x, &y);
     let slope = |intensity: f64| intensity * ceilings.copy_bytes_per_s;
-    for (label, level) in levels {
+    for &(label, level) in &levels {
         let bend = level / ceilings.copy_bytes_per_s;
         svg.line(
             (x.at(bend), y.at(level)),

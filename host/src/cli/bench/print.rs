@@ -10,17 +10,9 @@ pub(super) fn print(report: &Report) {
         println!("ceilings, measured");
         let line = |what: &str, value: f64, unit: &str| println!("  {what:<20} {value:.2} {unit}");
         line("copy", ceilings.copy_bytes_per_s * 1e-12, "TB/s");
-        line("FMA f32", ceilings.fma_flop_per_s * 1e-12, "TFLOP/s");
-        line(
-            "mma.sync tf32",
-            ceilings.mma_tf32_flop_per_s * 1e-12,
-            "TFLOP/s",
-        );
-        line(
-            "mma.sync f16",
-            ceilings.mma_f16_flop_per_s * 1e-12,
-            "TFLOP/s",
-        );
+        for (unit, speed) in ceilings.arithmetic() {
+            line(unit, speed * 1e-12, "TFLOP/s");
+        }
         println!();
     }
     for problem in &report.problems {

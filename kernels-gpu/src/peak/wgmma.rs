@@ -1,0 +1,96 @@
+//! Hopper's tensor cores: chains of warpgroup products.
+
+use cuda_std::global::GlobalMut;
+use cuda_std::mma::pack_f16x2;
+use cuda_std::shared::Shared;
+use cuda_std::wgmma::{self, Accumulator, Descriptor};
+use cuda_std::{async_proxy, kernel, shared_array, thread};
+use op_spec::launch::peak::{
+    BLOCK_THREADS, MMA_LANE_ELEMENTS, WGMMA_BLOCKS_PER_PROCESSOR, WGMMA_TILE, mma_column_value,
+    mma_row_value,
+};
+
+use crate::parts::unroll::unroll;
+
+/// Rows of the left operand, and columns of the right one.
+const ROWS: u32 = WGMMA_TILE[0] as u32;
+const COLUMNS: u32 = WGMMA_TILE[1] as u32;
+
+/// 32-bit words that a row, or column, has along K.
+const K_WORDS: u32 = 8;
+
+/// Words of a row in one core matrix: 16 bytes, the half of K.
+const CORE_WORDS: u32 = 4;
+
+/// Bytes of a core matrix: 8 rows, or columns.
+const CORE_BYTES: u32 = 128;
+
+shared_array! {
+    static A: [u32; (ROWS * K_WORDS) as usize];
+    static B: [u32; (COLUMNS * K_WORDS) as usize];
+}
+
+/// Fills a tile of which each row, or column, holds one value throughout.
+///
+/// # Safety
+/// `tile` has `K_WORDS` words for each of `extent` rows, and no thread reads it before the next barrier.
+#[inline(always)]
+unsafe fn fill(tile: Shared<u32>, extent: u32, value: impl Fn(u32) -> f32) {
+    let mut word = thread::thread_idx_x();
+    while word < extent * K_WORDS {
+        let value = value(word / CORE_WORDS % extent);
+        tile.store(word, pack_f16x2(value, value));
+        word += BLOCK_THREADS;
+    }
+}
+
+/// Each warpgroup multiplies a matrix of constant rows by one of constant columns, both in shared memory, `steps *
+/// WGMMA_UNROLL` times one upon the other. Element `e` of a thread's output is the sum of its accumulators `4 * i + e`.
+///
+/// *Launch*: `peak::wgmma_shape(processors)`.
+/// *Mapping*: four elements a thread, which are those that `m16n8` products would give it, summed over the tile's columns of
+/// eight.
+/// *Barriers*: one, uniform, after the operands are written.
+/// *Traffic*: 16 bytes written by each thread.
+///
+/// # Safety
+/// `y` has four elements for each thread of the grid, and starts on 16 bytes.
+#[kernel(max_threads = BLOCK_THREADS, min_blocks = WGMMA_BLOCKS_PER_PROCESSOR)]
+pub unsafe fn peak_wgmma_f16(y: *mut f32, steps: u32) {
+    let threads = thread::grid_dim_x() as usize * BLOCK_THREADS as usize;
+    let y = GlobalMut::new(y, threads * MMA_LANE_ELEMENTS);
+    let (a, b) = (A.view(), B.view());
+    fill(a, ROWS, mma_row_value);
+    fill(b, COLUMNS, mma_column_value);
+    async_proxy::fence_shared();
+    thread::sync_threads();
+
+    // Core matrices follow one another along the rows, then along K.
+    let half = |extent| extent * CORE_WORDS * 4;
+    let a = Descriptor::new(a.addr(0), half(ROWS), CORE_BYTES);
+    let b = Descriptor::new(b.addr(0), half(COLUMNS), CORE_BYTES);
+    let mut d = Accumulator::<{ WGMMA_TILE[1] / 2 }>::zero();
+    let mut step = 0;
+    while step < steps {
+        d.fence();
+        // WGMMA_UNROLL links. While a warpgroup waits for them the other one's keep the tensor cores busy.
+        unroll!(8, |_link| {
+            wgmma::f16(&mut d, a, b, true);
+        });
+        wgmma::commit_group();
+        wgmma::wait_group::<0>();
+        step += 1;
+    }
+    let mut sum = [0.0; MMA_LANE_ELEMENTS];
+    let values = d.values();
+    unroll!(8, |i| {
+        unroll!(4, |j| {
+            unroll!(4, |e| {
+                sum[e] += values[16 * i + 4 * j + e];
+            });
+        });
+    });
+    let index =
+        thread::block_idx_x() as usize * BLOCK_THREADS as usize + thread::thread_idx_x() as usize;
+    y.store_vec(index * MMA_LANE_ELEMENTS, sum);
+}
