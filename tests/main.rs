@@ -4,7 +4,8 @@
 //! `conv2d::emulator::matches_reference_on_ragged_shapes`. The program needs no Rust on the machine it runs on; tests for
 //! a GPU report themselves as ignored where none answers, with the reason, unless `CONVFUSE_REQUIRE_GPU` is set: then they
 //! fail. Golden files are looked for in the folder `CONVFUSE_GOLDEN`, else where they were at compile time.
-//! `CONVFUSE_REPEATS` says how often the tests of repeatability run an operation: 100 times on a GPU, 3 elsewhere.
+//! `CONVFUSE_REPEATS` says how often the tests of repeatability run an operation: 100 times on a GPU, 3 elsewhere. What they cover
+//! is told in `repeats` (the benchmark problems at full size, on a GPU) and at `suite::repeats` (all operators).
 //!
 //! Arguments are those of any Rust test program (`--list`, `--skip`, a part of a name).
 
@@ -12,6 +13,7 @@ mod backend;
 mod cost;
 mod suite;
 
+mod accuracy;
 mod channel_max;
 mod clamp;
 mod conv2d;
@@ -20,12 +22,15 @@ mod conv3d;
 mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod devices;
 mod fused;
+mod graphs;
 mod group_norm;
 mod instance_norm;
 mod max_pool2d;
 mod models;
+mod peak;
 mod plans;
 mod properties;
+mod repeats;
 mod scale;
 mod streams;
 
@@ -34,6 +39,7 @@ use libtest_mimic::{Arguments, Trial};
 fn main() {
     let arguments = Arguments::from_args();
     let trials: Vec<Trial> = [
+        accuracy::trials(),
         channel_max::trials(),
         clamp::trials(),
         conv2d::trials(),
@@ -42,12 +48,15 @@ fn main() {
         conv3d_multiply_instance_norm_clamp_multiply_max::trials(),
         devices::trials(),
         fused::trials(),
+        graphs::trials(),
         group_norm::trials(),
         instance_norm::trials(),
         max_pool2d::trials(),
         models::trials(),
+        peak::trials(),
         plans::trials(),
         properties::trials(),
+        repeats::trials(),
         scale::trials(),
         streams::trials(),
     ]

@@ -169,17 +169,27 @@ fn golden_files(backend: Backend, operator: &str) -> Outcome {
     all_right(&complaints)
 }
 
-/// The same bits from every run: of the same stream, of other streams, and in whatever order blocks run.
-fn repeats(backend: Backend, operator: &str) -> Outcome {
+/// How often a test of repeatability runs an operation.
+pub(crate) fn runs(backend: Backend) -> u64 {
     let asked = std::env::var("CONVFUSE_REPEATS").ok();
-    let runs = match asked.and_then(|runs| runs.parse().ok()) {
+    match asked.and_then(|runs| runs.parse().ok()) {
         Some(runs) => runs,
         None if backend == Backend::Gpu => 100,
         None => 3,
+    }
+}
+
+/// The same bits from every run, each on a stream of its own, and in the emulator with blocks and threads in another order.
+///
+/// In f32, in all ways that there are, on the largest case of the tables `realistic` and `ragged`, or the largest that the
+/// emulator can afford: repeatability is lost where many blocks or threads take part. The benchmark problems at full
+/// size are in `repeats`.
+fn repeats(backend: Backend, operator: &str) -> Outcome {
+    let runs = runs(backend);
+    let affordable = |case: &Case| {
+        backend == Backend::Gpu
+            || affordable(backend, case) && cost::of(&case.operation) < cost::EMULATED
     };
-    // The largest affordable case: repeatability is lost where many blocks or threads take part.
-    let affordable =
-        |case: &Case| affordable(backend, case) && cost::of(&case.operation) < cost::EMULATED;
     let case = cases(operator, tables::realistic)
         .into_iter()
         .chain(cases(operator, tables::ragged))
