@@ -6,7 +6,8 @@
 struct Bug {
     /// What is wrong, as the name of a test.
     name: &'static str,
-    /// The copy that it is in. Bugs of one copy are in kernels that share nothing.
+    /// The copy that it is in. Bugs of one copy are in kernels that share nothing, or ask for the mode
+    /// of theirs.
     copy: &'static str,
     /// The file that it is in.
     file: &'static str,
@@ -128,5 +129,82 @@ const BUGS: &[Bug] = &[
         file: "conv/window.rs",
         right: "t * g.dilation_d",
         wrong: "t * g.dilation_h",
+    },
+    Bug {
+        name: "cluster_starts_before_its_barriers_are_known",
+        copy: "first",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
+        right: "    cluster::sync();\n",
+        wrong: "    if M::SCALED {\n        cluster::sync();\n    } else {\n        thread::sync_threads();\n    }\n",
+    },
+    Bug {
+        name: "rows_are_rescaled_while_products_read_them",
+        copy: "first",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
+        right: "                    if step >= 2 {\n",
+        wrong: "                    if step >= 2 && M::TILES.parts == 2 {\n",
+    },
+    Bug {
+        name: "filled_slots_are_not_shown_to_the_tensor_cores",
+        copy: "first",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
+        right: "                async_proxy::fence_shared();\n",
+        wrong: "                if M::TILES.parts == 1 {\n                    async_proxy::fence_shared();\n                }\n",
+    },
+    Bug {
+        name: "statistics_of_the_other_block_are_not_awaited",
+        copy: "second",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        right: "    cluster::wait(exchanged, phase);\n",
+        wrong: "    if warpgroups == 2 {\n        cluster::wait(exchanged, phase);\n    }\n",
+    },
+    Bug {
+        name: "channels_are_written_before_their_factors_are_known",
+        copy: "second",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        right: "    barrier::sync(MULTIPLIERS, threads);\n    write::<M>(",
+        wrong: "    if !M::SCALED {\n        barrier::sync(MULTIPLIERS, threads);\n    }\n    write::<M>(",
+    },
+    Bug {
+        name: "statistics_of_the_other_block_are_awaited_as_the_own",
+        copy: "third",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        right: "    cluster::wait(exchanged, phase);\n",
+        wrong: "    if warpgroups == 2 {\n        exchanged.wait(phase);\n    } else {\n        cluster::wait(exchanged, phase);\n    }\n",
+    },
+    Bug {
+        name: "slots_are_freed_before_their_last_product",
+        copy: "third",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
+        right: "            let mut d = if y + 1 == STEP_ROWS {",
+        wrong: "            if y + 1 == self.rows && !M::SCALED {\n                unit_freed(memory, self.slot, place.lane);\n            }\n            let mut d = if y + 1 == STEP_ROWS {",
+    },
+    Bug {
+        name: "other_block_announces_too_few_bytes",
+        copy: "fourth",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
+        right: ".arrive_expect(EXCHANGED_BYTES);",
+        wrong: ".arrive_expect(if M::SCALED { EXCHANGED_BYTES } else { 504 });",
+    },
+    Bug {
+        name: "maxima_of_the_next_sample_come_too_early",
+        copy: "fourth",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        right: "    // The next sample's maxima come where these were.\n    barrier::sync(MULTIPLIERS, threads);\n",
+        wrong: "    if !M::SCALED {\n        barrier::sync(MULTIPLIERS, threads);\n    }\n",
+    },
+    Bug {
+        name: "one_barrier_for_the_statistics_of_all_samples",
+        copy: "fifth",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        right: "    cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);\n",
+        wrong: "    let exchanged = if warpgroups == 2 { Barrier::at(memory.exchanged, 0) } else { exchanged };\n    cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);\n",
+    },
+    Bug {
+        name: "slots_are_filled_while_products_read_them",
+        copy: "fifth",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
+        right: "                if count >= slots {\n",
+        wrong: "                if count >= slots && M::SCALED {\n",
     },
 ];

@@ -55,6 +55,12 @@ tests! {
     channel_max_matches_alone_and_fused: checks::channel_max::channel_max_f32;
     channel_max_matches_in_half_precision:
         checks::channel_max::channel_max_f16, checks::channel_max::channel_max_bf16;
+    conv2d_group_norm_scale_max_pool_clamp_matches:
+        checks::conv2d_group_norm_scale_max_pool_clamp::accurate,
+        checks::conv2d_group_norm_scale_max_pool_clamp::fast;
+    conv2d_group_norm_scale_max_pool_clamp_matches_in_half_precision:
+        checks::conv2d_group_norm_scale_max_pool_clamp::half,
+        checks::conv2d_group_norm_scale_max_pool_clamp::brain;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::split_f32,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::rounded_f32;

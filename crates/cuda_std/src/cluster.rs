@@ -3,11 +3,19 @@
 //! A kernel says how many blocks make a cluster in `#[kernel(cluster_blocks = ..)]`; its grid
 //! must be a multiple of it.
 //!
-//! **Emulator**: not emulated; a kernel that gets here is reported.
+//! A block that ends takes its shared memory with it, so whoever reaches for another block's must
+//! come to the cluster's barrier, or have that block wait for what was sent, before it ends.
+//!
+//! **Emulator**: the blocks of a cluster run interleaved. Races between them, a rank beyond the
+//! cluster, accesses that nothing orders before the other block's end, bytes from another block
+//! that can come to an earlier phase of a barrier than they are meant for, and barriers of the
+//! cluster that never open are reported. A launch whose grid is no multiple of the cluster is
+//! refused.
 
 use crate::backend;
+use crate::element::Element;
 use crate::mbarrier::Barrier;
-use crate::shared::SharedAddr;
+use crate::shared::{Shared, SharedAddr};
 
 /// The block's place in its cluster. `%cluster_ctarank`.
 #[must_use]
@@ -17,12 +25,36 @@ pub fn block_rank() -> u32 {
     backend::cluster_block_rank()
 }
 
-/// Waits for all threads of all blocks of the cluster. `barrier.cluster.arrive` and `.wait`,
-/// aligned.
+/// The blocks of the cluster. `%cluster_nctarank`.
+#[must_use]
+#[track_caller]
+#[inline(always)]
+pub fn blocks() -> u32 {
+    backend::cluster_blocks()
+}
+
+/// Waits for all threads of all blocks of the cluster: [`arrive`] and [`wait_all`].
 #[track_caller]
 #[inline(always)]
 pub fn sync() {
     backend::cluster_sync();
+}
+
+/// Comes to the cluster's barrier without waiting. `barrier.cluster.arrive.release.aligned`.
+///
+/// All lanes of a warp come together, and each arrival has its [`wait_all`].
+#[track_caller]
+#[inline(always)]
+pub fn arrive() {
+    backend::cluster_arrive();
+}
+
+/// Waits until all threads of the cluster that have not ended have called [`arrive`], and orders
+/// what they did before it. `barrier.cluster.wait.acquire.aligned`.
+#[track_caller]
+#[inline(always)]
+pub fn wait_all() {
+    backend::cluster_wait_all();
 }
 
 /// Makes the thread's initialised barriers visible to the cluster, before a [`sync`] that tells it.
@@ -57,4 +89,45 @@ pub unsafe fn wait(barrier: Barrier, parity: u32) {
 pub unsafe fn store_async(to: SharedAddr, barrier: Barrier, rank: u32, values: [f32; 2]) {
     // SAFETY: the caller's promise is the backend's.
     unsafe { backend::cluster_store_async(to.0, barrier.0.0, rank, values) }
+}
+
+/// Arrives, without waiting, at the barrier that block `rank` has where `barrier` is here. That
+/// block waits for it with [`wait()`]. `mbarrier.arrive.release.cluster.shared::cluster.b64`.
+///
+/// # Safety
+/// The other block's barrier was initialised, and the other block does not end before this
+/// arrival.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn arrive_at(barrier: Barrier, rank: u32) {
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { backend::cluster_arrive_at(barrier.0.0, rank) }
+}
+
+/// Element `i`, of 4 bytes, of block `rank`'s memory where `from` is here.
+/// `ld.shared::cluster.b32`.
+///
+/// # Safety
+/// As for [`Shared::load`], among all threads of the cluster; the other block does not end before.
+#[must_use]
+#[track_caller]
+#[inline(always)]
+pub unsafe fn load<T: Element>(from: Shared<T>, i: u32, rank: u32) -> T {
+    const { assert!(size_of::<T>() == 4, "a remote access is 4 bytes wide") };
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { from.view.load_remote::<T>(i, rank) }
+}
+
+/// Writes element `i`, of 4 bytes, of block `rank`'s memory where `to` is here.
+/// `st.shared::cluster.b32`.
+///
+/// # Safety
+/// As for [`Shared::store`], among all threads of the cluster; the other block does not end
+/// before.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn store<T: Element>(to: Shared<T>, i: u32, rank: u32, value: T) {
+    const { assert!(size_of::<T>() == 4, "a remote access is 4 bytes wide") };
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { to.view.store_remote::<T>(i, rank, value) }
 }

@@ -20,7 +20,11 @@
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
 //!
-//! **Emulator**: not emulated; a kernel that gets here is reported.
+//! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing
+//! threads are reported. So are columns outside of the block's shared memory, columns that were
+//! written without the fence for the asynchronous proxy, and columns that somebody overwrites
+//! unordered with the chain, for each warp by itself. Sums are as for [`crate::mma`], one
+//! instruction after the other.
 
 use crate::backend;
 use crate::shared::SharedAddr;

@@ -33,6 +33,39 @@ fn check_for(name: &str) -> Check {
         "direct_convolution_adds_the_bias_of_another_group" => check!(third, conv, direct2_f32),
         "variance_with_the_other_divisor" => check!(fourth, norm, group_norm_f32),
         "volume_steps_by_the_wrong_dilation" => check!(fourth, conv, direct3_f32),
+        "cluster_starts_before_its_barriers_are_known" => {
+            check!(first, conv2d_group_norm_scale_max_pool_clamp, half)
+        }
+        "rows_are_rescaled_while_products_read_them" => {
+            check!(first, conv2d_group_norm_scale_max_pool_clamp, fast)
+        }
+        "filled_slots_are_not_shown_to_the_tensor_cores" => {
+            check!(first, conv2d_group_norm_scale_max_pool_clamp, accurate)
+        }
+        "statistics_of_the_other_block_are_not_awaited" => {
+            check!(second, conv2d_group_norm_scale_max_pool_clamp, half)
+        }
+        "channels_are_written_before_their_factors_are_known" => {
+            check!(second, conv2d_group_norm_scale_max_pool_clamp, fast)
+        }
+        "statistics_of_the_other_block_are_awaited_as_the_own" => {
+            check!(third, conv2d_group_norm_scale_max_pool_clamp, fast)
+        }
+        "slots_are_freed_before_their_last_product" => {
+            check!(third, conv2d_group_norm_scale_max_pool_clamp, half)
+        }
+        "other_block_announces_too_few_bytes" => {
+            check!(fourth, conv2d_group_norm_scale_max_pool_clamp, brain)
+        }
+        "maxima_of_the_next_sample_come_too_early" => {
+            check!(fourth, conv2d_group_norm_scale_max_pool_clamp, accurate)
+        }
+        "one_barrier_for_the_statistics_of_all_samples" => {
+            check!(fifth, conv2d_group_norm_scale_max_pool_clamp, fast)
+        }
+        "slots_are_filled_while_products_read_them" => {
+            check!(fifth, conv2d_group_norm_scale_max_pool_clamp, half)
+        }
         _ => panic!("no check for {name}"),
     }
 }

@@ -167,7 +167,11 @@ impl Device {
 
     /// Whether kernels with clusters and warpgroup products run here.
     pub(crate) fn has_warpgroup_products(&self) -> bool {
-        matches!(&self.0, Kind::Gpu(gpu) if gpu.module_arch() == "sm_90a")
+        match &self.0 {
+            Kind::Cpu => false,
+            Kind::Emulator(_) => true,
+            Kind::Gpu(gpu) => gpu.module_arch() == "sm_90a",
+        }
     }
 
     /// Multiprocessors, of which anything but a GPU has one.

@@ -11,6 +11,7 @@ use op_spec::launch::LaunchShape;
 
 pub(crate) mod channel_max;
 pub(crate) mod conv;
+pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub(crate) mod elementwise;
 pub(crate) mod max_pool2d;

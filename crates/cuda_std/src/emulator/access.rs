@@ -187,7 +187,7 @@ impl Exec {
         // last barrier, and nothing orders them before this thread.
         if !fresh && !second_is_set && second >= now.base && now.naive && first >= now.launch_start
         {
-            return first >= now.base || first < now.block_start;
+            return first >= now.base || first < now.cluster_start;
         }
         // Tiles that many threads read: the warp is noted.
         let set_is_live = second_is_set && second >= now.launch_start && first & ATOMIC == 0;
@@ -220,7 +220,7 @@ impl Exec {
         } else if second & FLAG != 0 || self.now.ordered(second) {
             cell.reads[1] = me;
         } else if space == 0 && cell.write < self.now.launch_start {
-            if second < self.now.block_start {
+            if second < self.now.cluster_start {
                 cell.reads = [second, me];
             }
         } else if let Some(set) =
@@ -238,7 +238,7 @@ impl Exec {
         let set_base = self.read_sets[space].base(set);
         if set_base != self.now.base {
             // Reads by another block are not ordered by this block's barriers: one of them stays.
-            if set_base < self.now.block_start
+            if set_base < self.now.cluster_start
                 && let Some(foreign) = self.read_sets[space].any(set)
             {
                 cell.reads[0] = foreign;

@@ -40,7 +40,7 @@ struct Crowd {
     passed: Vec<u32>,
 }
 
-/// The barriers of the running block.
+/// The barriers of a running block.
 #[derive(Debug, Default)]
 pub(crate) struct Barriers([Barrier; 16]);
 
@@ -98,11 +98,14 @@ pub(crate) fn come_named(id: u32, threads: u32, wait: bool, place: Place) {
 fn come(id: u32, expected: u32, usage: Use, predicate: bool, wait: bool, place: Place) -> u32 {
     let exec = with();
     exec.tick(place);
-    let token = (usage == Use::Named).then(|| exec.token());
-    let me = exec.thread;
-    let (warp, lane) = (me / 32, 1 << (me % 32));
+    // Who is alone in a cluster and meets all others needs no tokens.
+    let partial = usage == Use::Named || exec.cluster_blocks > 1;
+    let token = partial.then(|| exec.token());
+    let (me, rank) = (exec.thread, exec.rank as usize);
+    let in_block = exec.in_block(me);
+    let (warp, lane) = (in_block / 32, 1 << (in_block % 32));
     let warp_lanes = u32::MAX >> (32 - (exec.block_threads - 32 * warp).min(32));
-    let barrier = &mut exec.barriers.0[id as usize];
+    let barrier = &mut exec.barriers[rank].0[id as usize];
     let came = |(number, lanes, _): &(u32, u32, Crowd)| *number == warp && lanes & lane != 0;
     match barrier.first {
         None => {
@@ -139,7 +142,7 @@ fn come(id: u32, expected: u32, usage: Use, predicate: bool, wait: bool, place: 
         return open(exec, id as usize);
     }
     if !wait {
-        advance(exec);
+        exec.advance();
         return 0;
     }
     let what = match usage {
@@ -192,30 +195,26 @@ impl Barrier {
     }
 }
 
-/// What a thread does after it gave its token without waiting must not count as given.
-fn advance(exec: &mut Exec) {
-    let time = exec.next_time();
-    let me = exec.thread as usize;
-    exec.threads[me].time = time;
-    exec.refresh();
-}
-
 /// Opens a barrier at which the current thread came last.
 fn open(exec: &mut Exec, id: usize) -> u32 {
-    let barrier = std::mem::take(&mut exec.barriers.0[id]);
+    let (me, rank) = (exec.thread, exec.rank as usize);
+    let barrier = std::mem::take(&mut exec.barriers[rank].0[id]);
     exec.stats.barriers += 1;
-    let me = exec.thread;
     let Crowd {
         tokens,
         mut waiting,
         passed,
     } = barrier.crowd;
-    if waiting.len() == exec.block_threads as usize {
+    let whole = waiting.len() == exec.block_threads as usize;
+    if whole && exec.cluster_blocks == 1 {
         exec.meet_all();
     } else {
+        if whole {
+            exec.share_fences(waiting.iter().copied());
+        }
         exec.meet(&tokens, waiting.iter().copied());
         if passed.contains(&me) {
-            advance(exec);
+            exec.advance();
         }
     }
     for &thread in &waiting {
@@ -226,7 +225,7 @@ fn open(exec: &mut Exec, id: usize) -> u32 {
     // Warps that are on their way to the next opening stay.
     if !barrier.parts.is_empty() {
         let (first, expected, parts) = (barrier.first, barrier.expected, barrier.parts);
-        exec.barriers.0[id] = Barrier {
+        exec.barriers[rank].0[id] = Barrier {
             first,
             expected,
             parts,

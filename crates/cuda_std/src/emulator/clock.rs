@@ -1,19 +1,19 @@
 //! What orders accesses of different threads: barriers over parts of the block, and fences with
 //! atomics.
 //!
-//! A barrier of the whole block needs none of this: it moves `Exec::base`, and everything before is
-//! ordered. For the rest, a thread has *knowledge*: for each thread of its block, the time before
-//! which that thread's accesses are ordered before its own. Knowledge is shared by those who gained
-//! it together, and forgotten at the next barrier of the whole block, where everyone knows
-//! everything.
+//! A barrier of the whole cluster needs none of this: it moves `Now::base`, and everything before is
+//! ordered. (Without clusters, that is a barrier of the whole block.) For the rest, a thread has
+//! *knowledge*: for each thread of its cluster, the time before which that thread's accesses are
+//! ordered before its own. Knowledge is shared by those who gained it together, and forgotten at the
+//! next barrier of the whole cluster, where everyone knows everything.
 //!
-//! Across blocks, and within one without barriers, order comes from fences and atomics, as in the
+//! Across clusters, and within a block without barriers, order comes from fences and atomics, as in the
 //! PTX memory model: a fence, then an atomic write, on one side; an atomic read that sees it, then
 //! a fence, on the other. The fence takes a snapshot of what the thread knows; the atomic write
 //! leaves the snapshot at the memory location; the atomic read picks it up; the second fence makes
 //! it the reader's knowledge. An atomic without fences orders nothing.
 //!
-//! A barrier of the whole block passes on snapshots and what was picked up: *write, fence* by every
+//! A barrier of a whole block passes on snapshots and what was picked up: *write, fence* by every
 //! thread, *barrier*, *atomic* by one of them is a release of all, and the other way round. The
 //! letter of the memory model wants the fence after the barrier, but no device works otherwise, and
 //! the pattern is common.
@@ -26,20 +26,20 @@ use super::exec::{Exec, Place, with};
 use super::region::Region;
 use super::stamp;
 
-/// Knowledge about the threads of one block.
+/// Knowledge about the threads of one cluster.
 #[derive(Debug, Clone)]
 struct Part {
     base: u64,
     known: Vec<u64>,
 }
 
-/// Knowledge about threads of several blocks, by the stamp at which the block started.
+/// Knowledge about threads of several clusters, by the stamp at which the cluster started.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Foreign(BTreeMap<u64, Rc<Part>>);
 
 impl Foreign {
     pub(crate) fn ordered(&self, stamp: u64) -> bool {
-        // A later block than those known also ends up at the last known one, whose times are all
+        // A later cluster than those known also ends up at the last known one, whose times are all
         // too early for it.
         self.0.range(..=stamp).next_back().is_some_and(|(_, part)| {
             let known = part.known.get(stamp::thread(stamp) as usize);
@@ -88,13 +88,13 @@ pub(crate) struct Now {
     /// The stamp of the thread's accesses, without a place.
     pub(crate) me: u64,
     pub(crate) launch_start: u64,
-    pub(crate) block_start: u64,
-    /// The last barrier of the whole block: everything of this block before it is ordered before
-    /// everything after.
+    pub(crate) cluster_start: u64,
+    /// The last barrier of the whole cluster: everything of this cluster before it is ordered
+    /// before everything after.
     pub(crate) base: u64,
-    /// For each thread of the block, the time before which it is ordered; or null.
+    /// For each thread of the cluster, the time before which it is ordered; or null.
     pub(crate) known: *const u64,
-    /// What is known of other blocks; or null.
+    /// What is known of other clusters; or null.
     pub(crate) foreign: *const Foreign,
     /// Both are null.
     pub(crate) naive: bool,
@@ -106,7 +106,7 @@ impl Default for Now {
         Self {
             me: 0,
             launch_start: 0,
-            block_start: 0,
+            cluster_start: 0,
             base: 0,
             known: std::ptr::null(),
             foreign: std::ptr::null(),
@@ -124,7 +124,7 @@ impl Now {
         if stamp < self.launch_start {
             return true;
         }
-        if stamp < self.block_start {
+        if stamp < self.cluster_start {
             // SAFETY: null, or the current thread's, which keeps it alive until the next `refresh`.
             return unsafe { self.foreign.as_ref() }.is_some_and(|foreign| foreign.ordered(stamp));
         }
@@ -132,8 +132,8 @@ impl Now {
             return true;
         }
         let thread = stamp::thread(stamp);
-        // SAFETY: `known`, if not null, has an entry for each thread of the block, and stamps of
-        // this block name one.
+        // SAFETY: `known`, if not null, has an entry for each thread of the cluster, and stamps of
+        // this cluster name one.
         thread == self.thread
             || (!self.known.is_null()
                 && unsafe { *self.known.add(thread as usize) } > stamp::time(stamp))
@@ -168,7 +168,7 @@ impl Fences {
 #[derive(Debug, Default)]
 pub(crate) struct SyncVariable {
     left: [Option<Rc<Foreign>>; 2],
-    /// The block to which the first entry is meant.
+    /// The block to which the first entry is meant: its cluster's start, and its rank.
     block: u64,
 }
 
@@ -184,8 +184,8 @@ pub(crate) fn fence(scope: Scope, place: Place) {
     let exec = with();
     exec.tick(place);
     exec.stats.fences += 1;
-    let (id, block, base) = (exec.thread as usize, exec.now.block_start, exec.now.base);
-    let width = exec.block_threads as usize;
+    let (id, cluster, base) = (exec.thread as usize, exec.now.cluster_start, exec.now.base);
+    let width = exec.threads.len();
     let time = exec.next_time();
     let thread = &mut exec.threads[id];
 
@@ -196,7 +196,7 @@ pub(crate) fn fence(scope: Scope, place: Place) {
         thread.fences.acquired[1].clone()
     };
     if let Some(gained) = merged(own.as_ref(), wide.as_ref()) {
-        if let Some(part) = gained.0.get(&block) {
+        if let Some(part) = gained.0.get(&cluster) {
             let mut known = thread
                 .known
                 .as_ref()
@@ -218,7 +218,7 @@ pub(crate) fn fence(scope: Scope, place: Place) {
         .foreign
         .as_ref()
         .map_or_else(Foreign::default, |foreign| Foreign::clone(foreign));
-    snapshot.0.insert(block, Rc::new(Part { base, known }));
+    snapshot.0.insert(cluster, Rc::new(Part { base, known }));
     let snapshot = Rc::new(snapshot);
     thread.fences.released[0] = Some(Rc::clone(&snapshot));
     if scope == Scope::Device {
@@ -246,8 +246,9 @@ impl Exec {
             .sync_variables
             .entry((region.addr(), offset))
             .or_default();
-        if variable.block != self.now.block_start {
-            variable.block = self.now.block_start;
+        let block = self.now.cluster_start + u64::from(self.rank);
+        if variable.block != block {
+            variable.block = block;
             variable.left[0] = None;
         }
         for scope in 0..2 {
@@ -272,7 +273,7 @@ impl Exec {
         }
     }
 
-    /// What the current thread gives to a meeting of a part of the block.
+    /// What the current thread gives to a meeting of a part of the cluster.
     pub(crate) fn token(&self) -> Token {
         let thread = &self.threads[self.thread as usize];
         Token {
@@ -281,6 +282,14 @@ impl Exec {
             known: thread.known.clone(),
             foreign: thread.foreign.clone(),
         }
+    }
+
+    /// What the current thread does from now on is not what it did before: it gave its token to
+    /// others without waiting for them.
+    pub(crate) fn advance(&mut self) {
+        let time = self.next_time();
+        self.threads[self.thread as usize].time = time;
+        self.refresh();
     }
 
     /// Orders everything that the `givers` did before everything that the `takers` do from now on.
@@ -296,7 +305,7 @@ impl Exec {
                 (Some(ours), Some(theirs)) => raise(Rc::<Vec<u64>>::make_mut(ours), theirs),
             }
         }
-        let mut known = known.unwrap_or_else(|| Rc::new(vec![0; self.block_threads as usize]));
+        let mut known = known.unwrap_or_else(|| Rc::new(vec![0; self.threads.len()]));
         let entries = Rc::make_mut(&mut known);
         for giver in givers {
             let entry = &mut entries[giver.thread as usize];
@@ -313,23 +322,45 @@ impl Exec {
         self.refresh();
     }
 
-    /// Orders everything before among all threads of the block.
+    /// Orders everything before among all threads of the cluster.
     pub(crate) fn meet_all(&mut self) {
         let time = self.next_time();
         self.now.base = time * stamp::TIME;
         let mut foreign: Option<Rc<Foreign>> = None;
-        let mut fences = Fences::default();
         for thread in &self.threads {
             foreign = merged(foreign.as_ref(), thread.foreign.as_ref());
-            fences.merge(&thread.fences);
         }
+        self.share_fences(0..self.threads.len() as u32);
         for thread in &mut self.threads {
             thread.time = time;
             thread.known = None;
             thread.foreign.clone_from(&foreign);
-            thread.fences.clone_from(&fences);
         }
         self.refresh();
+    }
+
+    /// Passes on what some of these threads released and picked up to all of them, as a barrier of
+    /// a whole block does.
+    pub(crate) fn share_fences(&mut self, threads: impl Iterator<Item = u32> + Clone) {
+        let mut fences = Fences::default();
+        for thread in threads.clone() {
+            fences.merge(&self.threads[thread as usize].fences);
+        }
+        for thread in threads {
+            self.threads[thread as usize].fences.clone_from(&fences);
+        }
+    }
+
+    /// Whether the access that left `stamp`, of this cluster, is ordered before what thread
+    /// `other` has come to.
+    pub(crate) fn ordered_for(&self, other: u32, stamp: u64) -> bool {
+        let knows =
+            |known: &Rc<Vec<u64>>| known[stamp::thread(stamp) as usize] > stamp::time(stamp);
+        stamp < self.now.base
+            || self.threads[other as usize]
+                .known
+                .as_ref()
+                .is_some_and(knows)
     }
 }
 

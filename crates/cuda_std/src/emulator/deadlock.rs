@@ -8,7 +8,7 @@ use super::fault::{Fault, FaultKind};
 use super::schedule::fault_of;
 use super::waiting::Waiting;
 
-/// The fault of a block in which nobody is ready and somebody waits.
+/// The fault of a cluster in which nobody is ready and somebody waits.
 pub(crate) fn report(exec: &Exec) -> Fault {
     let waits = |thread: &u32| exec.threads[*thread as usize].wait.is_some();
     // A warp operation says more precisely who is missing than a barrier does.
@@ -16,7 +16,7 @@ pub(crate) fn report(exec: &Exec) -> Fault {
         let wait = exec.threads[*thread as usize].wait;
         wait.is_some_and(|wait| matches!(wait.what, Waiting::Lanes(_)))
     };
-    let mut threads = 0..exec.block_threads;
+    let mut threads = 0..exec.threads.len() as u32;
     let first = threads
         .clone()
         .find(lanes)
@@ -53,22 +53,28 @@ fn missing_lanes(exec: &Exec, thread: u32) -> Option<String> {
     ))
 }
 
-/// Everybody's whereabouts, threads in the same situation together.
+/// Everybody's whereabouts, threads of a block in the same situation together.
 fn survey(exec: &Exec) -> String {
-    let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    for (number, thread) in exec.threads.iter().enumerate() {
+    let mut groups: BTreeMap<(u32, String), Vec<u32>> = BTreeMap::new();
+    for (number, thread) in (0..).zip(&exec.threads) {
+        let in_block = exec.in_block(number);
+        if in_block >= exec.block_threads {
+            continue;
+        }
         let situation = match &thread.wait {
             Some(wait) => format!("wait for {} at {}", wait.what, wait.place),
             None => "have exited".to_owned(),
         };
-        groups.entry(situation).or_default().push(number as u32);
+        let group = groups.entry((exec.rank_of(number), situation));
+        group.or_default().push(in_block);
     }
     let mut text = String::new();
-    for (situation, threads) in &groups {
+    for ((rank, situation), threads) in &groups {
         let separator = if text.is_empty() { "" } else { "; " };
         let _ = write!(
             text,
-            "{separator}{} thread(s) ({}) {situation}",
+            "{separator}{}{} thread(s) ({}) {situation}",
+            block_name(exec, *rank as usize),
             threads.len(),
             ranges(threads)
         );
@@ -80,10 +86,28 @@ fn survey(exec: &Exec) -> String {
             exec.mbarriers.lack(address)
         );
     }
-    for id in exec.barriers.awaited() {
-        let _ = write!(text, "; barrier {id} {}", exec.barriers.lack(id));
+    if let Some(arrived) = exec.cluster.lack() {
+        let threads = exec.cluster_blocks * exec.block_threads;
+        let _ = write!(
+            text,
+            "; the barrier of the cluster has {arrived} of {threads}"
+        );
+    }
+    for (rank, barriers) in exec.barriers.iter().enumerate() {
+        for id in barriers.awaited() {
+            let block = block_name(exec, rank);
+            let _ = write!(text, "; {block}barrier {id} {}", barriers.lack(id));
+        }
     }
     text
+}
+
+/// Says which block of the cluster something is in, where there are several.
+fn block_name(exec: &Exec, rank: usize) -> String {
+    match exec.cluster_blocks {
+        1 => String::new(),
+        _ => format!("block {rank} of the cluster: "),
+    }
 }
 
 /// `0..=31, 40`: sorted numbers as ranges, the first few of them.

@@ -40,8 +40,8 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
-    /// Shuffles the order in which blocks, the threads of a block, and the threads that a barrier
-    /// wakes run. `None` is the order of indices.
+    /// Shuffles the order in which blocks (or clusters), their threads, and the threads that a
+    /// barrier wakes run. `None` is the order of indices.
     pub seed: Option<u64>,
     /// The most steps that the launch may take; a step is a call into this crate.
     pub step_limit: u64,
@@ -84,13 +84,13 @@ pub struct Stats {
     pub shared_store_bytes: u64,
     /// Atomic accesses.
     pub atomics: u64,
-    /// Barriers that opened: of a block or named.
+    /// Barriers that opened: of a block, named, of a cluster, or phases of transaction barriers.
     pub barriers: u64,
     /// Warp operations, each counted once for all its lanes.
     pub warp_operations: u64,
     /// Fences, counted per thread.
     pub fences: u64,
-    /// `cp.async` copies, counted per thread.
+    /// `cp.async` and bulk copies and `st.async` stores, counted per thread.
     pub async_copies: u64,
     /// Bytes of shared memory that a block had, static and dynamic.
     pub shared_bytes: u64,
@@ -128,7 +128,7 @@ impl Memory {
 
     /// Lets the clock start again before its stamps run out.
     pub(crate) fn wind_clock(&mut self) {
-        const ENOUGH: u64 = 1 << 33;
+        const ENOUGH: u64 = 1 << 32;
         if self.now < ENOUGH {
             return;
         }

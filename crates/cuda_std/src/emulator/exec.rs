@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::barriers::Barriers;
 use super::clock::{Fences, Foreign, Now, SyncVariable};
+use super::clusters::{self, Cluster};
 use super::copies::Copies;
 use super::device::Memory;
 use super::fault::{Fault, FaultKind, ThreadId};
@@ -21,10 +22,11 @@ use super::random::Random;
 use super::read_sets::ReadSets;
 use super::region::{Name, Region};
 use super::schedule::Fiber;
+use super::shared_memory::Piece;
 use super::waiting::Wait;
 use super::warpgroups::{self, Groups};
 use super::worker::Pulse;
-use super::{Launch, Stats, stamp};
+use super::{Launch, Stats, chains, stamp};
 
 pub(crate) type Place = &'static Location<'static>;
 
@@ -46,20 +48,21 @@ pub(crate) struct Thread {
     pub(crate) done: bool,
     /// The time of the thread's last event: see `stamp`.
     pub(crate) time: u64,
-    /// What the thread knows of others since the last barrier of the whole block: per thread, the
-    /// time before which everything is ordered.
+    /// What the thread knows of others since the last barrier of the whole cluster: per thread,
+    /// the time before which everything is ordered.
     pub(crate) known: Option<Rc<Vec<u64>>>,
-    /// What the thread knows of other blocks.
+    /// What the thread knows of other clusters.
     pub(crate) foreign: Option<Rc<Foreign>>,
     pub(crate) fences: Fences,
     /// What a collective operation left for this thread.
     pub(crate) result: [u32; 4],
     pub(crate) copies: Copies,
     pub(crate) groups: Groups,
+    pub(crate) cluster: clusters::Member,
 }
 
 impl Thread {
-    /// A thread that has not started, of a block that starts at `time`.
+    /// A thread that has not started, of a cluster that starts at `time`.
     pub(crate) fn new(time: u64) -> Self {
         Self {
             fiber: Fiber::default(),
@@ -73,6 +76,7 @@ impl Thread {
             result: [0; 4],
             copies: Copies::default(),
             groups: Groups::default(),
+            cluster: clusters::Member::default(),
         }
     }
 }
@@ -93,6 +97,15 @@ pub(crate) struct Exec {
     pub(crate) block_dim: [u32; 3],
     pub(crate) grid_dim: [u32; 3],
     pub(crate) block_threads: u32,
+    /// Blocks of a cluster. A block of a kernel without clusters is a cluster of its own.
+    pub(crate) cluster_blocks: u32,
+    /// The first block of the running cluster.
+    pub(crate) first_block: [u32; 3],
+    /// The number of the current thread's block in the cluster.
+    pub(crate) rank: u32,
+    /// From one block's thread numbers to the next one's. Numbers beyond a block's last thread
+    /// name nobody.
+    pub(crate) stride: u32,
 
     pub(crate) kernel: &'static str,
     pub(crate) step_limit: u64,
@@ -106,18 +119,21 @@ pub(crate) struct Exec {
     pub(crate) random: Random,
     pub(crate) shuffled: bool,
 
-    /// Blocks started so far: when, and which.
-    pub(crate) blocks: Vec<(u64, [u32; 3])>,
+    /// Clusters started so far: when, and their first blocks.
+    pub(crate) clusters: Vec<(u64, [u32; 3])>,
     places: HashMap<*const Location<'static>, u64>,
     place_list: Vec<Place>,
     /// For global and for shared memory.
     pub(crate) read_sets: [ReadSets; 2],
     pub(crate) sync_variables: HashMap<(usize, usize), SyncVariable>,
-    pub(crate) shared: Vec<(*const (), Box<Region>)>,
+    pub(crate) shared: Vec<Piece>,
     pub(crate) shared_bytes: u64,
     pub(crate) meetings: Vec<Vec<Meeting>>,
     pub(crate) warpgroups: Vec<Option<warpgroups::Meeting>>,
-    pub(crate) barriers: Barriers,
+    pub(crate) chains: Vec<Option<chains::Meeting>>,
+    /// For each block of the cluster.
+    pub(crate) barriers: Vec<Barriers>,
+    pub(crate) cluster: Cluster,
     pub(crate) mbarriers: MemoryBarriers,
 }
 
@@ -159,9 +175,15 @@ impl Exec {
         launch: &Launch,
         memory: Box<Memory>,
         pulse: Arc<Pulse>,
+        cluster_blocks: u32,
     ) -> Self {
         let block_threads: u32 = launch.block.iter().product();
-        let warps = block_threads.div_ceil(32) as usize;
+        let stride = match cluster_blocks {
+            1 => block_threads,
+            // A warpgroup is never of two blocks.
+            _ => block_threads.next_multiple_of(warpgroups::THREADS as u32),
+        };
+        let warps = (cluster_blocks * stride).div_ceil(32) as usize;
         Self {
             now: Now::default(),
             thread: 0,
@@ -175,6 +197,10 @@ impl Exec {
             block_dim: launch.block,
             grid_dim: launch.grid,
             block_threads,
+            cluster_blocks,
+            first_block: [0; 3],
+            rank: 0,
+            stride,
             kernel,
             step_limit: launch.step_limit,
             steps: 0,
@@ -186,7 +212,7 @@ impl Exec {
             stats: Stats::default(),
             random: Random(launch.seed.unwrap_or(0)),
             shuffled: launch.seed.is_some(),
-            blocks: Vec::new(),
+            clusters: Vec::new(),
             places: HashMap::new(),
             place_list: Vec::new(),
             read_sets: [ReadSets::new(warps), ReadSets::new(warps)],
@@ -195,7 +221,9 @@ impl Exec {
             shared_bytes: 0,
             meetings: (0..warps).map(|_| Vec::new()).collect(),
             warpgroups: Vec::new(),
-            barriers: Barriers::default(),
+            chains: Vec::new(),
+            barriers: (0..cluster_blocks).map(|_| Barriers::default()).collect(),
+            cluster: Cluster::new(cluster_blocks),
             mbarriers: MemoryBarriers::default(),
         }
     }
@@ -287,22 +315,6 @@ impl Exec {
             .copied()
     }
 
-    /// The thread that left `stamp` in this launch.
-    pub(crate) fn thread_of(&self, stamp: u64) -> ThreadId {
-        let block = self
-            .blocks
-            .partition_point(|&(start, _)| start <= stamp::time(stamp));
-        ThreadId {
-            block: self.blocks[block.saturating_sub(1)].1,
-            thread: self.unflatten(stamp::thread(stamp)),
-        }
-    }
-
-    pub(crate) fn unflatten(&self, thread: u32) -> [u32; 3] {
-        let [x, y, _] = self.block_dim;
-        [thread % x, thread / x % y, thread / (x * y)]
-    }
-
     /// Sets the current thread's time, and what follows from it and from what the thread knows.
     pub(crate) fn refresh(&mut self) {
         let thread = &self.threads[self.thread as usize];
@@ -314,45 +326,6 @@ impl Exec {
             .map_or(std::ptr::null(), |known| known.as_ptr());
         self.now.foreign = thread.foreign.as_ref().map_or(std::ptr::null(), Rc::as_ptr);
         self.now.naive = thread.known.is_none() && thread.foreign.is_none();
-    }
-
-    /// The memory that a static shared array has in this launch, allotted at its first use.
-    pub(crate) fn static_shared(
-        &mut self,
-        key: *const (),
-        name: &'static str,
-        bytes: usize,
-        place: Place,
-    ) -> *const Region {
-        if let Some((_, region)) = self
-            .shared
-            .iter()
-            .find(|&&(known, _)| std::ptr::eq(known, key))
-        {
-            return &raw const **region;
-        }
-        let (total, limit) = (
-            self.shared_bytes + bytes as u64,
-            u64::from(crate::shared::MAX_SHARED_BYTES),
-        );
-        if total > limit {
-            fail(
-                place,
-                FaultKind::SharedMemory {
-                    bytes: total,
-                    limit,
-                },
-            );
-        }
-        self.lay_out(key, Name::Static(name), bytes)
-    }
-
-    /// The shared memory at `address`.
-    pub(crate) fn shared_at(&self, address: u32) -> Option<&Region> {
-        let address = address as usize;
-        (self.shared.iter())
-            .map(|(_, region)| &**region)
-            .find(|region| region.base <= address && address < region.base + region.len())
     }
 }
 

@@ -131,6 +131,15 @@ pub enum FaultKind {
         /// The ordinary store.
         earlier: Box<Earlier>,
     },
+    /// An access to the shared memory of another block of the cluster that nothing orders before
+    /// that block's end.
+    #[error("{what} in the shared memory of block {rank} of the cluster, which may have ended")]
+    BlockEnded {
+        /// What was attempted.
+        what: &'static str,
+        /// The other block's place in the cluster.
+        rank: u32,
+    },
     /// Threads wait for what can no longer happen.
     #[error("{what} never completes: {detail}")]
     Deadlock {

@@ -6,11 +6,10 @@ use super::barriers::{self, Use};
 use super::clock::{self, Scope};
 use super::exec::{fail, with};
 use super::fault::FaultKind;
-use super::lanes::{self, Op, WarpReductionOp};
+use super::lanes::{self, ALL, Op, WarpReductionOp};
 use super::tensor::Kind;
 use super::views::GlobalView;
-use super::warpgroups::{self, AccumulatorState, Tile};
-use super::{access, copies, mbarriers, schedule};
+use super::{access, copies, schedule};
 use crate::warp::WarpShuffleMode;
 
 macro_rules! special_registers {
@@ -185,9 +184,6 @@ pub(crate) unsafe fn reduce(mask: u32, value: u32, op: WarpReductionOp, signed: 
     lanes::meet(Op::Reduce(op, signed), mask, &[value], Location::caller())[0]
 }
 
-/// All lanes take part in tensor instructions.
-const ALL: u32 = u32::MAX;
-
 macro_rules! ldmatrix {
     ($($name:ident, $n:literal, $transposed:literal;)*) => {$(
         #[track_caller]
@@ -276,89 +272,4 @@ pub(crate) fn wait_group<const N: u32>() {
 #[track_caller]
 pub(crate) fn wait_all() {
     copies::wait_all(Location::caller());
-}
-
-macro_rules! warpgroup_multiply {
-    ($($name:ident, $kind:ident;)*) => {$(
-        #[track_caller]
-        pub(crate) unsafe fn $name<const R: usize>(
-            d: &mut [f32; R],
-            state: &mut AccumulatorState,
-            a: u64,
-            b: u64,
-            accumulate: bool,
-        ) where
-            [f32; R]: Tile,
-        {
-            warpgroups::multiply(Kind::$kind, d, state, (a, b, accumulate), Location::caller());
-        }
-    )*};
-}
-
-warpgroup_multiply! {
-    tf32, Tf32;
-    f16, F16;
-    bf16, Bf16;
-}
-
-#[track_caller]
-pub(crate) fn wgmma_commit_group() {
-    warpgroups::commit(Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn wgmma_wait_group<const N: u32>() {
-    warpgroups::wait(u64::from(N), Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn fence_async_proxy() {
-    warpgroups::fence_proxy(Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn increase_registers<const N: u32>() {
-    lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn decrease_registers<const N: u32>() {
-    lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
-}
-
-#[track_caller]
-pub(crate) unsafe fn mbarrier_init(address: u32, arrivals: u32) {
-    mbarriers::init(address, arrivals, Location::caller());
-}
-
-#[track_caller]
-pub(crate) unsafe fn mbarrier_arrive(address: u32) {
-    mbarriers::arrive(address, 0, Location::caller());
-}
-
-#[track_caller]
-pub(crate) unsafe fn mbarrier_arrive_expect(address: u32, bytes: u32) {
-    mbarriers::arrive(address, bytes, Location::caller());
-}
-
-#[track_caller]
-pub(crate) unsafe fn mbarrier_try_wait(address: u32, parity: u32) -> bool {
-    mbarriers::try_wait(address, parity, Location::caller())
-}
-
-#[track_caller]
-pub(crate) unsafe fn mbarrier_wait(address: u32, parity: u32) {
-    mbarriers::wait(address, parity, Location::caller());
-}
-
-#[track_caller]
-pub(crate) unsafe fn copy_bulk<T>(
-    target: u32,
-    source: GlobalView,
-    index: usize,
-    bytes: u32,
-    barrier: u32,
-) {
-    let source = source.source::<T>(index, bytes as usize);
-    mbarriers::copy(target, source, bytes, barrier, Location::caller());
 }

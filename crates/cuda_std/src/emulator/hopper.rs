@@ -1,54 +1,155 @@
-//! What the emulator lacks of sm_90a: clusters, and chains of `wgmma` with A in registers.
+//! The functions of sm_90 and sm_90a that kernels call, as the public modules name them.
 
 use std::panic::Location;
 
-use super::exec::fail;
-use super::fault::FaultKind;
+use super::exec::with;
+use super::lanes::{self, ALL, Op};
+use super::mbarriers::{self, Reach};
+use super::tensor::Kind;
+use super::views::GlobalView;
+use super::warpgroups::{self, AccumulatorState, Tile};
+use super::{chains, clusters, transactions};
 
-#[track_caller]
-fn lacking(instruction: &str) -> ! {
-    let text = format!(
-        "{instruction}: the emulator does not have it, run this kernel on a device of sm_90a"
-    );
-    fail(Location::caller(), FaultKind::Argument(text))
+macro_rules! warpgroup_multiply {
+    ($($name:ident, $kind:ident;)*) => {$(
+        #[track_caller]
+        pub(crate) unsafe fn $name<const R: usize>(
+            d: &mut [f32; R],
+            state: &mut AccumulatorState,
+            a: u64,
+            b: u64,
+            accumulate: bool,
+        ) where
+            [f32; R]: Tile,
+        {
+            warpgroups::multiply(Kind::$kind, d, state, (a, b, accumulate), Location::caller());
+        }
+    )*};
+}
+
+warpgroup_multiply! {
+    tf32, Tf32;
+    f16, F16;
+    bf16, Bf16;
 }
 
 #[track_caller]
-pub(crate) fn cluster_fence_barriers() {
-    lacking("fence.mbarrier_init");
+pub(crate) fn wgmma_commit_group() {
+    warpgroups::commit(Location::caller());
 }
 
 #[track_caller]
-pub(crate) fn cluster_block_rank() -> u32 {
-    lacking("%cluster_ctarank")
+pub(crate) fn wgmma_wait_group<const N: u32>() {
+    warpgroups::wait(u64::from(N), Location::caller());
 }
 
 #[track_caller]
-pub(crate) fn cluster_sync() {
-    lacking("barrier.cluster");
+pub(crate) fn fence_async_proxy() {
+    warpgroups::fence_proxy(Location::caller());
 }
 
 #[track_caller]
-pub(crate) unsafe fn cluster_wait(_: u32, _: u32) {
-    lacking("mbarrier.try_wait.acquire.cluster");
+pub(crate) fn increase_registers<const N: u32>() {
+    lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
 }
 
 #[track_caller]
-pub(crate) unsafe fn cluster_store_async(_: u32, _: u32, _: u32, _: [f32; 2]) {
-    lacking("st.async");
+pub(crate) fn decrease_registers<const N: u32>() {
+    lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_init(address: u32, arrivals: u32) {
+    mbarriers::init(address, arrivals, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_arrive(address: u32) {
+    mbarriers::arrive(address, 0, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_arrive_expect(address: u32, bytes: u32) {
+    mbarriers::arrive(address, bytes, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_try_wait(address: u32, parity: u32) -> bool {
+    mbarriers::try_wait(address, parity, Location::caller())
+}
+
+#[track_caller]
+pub(crate) unsafe fn mbarrier_wait(address: u32, parity: u32) {
+    mbarriers::wait(address, parity, Reach::Block, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn copy_bulk<T>(
+    target: u32,
+    source: GlobalView,
+    index: usize,
+    bytes: u32,
+    barrier: u32,
+) {
+    let source = source.source::<T>(index, bytes as usize);
+    transactions::copy(target, source, bytes, barrier, Location::caller());
 }
 
 macro_rules! chains {
-    ($($name:ident, $steps:literal;)*) => {$(
+    ($($name:ident, $kind:ident, $steps:literal;)*) => {$(
         #[track_caller]
-        pub(crate) unsafe fn $name(_: &[[u32; 4]; $steps], _: &[u64; $steps]) -> [f32; 64] {
-            lacking("wgmma with A in registers")
+        pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 64] {
+            chains::multiply(Kind::$kind, a, b, Location::caller())
         }
     )*};
 }
 
 chains! {
-    m64n128_f16_5, 5;
-    m64n128_bf16_5, 5;
-    m64n128_f16_14, 14;
+    m64n128_f16_5, F16, 5;
+    m64n128_f16_14, F16, 14;
+    m64n128_bf16_5, Bf16, 5;
+}
+
+pub(crate) fn cluster_block_rank() -> u32 {
+    with().rank
+}
+
+pub(crate) fn cluster_blocks() -> u32 {
+    with().cluster_blocks
+}
+
+#[track_caller]
+pub(crate) fn cluster_sync() {
+    clusters::sync(Location::caller());
+}
+
+#[track_caller]
+pub(crate) fn cluster_arrive() {
+    clusters::arrive(Location::caller());
+}
+
+#[track_caller]
+pub(crate) fn cluster_wait_all() {
+    clusters::wait(Location::caller());
+}
+
+/// The cluster's barrier, which orders all there is, follows anyway.
+#[track_caller]
+pub(crate) fn cluster_fence_barriers() {
+    with().tick(Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn cluster_wait(address: u32, parity: u32) {
+    mbarriers::wait(address, parity, Reach::Cluster, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn cluster_arrive_at(address: u32, rank: u32) {
+    mbarriers::arrive_remote(address, rank, Location::caller());
+}
+
+#[track_caller]
+pub(crate) unsafe fn cluster_store_async(to: u32, barrier: u32, rank: u32, values: [f32; 2]) {
+    transactions::store(to, barrier, rank, values, Location::caller());
 }

@@ -39,6 +39,9 @@ pub(crate) enum Op {
     SetRegisters(u32),
 }
 
+/// All lanes take part in tensor instructions and such of warpgroups.
+pub(crate) const ALL: u32 = u32::MAX;
+
 /// Words that a lane can bring.
 pub(crate) const INPUTS: usize = 10;
 pub(crate) type Inputs = [[u32; INPUTS]; 32];
@@ -96,7 +99,7 @@ pub(crate) fn meet(op: Op, mask: u32, input: &[u32], place: Place) -> [u32; 4] {
     let present = exec.lanes(warp);
     if mask & !present != 0 {
         let (absent, problem) = ((mask & !present).trailing_zeros(), mask & !present);
-        let exists = warp as u32 * 32 + absent < exec.block_threads;
+        let exists = exec.in_block(warp as u32 * 32) + absent < exec.block_threads;
         let reason = if exists {
             "has exited"
         } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::device::{Launch, Memory, Stats};
 use super::exec::{self, Exec};
 use super::fault::{Fault, FaultKind};
-use super::region::{Name, Region};
+use super::region::Name;
 use super::schedule::{self, Stacks};
 use super::stamp;
 use super::worker::Pulse;
@@ -22,6 +22,14 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
     const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
     const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
     const MAX_THREADS: u64 = 1024;
+    /// What every device with clusters accepts.
+    const MAX_CLUSTER: u32 = 8;
+    const {
+        assert!(
+            MAX_CLUSTER as u64 * MAX_THREADS <= stamp::THREADS as u64,
+            "stamps name every thread of a cluster"
+        )
+    };
     let refuse = |message| {
         let fault = Fault::on_host(FaultKind::Launch(message));
         Err(Fault {
@@ -53,6 +61,18 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
             "block has {threads} threads, the kernel's max_threads is {limit}"
         ));
     }
+    let cluster = cluster_blocks::<K>();
+    if !(1..=MAX_CLUSTER).contains(&cluster) {
+        return refuse(format!(
+            "the kernel's cluster_blocks is {cluster}, limit 1..={MAX_CLUSTER}"
+        ));
+    }
+    if !launch.grid[0].is_multiple_of(cluster) {
+        let blocks = launch.grid[0];
+        return refuse(format!(
+            "grid x is {blocks}, no multiple of the kernel's cluster_blocks {cluster}"
+        ));
+    }
     if launch.shared_bytes > MAX_SHARED_BYTES {
         let (bytes, limit) = (u64::from(launch.shared_bytes), u64::from(MAX_SHARED_BYTES));
         let fault = Fault::on_host(FaultKind::SharedMemory { bytes, limit });
@@ -62,6 +82,11 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
         });
     }
     Ok(())
+}
+
+/// Blocks of a cluster of this kernel.
+fn cluster_blocks<K: Kernel>() -> u32 {
+    K::CLUSTER_BLOCKS.unwrap_or(1)
 }
 
 /// Pointers may travel to the worker: they are addresses of the device's memory, which travels with
@@ -79,23 +104,28 @@ impl<T: Copy> Arguments<T> {
 
 pub(crate) fn job<K: Kernel>(launch: Launch, arguments: K::Args) -> Job {
     let arguments = Arguments(arguments);
-    Box::new(move |memory, stacks, pulse| {
+    Box::new(move |mut memory, stacks, pulse| {
+        memory.wind_clock();
         // SAFETY: the threads of an emulated launch call it.
         let body = move || unsafe { K::call(arguments.get()) };
-        run(K::NAME, &launch, memory, stacks, pulse, &body)
+        let mut exec = Box::new(Exec::new(
+            K::NAME,
+            &launch,
+            memory,
+            pulse,
+            cluster_blocks::<K>(),
+        ));
+        let result = run(&mut exec, &launch, stacks, &body);
+        (exec.memory, result)
     })
 }
 
 fn run(
-    kernel: &'static str,
+    exec: &mut Box<Exec>,
     launch: &Launch,
-    mut memory: Box<Memory>,
     stacks: &mut Stacks,
-    pulse: Arc<Pulse>,
     body: &dyn Fn(),
-) -> (Box<Memory>, Result<Stats, Fault>) {
-    memory.wind_clock();
-    let mut exec = Box::new(Exec::new(kernel, launch, memory, pulse));
+) -> Result<Stats, Fault> {
     let time = exec.next_time();
     exec.now.launch_start = time * stamp::TIME;
     if launch.shared_bytes > 0 {
@@ -106,10 +136,10 @@ fn run(
             launch.shared_bytes as usize,
         );
     }
-    exec::set_current(&raw mut *exec);
-    let result = run_blocks(launch, stacks, body);
+    exec::set_current(&raw mut **exec);
+    let result = run_clusters(launch, exec.cluster_blocks, stacks, body);
     exec::set_current(std::ptr::null_mut());
-    schedule::abandon(&mut exec, stacks);
+    schedule::abandon(exec, stacks);
     let stats = Stats {
         steps: exec.steps(),
         global_load_bytes: exec.loaded[0],
@@ -119,43 +149,35 @@ fn run(
         shared_bytes: exec.shared_bytes,
         ..exec.stats
     };
-    (exec.memory, result.map(|()| stats))
+    result.map(|()| stats)
 }
 
-fn run_blocks(launch: &Launch, stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
-    /// Beyond this many blocks, a list of them would cost more than a shuffled order is worth.
+fn run_clusters(
+    launch: &Launch,
+    cluster_blocks: u32,
+    stacks: &mut Stacks,
+    body: &dyn Fn(),
+) -> Result<(), Fault> {
+    /// Beyond this many clusters, a list of them would cost more than a shuffled order is worth.
     const MOST_SHUFFLED: u64 = 1 << 20;
     let [x, y, z] = launch.grid.map(u64::from);
-    let blocks = x * y * z;
+    let width = u64::from(cluster_blocks);
+    let along_x = x / width;
+    let clusters = along_x * y * z;
     let mut order: Vec<u32> = Vec::new();
-    if launch.seed.is_some() && blocks <= MOST_SHUFFLED {
-        order.extend(0..blocks as u32);
+    if launch.seed.is_some() && clusters <= MOST_SHUFFLED {
+        order.extend(0..clusters as u32);
         exec::with().random.shuffle(&mut order);
     }
-    for i in 0..blocks {
-        let block = order.get(i as usize).map_or(i, |&block| u64::from(block));
-        let index = [block % x, block / x % y, block / (x * y)].map(|index| index as u32);
-        schedule::begin_block(exec::with(), index);
-        schedule::run_block(stacks, body)?;
+    for i in 0..clusters {
+        let cluster = order.get(i as usize).map_or(i, |&one| u64::from(one));
+        let first = [
+            cluster % along_x * width,
+            cluster / along_x % y,
+            cluster / (along_x * y),
+        ];
+        schedule::begin_cluster(exec::with(), first.map(|index| index as u32));
+        schedule::run_cluster(stacks, body)?;
     }
     Ok(())
-}
-
-impl Exec {
-    /// Lays out another piece of shared memory, behind what is there.
-    pub(crate) fn lay_out(&mut self, key: *const (), name: Name, bytes: usize) -> *const Region {
-        /// Devices keep the first KiB for themselves; here it catches confused addresses.
-        const FIRST_ADDRESS: usize = 1024;
-        const ALIGNMENT: usize = 128;
-        self.shared_bytes += bytes as u64;
-        let base = self
-            .shared
-            .last()
-            .map_or(FIRST_ADDRESS, |(_, region)| region.base + region.len());
-        let region = Region::new(name, bytes, Some(base.next_multiple_of(ALIGNMENT)));
-        let region = Box::new(region.expect("a few hundred KiB of memory"));
-        let pointer = &raw const *region;
-        self.shared.push((key, region));
-        pointer
-    }
 }

@@ -35,20 +35,25 @@
 //! - barriers that not all threads reach, or not from the same call; named barriers used
 //!   inconsistently;
 //! - warp operations with missing lanes, or lanes that disagree;
-//! - touching what a `cp.async` in flight reads or writes;
+//! - touching what a copy or an asynchronous store in flight reads or writes;
+//! - races between the blocks of a cluster, and accesses to a block's shared memory that nothing
+//!   orders before its end;
 //! - kernels that never end, panic, overflow their stack, or crash;
 //! - launches beyond a device's limits or the kernel's own bounds.
 //!
 //! # What is not
 //! Accesses through raw pointers are not checked (one that the processor refuses becomes a fault on
-//! Linux and x86-64). Bank conflicts, divergence and the like cost nothing here. Blocks run one
-//! after another, so a kernel whose blocks wait for later ones never ends. Instructions that are
-//! approximate on the device are exact here (see [`crate::math`]).
+//! Linux and x86-64). Bank conflicts, divergence and the like cost nothing here. Clusters, and
+//! blocks of kernels without them, run one after another, so a kernel in which one waits for a
+//! later one never ends. Instructions that are approximate on the device are exact here (see
+//! [`crate::math`]).
 
 mod access;
 mod atomics;
 mod barriers;
+mod chains;
 mod clock;
+mod clusters;
 mod copies;
 mod deadlock;
 mod device;
@@ -60,14 +65,17 @@ mod lanes;
 mod launch;
 mod math;
 mod mbarriers;
+mod numbers;
 mod panics;
 mod random;
 mod read_sets;
 mod region;
 mod schedule;
+mod shared_memory;
 mod signals;
 mod stamp;
 mod tensor;
+mod transactions;
 mod views;
 mod waiting;
 mod warpgroups;

@@ -4,6 +4,8 @@
 //! that are ordered before it, since whoever is ordered after the later read is ordered after those
 //! too. Everything before the block's last barrier is dropped at the next look.
 
+use std::collections::HashMap;
+
 use super::clock::Now;
 use super::stamp;
 
@@ -23,7 +25,7 @@ pub(crate) struct ReadSets {
     reads: Vec<WarpReads>,
     /// Reads of a set that its warp's entry could not take: those of lanes that are ordered
     /// differently.
-    extra: Vec<(usize, u64)>,
+    extra: HashMap<usize, Vec<u64>>,
 }
 
 /// Sets that a marker can name.
@@ -41,7 +43,7 @@ impl ReadSets {
             warps,
             bases: Vec::new(),
             reads: Vec::new(),
-            extra: Vec::new(),
+            extra: HashMap::new(),
         }
     }
 
@@ -71,9 +73,7 @@ impl ReadSets {
     pub(crate) fn reset(&mut self, set: usize, base: u64) {
         self.bases[set] = base;
         self.reads[set * self.warps..][..self.warps].fill(WarpReads::default());
-        if !self.extra.is_empty() {
-            self.extra.retain(|&(owner, _)| owner != set);
-        }
+        self.extra.remove(&set);
     }
 
     /// Adds a read of the current thread if that needs no thought: others of its warp have read in
@@ -101,10 +101,9 @@ impl ReadSets {
             entry.lanes |= lane;
             return;
         }
-        for old in stamps(*entry, warp) {
-            if !now.ordered(old) {
-                self.extra.push((set, old));
-            }
+        let unordered = stamps(*entry, warp).filter(|&old| !now.ordered(old));
+        for old in unordered {
+            self.extra.entry(set).or_default().push(old);
         }
         *entry = WarpReads {
             time,
@@ -117,7 +116,7 @@ impl ReadSets {
     pub(crate) fn find_unordered(&self, set: usize, now: &Now) -> Option<u64> {
         let base = self.bases[set];
         // All of it was before the block's last barrier.
-        if base < now.base && base >= now.block_start {
+        if base < now.base && base >= now.cluster_start {
             return None;
         }
         self.find(set, |read| !now.ordered(read))
@@ -131,11 +130,7 @@ impl ReadSets {
     fn find(&self, set: usize, wanted: impl Fn(u64) -> bool) -> Option<u64> {
         let entries = &self.reads[set * self.warps..][..self.warps];
         let regular = (entries.iter().enumerate()).flat_map(|(warp, &entry)| stamps(entry, warp));
-        let extra = self
-            .extra
-            .iter()
-            .filter(|&&(owner, _)| owner == set)
-            .map(|&(_, read)| read);
+        let extra = self.extra.get(&set).into_iter().flatten().copied();
         regular.chain(extra).find(|&read| wanted(read))
     }
 }

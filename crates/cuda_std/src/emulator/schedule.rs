@@ -1,10 +1,12 @@
-//! Runs the threads of a block as coroutines.
+//! Runs the threads of a cluster as coroutines.
+//!
+//! A block of a kernel without clusters is a cluster of one.
 //!
 //! Threads run one at a time, each until it has to wait or ends; then the next one that is ready. A
 //! thread that never waits runs straight through, on a stack that the next one takes over while it
-//! is warm. Blocks run one after another. Everything is determined by the launch and its seed:
-//! without one, threads and blocks run in the order of their indices; with one, blocks, the threads
-//! at the block's start, and those that a barrier wakes are shuffled.
+//! is warm. Clusters run one after another, the blocks of one interleaved. Everything is determined by the launch and its seed:
+//! without one, threads and clusters run in the order of their indices; with one, clusters, the
+//! threads at a cluster's start, and those that a barrier wakes are shuffled.
 //!
 //! A fault ends the launch: the thread at fault suspends for good, and all coroutines are dropped
 //! without unwinding. (What a kernel's frames own is leaked then; kernels own nothing, as a rule.)
@@ -15,11 +17,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use super::barriers::Barriers;
 use super::exec::{Exec, Place, Thread, fail, with};
-use super::fault::{Fault, FaultKind, ThreadId};
+use super::fault::{Fault, FaultKind};
+use super::shared_memory::Piece;
 use super::signals::Guard;
 use super::waiting::Wait;
-use super::{lanes, panics};
+use super::{clusters, lanes, panics};
 
 /// Bytes of an emulated thread's stack.
 pub(crate) const STACK_BYTES: usize = 256 * 1024;
@@ -39,17 +43,18 @@ pub(crate) struct Fiber {
 #[derive(Default)]
 pub(crate) struct Stacks(Vec<DefaultStack>);
 
-/// Runs all threads of the current block. `body` is the kernel for one thread.
-pub(crate) fn run_block(stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
+/// Runs all threads of the current cluster. `body` is the kernel for one thread.
+pub(crate) fn run_cluster(stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
     let mut done = 0;
     while let Some(thread) = with().ready.pop_front() {
         if resume(stacks, body, thread)? {
             done += 1;
             lanes::check_exit(with(), thread)?;
+            clusters::leave(with(), thread)?;
         }
     }
     let exec = with();
-    if done < exec.threads.len() {
+    if done < exec.cluster_blocks * exec.block_threads {
         return Err(super::deadlock::report(exec));
     }
     Ok(())
@@ -58,9 +63,7 @@ pub(crate) fn run_block(stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Faul
 /// Runs one thread until it waits (`false`) or ends (`true`).
 fn resume(stacks: &mut Stacks, body: &dyn Fn(), thread: u32) -> Result<bool, Fault> {
     let exec = with();
-    exec.thread = thread;
-    exec.thread_idx = exec.unflatten(thread);
-    exec.refresh();
+    exec.enter(thread);
     let mut coroutine = match exec.threads[thread as usize].fiber.coroutine.take() {
         Some(coroutine) => coroutine,
         None => start(exec, stacks, body)?,
@@ -116,7 +119,7 @@ fn recycle(stacks: &mut Stacks, mut coroutine: ThreadCoroutine) {
     stacks.0.push(coroutine.into_stack());
 }
 
-/// Drops what is left of a block.
+/// Drops what is left of a cluster.
 pub(crate) fn abandon(exec: &mut Exec, stacks: &mut Stacks) {
     for thread in &mut exec.threads {
         if let Some(coroutine) = thread.fiber.coroutine.take() {
@@ -175,41 +178,47 @@ pub(crate) fn wake(exec: &mut Exec, threads: &mut [u32]) {
     exec.ready.extend(threads.iter());
 }
 
-/// Sets up the next block: fresh shared memory, barriers and threads.
-pub(crate) fn begin_block(exec: &mut Exec, block_idx: [u32; 3]) {
+/// Sets up the next cluster: fresh shared memory, barriers and threads.
+pub(crate) fn begin_cluster(exec: &mut Exec, first_block: [u32; 3]) {
     let time = exec.next_time();
-    exec.block_idx = block_idx;
-    exec.now.block_start = time * super::stamp::TIME;
-    exec.now.base = exec.now.block_start;
-    exec.blocks.push((time, block_idx));
-    for (_, region) in &exec.shared {
+    exec.first_block = first_block;
+    exec.now.cluster_start = time * super::stamp::TIME;
+    exec.now.base = exec.now.cluster_start;
+    exec.clusters.push((time, first_block));
+    for region in exec.shared.iter().flat_map(Piece::regions) {
         region.forget();
     }
     exec.read_sets[1].clear();
-    exec.barriers.clear();
+    exec.barriers.iter_mut().for_each(Barriers::clear);
     exec.mbarriers.clear();
+    exec.cluster.clear();
     exec.warpgroups.clear();
+    exec.chains.clear();
     for meetings in &mut exec.meetings {
         meetings.clear();
     }
+    let numbers = 0..exec.cluster_blocks * exec.stride;
     exec.threads.clear();
     exec.threads
-        .extend((0..exec.block_threads).map(|_| Thread::new(time)));
-    let mut order: Vec<u32> = (0..exec.block_threads).collect();
+        .extend(numbers.clone().map(|_| Thread::new(time)));
+    let mut order = Vec::with_capacity(numbers.len());
+    for thread in numbers {
+        if exec.in_block(thread) < exec.block_threads {
+            order.push(thread);
+        } else {
+            exec.threads[thread as usize].done = true;
+        }
+    }
+    exec.stats.blocks += u64::from(exec.cluster_blocks);
+    exec.stats.threads += order.len() as u64;
     wake(exec, &mut order);
-    exec.stats.blocks += 1;
-    exec.stats.threads += u64::from(exec.block_threads);
 }
 
 /// A fault of a thread that is not running.
 pub(crate) fn fault_of(exec: &Exec, thread: u32, place: Option<Place>, kind: FaultKind) -> Fault {
-    let id = ThreadId {
-        block: exec.block_idx,
-        thread: exec.unflatten(thread),
-    };
     Fault {
         kernel: Some(exec.kernel),
-        thread: Some(id),
+        thread: Some(exec.id_of(thread)),
         location: place,
         kind,
     }

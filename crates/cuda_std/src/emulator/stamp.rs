@@ -2,11 +2,11 @@
 //!
 //! A device has one clock that counts *events*: barriers, warp synchronisations, fences, starts of
 //! blocks. Between two events of its own a thread's accesses share one stamp: the time of the
-//! thread's last event, and its number in the block. So a stamp names a segment of a thread's life,
+//! thread's last event, and its number in the cluster. So a stamp names a segment of a thread's life,
 //! the clock never runs back, also not between launches, and old stamps need no clearing.
 //!
 //! ```text
-//! 63          30 29     20 19    6   5       4      3..0
+//! 63          31 30     18 17    6   5       4      3..0
 //! time           thread    place    atomic  flag   bytes
 //! ```
 //! `place` is an interned source location. `atomic` marks atomic accesses. `flag` means *in flight*
@@ -15,11 +15,13 @@
 
 /// One unit of time.
 pub(crate) const TIME: u64 = 1 << TIME_SHIFT;
-const TIME_SHIFT: u32 = 30;
-const THREAD_SHIFT: u32 = 20;
+const TIME_SHIFT: u32 = 31;
+const THREAD_SHIFT: u32 = 18;
 /// What is above this names a segment of a thread's life.
 pub(crate) const SEGMENT_SHIFT: u32 = THREAD_SHIFT;
-const THREAD_MASK: u64 = 0x3ff;
+const THREAD_MASK: u64 = THREADS as u64 - 1;
+/// Threads that a stamp can name: eight blocks of 1024.
+pub(crate) const THREADS: u32 = 1 << (TIME_SHIFT - THREAD_SHIFT);
 const PLACE_SHIFT: u32 = 6;
 /// Places that a stamp can name; 0 is "unknown".
 pub(crate) const PLACES: usize = 1 << (THREAD_SHIFT - PLACE_SHIFT);

@@ -32,6 +32,17 @@ pub(crate) fn tf32(word: u32) -> f64 {
     f64::from(f32::from_bits(word & !0x1fff))
 }
 
+/// The values of the two halves of a word.
+pub(crate) fn halves(kind: Kind, word: u32) -> [f64; 2] {
+    [0, 1].map(|h| {
+        let bits = half_bits(word, h);
+        match kind {
+            Kind::Bf16 => bf16::from_bits(bits).to_f64(),
+            Kind::F16 | Kind::Tf32 => f16::from_bits(bits).to_f64(),
+        }
+    })
+}
+
 /// Half `h` of a word.
 fn half_bits(word: u32, h: usize) -> u16 {
     (word >> (16 * h)) as u16

@@ -5,7 +5,7 @@ use std::panic::Location;
 use super::access;
 use super::exec::{Place, describe, fail, with};
 use super::fault::FaultKind;
-use super::region::{Name, Region};
+use super::region::Region;
 use crate::element::Element;
 use crate::shared::Shared;
 
@@ -227,9 +227,7 @@ impl SharedView {
     #[track_caller]
     pub(crate) fn dynamic<T>(byte_offset: u32, len: u32) -> Self {
         let place = Location::caller();
-        let region =
-            (with().shared.iter()).find(|(_, region)| matches!(region.name, Name::Dynamic));
-        let Some((_, region)) = region else {
+        let Some(region) = with().dynamic_shared() else {
             let text = "dynamic shared memory: the launch gives none".to_owned();
             fail(place, FaultKind::Argument(text));
         };
@@ -248,7 +246,7 @@ impl SharedView {
             );
         }
         let view = Self {
-            region: &raw const **region,
+            region,
             offset: byte_offset,
             len,
         };

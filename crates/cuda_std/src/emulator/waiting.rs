@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::chains::Chain;
 use super::exec::Place;
 use super::lanes::Op;
 use super::warpgroups::Multiplication;
@@ -19,7 +20,9 @@ pub(crate) enum Waiting {
     Barrier(u32),
     Lanes(Op),
     Warpgroup(Multiplication),
+    Chain(Chain),
     MemoryBarrier(u32),
+    Cluster,
 }
 
 impl fmt::Display for Waiting {
@@ -29,6 +32,8 @@ impl fmt::Display for Waiting {
             Self::Barrier(id) => write!(f, "barrier {id}"),
             Self::Lanes(op) => op.fmt(f),
             Self::Warpgroup(what) => what.fmt(f),
+            Self::Chain(what) => what.fmt(f),
+            Self::Cluster => f.write_str("the barrier of the cluster"),
             Self::MemoryBarrier(address) => {
                 write!(f, "the mbarrier at shared address {address:#x}")
             }

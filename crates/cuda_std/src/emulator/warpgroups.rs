@@ -9,8 +9,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::Location;
 
-use half::{bf16, f16};
-
 use super::access;
 use super::exec::{Exec, Place, describe, fail, with};
 use super::fault::FaultKind;
@@ -18,11 +16,11 @@ use super::waiting::{Wait, Waiting};
 use super::{schedule, stamp, tensor};
 
 /// Threads of a warpgroup.
-const THREADS: usize = 128;
+pub(crate) const THREADS: usize = 128;
 /// Rows of A.
-const ROWS: usize = 64;
+pub(crate) const ROWS: usize = 64;
 /// Bytes of a row of a core matrix, and core matrices along K.
-const ROW_BYTES: usize = 16;
+pub(crate) const ROW_BYTES: usize = 16;
 const K_MATRICES: usize = 2;
 
 /// What the threads of a warpgroup must agree on.
@@ -37,12 +35,21 @@ pub(crate) struct Multiplication {
 
 impl fmt::Display for Multiplication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (k, name) = match self.kind {
-            tensor::Kind::Tf32 => (8, "tf32"),
-            tensor::Kind::F16 => (16, "f16"),
-            tensor::Kind::Bf16 => (16, "bf16"),
+        let k = if self.kind == tensor::Kind::Tf32 {
+            8
+        } else {
+            16
         };
-        write!(f, "wgmma m64n{}k{k} {name}", self.columns)
+        write!(f, "wgmma m64n{}k{k} {}", self.columns, type_name(self.kind))
+    }
+}
+
+/// How the instruction calls its operands' type.
+pub(crate) fn type_name(kind: tensor::Kind) -> &'static str {
+    match kind {
+        tensor::Kind::Tf32 => "tf32",
+        tensor::Kind::F16 => "f16",
+        tensor::Kind::Bf16 => "bf16",
     }
 }
 
@@ -148,8 +155,9 @@ pub(crate) fn multiply<const R: usize>(
     state.group = own.closed + 1;
     let warpgroup = exec.thread as usize / THREADS;
     let thread = exec.thread;
-    if exec.block_threads as usize / THREADS <= warpgroup {
-        refuse(format!("thread {thread} belongs to no whole warpgroup"));
+    let in_block = exec.in_block(thread);
+    if exec.block_threads as usize / THREADS <= in_block as usize / THREADS {
+        refuse(format!("thread {in_block} belongs to no whole warpgroup"));
     }
     if exec.warpgroups.len() <= warpgroup {
         exec.warpgroups.resize_with(warpgroup + 1, || None);
@@ -174,7 +182,8 @@ pub(crate) fn multiply<const R: usize>(
     }
     let meeting = exec.warpgroups[warpgroup].take().expect("it is complete");
     exec.stats.warp_operations += 1;
-    check_proxy(exec, &what, place);
+    let addresses = row_addresses(what.a, ROWS).chain(row_addresses(what.b, what.columns));
+    check_proxy(exec, addresses, place);
     let a_tile = read_tile(&what, what.a, ROWS, place);
     let b_tile = read_tile(&what, what.b, what.columns, place);
     for &(thread, sums) in &meeting.sums {
@@ -217,8 +226,9 @@ fn accumulate_into(
     }
 }
 
-/// The addresses of a tile's 16-byte rows: those of row 0 first, along K.
-fn row_addresses(descriptor: u64, rows: usize) -> impl Iterator<Item = u32> {
+/// The addresses of a tile's 16-byte rows as its descriptor holds them: those of row 0 first,
+/// along K.
+pub(crate) fn row_addresses(descriptor: u64, rows: usize) -> impl Iterator<Item = u32> {
     let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
     let (start, k_stride, row_stride) = (field(0), field(16), field(32));
     (0..rows as u32).flat_map(move |row| {
@@ -228,7 +238,8 @@ fn row_addresses(descriptor: u64, rows: usize) -> impl Iterator<Item = u32> {
 }
 
 /// Checks that a row is shared memory, and reads it.
-fn read_row(what: &Multiplication, address: u32, place: Place) -> [u32; 4] {
+pub(crate) fn read_row(what: &dyn fmt::Display, address: u32, place: Place) -> [u32; 4] {
+    let address = with().in_window(address);
     let Some(region) = with().shared_at(address) else {
         let text = format!("{what}: {address:#x} is no address in this block's shared memory");
         fail(place, FaultKind::Argument(text));
@@ -242,20 +253,14 @@ fn read_tile(what: &Multiplication, descriptor: u64, rows: usize, place: Place) 
     let words: Vec<[u32; 4]> = row_addresses(descriptor, rows)
         .map(|address| read_row(what, address, place))
         .collect();
-    let halves = |word: u32| [word as u16, (word >> 16) as u16];
     words
         .chunks(K_MATRICES)
         .map(|row| {
             let words = row.as_flattened().iter().copied();
             match what.kind {
                 tensor::Kind::Tf32 => words.map(tensor::tf32).collect(),
-                tensor::Kind::F16 => words
-                    .flat_map(halves)
-                    .map(|bits| f16::from_bits(bits).to_f64())
-                    .collect(),
-                tensor::Kind::Bf16 => words
-                    .flat_map(halves)
-                    .map(|bits| bf16::from_bits(bits).to_f64())
+                tensor::Kind::F16 | tensor::Kind::Bf16 => words
+                    .flat_map(|word| tensor::halves(what.kind, word))
                     .collect(),
             }
         })
@@ -263,10 +268,10 @@ fn read_tile(what: &Multiplication, descriptor: u64, rows: usize, place: Place) 
 }
 
 /// Checks that whoever wrote the tiles made them visible to the asynchronous proxy.
-fn check_proxy(exec: &mut Exec, what: &Multiplication, place: Place) {
+pub(crate) fn check_proxy(exec: &mut Exec, addresses: impl Iterator<Item = u32>, place: Place) {
     let own_base = groups(exec).proxy_base;
-    let addresses = row_addresses(what.a, ROWS).chain(row_addresses(what.b, what.columns));
     for address in addresses {
+        let address = exec.in_window(address);
         // Addresses outside are reported when they are read.
         let Some(region) = exec.shared_at(address) else {
             continue;

@@ -1,6 +1,10 @@
 //! Clusters.
 
 use core::arch::asm;
+use core::mem::transmute_copy;
+
+use super::shared::SharedView;
+use crate::element::Element;
 
 #[inline(always)]
 pub(crate) fn cluster_fence_barriers() {
@@ -44,6 +48,16 @@ pub(crate) fn cluster_block_rank() -> u32 {
 }
 
 #[inline(always)]
+pub(crate) fn cluster_blocks() -> u32 {
+    let blocks: u32;
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mov.u32 {0}, %cluster_nctarank;", out(reg32) blocks, options(pure, nomem, nostack, preserves_flags))
+    }
+    blocks
+}
+
+#[inline(always)]
 pub(crate) fn cluster_sync() {
     // SAFETY: waits.
     unsafe {
@@ -52,6 +66,72 @@ pub(crate) fn cluster_sync() {
             "barrier.cluster.wait.acquire.aligned;",
             options(nostack, preserves_flags),
         )
+    }
+}
+
+#[inline(always)]
+pub(crate) fn cluster_arrive() {
+    // SAFETY: signals.
+    unsafe {
+        asm!(
+            "barrier.cluster.arrive.release.aligned;",
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
+#[inline(always)]
+pub(crate) fn cluster_wait_all() {
+    // SAFETY: waits.
+    unsafe {
+        asm!(
+            "barrier.cluster.wait.acquire.aligned;",
+            options(nostack, preserves_flags)
+        )
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn cluster_arrive_at(barrier: u32, rank: u32) {
+    // SAFETY: the caller gives a barrier that the other block has as well, initialised.
+    unsafe {
+        asm!(
+            "{{ .reg .b32 there; mapa.shared::cluster.u32 there, {0}, {1};",
+            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }}",
+            in(reg32) barrier, in(reg32) rank,
+            options(nostack, preserves_flags),
+        )
+    }
+}
+
+impl SharedView {
+    #[inline(always)]
+    pub(crate) unsafe fn load_remote<T: Element>(self, i: u32, rank: u32) -> T {
+        let value: u32;
+        // SAFETY: i < len, by the caller's promise, in the other block as here; `T` has 4 bytes.
+        unsafe {
+            asm!(
+                "{{ .reg .b32 there; mapa.shared::cluster.u32 there, {1}, {2};",
+                "ld.shared::cluster.b32 {0}, [there]; }}",
+                out(reg32) value, in(reg32) self.addr::<T>(i), in(reg32) rank,
+                options(readonly, nostack, preserves_flags),
+            );
+            transmute_copy(&value)
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn store_remote<T: Element>(self, i: u32, rank: u32, value: T) {
+        // SAFETY: i < len, by the caller's promise, in the other block as here; `T` has 4 bytes.
+        unsafe {
+            let value: u32 = transmute_copy(&value);
+            asm!(
+                "{{ .reg .b32 there; mapa.shared::cluster.u32 there, {0}, {1};",
+                "st.shared::cluster.b32 [there], {2}; }}",
+                in(reg32) self.addr::<T>(i), in(reg32) rank, in(reg32) value,
+                options(nostack, preserves_flags),
+            );
+        }
     }
 }
 

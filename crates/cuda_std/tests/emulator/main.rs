@@ -7,8 +7,11 @@
 )]
 
 mod barriers;
+mod chains;
+mod clusters;
 mod copies;
 mod endings;
+mod exchanges;
 mod mbarriers;
 mod memory;
 mod ordering;

@@ -15,7 +15,7 @@ const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 
 /// Whether the kernels take this problem on the stream's device, and as what.
 ///
-/// They are made of what only Hopper has, clusters and warpgroup products; the emulator does not have them yet.
+/// They are made of what only Hopper and the emulator have, clusters and warpgroup products.
 pub(crate) fn fused_geometry(problem: &Problem, stream: &Stream) -> Option<FusedGeometry> {
     stream
         .device()

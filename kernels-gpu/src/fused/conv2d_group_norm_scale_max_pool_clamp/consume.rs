@@ -104,7 +104,7 @@ pub(super) unsafe fn consume<M: Mode>(
     let (mut first_step, mut item) = (0, 0);
     while sample < g.n {
         if among == 0 {
-            Barrier::at(memory.exchanged, 0).arrive_expect(EXCHANGED_BYTES);
+            Barrier::at(memory.exchanged, item & 1).arrive_expect(EXCHANGED_BYTES);
         }
         let mut sums = Sums {
             shift: [0.0; 2],

@@ -34,7 +34,7 @@ impl Memory {
             magnitudes: shared::dynamic(layout.magnitudes, 2 * super::WARPS),
             filled: shared::dynamic(layout.filled, slots),
             freed: shared::dynamic(layout.freed, slots),
-            exchanged: shared::dynamic(layout.exchanged, 1),
+            exchanged: shared::dynamic(layout.exchanged, 2),
             unscale: shared::dynamic(layout.unscale, slots),
             moments: shared::dynamic(
                 layout.moments,

@@ -41,7 +41,7 @@
 //! |---|---|---|
 //! | `filled[slot]` | a lane of each loading warp | the step's rows are stored and visible to the tensor cores |
 //! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *unit* are done |
-//! | `exchanged` | one thread, and 512 bytes from the other block | the other block's statistics are here |
+//! | `exchanged[sample % 2]` | one thread, and 512 bytes from the other block | the other block's statistics are here |
 //! | named 1 | the loading warpgroup | magnitudes of a step |
 //! | named 2 | all multiplying warpgroups | statistics in, factors out, pooled rows read |
 //! | named 3 | the first 64 multiplying threads | channels to groups |
@@ -54,6 +54,10 @@
 //! - All rows that a unit reads have one scale: that of the last step it needs. When a step must
 //!   lower it, the loading warps wait for the last unit that still needs the old one and rescale
 //!   the step before in place; the unit between waits for `filled` of the new step.
+//! - Statistics of neighbouring samples come to different barriers. Who sends those of one sample
+//!   has waited for the other block's of the sample before, which were sent after the other block
+//!   had received those of the sample before that. So nothing sent can come to a barrier whose last
+//!   phase is not over, however late the asynchronous stores are.
 //! - NaN and infinity need no care in the maximum: they reach the sums of all groups of their
 //!   sample, and a sample whose statistics are NaN is NaN altogether, as in the unfused chain.
 //! - Every combination of partial results has a fixed order, and nothing depends on the number of
@@ -108,6 +112,7 @@ unsafe fn body<M: Mode>(arguments: &Arguments<M::Stored>, g: &FusedGeometry) {
             slot += 1;
         }
         Barrier::at(memory.exchanged, 0).init(1);
+        Barrier::at(memory.exchanged, 1).init(1);
         cluster::fence_barriers();
     }
     cluster::sync();

@@ -107,7 +107,7 @@ pub(super) unsafe fn finish<M: Mode>(
     let threads = M::TILES.consumers * WARPGROUP_THREADS;
     barrier::sync(MULTIPLIERS, threads);
     if thread < OUT_CHANNELS {
-        affine(g, memory, M::TILES.consumers, item & 1, thread);
+        affine(g, memory, M::TILES.consumers, item, thread);
     }
     barrier::sync(MULTIPLIERS, threads);
     write::<M>(arguments, g, memory, rows, sample, thread);
@@ -117,7 +117,7 @@ pub(super) unsafe fn finish<M: Mode>(
 
 /// The affine map of channel `k`, from the statistics of its group in both blocks.
 #[inline(always)]
-unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, parity: u32, k: u32) {
+unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, item: u32, k: u32) {
     let mut mine = load(memory, 0, k);
     let mut i = 1;
     while i < warpgroups {
@@ -125,8 +125,9 @@ unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, parity: u3
         i += 1;
     }
     let rank = cluster::block_rank();
-    let partner = memory.partner.slice((parity * OUT_CHANNELS + k) * 2, 2);
-    let exchanged = Barrier::at(memory.exchanged, 0);
+    let (place, phase) = (item & 1, item >> 1 & 1);
+    let partner = memory.partner.slice((place * OUT_CHANNELS + k) * 2, 2);
+    let exchanged = Barrier::at(memory.exchanged, place);
     let sent = [mine.mean, mine.squares];
     cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
 
@@ -146,7 +147,7 @@ unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, parity: u3
     // exactly.
     let base = memory.channels.load(OUT_CHANNELS + first);
 
-    cluster::wait(exchanged, parity);
+    cluster::wait(exchanged, phase);
     let theirs = Moments {
         count: (g.part(1 - rank).rows * CONV_WIDTH) as f32,
         mean: partner.load(0),

@@ -82,7 +82,7 @@ impl FusedMode {
         let filled = magnitudes + 2 * 16;
         let freed = filled + 8 * self.slots;
         let exchanged = freed + 8 * self.slots;
-        let unscale = exchanged + 8;
+        let unscale = exchanged + 2 * 8;
         let moments = unscale + 4 * self.slots.next_multiple_of(2);
         let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
         let affine = partner + 2 * OUT_CHANNELS * 8;
@@ -126,7 +126,7 @@ pub struct FusedLayout {
     pub filled: u32,
     /// A barrier for each slot: the output rows of its step are computed.
     pub freed: u32,
-    /// The barrier of the statistics that the other block sends.
+    /// The barriers of the statistics that the other block sends, for even and for odd samples.
     pub exchanged: u32,
     /// For each slot, what undoes the scaling of its rows.
     pub unscale: u32,

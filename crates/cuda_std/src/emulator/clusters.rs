@@ -1,0 +1,250 @@
+//! Clusters: blocks that run interleaved and reach each other's shared memory.
+//!
+//! The threads of a cluster are numbered through, block after block, so for the race detector they
+//! are like threads of one block: barriers of one block give knowledge to its threads, the
+//! cluster's barrier and mbarriers give it across blocks.
+//!
+//! A block's shared memory is gone when its last thread has ended. So every access from another
+//! block must be ordered before the end of some thread of the block. Accesses are noted, and looked
+//! at when the block ends; what comes later is refused at once. Whether this is found does not
+//! depend on which of the two happens first.
+
+use std::panic::Location;
+
+use super::access;
+use super::clock::Token;
+use super::exec::{Exec, Place, fail, with};
+use super::fault::{Fault, FaultKind};
+use super::region::Region;
+use super::schedule::{self, fault_of};
+use super::stamp;
+use super::views::SharedView;
+use super::waiting::{Wait, Waiting};
+use crate::element::Element;
+
+/// The running cluster.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    /// Threads of each block that have ended.
+    ended: Vec<u32>,
+    /// For each block, the last access to its shared memory by each thread of the others.
+    accesses: Vec<Vec<Access>>,
+    /// What arrivers brought to the current phase of the barrier, and to the last one.
+    tokens: Vec<Token>,
+    last_tokens: Vec<Token>,
+    phase: u64,
+    waiting: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    stamp: u64,
+    what: &'static str,
+}
+
+/// A thread's part in the cluster's barrier: the phase that it has arrived at and not waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Member(Option<u64>);
+
+impl Cluster {
+    pub(crate) fn new(blocks: u32) -> Self {
+        Self {
+            ended: vec![0; blocks as usize],
+            accesses: (0..blocks).map(|_| Vec::new()).collect(),
+            tokens: Vec::new(),
+            last_tokens: Vec::new(),
+            phase: 0,
+            waiting: Vec::new(),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.ended.len() as u32);
+    }
+
+    /// Threads that the barrier's phase has, for messages, if somebody waits.
+    pub(crate) fn lack(&self) -> Option<usize> {
+        (!self.waiting.is_empty()).then_some(self.tokens.len())
+    }
+}
+
+/// The current thread comes to the cluster's barrier, and the barrier may open.
+pub(crate) fn arrive(place: Place) {
+    come(place);
+    open_if_complete(with());
+}
+
+fn come(place: Place) {
+    let exec = with();
+    exec.tick(place);
+    let me = exec.thread as usize;
+    if exec.threads[me].cluster.0.is_some() {
+        let text = "of the cluster: a second arrival without a wait after the first".to_owned();
+        fail(place, FaultKind::Barrier(text));
+    }
+    exec.threads[me].cluster.0 = Some(exec.cluster.phase);
+    let token = exec.token();
+    exec.cluster.tokens.push(token);
+    // What the thread does between arrival and wait was not brought to the barrier.
+    exec.advance();
+}
+
+/// The current thread waits for the phase that it has arrived at.
+pub(crate) fn wait(place: Place) {
+    let exec = with();
+    exec.tick(place);
+    let me = exec.thread;
+    let Some(phase) = exec.threads[me as usize].cluster.0.take() else {
+        let text = "of the cluster: a wait without an arrival before".to_owned();
+        fail(place, FaultKind::Barrier(text));
+    };
+    if exec.cluster.phase > phase {
+        let mut givers = exec.cluster.last_tokens.clone();
+        givers.push(exec.token());
+        exec.meet(&givers, std::iter::once(me));
+        return;
+    }
+    exec.cluster.waiting.push(me);
+    suspend(place);
+}
+
+/// [`arrive`] and [`wait`].
+pub(crate) fn sync(place: Place) {
+    come(place);
+    let exec = with();
+    let me = exec.thread;
+    exec.threads[me as usize].cluster.0 = None;
+    exec.cluster.waiting.push(me);
+    if !open_if_complete(exec) {
+        suspend(place);
+    }
+}
+
+fn suspend(place: Place) {
+    schedule::wait(Wait {
+        what: Waiting::Cluster,
+        place,
+    });
+}
+
+/// Opens the barrier if all threads that have not ended have come.
+fn open_if_complete(exec: &mut Exec) -> bool {
+    let ended: u32 = exec.cluster.ended.iter().sum();
+    let threads = exec.cluster_blocks * exec.block_threads;
+    let cluster = &mut exec.cluster;
+    let come = cluster.tokens.len();
+    if come == 0 || come < (threads - ended) as usize {
+        return false;
+    }
+    cluster.phase += 1;
+    cluster.last_tokens = std::mem::take(&mut cluster.tokens);
+    let mut waiting = std::mem::take(&mut cluster.waiting);
+    if waiting.len() == threads as usize {
+        exec.meet_all();
+    } else {
+        let tokens = std::mem::take(&mut exec.cluster.last_tokens);
+        exec.meet(&tokens, waiting.iter().copied());
+        exec.cluster.last_tokens = tokens;
+    }
+    exec.stats.barriers += 1;
+    let me = exec.thread;
+    waiting.retain(|&thread| thread != me);
+    schedule::wake(exec, &mut waiting);
+    true
+}
+
+/// After `thread` has ended: the cluster's barrier does not wait for it, and if it was the last of
+/// its block, nobody may still want the block's shared memory.
+pub(crate) fn leave(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
+    let rank = exec.rank_of(thread) as usize;
+    exec.cluster.ended[rank] += 1;
+    if exec.cluster.ended[rank] == exec.block_threads {
+        let mut threads = (0..exec.block_threads).map(|local| rank as u32 * exec.stride + local);
+        let late = exec.cluster.accesses[rank].iter().find(|access| {
+            !threads
+                .clone()
+                .any(|other| exec.ordered_for(other, access.stamp))
+        });
+        if let Some(&Access { stamp, what }) = late {
+            let kind = FaultKind::BlockEnded {
+                what,
+                rank: rank as u32,
+            };
+            let (who, place) = (stamp::thread(stamp), exec.place_of(stamp));
+            return Err(fault_of(exec, who, place, kind));
+        }
+        debug_assert!(threads.all(|other| exec.threads[other as usize].done));
+    }
+    open_if_complete(exec);
+    Ok(())
+}
+
+/// The place in the shared memory of block `rank` that has this address here. The access to it is
+/// noted.
+pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) -> u32 {
+    let exec = with();
+    let blocks = exec.cluster_blocks;
+    if rank >= blocks {
+        let text = format!("{what}: block {rank} of a cluster of {blocks}");
+        fail(place, FaultKind::Argument(text));
+    }
+    if exec.shared_at(address).is_none() {
+        let text = format!("{what}: {address:#x} is no address in this block's shared memory");
+        fail(place, FaultKind::Argument(text));
+    }
+    if rank != exec.rank {
+        if exec.cluster.ended[rank as usize] == exec.block_threads {
+            fail(place, FaultKind::BlockEnded { what, rank });
+        }
+        let access = Access {
+            stamp: exec.stamp(place),
+            what,
+        };
+        // A thread's later access is ordered before the end only if its earlier ones are.
+        let accesses = &mut exec.cluster.accesses[rank as usize];
+        let by_me = |other: &&mut Access| stamp::thread(other.stamp) == stamp::thread(access.stamp);
+        match accesses.iter_mut().find(by_me) {
+            Some(last) => *last = access,
+            None => accesses.push(access),
+        }
+    }
+    exec.mapped(address, rank)
+}
+
+impl SharedView {
+    /// The region and offset of element `i` in block `rank`.
+    #[track_caller]
+    fn in_block<T: Element>(
+        self,
+        i: u32,
+        rank: u32,
+        what: &'static str,
+        place: Place,
+    ) -> (*const Region, usize) {
+        let offset = self.locate::<T>(what, i, 1);
+        // SAFETY: shared regions live as long as the launch.
+        let base = unsafe { (*self.region).base };
+        let address = remote((base + offset) as u32, rank, what, place);
+        let there = with().cluster_shared_at(address);
+        let region: *const Region = there.expect("all blocks have the same pieces");
+        (region, offset)
+    }
+
+    #[track_caller]
+    pub(crate) unsafe fn load_remote<T: Element>(self, i: u32, rank: u32) -> T {
+        let place = Location::caller();
+        let (region, offset) = self.in_block::<T>(i, rank, "remote load", place);
+        let at = access::read(region, offset, size_of::<T>(), place);
+        // SAFETY: `read` checked the bytes, and any bits are a `T`.
+        unsafe { at.cast::<T>().read() }
+    }
+
+    #[track_caller]
+    pub(crate) unsafe fn store_remote<T: Element>(self, i: u32, rank: u32, value: T) {
+        let place = Location::caller();
+        let (region, offset) = self.in_block::<T>(i, rank, "remote store", place);
+        let at = access::write(region, offset, size_of::<T>(), place);
+        // SAFETY: `write` checked the bytes.
+        unsafe { at.cast::<T>().write(value) }
+    }
+}

@@ -1,0 +1,173 @@
+//! Chains of warpgroup multiplications with A in registers.
+
+use crate::support::{download, run_clean, run_faulty, shape, upload};
+use cuda_std::emulator::{Device, Fault, FaultKind};
+use cuda_std::prelude::*;
+use cuda_std::{async_proxy, barrier, wgmma_chain};
+
+const ROWS: usize = 64;
+const COLUMNS: usize = 128;
+const STEPS: usize = 5;
+const K: usize = 16 * STEPS;
+/// Words of a step's B, and of one half of K.
+const STEP_WORDS: u32 = 1024;
+const HALF_WORDS: u32 = 512;
+
+shared_array! {
+    static TILES: [u32; STEPS * STEP_WORDS as usize];
+}
+
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u32)]
+enum Bug {
+    None,
+    NoProxyFence,
+    NoBarrier,
+    Disagree,
+    Outside,
+    HalfComes,
+    /// The columns are overwritten after a barrier that only one warp of the readers has come to.
+    EarlyRelease,
+}
+
+/// Where the two values `k, k + 1` of a column lie.
+fn word_of(column: u32, k: u32) -> u32 {
+    let (step, half, pair) = (k / 16, k / 8 % 2, k % 8 / 2);
+    step * STEP_WORDS + half * HALF_WORDS + column * 4 + pair
+}
+
+/// `C = A * B` for a 64 x 80 A and an 80 x 128 B by the first warpgroup; the second one writes B,
+/// column by column, and spoils it when it is told that B is read.
+#[kernel(max_threads = 256)]
+unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
+    const FULL: u32 = 1;
+    const READ: u32 = 2;
+    unsafe {
+        let (a, b) = (
+            Global::new(a, ROWS * K / 2),
+            Global::new(b, COLUMNS * K / 2),
+        );
+        let (tiles, t) = (TILES.view(), thread::thread_idx_x());
+        if t >= 128 {
+            let column = t - 128;
+            for pair in 0..K as u32 / 2 {
+                let value = b.load((column * K as u32 / 2 + pair) as usize);
+                tiles.store(word_of(column, 2 * pair), value);
+            }
+            if bug != Bug::NoProxyFence {
+                async_proxy::fence_shared();
+            }
+            if bug != Bug::NoBarrier {
+                barrier::arrive(FULL, 256);
+            }
+            barrier::sync(READ, if bug == Bug::EarlyRelease { 160 } else { 256 });
+            tiles.store(word_of(column, 0), 0);
+            return;
+        }
+        if bug == Bug::HalfComes && t >= 64 {
+            return;
+        }
+        let (warp, group, quad) = (t / 32, t % 32 / 4, t % 4);
+        let mut operands = [[0; 4]; STEPS];
+        for (step, operand) in operands.iter_mut().enumerate() {
+            for (i, word) in operand.iter_mut().enumerate() {
+                let row = 16 * warp as usize + group as usize + 8 * (i % 2);
+                let k = 16 * step + 2 * quad as usize + 8 * (i / 2);
+                *word = a.load((row * K + k) / 2);
+            }
+        }
+        if bug != Bug::NoBarrier {
+            barrier::sync(FULL, 256);
+        }
+        let start = wgmma_chain::unit(tiles.addr(0));
+        let start = match bug {
+            Bug::Disagree if t == 77 => start + 8,
+            Bug::Outside => start + 8,
+            _ => start,
+        };
+        let (step, half) = (STEP_WORDS / 4, HALF_WORDS / 4);
+        let columns = [0, 1, 2, 3, 4].map(|i| wgmma_chain::Columns::new(start + i * step, half));
+        let d = wgmma_chain::m64n128_f16_5(&operands, &columns);
+        if bug != Bug::EarlyRelease {
+            barrier::arrive(READ, 256);
+        } else if warp == 1 {
+            barrier::arrive(READ, 160);
+        }
+        let c = GlobalMut::new(c, ROWS * COLUMNS);
+        for (i, &value) in d.iter().enumerate() {
+            let row = 16 * warp as usize + group as usize + 8 * (i / 2 % 2);
+            c.store(
+                row * COLUMNS + 8 * (i / 4) + 2 * quad as usize + i % 2,
+                value,
+            );
+        }
+    }
+}
+
+/// Small integers, and pairs of them as words of f16.
+fn matrix(count: usize, seed: usize) -> (Vec<f32>, Vec<u32>) {
+    let values: Vec<f32> = (0..count)
+        .map(|i| ((i * 7 + seed + i / 5) % 13) as f32 - 6.0)
+        .collect();
+    let bits = |value| u32::from(<f16 as Storage>::from_f32(value).to_bits());
+    let words = (values.chunks_exact(2))
+        .map(|pair| bits(pair[0]) | bits(pair[1]) << 16)
+        .collect();
+    (values, words)
+}
+
+#[test]
+fn a_chain_multiplies_registers_by_shared_memory() {
+    let device = Device::new();
+    let (a, a_words) = matrix(ROWS * K, 1);
+    let (b, b_words) = matrix(COLUMNS * K, 2);
+    let (da, db) = (upload(&device, &a_words), upload(&device, &b_words));
+    let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
+    run_clean::<multiply>(
+        &device,
+        &shape(1, 256),
+        (da.ptr(), db.ptr(), c.ptr(), Bug::None),
+    );
+    let c = download::<f32>(&c);
+    for row in 0..ROWS {
+        for column in 0..COLUMNS {
+            let expected: f32 = (0..K).map(|k| a[row * K + k] * b[column * K + k]).sum();
+            assert_eq!(c[row * COLUMNS + column], expected, "{row} {column}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_around_chains_are_reported() {
+    let device = Device::new();
+    let (_, a) = matrix(ROWS * K, 1);
+    let (_, b) = matrix(COLUMNS * K, 2);
+    let (a, b) = (upload(&device, &a), upload(&device, &b));
+    let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
+    let fault = |bug| -> Fault {
+        run_faulty::<multiply>(&device, &shape(1, 256), (a.ptr(), b.ptr(), c.ptr(), bug))
+    };
+    for bug in [
+        Bug::NoProxyFence,
+        Bug::NoBarrier,
+        Bug::Disagree,
+        Bug::Outside,
+        Bug::HalfComes,
+        Bug::EarlyRelease,
+    ] {
+        let fault = fault(bug);
+        let expected = match bug {
+            Bug::None => unreachable!("it is none"),
+            Bug::NoProxyFence => matches!(fault.kind, FaultKind::AsyncProxy { .. }),
+            Bug::NoBarrier => matches!(
+                fault.kind,
+                FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
+            ),
+            Bug::Disagree => matches!(fault.kind, FaultKind::Warp { .. }),
+            Bug::Outside => matches!(fault.kind, FaultKind::Argument(_)),
+            Bug::HalfComes => matches!(fault.kind, FaultKind::Deadlock { .. }),
+            Bug::EarlyRelease => matches!(fault.kind, FaultKind::Race { .. }),
+        };
+        assert!(expected, "bug {}: {fault}", bug as u32);
+    }
+}

@@ -1,0 +1,285 @@
+//! Clusters: their barrier and remote shared memory.
+
+use crate::support::{download, run_clean, run_faulty, run_racy, shape, upload};
+use cuda_std::emulator::{Device, FaultKind, Launch};
+use cuda_std::prelude::*;
+use cuda_std::{cluster, thread};
+
+shared_array! {
+    static NUMBERS: [u32; 32];
+}
+
+/// Threads of a block.
+const THREADS: u32 = 32;
+
+/// Each block of four writes its numbers to all of them, 8 to each, and then every block writes
+/// what it got.
+#[kernel(max_threads = 32, cluster_blocks = 4)]
+unsafe fn transpose(y: *mut u32, barrier: bool) {
+    unsafe {
+        let (t, rank) = (thread::thread_idx_x(), cluster::block_rank());
+        assert_eq!(cluster::blocks(), 4);
+        let numbers = NUMBERS.view();
+        cluster::store(numbers, 8 * rank + t % 8, t / 8, thread::index_1d());
+        if barrier {
+            cluster::sync();
+        }
+        let y = GlobalMut::new(y, 256);
+        y.store(thread::index_1d() as usize, numbers.load(t));
+    }
+}
+
+#[test]
+fn blocks_write_to_each_other_and_meet() {
+    let device = Device::new();
+    let y = device.alloc(4 * 256).unwrap();
+    run_clean::<transpose>(&device, &shape(8, THREADS), (y.ptr(), true));
+    let expected: Vec<u32> = (0..256)
+        .map(|i| {
+            let (cluster, rank, t) = (i / 128, i / 32 % 4, i % 32);
+            128 * cluster + 32 * (t / 8) + 8 * rank + t % 8
+        })
+        .collect();
+    assert_eq!(download::<u32>(&y), expected);
+}
+
+#[test]
+fn without_the_clusters_barrier_blocks_race_or_read_nothing() {
+    let device = Device::new();
+    let y = device.alloc(4 * 256).unwrap();
+    let fault = run_faulty::<transpose>(&device, &shape(8, THREADS), (y.ptr(), false));
+    assert!(
+        matches!(
+            fault.kind,
+            FaultKind::Uninitialized { .. } | FaultKind::Race { .. } | FaultKind::BlockEnded { .. }
+        ),
+        "{fault}"
+    );
+}
+
+#[test]
+fn a_grid_must_be_made_of_whole_clusters() {
+    let device = Device::new();
+    let y = device.alloc(4 * 256).unwrap();
+    let fault = run_faulty::<transpose>(&device, &shape(6, THREADS), (y.ptr(), true));
+    let FaultKind::Launch(text) = &fault.kind else {
+        panic!("{fault}")
+    };
+    assert_eq!(
+        text,
+        "grid x is 6, no multiple of the kernel's cluster_blocks 4"
+    );
+}
+
+/// Two blocks add up each other's numbers by remote loads.
+#[kernel(max_threads = 32, cluster_blocks = 2)]
+unsafe fn peek(y: *mut u32, before: bool, after: bool) {
+    unsafe {
+        let (t, rank) = (thread::thread_idx_x(), cluster::block_rank());
+        let numbers = NUMBERS.view();
+        numbers.store(t, 100 * rank + t);
+        if before {
+            cluster::sync();
+        } else {
+            thread::sync_threads();
+        }
+        let theirs = cluster::load(numbers, t, 1 - rank);
+        if after {
+            cluster::sync();
+        }
+        GlobalMut::new(y, 64).store(thread::index_1d() as usize, theirs);
+    }
+}
+
+#[test]
+fn remote_loads_see_what_was_written_before_the_clusters_barrier() {
+    let device = Device::new();
+    let y = device.alloc(4 * 64).unwrap();
+    run_clean::<peek>(&device, &shape(2, THREADS), (y.ptr(), true, true));
+    let expected: Vec<u32> = (0..64).map(|i| 100 * (1 - i / 32) + i % 32).collect();
+    assert_eq!(download::<u32>(&y), expected);
+}
+
+#[test]
+fn a_remote_load_without_the_clusters_barrier_is_a_race() {
+    let device = Device::new();
+    let y = device.alloc(4 * 64).unwrap();
+    let fault = run_faulty::<peek>(&device, &shape(2, THREADS), (y.ptr(), false, true));
+    assert!(
+        matches!(
+            fault.kind,
+            FaultKind::Uninitialized { .. } | FaultKind::Race { .. }
+        ),
+        "{fault}"
+    );
+}
+
+#[test]
+fn a_block_that_may_have_ended_is_not_reached_for() {
+    let device = Device::new();
+    let y = device.alloc(4 * 64).unwrap();
+    let fault = run_faulty::<peek>(&device, &shape(2, THREADS), (y.ptr(), true, false));
+    assert!(
+        matches!(
+            fault.kind,
+            FaultKind::BlockEnded {
+                what: "remote load",
+                ..
+            }
+        ),
+        "{fault}"
+    );
+    assert!(
+        fault.location.is_some() && fault.thread.is_some(),
+        "{fault}"
+    );
+}
+
+/// Both blocks write one word of block 0.
+#[kernel(max_threads = 32, cluster_blocks = 2)]
+unsafe fn collide(ordered: bool) {
+    unsafe {
+        let (t, rank) = (thread::thread_idx_x(), cluster::block_rank());
+        let numbers = NUMBERS.view();
+        if rank == 0 && t == 3 {
+            numbers.store(5, 1);
+        }
+        if ordered {
+            cluster::sync();
+        }
+        if rank == 1 && t == 4 {
+            cluster::store(numbers, 5, 0, 2);
+        }
+        cluster::sync();
+        if rank == 0 {
+            assert_eq!(numbers.load(5), 2);
+        }
+    }
+}
+
+#[test]
+fn writes_of_two_blocks_to_one_word_race_unless_ordered() {
+    let device = Device::new();
+    run_clean::<collide>(&device, &shape(2, THREADS), (true,));
+    let fault = run_racy::<collide>(&device, &shape(2, THREADS), (false,));
+    assert!(fault.to_string().contains("NUMBERS"), "{fault}");
+}
+
+/// The barrier of the cluster in two halves.
+#[kernel(max_threads = 32, cluster_blocks = 2)]
+unsafe fn halves(how: u32) {
+    unsafe {
+        let (t, rank) = (thread::thread_idx_x(), cluster::block_rank());
+        let numbers = NUMBERS.view();
+        match how {
+            // Right: what is written before the arrival is read after the wait.
+            0 => {
+                cluster::store(numbers, t, 1 - rank, t);
+                cluster::arrive();
+                cluster::wait_all();
+                assert_eq!(numbers.load(31 - t), 31 - t);
+            }
+            // Written after the arrival, read after the wait.
+            1 => {
+                cluster::arrive();
+                cluster::store(numbers, t, 1 - rank, t);
+                cluster::wait_all();
+                let _ = numbers.load(31 - t);
+                cluster::sync();
+            }
+            2 => cluster::wait_all(),
+            3 => {
+                cluster::arrive();
+                cluster::arrive();
+            }
+            // Half of a block waits for something else.
+            4 => {
+                if rank == 1 && t < 16 {
+                    thread::sync_threads();
+                }
+                cluster::sync();
+            }
+            // Who has ended is not waited for.
+            5 => {
+                if rank == 1 && t == 0 {
+                    return;
+                }
+                cluster::sync();
+            }
+            6 => cluster::store(numbers, t, 2, 0),
+            _ => cluster::store(numbers, 32, 1 - rank, 0),
+        }
+    }
+}
+
+#[test]
+fn the_clusters_barrier_has_rules() {
+    let device = Device::new();
+    for right in [0, 5] {
+        run_clean::<halves>(&device, &shape(2, THREADS), (right,));
+    }
+    let fault = |how| run_faulty::<halves>(&device, &shape(2, THREADS), (how,));
+    let kind = |how| fault(how).kind;
+    assert!(
+        matches!(
+            kind(1),
+            FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
+        ),
+        "{}",
+        fault(1)
+    );
+    assert!(matches!(kind(2), FaultKind::Barrier(_)), "{}", fault(2));
+    assert!(matches!(kind(3), FaultKind::Barrier(_)), "{}", fault(3));
+    let FaultKind::Deadlock { detail, .. } = kind(4) else {
+        panic!("{}", fault(4))
+    };
+    assert!(
+        detail.contains("the barrier of the cluster has 48 of 64")
+            && detail
+                .contains("block 1 of the cluster: 16 thread(s) (0..=15) wait for sync_threads"),
+        "{detail}"
+    );
+    assert!(matches!(kind(6), FaultKind::Argument(_)), "{}", fault(6));
+    assert!(
+        matches!(kind(7), FaultKind::OutOfBounds { .. }),
+        "{}",
+        fault(7)
+    );
+}
+
+/// Shared memory that a launch gives belongs to each block, and so do block barriers.
+#[kernel(max_threads = 40, cluster_blocks = 2)]
+unsafe fn own_memory(x: *const u32, y: *mut u32, barrier: bool) {
+    unsafe {
+        let (i, t) = (thread::index_1d() as usize, thread::thread_idx_x());
+        let (x, y) = (Global::new(x, 160), GlobalMut::new(y, 160));
+        let mine = cuda_std::shared::dynamic::<u32>(0, 40);
+        mine.store(t, x.load(i));
+        if barrier {
+            thread::sync_threads();
+        }
+        y.store(i, mine.load(39 - t));
+    }
+}
+
+#[test]
+fn each_block_of_a_cluster_has_its_own_shared_memory_and_barriers() {
+    let device = Device::new();
+    let values: Vec<u32> = (0..160).collect();
+    let (x, y) = (upload(&device, &values), device.alloc(4 * 160).unwrap());
+    let launch = Launch {
+        shared_bytes: 160,
+        ..shape(4, 40)
+    };
+    run_clean::<own_memory>(&device, &launch, (x.ptr(), y.ptr(), true));
+    let expected: Vec<u32> = (0..160).map(|i| i / 40 * 40 + 39 - i % 40).collect();
+    assert_eq!(download::<u32>(&y), expected);
+    let fault = run_faulty::<own_memory>(&device, &launch, (x.ptr(), y.ptr(), false));
+    assert!(
+        matches!(
+            fault.kind,
+            FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
+        ),
+        "{fault}"
+    );
+}

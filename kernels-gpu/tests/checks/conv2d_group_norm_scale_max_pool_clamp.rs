@@ -1,0 +1,225 @@
+//! The whole of problem 85 in one launch, on images that it can take.
+
+use cuda_std::{Storage, bf16, f16};
+use op_spec::Conv2dGroupNormScaleMaxPoolClampSpec;
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+    CHANNEL_FLOATS, CONV_WIDTH, FILTER, FILTER_ELEMENTS, FusedGeometry, FusedMode, IN_CHANNELS,
+    OUT_CHANNELS, OUT_WIDTH, POOL, WIDTH,
+};
+
+use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
+use super::{Outcome, Run, Wanted, compare, signed};
+
+const INPUTS: usize = IN_CHANNELS as usize;
+const OUTPUTS: usize = OUT_CHANNELS as usize;
+const COLUMNS: usize = CONV_WIDTH as usize;
+
+/// An image: samples, height, what the input is multiplied with and what is added to it, and what
+/// one row of it is multiplied with besides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Image {
+    n: usize,
+    height: usize,
+    scale: f32,
+    added: f32,
+    /// Makes the kernels choose another power of two for the input on the way.
+    loud_row: Option<usize>,
+}
+
+const fn image(n: usize, height: usize) -> Image {
+    Image {
+        n,
+        height,
+        scale: 1.0,
+        added: 0.0,
+        loud_row: None,
+    }
+}
+
+/// The smallest, so many that a cluster has three; a ring of slots that is used more than once, with
+/// rows that the pooling leaves over, far from zero; a row that does not fit the first rows' scale.
+const IMAGES: [Image; 3] = [
+    image(5, 10),
+    Image {
+        added: 100.0,
+        ..image(1, 53)
+    },
+    Image {
+        loud_row: Some(9),
+        ..image(1, 25)
+    },
+];
+
+/// Sums of the convolution with the magnitudes behind them, `[filter][row * COLUMNS + column]`.
+fn convolved(x: &[f32], w: &[f32], bias: &[f32], height: usize) -> Vec<Vec<(f64, f64)>> {
+    let (width, filter) = (WIDTH as usize, FILTER as usize);
+    let rows = height - filter + 1;
+    let mut filters = Vec::new();
+    for (k, &bias) in bias.iter().enumerate() {
+        let mut plane = vec![(f64::from(bias), f64::from(bias.abs())); rows * COLUMNS];
+        for (tap, &weight) in w[k * FILTER_ELEMENTS as usize..][..FILTER_ELEMENTS as usize]
+            .iter()
+            .enumerate()
+        {
+            let (c, r, s) = (tap / filter / filter, tap / filter % filter, tap % filter);
+            let weight = f64::from(weight);
+            for (row, sums) in plane.chunks_exact_mut(COLUMNS).enumerate() {
+                let pixels = &x[(c * height + row + r) * width + s..][..COLUMNS];
+                for (sum, &pixel) in sums.iter_mut().zip(pixels) {
+                    let term = weight * f64::from(pixel);
+                    sum.0 += term;
+                    sum.1 += term.abs();
+                }
+            }
+        }
+        filters.push(plane);
+    }
+    filters
+}
+
+/// What comes behind the convolution. `rounding` is the relative error of a product.
+fn wanted(
+    filters: &[Vec<(f64, f64)>],
+    [weight, bias, scale]: [&[f32]; 3],
+    g: &FusedGeometry,
+    rounding: f64,
+) -> Vec<Wanted> {
+    let group = g.group_channels as usize;
+    let pool = POOL as usize;
+    let mut wanted = Vec::new();
+    for (k, plane) in filters.iter().enumerate() {
+        let members = filters[k / group * group..][..group].iter().flatten();
+        let count = (group * plane.len()) as f64;
+        let mean = members.clone().map(|y| y.0).sum::<f64>() / count;
+        let variance = members.clone().map(|y| (y.0 - mean).powi(2)).sum::<f64>() / count;
+        let magnitude = members.map(|y| y.1).sum::<f64>() / count;
+        let rstd = 1.0 / (variance + f64::from(g.eps)).sqrt();
+        let [weight, bias, scale] = [weight, bias, scale].map(|of| f64::from(of[k]));
+        let factor = weight * scale;
+        for row in 0..plane.len() / COLUMNS / pool {
+            for column in 0..OUT_WIDTH as usize {
+                let mut value = f64::NEG_INFINITY;
+                let mut most = 0.0_f64;
+                for i in 0..pool * pool {
+                    let at = (row * pool + i / pool) * COLUMNS + column * pool + i % pool;
+                    let y = plane[at];
+                    value = value.max((y.0 - mean) * rstd * factor + bias * scale);
+                    most = most.max(y.1);
+                }
+                // Every product is off by `rounding`, here and in both statistics.
+                let condition = rstd * factor.abs() * (most + magnitude) * 2.0;
+                let epsilon = f64::from(f32::EPSILON);
+                wanted.push(Wanted {
+                    value: value.clamp(f64::from(g.min), f64::from(g.max)),
+                    tolerance: 4.0 * rounding * condition
+                        + 4.0 * epsilon * (bias * scale).abs()
+                        + epsilon,
+                });
+            }
+        }
+    }
+    wanted
+}
+
+macro_rules! fused {
+    ($name:ident, $T:ident, $kernel:ident, $prepare:ident, $mode:expr, $rounding:expr) => {
+        /// Every image; parameters of either sign and 0.
+        pub(crate) fn $name(run: &Run) -> Outcome {
+            for image in IMAGES {
+                let Image { n, height, .. } = image;
+                let row = WIDTH as usize;
+                let sample = INPUTS * height * row;
+                let mut values = signed::<$T>(1, n * sample);
+                for (i, x) in values.iter_mut().enumerate() {
+                    let loud = Some(i / row % height) == image.loud_row;
+                    let loud = if loud { 1024.0 } else { 1.0 };
+                    *x = <$T as Storage>::from_f32(*x * image.scale * loud + image.added).to_f32();
+                }
+                let filter = signed::<$T>(2, OUTPUTS * FILTER_ELEMENTS as usize);
+                let [filter_bias, bias, mut weight, mut scale] =
+                    [3, 4, 5, 6].map(|seed| signed::<$T>(seed, OUTPUTS));
+                weight[7] = 0.0;
+                scale[20] = 0.0;
+
+                let problem = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
+                    .problem(&[n, INPUTS, height, row])
+                    .expect("the pipeline takes this shape");
+                let mut g = FusedGeometry::new(&problem).expect("the kernel takes this shape");
+                // Bounds that leave something to see.
+                (g.min, g.max) = (-0.5, 1.5);
+                let mode: FusedMode = $mode;
+                let x = run.tensor::<$T>(&values)?;
+                let f = run.tensor::<$T>(&filter)?;
+                let b = run.tensor::<$T>(&filter_bias)?;
+                let [w, beta, s] = [&weight, &bias, &scale].map(|of| run.tensor::<$T>(of));
+                let (w, beta, s) = (w?, beta?, s?);
+                // 32-bit words.
+                let operands = run.empty::<f32>(mode.operand_words() as usize)?;
+                let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;
+                let arguments = (
+                    f.ptr().cast_const(),
+                    b.ptr().cast_const(),
+                    w.ptr().cast_const(),
+                    beta.ptr().cast_const(),
+                    s.ptr().cast_const(),
+                    operands.ptr().cast(),
+                    channels.ptr(),
+                    g,
+                );
+                run.launch::<$prepare>(Some(g.prepare_shape()), arguments)?;
+                let outputs = problem.output_shape().iter().product();
+                let y = run.empty::<$T>(outputs)?;
+                let arguments = (
+                    x.ptr().cast_const(),
+                    operands.ptr().cast_const().cast(),
+                    channels.ptr().cast_const(),
+                    y.ptr(),
+                    g,
+                );
+                // Two clusters, which take samples by turns.
+                run.launch::<$kernel>(Some(g.launch_shape(mode, 4)), arguments)?;
+                let all: Vec<_> = (values.chunks_exact(sample))
+                    .flat_map(|x| {
+                        let filters = convolved(x, &filter, &filter_bias, height);
+                        wanted(&filters, [&weight, &bias, &scale], &g, $rounding)
+                    })
+                    .collect();
+                compare(&format!("{image:?}"), &y, &all)?;
+            }
+            Ok(())
+        }
+    };
+}
+
+fused!(
+    accurate,
+    f32,
+    conv2d_group_norm_scale_max_pool_clamp_wgmma_f32,
+    conv2d_group_norm_scale_max_pool_clamp_prepare_f32,
+    FusedMode::ACCURATE,
+    f64::exp2(-22.0)
+);
+fused!(
+    fast,
+    f32,
+    conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32,
+    conv2d_group_norm_scale_max_pool_clamp_prepare_fast_f32,
+    FusedMode::FAST,
+    f64::exp2(-11.0)
+);
+fused!(
+    half,
+    f16,
+    conv2d_group_norm_scale_max_pool_clamp_wgmma_f16,
+    conv2d_group_norm_scale_max_pool_clamp_prepare_f16,
+    FusedMode::HALF,
+    f64::exp2(-20.0)
+);
+fused!(
+    brain,
+    bf16,
+    conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16,
+    conv2d_group_norm_scale_max_pool_clamp_prepare_bf16,
+    FusedMode::HALF,
+    f64::exp2(-20.0)
+);
