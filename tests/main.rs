@@ -14,6 +14,7 @@ mod cost;
 mod suite;
 
 mod accuracy;
+mod batches;
 mod channel_max;
 mod clamp;
 mod conv2d;
@@ -40,6 +41,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let trials: Vec<Trial> = [
         accuracy::trials(),
+        batches::trials(),
         channel_max::trials(),
         clamp::trials(),
         conv2d::trials(),

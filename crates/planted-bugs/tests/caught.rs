@@ -66,6 +66,19 @@ fn check_for(name: &str) -> Check {
         "slots_are_filled_while_products_read_them" => {
             check!(fifth, conv2d_group_norm_scale_max_pool_clamp, half)
         }
+        "implicit_gemm_multiplies_a_patch_that_has_not_arrived" => {
+            check!(fourth, implicit_gemm, split_f32)
+        }
+        "implicit_gemm_overwrites_the_patch_in_use" => check!(fifth, implicit_gemm, split_f32),
+        "implicit_gemm_reads_results_before_all_are_there" => {
+            check!(second, implicit_gemm, split_f32)
+        }
+        "implicit_gemm_takes_unused_pixels_into_the_moments" => {
+            check!(third, implicit_gemm, split_f32)
+        }
+        "implicit_gemm_keeps_an_image_at_the_wrong_scale" => {
+            check!(first, implicit_gemm, split_f32)
+        }
         _ => panic!("no check for {name}"),
     }
 }

@@ -7,7 +7,7 @@ use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, str
 use crate::cpu;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::{self, Precision, Prepared};
+use crate::ops::{self, FilterCache, GemmParameters, Precision, Prepared};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampSpec as Spec;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedGeometry;
 use crate::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights;
@@ -86,6 +86,8 @@ struct Shared {
     folded: (Tensor, Tensor),
     /// The fused kernel's parameters for each precision, from the first run that needs them.
     prepared: [OnceLock<Prepared>; Precision::ALL.len()],
+    /// The filters as the matrix product on tensor cores takes them.
+    filters: FilterCache,
 }
 
 impl Conv2dGroupNormScaleMaxPoolClamp {
@@ -129,6 +131,7 @@ impl Conv2dGroupNormScaleMaxPoolClamp {
             norm_bias,
             scale,
             prepared: Default::default(),
+            filters: FilterCache::default(),
             weights,
         };
         Ok(Self {
@@ -207,7 +210,8 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
             ..
         } = &*self.shared;
         if options.strategy == Strategy::Fused
-            && let Some(geometry) = ops::fused_geometry(&problem, x.stream())
+            && let Some(geometry) =
+                ops::fused_geometry(&problem, x.stream(), x.dtype(), options.fused())
         {
             let prepared = self.prepared(&geometry, options.precision)?;
             return ops::conv2d_group_norm_scale_max_pool_clamp_in(
@@ -218,6 +222,26 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
                 &geometry,
                 options.precision,
             );
+        }
+        if options.strategy == Strategy::Fused {
+            let parameters = GemmParameters {
+                weight: conv_weight,
+                bias: conv_bias.as_ref(),
+                norm_weight,
+                norm_bias,
+                factors: scale,
+                filters: &self.shared.filters,
+            };
+            let fused = ops::conv2d_group_norm_scale_max_pool_clamp_by_gemm_in(
+                arena,
+                x,
+                &parameters,
+                &problem,
+                options.fused(),
+            )?;
+            if let Some(y) = fused {
+                return Ok(y);
+            }
         }
         let conv = convolution(options, options.strategy == Strategy::Unfused);
         // Each assignment to `y` frees the tensor before it, in stream order.

@@ -7,7 +7,7 @@ use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, str
 use crate::cpu;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops;
+use crate::ops::{self, FilterCache, GemmParameters};
 use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
 use crate::weights::Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights;
 
@@ -77,6 +77,8 @@ struct Shared {
     norm_weight: Option<Tensor>,
     norm_bias: Option<Tensor>,
     multiplier: Tensor,
+    /// The filters as the matrix product on tensor cores takes them.
+    filters: FilterCache,
 }
 
 impl Conv3dMultiplyInstanceNormClampMultiplyMax {
@@ -115,6 +117,7 @@ impl Conv3dMultiplyInstanceNormClampMultiplyMax {
             norm_weight: upload(stream, weights.instance_norm_weight.as_ref(), dtype)?,
             norm_bias: upload(stream, weights.instance_norm_bias.as_ref(), dtype)?,
             multiplier: Tensor::from_f32_array(stream, &weights.multiplier, dtype)?,
+            filters: FilterCache::default(),
             weights,
         };
         Ok(Self {
@@ -175,7 +178,25 @@ impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
                 conv_bias.as_ref(),
                 multiplier,
                 &problem,
-                options.precision,
+                options.fused(),
+            )?;
+            if let Some(y) = fused {
+                return Ok(y);
+            }
+            let parameters = GemmParameters {
+                weight: conv_weight,
+                bias: conv_bias.as_ref(),
+                norm_weight,
+                norm_bias,
+                factors: multiplier,
+                filters: &self.shared.filters,
+            };
+            let fused = ops::conv3d_multiply_instance_norm_clamp_multiply_max_by_gemm_in(
+                arena,
+                x,
+                &parameters,
+                &problem,
+                options.fused(),
             )?;
             if let Some(y) = fused {
                 return Ok(y);

@@ -8,7 +8,7 @@ use ndarray::{Array4, ArrayBase, Data, Dimension, Ix4};
 use super::Plan;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::{Error, Result};
-use crate::ops::{Arena, ConvAlgorithm, ConvOptions, Precision};
+use crate::ops::{Arena, ConvAlgorithm, ConvOptions, FusedOptions, Precision};
 
 /// A way to run a pipeline. All give the same values up to rounding.
 pub trait Strategy:
@@ -32,6 +32,9 @@ pub struct Options<S> {
     pub strategy: S,
     /// The products of the fully fused strategy.
     pub precision: Precision,
+    /// Whether kernels are chosen without regard to the batch (the default), so that the results of a sample are the same
+    /// bits in any batch. Where they need not be, the fully fused strategy has faster kernels for small batches.
+    pub batch_invariant: bool,
     /// The most bytes that the column matrix of a convolution may take at a time, where the strategy has one.
     pub workspace_bytes: u64,
 }
@@ -49,6 +52,7 @@ impl<S: Strategy> Options<S> {
         Options {
             strategy,
             precision: Precision::default(),
+            batch_invariant: true,
             workspace_bytes,
         }
     }
@@ -57,6 +61,23 @@ impl<S: Strategy> Options<S> {
     #[must_use]
     pub fn precision(self, precision: Precision) -> Options<S> {
         Options { precision, ..self }
+    }
+
+    /// The same with kernels that depend on the batch, or not.
+    #[must_use]
+    pub fn batch_invariant(self, batch_invariant: bool) -> Options<S> {
+        Options {
+            batch_invariant,
+            ..self
+        }
+    }
+
+    /// What the fully fused strategy is told.
+    pub(super) fn fused(&self) -> FusedOptions {
+        FusedOptions {
+            precision: self.precision,
+            batch_invariant: self.batch_invariant,
+        }
     }
 
     /// The same with another limit.

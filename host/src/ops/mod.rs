@@ -37,6 +37,7 @@ pub use fused::{
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
+pub(crate) use precision::FusedOptions;
 pub use precision::Precision;
 pub use scale::scale;
 
@@ -45,7 +46,9 @@ pub(crate) use channel_max::channel_max_in;
 pub(crate) use clamp::clamp_in;
 pub(crate) use conv::conv_in;
 pub(crate) use fused::{
-    Prepared, clamp_multiply_channel_max_in, conv2d_group_norm_scale_max_pool_clamp_in,
+    FilterCache, GemmParameters, Prepared, clamp_multiply_channel_max_in,
+    conv2d_group_norm_scale_max_pool_clamp_by_gemm_in, conv2d_group_norm_scale_max_pool_clamp_in,
+    conv3d_multiply_instance_norm_clamp_multiply_max_by_gemm_in,
     conv3d_multiply_instance_norm_clamp_multiply_max_in, fused_geometry, group_norm_scale_in,
     group_norm_scale_max_pool2d_clamp_in, max_pool2d_clamp_in,
     multiply_instance_norm_clamp_multiply_channel_max_in,

@@ -40,3 +40,11 @@ impl FromStr for Precision {
             .ok_or_else(|| format!("precision: {name} is unknown, must be one of accurate, fast"))
     }
 }
+
+/// How a fully fused pipeline is to be run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FusedOptions {
+    pub(crate) precision: Precision,
+    /// Whether kernels are chosen without regard to the batch, so that a sample's results are the same bits in any.
+    pub(crate) batch_invariant: bool,
+}

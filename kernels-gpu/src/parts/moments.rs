@@ -15,7 +15,7 @@ use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{math, thread, warp};
-use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS};
+use op_spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry, PARTIAL_ELEMENTS};
 use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::unroll::unroll;
@@ -242,7 +242,12 @@ fn split_count(g: &NormGeometry, split: u32) -> f32 {
 /// The partial result of split `split` of row `row`.
 #[inline(always)]
 unsafe fn partial(partials: Global<f32>, g: &NormGeometry, row: u64, split: u32) -> Moments {
-    let index = (row * g.splits as u64 + split as u64) as usize * PARTIAL_ELEMENTS;
+    let index = (row * g.splits as u64 + split as u64) as usize;
+    if g.counted != 0 {
+        let [count, mean, m2, _] = partials.load_vec::<COUNTED_ELEMENTS>(index * COUNTED_ELEMENTS);
+        return Moments { count, mean, m2 };
+    }
+    let index = index * PARTIAL_ELEMENTS;
     let [mean, m2] = partials.load_vec::<PARTIAL_ELEMENTS>(index);
     Moments {
         count: split_count(g, split),

@@ -157,6 +157,14 @@ impl FusedGeometry {
         }
     }
 
+    /// Whether there are samples enough for this kernel to be faster than kernels that spread a sample
+    /// over the whole device; measured on 132 multiprocessors (docs/tuning.md).
+    #[must_use]
+    pub fn fills_enough(&self, mode: FusedMode, multiprocessors: u32) -> bool {
+        let share = if mode == FusedMode::ACCURATE { 16 } else { 32 };
+        u64::from(self.n) * share >= u64::from(multiprocessors)
+    }
+
     /// The launch that prepares the parameters: a thread for each output channel.
     #[must_use]
     pub const fn prepare_shape(&self) -> LaunchShape {

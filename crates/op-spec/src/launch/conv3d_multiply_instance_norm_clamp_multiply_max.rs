@@ -191,6 +191,15 @@ impl FusedGeometry {
         (z + FILTER - 1) * self.height + (last - z * self.out_height) + FILTER
     }
 
+    /// Whether there are samples enough for the kernel that keeps `planes` words of each pixel to be
+    /// faster than kernels that spread a sample over the whole device; measured on 132
+    /// multiprocessors (docs/tuning.md).
+    #[must_use]
+    pub const fn fills_enough(&self, planes: u32, multiprocessors: u32) -> bool {
+        let share = if planes == SPLIT_PLANES { 4 } else { 8 };
+        self.n.saturating_mul(share) >= multiprocessors as u64
+    }
+
     /// Launch of a kernel that keeps `planes` words of each pixel, or nothing when there are more
     /// samples than a grid has blocks.
     #[must_use]

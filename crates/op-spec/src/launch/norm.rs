@@ -34,6 +34,10 @@ pub const MAX_SPLITS: u64 = 256;
 /// Numbers in a partial result: mean and M2.
 pub const PARTIAL_ELEMENTS: usize = 2;
 
+/// Numbers in a partial result that says how many values it is of: that count, mean, M2, and one for
+/// alignment.
+pub const COUNTED_ELEMENTS: usize = 4;
+
 /// Threads of a block that keeps its row in shared memory.
 pub const RESIDENT_THREADS: u32 = 1024;
 
@@ -70,6 +74,8 @@ pub struct NormGeometry {
     pub has_weight: u32,
     /// 1 if there is a bias per channel, else 0.
     pub has_bias: u32,
+    /// 1 if partial results say how many values they are of, so that splits may differ in length.
+    pub counted: u32,
 }
 
 impl NormGeometry {
@@ -93,6 +99,7 @@ impl NormGeometry {
             eps,
             has_weight: 0,
             has_bias: 0,
+            counted: 0,
         }
     }
 
@@ -105,14 +112,28 @@ impl NormGeometry {
         }
     }
 
+    /// The same norm, with statistics that some other kernel left in so many splits of a row.
+    pub const fn counted(self, splits: u32) -> Self {
+        Self {
+            splits,
+            counted: 1,
+            ..self
+        }
+    }
+
     /// Elements of the tensor.
     pub const fn elements(&self) -> u64 {
         self.rows * self.row_elements
     }
 
-    /// f32 elements of the buffer of partial results, `[rows][splits][mean, M2]`.
+    /// f32 elements of the buffer of partial results, `[rows][splits][mean, M2]`, or with counts.
     pub const fn partial_elements(&self) -> u64 {
-        self.rows * self.splits as u64 * PARTIAL_ELEMENTS as u64
+        let each = if self.counted != 0 {
+            COUNTED_ELEMENTS
+        } else {
+            PARTIAL_ELEMENTS
+        };
+        self.rows * self.splits as u64 * each as u64
     }
 
     /// Launch of the statistics kernel.
@@ -129,6 +150,20 @@ impl NormGeometry {
     pub const fn apply_shape(&self) -> Option<LaunchShape> {
         match super::elementwise::shape(self.elements()) {
             Some(shape) => Some(shape.with_shared(self.staged_bytes(BLOCK_ELEMENTS as u64))),
+            None => None,
+        }
+    }
+
+    /// Launch of a kernel that normalises a tensor of the same rows, whose planes have `spatial`
+    /// elements, element by element.
+    pub const fn pooled_shape(&self, spatial: u64) -> Option<LaunchShape> {
+        let row_elements = self.row_channels as u64 * spatial;
+        match super::elementwise::shape(self.rows * row_elements) {
+            Some(shape) => Some(shape.with_shared(staged_bytes(
+                self.rows,
+                row_elements,
+                BLOCK_ELEMENTS as u64,
+            ))),
             None => None,
         }
     }

@@ -27,6 +27,9 @@ pub(in crate::cli) struct Arguments {
     /// Products of the fused strategy on f32, separated by commas: accurate, fast
     #[arg(long, value_delimiter = ',', default_value = "accurate,fast")]
     pub(super) precision: Vec<Precision>,
+    /// Let the fused strategy choose kernels by the batch, so that a sample's results may be rounded otherwise in another
+    #[arg(long)]
+    pub(super) batch_dependent: bool,
     /// Element types of inputs, outputs and parameters, separated by commas: f32, f16, bf16
     #[arg(long, value_delimiter = ',', default_value = "f32", value_parser = dtype)]
     pub(super) dtype: Vec<DType>,
@@ -124,7 +127,7 @@ pub(super) fn candidates<S: Strategy>(arguments: &Arguments, dtype: DType) -> Ve
     };
     let mut candidates = Vec::new();
     for strategy in S::ALL.iter().copied().filter(asked) {
-        let options = Options::strategy(strategy);
+        let options = Options::strategy(strategy).batch_invariant(!arguments.batch_dependent);
         if strategy == S::FUSED && dtype == DType::F32 {
             let precisions = arguments.precision.iter();
             candidates.extend(precisions.map(|&precision| options.precision(precision)));

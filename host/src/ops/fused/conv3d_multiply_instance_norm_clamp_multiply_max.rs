@@ -3,7 +3,7 @@
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::ops::launching::{Affine, Argument, bytes, launch};
-use crate::ops::{Arena, Precision};
+use crate::ops::{Arena, FusedOptions, Precision};
 use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem as Problem;
 use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FusedGeometry, PAIR_PLANES, SPLIT_PLANES,
@@ -12,7 +12,7 @@ use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 const OPERATOR: &str = "conv3d_multiply_instance_norm_clamp_multiply_max";
 
 /// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, or nothing where the kernel cannot take the
-/// problem or the device lacks the shared memory for it.
+/// problem, the device lacks the shared memory for it, or the batch may matter and is too small to fill the device.
 ///
 /// `problem` is that of `x`, `weight`, `bias` and `multiplier`.
 pub(crate) fn conv3d_multiply_instance_norm_clamp_multiply_max_in(
@@ -22,10 +22,10 @@ pub(crate) fn conv3d_multiply_instance_norm_clamp_multiply_max_in(
     bias: Option<&Tensor>,
     multiplier: &Tensor,
     problem: &Problem,
-    precision: Precision,
+    options: FusedOptions,
 ) -> Result<Option<Tensor>> {
     let stream = x.stream();
-    let rounded = x.dtype() == DType::F32 && precision == Precision::Fast;
+    let rounded = x.dtype() == DType::F32 && options.precision == Precision::Fast;
     let planes = if x.dtype() == DType::F32 && !rounded {
         SPLIT_PLANES
     } else {
@@ -34,6 +34,10 @@ pub(crate) fn conv3d_multiply_instance_norm_clamp_multiply_max_in(
     let Some(geometry) = FusedGeometry::new(problem) else {
         return Ok(None);
     };
+    let multiprocessors = stream.device().multiprocessors();
+    if !options.batch_invariant && !geometry.fills_enough(planes, multiprocessors) {
+        return Ok(None);
+    }
     let Some(shape) = geometry.shape(planes) else {
         return Ok(None);
     };

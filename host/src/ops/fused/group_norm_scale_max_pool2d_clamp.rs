@@ -6,6 +6,9 @@ use crate::error::Result;
 use crate::ops::Arena;
 use crate::ops::group_norm::statistics;
 use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
+use crate::spec::launch::elementwise::Bounds;
+use crate::spec::launch::max_pool2d::PoolGeometry;
+use crate::spec::launch::norm::NormGeometry;
 use crate::spec::{ClampSpec, GroupNormSpec, MaxPool2dSpec, ScaleSpec};
 
 const OPERATOR: &str = "group_norm_scale_max_pool2d_clamp";
@@ -65,27 +68,55 @@ pub(crate) fn group_norm_scale_max_pool2d_clamp_in(
     ScaleSpec.problem(x.shape(), scale.shape())?;
     let pooled = pool.problem(x.shape())?;
     let bounds = clamp.problem(&pooled.output_shape())?.kernel_bounds();
-    let affine = Affine::open(OPERATOR, x, weight, bias)?;
-    let factors = Argument::open(OPERATOR, "scale", scale, x)?;
+    Affine::open(OPERATOR, x, weight, bias)?;
+    Argument::open(OPERATOR, "scale", scale, x)?;
     if x.device().is_cpu() {
         let scaled = group_norm_scale_in(arena, x, weight, bias, scale, norm)?;
         return max_pool2d_clamp_in(arena, &scaled, pool, clamp);
     }
-    let stream = x.stream();
     let (norm, pool) = (normed.geometry()?, pooled.geometry()?);
-    let shape = grid(OPERATOR, pool.norm_shape(&norm))?;
-    let y = arena.tensor(stream, &pooled.output_shape(), x.dtype())?;
-    if y.is_empty() {
-        return Ok(y);
+    let shape = pooled.output_shape();
+    if shape.elements() == 0 {
+        return arena.tensor(x.stream(), &shape, x.dtype());
     }
     let partials = statistics(OPERATOR, arena, x, &norm)?;
-    let (input, moments) = (
-        Argument::input(OPERATOR, x)?,
-        Argument::input(OPERATOR, &partials)?,
-    );
-    // SAFETY: both geometries describe `x`, `y` has the pooled shape, all start on 16 bytes; the partial results are
-    // those of `x`; weight and bias have a value per channel where the geometry says that they exist, and so has
-    // `scale`; `y` is fresh.
+    let parameters = Parameters {
+        weight,
+        bias,
+        scale,
+    };
+    normalise_and_pool(arena, x, &partials, &parameters, norm, pool, &shape, bounds)
+}
+
+/// The per-channel parameters of norm and scale.
+pub(crate) struct Parameters<'a> {
+    pub(crate) weight: Option<&'a Tensor>,
+    pub(crate) bias: Option<&'a Tensor>,
+    pub(crate) scale: &'a Tensor,
+}
+
+/// All that follows the norm's statistics, which `partials` has as `norm` says. `shape` is the output's.
+#[allow(clippy::too_many_arguments, reason = "three operators' parameters")]
+pub(crate) fn normalise_and_pool(
+    arena: &mut Arena,
+    x: &Tensor,
+    partials: &Tensor,
+    parameters: &Parameters<'_>,
+    norm: NormGeometry,
+    pool: PoolGeometry,
+    output: &[usize],
+    bounds: Bounds,
+) -> Result<Tensor> {
+    let stream = x.stream();
+    let shape = grid(OPERATOR, pool.norm_shape(&norm))?;
+    let affine = Affine::open(OPERATOR, x, parameters.weight, parameters.bias)?;
+    let factors = Argument::open(OPERATOR, "scale", parameters.scale, x)?;
+    let y = arena.tensor(stream, output, x.dtype())?;
+    let input = Argument::input(OPERATOR, x)?;
+    let moments = partials.read_on(OPERATOR, "statistics", stream)?;
+    // SAFETY: `pool` describes `x` and `y`, all start on 16 bytes; the partial results are those of the norm's rows, to
+    // whose channels the planes of `x` belong; weight and bias have a value per channel where the geometry says that
+    // they exist, and so has `scale`; `y` is fresh.
     unsafe {
         launch!(stream, x.dtype(), shape, fused::group_norm_scale_max_pool2d_clamp::{
             group_norm_scale_max_pool2d_clamp_f32,
@@ -96,6 +127,6 @@ pub(crate) fn group_norm_scale_max_pool2d_clamp_in(
             bounds,
         ))?;
     }
-    stream.moved(bytes(&[x, &partials, scale, &y]) + affine.bytes());
+    stream.moved(bytes(&[x, partials, parameters.scale, &y]) + affine.bytes());
     Ok(y)
 }

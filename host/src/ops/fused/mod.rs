@@ -9,9 +9,12 @@ mod conv2d_group_norm_scale_max_pool_clamp;
 mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod fold_scale;
 mod group_norm_scale;
+mod group_norm_scale_clamp;
 mod group_norm_scale_max_pool2d_clamp;
+mod implicit_gemm;
 mod max_pool2d_clamp;
 mod multiply_instance_norm_clamp_multiply_channel_max;
+mod pipelines_by_gemm;
 mod scale_max_pool2d_clamp;
 
 pub use clamp_multiply_channel_max::clamp_multiply_channel_max;
@@ -29,5 +32,10 @@ pub(crate) use conv2d_group_norm_scale_max_pool_clamp::{
 pub(crate) use conv3d_multiply_instance_norm_clamp_multiply_max::conv3d_multiply_instance_norm_clamp_multiply_max_in;
 pub(crate) use group_norm_scale::group_norm_scale_in;
 pub(crate) use group_norm_scale_max_pool2d_clamp::group_norm_scale_max_pool2d_clamp_in;
+pub(crate) use implicit_gemm::{FilterCache, GemmParameters};
 pub(crate) use max_pool2d_clamp::max_pool2d_clamp_in;
 pub(crate) use multiply_instance_norm_clamp_multiply_channel_max::multiply_instance_norm_clamp_multiply_channel_max_in;
+pub(crate) use pipelines_by_gemm::{
+    conv2d_group_norm_scale_max_pool_clamp_by_gemm_in,
+    conv3d_multiply_instance_norm_clamp_multiply_max_by_gemm_in,
+};

@@ -9,6 +9,9 @@ use crate::ops::group_norm::statistics;
 use crate::ops::instance_norm::instance_norm_in;
 use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
 use crate::ops::scale::scale_in;
+use crate::spec::launch::channel_max::ChannelMaxGeometry;
+use crate::spec::launch::elementwise::Bounds;
+use crate::spec::launch::norm::NormGeometry;
 use crate::spec::{ChannelMaxSpec, ClampSpec, InstanceNormSpec, ScaleSpec};
 
 const OPERATOR: &str = "multiply_instance_norm_clamp_multiply_channel_max";
@@ -64,25 +67,59 @@ pub(crate) fn multiply_instance_norm_clamp_multiply_channel_max_in(
     let normed = norm.problem(x.shape(), shape_of(weight), shape_of(bias))?;
     let bounds = clamp.problem(x.shape())?.kernel_bounds();
     let problem = ChannelMaxSpec.problem(x.shape())?;
-    let affine = Affine::open(OPERATOR, x, weight, bias)?;
-    let factors = Argument::open(OPERATOR, "multiplier", multiplier, x)?;
+    Affine::open(OPERATOR, x, weight, bias)?;
+    Argument::open(OPERATOR, "multiplier", multiplier, x)?;
     if x.device().is_cpu() {
         let multiplied = scale_in(arena, x, multiplier)?;
         let normed = instance_norm_in(arena, &multiplied, weight, bias, norm)?;
         return clamp_multiply_channel_max_in(arena, &normed, multiplier, clamp);
     }
-    let stream = x.stream();
-    let (norm, geometry) = (normed.geometry()?, problem.geometry()?);
-    let shape = grid(OPERATOR, geometry.shape())?;
-    let y = arena.tensor(stream, &without_channels(x.shape()), x.dtype())?;
-    if y.is_empty() {
-        return Ok(y);
+    let norm = normed.geometry()?;
+    let output = without_channels(x.shape());
+    if output.iter().product::<usize>() == 0 {
+        return arena.tensor(x.stream(), &output, x.dtype());
     }
     let partials = statistics(OPERATOR, arena, x, &norm)?;
-    let (input, moments) = (
-        Argument::input(OPERATOR, x)?,
-        Argument::input(OPERATOR, &partials)?,
-    );
+    let parameters = Parameters {
+        weight,
+        bias,
+        multiplier,
+    };
+    normalise_and_reduce(
+        arena,
+        x,
+        &partials,
+        &parameters,
+        norm,
+        problem.geometry()?,
+        bounds,
+    )
+}
+
+/// The per-channel parameters of norm and multiplications.
+pub(crate) struct Parameters<'a> {
+    pub(crate) weight: Option<&'a Tensor>,
+    pub(crate) bias: Option<&'a Tensor>,
+    pub(crate) multiplier: &'a Tensor,
+}
+
+/// All that follows the statistics of `x`, which `partials` has as `norm` says.
+pub(crate) fn normalise_and_reduce(
+    arena: &mut Arena,
+    x: &Tensor,
+    partials: &Tensor,
+    parameters: &Parameters<'_>,
+    norm: NormGeometry,
+    geometry: ChannelMaxGeometry,
+    bounds: Bounds,
+) -> Result<Tensor> {
+    let stream = x.stream();
+    let shape = grid(OPERATOR, geometry.shape())?;
+    let affine = Affine::open(OPERATOR, x, parameters.weight, parameters.bias)?;
+    let factors = Argument::open(OPERATOR, "multiplier", parameters.multiplier, x)?;
+    let y = arena.tensor(stream, &without_channels(x.shape()), x.dtype())?;
+    let input = Argument::input(OPERATOR, x)?;
+    let moments = partials.read_on(OPERATOR, "statistics", stream)?;
     // SAFETY: both geometries describe `x`, `y` has its shape without channels, all start on 16 bytes; the partial
     // results are those of `x`; weight and bias have a value per channel where the geometry says that they exist, and so
     // has `multiplier`; `y` is fresh.
@@ -96,6 +133,6 @@ pub(crate) fn multiply_instance_norm_clamp_multiply_channel_max_in(
             geometry, bounds,
         ))?;
     }
-    stream.moved(bytes(&[x, &partials, multiplier, &y]) + affine.bytes());
+    stream.moved(bytes(&[x, partials, parameters.multiplier, &y]) + affine.bytes());
     Ok(y)
 }

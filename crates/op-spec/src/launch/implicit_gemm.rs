@@ -1,0 +1,378 @@
+//! A convolution as a matrix product on tensor cores, whose matrix of columns is never written.
+//!
+//! Four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
+//! 1. The *image*: the padded input in vectors of eight 16-bit values, so that one vector is what one
+//!    row of a tensor-core operand takes, wherever it lies.
+//! 2. The image of f32 samples whose values the usual scale does not suit is made again.
+//! 3. The product. A block has a *tile* of filters times pixels. It brings the part of the image
+//!    that its pixels touch, the *patch*, into shared memory, some channels (a *stage*) at a time.
+//! 4. The moments of the tiles of a norm's row are combined, where they are many.
+//!
+//! # The image
+//! A vector holds eight channels of one pixel. Where a group has at most four channels, it holds
+//! those of several neighbouring columns of the filter's reach instead, so that few of its places
+//! are empty: two columns of four channels, four of two, or eight of one. One vector then serves
+//! that many columns of the filter; a *tap* is what one vector serves.
+//!
+//! Columns that are a stride apart lie next to each other: column `w` is vector `w / stride` of
+//! phase `w % stride`. Pixels that are neighbours in the output are so in the image, too.
+
+use super::conv::ConvGeometry;
+use super::norm::COUNTED_ELEMENTS;
+use super::{LaunchShape, WARP_THREADS};
+
+mod plan;
+mod tile;
+
+pub use plan::{GemmDevice, GemmPlan, USUAL_BATCH};
+pub use tile::{GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128, TILES};
+
+/// Threads of a block of the product.
+pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;
+
+/// Values of a vector.
+pub const VECTOR_VALUES: u32 = 8;
+
+/// Bytes of a vector.
+pub const VECTOR_BYTES: u32 = 16;
+
+/// 32-bit words of a vector.
+pub const VECTOR_WORDS: u32 = VECTOR_BYTES / 4;
+
+/// Values of the reduction that one tensor-core instruction sums: two vectors.
+pub const STEP_VECTORS: u32 = 2;
+
+/// Words of the operand that one step has for 16 filters.
+pub const OPERAND_WORDS: u32 = 4 * WARP_THREADS;
+
+/// Filters of an operand.
+pub const OPERAND_ROWS: u32 = 16;
+
+/// Threads of the blocks that make image, filters and statistics.
+pub const SPREAD_THREADS: u32 = 256;
+
+/// Samples of at most so many elements are looked through by every block that makes their image.
+const SCANNED_ELEMENTS: u64 = 16 * 1024;
+
+/// Most blocks of one sample in the second pass over the image.
+const REMAKING_BLOCKS: u32 = 16;
+
+/// Vectors of the image that a thread makes.
+pub const VECTORS_PER_THREAD: u32 = 4;
+
+/// More moments than this of one row are combined before the norm's own kernels, which would
+/// combine them again in every block, and take longer for it than a launch.
+const COMBINED_BY_READERS: u64 = 1;
+
+/// More moments than this of one row are combined channel by channel first.
+const COMBINED_AT_ONCE: u64 = 2048;
+
+/// Most vectors of the patch of one channel.
+const MAX_PATCH_VECTORS: u32 = 4096;
+
+/// Floats between the rows of a tile in shared memory, beyond its pixels: eight banks, so that four
+/// rows of two floats for each of four lanes touch all banks once.
+pub const TILE_PADDING: u32 = 8;
+
+/// How f32 values become operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmMode {
+    /// 16-bit parts of a value.
+    pub parts: u32,
+    /// Whether values are scaled by a power of two, so that an f16 can hold them.
+    pub scaled: bool,
+}
+
+impl GemmMode {
+    /// f32 as two f16, 22 bits in all.
+    pub const ACCURATE: Self = Self {
+        parts: 2,
+        scaled: true,
+    };
+    /// f32 rounded to one f16.
+    pub const FAST: Self = Self {
+        parts: 1,
+        scaled: true,
+    };
+    /// f16 and bf16 as they are.
+    pub const HALF: Self = Self {
+        parts: 1,
+        scaled: false,
+    };
+}
+
+/// What a kernel of the product knows of its problem.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmGeometry {
+    /// The convolution.
+    pub conv: ConvGeometry,
+    /// Channels of a pixel in a vector: 8, 4, 2 or 1.
+    pub vector_channels: u32,
+    /// Columns of the filter that one vector serves.
+    pub vector_columns: u32,
+    /// Vectors that the columns of the filter take.
+    pub column_taps: u32,
+    /// Vectors of a filter for each vector of channels.
+    pub taps: u32,
+    /// Vectors that the channels of a group take.
+    pub chunks: u32,
+    /// Depth of the image, which reaches as far as the last tile does.
+    pub image_d: u32,
+    /// Rows of the image.
+    pub image_h: u32,
+    /// Columns of the padded input that some window touches. The image has zeros for those behind.
+    pub used_w: u32,
+    /// Phases of a row.
+    pub phases: u32,
+    /// Columns of a phase.
+    pub phase_columns: u32,
+    /// Depth of a tile of pixels.
+    pub tile_d: u32,
+    /// Rows of a tile of pixels.
+    pub tile_h: u32,
+    /// Columns of a tile of pixels.
+    pub tile_w: u32,
+    /// Tiles along the depth.
+    pub tiles_d: u32,
+    /// Tiles along the rows.
+    pub tiles_h: u32,
+    /// Tiles along the columns.
+    pub tiles_w: u32,
+    /// Depth of a patch.
+    pub patch_d: u32,
+    /// Rows of a patch.
+    pub patch_h: u32,
+    /// Columns of a phase of a patch.
+    pub patch_columns: u32,
+    /// Tiles of filters in a group.
+    pub filter_tiles: u32,
+    /// Vectors of channels in a stage.
+    pub stage_chunks: u32,
+    /// Stages.
+    pub stages: u32,
+    /// Tensor-core steps of a stage.
+    pub steps: u32,
+    /// Rows of a pooling window; 0 where outputs are not pooled.
+    pub pool_h: u32,
+    /// Columns of a pooling window.
+    pub pool_w: u32,
+    /// Rows of whole windows in a tile.
+    pub windows_h: u32,
+    /// Columns of whole windows in a tile.
+    pub windows_w: u32,
+    /// Rows of the pooled output.
+    pub pooled_h: u32,
+    /// Columns of the pooled output.
+    pub pooled_w: u32,
+    /// 1 if the largest magnitude of a sample is found before its image is made, else 0: then it is
+    /// found meanwhile, and an image that was made at the wrong scale is made again.
+    pub scans: u32,
+}
+
+impl GemmGeometry {
+    /// Tiles of the pixels of a sample.
+    #[must_use]
+    pub const fn pixel_tiles(&self) -> u32 {
+        self.tiles_d * self.tiles_h * self.tiles_w
+    }
+
+    /// Tiles of pixels of all samples.
+    #[must_use]
+    pub const fn items(&self) -> u64 {
+        self.conv.n * self.pixel_tiles() as u64
+    }
+
+    /// Tiles of filters of all groups.
+    #[must_use]
+    pub const fn filter_sets(&self) -> u32 {
+        self.conv.groups * self.filter_tiles
+    }
+
+    /// Pooling windows of a tile.
+    #[must_use]
+    pub const fn windows(&self) -> u32 {
+        self.windows_h * self.windows_w
+    }
+
+    /// Pixels of a tile that are used.
+    #[must_use]
+    pub const fn tile_pixels(&self) -> u32 {
+        self.tile_d * self.tile_h * self.tile_w
+    }
+
+    /// Vectors of a filter in one stage.
+    #[must_use]
+    pub const fn stage_vectors(&self) -> u32 {
+        self.stage_chunks * self.taps
+    }
+
+    /// Vectors of one row of the image.
+    #[must_use]
+    pub const fn row_vectors(&self) -> u32 {
+        self.phases * self.phase_columns
+    }
+
+    /// Vectors of one part of one vector of channels, over all pixels.
+    #[must_use]
+    pub const fn plane_vectors(&self) -> u32 {
+        self.image_d * self.image_h * self.row_vectors()
+    }
+
+    /// Vectors of one row of a patch.
+    #[must_use]
+    pub const fn patch_row(&self) -> u32 {
+        self.phases * self.patch_columns
+    }
+
+    /// Vectors of one part of one vector of channels of a patch.
+    #[must_use]
+    pub const fn patch_vectors(&self) -> u32 {
+        self.patch_d * self.patch_h * self.patch_row()
+    }
+
+    /// Words of the operands of one group.
+    #[must_use]
+    pub const fn filter_words(&self, tile: GemmTile, parts: u32) -> u64 {
+        let operands = self.filter_tiles as u64 * (tile.filters() / OPERAND_ROWS) as u64;
+        operands * (self.stages * self.steps) as u64 * (parts * OPERAND_WORDS) as u64
+    }
+
+    /// Elements of a sample of the input.
+    #[must_use]
+    pub const fn sample_elements(&self) -> u64 {
+        self.conv.input_channels() as u64 * self.conv.input_pixels() as u64
+    }
+
+    /// Blocks that make one plane of vectors of the image.
+    #[must_use]
+    pub const fn plane_blocks(&self) -> u32 {
+        self.plane_vectors()
+            .div_ceil(SPREAD_THREADS * VECTORS_PER_THREAD)
+    }
+
+    /// Blocks that make the image of one sample.
+    #[must_use]
+    pub const fn sample_blocks(&self) -> u32 {
+        self.conv.groups * self.chunks * self.plane_blocks()
+    }
+
+    /// Launch of the kernel that makes the image, if its indices fit 32 bits.
+    #[must_use]
+    pub fn image_shape(&self) -> Option<LaunchShape> {
+        let planes = self.conv.groups.checked_mul(self.chunks)?;
+        let blocks = planes.checked_mul(self.plane_blocks())?;
+        LaunchShape::linear(self.conv.n.checked_mul(blocks.into())?, SPREAD_THREADS)
+    }
+
+    /// Blocks of one sample in the kernel that makes images again.
+    #[must_use]
+    pub fn remaking_blocks(&self) -> u32 {
+        self.sample_blocks().min(REMAKING_BLOCKS)
+    }
+
+    /// Launch of the kernel that makes images again where they need it.
+    #[must_use]
+    pub fn remake_shape(&self) -> Option<LaunchShape> {
+        let blocks = self.conv.n.checked_mul(self.remaking_blocks().into())?;
+        LaunchShape::linear(blocks, SPREAD_THREADS)
+    }
+
+    /// f32 elements of the moments that the product leaves, `[n][k][tile]`.
+    #[must_use]
+    pub fn moment_elements(&self) -> u64 {
+        let channels = self.conv.n * u64::from(self.conv.output_channels());
+        channels * u64::from(self.pixel_tiles()) * COUNTED_ELEMENTS as u64
+    }
+
+    /// How many moments of a norm's row, of so many channels, each of the launches that combine them
+    /// takes at a time; 0 for a launch that there is not. It depends on the shape of a sample alone.
+    #[must_use]
+    pub fn combining(&self, row_channels: u32) -> [u64; 2] {
+        let (tiles, channels) = (u64::from(self.pixel_tiles()), u64::from(row_channels));
+        match tiles * channels {
+            all if all <= COMBINED_BY_READERS => [0, 0],
+            all if all <= COMBINED_AT_ONCE || channels == 1 => [all, 0],
+            _ => [tiles, channels],
+        }
+    }
+
+    /// Launch of the kernel that combines the moments of `rows` rows.
+    #[must_use]
+    pub const fn combine_shape(rows: u64) -> Option<LaunchShape> {
+        LaunchShape::linear(rows, SPREAD_THREADS)
+    }
+
+    /// Where the parts of a block's shared memory lie, in bytes.
+    #[must_use]
+    pub const fn layout(&self, tile: GemmTile, parts: u32) -> Layout {
+        let counted = 4 * COUNTED_ELEMENTS as u32;
+        let bases = 4 * (self.stage_vectors() + 1);
+        let pixels = bases + 4 * tile.pixels();
+        let positions = pixels.next_multiple_of(8) + 4 * tile.pixels();
+        let sources = positions + 4 * tile.pixels();
+        let windows = sources + 4 * self.patch_vectors();
+        let channels = (windows + 4 * self.windows()).next_multiple_of(VECTOR_BYTES);
+        let moments = channels + tile.filters() * VECTOR_BYTES;
+        let results = moments + tile.filters() * tile.pixel_warps() * counted;
+        let patches = results + tile.filters() * (tile.pixels() + TILE_PADDING) * 4;
+        Layout {
+            offsets: 0,
+            bases,
+            pixels: pixels.next_multiple_of(8),
+            positions,
+            sources,
+            windows,
+            channels,
+            moments,
+            results,
+            patches,
+            end: patches + 2 * self.stage_bytes(parts),
+        }
+    }
+
+    /// Bytes of one stage of the patch.
+    #[must_use]
+    pub const fn stage_bytes(&self, parts: u32) -> u32 {
+        self.stage_chunks * parts * self.patch_vectors() * VECTOR_BYTES
+    }
+
+    /// Shared memory of a block of the product.
+    #[must_use]
+    pub const fn shared_bytes(&self, tile: GemmTile, parts: u32) -> u32 {
+        self.layout(tile, parts).end
+    }
+}
+
+/// Bytes of shared memory at which its parts start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// For each vector of a filter in a stage, how far its vector of the patch is from a pixel's.
+    pub offsets: u32,
+    /// For each pixel, its first vector of the patch.
+    pub bases: u32,
+    /// For each pixel, its place in the tile, packed; [`OUTSIDE`] for one that is not used.
+    pub pixels: u32,
+    /// For each pixel, its place in the output plane, from the tile's first.
+    pub positions: u32,
+    /// For each vector of a patch, its vector of the image, from the patch's first.
+    pub sources: u32,
+    /// For each pooling window, its place in the tile, packed.
+    pub windows: u32,
+    /// Four numbers for each filter.
+    pub channels: u32,
+    /// For each filter and warp, the moments of its pixels.
+    pub moments: u32,
+    /// The results, a row for each filter.
+    pub results: u32,
+    /// The patches of two stages.
+    pub patches: u32,
+    /// The end.
+    pub end: u32,
+}
+
+/// Bits of each coordinate of a pixel or window in the tables, the highest of which a pixel leaves 0.
+pub const PLACE_BITS: u32 = 10;
+
+/// The coordinates of a pixel that is not used, larger than any in a tile.
+pub const OUTSIDE: u32 = 511 | 511 << PLACE_BITS | 511 << (2 * PLACE_BITS);

@@ -1,0 +1,310 @@
+//! Which tile a product is made of, and in which stages.
+
+use super::tile::{choose_pixels, reach};
+use super::{
+    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, SCANNED_ELEMENTS, SPREAD_THREADS,
+    STEP_VECTORS, TILES, VECTOR_BYTES, VECTOR_VALUES, VECTOR_WORDS,
+};
+use crate::launch::conv::ConvGeometry;
+use crate::launch::{LaunchShape, WARP_THREADS};
+
+/// Most vectors of a filter in one stage.
+const MAX_STAGE_VECTORS: u32 = 1024;
+
+/// Shared memory that a stage should not exceed if it need not: with two of them in each of three
+/// blocks on a multiprocessor all find room.
+const STAGE_BYTES: u32 = 16 * 1024;
+
+/// Shared memory that the system takes of each block.
+const BLOCK_RESERVE: u32 = 1024;
+
+/// Costs of the steps of tiles are given in parts of a cycle, so many to one.
+const STEP_COST_UNIT: u64 = 10_000;
+
+/// What an output takes of a multiprocessor beside its products: about 0.3 cycles.
+const RESULT_COST: u64 = 3_000;
+
+/// Bytes of a patch that a multiprocessor copies in a cycle.
+const COPIED_PER_CYCLE: u64 = 16;
+
+/// Cycles of a tile that nothing else of its block overlaps with.
+const TILE_CYCLES: u64 = 3_000;
+
+/// The batch for which tiles are chosen where the true one must not matter: enough samples for the
+/// throughput of larger ones, few enough that a single sample does not leave most of a device idle.
+pub const USUAL_BATCH: u64 = 8;
+
+/// Filters of a group times values of their reduction, below which tensor cores do not pay.
+const FEWEST_PRODUCTS: u64 = 200;
+
+/// The same where there is more input than output.
+const FEW_PRODUCTS: u64 = 2048;
+
+/// What a plan must know of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmDevice {
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// The most shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+/// A product, and the tile that it is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmPlan {
+    /// What the kernels are told.
+    pub geometry: GemmGeometry,
+    /// The tile.
+    pub tile: GemmTile,
+    /// How values become operands.
+    pub mode: GemmMode,
+}
+
+impl GemmPlan {
+    /// The plan of a convolution in `mode` on a device. With `pool`, the rows and columns of windows that
+    /// lie side by side, only the maximum (or minimum) of each whole window is kept.
+    ///
+    /// The tile is the one that takes the least time for a batch of `batch` samples, or of
+    /// [`USUAL_BATCH`]. Tiles differ in the order of their sums, so only with the latter are a
+    /// sample's results the same bits in any batch.
+    ///
+    /// Nothing where the product cannot be had: a patch that shared memory does not hold, windows
+    /// larger than a tile, a filter of more than a thousand taps, indices beyond 32 bits.
+    #[must_use]
+    pub fn new(
+        conv: &ConvGeometry,
+        pool: Option<[u32; 2]>,
+        mode: GemmMode,
+        device: &GemmDevice,
+        batch: Option<u64>,
+    ) -> Option<Self> {
+        let image = Image::new(conv)?;
+        let batch = batch.unwrap_or(USUAL_BATCH);
+        TILES
+            .into_iter()
+            .filter_map(|tile| image.plan(tile, pool, mode, device.shared_bytes))
+            .filter_map(|plan| Some((plan.cost(device, batch)?, plan)))
+            .min_by_key(|(cost, _)| *cost)
+            .map(|(_, plan)| plan)
+    }
+
+    /// Whether the product takes less time than the direct convolution and the norm's own
+    /// statistics do.
+    ///
+    /// | | why |
+    /// |---|---|
+    /// | few products for each pixel: depthwise groups, one filter, a 3x3 filter from one channel to eight | a tile has at least 16 filters and a step 16 values of the reduction, whether they exist or not |
+    /// | more input than output, and not many products | the image costs more than the product saves |
+    ///
+    /// It depends on the shape of a sample alone. The bounds come from measurements (docs/tuning.md).
+    #[must_use]
+    pub fn pays(conv: &ConvGeometry) -> bool {
+        let products = u64::from(conv.group_k) * u64::from(conv.reduction());
+        let inputs = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
+        let outputs = u64::from(conv.output_channels()) * u64::from(conv.output_pixels());
+        products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
+    }
+
+    /// Blocks that run at once on one multiprocessor.
+    fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
+        // What a multiprocessor has is what a block can have, and a KiB that every block takes.
+        let all = device.shared_bytes + BLOCK_RESERVE;
+        let each = self.geometry.shared_bytes(self.tile, self.mode.parts) + BLOCK_RESERVE;
+        (all / each).clamp(1, self.tile.blocks_per_processor())
+    }
+
+    /// About how many cycles the product takes on a device. Blocks run in rounds, each as long as its
+    /// tiles take that share a multiprocessor.
+    fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
+        let g = &self.geometry;
+        let together = self.blocks_per_processor(device);
+        let at_once = u64::from(device.multiprocessors) * u64::from(together);
+        let of_sample = u64::from(g.filter_sets()) * u64::from(g.pixel_tiles());
+        let tiles = batch.checked_mul(of_sample)?;
+        let rounds = tiles.div_ceil(at_once);
+        // Where there are fewer, they run beside fewer others; but one alone does not get twice as fast.
+        let together = tiles
+            .div_ceil(device.multiprocessors.into())
+            .clamp(2, u64::from(together).max(2));
+        let outputs = u64::from(self.tile.filters() * self.tile.pixels());
+        let products = if self.mode.parts == 2 { 3 } else { 1 };
+        let steps = u64::from(g.stages) * u64::from(g.steps);
+        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COST_UNIT;
+        let copying =
+            u64::from(g.stages) * u64::from(g.stage_bytes(self.mode.parts)) / COPIED_PER_CYCLE;
+        let finishing = outputs * RESULT_COST / STEP_COST_UNIT;
+        let tile = multiplying + copying + finishing;
+        rounds
+            .checked_mul(together)?
+            .checked_mul(tile + TILE_CYCLES / together)
+    }
+
+    /// Launch of the product on the device that it was planned for. A block keeps its filters and takes one tile of pixels after another, so there are no
+    /// more blocks than run at once, and no fewer tiles for one than for another, or about so.
+    #[must_use]
+    pub fn shape(&self, device: &GemmDevice) -> Option<LaunchShape> {
+        let g = &self.geometry;
+        let sets = u64::from(g.filter_sets());
+        let together = self.blocks_per_processor(device);
+        let at_once = u64::from(device.multiprocessors) * u64::from(together);
+        let rows = (at_once / sets).clamp(1, g.items());
+        let rounds = g.items().div_ceil(rows);
+        let rows = g.items().div_ceil(rounds);
+        let shape = LaunchShape::linear(rows.checked_mul(sets)?, BLOCK_THREADS)?;
+        Some(shape.with_shared(g.shared_bytes(self.tile, self.mode.parts)))
+    }
+
+    /// 32-bit words of the image.
+    #[must_use]
+    pub fn image_words(&self) -> u64 {
+        let g = &self.geometry;
+        let planes = g.conv.n * u64::from(g.conv.groups * g.chunks * self.mode.parts);
+        planes * u64::from(g.plane_vectors()) * u64::from(VECTOR_WORDS)
+    }
+
+    /// 32-bit words of the filters as operands.
+    #[must_use]
+    pub const fn filter_words(&self) -> u64 {
+        let g = &self.geometry;
+        g.conv.groups as u64 * g.filter_words(self.tile, self.mode.parts)
+    }
+
+    /// Launch of the kernel that lays out the filters: a warp for each, those included that fill up
+    /// a tile.
+    #[must_use]
+    pub fn filters_shape(&self) -> Option<LaunchShape> {
+        let g = &self.geometry;
+        let filters = g.conv.groups as u64 * (g.filter_tiles * self.tile.filters()) as u64;
+        LaunchShape::linear(
+            filters.div_ceil((SPREAD_THREADS / WARP_THREADS).into()),
+            SPREAD_THREADS,
+        )
+    }
+}
+
+/// The image of a convolution, before tiles are chosen.
+struct Image<'a> {
+    conv: &'a ConvGeometry,
+    vector_channels: u32,
+    /// Columns of the padded input that some window touches.
+    used_w: u32,
+}
+
+impl<'a> Image<'a> {
+    fn new(conv: &'a ConvGeometry) -> Option<Self> {
+        if conv.n == 0 || conv.output_pixels() == 0 {
+            return None;
+        }
+        let used_w = reach(conv.q, conv.stride_w, conv.s, conv.dilation_w)?;
+        Some(Self {
+            conv,
+            vector_channels: vector_channels(conv),
+            used_w,
+        })
+    }
+
+    /// The plan with this tile of filters times pixels.
+    fn plan(
+        &self,
+        tile: GemmTile,
+        pool: Option<[u32; 2]>,
+        mode: GemmMode,
+        shared_bytes: u32,
+    ) -> Option<GemmPlan> {
+        let conv = self.conv;
+        let phases = conv.stride_w.min(self.used_w);
+        let [pool_h, pool_w] = pool.unwrap_or([0, 0]);
+        let sample = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
+        let vector_columns = VECTOR_VALUES / self.vector_channels;
+        let column_taps = conv.s.div_ceil(vector_columns);
+        let mut geometry = GemmGeometry {
+            conv: *conv,
+            vector_channels: self.vector_channels,
+            vector_columns,
+            column_taps,
+            taps: conv.t.checked_mul(conv.r)?.checked_mul(column_taps)?,
+            chunks: conv.group_c.div_ceil(self.vector_channels),
+            image_d: 1,
+            image_h: 1,
+            used_w: self.used_w,
+            phases,
+            phase_columns: 1,
+            tile_d: 1,
+            tile_h: 1,
+            tile_w: 1,
+            tiles_d: conv.z,
+            tiles_h: conv.p,
+            tiles_w: conv.q,
+            patch_d: 1,
+            patch_h: 1,
+            patch_columns: 1,
+            filter_tiles: conv.group_k.div_ceil(tile.filters()),
+            stage_chunks: 1,
+            stages: 1,
+            steps: 1,
+            pool_h,
+            pool_w,
+            windows_h: 0,
+            windows_w: 0,
+            pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
+            pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
+            scans: u32::from(sample <= SCANNED_ELEMENTS),
+        };
+        if geometry.taps > MAX_STAGE_VECTORS {
+            return None;
+        }
+        choose_pixels(&mut geometry, tile)?;
+        geometry.choose_stages(mode.parts);
+        let plan = GemmPlan {
+            geometry,
+            tile,
+            mode,
+        };
+        (geometry.shared_bytes(tile, mode.parts) <= shared_bytes).then_some(plan)
+    }
+}
+
+/// Channels of a pixel that share a vector with other columns of the filter's reach, or all eight.
+///
+/// A vector with several columns may hold columns that no window with that vector has; their
+/// filter values are 0. They must belong to some other window of the sample, or an infinity there
+/// would be noticed where PyTorch never looks: so all columns within reach must be used.
+const fn vector_channels(conv: &ConvGeometry) -> u32 {
+    let all_used = if conv.stride_w == 1 {
+        conv.dilation_w <= conv.q
+    } else {
+        conv.dilation_w == 1 && conv.stride_w <= conv.s
+    };
+    match conv.group_c {
+        1 if all_used && conv.s > 4 => 1,
+        1 | 2 if all_used && conv.s > 2 => 2,
+        1..=4 if all_used && conv.s > 1 => 4,
+        _ => VECTOR_VALUES,
+    }
+}
+
+impl GemmGeometry {
+    /// Divides the channels into stages: as many as a stage's bytes allow, evenly, and an even number
+    /// of vectors where that can be.
+    fn choose_stages(&mut self, parts: u32) {
+        let one = parts * self.patch_vectors() * VECTOR_BYTES;
+        let most = (STAGE_BYTES / one)
+            .min(MAX_STAGE_VECTORS / self.taps)
+            .clamp(1, self.chunks);
+        // Steps that all stages take together, for each number of chunks in a stage.
+        let steps = |chunks: u32| {
+            self.chunks.div_ceil(chunks) * (chunks * self.taps).div_ceil(STEP_VECTORS)
+        };
+        let mut best = most;
+        let mut chunks = most;
+        while chunks > 1 {
+            chunks -= 1;
+            if steps(chunks) < steps(best) {
+                best = chunks;
+            }
+        }
+        self.stage_chunks = best;
+        self.stages = self.chunks.div_ceil(best);
+        self.steps = self.stage_vectors().div_ceil(STEP_VECTORS);
+    }
+}

@@ -1,0 +1,183 @@
+//! Tiles of the product, and which pixels they are.
+
+use super::{GemmGeometry, MAX_PATCH_VECTORS, OPERAND_ROWS, VECTOR_WORDS, WARP_THREADS};
+
+/// Warps of a block.
+const WARPS: u32 = 4;
+
+/// Pixels of one tensor-core instruction.
+const INSTRUCTION_PIXELS: u32 = 8;
+
+/// Filters times pixels of a block, and how its warps share them.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmTile {
+    /// Operands of 16 filters that a warp multiplies.
+    pub operands: u32,
+    /// Groups of 8 pixels that a warp multiplies them with.
+    pub pixel_groups: u32,
+    /// Warps side by side along the filters; the others are so along the pixels.
+    pub filter_warps: u32,
+}
+
+/// 64 filters by 128 pixels.
+pub const M64N128: GemmTile = GemmTile::new(4, 4, 1);
+
+/// 32 filters by 128 pixels.
+pub const M32N128: GemmTile = GemmTile::new(2, 4, 1);
+
+/// 16 filters by 256 pixels.
+pub const M16N256: GemmTile = GemmTile::new(1, 8, 1);
+
+/// 64 filters by 32 pixels, for problems that have few pixels.
+pub const M64N32: GemmTile = GemmTile::new(1, 4, 4);
+
+/// 16 filters by 64 pixels, for problems that have few pixels.
+pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
+
+/// All tiles.
+pub const TILES: [GemmTile; 5] = [M64N128, M32N128, M16N256, M64N32, M16N64];
+
+impl GemmTile {
+    const fn new(operands: u32, pixel_groups: u32, filter_warps: u32) -> Self {
+        Self {
+            operands,
+            pixel_groups,
+            filter_warps,
+        }
+    }
+
+    /// Filters of a block.
+    #[must_use]
+    pub const fn filters(self) -> u32 {
+        self.operands * OPERAND_ROWS * self.filter_warps
+    }
+
+    /// Warps side by side along the pixels.
+    #[must_use]
+    pub const fn pixel_warps(self) -> u32 {
+        WARPS / self.filter_warps
+    }
+
+    /// Pixels of a warp.
+    #[must_use]
+    pub const fn warp_pixels(self) -> u32 {
+        self.pixel_groups * INSTRUCTION_PIXELS
+    }
+
+    /// Blocks that a multiprocessor should hold: as many as their threads' registers allow.
+    #[must_use]
+    pub const fn blocks_per_processor(self) -> u32 {
+        if self.operands == 2 { 4 } else { 3 }
+    }
+
+    /// Pixels of a block.
+    #[must_use]
+    pub const fn pixels(self) -> u32 {
+        self.warp_pixels() * self.pixel_warps()
+    }
+
+    /// What an output takes of a multiprocessor for each step of the product, in ten-thousandths of a
+    /// cycle. 2,048 additions of products a cycle and 16 in a step make 78 at best; the fewer
+    /// outputs a warp has, the more operands it loads for each.
+    pub(super) const fn step_cost(self) -> u64 {
+        match (self.operands, self.pixel_groups) {
+            (4, _) => 130,
+            (2, _) => 150,
+            (_, 8) => 170,
+            _ => 240,
+        }
+    }
+}
+
+/// Chooses the extents of a tile's pixels: those with the least work for the whole plane, of which
+/// the patches are a part. Where outputs are pooled, whole windows.
+pub(super) fn choose_pixels(g: &mut GemmGeometry, tile: GemmTile) -> Option<()> {
+    let (step_h, step_w) = (g.pool_h.max(1), g.pool_w.max(1));
+    let most = tile.pixels();
+    let mut best = u64::MAX;
+    let mut chosen = None;
+    let mut w = step_w;
+    while w <= most.min(g.conv.q.next_multiple_of(step_w)) {
+        let mut h = step_h;
+        while h * w <= most && h <= g.conv.p.next_multiple_of(step_h) {
+            // As deep as it goes: a plane less is never better.
+            let d = (most / (h * w)).clamp(1, g.conv.z);
+            if let Some(candidate) = g.with_pixels([d, h, w]) {
+                let cost = candidate.cost(tile);
+                if cost < best {
+                    (best, chosen) = (cost, Some(candidate));
+                }
+            }
+            h += step_h;
+        }
+        w += step_w;
+    }
+    *g = chosen?;
+    Some(())
+}
+
+/// Weight of a vector of the patch against a pixel of the tile, in the cost of a tile.
+const PATCH_WEIGHT: u64 = 1;
+/// Weight of a pixel of the tile, used or not.
+const PIXEL_WEIGHT: u64 = 4;
+
+/// How far so many windows along one axis reach.
+pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Option<u32> {
+    let last = (outputs - 1).checked_mul(stride)?;
+    let window = (taps - 1).checked_mul(dilation)?;
+    last.checked_add(window)?.checked_add(1)
+}
+
+impl GemmGeometry {
+    /// The same with tiles of these extents, if indices and a patch are not too large.
+    fn with_pixels(&self, [d, h, w]: [u32; 3]) -> Option<Self> {
+        let conv = &self.conv;
+        let [tiles_d, tiles_h, tiles_w] =
+            [conv.z.div_ceil(d), conv.p.div_ceil(h), conv.q.div_ceil(w)];
+        // The first column of the last tap, in columns of its phase.
+        let last_tap = (self.column_taps - 1) * self.vector_columns;
+        let last_tap = last_tap.checked_mul(conv.dilation_w)? / conv.stride_w;
+        let candidate = Self {
+            tile_d: d,
+            tile_h: h,
+            tile_w: w,
+            tiles_d,
+            tiles_h,
+            tiles_w,
+            patch_d: reach(d, conv.stride_d, conv.t, conv.dilation_d)?,
+            patch_h: reach(h, conv.stride_h, conv.r, conv.dilation_h)?,
+            patch_columns: w.checked_add(last_tap)?,
+            image_d: reach(tiles_d * d, conv.stride_d, conv.t, conv.dilation_d)?,
+            image_h: reach(tiles_h * h, conv.stride_h, conv.r, conv.dilation_h)?,
+            phase_columns: (tiles_w * w).checked_add(last_tap)?,
+            windows_h: h.checked_div(self.pool_h).unwrap_or(0),
+            windows_w: w.checked_div(self.pool_w).unwrap_or(0),
+            ..*self
+        };
+        let product = |extents: [u32; 4]| -> Option<u32> {
+            extents
+                .into_iter()
+                .try_fold(1, |all: u32, extent| all.checked_mul(extent))
+        };
+        let c = &candidate;
+        let patch = product([c.patch_d, c.patch_h, c.phases, c.patch_columns])?;
+        let plane = product([c.image_d, c.image_h, c.phases, c.phase_columns])?;
+        let fits = patch <= MAX_PATCH_VECTORS && plane <= u32::MAX / VECTOR_WORDS;
+        fits.then_some(candidate)
+    }
+
+    /// What all tiles of a plane cost, in units of no meaning.
+    fn cost(&self, tile: GemmTile) -> u64 {
+        let tiles = u64::from(self.tiles_d) * u64::from(self.tiles_h) * u64::from(self.tiles_w);
+        // A warp copies a row at a time.
+        let row = self.patch_row().next_multiple_of(WARP_THREADS);
+        let vectors = u64::from(self.patch_d * self.patch_h) * u64::from(row);
+        let mut pixels = PIXEL_WEIGHT * u64::from(tile.pixels());
+        if !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
+            // The eight rows of an operand lie in several rows of the patch, and meet in banks.
+            pixels += pixels / 16;
+        }
+        tiles.saturating_mul(pixels + PATCH_WEIGHT * vectors)
+    }
+}

@@ -1,0 +1,282 @@
+//! Plans of the implicit matrix product: what tiles are chosen, and that they cover what they must.
+
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::{
+    GemmDevice, GemmMode, GemmPlan, M16N64, M16N256, M32N128, M64N32, M64N128, STEP_VECTORS,
+};
+use op_spec::{Conv3dSpec, ConvSpec};
+
+const DEVICE: GemmDevice = GemmDevice {
+    multiprocessors: 132,
+    shared_bytes: 227 * 1024,
+};
+
+/// A convolution: input, filter, attributes.
+fn conv(input: [usize; 5], weight: [usize; 5], spec: Conv3dSpec) -> ConvGeometry {
+    spec.problem(&input, &weight, None)
+        .expect("the tests' problems are sound")
+        .geometry()
+        .expect("the tests' problems are small")
+}
+
+/// Problems of all kinds, with the pool behind them.
+fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
+    let plain = Conv3dSpec::default();
+    let strided = |stride, padding, dilation| ConvSpec {
+        stride,
+        padding,
+        dilation,
+        groups: 1,
+    };
+    let mut all = vec![
+        (
+            conv([64, 32, 1, 128, 128], [64, 32, 1, 3, 3], plain),
+            Some([4, 4]),
+        ),
+        (
+            conv([64, 8, 1, 96, 160], [64, 8, 1, 3, 3], plain),
+            Some([4, 4]),
+        ),
+        (conv([32, 3, 1, 512, 512], [32, 3, 1, 3, 3], plain), None),
+        (
+            conv([256, 1, 1, 28, 28], [32, 1, 1, 5, 5], plain),
+            Some([2, 2]),
+        ),
+        (conv([128, 3, 16, 32, 32], [16, 3, 3, 3, 3], plain), None),
+        (conv([8, 1, 64, 64, 64], [16, 1, 3, 3, 3], plain), None),
+        (conv([2, 128, 8, 32, 32], [256, 128, 3, 3, 3], plain), None),
+        (
+            conv([1, 256, 1, 15, 15], [256, 256, 1, 3, 3], plain),
+            Some([3, 3]),
+        ),
+        (conv([1, 1, 1, 1, 1], [1, 1, 1, 1, 1], plain), Some([1, 1])),
+        (conv([3, 5, 1, 9, 31], [7, 5, 1, 1, 7], plain), Some([2, 5])),
+    ];
+    let stem = strided([1, 2, 2], [0, 3, 3], [1, 1, 1]);
+    all.push((conv([64, 3, 1, 224, 224], [64, 3, 1, 7, 7], stem), None));
+    let gaps = strided([2, 3, 4], [1, 0, 2], [1, 2, 3]);
+    all.push((conv([2, 6, 9, 20, 40], [20, 6, 2, 3, 4], gaps), None));
+    let sparse = strided([5, 7, 9], [0, 0, 0], [1, 1, 1]);
+    all.push((conv([2, 2, 11, 15, 19], [4, 2, 2, 2, 2], sparse), None));
+    all
+}
+
+fn plans() -> Vec<GemmPlan> {
+    let modes = [GemmMode::ACCURATE, GemmMode::FAST, GemmMode::HALF];
+    problems()
+        .iter()
+        .flat_map(|(conv, pool)| {
+            modes.map(|mode| {
+                GemmPlan::new(conv, *pool, mode, &DEVICE, None)
+                    .unwrap_or_else(|| panic!("no plan for {conv:?}"))
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn tiles_cover_every_output_once_and_no_more_shared_memory_than_there_is() {
+    for plan in plans() {
+        let g = &plan.geometry;
+        let conv = &g.conv;
+        for (tiles, tile, extent) in [
+            (g.tiles_d, g.tile_d, conv.z),
+            (g.tiles_h, g.tile_h, conv.p),
+            (g.tiles_w, g.tile_w, conv.q),
+        ] {
+            assert!(tiles * tile >= extent, "{plan:?}");
+            assert!((tiles - 1) * tile < extent, "{plan:?}");
+        }
+        assert!(g.tile_pixels() <= plan.tile.pixels(), "{plan:?}");
+        assert!(g.filter_tiles * plan.tile.filters() >= conv.group_k);
+        assert!(g.stages * g.stage_chunks >= g.chunks);
+        assert!(g.chunks * g.vector_channels >= conv.group_c);
+        assert!(g.steps * STEP_VECTORS >= g.stage_vectors());
+        assert!(g.shared_bytes(plan.tile, plan.mode.parts) <= DEVICE.shared_bytes);
+        assert!(plan.shape(&DEVICE).is_some());
+    }
+}
+
+#[test]
+fn patches_hold_every_tap_of_every_pixel_and_images_every_patch() {
+    for plan in plans() {
+        let g = &plan.geometry;
+        let conv = &g.conv;
+        let last = |tile: u32, stride: u32, taps: u32, dilation: u32| {
+            (tile - 1) * stride + (taps - 1) * dilation
+        };
+        let d = last(g.tile_d, conv.stride_d, conv.t, conv.dilation_d);
+        let h = last(g.tile_h, conv.stride_h, conv.r, conv.dilation_h);
+        assert!(d < g.patch_d && h < g.patch_h, "{plan:?}");
+        for tap in 0..g.column_taps {
+            let w = tap * g.vector_columns * conv.dilation_w;
+            assert!(w % conv.stride_w < g.phases, "{plan:?}");
+            assert!(
+                g.tile_w - 1 + w / conv.stride_w < g.patch_columns,
+                "{plan:?}"
+            );
+        }
+        for (tiles, tile, stride, patch, image) in [
+            (g.tiles_d, g.tile_d, conv.stride_d, g.patch_d, g.image_d),
+            (g.tiles_h, g.tile_h, conv.stride_h, g.patch_h, g.image_h),
+            (g.tiles_w, g.tile_w, 1, g.patch_columns, g.phase_columns),
+        ] {
+            assert!((tiles - 1) * tile * stride + patch <= image, "{plan:?}");
+        }
+    }
+}
+
+#[test]
+fn pooled_tiles_are_whole_windows() {
+    for plan in plans() {
+        let g = &plan.geometry;
+        if g.pool_h > 0 {
+            assert_eq!(g.windows_h * g.pool_h, g.tile_h, "{plan:?}");
+            assert_eq!(g.windows_w * g.pool_w, g.tile_w, "{plan:?}");
+            assert!(g.windows() > 0);
+        }
+    }
+}
+
+/// A 3x3 convolution of `n` square images, from 8 channels or as many as there are filters if these are more
+/// than 64.
+fn square(n: usize, k: usize, extent: usize) -> ConvGeometry {
+    let c = if k > 64 { k } else { 8 };
+    let (input, weight) = ([n, c, 1, extent, extent], [k, c, 1, 3, 3]);
+    conv(input, weight, Conv3dSpec::default())
+}
+
+#[test]
+fn tiles_follow_the_number_of_filters_and_of_pixels() {
+    let tile = |k, extent| {
+        let conv = square(3, k, extent);
+        let plan = GemmPlan::new(&conv, None, GemmMode::FAST, &DEVICE, None);
+        plan.expect("a plan").tile
+    };
+    assert_eq!(tile(64, 128), M64N128);
+    assert_eq!(tile(256, 128), M64N128);
+    assert_eq!(tile(32, 128), M32N128);
+    assert_eq!(tile(16, 128), M16N256);
+    assert_eq!(tile(3, 128), M16N256);
+    assert_eq!(tile(16, 32), M16N64);
+    assert_eq!(tile(256, 15), M64N32);
+    // Half as large tiles, where the larger ones would leave most of the device idle in a last round.
+    assert_eq!(tile(64, 50), M32N128);
+}
+
+#[test]
+fn the_batch_matters_only_where_it_is_given() {
+    let plan = |n, batch| {
+        let conv = square(n, 64, 30);
+        GemmPlan::new(&conv, None, GemmMode::ACCURATE, &DEVICE, batch).expect("a plan")
+    };
+    let same = |a: GemmPlan, b: GemmPlan| {
+        let of = |plan: GemmPlan| {
+            let mut geometry = plan.geometry;
+            geometry.conv.n = 0;
+            (plan.tile, geometry)
+        };
+        of(a) == of(b)
+    };
+    for n in [2, 8, 256] {
+        assert!(same(plan(1, None), plan(n, None)));
+    }
+    assert!(!same(plan(1, Some(1)), plan(256, Some(256))));
+}
+
+#[test]
+fn tensor_cores_are_for_many_products() {
+    let grouped = |c: usize, k: usize, r: usize, groups: usize, stride: usize| {
+        let spec = ConvSpec {
+            stride: [1, stride, stride],
+            groups,
+            ..Conv3dSpec::default()
+        };
+        let conv = conv([4, c, 1, 64, 64], [k, c / groups, 1, r, r], spec);
+        GemmPlan::pays(&conv)
+    };
+    // channels, filters, extent, groups, stride
+    for (c, k, r, groups, stride, expected) in [
+        (8, 64, 3, 1, 1, true),
+        (32, 64, 3, 4, 1, true),
+        (16, 16, 1, 1, 1, true),
+        (64, 128, 3, 1, 2, true),
+        (32, 32, 3, 32, 1, false),
+        (16, 1, 3, 1, 1, false),
+        (1, 8, 3, 1, 1, false),
+        (4, 16, 3, 1, 4, false),
+    ] {
+        let got = grouped(c, k, r, groups, stride);
+        assert_eq!(
+            got, expected,
+            "{c} to {k}, {r}x{r}, {groups} groups, stride {stride}"
+        );
+    }
+}
+
+#[test]
+fn what_shared_memory_cannot_hold_has_no_plan() {
+    let far = ConvSpec {
+        dilation: [1, 400, 400],
+        ..Conv3dSpec::default()
+    };
+    let plan = |conv: &ConvGeometry, pool, shared_bytes| {
+        let device = GemmDevice {
+            shared_bytes,
+            ..DEVICE
+        };
+        GemmPlan::new(conv, pool, GemmMode::ACCURATE, &device, None)
+    };
+    let conv = conv([1, 4, 1, 1000, 1000], [4, 4, 1, 3, 3], far);
+    assert_eq!(plan(&conv, None, DEVICE.shared_bytes), None);
+    let conv = square(1, 4, 100);
+    assert!(plan(&conv, None, DEVICE.shared_bytes).is_some());
+    assert_eq!(plan(&conv, None, 4096), None);
+    // A window larger than any tile.
+    assert_eq!(plan(&conv, Some([40, 40]), DEVICE.shared_bytes), None);
+}
+
+#[test]
+fn many_moments_are_combined_in_two_steps() {
+    for plan in plans() {
+        let g = &plan.geometry;
+        let tiles = u64::from(g.pixel_tiles());
+        for channels in [1, 4, 64] {
+            let [first, second] = g.combining(channels);
+            if [first, second] != [0, 0] {
+                assert_eq!(first * second.max(1), tiles * u64::from(channels));
+            } else {
+                assert_eq!(tiles * u64::from(channels), 1);
+            }
+        }
+    }
+}
+
+/// Prints the tiles, for a reader who wonders: `cargo test -p op-spec --test implicit_gemm print -- --nocapture`.
+#[test]
+fn print_tiles() {
+    for plan in plans() {
+        let g = &plan.geometry;
+        println!(
+            "{:4} -> {:4} {:3}x{:4}x{:4}: {:3} filters, pixels {}x{}x{} of {}, patch {}x{}x{}, {} stages of {} chunks, \
+             {} steps, {} bytes",
+            g.conv.group_c,
+            g.conv.group_k,
+            g.conv.z,
+            g.conv.p,
+            g.conv.q,
+            plan.tile.filters(),
+            g.tile_d,
+            g.tile_h,
+            g.tile_w,
+            plan.tile.pixels(),
+            g.patch_d,
+            g.patch_h,
+            g.patch_row(),
+            g.stages,
+            g.stage_chunks,
+            g.steps,
+            g.shared_bytes(plan.tile, plan.mode.parts),
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! A convolution by an implicit matrix product on tensor cores, with the moments that a norm wants.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kernels_gpu::fused::implicit_gemm as kernels;
+
+use crate::device::{DType, Stream, Tensor};
+use crate::error::Result;
+use crate::ops::launching::{Affine, Argument, bytes, grid};
+use crate::ops::{Arena, FusedOptions, Precision};
+use crate::spec::launch::implicit_gemm::{
+    GemmDevice, GemmGeometry, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32,
+    M64N128,
+};
+use crate::spec::launch::norm::NormGeometry;
+use crate::spec::{ConvProblem, SpecError};
+
+const OPERATOR: &str = "implicit_gemm";
+
+/// The way to multiply.
+fn mode(dtype: DType, precision: Precision) -> GemmMode {
+    match (dtype, precision) {
+        (DType::F32, Precision::Accurate) => GemmMode::ACCURATE,
+        (DType::F32, Precision::Fast) => GemmMode::FAST,
+        (DType::F16 | DType::BF16, _) => GemmMode::HALF,
+    }
+}
+
+/// What plans must know of the stream's device.
+fn gemm_device(stream: &Stream) -> GemmDevice {
+    let device = stream.device();
+    GemmDevice {
+        multiprocessors: device.multiprocessors(),
+        shared_bytes: device.shared_bytes_per_block(),
+    }
+}
+
+/// How this convolution of `x` is done, with its outputs pooled in windows of `pool` that lie side by side; nothing
+/// where it is better done otherwise, or has to be.
+pub(crate) fn gemm_plan(
+    problem: &ConvProblem<3>,
+    pool: Option<[usize; 2]>,
+    x: &Tensor,
+    options: FusedOptions,
+) -> Result<Option<GemmPlan>, SpecError> {
+    let geometry = problem.geometry()?;
+    if !GemmPlan::pays(&geometry) {
+        return Ok(None);
+    }
+    let pool = match pool {
+        Some([h, w]) => match (u32::try_from(h), u32::try_from(w)) {
+            (Ok(h), Ok(w)) => Some([h, w]),
+            _ => return Ok(None),
+        },
+        None => None,
+    };
+    let device = gemm_device(x.stream());
+    let batch = (!options.batch_invariant).then_some(geometry.n);
+    let mode = mode(x.dtype(), options.precision);
+    let plan = GemmPlan::new(&geometry, pool, mode, &device, batch);
+    // A plan whose launches a grid cannot hold is none.
+    Ok(plan.filter(|plan| {
+        i32::try_from(plan.geometry.items()).is_ok()
+            && plan.shape(&device).is_some()
+            && plan.filters_shape().is_some()
+            && plan.geometry.image_shape().is_some()
+            && plan.geometry.remake_shape().is_some()
+    }))
+}
+
+/// Launches the kernel for a stored type and a precision; stands in an `unsafe` block.
+macro_rules! launch_mode {
+    ($stream:expr, $dtype:expr, $precision:expr, $shape:expr,
+     {$split:ident, $rounded:ident, $f16:ident, $bf16:ident}($($argument:expr),* $(,)?)) => {
+        match ($dtype, $precision) {
+            (DType::F32, Precision::Accurate) => $stream.launch::<kernels::$split>($shape, ($($argument,)*)),
+            (DType::F32, Precision::Fast) => $stream.launch::<kernels::$rounded>($shape, ($($argument,)*)),
+            (DType::F16, _) => $stream.launch::<kernels::$f16>($shape, ($($argument,)*)),
+            (DType::BF16, _) => $stream.launch::<kernels::$bf16>($shape, ($($argument,)*)),
+        }
+    };
+}
+
+/// What the layout of filters depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    precision: Precision,
+    tile: GemmTile,
+    vector_channels: u32,
+    stage_chunks: u32,
+}
+
+/// Filters as operands of the tensor cores.
+#[derive(Debug)]
+struct Filters {
+    operands: Tensor,
+    /// Reciprocals of the filters' scales.
+    unscales: Tensor,
+}
+
+impl Filters {
+    fn new(weight: &Tensor, plan: &GemmPlan, precision: Precision) -> Result<Filters> {
+        let (stream, dtype) = (weight.stream(), weight.dtype());
+        let shape = grid(OPERATOR, plan.filters_shape())?;
+        let words = plan.filter_words() as usize;
+        let channels = plan.geometry.conv.output_channels() as usize;
+        let filters = Filters {
+            operands: Tensor::uninit(stream, &[words], DType::F32)?,
+            unscales: Tensor::uninit(stream, &[channels], DType::F32)?,
+        };
+        let weight = Argument::open(OPERATOR, "weight", weight, weight)?;
+        // SAFETY: the plan is that of these filters, and the two buffers have the sizes that it says.
+        unsafe {
+            launch_mode!(stream, dtype, precision, shape, {
+                implicit_gemm_filters_split_f32,
+                implicit_gemm_filters_rounded_f32,
+                implicit_gemm_filters_f16,
+                implicit_gemm_filters_bf16
+            }(
+                weight.pointer(), filters.operands.output(), filters.unscales.output(), plan.geometry, plan.tile,
+            ))?;
+        }
+        Ok(filters)
+    }
+}
+
+/// A model's filters in all layouts that its inputs have asked for so far.
+#[derive(Debug, Default)]
+pub(crate) struct FilterCache(Mutex<Vec<(Layout, Arc<Filters>)>>);
+
+impl FilterCache {
+    fn get(&self, weight: &Tensor, plan: &GemmPlan, precision: Precision) -> Result<Arc<Filters>> {
+        let layout = Layout {
+            precision,
+            tile: plan.tile,
+            vector_channels: plan.geometry.vector_channels,
+            stage_chunks: plan.geometry.stage_chunks,
+        };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, filters)) = known.iter().find(|(other, _)| *other == layout) {
+            return Ok(Arc::clone(filters));
+        }
+        let filters = Arc::new(Filters::new(weight, plan, precision)?);
+        known.push((layout, Arc::clone(&filters)));
+        Ok(filters)
+    }
+}
+
+/// The parameters of a pipeline that convolves, normalises and multiplies.
+pub(crate) struct GemmParameters<'a> {
+    pub(crate) weight: &'a Tensor,
+    pub(crate) bias: Option<&'a Tensor>,
+    pub(crate) norm_weight: Option<&'a Tensor>,
+    pub(crate) norm_bias: Option<&'a Tensor>,
+    /// What is multiplied with each channel.
+    pub(crate) factors: &'a Tensor,
+    /// The convolution's filters as operands.
+    pub(crate) filters: &'a FilterCache,
+}
+
+/// What the convolution leaves.
+pub(crate) struct Convolved {
+    /// The output, or the value of each window that will be the largest after norm and scale.
+    pub(crate) y: Tensor,
+    /// Moments of each channel over the pixels of each tile.
+    moments: Tensor,
+}
+
+/// The convolution of `x`; its output has the shape `output`.
+///
+/// `plan` is what [`gemm_plan`] gave for the shapes of `x` and of the parameters and for `precision`.
+pub(crate) fn convolve(
+    arena: &mut Arena,
+    x: &Tensor,
+    parameters: &GemmParameters<'_>,
+    plan: &GemmPlan,
+    precision: Precision,
+    output: &[usize],
+) -> Result<Convolved> {
+    let (stream, dtype) = (x.stream(), x.dtype());
+    let g = &plan.geometry;
+    let filters = parameters.filters.get(parameters.weight, plan, precision)?;
+    let image_shape = grid(OPERATOR, g.image_shape())?;
+    let shape = grid(OPERATOR, plan.shape(&gemm_device(stream)))?;
+
+    let y = arena.tensor(stream, output, dtype)?;
+    let moments = arena.tensor(stream, &[g.moment_elements() as usize], DType::F32)?;
+    let image = arena.tensor(stream, &[plan.image_words() as usize], DType::F32)?;
+    let samples = g.conv.n as usize;
+    let unscales = arena.tensor(stream, &[samples], DType::F32)?;
+    let input = Argument::input(OPERATOR, x)?;
+
+    // Where values are scaled but samples not scanned, what the first pass saw.
+    let twice = plan.mode.scaled && g.scans == 0;
+    let slots = if twice {
+        samples * g.sample_blocks() as usize
+    } else {
+        0
+    };
+    let largest = arena.tensor(stream, &[slots], DType::F32)?;
+    // SAFETY: `x` has the shape that the geometry was made from, `image` the plan's size, `unscales` an element for
+    // each sample, and `largest` one for each block if the kernel writes it.
+    unsafe {
+        launch_mode!(stream, dtype, precision, image_shape, {
+            implicit_gemm_image_split_f32,
+            implicit_gemm_image_rounded_f32,
+            implicit_gemm_image_f16,
+            implicit_gemm_image_bf16
+        }(input.pointer(), image.output(), unscales.output(), largest.output(), *g))?;
+    }
+    stream.moved(bytes(&[x, &image, &largest]));
+    if twice {
+        let shape = grid(OPERATOR, g.remake_shape())?;
+        let seen = largest.read_on(OPERATOR, "largest", stream)?;
+        // SAFETY: as above; `largest` was written by the kernel before.
+        unsafe {
+            match precision {
+                Precision::Accurate => stream.launch::<kernels::implicit_gemm_remake_split_f32>(
+                    shape,
+                    (
+                        input.pointer(),
+                        image.output(),
+                        unscales.output(),
+                        seen.pointer(),
+                        *g,
+                    ),
+                ),
+                Precision::Fast => stream.launch::<kernels::implicit_gemm_remake_rounded_f32>(
+                    shape,
+                    (
+                        input.pointer(),
+                        image.output(),
+                        unscales.output(),
+                        seen.pointer(),
+                        *g,
+                    ),
+                ),
+            }?;
+        }
+        stream.moved(bytes(&[&largest]));
+    }
+
+    let convolution = Affine::open(OPERATOR, x, None, parameters.bias)?;
+    let order = Affine::open(
+        OPERATOR,
+        x,
+        parameters.norm_weight,
+        Some(parameters.factors),
+    )?;
+    let read =
+        |tensor: &'static str, of| -> Result<_> { Tensor::read_on(of, OPERATOR, tensor, stream) };
+    let (image_view, image_unscales) = (read("image", &image)?, read("unscales", &unscales)?);
+    let operands = read("operands", &filters.operands)?;
+    let filter_unscales = read("unscales", &filters.unscales)?;
+    macro_rules! run {
+        ($split:ident, $rounded:ident, $f16:ident, $bf16:ident) => {
+            // SAFETY: image and filters are those of this plan; bias, norm weight and scale have an element for each
+            // channel where they exist; `y` has an element for each output or window, `moments` the geometry's size,
+            // and both are fresh.
+            unsafe {
+                launch_mode!(stream, dtype, precision, shape, {$split, $rounded, $f16, $bf16}(
+                    image_view.pointer(), image_unscales.pointer(), operands.pointer(), filter_unscales.pointer(),
+                    convolution.bias(), order.weight(), order.bias(), y.output(), moments.output(), *g,
+                ))
+            }
+        };
+    }
+    match plan.tile {
+        M64N128 => run!(
+            implicit_gemm_m64n128_split_f32,
+            implicit_gemm_m64n128_rounded_f32,
+            implicit_gemm_m64n128_f16,
+            implicit_gemm_m64n128_bf16
+        ),
+        M32N128 => run!(
+            implicit_gemm_m32n128_split_f32,
+            implicit_gemm_m32n128_rounded_f32,
+            implicit_gemm_m32n128_f16,
+            implicit_gemm_m32n128_bf16
+        ),
+        M16N256 => run!(
+            implicit_gemm_m16n256_split_f32,
+            implicit_gemm_m16n256_rounded_f32,
+            implicit_gemm_m16n256_f16,
+            implicit_gemm_m16n256_bf16
+        ),
+        M64N32 => run!(
+            implicit_gemm_m64n32_split_f32,
+            implicit_gemm_m64n32_rounded_f32,
+            implicit_gemm_m64n32_f16,
+            implicit_gemm_m64n32_bf16
+        ),
+        M16N64 => run!(
+            implicit_gemm_m16n64_split_f32,
+            implicit_gemm_m16n64_rounded_f32,
+            implicit_gemm_m16n64_f16,
+            implicit_gemm_m16n64_bf16
+        ),
+        tile => unreachable!("{tile:?} has no kernels"),
+    }?;
+    stream.moved(bytes(&[&image, &filters.operands, &y, &moments]));
+    Ok(Convolved { y, moments })
+}
+
+impl Convolved {
+    /// The statistics of the rows of a norm of the convolution's output, as its kernels take them, and the geometry
+    /// that says so.
+    pub(crate) fn statistics(
+        self,
+        arena: &mut Arena,
+        geometry: &GemmGeometry,
+        norm: NormGeometry,
+    ) -> Result<(Tensor, Tensor, NormGeometry)> {
+        let Convolved { y, mut moments } = self;
+        let combining = geometry.combining(norm.row_channels);
+        let stream = y.stream();
+        for count in combining.into_iter().filter(|&count| count > 0) {
+            let elements = crate::spec::launch::norm::COUNTED_ELEMENTS;
+            let rows = moments.len() / elements / count as usize;
+            let shape = grid(OPERATOR, GemmGeometry::combine_shape(rows as u64))?;
+            let combined = arena.tensor(stream, &[rows * elements], DType::F32)?;
+            let parts = moments.read_on(OPERATOR, "moments", stream)?;
+            // SAFETY: `moments` has `rows * count` of them and `combined` room for `rows`, which are fresh.
+            unsafe {
+                stream.launch::<kernels::implicit_gemm_combine>(
+                    shape,
+                    (parts.pointer(), combined.output(), rows as u64, count),
+                )?;
+            }
+            stream.moved(bytes(&[&moments, &combined]));
+            drop(parts);
+            moments = combined;
+        }
+        let splits = match combining {
+            [0, 0] => norm.row_channels * geometry.pixel_tiles(),
+            _ => 1,
+        };
+        Ok((y, moments, norm.counted(splits)))
+    }
+}

@@ -1,0 +1,154 @@
+//! The filters as operands of the tensor cores.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, bf16, f16, kernel, math, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::{
+    GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_VECTORS,
+    VECTOR_VALUES,
+};
+
+use super::format::{Brain, Format, Half, Rounded, Split, scale_for};
+use crate::parts::index::div_rem;
+
+/// Every lane of a warp.
+const WARP: u32 = u32::MAX;
+
+/// One filter, with what is needed to find its values by their place in an operand.
+struct Filter<'a, T: Storage> {
+    weight: Global<T>,
+    scale: f32,
+    g: &'a GemmGeometry,
+}
+
+impl<T: Storage> Filter<'_, T> {
+    /// The value that meets value `value` of vector `vector` of stage `stage`; 0 where there is none.
+    #[inline(always)]
+    unsafe fn value(&self, stage: u32, vector: u32, value: u32) -> f32 {
+        let (g, conv) = (self.g, &self.g.conv);
+        let (chunk, tap) = div_rem(vector, g.taps);
+        let (row, column) = div_rem(tap, g.column_taps);
+        let (j, c) = div_rem(value, g.vector_channels);
+        let channel = (stage * g.stage_chunks + chunk) * g.vector_channels + c;
+        let s = column * g.vector_columns + j;
+        if chunk < g.stage_chunks && channel < conv.group_c && s < conv.s {
+            let at = channel * conv.taps() + row * conv.s + s;
+            self.weight.load(at as usize).to_f32() * self.scale
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Lays out one filter a warp.
+///
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn body<F: Format>(
+    weight: *const F::Stored,
+    operands: *mut u32,
+    unscales: *mut f32,
+    g: &GemmGeometry,
+    tile: GemmTile,
+) {
+    let conv = &g.conv;
+    let thread = thread::thread_idx_x();
+    let (warp_in_block, lane) = div_rem(thread, WARP_THREADS);
+    let index = thread::block_idx_x() * (SPREAD_THREADS / WARP_THREADS) + warp_in_block;
+    let rows = g.filter_tiles * tile.filters();
+    let (group, k) = div_rem(index, rows);
+    // The same in all lanes; the warps behind the last filter have nothing to do.
+    if group >= conv.groups {
+        return;
+    }
+    let reduction = conv.reduction() as usize;
+    let filter = (group * conv.group_k + k) as usize;
+    let exists = k < conv.group_k;
+    let weight = Global::new(weight, conv.output_channels() as usize * reduction);
+    let weight = weight.slice(if exists { filter * reduction } else { 0 }, reduction);
+
+    let mut scale = 1.0;
+    if F::MODE.scaled {
+        let mut bits = 0;
+        let mut at = lane as usize;
+        while at < reduction {
+            let magnitude = math::abs(weight.load(at).to_f32()).to_bits();
+            if magnitude < f32::INFINITY.to_bits() {
+                bits = magnitude.max(bits);
+            }
+            at += WARP_THREADS as usize;
+        }
+        warp::sync_warp(WARP);
+        let [up, down] = scale_for(f32::from_bits(warp::warp_reduce_max(WARP, bits)));
+        scale = up;
+        if exists && lane == 0 {
+            GlobalMut::new(unscales, conv.output_channels() as usize).store(filter, down);
+        }
+    }
+
+    let parts = F::MODE.parts;
+    let words = g.filter_words(tile, parts) as usize;
+    let operands =
+        GlobalMut::new(operands, conv.groups as usize * words).slice(group as usize * words, words);
+    // An operand is [lane][word]; this filter has the words of one parity, of four lanes.
+    let (set, row) = div_rem(k, OPERAND_ROWS);
+    let sets = tile.filters() / OPERAND_ROWS;
+    let (filter_tile, set) = div_rem(set, sets);
+    let (high_row, group_row) = div_rem(row, 8);
+    let all_steps = g.stages * g.steps;
+    let filter = Filter { weight, scale, g };
+    // Four lanes, two words each, for each step.
+    let mut at = lane;
+    while at < all_steps * 8 {
+        let (step, place) = div_rem(at, 8);
+        let (quad, half) = (place % 4, place / 4);
+        let (stage, step_of_stage) = div_rem(step, g.steps);
+        let vector = step_of_stage * STEP_VECTORS + half;
+        let (mut low, mut high) = (0.0, 0.0);
+        if exists {
+            low = filter.value(stage, vector, 2 * quad);
+            high = filter.value(stage, vector, 2 * quad + 1);
+        }
+        let word = F::pack(low, high);
+        let operand = ((filter_tile * all_steps + step) * parts) * sets;
+        let in_operand = (group_row * 4 + quad) * 4 + 2 * half + high_row;
+        let to = |part: u32| (operand + part * sets + set) as usize * OPERAND_WORDS as usize;
+        operands.store(to(0) + in_operand as usize, word);
+        if parts == 2 {
+            operands.store(to(1) + in_operand as usize, F::rest(word, low, high));
+        }
+        at += WARP_THREADS;
+    }
+}
+const _: () = assert!(VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
+
+macro_rules! filters_kernel {
+    ($name:ident, $format:ident, $T:ident) => {
+        /// A warp lays out one filter.
+        ///
+        /// *Launch*: the plan's `filters_shape()`. *Mapping*: a lane takes every 32nd word of its
+        /// filter. *Barriers*: none of the block.
+        /// *Traffic*: each filter is read once or twice, each operand written once.
+        ///
+        /// # Safety
+        /// `weight` has the elements that the geometry says, `operands` the plan's `filter_words()`,
+        /// and `unscales` an element for each filter where values are scaled; `tile` is the
+        /// plan's.
+        #[kernel(max_threads = SPREAD_THREADS)]
+        pub unsafe fn $name(
+            weight: *const $T,
+            operands: *mut u32,
+            unscales: *mut f32,
+            geometry: GemmGeometry,
+            tile: GemmTile,
+        ) {
+            body::<$format>(weight, operands, unscales, &geometry, tile);
+        }
+    };
+}
+
+filters_kernel!(implicit_gemm_filters_split_f32, Split, f32);
+filters_kernel!(implicit_gemm_filters_rounded_f32, Rounded, f32);
+filters_kernel!(implicit_gemm_filters_f16, Half, f16);
+filters_kernel!(implicit_gemm_filters_bf16, Brain, bf16);

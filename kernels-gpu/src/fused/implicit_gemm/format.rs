@@ -1,0 +1,78 @@
+//! How values become operands.
+
+use cuda_std::{Storage, bf16, f16, mma};
+use op_spec::launch::implicit_gemm::GemmMode;
+
+/// How a kernel stores and multiplies.
+pub(super) trait Format {
+    /// What input, parameters and output are stored in.
+    type Stored: Storage;
+    /// Parts and scaling.
+    const MODE: GemmMode;
+    /// Two values rounded to halves of a word, the first one low.
+    fn pack(low: f32, high: f32) -> u32;
+    /// What rounding leaves of two values that [`pack`](Self::pack) made `word` of.
+    fn rest(word: u32, low: f32, high: f32) -> u32;
+    /// `a * b + d`.
+    ///
+    /// # Safety
+    /// All lanes of the warp make this call.
+    unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
+}
+
+/// f32, split in two f16.
+pub(super) struct Split;
+/// f32, rounded to f16.
+pub(super) struct Rounded;
+/// f16.
+pub(super) struct Half;
+/// bf16.
+pub(super) struct Brain;
+
+macro_rules! format {
+    ($name:ident, $Stored:ident, $Operand:ident, $mode:ident, $pack:ident, $mma:ident) => {
+        impl Format for $name {
+            type Stored = $Stored;
+            const MODE: GemmMode = GemmMode::$mode;
+            #[inline(always)]
+            fn pack(low: f32, high: f32) -> u32 {
+                mma::$pack(low, high)
+            }
+            #[inline(always)]
+            fn rest(word: u32, low: f32, high: f32) -> u32 {
+                // Not `half`'s own method of that name, which converts in software.
+                let rounded_low = Storage::to_f32($Operand::from_bits(word as u16));
+                let rounded_high = Storage::to_f32($Operand::from_bits((word >> 16) as u16));
+                mma::$pack(low - rounded_low, high - rounded_high)
+            }
+            #[inline(always)]
+            unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
+                mma::$mma(d, a, b)
+            }
+        }
+    };
+}
+format!(Split, f32, f16, ACCURATE, pack_f16x2, m16n8k16_f16);
+format!(Rounded, f32, f16, FAST, pack_f16x2, m16n8k16_f16);
+format!(Half, f16, f16, HALF, pack_f16x2, m16n8k16_f16);
+format!(Brain, bf16, bf16, HALF, pack_bf16x2, m16n8k16_bf16);
+
+/// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets, and its
+/// reciprocal. 1 for 0, and for what is not finite.
+#[inline(always)]
+pub(super) fn scale_for(largest: f32) -> [f32; 2] {
+    const BIAS: u32 = 127;
+    const TARGET: u32 = 10;
+    let exponent = largest.to_bits() >> 23;
+    let usable = largest > 0.0 && exponent < 255;
+    // Of both the scale and its reciprocal the exponent stays that of a normal number.
+    let wanted = (2 * BIAS + TARGET - exponent.min(255)).clamp(1, 2 * BIAS - 1);
+    if usable {
+        [
+            f32::from_bits(wanted << 23),
+            f32::from_bits((2 * BIAS - wanted) << 23),
+        ]
+    } else {
+        [1.0, 1.0]
+    }
+}

@@ -1,0 +1,312 @@
+//! The padded input as vectors of 16-bit values.
+//!
+//! f32 is multiplied by a power of two before it is rounded, so that what f16 holds best, `2^-4` to
+//! `2^15`, is where the largest values are. Any scale within that range does equally well, so most images need
+//! not know their largest value beforehand: they are made at [`USUAL_SCALE`] in a first pass, which
+//! notes that value; a second pass makes those again that it does not suit.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::{
+    GemmGeometry, SPREAD_THREADS, VECTOR_VALUES, VECTOR_WORDS, VECTORS_PER_THREAD,
+};
+
+use super::format::{Brain, Format, Half, Rounded, Split, scale_for};
+use crate::parts::index::div_rem;
+use crate::parts::unroll::unroll;
+
+/// The scale of samples whose largest magnitude is within [`USUAL_LEAST`] and [`USUAL_MOST`].
+const USUAL_SCALE: f32 = 16.0;
+
+/// Scaled, it is 1. Two f16 split it with an error of `2^-25`, half of what the least f16 is.
+const USUAL_LEAST: f32 = 1.0 / 16.0;
+
+/// Scaled, it is half of what f16 ends with.
+const USUAL_MOST: f32 = 2048.0;
+
+/// Every lane of a warp.
+const WARP: u32 = u32::MAX;
+
+/// Warps of a block.
+const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
+
+shared_array! {
+    /// The largest magnitude that each warp saw, as bits.
+    static IMPLICIT_GEMM_LARGEST: [u32; WARPS as usize];
+}
+
+/// The largest of `bits` over all threads of the block.
+///
+/// # Safety
+/// All threads of the block call it, once in a kernel.
+#[inline(always)]
+unsafe fn largest_of_block(bits: u32) -> u32 {
+    let of_warps = IMPLICIT_GEMM_LARGEST.view();
+    let thread = thread::thread_idx_x();
+    warp::sync_warp(WARP);
+    let of_warp = warp::warp_reduce_max(WARP, bits);
+    if thread.is_multiple_of(WARP_THREADS) {
+        of_warps.store(thread / WARP_THREADS, of_warp);
+    }
+    thread::sync_threads();
+    let [a, b, c, d] = of_warps.load_vec::<4>(0);
+    let [e, f, g, h] = of_warps.load_vec::<4>(4);
+    a.max(b).max(c.max(d)).max(e.max(f).max(g.max(h)))
+}
+const _: () = assert!(WARPS == 8);
+
+/// The bits of a finite value's magnitude; 0 for others. Bits of magnitudes are ordered as they are.
+#[inline(always)]
+fn magnitude(x: f32) -> u32 {
+    let bits = math::abs(x).to_bits();
+    if bits < f32::INFINITY.to_bits() {
+        bits
+    } else {
+        0
+    }
+}
+
+/// The input, and the image of it.
+struct Maker<'a, T: Storage> {
+    x: *const T,
+    image: *mut u32,
+    g: &'a GemmGeometry,
+}
+
+impl<T: Storage> Maker<'_, T> {
+    /// The largest magnitude of a whole sample, as bits, of what the thread has of it.
+    #[inline(always)]
+    unsafe fn largest_of_thread(&self, sample: u32) -> u32 {
+        let elements = self.g.sample_elements() as usize;
+        let all = self.g.conv.n as usize * elements;
+        let x = Global::new(self.x, all).slice(sample as usize * elements, elements);
+        const STEP: usize = SPREAD_THREADS as usize;
+        let mut at = thread::thread_idx_x() as usize;
+        let mut bits = 0;
+        while at + 7 * STEP < elements {
+            let mut values = [T::from_f32(0.0); 8];
+            unroll!(8, |i| {
+                values[i] = x.load(at + i * STEP);
+            });
+            unroll!(8, |i| {
+                bits = bits.max(magnitude(values[i].to_f32()));
+            });
+            at += 8 * STEP;
+        }
+        while at < elements {
+            bits = bits.max(magnitude(x.load(at).to_f32()));
+            at += STEP;
+        }
+        bits
+    }
+
+    /// Makes the vectors of block `block` of a sample, of values times `scale`, and returns the largest
+    /// magnitude that the thread saw, as bits.
+    #[inline(always)]
+    unsafe fn make<F: Format<Stored = T>>(&self, sample: u32, block: u32, scale: f32) -> u32 {
+        let (g, conv) = (self.g, &self.g.conv);
+        let (plane, block) = div_rem(block, g.plane_blocks());
+        let (group, chunk) = div_rem(plane, g.chunks);
+        let plane_elements = conv.input_pixels() as usize;
+        let first_channel = chunk * g.vector_channels;
+        let channels = (conv.group_c - first_channel).min(g.vector_channels);
+        let first_plane = sample as usize * conv.input_channels() as usize
+            + (group * conv.group_c + first_channel) as usize;
+        let all_planes = conv.n as usize * conv.input_channels() as usize;
+        let x = Global::new(self.x, all_planes * plane_elements).slice(
+            first_plane * plane_elements,
+            channels as usize * plane_elements,
+        );
+        let plane_vectors = g.plane_vectors();
+        let parts = F::MODE.parts;
+        let planes = (conv.groups * g.chunks) as usize;
+        let all_vectors = conv.n as usize * planes * (parts * plane_vectors) as usize;
+        let image = GlobalMut::new(self.image, all_vectors * VECTOR_WORDS as usize);
+        let first_vector =
+            (sample as usize * planes + plane as usize) * (parts * plane_vectors) as usize;
+
+        // A vector has 8, 4, 2 or 1 channels.
+        let shift = g.vector_channels.trailing_zeros();
+        let mut bits = 0;
+        let mut count = 0;
+        while count < VECTORS_PER_THREAD {
+            let vector =
+                (block * VECTORS_PER_THREAD + count) * SPREAD_THREADS + thread::thread_idx_x();
+            count += 1;
+            if vector < plane_vectors {
+                let (row, place) = div_rem(vector, g.row_vectors());
+                let (phase, column) = div_rem(place, g.phase_columns);
+                let (d, h) = div_rem(row, g.image_h);
+                let (d, h) = (d.wrapping_sub(conv.pad_d), h.wrapping_sub(conv.pad_h));
+                let w = column * conv.stride_w + phase;
+                let row_inside = d < conv.d && h < conv.h;
+                let row_start = d.wrapping_mul(conv.h).wrapping_add(h).wrapping_mul(conv.w);
+                let mut values = [0.0; VECTOR_VALUES as usize];
+                unroll!(8, |i| {
+                    let (j, c) = (i as u32 >> shift, i as u32 & (g.vector_channels - 1));
+                    let used = w + j * conv.dilation_w;
+                    let from = used.wrapping_sub(conv.pad_w);
+                    if row_inside && used < g.used_w && from < conv.w && c < channels {
+                        let at = c as usize * plane_elements + (row_start + from) as usize;
+                        values[i] = x.load(at).to_f32();
+                    }
+                });
+                let mut words = [0; 4];
+                let mut rests = [0; 4];
+                unroll!(4, |i| {
+                    let (low, high) = (values[2 * i], values[2 * i + 1]);
+                    if F::MODE.scaled {
+                        bits = bits.max(magnitude(low)).max(magnitude(high));
+                    }
+                    let (low, high) = (low * scale, high * scale);
+                    words[i] = F::pack(low, high);
+                    rests[i] = F::rest(words[i], low, high);
+                });
+                let at = first_vector + vector as usize;
+                image.store_vec(at * VECTOR_WORDS as usize, words);
+                if parts == 2 {
+                    let at = at + plane_vectors as usize;
+                    image.store_vec(at * VECTOR_WORDS as usize, rests);
+                }
+            }
+        }
+        bits
+    }
+}
+
+/// Makes the block's vectors of the image.
+///
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn body<F: Format>(
+    x: *const F::Stored,
+    image: *mut u32,
+    unscales: *mut f32,
+    largest: *mut u32,
+    g: &GemmGeometry,
+) {
+    let (sample, block) = div_rem(thread::block_idx_x(), g.sample_blocks());
+    let maker = Maker { x, image, g };
+    if !F::MODE.scaled {
+        maker.make::<F>(sample, block, 1.0);
+        return;
+    }
+    if g.scans != 0 {
+        let bits = largest_of_block(maker.largest_of_thread(sample));
+        let [scale, unscale] = scale_for(f32::from_bits(bits));
+        maker.make::<F>(sample, block, scale);
+        if block == 0 && thread::thread_idx_x() == 0 {
+            GlobalMut::new(unscales, g.conv.n as usize).store(sample as usize, unscale);
+        }
+        return;
+    }
+    let bits = largest_of_block(maker.make::<F>(sample, block, USUAL_SCALE));
+    if thread::thread_idx_x() == 0 {
+        let slots = g.conv.n as usize * g.sample_blocks() as usize;
+        GlobalMut::new(largest, slots).store(thread::block_idx_x() as usize, bits);
+    }
+}
+
+/// Makes the image of the block's sample again, if it needs it.
+///
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn remake_body<F: Format>(
+    x: *const F::Stored,
+    image: *mut u32,
+    unscales: *mut f32,
+    largest: *const u32,
+    g: &GemmGeometry,
+) {
+    let (sample, first) = div_rem(thread::block_idx_x(), g.remaking_blocks());
+    let blocks = g.sample_blocks() as usize;
+    let largest = Global::new(largest, g.conv.n as usize * blocks);
+    let largest = largest.slice(sample as usize * blocks, blocks);
+    let mut bits = 0;
+    let mut at = thread::thread_idx_x() as usize;
+    while at < blocks {
+        bits = bits.max(largest.load(at));
+        at += SPREAD_THREADS as usize;
+    }
+    let largest = f32::from_bits(largest_of_block(bits));
+    let usual = (USUAL_LEAST..=USUAL_MOST).contains(&largest) || largest == 0.0;
+    let [scale, unscale] = if usual {
+        [USUAL_SCALE, 1.0 / USUAL_SCALE]
+    } else {
+        scale_for(largest)
+    };
+    if first == 0 && thread::thread_idx_x() == 0 {
+        GlobalMut::new(unscales, g.conv.n as usize).store(sample as usize, unscale);
+    }
+    if usual {
+        return;
+    }
+    let maker = Maker { x, image, g };
+    let mut block = first;
+    while block < g.sample_blocks() {
+        maker.make::<F>(sample, block, scale);
+        block += g.remaking_blocks();
+    }
+}
+
+macro_rules! image_kernel {
+    ($name:ident, $format:ident, $T:ident) => {
+        /// A block makes some vectors of one plane of the image.
+        ///
+        /// *Launch*: `geometry.image_shape()`. Blocks of one plane are neighbours.
+        /// *Mapping*: threads of consecutive vectors, `VECTORS_PER_THREAD` of them, a block's width
+        /// apart. *Barriers*: one where values are scaled.
+        /// *Traffic*: each element of the input is read once for every column that vectors hold
+        /// (from cache), the image is written once.
+        ///
+        /// # Safety
+        /// `x` has `geometry.conv.n * geometry.sample_elements()` elements, `image` the plan's
+        /// `image_words()`. Where values are scaled, `unscales` has an element for each sample and
+        /// `largest` one for each block.
+        #[kernel(max_threads = SPREAD_THREADS)]
+        pub unsafe fn $name(
+            x: *const $T,
+            image: *mut u32,
+            unscales: *mut f32,
+            largest: *mut u32,
+            geometry: GemmGeometry,
+        ) {
+            body::<$format>(x, image, unscales, largest, &geometry);
+        }
+    };
+}
+
+image_kernel!(implicit_gemm_image_split_f32, Split, f32);
+image_kernel!(implicit_gemm_image_rounded_f32, Rounded, f32);
+image_kernel!(implicit_gemm_image_f16, Half, f16);
+image_kernel!(implicit_gemm_image_bf16, Brain, bf16);
+
+macro_rules! remake_kernel {
+    ($name:ident, $format:ident) => {
+        /// Where the image kernel did not scan, says which scale each image has, and makes those again that
+        /// the usual scale does not suit.
+        ///
+        /// *Launch*: `geometry.remake_shape()`. *Mapping*: blocks of one sample take blocks of its image
+        /// in turn. *Barriers*: one.
+        /// *Traffic*: the largest values; for images that are made again, that of the image kernel.
+        ///
+        /// # Safety
+        /// As there; `largest` is what that kernel wrote.
+        #[kernel(max_threads = SPREAD_THREADS)]
+        pub unsafe fn $name(
+            x: *const f32,
+            image: *mut u32,
+            unscales: *mut f32,
+            largest: *const u32,
+            geometry: GemmGeometry,
+        ) {
+            remake_body::<$format>(x, image, unscales, largest, &geometry);
+        }
+    };
+}
+
+remake_kernel!(implicit_gemm_remake_split_f32, Split);
+remake_kernel!(implicit_gemm_remake_rounded_f32, Rounded);

@@ -1,0 +1,382 @@
+//! What a block does with its sums: moments, and the output or its pooled extrema.
+
+use core::marker::PhantomData;
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared::Shared;
+use cuda_std::{Storage, math, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::{
+    BLOCK_THREADS, GemmGeometry, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
+};
+use op_spec::launch::norm::COUNTED_ELEMENTS;
+
+use super::format::Format;
+use super::patch::{Place, packed};
+use super::product::{FilterSet, MAX_PIXEL_GROUPS, Shape, Sums};
+use crate::parts::moments::Moments;
+use crate::parts::unroll::unroll;
+
+/// Every lane of a warp.
+const WARP: u32 = u32::MAX;
+
+/// The place of a pixel that is not in the output. No plane has so many.
+const NOWHERE: u32 = u32::MAX;
+
+/// The bits above packed coordinates.
+const BEYOND: u32 = {
+    let bit = 1 << (PLACE_BITS - 1);
+    bit | bit << PLACE_BITS | bit << (2 * PLACE_BITS)
+};
+
+/// The tensors behind the product.
+pub(super) struct Output<T> {
+    pub(super) bias: *const T,
+    pub(super) norm_weight: *const T,
+    pub(super) scale: *const T,
+    pub(super) y: *mut T,
+    pub(super) moments: *mut f32,
+}
+
+/// What a block does with its results.
+pub(super) struct Results<'a, F: Format, S: Shape> {
+    /// For each pixel, its place in the tile.
+    pub(super) pixels: Shared<u32>,
+    /// For each pixel, its place in the output plane, from the tile's first.
+    pub(super) positions: Shared<u32>,
+    /// For each pooling window, its place in the tile.
+    pub(super) windows: Shared<u32>,
+    /// For each filter: bias, reciprocal of its scale, and a sign. It is -1 where norm and scale reverse the
+    /// order of values, and bias and scale have it too, so that pools always take the largest.
+    pub(super) channels: Shared<f32>,
+    /// For each filter and warp, moments.
+    pub(super) moments: Shared<f32>,
+    /// The values of the tile, a row for each filter.
+    pub(super) tile: Shared<f32>,
+    pub(super) set: FilterSet,
+    pub(super) output: &'a Output<F::Stored>,
+    pub(super) g: &'a GemmGeometry,
+    /// The place of the thread's warp among those along the filters, and along the pixels.
+    pub(super) filter_warp: u32,
+    pub(super) pixel_warp: u32,
+    pub(super) format: PhantomData<(F, S)>,
+}
+
+/// The sum over the four lanes that have values of one filter.
+#[inline(always)]
+unsafe fn sum_of_quad(value: f32) -> f32 {
+    let value = value + warp::warp_shuffle_xor(WARP, value, 1, WARP_THREADS).0;
+    value + warp::warp_shuffle_xor(WARP, value, 2, WARP_THREADS).0
+}
+
+/// Whether `x` is neither 0, nor subnormal, nor infinite.
+#[inline(always)]
+fn is_normal(x: f32) -> bool {
+    let magnitude = math::abs(x);
+    (f32::MIN_POSITIVE..f32::INFINITY).contains(&magnitude)
+}
+
+impl<F: Format, S: Shape> Results<'_, F, S> {
+    /// Floats from one row of the tile to the next.
+    pub(super) const PITCH: u32 = S::TILE.pixels() + TILE_PADDING;
+
+    /// Floats of the tile.
+    pub(super) const TILE_WORDS: u32 = S::TILE.filters() * Self::PITCH;
+
+    /// Brings what the block's filters need to shared memory, for all tiles.
+    ///
+    /// # Safety
+    /// All threads of the block call it, and a barrier follows.
+    #[inline(always)]
+    pub(super) unsafe fn load_channels(&self, filter_unscales: Global<f32>) {
+        let channels = self.g.conv.output_channels() as usize;
+        let mut filter = thread::thread_idx_x();
+        while filter < S::TILE.filters() {
+            // What is computed for filters that do not exist is written nowhere.
+            let (mut bias, mut unscale, mut sign) = (0.0, 1.0, 1.0);
+            if let Some(channel) = self.channel(filter) {
+                if self.g.conv.has_bias != 0 {
+                    bias = Global::new(self.output.bias, channels)
+                        .load_readonly(channel)
+                        .to_f32();
+                }
+                if F::MODE.scaled {
+                    unscale = filter_unscales.load_readonly(channel);
+                }
+                if self.g.pool_h > 0 && self.reversed(channel) {
+                    sign = -1.0;
+                }
+            }
+            self.channels
+                .store_vec(filter * 4, [sign * bias, sign * unscale, sign, 0.0]);
+            filter += BLOCK_THREADS;
+        }
+    }
+
+    /// Writes all that there is to write of the tile at `place`.
+    ///
+    /// # Safety
+    /// All threads of the block call it together, after a barrier since the last call.
+    #[inline(always)]
+    pub(super) unsafe fn finish(&self, sums: &mut Sums, place: &Place, image_unscale: f32) {
+        self.scale(sums, image_unscale);
+        self.take_moments(sums, place);
+        self.store_tile(sums);
+        thread::sync_threads();
+        self.write_moments(place);
+        if self.g.pool_h > 0 {
+            self.write_windows(place);
+        } else {
+            self.write_rows(place);
+        }
+    }
+
+    /// The output channel of filter `filter` of the tile, if there is one.
+    #[inline(always)]
+    pub(super) fn channel(&self, filter: u32) -> Option<usize> {
+        let k = self.set.tile * S::TILE.filters() + filter;
+        let conv = &self.g.conv;
+        (k < conv.group_k).then(|| (self.set.group * conv.group_k + k) as usize)
+    }
+
+    /// The plane of channel `channel` in a tensor of `(n, k, ..)`.
+    #[inline(always)]
+    pub(super) fn plane(&self, place: &Place, channel: usize) -> usize {
+        place.sample as usize * self.g.conv.output_channels() as usize + channel
+    }
+
+    /// The last coordinates in the tile at `place` that are in the output, with the bit above each set:
+    /// the difference to packed coordinates keeps that bit where they are not beyond.
+    #[inline(always)]
+    fn limits(&self, place: &Place) -> u32 {
+        let (g, conv) = (self.g, &self.g.conv);
+        // A pixel that is not used has coordinates beyond any tile's.
+        let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
+        let last = packed(
+            last(conv.z, place.z, g.tile_d),
+            last(conv.p, place.p, g.tile_h),
+            last(conv.q, place.q, g.tile_w),
+        );
+        last | BEYOND
+    }
+
+    /// The filter of row `i` (0 or 8 further) of operand `m`, in the tile.
+    #[inline(always)]
+    fn filter_of(&self, m: usize, i: usize) -> u32 {
+        let lane = thread::thread_idx_x() % WARP_THREADS;
+        let operand = self.filter_warp * S::TILE.operands + m as u32;
+        operand * OPERAND_ROWS + lane / 4 + 8 * i as u32
+    }
+
+    /// The first of two pixels of group `n`.
+    #[inline(always)]
+    fn pixel_of(&self, n: usize) -> u32 {
+        let lane = thread::thread_idx_x() % WARP_THREADS;
+        self.pixel_warp * S::TILE.warp_pixels() + 8 * n as u32 + 2 * (lane % 4)
+    }
+
+    /// Undoes the scaling and adds the bias.
+    #[inline(always)]
+    unsafe fn scale(&self, sums: &mut Sums, image_unscale: f32) {
+        unroll!(4, |m| {
+            if (m as u32) < S::TILE.operands {
+                unroll!(2, |i| {
+                    let [bias, unscale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
+                    let mut factor = unscale * image_unscale;
+                    // Powers of two, whose product may be beyond f32: the smaller factor first then.
+                    if F::MODE.scaled && !is_normal(factor) {
+                        let swap = math::abs(unscale) > image_unscale;
+                        let first = if swap { image_unscale } else { unscale };
+                        factor = if swap { unscale } else { image_unscale };
+                        unroll!(8, |n| {
+                            if (n as u32) < S::TILE.pixel_groups {
+                                unroll!(2, |j| {
+                                    sums[m][n][2 * i + j] *= first;
+                                });
+                            }
+                        });
+                    }
+                    unroll!(8, |n| {
+                        if (n as u32) < S::TILE.pixel_groups {
+                            unroll!(2, |j| {
+                                let sum = &mut sums[m][n][2 * i + j];
+                                *sum = math::fma(*sum, factor, bias);
+                            });
+                        }
+                    });
+                });
+            }
+        });
+    }
+
+    /// Whether a pixel is in the output.
+    #[inline(always)]
+    fn is_inside(limits: u32, pixel: u32) -> bool {
+        (limits - pixel) & BEYOND == BEYOND
+    }
+
+    /// Whether every pixel of the tile is in the output.
+    #[inline(always)]
+    fn is_whole(&self, place: &Place) -> bool {
+        let (g, conv) = (self.g, &self.g.conv);
+        g.tile_pixels() == S::TILE.pixels()
+            && place.z + g.tile_d <= conv.z
+            && place.p + g.tile_h <= conv.p
+            && place.q + g.tile_w <= conv.q
+    }
+
+    /// Leaves the moments of the warp's pixels in shared memory.
+    #[inline(always)]
+    unsafe fn take_moments(&self, sums: &Sums, place: &Place) {
+        if self.is_whole(place) {
+            let inside = [[true; 2]; MAX_PIXEL_GROUPS];
+            self.take_moments_of(sums, inside, S::TILE.warp_pixels() as f32);
+            return;
+        }
+        let limits = self.limits(place);
+        let mut inside = [[false; 2]; MAX_PIXEL_GROUPS];
+        let mut count = 0.0;
+        unroll!(8, |n| {
+            if (n as u32) < S::TILE.pixel_groups {
+                let pixels = self.pixels.load_vec::<2>(self.pixel_of(n));
+                unroll!(2, |j| {
+                    inside[n][j] = Self::is_inside(limits, pixels[j]);
+                    count += u32::from(inside[n][j]) as f32;
+                });
+            }
+        });
+        warp::sync_warp(WARP);
+        let count = sum_of_quad(count);
+        self.take_moments_of(sums, inside, count);
+    }
+
+    /// The same, of the pixels that are inside, `count` of them in the warp.
+    #[inline(always)]
+    unsafe fn take_moments_of(
+        &self,
+        sums: &Sums,
+        inside: [[bool; 2]; MAX_PIXEL_GROUPS],
+        count: f32,
+    ) {
+        let each = if count > 0.0 {
+            math::reciprocal_approx(count)
+        } else {
+            0.0
+        };
+        unroll!(4, |m| {
+            if (m as u32) < S::TILE.operands {
+                unroll!(2, |i| {
+                    let mut sum = 0.0;
+                    unroll!(8, |n| {
+                        if (n as u32) < S::TILE.pixel_groups {
+                            unroll!(2, |j| {
+                                let value = sums[m][n][2 * i + j];
+                                sum += if inside[n][j] { value } else { 0.0 };
+                            });
+                        }
+                    });
+                    let mean = sum_of_quad(sum) * each;
+                    let mut m2 = 0.0;
+                    unroll!(8, |n| {
+                        if (n as u32) < S::TILE.pixel_groups {
+                            unroll!(2, |j| {
+                                let deviation = sums[m][n][2 * i + j] - mean;
+                                let deviation = if inside[n][j] { deviation } else { 0.0 };
+                                m2 = math::fma(deviation, deviation, m2);
+                            });
+                        }
+                    });
+                    let m2 = sum_of_quad(m2);
+                    if thread::thread_idx_x().is_multiple_of(4) {
+                        let slot = self.filter_of(m, i) * S::TILE.pixel_warps() + self.pixel_warp;
+                        self.moments
+                            .store_vec(slot * COUNTED_ELEMENTS as u32, [count, mean, m2, 0.0]);
+                    }
+                });
+            }
+        });
+    }
+
+    /// Brings the values to shared memory.
+    #[inline(always)]
+    unsafe fn store_tile(&self, sums: &Sums) {
+        unroll!(4, |m| {
+            if (m as u32) < S::TILE.operands {
+                unroll!(2, |i| {
+                    let row = self.filter_of(m, i) * Self::PITCH;
+                    unroll!(8, |n| {
+                        if (n as u32) < S::TILE.pixel_groups {
+                            let values = [sums[m][n][2 * i], sums[m][n][2 * i + 1]];
+                            self.tile.store_vec(row + self.pixel_of(n), values);
+                        }
+                    });
+                });
+            }
+        });
+    }
+
+    /// Combines the moments of the warps, and writes those of the tile.
+    #[inline(always)]
+    unsafe fn write_moments(&self, place: &Place) {
+        let g = self.g;
+        let filter = thread::thread_idx_x();
+        if filter >= S::TILE.filters() {
+            return;
+        }
+        if let Some(channel) = self.channel(filter) {
+            let mut all = Moments::EMPTY;
+            unroll!(4, |w| {
+                if (w as u32) < S::TILE.pixel_warps() {
+                    let slot = filter * S::TILE.pixel_warps() + w as u32;
+                    let [count, mean, m2, _] =
+                        self.moments.load_vec::<4>(slot * COUNTED_ELEMENTS as u32);
+                    all = all.and(Moments { count, mean, m2 });
+                }
+            });
+            let sign = self.channels.load(filter * 4 + 2);
+            let tiles = g.pixel_tiles() as usize;
+            let planes = g.conv.n as usize * g.conv.output_channels() as usize;
+            let at = self.plane(place, channel) * tiles + place.tile as usize;
+            GlobalMut::new(self.output.moments, planes * tiles * COUNTED_ELEMENTS).store_vec(
+                at * COUNTED_ELEMENTS,
+                [all.count, sign * all.mean, all.m2, 0.0],
+            );
+        }
+    }
+
+    /// Writes the values as they are: a warp takes a filter, its lanes consecutive pixels.
+    #[inline(always)]
+    unsafe fn write_rows(&self, place: &Place) {
+        let g = self.g;
+        let spatial = g.conv.output_pixels() as usize;
+        let planes = g.conv.n as usize * g.conv.output_channels() as usize;
+        let y = GlobalMut::new(self.output.y, planes * spatial);
+        let lane = thread::thread_idx_x() % WARP_THREADS;
+        let limits = self.limits(place);
+        let conv = &g.conv;
+        let first = (place.z * conv.p + place.p) * conv.q + place.q;
+        let mut positions = [NOWHERE; 8];
+        unroll!(8, |i| {
+            if (i as u32) * WARP_THREADS < S::TILE.pixels() {
+                let pixel = lane + i as u32 * WARP_THREADS;
+                if Self::is_inside(limits, self.pixels.load(pixel)) {
+                    positions[i] = first + self.positions.load(pixel);
+                }
+            }
+        });
+        let mut filter = thread::thread_idx_x() / WARP_THREADS;
+        while filter < S::TILE.filters() {
+            if let Some(channel) = self.channel(filter) {
+                let plane = self.plane(place, channel) * spatial;
+                unroll!(8, |i| {
+                    if (i as u32) * WARP_THREADS < S::TILE.pixels() && positions[i] != NOWHERE {
+                        let pixel = lane + i as u32 * WARP_THREADS;
+                        let value = self.tile.load(filter * Self::PITCH + pixel);
+                        y.store(plane + positions[i] as usize, F::Stored::from_f32(value));
+                    }
+                });
+            }
+            filter += BLOCK_THREADS / WARP_THREADS;
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The implicit matrix product: what it convolves, the moments that it takes, the windows that it pools.
+
+use cuda_std::{bf16, f16};
+use op_spec::conv::ConvSpec;
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::{
+    GemmDevice, GemmMode, GemmPlan, M16N64, M16N256, M32N128, M64N32, M64N128,
+};
+use op_spec::launch::norm::COUNTED_ELEMENTS;
+
+use super::super::kernels::fused::implicit_gemm::*;
+use super::{Outcome, Run, Wanted, compare, signed};
+
+/// A device on which a block has several tiles to do.
+const DEVICE: GemmDevice = GemmDevice {
+    multiprocessors: 1,
+    shared_bytes: 227 * 1024,
+};
+
+/// `[n, c, k]`, extents of input and filter, attributes, the pool behind it, and what the input is multiplied by.
+type Row = (
+    [usize; 3],
+    [usize; 3],
+    [usize; 3],
+    ConvSpec<3>,
+    Option<[u32; 2]>,
+    f32,
+);
+
+fn spec(
+    stride: [usize; 3],
+    padding: [usize; 3],
+    dilation: [usize; 3],
+    groups: usize,
+) -> ConvSpec<3> {
+    ConvSpec {
+        stride,
+        padding,
+        dilation,
+        groups,
+    }
+}
+
+fn rows() -> [Row; 6] {
+    let plain = ConvSpec::default();
+    [
+        // Several columns of the filter in a vector; tiles that are not whole; windows that are not.
+        ([2, 3, 20], [1, 14, 21], [1, 3, 3], plain, Some([4, 4]), 1.0),
+        // Stages; a last one that is not full; a scale that is not the usual one.
+        (
+            [1, 37, 9],
+            [1, 15, 19],
+            [1, 3, 3],
+            spec([1; 3], [0, 1, 2], [1, 5, 5], 1),
+            None,
+            1e6,
+        ),
+        // Phases, groups, padding.
+        (
+            [2, 6, 10],
+            [1, 19, 16],
+            [1, 3, 5],
+            spec([1, 2, 3], [0, 1, 2], [1, 2, 1], 2),
+            Some([2, 2]),
+            1e-3,
+        ),
+        // Depth; more filters than a tile has.
+        ([1, 4, 70], [4, 6, 9], [2, 3, 3], plain, None, 1.0),
+        (
+            [1, 2, 33],
+            [5, 8, 9],
+            [3, 1, 2],
+            spec([2, 1, 1], [1, 0, 0], [1; 3], 1),
+            None,
+            1.0,
+        ),
+        // A sample that is not looked through beforehand.
+        (
+            [1, 9, 4],
+            [1, 42, 47],
+            [1, 1, 1],
+            plain,
+            Some([3, 5]),
+            300.0,
+        ),
+    ]
+}
+
+/// The convolution with the sums of magnitudes behind it, `[n][k][z][p][q]`.
+fn convolved(g: &ConvGeometry, x: &[f32], w: &[f32], bias: &[f32]) -> Vec<(f64, f64)> {
+    let mut all = Vec::new();
+    let inside = |at: u32, extent: u32, pad: u32| at.checked_sub(pad).filter(|&at| at < extent);
+    for n in 0..g.n as u32 {
+        for k in 0..g.output_channels() {
+            let group = k / g.group_k;
+            for position in 0..g.output_pixels() {
+                let (z, p, q) = (position / g.q / g.p, position / g.q % g.p, position % g.q);
+                let (mut sum, mut magnitude) = (f64::from(bias[k as usize]), 0.0);
+                for tap in 0..g.reduction() {
+                    let (c, t) = (tap / g.taps(), tap / (g.r * g.s) % g.t);
+                    let (r, s) = (tap / g.s % g.r, tap % g.s);
+                    let d = inside(z * g.stride_d + t * g.dilation_d, g.d, g.pad_d);
+                    let h = inside(p * g.stride_h + r * g.dilation_h, g.h, g.pad_h);
+                    let v = inside(q * g.stride_w + s * g.dilation_w, g.w, g.pad_w);
+                    if let (Some(d), Some(h), Some(v)) = (d, h, v) {
+                        let plane = n * g.input_channels() + group * g.group_c + c;
+                        let at = ((plane * g.d + d) * g.h + h) * g.w + v;
+                        let term = f64::from(x[at as usize])
+                            * f64::from(w[(k * g.reduction() + tap) as usize]);
+                        sum += term;
+                        magnitude += term.abs();
+                    }
+                }
+                all.push((sum, magnitude));
+            }
+        }
+    }
+    all
+}
+
+/// What is wanted of the moments of each plane: count, mean, sum of squared deviations, 0.
+fn wanted_moments(planes: &[&[(f64, f64)]], rounding: f64) -> Vec<Wanted> {
+    let mut all = Vec::new();
+    for plane in planes {
+        let count = plane.len() as f64;
+        let mean = plane.iter().map(|y| y.0).sum::<f64>() / count;
+        let m2 = plane.iter().map(|y| (y.0 - mean).powi(2)).sum::<f64>();
+        let magnitude = plane.iter().map(|y| y.1).fold(0.0, f64::max);
+        let off = rounding * magnitude;
+        let within = |value, tolerance| Wanted { value, tolerance };
+        all.push(Wanted::exact(count));
+        all.push(within(mean, off));
+        all.push(within(
+            m2,
+            2.0 * off * (m2 * count).sqrt() + count * off * off,
+        ));
+        all.push(Wanted::exact(0.0));
+    }
+    all
+}
+
+macro_rules! product {
+    ($name:ident, $T:ident, $mode:ident, $rounding:expr,
+     $filters:ident, $image:ident, $remake:expr, [$m64n128:ident, $m32n128:ident, $m16n256:ident, $m64n32:ident, $m16n64:ident]) => {
+        /// All rows, from filters to combined moments.
+        pub(crate) fn $name(run: &Run) -> Outcome {
+            for (number, ([n, c, k], input, filter, spec, pool, factor)) in
+                rows().into_iter().enumerate()
+            {
+                let [t, r, s] = filter;
+                let x_shape = [n, c, input[0], input[1], input[2]];
+                let w_shape = [k, c / spec.groups, t, r, s];
+                let conv = spec
+                    .problem(&x_shape, &w_shape, Some(&[k]))
+                    .expect("a sound problem");
+                let conv = conv.geometry().expect("a small problem");
+                let plan =
+                    GemmPlan::new(&conv, pool, GemmMode::$mode, &DEVICE, None).expect("a plan");
+                let g = plan.geometry;
+
+                let mut values = signed::<$T>(1, x_shape.iter().product());
+                if GemmMode::$mode.scaled {
+                    values.iter_mut().for_each(|x| *x *= factor);
+                }
+                let weight = signed::<$T>(2, w_shape.iter().product());
+                let (bias, scale) = (signed::<$T>(3, k), signed::<$T>(4, k));
+                let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
+                let (b, f) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&scale)?);
+                let operands = run.empty::<f32>(plan.filter_words() as usize)?;
+                let filter_unscales = run.empty::<f32>(k)?;
+                let image = run.empty::<f32>(plan.image_words() as usize)?;
+                let unscales = run.empty::<f32>(n)?;
+                let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
+                let windows = (g.pooled_h * g.pooled_w) as usize;
+                let pixels = conv.output_pixels() as usize;
+                let y = run.empty::<$T>(n * k * if pool.is_some() { windows } else { pixels })?;
+                let moments = run.empty::<f32>(g.moment_elements() as usize)?;
+                let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
+
+                run.launch::<$filters>(
+                    plan.filters_shape(),
+                    (
+                        w.ptr().cast_const(),
+                        operands.ptr().cast(),
+                        filter_unscales.ptr(),
+                        g,
+                        plan.tile,
+                    ),
+                )?;
+                run.launch::<$image>(
+                    g.image_shape(),
+                    (
+                        x.ptr().cast_const(),
+                        image.ptr().cast(),
+                        unscales.ptr(),
+                        largest.ptr().cast(),
+                        g,
+                    ),
+                )?;
+                let remake: fn(
+                    &Run,
+                    &GemmPlan,
+                    *const $T,
+                    *mut u32,
+                    *mut f32,
+                    *const u32,
+                ) -> Outcome = $remake;
+                if GemmMode::$mode.scaled && g.scans == 0 {
+                    let seen = largest.ptr().cast::<u32>().cast_const();
+                    remake(
+                        run,
+                        &plan,
+                        x.ptr().cast_const(),
+                        image.ptr().cast(),
+                        unscales.ptr(),
+                        seen,
+                    )?;
+                }
+                macro_rules! multiply {
+                    ($kernel:ident) => {
+                        run.launch::<$kernel>(
+                            plan.shape(&DEVICE),
+                            (
+                                image.ptr().cast::<u32>().cast_const(),
+                                unscales.ptr().cast_const(),
+                                operands.ptr().cast::<u32>().cast_const(),
+                                filter_unscales.ptr().cast_const(),
+                                b.ptr().cast_const(),
+                                std::ptr::null(),
+                                f.ptr().cast_const(),
+                                y.ptr(),
+                                moments.ptr(),
+                                g,
+                            ),
+                        )?
+                    };
+                }
+                match plan.tile {
+                    M64N128 => multiply!($m64n128),
+                    M32N128 => multiply!($m32n128),
+                    M16N256 => multiply!($m16n256),
+                    M64N32 => multiply!($m64n32),
+                    M16N64 => multiply!($m16n64),
+                    tile => panic!("{tile:?}"),
+                }
+                let tiles = u64::from(g.pixel_tiles());
+                run.launch::<implicit_gemm_combine>(
+                    op_spec::launch::implicit_gemm::GemmGeometry::combine_shape((n * k) as u64),
+                    (
+                        moments.ptr().cast_const(),
+                        combined.ptr(),
+                        (n * k) as u64,
+                        tiles,
+                    ),
+                )?;
+
+                let all = convolved(&conv, &values, &weight, &bias);
+                let planes: Vec<_> = all.chunks_exact(pixels).collect();
+                let rounding: f64 = $rounding * (4.0 + f64::from(conv.reduction()).sqrt());
+                let what = format!("row {number}");
+                compare(
+                    &format!("{what}, moments"),
+                    &combined,
+                    &wanted_moments(&planes, rounding),
+                )?;
+                let within = |y: &(f64, f64)| Wanted {
+                    value: y.0,
+                    tolerance: rounding * (y.1 + y.0.abs()),
+                };
+                let wanted: Vec<_> = match pool {
+                    None => all.iter().map(within).collect(),
+                    Some([h, v]) => {
+                        let mut wanted = Vec::new();
+                        for (plane, &scale) in planes.iter().zip(scale.iter().cycle()) {
+                            let sign = if scale < 0.0 { -1.0 } else { 1.0 };
+                            for window in 0..windows as u32 {
+                                let (p, q) = (window / g.pooled_w * h, window % g.pooled_w * v);
+                                let elements = (0..h * v)
+                                    .map(|i| &plane[((p + i / v) * conv.q + q + i % v) as usize]);
+                                let tolerance = elements
+                                    .clone()
+                                    .map(|y| within(y).tolerance)
+                                    .fold(0.0, f64::max);
+                                let largest = elements
+                                    .map(|y| sign * y.0)
+                                    .fold(f64::NEG_INFINITY, f64::max);
+                                wanted.push(Wanted {
+                                    value: sign * largest,
+                                    tolerance,
+                                });
+                            }
+                        }
+                        wanted
+                    }
+                };
+                compare(&what, &y, &wanted)?;
+            }
+            Ok(())
+        }
+    };
+}
+
+product!(
+    split_f32,
+    f32,
+    ACCURATE,
+    f64::exp2(-22.0),
+    implicit_gemm_filters_split_f32,
+    implicit_gemm_image_split_f32,
+    |run, plan, x, image, unscales, largest| run.launch::<implicit_gemm_remake_split_f32>(
+        plan.geometry.remake_shape(),
+        (x, image, unscales, largest, plan.geometry)
+    ),
+    [
+        implicit_gemm_m64n128_split_f32,
+        implicit_gemm_m32n128_split_f32,
+        implicit_gemm_m16n256_split_f32,
+        implicit_gemm_m64n32_split_f32,
+        implicit_gemm_m16n64_split_f32
+    ]
+);
+product!(
+    rounded_f32,
+    f32,
+    FAST,
+    f64::exp2(-11.0),
+    implicit_gemm_filters_rounded_f32,
+    implicit_gemm_image_rounded_f32,
+    |run, plan, x, image, unscales, largest| run.launch::<implicit_gemm_remake_rounded_f32>(
+        plan.geometry.remake_shape(),
+        (x, image, unscales, largest, plan.geometry)
+    ),
+    [
+        implicit_gemm_m64n128_rounded_f32,
+        implicit_gemm_m32n128_rounded_f32,
+        implicit_gemm_m16n256_rounded_f32,
+        implicit_gemm_m64n32_rounded_f32,
+        implicit_gemm_m16n64_rounded_f32
+    ]
+);
+product!(
+    half,
+    f16,
+    HALF,
+    f64::exp2(-22.0),
+    implicit_gemm_filters_f16,
+    implicit_gemm_image_f16,
+    |_, _, _, _, _, _| unreachable!("stored values are not scaled"),
+    [
+        implicit_gemm_m64n128_f16,
+        implicit_gemm_m32n128_f16,
+        implicit_gemm_m16n256_f16,
+        implicit_gemm_m64n32_f16,
+        implicit_gemm_m16n64_f16
+    ]
+);
+product!(
+    brain,
+    bf16,
+    HALF,
+    f64::exp2(-22.0),
+    implicit_gemm_filters_bf16,
+    implicit_gemm_image_bf16,
+    |_, _, _, _, _, _| unreachable!("stored values are not scaled"),
+    [
+        implicit_gemm_m64n128_bf16,
+        implicit_gemm_m32n128_bf16,
+        implicit_gemm_m16n256_bf16,
+        implicit_gemm_m64n32_bf16,
+        implicit_gemm_m16n64_bf16
+    ]
+);
