@@ -1,5 +1,6 @@
 //! Laws that hold for all shapes and values, on random ones. Seeded, and shrunk on failure.
 
+mod models;
 mod runner;
 
 use convfuse::spec::{
@@ -54,6 +55,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         add("max_pool2d", "commutes_with_monotone_maps", monotone);
         add("clamp", "is_idempotent", idempotent);
         add("fused", "equals_its_operators_on_random_shapes", fused);
+        add(
+            "conv2d_group_norm_scale_max_pool_clamp",
+            "matches_reference_on_random_shapes",
+            models::random_85,
+        );
+        add(
+            "conv3d_multiply_instance_norm_clamp_multiply_max",
+            "matches_reference_on_random_shapes",
+            models::random_79,
+        );
     }
     trials
 }
