@@ -28,8 +28,9 @@ pub enum Strategy {
     NormScale,
     /// All that follows the norm's statistics in one kernel.
     NormScalePoolClamp,
-    /// All of it in one kernel, which keeps no tensor but the output. Where that kernel cannot take the problem, or the
-    /// device has no warpgroup products, this is [`NormScalePoolClamp`](Strategy::NormScalePoolClamp).
+    /// All of it in one kernel, which keeps no tensor but the output, where there is one for the shape. Else the
+    /// convolution on tensor cores, which leaves statistics and, where windows lie side by side, pooled values, then one
+    /// kernel for the rest; or, where tensor cores do not pay, [`NormScalePoolClamp`](Strategy::NormScalePoolClamp).
     #[default]
     Fused,
 }
@@ -40,7 +41,7 @@ strategies!(Strategy {
     FoldedScale = "folded-scale": "direct conv | norm, scale folded in | pool+clamp",
     NormScale = "norm-scale": "direct conv | norm+scale | pool+clamp",
     NormScalePoolClamp = "norm-scale-pool-clamp": "direct conv | norm+scale+pool+clamp",
-    Fused = "fused": "conv+norm+scale+pool+clamp, where a kernel takes the shape",
+    Fused = "fused": "conv+norm+scale+pool+clamp, or conv+statistics+pool | norm+scale+clamp",
 });
 
 /// The pipeline with its parameters on a device.

@@ -25,8 +25,9 @@ pub enum Strategy {
     ClampMultiplyMax,
     /// All that follows the norm's statistics in one kernel, the first multiplication folded into them.
     NormClampMultiplyMax,
-    /// All of it in one kernel, which keeps no tensor but the output. Where that kernel cannot take the problem, or the
-    /// device lacks the shared memory, this is [`NormClampMultiplyMax`](Strategy::NormClampMultiplyMax).
+    /// All of it in one kernel, which keeps no tensor but the output, where there is one for the shape. Else the
+    /// convolution on tensor cores, which leaves statistics, then one kernel for the rest; or, where tensor cores do not
+    /// pay, [`NormClampMultiplyMax`](Strategy::NormClampMultiplyMax).
     #[default]
     Fused,
 }
@@ -36,7 +37,7 @@ strategies!(Strategy {
     UnfusedDirect = "unfused-direct": "direct conv | multiply | norm | clamp | multiply | max",
     ClampMultiplyMax = "clamp-multiply-max": "direct conv | multiply | norm | clamp+multiply+max",
     NormClampMultiplyMax = "norm-clamp-multiply-max": "direct conv | multiply+norm+clamp+multiply+max",
-    Fused = "fused": "conv+multiply+norm+clamp+multiply+max, where a kernel takes the shape",
+    Fused = "fused": "conv+multiply+norm+clamp+multiply+max, or conv+statistics | all the rest",
 });
 
 /// The pipeline with its parameters on a device.
