@@ -8,7 +8,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Precision {
-    /// Each factor as the sum of two scaled f16, 22 bits in all: errors of the same order as those of an f32 FMA chain.
+    /// Each factor as the sum of two scaled f16, 22 bits in all: errors of the same order as those of an f32 FMA chain. Tensor
+    /// cores truncate their sums, so with thousands of terms to a sum errors grow to about three times that chain's.
     #[default]
     Accurate,
     /// Each factor rounded to 11 bits, as tf32 does: errors up to `2^-11` of the sum of magnitudes.
