@@ -108,16 +108,19 @@ fn fusing_pays(backend: Backend) -> Outcome {
             drop(model.forward_with(x, &Options::strategy(strategy))?);
             Ok(stream.take_counts())
         };
-        let [_, unfused, fused @ ..] = M::Strategy::ALL else {
+        let [im2col, unfused, fused @ ..] = M::Strategy::ALL else {
             return Err("two unfused strategies come first".into());
         };
-        let unfused = count(unfused)?;
+        let (im2col, unfused) = (count(im2col)?, count(unfused)?);
         let mut fewest = unfused.launches;
         for strategy in fused {
             let counts = count(strategy)?;
+            let mut most = unfused;
             if *strategy == M::Strategy::FUSED {
-                // Where it is not one launch, it has some that prepare what makes the others faster.
+                // Where it is not one launch, it has some that prepare what makes the others faster, and an image of the
+                // input, which is smaller than a column matrix.
                 assert!(counts.launches < unfused.launches, "{strategy}: {counts:?}");
+                most = im2col;
             } else {
                 assert!(counts.launches <= fewest, "{strategy}: {counts:?}");
                 fewest = counts.launches;
@@ -127,8 +130,8 @@ fn fusing_pays(backend: Backend) -> Outcome {
                 "{strategy}: {counts:?}, unfused: {unfused:?}"
             );
             assert!(
-                counts.peak_bytes <= unfused.peak_bytes,
-                "{strategy}: {counts:?}, unfused: {unfused:?}"
+                counts.peak_bytes <= most.peak_bytes,
+                "{strategy}: {counts:?}, {most:?}"
             );
         }
         assert!(fewest < unfused.launches);
