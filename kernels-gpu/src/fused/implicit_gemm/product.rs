@@ -28,8 +28,8 @@ use cuda_std::shared;
 use cuda_std::{bf16, cp_async, f16, kernel, mma, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, STEP_VECTORS, VECTOR_BYTES,
-    VECTOR_WORDS,
+    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, STEP_VECTORS,
+    VECTOR_BYTES, VECTOR_WORDS,
 };
 
 use super::format::{Brain, Format, Half, Rounded, Split};
@@ -292,12 +292,15 @@ unsafe fn body<F: Format, S: Shape>(
     }
 }
 
-/// Whether the assembler fits the kernels of split values into the registers that the other kernels
-/// have. For Ampere and Ada it does not, and they have fewer blocks on a multiprocessor.
-const ROOMY: bool = cfg!(cuda_arch = "sm_90a");
+/// Blocks that a multiprocessor should hold: what the tile says, but for the larger tiles of split
+/// values on Ampere and Ada, where the assembler does not fit them into so few registers.
+const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
+    let roomy = cfg!(cuda_arch = "sm_90a") || mode.parts == 1 || tile.operands == 1;
+    tile.blocks_per_processor() - !roomy as u32
+}
 
 macro_rules! product_kernel {
-    ($name:ident, $format:ident, $T:ident, $shape:ident, $blocks:expr) => {
+    ($name:ident, $format:ident, $T:ident, $shape:ident) => {
         #[doc = concat!("A block computes `", stringify!($shape), "` tiles of filters times pixels, the")]
         /// moments of each filter over those pixels, and writes them or their pooled extrema.
         ///
@@ -311,7 +314,7 @@ macro_rules! product_kernel {
         /// have an element for each output channel; `y` has an element for each output, or, with
         /// pooling, for each window; `moments` has the geometry's `moment_elements()`. `y` and `moments`
         /// are apart from all else and start on 16 bytes.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = $blocks)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = min_blocks(shapes::$shape::TILE, $format::MODE))]
         pub unsafe fn $name(
             image: *const u32,
             image_unscales: *const f32,
@@ -343,35 +346,23 @@ macro_rules! product_kernel {
     };
 }
 
-product_kernel!(
-    implicit_gemm_m64n128_split_f32,
-    Split,
-    f32,
-    M64N128,
-    if ROOMY { 3 } else { 2 }
-);
-product_kernel!(implicit_gemm_m64n128_rounded_f32, Rounded, f32, M64N128, 3);
-product_kernel!(implicit_gemm_m64n128_f16, Half, f16, M64N128, 3);
-product_kernel!(implicit_gemm_m64n128_bf16, Brain, bf16, M64N128, 3);
-product_kernel!(
-    implicit_gemm_m32n128_split_f32,
-    Split,
-    f32,
-    M32N128,
-    if ROOMY { 4 } else { 3 }
-);
-product_kernel!(implicit_gemm_m32n128_rounded_f32, Rounded, f32, M32N128, 4);
-product_kernel!(implicit_gemm_m32n128_f16, Half, f16, M32N128, 4);
-product_kernel!(implicit_gemm_m32n128_bf16, Brain, bf16, M32N128, 4);
-product_kernel!(implicit_gemm_m16n256_split_f32, Split, f32, M16N256, 3);
-product_kernel!(implicit_gemm_m16n256_rounded_f32, Rounded, f32, M16N256, 3);
-product_kernel!(implicit_gemm_m16n256_f16, Half, f16, M16N256, 3);
-product_kernel!(implicit_gemm_m16n256_bf16, Brain, bf16, M16N256, 3);
-product_kernel!(implicit_gemm_m64n32_split_f32, Split, f32, M64N32, 3);
-product_kernel!(implicit_gemm_m64n32_rounded_f32, Rounded, f32, M64N32, 3);
-product_kernel!(implicit_gemm_m64n32_f16, Half, f16, M64N32, 3);
-product_kernel!(implicit_gemm_m64n32_bf16, Brain, bf16, M64N32, 3);
-product_kernel!(implicit_gemm_m16n64_split_f32, Split, f32, M16N64, 3);
-product_kernel!(implicit_gemm_m16n64_rounded_f32, Rounded, f32, M16N64, 3);
-product_kernel!(implicit_gemm_m16n64_f16, Half, f16, M16N64, 3);
-product_kernel!(implicit_gemm_m16n64_bf16, Brain, bf16, M16N64, 3);
+product_kernel!(implicit_gemm_m64n128_split_f32, Split, f32, M64N128);
+product_kernel!(implicit_gemm_m64n128_rounded_f32, Rounded, f32, M64N128);
+product_kernel!(implicit_gemm_m64n128_f16, Half, f16, M64N128);
+product_kernel!(implicit_gemm_m64n128_bf16, Brain, bf16, M64N128);
+product_kernel!(implicit_gemm_m32n128_split_f32, Split, f32, M32N128);
+product_kernel!(implicit_gemm_m32n128_rounded_f32, Rounded, f32, M32N128);
+product_kernel!(implicit_gemm_m32n128_f16, Half, f16, M32N128);
+product_kernel!(implicit_gemm_m32n128_bf16, Brain, bf16, M32N128);
+product_kernel!(implicit_gemm_m16n256_split_f32, Split, f32, M16N256);
+product_kernel!(implicit_gemm_m16n256_rounded_f32, Rounded, f32, M16N256);
+product_kernel!(implicit_gemm_m16n256_f16, Half, f16, M16N256);
+product_kernel!(implicit_gemm_m16n256_bf16, Brain, bf16, M16N256);
+product_kernel!(implicit_gemm_m64n32_split_f32, Split, f32, M64N32);
+product_kernel!(implicit_gemm_m64n32_rounded_f32, Rounded, f32, M64N32);
+product_kernel!(implicit_gemm_m64n32_f16, Half, f16, M64N32);
+product_kernel!(implicit_gemm_m64n32_bf16, Brain, bf16, M64N32);
+product_kernel!(implicit_gemm_m16n64_split_f32, Split, f32, M16N64);
+product_kernel!(implicit_gemm_m16n64_rounded_f32, Rounded, f32, M16N64);
+product_kernel!(implicit_gemm_m16n64_f16, Half, f16, M16N64);
+product_kernel!(implicit_gemm_m16n64_bf16, Brain, bf16, M16N64);

@@ -139,8 +139,9 @@ impl GemmPlan {
             .checked_mul(tile + TILE_CYCLES / together)
     }
 
-    /// Launch of the product on the device that it was planned for. A block keeps its filters and takes one tile of pixels after another, so there are no
-    /// more blocks than run at once, and no fewer tiles for one than for another, or about so.
+    /// Launch of the product on the device that it was planned for. A block keeps its filters and
+    /// takes one tile of pixels after another, so there are no more blocks than run at once, and no
+    /// fewer tiles for one than for another, or about so.
     #[must_use]
     pub fn shape(&self, device: &GemmDevice) -> Option<LaunchShape> {
         let g = &self.geometry;
