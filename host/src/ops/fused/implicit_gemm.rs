@@ -8,6 +8,7 @@ use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::ops::launching::{Affine, Argument, bytes, grid};
 use crate::ops::{Arena, FusedOptions, Precision};
+use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::implicit_gemm::{
     GemmDevice, GemmGeometry, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32,
     M64N128,
@@ -41,6 +42,7 @@ pub(crate) fn gemm_plan(
     problem: &ConvProblem<3>,
     pool: Option<[usize; 2]>,
     x: &Tensor,
+    cache: &FilterCache,
     options: FusedOptions,
 ) -> Result<Option<GemmPlan>, SpecError> {
     let geometry = problem.geometry()?;
@@ -54,18 +56,43 @@ pub(crate) fn gemm_plan(
         },
         None => None,
     };
-    let device = gemm_device(x.stream());
-    let batch = (!options.batch_invariant).then_some(geometry.n);
-    let mode = mode(x.dtype(), options.precision);
-    let plan = GemmPlan::new(&geometry, pool, mode, &device, batch);
-    // A plan whose launches a grid cannot hold is none.
-    Ok(plan.filter(|plan| {
-        i32::try_from(plan.geometry.items()).is_ok()
-            && plan.shape(&device).is_some()
-            && plan.filters_shape().is_some()
-            && plan.geometry.image_shape().is_some()
-            && plan.geometry.remake_shape().is_some()
+    Ok(cache.plan(Question {
+        geometry,
+        pool,
+        mode: mode(x.dtype(), options.precision),
+        device: gemm_device(x.stream()),
+        batch: (!options.batch_invariant).then_some(geometry.n),
     }))
+}
+
+/// All that a plan depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Question {
+    geometry: ConvGeometry,
+    pool: Option<[u32; 2]>,
+    mode: GemmMode,
+    device: GemmDevice,
+    batch: Option<u64>,
+}
+
+impl Question {
+    /// The plan, whose search looks at thousands of tiles. One whose launches a grid cannot hold is none.
+    fn answer(&self) -> Option<GemmPlan> {
+        let plan = GemmPlan::new(
+            &self.geometry,
+            self.pool,
+            self.mode,
+            &self.device,
+            self.batch,
+        );
+        plan.filter(|plan| {
+            i32::try_from(plan.geometry.items()).is_ok()
+                && plan.shape(&self.device).is_some()
+                && plan.filters_shape().is_some()
+                && plan.geometry.image_shape().is_some()
+                && plan.geometry.remake_shape().is_some()
+        })
+    }
 }
 
 /// Launches the kernel for a stored type and a precision; stands in an `unsafe` block.
@@ -124,11 +151,31 @@ impl Filters {
     }
 }
 
-/// A model's filters in all layouts that its inputs have asked for so far.
+/// Plans that a model remembers, the latest ones.
+const REMEMBERED_PLANS: usize = 16;
+
+/// What a model need not work out again for inputs of a shape that it has seen: plans, and its filters in all layouts
+/// that they asked for so far.
 #[derive(Debug, Default)]
-pub(crate) struct FilterCache(Mutex<Vec<(Layout, Arc<Filters>)>>);
+pub(crate) struct FilterCache {
+    plans: Mutex<Vec<(Question, Option<GemmPlan>)>>,
+    filters: Mutex<Vec<(Layout, Arc<Filters>)>>,
+}
 
 impl FilterCache {
+    fn plan(&self, question: Question) -> Option<GemmPlan> {
+        let mut known = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, plan)) = known.iter().find(|(other, _)| *other == question) {
+            return *plan;
+        }
+        let plan = question.answer();
+        if known.len() == REMEMBERED_PLANS {
+            known.remove(0);
+        }
+        known.push((question, plan));
+        plan
+    }
+
     fn get(&self, weight: &Tensor, plan: &GemmPlan, precision: Precision) -> Result<Arc<Filters>> {
         let layout = Layout {
             precision,
@@ -136,7 +183,7 @@ impl FilterCache {
             vector_channels: plan.geometry.vector_channels,
             stage_chunks: plan.geometry.stage_chunks,
         };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, filters)) = known.iter().find(|(other, _)| *other == layout) {
             return Ok(Arc::clone(filters));
         }

@@ -38,7 +38,7 @@ pub(crate) fn conv2d_group_norm_scale_max_pool_clamp_by_gemm_in(
     options: FusedOptions,
 ) -> Result<Option<Tensor>> {
     let conv = problem.conv.as_conv3d();
-    let plan_for = |pool| gemm_plan(&conv, pool, x, options);
+    let plan_for = |pool| gemm_plan(&conv, pool, x, parameters.filters, options);
     let windows = windows_side_by_side(&problem.max_pool);
     let pooled = match windows {
         Some(_) => plan_for(windows)?,
@@ -78,7 +78,7 @@ pub(crate) fn conv3d_multiply_instance_norm_clamp_multiply_max_by_gemm_in(
     problem: &Conv3dMultiplyInstanceNormClampMultiplyMaxProblem,
     options: FusedOptions,
 ) -> Result<Option<Tensor>> {
-    let Some(plan) = gemm_plan(&problem.conv, None, x, options)? else {
+    let Some(plan) = gemm_plan(&problem.conv, None, x, parameters.filters, options)? else {
         return Ok(None);
     };
     let output = problem.conv_shape();
