@@ -1,6 +1,6 @@
 //! A whole chain of [`crate::wgmma`] with A in registers (sm_90a).
 //!
-//! The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 128 columns
+//! The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 128 or 32 columns
 //! of B, read from shared memory, over several steps of K = 16, and return the f32 sums. A that
 //! stays in registers halves what a product reads from shared memory. Fence, steps, commit and
 //! wait are one block of assembly, so the compiler has no place to move anything between them,
@@ -60,7 +60,7 @@ pub const fn unit(address: SharedAddr) -> u32 {
 }
 
 macro_rules! multiply {
-    ($($(#[$doc:meta])* $name:ident, $steps:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $steps:literal, $sums:literal;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -69,7 +69,7 @@ macro_rules! multiply {
         #[must_use]
         #[track_caller]
         #[inline(always)]
-        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[Columns; $steps]) -> [f32; 64] {
+        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[Columns; $steps]) -> [f32; $sums] {
             // SAFETY: the caller's promise is the backend's.
             unsafe { backend::$name(a, &b.map(|columns| columns.0)) }
         }
@@ -78,9 +78,13 @@ macro_rules! multiply {
 
 multiply! {
     /// The sum over 5 steps of f16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16`.
-    m64n128_f16_5, 5;
+    m64n128_f16_5, 5, 64;
     /// The sum over 14 steps of f16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16`.
-    m64n128_f16_14, 14;
+    m64n128_f16_14, 14, 64;
     /// The sum over 5 steps of bf16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`.
-    m64n128_bf16_5, 5;
+    m64n128_bf16_5, 5, 64;
+    /// The sum over 7 steps of f16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16`.
+    m64n32_f16_7, 7, 16;
+    /// The sum over 7 steps of bf16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16`.
+    m64n32_bf16_7, 7, 16;
 }

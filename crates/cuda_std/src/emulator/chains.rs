@@ -13,12 +13,12 @@ use super::waiting::{Wait, Waiting};
 use super::warpgroups::{self, ROW_BYTES, ROWS, THREADS};
 use super::{schedule, tensor};
 
-/// Columns of B.
-const COLUMNS: usize = 128;
 /// K of a step of 16-bit values.
 const K: usize = 16;
-/// Results of a thread.
-const RESULTS: usize = ROWS * COLUMNS / THREADS;
+/// Columns of B, of a chain that gives each thread so many results.
+const fn columns(results: usize) -> usize {
+    results * THREADS / ROWS
+}
 const WARP: usize = 32;
 
 /// What the threads of a warpgroup must agree on, but for where B is.
@@ -26,15 +26,16 @@ const WARP: usize = 32;
 pub(crate) struct Chain {
     kind: tensor::Kind,
     steps: usize,
+    columns: usize,
 }
 
 impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = warpgroups::type_name(self.kind);
-        let steps = self.steps;
+        let (steps, columns) = (self.steps, self.columns);
         write!(
             f,
-            "{steps} steps of wgmma m64n{COLUMNS}k{K} {name}, A in registers"
+            "{steps} steps of wgmma m64n{columns}k{K} {name}, A in registers"
         )
     }
 }
@@ -56,10 +57,10 @@ struct Member {
     thread: u32,
     /// Operands of A, one for each step.
     a: *const [u32; 4],
-    result: *mut [f32; RESULTS],
+    result: *mut f32,
 }
 
-pub(crate) fn multiply<const STEPS: usize>(
+pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
     kind: tensor::Kind,
     a: &[[u32; 4]; STEPS],
     b: &[u64; STEPS],
@@ -67,7 +68,11 @@ pub(crate) fn multiply<const STEPS: usize>(
 ) -> [f32; RESULTS] {
     let exec = with();
     exec.tick(place);
-    let chain = Chain { kind, steps: STEPS };
+    let chain = Chain {
+        kind,
+        steps: STEPS,
+        columns: columns(RESULTS),
+    };
     let refuse = |problem: String| {
         let op = chain.to_string();
         fail(place, FaultKind::Warp { op, problem })
@@ -97,7 +102,7 @@ pub(crate) fn multiply<const STEPS: usize>(
     meeting.members.push(Member {
         thread,
         a: a.as_ptr(),
-        result: &raw mut result,
+        result: result.as_mut_ptr(),
     });
     let complete = meeting.members.len() == THREADS;
     if in_block % WARP == 0 {
@@ -128,7 +133,7 @@ pub(crate) fn multiply<const STEPS: usize>(
 
 /// Checks that B of a step may be read, and reads it.
 fn read(chain: &Chain, tile: u64, place: Place) -> Tile {
-    let addresses = || warpgroups::row_addresses(tile, COLUMNS);
+    let addresses = || warpgroups::row_addresses(tile, chain.columns);
     warpgroups::check_proxy(with(), addresses(), place);
     addresses()
         .map(|address| warpgroups::read_row(chain, address, place))
@@ -136,8 +141,8 @@ fn read(chain: &Chain, tile: u64, place: Place) -> Tile {
 }
 
 fn compute(meeting: &Meeting) {
-    let kind = meeting.chain.kind;
-    let mut sums = vec![[0.0_f32; COLUMNS]; ROWS];
+    let (kind, columns) = (meeting.chain.kind, meeting.chain.columns);
+    let mut sums = vec![vec![0.0_f32; columns]; ROWS];
     for (step, tile) in meeting.tiles.iter().enumerate() {
         let mut a = [[0.0_f64; K]; ROWS];
         for member in &meeting.members {
@@ -151,7 +156,7 @@ fn compute(meeting: &Meeting) {
                 }
             }
         }
-        let mut b = [[0.0_f64; COLUMNS]; K];
+        let mut b = vec![vec![0.0_f64; columns]; K];
         let values_of_row = ROW_BYTES / 2;
         for (i, words) in tile.iter().enumerate() {
             let (column, first) = (i / 2, i % 2 * values_of_row);
@@ -161,19 +166,21 @@ fn compute(meeting: &Meeting) {
             }
         }
         for (sums, a) in sums.iter_mut().zip(&a) {
-            let mut wide = sums.map(f64::from);
+            let mut wide: Vec<f64> = sums.iter().copied().map(f64::from).collect();
             for (&factor, b) in a.iter().zip(&b) {
                 for (sum, &value) in wide.iter_mut().zip(b) {
                     *sum += factor * value;
                 }
             }
-            *sums = wide.map(|sum| sum as f32);
+            *sums = wide.iter().map(|&sum| sum as f32).collect();
         }
     }
     for member in &meeting.members {
         let (row, quad) = place_of(member.thread);
-        // SAFETY: as above; nobody else refers to the results while the thread is suspended.
-        let result = unsafe { &mut *member.result };
+        // SAFETY: as above; the chain's results are as many, and nobody else refers to them while the
+        // thread is suspended.
+        let result =
+            unsafe { std::slice::from_raw_parts_mut(member.result, columns * ROWS / THREADS) };
         for (i, value) in result.iter_mut().enumerate() {
             *value = sums[row + 8 * (i / 2 % 2)][8 * (i / 4) + 2 * quad + i % 2];
         }

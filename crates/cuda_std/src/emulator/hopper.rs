@@ -96,18 +96,20 @@ pub(crate) unsafe fn copy_bulk<T>(
 }
 
 macro_rules! chains {
-    ($($name:ident, $kind:ident, $steps:literal;)*) => {$(
+    ($($name:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
         #[track_caller]
-        pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 64] {
+        pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; $sums] {
             chains::multiply(Kind::$kind, a, b, Location::caller())
         }
     )*};
 }
 
 chains! {
-    m64n128_f16_5, F16, 5;
-    m64n128_f16_14, F16, 14;
-    m64n128_bf16_5, Bf16, 5;
+    m64n128_f16_5, F16, 5, 64;
+    m64n128_f16_14, F16, 14, 64;
+    m64n128_bf16_5, Bf16, 5, 64;
+    m64n32_f16_7, F16, 7, 16;
+    m64n32_bf16_7, Bf16, 7, 16;
 }
 
 pub(crate) fn cluster_block_rank() -> u32 {

@@ -88,3 +88,26 @@ pub(crate) fn pack_f16x2(low: f32, high: f32) -> u32 {
 pub(crate) fn pack_bf16x2(low: f32, high: f32) -> u32 {
     u32::from(bf16::from_f32(high).to_bits()) << 16 | u32::from(bf16::from_f32(low).to_bits())
 }
+
+macro_rules! packed {
+    ($($name:ident, $ty:ident, $scalar:ident;)*) => {$(
+        #[inline]
+        pub(crate) fn $name(a: u32, b: u32) -> u32 {
+            let half = |shift: u32| {
+                let value = |word: u32| $ty::from_bits((word >> shift) as u16).to_f32();
+                let result = $scalar(value(a), value(b));
+                // The device's NaN is positive, with all bits of the mantissa set.
+                let bits = if result.is_nan() { 0x7fff } else { $ty::from_f32(result).to_bits() };
+                u32::from(bits) << shift
+            };
+            half(0) | half(16)
+        }
+    )*};
+}
+
+packed! {
+    max_nan_f16x2, f16, max_nan;
+    min_nan_f16x2, f16, min_nan;
+    max_nan_bf16x2, bf16, max_nan;
+    min_nan_bf16x2, bf16, min_nan;
+}

@@ -142,3 +142,28 @@ pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
     }
     bf16::from_bits(y)
 }
+
+macro_rules! packed {
+    ($($name:ident, $text:literal;)*) => {$(
+        #[inline(always)]
+        pub(crate) fn $name(a: u32, b: u32) -> u32 {
+            let y: u32;
+            // SAFETY: arithmetic on registers.
+            unsafe {
+                asm!(
+                    concat!($text, " {0}, {1}, {2};"),
+                    out(reg32) y, in(reg32) a, in(reg32) b,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            y
+        }
+    )*};
+}
+
+packed! {
+    max_nan_f16x2, "max.NaN.f16x2";
+    min_nan_f16x2, "min.NaN.f16x2";
+    max_nan_bf16x2, "max.NaN.bf16x2";
+    min_nan_bf16x2, "min.NaN.bf16x2";
+}

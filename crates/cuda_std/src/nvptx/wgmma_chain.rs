@@ -79,3 +79,59 @@ multiply! {
         (9 "more" "109" "110" "111" "112" "113") (10 "more" "114" "115" "116" "117" "118") (11 "more" "119" "120" "121" "122" "123")
         (12 "more" "124" "125" "126" "127" "128") (13 "more" "129" "130" "131" "132" "133")
 }
+
+/// The 16 accumulators of a thread: operands 0 to 15.
+macro_rules! accumulators_16 {
+    () => {
+        "{{{0},{1},{2},{3},{4},{5},{6},{7},{8},{9},{10},{11},{12},{13},{14},{15}}}"
+    };
+}
+
+/// As above, for 32 columns.
+macro_rules! multiply_n32 {
+    ($name:ident, $ty:literal, $n:literal,
+     $(($step:literal $adds:literal $a0:literal $a1:literal $a2:literal $a3:literal $b:literal))*) => {
+        #[inline(always)]
+        pub(crate) unsafe fn $name(a: &[[u32; 4]; $n], b: &[u64; $n]) -> [f32; 16] {
+            let mut d = [0.0_f32; 16];
+            // SAFETY: as above.
+            unsafe {
+                asm!(
+                    "{{",
+                    ".reg .pred first, more;",
+                    "setp.ne.b32 first, 0, 0;",
+                    "setp.ne.b32 more, 1, 0;",
+                    "wgmma.fence.sync.aligned;",
+                    $(concat!(
+                        "wgmma.mma_async.sync.aligned.m64n32k16.f32.", $ty, ".", $ty, " ", accumulators_16!(),
+                        ", {{{", $a0, "},{", $a1, "},{", $a2, "},{", $a3, "}}}, {", $b, "}, ", $adds, ", 1, 1, 0;",
+                    ),)*
+                    "wgmma.commit_group.sync.aligned;",
+                    "wgmma.wait_group.sync.aligned 0;",
+                    "}}",
+                    out(reg32) d[0], out(reg32) d[1], out(reg32) d[2], out(reg32) d[3], out(reg32) d[4], out(reg32) d[5], out(reg32) d[6], out(reg32) d[7],
+                    out(reg32) d[8], out(reg32) d[9], out(reg32) d[10], out(reg32) d[11], out(reg32) d[12], out(reg32) d[13], out(reg32) d[14], out(reg32) d[15],
+                    $(
+                        in(reg32) a[$step][0], in(reg32) a[$step][1], in(reg32) a[$step][2], in(reg32) a[$step][3],
+                        in(reg64) b[$step],
+                    )*
+                    options(nostack),
+                );
+            }
+            d
+        }
+    };
+}
+
+multiply_n32! {
+    m64n32_f16_7, "f16", 7,
+        (0 "first" "16" "17" "18" "19" "20") (1 "more" "21" "22" "23" "24" "25") (2 "more" "26" "27" "28" "29" "30")
+        (3 "more" "31" "32" "33" "34" "35") (4 "more" "36" "37" "38" "39" "40") (5 "more" "41" "42" "43" "44" "45")
+        (6 "more" "46" "47" "48" "49" "50")
+}
+multiply_n32! {
+    m64n32_bf16_7, "bf16", 7,
+        (0 "first" "16" "17" "18" "19" "20") (1 "more" "21" "22" "23" "24" "25") (2 "more" "26" "27" "28" "29" "30")
+        (3 "more" "31" "32" "33" "34" "35") (4 "more" "36" "37" "38" "39" "40") (5 "more" "41" "42" "43" "44" "45")
+        (6 "more" "46" "47" "48" "49" "50")
+}

@@ -15,6 +15,7 @@ mod exchanges;
 mod mbarriers;
 mod memory;
 mod ordering;
+mod packed;
 mod races;
 mod support;
 mod tensor_cores;
