@@ -70,6 +70,9 @@ tests! {
     implicit_gemm_matches: checks::implicit_gemm::split_f32, checks::implicit_gemm::rounded_f32;
     implicit_gemm_matches_in_half_precision:
         checks::implicit_gemm::half, checks::implicit_gemm::brain;
+    conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_half,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_brain;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed_f32;
     instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
         checks::channel_max::normed_f16, checks::channel_max::normed_bf16;

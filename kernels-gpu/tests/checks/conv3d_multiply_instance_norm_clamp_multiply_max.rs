@@ -2,10 +2,12 @@
 
 use cuda_std::{Storage, bf16, f16};
 use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec;
+use op_spec::launch::LaunchShape;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER_ELEMENTS, FusedGeometry, PAIR_PLANES, SPLIT_PLANES,
+    FILTER_ELEMENTS, FusedGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
 
+use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::*;
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 use super::{Outcome, Run, Wanted, compare, signed};
 
@@ -87,8 +89,16 @@ fn wanted(filters: &[Vec<(f64, f64)>], multiplier: &[f32], rounding: f64) -> Vec
     best
 }
 
+fn split_shape(g: &FusedGeometry) -> Option<LaunchShape> {
+    g.shape(SPLIT_PLANES)
+}
+
+fn pair_shape(g: &FusedGeometry) -> Option<LaunchShape> {
+    g.shape(PAIR_PLANES)
+}
+
 macro_rules! fused {
-    ($name:ident, $T:ident, $kernel:ident, $planes:ident, $rounding:expr, $inputs:expr) => {
+    ($name:ident, $T:ident, $kernel:ident, $shape:expr, $rounding:expr, $inputs:expr) => {
         /// Every shape with every input; multipliers of either sign and 0.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (n, depth, height) in SHAPES {
@@ -119,7 +129,7 @@ macro_rules! fused {
                         y.ptr(),
                         g,
                     );
-                    run.launch::<$kernel>(g.shape($planes), arguments)?;
+                    run.launch::<$kernel>($shape(&g), arguments)?;
                     let all: Vec<_> = (values.chunks_exact(sample))
                         .flat_map(|x| {
                             wanted(
@@ -141,7 +151,7 @@ fused!(
     split_f32,
     f32,
     conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
-    SPLIT_PLANES,
+    split_shape,
     f64::exp2(-22.0),
     INPUTS
 );
@@ -149,7 +159,7 @@ fused!(
     rounded_f32,
     f32,
     conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
-    PAIR_PLANES,
+    pair_shape,
     f64::exp2(-11.0),
     INPUTS.into_iter().filter(|input| input.2 != Some(1e6))
 );
@@ -157,7 +167,7 @@ fused!(
     half,
     f16,
     conv3d_multiply_instance_norm_clamp_multiply_max_f16,
-    PAIR_PLANES,
+    pair_shape,
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
 );
@@ -165,7 +175,23 @@ fused!(
     brain,
     bf16,
     conv3d_multiply_instance_norm_clamp_multiply_max_bf16,
-    PAIR_PLANES,
+    pair_shape,
+    f64::exp2(-20.0),
+    INPUTS.into_iter().step_by(3)
+);
+fused!(
+    warpgroup_half,
+    f16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
+    warpgroup::shape,
+    f64::exp2(-20.0),
+    INPUTS.into_iter().step_by(3)
+);
+fused!(
+    warpgroup_brain,
+    bf16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
+    warpgroup::shape,
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
 );

@@ -9,6 +9,8 @@
 //! the items `w, w + WARPS, ..` in *rounds*. Input rows (the flattened (d, h) plane) arrive in the
 //! same order, [`STAGE_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
 
+pub mod warpgroup;
+
 use super::{LaunchShape, WARP_THREADS};
 use crate::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem;
 

@@ -29,6 +29,8 @@
 //! | `.._rounded_f32` | one product of f16, as accurate as tf32 | 5e-3 |
 //! | `.._f16`, `.._bf16` | as stored, exact | rounding of the output |
 //!
+//! On Hopper the 16-bit types have kernels of their own: `warpgroup`.
+//!
 //! Sums are f32; the same bits in every run and for every split of the batch.
 //!
 //! # Tiles
@@ -65,6 +67,9 @@ mod format;
 mod item;
 mod output;
 mod parameters;
+// Only Hopper has what these kernels are made of.
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+pub mod warpgroup;
 
 use fill::{Centre, Filler};
 use format::{Brain, Format, Half, Rounded, Split};

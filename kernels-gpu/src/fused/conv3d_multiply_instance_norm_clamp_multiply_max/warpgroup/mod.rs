@@ -1,0 +1,277 @@
+//! The same pipeline for f16 and bf16 on Hopper's warpgroup products.
+//!
+//! # Idea
+//! As for the kernels beside it: a block takes a sample, keeps its input in shared memory, and convolves
+//! twice, for the statistics and for the result. What differs:
+//!
+//! 1. *Two output columns a product.* The filters are B, in shared memory; A, 64 positions one
+//!    below another, comes from registers (`walk`). Of two neighbouring output columns the inputs are four
+//!    columns: 3 * 9 * 4 = 108 halves of K, 112 with what is said under 3, so 7 steps. B holds the
+//!    filters twice, for either column at its place among the four, and zeros where a column is not its.
+//! 2. *Each input column is loaded once.* Words of a pair of columns are two steps of channels 0 and
+//!    1, one step of channel 2, and half a step of what is left over. They are the first half of one
+//!    product's K and the second half of the one before. The two halves of the step that is shared change
+//!    places each time, so B has them in both orders.
+//! 3. *The shift of the statistics costs nothing.* The spare half-words of K meet a constant, and in B a
+//!    start value: minus what the means of the sample's first rows give (`start_value`). It is in two
+//!    parts, so that it may exceed the type's range.
+//! 4. *The last step in 16 bits* (`consume::Maximum`): what follows the affine map only chooses among
+//!    numbers, and rounding keeps their order.
+//! 5. *Results in rows.* They wait in shared memory until the warp has those of a whole item.
+//!
+//! # Tiles
+//! An item is [`TILE_ROWS`] output rows by half of the columns; the warpgroups take them in turn. Five
+//! warpgroups leave each thread 96 registers: with seven the assembler has 72, and either spills or puts the
+//! products one after the other.
+//!
+//! # Planes
+//! Plane 0 has a word `(c0, c1)` for each pixel, plane 1 at even columns a word of channel 2 of that pixel and
+//! the next. Rows that do not exist read zeros, and so add nothing to sums.
+//!
+//! # Barriers
+//! All threads reach all four: planes and operands are stored; start values are; partial
+//! statistics are; the constants of the last step are.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared;
+use cuda_std::wgmma_chain::{self, Columns};
+use cuda_std::{Storage, async_proxy, bf16, f16, kernel, packed, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
+    BLOCK_THREADS, COMMON, COMMON_WORDS, FILTERS, GROUP_WARPS, GROUPS, PAIRS, PART_PAIRS, PARTIAL,
+    PARTS, RESULT_WORDS, RESULTS, SHARED_WORDS, TILE_ROWS, UNIT_ELEMENTS, WARPS,
+};
+use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    FILTER_ELEMENTS, FusedGeometry, OUT_CHANNELS, TILE_ROWS as WARP_ROWS,
+};
+
+mod consume;
+mod fill;
+mod parameters;
+mod walk;
+
+use super::format::{Brain, Format, Half, halves};
+use super::item::WARP;
+use super::sum_of_warp;
+use consume::{Maximum, Moments};
+use fill::Filler;
+use parameters::{finish_filter, lay_out, operands, start_value, survey, surveyed};
+use walk::{Tile, walk};
+
+/// Words of the part of shared memory that all threads share, by what they hold.
+mod common {
+    /// Means of the channels.
+    pub(super) const MEANS: u32 = 0;
+    /// The largest magnitude of each filter.
+    pub(super) const LARGEST: u32 = 16;
+    /// Sums of each filter's channels.
+    pub(super) const FILTER_SUMS: u32 = 32;
+    /// The multiplier.
+    pub(super) const MULTIPLIER: u32 = 80;
+    /// The bias.
+    pub(super) const BIAS: u32 = 96;
+    /// What the last step needs of each filter.
+    pub(super) const CONSTANTS: u32 = 112;
+}
+
+/// How a kernel multiplies and compares.
+pub(super) trait Chain: Format {
+    /// The largest finite value.
+    const LARGEST: f32;
+    /// The sum of seven steps.
+    unsafe fn multiply(a: &[[u32; 4]; 7], b: &[Columns; 7]) -> [f32; 16];
+    /// The larger of each half; NaN if either is.
+    fn max(a: u32, b: u32) -> u32;
+    /// The smaller of each half; NaN if either is.
+    fn min(a: u32, b: u32) -> u32;
+}
+
+macro_rules! chain {
+    ($name:ident, $stored:ident, $largest:expr, $multiply:ident, $max:ident, $min:ident) => {
+        impl Chain for $name {
+            const LARGEST: f32 = $largest;
+            #[inline(always)]
+            unsafe fn multiply(a: &[[u32; 4]; 7], b: &[Columns; 7]) -> [f32; 16] {
+                wgmma_chain::$multiply(a, b)
+            }
+            #[inline(always)]
+            fn max(a: u32, b: u32) -> u32 {
+                packed::$max(a, b)
+            }
+            #[inline(always)]
+            fn min(a: u32, b: u32) -> u32 {
+                packed::$min(a, b)
+            }
+        }
+    };
+}
+chain!(
+    Half,
+    f16,
+    65504.0,
+    m64n32_f16_7,
+    max_nan_f16x2,
+    min_nan_f16x2
+);
+chain!(
+    Brain,
+    bf16,
+    3.38e38,
+    m64n32_bf16_7,
+    max_nan_bf16x2,
+    min_nan_bf16x2
+);
+
+/// The warp's number: the same in all lanes, and known to the compiler to be.
+#[inline(always)]
+unsafe fn warp_index() -> u32 {
+    warp::warp_shuffle_idx(WARP, thread::thread_idx_x() / WARP_THREADS, 0, 32).0
+}
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn body<F: Chain>(
+    x: *const F::Stored,
+    weight: *const F::Stored,
+    bias: *const F::Stored,
+    multiplier: *const F::Stored,
+    y: *mut F::Stored,
+    g: &FusedGeometry,
+) {
+    let sample = thread::block_idx_x() as usize;
+    let sample_words = g.sample_elements() / 2;
+    let x = Global::new(x.cast::<u32>(), g.n as usize * sample_words)
+        .slice(sample * sample_words, sample_words);
+    let words = shared::dynamic::<u32>(0, SHARED_WORDS);
+    let floats = words.slice(COMMON, COMMON_WORDS).cast::<f32>();
+    let thread = thread::thread_idx_x();
+    let lane = warp::lane_id();
+    let warp = warp_index();
+
+    // 1
+    let weight = Global::new(weight, FILTER_ELEMENTS as usize);
+    let filler = Filler { x, words, g };
+    let own = operands::<F>(weight);
+    let surveyed = surveyed::<F>(weight);
+    let units = filler.load_all();
+    // 2
+    lay_out::<F>(&own, words);
+    survey(&surveyed, floats);
+    if warp == 0 {
+        let mean = |c: usize| {
+            let mut sum = 0.0;
+            macro_rules! word {
+                ($($i:literal)*) => {$(
+                    let [a, b] = halves::<F>(units[0][c][$i]);
+                    sum += a + b;
+                )*};
+            }
+            word!(0 1 2 3);
+            sum_of_warp(sum) * (1.0 / (UNIT_ELEMENTS * WARP_THREADS) as f32)
+        };
+        let means = [mean(0), mean(1), mean(2)];
+        if lane == 0 {
+            floats.store_vec(common::MEANS, [means[0], means[1], means[2], 0.0]);
+        }
+    }
+    filler.store_all(&units);
+    async_proxy::fence_shared();
+    thread::sync_threads();
+    if thread < OUT_CHANNELS {
+        start_value::<F>(thread, words, floats);
+        async_proxy::fence_shared();
+    }
+    // Not needed before the statistics are there.
+    let own_filter = thread.wrapping_sub(BLOCK_THREADS - OUT_CHANNELS);
+    if own_filter < OUT_CHANNELS {
+        let k = own_filter as usize;
+        let multiplier = Global::new(multiplier, OUT_CHANNELS as usize).load_readonly(k);
+        floats.store(common::MULTIPLIER + own_filter, multiplier.to_f32());
+        let bias = if g.has_bias != 0 {
+            Global::new(bias, OUT_CHANNELS as usize)
+                .load_readonly(k)
+                .to_f32()
+        } else {
+            0.0
+        };
+        floats.store(common::BIAS + own_filter, bias);
+    }
+    thread::sync_threads();
+
+    // 3
+    let group = warp / GROUP_WARPS;
+    let own_row = warp % GROUP_WARPS * WARP_ROWS;
+    let tile = |item: u32| Tile {
+        first_row: item / PARTS * TILE_ROWS + own_row,
+        first_pair: item % PARTS * PART_PAIRS,
+        end: (item % PARTS * PART_PAIRS + PART_PAIRS).min(PAIRS),
+    };
+    let items = g.out_rows.div_ceil(TILE_ROWS) * PARTS;
+    let filters = wgmma_chain::unit(words.addr(FILTERS));
+    let mut moments = Moments::NONE;
+    let mut item = group;
+    while item < items {
+        walk::<F, _>(words, filters, g, &tile(item), &mut moments);
+        item += GROUPS;
+    }
+    let filter = lane / 4 % 4;
+    let k = filter / 2 * 8 + 2 * (lane % 4) + filter % 2;
+    let partial = words.slice(PARTIAL, 32 * WARPS).cast::<f32>();
+    partial.store(warp * 32 + lane / 16 * 16 + k, moments.total());
+    thread::sync_threads();
+
+    // 4
+    if warp < 2 {
+        finish_filter::<F>(thread / 4, thread % 4, words, g);
+    }
+    thread::sync_threads();
+
+    // 5
+    let out_words = g.out_elements() / 2;
+    let y = GlobalMut::new(y.cast::<u32>(), g.n as usize * out_words)
+        .slice(sample * out_words, out_words);
+    let results = words.slice(RESULTS + warp * RESULT_WORDS, RESULT_WORDS);
+    let mut maximum = Maximum::<F>::new(results, floats.slice(common::CONSTANTS, 64));
+    let mut item = group;
+    while item < items {
+        let tile = tile(item);
+        walk::<F, _>(words, filters, g, &tile, &mut maximum);
+        maximum.write(y, &tile, g.out_rows);
+        item += GROUPS;
+    }
+}
+
+macro_rules! fused_kernel {
+    ($name:ident, $format:ident, $T:ident) => {
+        /// A block computes one sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
+        ///
+        /// *Launch*: `warpgroup::shape`. *Mapping*: items of 64 rows by half of the columns go to the warpgroups in turn.
+        /// *Barriers*: at the head of the module. *Traffic*: the input once, the parameters once a block, the output once.
+        ///
+        /// # Safety
+        /// As the kernel of the other module for the same type.
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1)]
+        pub unsafe fn $name(
+            x: *const $T,
+            weight: *const $T,
+            bias: *const $T,
+            multiplier: *const $T,
+            y: *mut $T,
+            geometry: FusedGeometry,
+        ) {
+            body::<$format>(x, weight, bias, multiplier, y, &geometry);
+        }
+    };
+}
+
+fused_kernel!(
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
+    Half,
+    f16
+);
+fused_kernel!(
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
+    Brain,
+    bf16
+);
