@@ -6,7 +6,7 @@ use crate::ops::launching::{Affine, Argument, bytes, launch};
 use crate::ops::{Arena, FusedOptions, Precision};
 use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem as Problem;
 use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FusedGeometry, PAIR_PLANES, SPLIT_PLANES,
+    FusedGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
 
 const OPERATOR: &str = "conv3d_multiply_instance_norm_clamp_multiply_max";
@@ -38,7 +38,13 @@ pub(crate) fn conv3d_multiply_instance_norm_clamp_multiply_max_in(
     if !options.batch_invariant && !geometry.fills_enough(planes, multiprocessors) {
         return Ok(None);
     }
-    let Some(shape) = geometry.shape(planes) else {
+    let on_warpgroups = x.dtype() != DType::F32 && stream.device().has_warpgroup_products();
+    let shape = if on_warpgroups {
+        warpgroup::shape(&geometry)
+    } else {
+        geometry.shape(planes)
+    };
+    let Some(shape) = shape else {
         return Ok(None);
     };
     if shape.shared_bytes > stream.device().shared_bytes_per_block() {
@@ -56,6 +62,14 @@ pub(crate) fn conv3d_multiply_instance_norm_clamp_multiply_max_in(
                 conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
                 conv3d_multiply_instance_norm_clamp_multiply_max_f16,
                 conv3d_multiply_instance_norm_clamp_multiply_max_bf16
+            }(
+                input.pointer(), parameters.weight(), parameters.bias(), factors.pointer(), y.output(), geometry,
+            ))?;
+        } else if on_warpgroups {
+            launch!(stream, x.dtype(), shape, fused::conv3d_multiply_instance_norm_clamp_multiply_max::{
+                conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
+                conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
+                conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16
             }(
                 input.pointer(), parameters.weight(), parameters.bias(), factors.pointer(), y.output(), geometry,
             ))?;
