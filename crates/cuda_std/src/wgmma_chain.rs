@@ -20,11 +20,16 @@
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
 //!
+//! The same on 64 columns, elements 0 to 31 of the result, can be started ([`start_f16_5`]) and
+//! waited for ([`InFlight::wait`]) apart, so that a warpgroup works at one half of its columns
+//! while the tensor cores work at the other.
+//!
 //! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing
 //! threads are reported. So are columns outside of the block's shared memory, columns that were
 //! written without the fence for the asynchronous proxy, and columns that somebody overwrites
 //! unordered with the chain, for each warp by itself. Sums are as for [`crate::mma`], one
-//! instruction after the other.
+//! instruction after the other. A chain that was started is done at once
+//! there, and a wait too late or for too few goes unnoticed.
 
 use crate::backend;
 use crate::shared::SharedAddr;
@@ -87,4 +92,49 @@ multiply! {
     m64n32_f16_7, 7, 16;
     /// The sum over 7 steps of bf16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16`.
     m64n32_bf16_7, 7, 16;
+}
+
+/// The sums of 64 columns that the tensor cores are still working at.
+#[derive(Debug)]
+pub struct InFlight([f32; 32]);
+
+impl InFlight {
+    /// The sums, once at most `LEFT` younger chains are under way: elements 0 to 31 of the result
+    /// above. `wgmma.wait_group.sync.aligned`.
+    ///
+    /// # Safety
+    /// All threads of the warpgroup make this call, and at most `LEFT` chains were started after
+    /// this one.
+    #[must_use]
+    #[inline(always)]
+    pub unsafe fn wait<const LEFT: u32>(self) -> [f32; 32] {
+        // SAFETY: the caller's promise.
+        unsafe { backend::wait_chain::<LEFT>(self.0) }
+    }
+}
+
+macro_rules! start {
+    ($($(#[$doc:meta])* $name:ident, $steps:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As above, for 64 columns. Nobody writes B, and the compiler finds no reason to write the
+        /// registers of A, until the wait.
+        #[must_use]
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[Columns; $steps]) -> InFlight {
+            // SAFETY: the caller's promise is the backend's.
+            InFlight(unsafe { backend::$name(a, &b.map(|columns| columns.0)) })
+        }
+    )*};
+}
+
+start! {
+    /// Starts the sum over 5 steps of f16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
+    start_f16_5, 5;
+    /// Starts the sum over 14 steps of f16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
+    start_f16_14, 14;
+    /// Starts the sum over 5 steps of bf16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16`.
+    start_bf16_5, 5;
 }

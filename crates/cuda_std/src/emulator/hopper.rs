@@ -110,6 +110,16 @@ chains! {
     m64n128_bf16_5, Bf16, 5, 64;
     m64n32_f16_7, F16, 7, 16;
     m64n32_bf16_7, Bf16, 7, 16;
+    start_f16_5, F16, 5, 32;
+    start_f16_14, F16, 14, 32;
+    start_bf16_5, Bf16, 5, 32;
+}
+
+/// A chain is over when it was started here.
+#[track_caller]
+pub(crate) unsafe fn wait_chain<const LEFT: u32>(d: [f32; 32]) -> [f32; 32] {
+    with().tick(Location::caller());
+    d
 }
 
 pub(crate) fn cluster_block_rank() -> u32 {

@@ -2,11 +2,12 @@
 
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
+use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{async_proxy, barrier, cluster, math, thread, warp, wgmma_chain};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, CLUSTER_BLOCKS, CONV_WIDTH, FusedGeometry, OUT_WIDTH, PIXEL_BYTES,
-    POOLED_PITCH, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
+    CHANNEL_FLOATS, CLUSTER_BLOCKS, FusedGeometry, OUT_WIDTH, PIXEL_BYTES, POOLED_PITCH, STEP_ROWS,
+    WARPGROUP_THREADS, WIDTH,
 };
 
 use super::memory::Memory;
@@ -222,87 +223,167 @@ impl Unit {
     ) -> [[[f32; 2]; 4]; 2] {
         let unscale = [self.unscale::<M>(place, 0), self.unscale::<M>(place, 1)];
         let scale = [1.0 / unscale[0], 1.0 / unscale[1]];
-        if sums.rows > 0 {
+        if M::SCALED && sums.rows > 0 {
             unroll!(2, |h| {
                 let (value, word) = fold::<M>(sums.shift[h] * scale[h], place.quad);
                 sums.folded[h] = value;
                 M::set_constant(filters, h, word);
             });
         }
-        let ring = wgmma_chain::unit(memory.ring.addr(0));
+        let rows = self.input_rows::<M>(memory);
         let constant = wgmma_chain::unit(memory.constant.addr(0));
-        let row_at = |y: u32| {
-            let row = if y < STEP_ROWS {
-                self.slot * STEP_ROWS + y
-            } else {
-                self.next_slot * STEP_ROWS + y - STEP_ROWS
-            };
-            ring + row * (M::TILES.row_bytes() / PIXEL_BYTES)
+        let mut of = OfUnit {
+            best: [[[f32::NEG_INFINITY; 2]; 4]; 2],
+            // Where nothing changes the scale, those of the sample go on.
+            sum: if M::SCALED { [0.0; 2] } else { sums.sum },
+            squares: if M::SCALED { [0.0; 2] } else { sums.squares },
         };
-
-        let mut best = [[[f32::NEG_INFINITY; 2]; 4]; 2];
-        let (mut sum, mut squares) = ([0.0; 2], [0.0; 2]);
-        let mut y = 0;
-        while y < self.rows {
-            let rows = [row_at(y), row_at(y + 1), row_at(y + 2)];
-            let mut d = if y + 1 == STEP_ROWS {
-                M::multiply::<true>(filters, rows, constant)
-            } else {
-                M::multiply::<false>(filters, rows, constant)
-            };
-            if y + 1 == self.rows {
-                unit_freed(memory, self.slot, place.lane);
-            }
-            if sums.rows == 0 {
-                unroll!(2, |h| {
-                    let mean = mean_of_row(&d, h, place.edge);
-                    let (value, word) = fold::<M>(mean, place.quad);
-                    sums.folded[h] = value;
-                    sums.shift[h] = value * unscale[h];
-                    M::set_constant(filters, h, word);
-                    unroll!(4, |f| {
-                        unroll!(4, |o| {
-                            unroll!(2, |e| {
-                                d[at(h, f, o, e)] -= value;
+        if sums.rows > 0 && self.rows == STEP_ROWS {
+            // Each half is reduced while the next one is multiplied.
+            let left = start::<M, false>(filters, &rows, 0, 0, constant);
+            let right = start::<M, false>(filters, &rows, 0, 1, constant);
+            of.reduce::<0>(&left.wait::<1>(), place.edge);
+            let left = start::<M, false>(filters, &rows, 1, 0, constant);
+            of.reduce::<1>(&right.wait::<1>(), place.edge);
+            let right = start::<M, false>(filters, &rows, 1, 1, constant);
+            of.reduce::<0>(&left.wait::<1>(), place.edge);
+            let left = start::<M, false>(filters, &rows, 2, 0, constant);
+            of.reduce::<1>(&right.wait::<1>(), place.edge);
+            let right = start::<M, false>(filters, &rows, 2, 1, constant);
+            of.reduce::<0>(&left.wait::<1>(), place.edge);
+            let left = start::<M, true>(filters, &rows, 3, 0, constant);
+            of.reduce::<1>(&right.wait::<1>(), place.edge);
+            let right = start::<M, true>(filters, &rows, 3, 1, constant);
+            of.reduce::<0>(&left.wait::<1>(), place.edge);
+            let right = right.wait::<0>();
+            unit_freed(memory, self.slot, place.lane);
+            of.reduce::<1>(&right, place.edge);
+            sums.rows += STEP_ROWS;
+        } else {
+            let mut rows = rows;
+            let mut y = 0;
+            while y < self.rows {
+                let (mut left, mut right);
+                if y + 1 == STEP_ROWS {
+                    let first = start::<M, true>(filters, &rows, 0, 0, constant);
+                    let second = start::<M, true>(filters, &rows, 0, 1, constant);
+                    left = first.wait::<1>();
+                    right = second.wait::<0>();
+                } else {
+                    let first = start::<M, false>(filters, &rows, 0, 0, constant);
+                    let second = start::<M, false>(filters, &rows, 0, 1, constant);
+                    left = first.wait::<1>();
+                    right = second.wait::<0>();
+                }
+                if y + 1 == self.rows {
+                    unit_freed(memory, self.slot, place.lane);
+                }
+                if sums.rows == 0 {
+                    unroll!(2, |h| {
+                        let mean = mean_of_half_row(&left, h);
+                        let (value, word) = fold::<M>(mean, place.quad);
+                        sums.folded[h] = value;
+                        sums.shift[h] = value * unscale[h];
+                        M::set_constant(filters, h, word);
+                        unroll!(2, |f| {
+                            unroll!(4, |o| {
+                                unroll!(2, |e| {
+                                    left[at(h, f, o, e)] -= value;
+                                    right[at(h, f, o, e)] -= value;
+                                });
                             });
                         });
                     });
-                });
+                }
+                of.reduce::<0>(&left, place.edge);
+                of.reduce::<1>(&right, place.edge);
+                sums.rows += 1;
+                rows = [rows[1], rows[2], rows[3], rows[4], rows[5], 0];
+                y += 1;
             }
-            unroll!(2, |h| {
-                // Two chains of additions instead of one.
-                let (mut s, mut q) = ([0.0; 2], [0.0; 2]);
-                unroll!(4, |f| {
-                    unroll!(4, |o| {
-                        unroll!(2, |e| {
-                            let value = d[at(h, f, o, e)];
-                            let counted = inside(value, f, o, e, place.edge);
-                            s[e] += counted;
-                            q[e] = math::fma(counted, counted, q[e]);
-                            best[h][o][e] = math::max(best[h][o][e], value);
-                        });
-                    });
-                });
-                sum[h] += s[0] + s[1];
-                squares[h] += q[0] + q[1];
-            });
-            sums.rows += 1;
-            y += 1;
         }
+        let OfUnit { best, sum, squares } = of;
 
         let columns = if place.edge { 30 } else { 32 };
         let count = (self.rows * columns) as f32;
         unroll!(2, |h| {
-            // From sums about what was folded to sums about the shift; they differ by rounding,
-            // and only if the scale changed.
-            let off = sums.folded[h] - sums.shift[h] * scale[h];
-            let s = math::fma(count, off, sum[h]);
-            let q = math::fma(off, math::fma(count, off, 2.0 * sum[h]), squares[h]);
-            sums.sum[h] = math::fma(s, unscale[h], sums.sum[h]);
-            sums.squares[h] = math::fma(q * unscale[h], unscale[h], sums.squares[h]);
+            if M::SCALED {
+                // From sums about what was folded to sums about the shift; they differ by
+                // rounding, and only if the scale changed.
+                let off = sums.folded[h] - sums.shift[h] * scale[h];
+                let s = math::fma(count, off, sum[h]);
+                let q = math::fma(off, math::fma(count, off, 2.0 * sum[h]), squares[h]);
+                sums.sum[h] = math::fma(s, unscale[h], sums.sum[h]);
+                sums.squares[h] = math::fma(q * unscale[h], unscale[h], sums.squares[h]);
+            } else {
+                sums.sum[h] = sum[h];
+                sums.squares[h] = squares[h];
+            }
         });
         best
     }
+
+    /// The units at which the six input rows of the unit start.
+    #[inline(always)]
+    fn input_rows<M: Mode>(&self, memory: &Memory) -> [u32; 6] {
+        let ring = wgmma_chain::unit(memory.ring.addr(0));
+        let row = M::TILES.row_bytes() / PIXEL_BYTES;
+        let first = ring + self.slot * STEP_ROWS * row;
+        let next = ring + self.next_slot * STEP_ROWS * row;
+        [
+            first,
+            first + row,
+            first + 2 * row,
+            first + 3 * row,
+            next,
+            next + row,
+        ]
+    }
+}
+
+/// What the outputs of a unit come to.
+struct OfUnit {
+    best: [[[f32; 2]; 4]; 2],
+    sum: [f32; 2],
+    squares: [f32; 2],
+}
+
+impl OfUnit {
+    /// Adds half a row.
+    #[inline(always)]
+    fn reduce<const HALF: usize>(&mut self, d: &[f32; 32], edge: bool) {
+        unroll!(2, |h| {
+            // Two chains of additions instead of one.
+            let (mut s, mut q) = ([0.0; 2], [0.0; 2]);
+            unroll!(2, |f| {
+                unroll!(4, |o| {
+                    unroll!(2, |e| {
+                        let value = d[at(h, f, o, e)];
+                        let counted = inside(value, 2 * HALF + f, o, e, edge);
+                        s[e] += counted;
+                        q[e] = math::fma(counted, counted, q[e]);
+                        self.best[h][o][e] = math::max(self.best[h][o][e], value);
+                    });
+                });
+            });
+            self.sum[h] += s[0] + s[1];
+            self.squares[h] += q[0] + q[1];
+        });
+    }
+}
+
+/// Starts half `half` of output row `y`.
+#[inline(always)]
+unsafe fn start<M: Mode, const CROSSING: bool>(
+    filters: &M::Filters,
+    rows: &[u32; 6],
+    y: usize,
+    half: u32,
+    constant: u32,
+) -> InFlight {
+    let shift = half * WIDTH / 2;
+    let rows = [rows[y] + shift, rows[y + 1] + shift, rows[y + 2] + shift];
+    M::start::<CROSSING>(filters, rows, constant + shift)
 }
 
 /// The value, or 0 where its column lies outside of the convolution's output.
@@ -315,21 +396,21 @@ const fn inside(value: f32, f: usize, o: usize, e: usize, edge: bool) -> f32 {
     }
 }
 
-/// The mean of channel `h` over the row.
+/// The mean of channel `h` over the left half of a row.
 #[inline(always)]
-unsafe fn mean_of_row(d: &[f32; 64], h: usize, edge: bool) -> f32 {
+unsafe fn mean_of_half_row(d: &[f32; 32], h: usize) -> f32 {
     let mut sum = [0.0; 2];
-    unroll!(4, |f| {
+    unroll!(2, |f| {
         unroll!(4, |o| {
             unroll!(2, |e| {
-                sum[e] += inside(d[at(h, f, o, e)], f, o, e, edge);
+                sum[e] += d[at(h, f, o, e)];
             });
         });
     });
     let mut sum = sum[0] + sum[1];
     sum += warp::warp_shuffle_xor(ALL_LANES, sum, 1, WARP_THREADS).0;
     sum += warp::warp_shuffle_xor(ALL_LANES, sum, 2, WARP_THREADS).0;
-    sum * (1.0 / CONV_WIDTH as f32)
+    sum * (2.0 / WIDTH as f32)
 }
 
 /// `shift` as two operands: the value that they subtract, and this thread's word of them, which

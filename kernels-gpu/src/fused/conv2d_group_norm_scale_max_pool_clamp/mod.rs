@@ -22,6 +22,9 @@
 //!    follows, so a mean far from zero costs no accuracy. It costs no instruction either: of 27
 //!    (or 9) halves of steps one is left over, and there the shift, as a filter, meets a row of
 //!    constant pixels.
+//! 6. *Half a row at a time.* A row's products are two chains of 64 columns each. In a unit of four
+//!    rows a warpgroup reduces one half while the tensor cores are at the next one, so that it
+//!    keeps them busy also while the other warpgroups do not.
 //!
 //! # Tiles
 //! A cluster of two blocks takes a sample, one block the upper half of its rows and one the

@@ -1,12 +1,14 @@
 //! What the modes differ in: operands, and how a row of the convolution is made of products.
 
 use cuda_std::global::Global;
-use cuda_std::wgmma_chain::{self, Columns, UNIT_BYTES};
-use cuda_std::{Storage, f16, math, mma, registers};
+use cuda_std::wgmma_chain::{self, Columns, InFlight, UNIT_BYTES};
+use cuda_std::{Storage, f16, math, mma, registers, warp};
+use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     FusedMode, PART_BYTES, PHASE_BYTES, QUAD_WORDS, WARPGROUP_THREADS,
 };
 
+use super::ALL_LANES;
 use crate::parts::unroll::unroll;
 
 /// One operand of 16 columns of K: two words of each of its halves.
@@ -38,14 +40,15 @@ pub(super) trait Mode {
     unsafe fn take_registers();
     unsafe fn filters(from: Global<u32>, thread: u32) -> Self::Filters;
     /// Puts `word` where the constant pixels meet row `half` of the thread's two.
-    fn set_constant(filters: &mut Self::Filters, half: usize, word: u32);
-    /// A row of 128 outputs of the convolution. `rows` are the units at which its three input
-    /// rows start; `CROSSING` says that the last two are in another slot than the first.
-    unsafe fn multiply<const CROSSING: bool>(
+    unsafe fn set_constant(filters: &mut Self::Filters, half: usize, word: u32);
+    /// Starts half a row of outputs of the convolution, 64 columns. `rows` are the units at which
+    /// they start in its three input rows; `CROSSING` says that the last two are in another slot
+    /// than the first.
+    unsafe fn start<const CROSSING: bool>(
         filters: &Self::Filters,
         rows: [u32; 3],
         constant: u32,
-    ) -> [f32; 64];
+    ) -> InFlight;
 
     /// Loads four pixels from `at` on; channels are `plane` elements apart.
     unsafe fn load(x: *const Self::Stored, elements: usize, at: usize, plane: usize) -> Self::Raw;
@@ -72,6 +75,16 @@ pub(super) unsafe fn quads<const N: usize>(from: Global<u32>, thread: u32) -> [Q
         i += 1;
     }
     quads
+}
+
+/// The same word, but not to the compiler, which would keep one for two operands and move it to
+/// their registers again and again.
+///
+/// # Safety
+/// All lanes of the warp make this call.
+#[inline(always)]
+pub(super) unsafe fn copy(word: u32) -> u32 {
+    warp::warp_shuffle_xor(ALL_LANES, word, 0, WARP_THREADS).0
 }
 
 /// Columns of a row for horizontal tap `s`, the second half of K `k` units further.
@@ -223,17 +236,17 @@ impl Mode for Accurate {
     }
 
     #[inline(always)]
-    fn set_constant(f: &mut [Quad; 14], half: usize, word: u32) {
+    unsafe fn set_constant(f: &mut [Quad; 14], half: usize, word: u32) {
         f[7 + SINGLE][2 + half] = word;
-        f[7 + CROSSING_SINGLE][2 + half] = word;
+        f[7 + CROSSING_SINGLE][2 + half] = copy(word);
     }
 
     #[inline(always)]
-    unsafe fn multiply<const CROSSING: bool>(
+    unsafe fn start<const CROSSING: bool>(
         f: &[Quad; 14],
         [r0, r1, r2]: [u32; 3],
         constant: u32,
-    ) -> [f32; 64] {
+    ) -> InFlight {
         const ROW: u32 = 2 * PART;
         let ([high, high_single, low, low_single], p, s) = if CROSSING {
             ([f[5], f[6], f[12], f[13]], r1, r0)
@@ -273,7 +286,7 @@ impl Mode for Accurate {
             tap(s, 2, PART),
             tap_and_constant(s, 2, constant),
         ];
-        wgmma_chain::m64n128_f16_14(&a, &b)
+        wgmma_chain::start_f16_14(&a, &b)
     }
 
     #[inline(always)]
@@ -306,19 +319,19 @@ impl Mode for Fast {
     }
 
     #[inline(always)]
-    fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
+    unsafe fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
         f[SINGLE][2 + half] = word;
-        f[CROSSING_SINGLE][2 + half] = word;
+        f[CROSSING_SINGLE][2 + half] = copy(word);
     }
 
     #[inline(always)]
-    unsafe fn multiply<const CROSSING: bool>(
+    unsafe fn start<const CROSSING: bool>(
         f: &[Quad; 7],
         rows: [u32; 3],
         constant: u32,
-    ) -> [f32; 64] {
+    ) -> InFlight {
         let (a, b) = one_part::<CROSSING>(f, rows, PART, constant);
-        wgmma_chain::m64n128_f16_5(&a, &b)
+        wgmma_chain::start_f16_5(&a, &b)
     }
 
     #[inline(always)]

@@ -1,11 +1,12 @@
 //! The modes whose tensors are stored in 16 bits.
 
 use cuda_std::global::Global;
+use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{Storage, bf16, f16, mma, registers, wgmma_chain};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedMode;
 
 use super::mode::{
-    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, one_part, quads, register_counts,
+    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, copy, one_part, quads, register_counts,
 };
 use crate::parts::unroll::unroll;
 
@@ -31,17 +32,17 @@ macro_rules! half {
             }
 
             #[inline(always)]
-            fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
+            unsafe fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
                 f[SINGLE][2 + half] = word;
-                f[CROSSING_SINGLE][2 + half] = word;
+                f[CROSSING_SINGLE][2 + half] = copy(word);
             }
 
             #[inline(always)]
-            unsafe fn multiply<const CROSSING: bool>(
+            unsafe fn start<const CROSSING: bool>(
                 f: &[Quad; 7],
                 rows: [u32; 3],
                 constant: u32,
-            ) -> [f32; 64] {
+            ) -> InFlight {
                 let (a, b) = one_part::<CROSSING>(f, rows, PART, constant);
                 wgmma_chain::$multiply(&a, &b)
             }
@@ -96,9 +97,9 @@ macro_rules! half {
 
 half! {
     /// f16 in and out.
-    HalfF16, f16, m64n128_f16_5, pack_f16x2
+    HalfF16, f16, start_f16_5, pack_f16x2
 }
 half! {
     /// bf16 in and out.
-    HalfBf16, bf16, m64n128_bf16_5, pack_bf16x2
+    HalfBf16, bf16, start_bf16_5, pack_bf16x2
 }

@@ -106,7 +106,9 @@ pub(super) unsafe fn finish<M: Mode>(
 ) {
     let threads = M::TILES.consumers * WARPGROUP_THREADS;
     barrier::sync(MULTIPLIERS, threads);
-    if thread < OUT_CHANNELS {
+    // All lanes of a warp agree, and one tells it: were it for each thread to say, the assembler
+    // would take what follows for divergent, and keep addresses out of uniform registers.
+    if warp::warp_shuffle_idx(ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS {
         affine(g, memory, M::TILES.consumers, item, thread);
     }
     barrier::sync(MULTIPLIERS, threads);
@@ -211,6 +213,9 @@ unsafe fn write<M: Mode>(
     thread: u32,
 ) {
     const { assert!(BLOCK_POOL_ROWS * OUT_WIDTH <= 16 * WARP_THREADS) };
+    // Through a shuffle of nothing, so that the compiler does not hold what follows from it in
+    // registers while the warp multiplies.
+    let thread = warp::warp_shuffle_xor(ALL_LANES, thread, 0, WARP_THREADS).0;
     let lane = thread % WARP_THREADS;
     let of_channel = ((g.part(0).pooled + g.part(1).pooled) * OUT_WIDTH) as usize;
     let y = GlobalMut::new(
