@@ -7,7 +7,6 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER_ELEMENTS, FusedGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
 
-use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::*;
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 use super::{Outcome, Run, Wanted, compare, signed};
 

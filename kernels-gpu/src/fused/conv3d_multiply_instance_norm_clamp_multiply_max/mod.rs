@@ -69,7 +69,12 @@ mod output;
 mod parameters;
 // Only Hopper has what these kernels are made of.
 #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
-pub mod warpgroup;
+mod warpgroup;
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+pub use warpgroup::{
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
+};
 
 use fill::{Centre, Filler};
 use format::{Brain, Format, Half, Rounded, Split};
