@@ -20,6 +20,7 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -291,7 +292,7 @@ def launches(problem):
 
 
 def summary(every):
-    """Geometric means of the ratios, and how often ours was the slower one."""
+    """Medians and geometric means of the ratios, and how often ours was the slower one."""
     lines = []
     for pair in PAIRS:
         values = [value for _, rows in every if (value := ratio(rows, pair))]
@@ -301,7 +302,7 @@ def summary(every):
         slower = sum(value < 1 for value in values)
         what = f"{pair[0]} {pair[2]} against {pair[1]}"
         lines.append(
-            f"- {what}: geometric mean {mean:.2f}x, from {min(values):.2f}x to {max(values):.2f}x; "
+            f"- {what}: median {statistics.median(values):.2f}x, geometric mean {mean:.2f}x, from {min(values):.2f}x to {max(values):.2f}x; "
             f"slower on {slower} of {len(values)}."
         )
     return "\n".join(lines)
