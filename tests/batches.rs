@@ -8,9 +8,9 @@ use convfuse::spec::{
     Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79, GroupNormSpec, MaxPool2dSpec,
 };
-use convfuse::{Stream, Tensor, data};
+use convfuse::{DType, Stream, Tensor, data};
 use libtest_mimic::Trial;
-use ndarray::{ArrayD, Axis, IxDyn};
+use ndarray::{ArrayD, ArrayView, Axis, IxDyn};
 
 use crate::backend::{Backend, Outcome};
 
@@ -25,6 +25,12 @@ pub(crate) fn trials() -> Vec<Trial> {
             batch_dependent,
         );
     }
+    // On the emulator's one multiprocessor nothing is shared.
+    trials.push(Backend::Gpu.trial(
+        "models",
+        "give_a_sample_the_same_bits_by_any_cluster",
+        any_cluster,
+    ));
     trials
 }
 
@@ -134,6 +140,46 @@ fn may_matter<M: Pipeline>(model: &M, sample: &[usize]) -> Outcome {
         // So that NaN fails.
         let near = (got - want).abs() <= 1e-4 * (1.0 + want.abs());
         assert!(near, "{got}, {want}");
+    }
+    Ok(())
+}
+
+/// Pipeline 79 on batches for which clusters of every size, and blocks that are alone, share a sample. One sample makes the
+/// conversion repeat with another scale, one has a NaN.
+fn any_cluster(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let multiprocessors = backend.device()?.info().processors as usize;
+    // About as many samples as there are clusters of 8, 4, 5, 5 in two rounds, and 2.
+    let sizes = [9, 6, 5, 4, 2].map(|part| multiprocessors / part);
+    let most = sizes[4] + 1;
+    let (spec, [_, sample @ ..]) = (Spec79::kernelbench(), Spec79::KERNELBENCH_INPUT);
+    let mut x = input(most, &sample);
+    x[[0, 2, 15, 31, 31].as_slice()] = 1e6;
+    x[[1, 0, 7, 7, 7].as_slice()] = f32::NAN;
+    let weights = Model79::init(&stream, &spec, 1)?.weights().clone();
+    for (dtype, precision) in [
+        (DType::F32, Precision::Accurate),
+        (DType::F32, Precision::Fast),
+        (DType::F16, Precision::Accurate),
+        (DType::BF16, Precision::Accurate),
+    ] {
+        let model = Model79::with_dtype(&stream, &spec, &weights, dtype)?;
+        let options =
+            Options::strategy(<Model79 as Pipeline>::Strategy::FUSED).precision(precision);
+        let run = |x: ArrayView<'_, f32, IxDyn>| -> convfuse::Result<_> {
+            let x = Tensor::from_f32_array(&stream, &x, dtype)?;
+            model.forward_with(&x, &options)?.to_f32_array()
+        };
+        let alone = run(x.view())?;
+        for n in sizes.into_iter().chain([1]) {
+            let some = |x: &ArrayD<f32>| x.slice_axis(Axis(0), (..n).into()).to_owned();
+            let shared = run(some(&x).view())?;
+            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
+            assert!(
+                shared.iter().zip(&some(&alone)).all(same),
+                "{n} samples, {dtype} {precision}"
+            );
+        }
     }
     Ok(())
 }

@@ -242,4 +242,32 @@ const BUGS: &[Bug] = &[
         right: "    if usual {\n        return;",
         wrong: "    if largest > USUAL_LEAST {\n        return;",
     },
+    Bug {
+        name: "moments_of_other_blocks_are_read_before_they_are_there",
+        copy: "first",
+        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
+        right: "        cluster::sync();\n",
+        wrong: "        thread::sync_threads();\n",
+    },
+    Bug {
+        name: "block_ends_while_others_read_its_moments",
+        copy: "second",
+        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
+        right: "    if BLOCKS > 1 {\n        cluster::wait_all();\n    }\n}\n",
+        wrong: "}\n",
+    },
+    Bug {
+        name: "moments_come_from_other_blocks_without_a_barrier",
+        copy: "third",
+        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/warpgroup/mod.rs",
+        right: "        cluster::sync();\n",
+        wrong: "        thread::sync_threads();\n",
+    },
+    Bug {
+        name: "block_decides_by_the_largest_magnitude_of_its_own_rows",
+        copy: "fourth",
+        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
+        right: "self.warp % BLOCKS);",
+        wrong: "cluster::block_rank());",
+    },
 ];

@@ -73,6 +73,11 @@ tests! {
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_half,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_brain;
+    conv3d_multiply_instance_norm_clamp_multiply_max_gives_the_same_bits_in_clusters:
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::split_clusters,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::rounded_clusters,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_half_clusters,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_brain_clusters;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed_f32;
     instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
         checks::channel_max::normed_f16, checks::channel_max::normed_bf16;

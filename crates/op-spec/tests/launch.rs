@@ -151,6 +151,95 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         assert!(4 * shared_words(SPLIT_PLANES) <= 227 * 1024);
     }
 
+    /// Blocks that share a sample of a batch of so many, with products of `mma.sync` and of warpgroups.
+    fn blocks(n: usize) -> (u32, u32) {
+        let [_, sample @ ..] = Spec::KERNELBENCH_INPUT;
+        let [c, d, h, w] = sample;
+        let g = geometry(&Spec::kernelbench(), [n, c, d, h, w]).expect("its own problem");
+        (g.cluster_blocks(132), warpgroup::blocks(&g, 132))
+    }
+
+    #[test]
+    fn small_batches_take_as_many_multiprocessors_as_there_are() {
+        let table = [
+            (1, (8, 5)),
+            (15, (8, 5)),
+            (16, (4, 5)),
+            (30, (4, 5)),
+            (31, (2, 5)),
+            (44, (2, 5)),
+            (45, (2, 1)),
+            (66, (2, 1)),
+            (67, (1, 1)),
+            (128, (1, 1)),
+        ];
+        for (n, wanted) in table {
+            assert_eq!(blocks(n), wanted, "batch of {n}");
+        }
+    }
+
+    #[test]
+    fn samples_with_work_for_one_block_are_not_shared() {
+        let g = geometry(&Spec::kernelbench(), [1, 3, 5, 8, 32]).expect("a small problem");
+        assert_eq!((g.cluster_blocks(132), warpgroup::blocks(&g, 132)), (1, 1));
+    }
+
+    /// Every height that a sample may have, with the largest depth.
+    fn largest() -> impl Iterator<Item = FusedGeometry> {
+        (3..=173).map(|height| {
+            (3..=160)
+                .rev()
+                .find_map(|depth| geometry(&Spec::kernelbench(), [1, 3, depth, height, 32]))
+                .expect("some depth fits")
+        })
+    }
+
+    #[test]
+    fn blocks_of_a_cluster_share_all_items_and_have_the_rows_that_these_touch() {
+        for g in largest() {
+            let touched = |item: u32, beside: u32, rows: u32| {
+                let out = item / beside * rows..(item / beside * rows + rows).min(g.out_rows);
+                let first = |row: u32| row / g.out_height * g.height + row % g.out_height;
+                let last = first(out.end - 1) + 2 * g.height + 3;
+                first(out.start)..last
+            };
+            let check = |shares: Vec<Share>, items: u32, beside: u32, rows: u32, most: u32| {
+                let mut next = 0;
+                for share in shares {
+                    assert_eq!(share.first, next);
+                    assert!(share.end - share.first <= most);
+                    for item in share.first..share.end {
+                        let touched = touched(item, beside, rows);
+                        assert!(share.first_row <= touched.start && touched.end <= share.end_row);
+                    }
+                    assert!(share.end_row <= g.rows);
+                    next = share.end;
+                }
+                assert_eq!(next, items, "height {}", g.height);
+            };
+            for (blocks, _) in CLUSTERS {
+                let shares = (0..blocks).map(|rank| g.share(rank, blocks)).collect();
+                check(
+                    shares,
+                    g.items(),
+                    CHUNKS,
+                    TILE_ROWS,
+                    SHARE_WORDS / MOMENT_WORDS,
+                );
+            }
+            let shares = (0..warpgroup::GROUPS).map(|rank| warpgroup::share(&g, rank));
+            let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::PARTS;
+            let most = warpgroup::MOST_GROUP_ITEMS;
+            check(
+                shares.collect(),
+                items,
+                warpgroup::PARTS,
+                warpgroup::TILE_ROWS,
+                most,
+            );
+        }
+    }
+
     #[test]
     fn reciprocals_divide_exactly() {
         for height in 3..=200 {

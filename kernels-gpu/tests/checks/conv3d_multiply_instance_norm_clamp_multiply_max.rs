@@ -1,6 +1,6 @@
 //! The whole of problem 79 in one launch, on volumes that it can take.
 
-use cuda_std::{Storage, bf16, f16};
+use cuda_std::{Kernel, Storage, bf16, f16};
 use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec;
 use op_spec::launch::LaunchShape;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
@@ -8,7 +8,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 };
 
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
-use super::{Outcome, Run, Wanted, compare, signed};
+use super::{Failure, Outcome, Run, Tensor, Wanted, compare, signed};
 
 const CHANNELS: usize = 3;
 const FILTERS: usize = 16;
@@ -16,16 +16,19 @@ const WIDTH: usize = 32;
 const OUT_WIDTH: usize = 30;
 
 /// Samples, depth and height: the smallest; a ragged last tile; more rows than are there before the first
-/// round, so that rows arrive during rounds.
-const SHAPES: [(usize, usize, usize); 3] = [(1, 3, 3), (2, 5, 7), (1, 7, 26)];
+/// round, so that rows arrive during rounds, and more items than two blocks have warps.
+const SHAPES: [(usize, usize, usize); 3] = [(1, 3, 3), (2, 5, 7), (1, 7, 30)];
 
 /// What a case does to its input: multiplies it, adds to it, and sets one value.
-const INPUTS: [(f32, f32, Option<f32>); 4] = [
+const INPUTS: [Input; 4] = [
     (1.0, 0.0, None),
     (0.01, 100.0, None),
     (1.0, 0.0, Some(1e6)),
     (1.0, 0.0, Some(f32::NAN)),
 ];
+
+/// Of these, what clusters run: among it a sample whose conversion is repeated, and one with a NaN.
+const CLUSTERED: [(usize, usize); 4] = [(0, 0), (1, 1), (2, 2), (2, 3)];
 
 /// `x`, rounded to `T`.
 fn stored<T: Storage>(x: f32) -> f32 {
@@ -88,62 +91,151 @@ fn wanted(filters: &[Vec<(f64, f64)>], multiplier: &[f32], rounding: f64) -> Vec
     best
 }
 
-fn split_shape(g: &FusedGeometry) -> Option<LaunchShape> {
-    g.shape(SPLIT_PLANES)
+/// What an input of `INPUTS` is.
+type Input = (f32, f32, Option<f32>);
+
+/// A problem with its tensors.
+struct Case<T> {
+    name: String,
+    values: Vec<f32>,
+    weight: Vec<f32>,
+    multiplier: Vec<f32>,
+    g: FusedGeometry,
+    depth: usize,
+    height: usize,
+    tensors: [Tensor<T>; 4],
 }
 
-fn pair_shape(g: &FusedGeometry) -> Option<LaunchShape> {
-    g.shape(PAIR_PLANES)
+impl<T: Storage> Case<T> {
+    /// One of `SHAPES` with one of `INPUTS`; multipliers of either sign and 0.
+    fn new(
+        run: &Run,
+        (n, depth, height): (usize, usize, usize),
+        (scale, added, special): Input,
+    ) -> Result<Self, Failure> {
+        let sample = CHANNELS * depth * height * WIDTH;
+        let mut values = signed::<T>(1, n * sample);
+        values.iter_mut().for_each(|x| {
+            *x = stored::<T>(*x * scale + added);
+        });
+        values[sample - 1] = special.unwrap_or(values[sample - 1]);
+        let weight = signed::<T>(2, FILTER_ELEMENTS as usize);
+        let bias = signed::<T>(3, FILTERS);
+        let mut multiplier = signed::<T>(4, FILTERS);
+        multiplier[5] = 0.0;
+        let problem = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench()
+            .problem(&[n, CHANNELS, depth, height, WIDTH])
+            .expect("the pipeline takes this shape");
+        Ok(Self {
+            name: format!("{n} {depth} {height}, {special:?}"),
+            g: FusedGeometry::new(&problem).expect("the kernel takes this shape"),
+            depth,
+            height,
+            tensors: [
+                run.tensor(&values)?,
+                run.tensor(&weight)?,
+                run.tensor(&bias)?,
+                run.tensor(&multiplier)?,
+            ],
+            values,
+            weight,
+            multiplier,
+        })
+    }
+
+    /// What a kernel makes of it.
+    fn result<K>(&self, run: &Run, shape: Option<LaunchShape>) -> Result<Tensor<T>, Failure>
+    where
+        K: Kernel<Args = Arguments<T>>,
+    {
+        let y = run.empty::<T>(self.g.n as usize * self.g.out_elements())?;
+        let [x, w, b, m] = &self.tensors;
+        let arguments = (
+            x.ptr().cast_const(),
+            w.ptr().cast_const(),
+            b.ptr().cast_const(),
+            m.ptr().cast_const(),
+            y.ptr(),
+            self.g,
+        );
+        run.launch::<K>(shape, arguments)?;
+        Ok(y)
+    }
+
+    /// Compares it with the reference.
+    fn compare(&self, y: &Tensor<T>, rounding: f64) -> Outcome {
+        let of_sample = |x| {
+            let filters = convolved(x, &self.weight, self.depth, self.height);
+            wanted(&filters, &self.multiplier, rounding)
+        };
+        let samples = self
+            .values
+            .chunks_exact(self.values.len() / self.g.n as usize);
+        let all: Vec<_> = samples.flat_map(of_sample).collect();
+        compare(&self.name, y, &all)
+    }
+}
+
+/// What all of these kernels take.
+type Arguments<T> = (
+    *const T,
+    *const T,
+    *const T,
+    *const T,
+    *mut T,
+    FusedGeometry,
+);
+
+/// Refuses results that are not the same bits, as which all NaN count.
+fn same_bits<T: Storage>(case: &Case<T>, blocks: u32, got: &Tensor<T>, alone: &[f64]) -> Outcome {
+    let name = format!("{} by {blocks} blocks", case.name);
+    for (i, (got, want)) in got.values()?.iter().zip(alone).enumerate() {
+        if got.to_bits() != want.to_bits() && !(got.is_nan() && want.is_nan()) {
+            return Err(Failure(format!("{name}: {i} is {got}, alone {want}")));
+        }
+    }
+    Ok(())
 }
 
 macro_rules! fused {
     ($name:ident, $T:ident, $kernel:ident, $shape:expr, $rounding:expr, $inputs:expr) => {
-        /// Every shape with every input; multipliers of either sign and 0.
+        /// Every shape with every input.
         pub(crate) fn $name(run: &Run) -> Outcome {
-            for (n, depth, height) in SHAPES {
-                for (scale, added, special) in $inputs {
-                    let sample = CHANNELS * depth * height * WIDTH;
-                    let mut values = signed::<$T>(1, n * sample);
-                    values.iter_mut().for_each(|x| {
-                        *x = stored::<$T>(*x * scale + added);
-                    });
-                    values[sample - 1] = special.unwrap_or(values[sample - 1]);
-                    let weight = signed::<$T>(2, FILTER_ELEMENTS as usize);
-                    let bias = signed::<$T>(3, FILTERS);
-                    let mut multiplier = signed::<$T>(4, FILTERS);
-                    multiplier[5] = 0.0;
-
-                    let problem = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench()
-                        .problem(&[n, CHANNELS, depth, height, WIDTH])
-                        .expect("the pipeline takes this shape");
-                    let g = FusedGeometry::new(&problem).expect("the kernel takes this shape");
-                    let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
-                    let (b, m) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&multiplier)?);
-                    let y = run.empty::<$T>(n * g.out_elements())?;
-                    let arguments = (
-                        x.ptr().cast_const(),
-                        w.ptr().cast_const(),
-                        b.ptr().cast_const(),
-                        m.ptr().cast_const(),
-                        y.ptr(),
-                        g,
-                    );
-                    run.launch::<$kernel>($shape(&g), arguments)?;
-                    let all: Vec<_> = (values.chunks_exact(sample))
-                        .flat_map(|x| {
-                            wanted(
-                                &convolved(x, &weight, depth, height),
-                                &multiplier,
-                                $rounding,
-                            )
-                        })
-                        .collect();
-                    compare(&format!("{n} {depth} {height}, {special:?}"), &y, &all)?;
+            for shape in SHAPES {
+                for input in $inputs {
+                    let case = Case::<$T>::new(run, shape, input)?;
+                    let y = case.result::<$kernel>(run, $shape(&case.g))?;
+                    case.compare(&y, $rounding)?;
                 }
             }
             Ok(())
         }
     };
+}
+
+macro_rules! clustered {
+    ($name:ident, $T:ident, $alone:ident, $shape:expr, [$($blocks:literal $kernel:ident),*]) => {
+        /// Blocks that are alone and clusters give the same bits.
+        pub(crate) fn $name(run: &Run) -> Outcome {
+            for (shape, input) in CLUSTERED {
+                let case = Case::<$T>::new(run, SHAPES[shape], INPUTS[input])?;
+                let alone = case.result::<$alone>(run, $shape(&case.g, 1))?.values()?;
+                $(
+                    let y = case.result::<$kernel>(run, $shape(&case.g, $blocks))?;
+                    same_bits(&case, $blocks, &y, &alone)?;
+                )*
+            }
+            Ok(())
+        }
+    };
+}
+
+fn split_shape(g: &FusedGeometry) -> Option<LaunchShape> {
+    g.shape(SPLIT_PLANES, 1)
+}
+
+fn pair_shape(g: &FusedGeometry) -> Option<LaunchShape> {
+    g.shape(PAIR_PLANES, 1)
 }
 
 fused!(
@@ -182,7 +274,7 @@ fused!(
     warpgroup_half,
     f16,
     conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
-    warpgroup::shape,
+    |g: &FusedGeometry| warpgroup::shape(g, 1),
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
 );
@@ -190,7 +282,44 @@ fused!(
     warpgroup_brain,
     bf16,
     conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
-    warpgroup::shape,
+    |g: &FusedGeometry| warpgroup::shape(g, 1),
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
+);
+
+clustered!(
+    split_clusters,
+    f32,
+    conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
+    |g: &FusedGeometry, blocks| g.shape(SPLIT_PLANES, blocks),
+    [
+        2 conv3d_multiply_instance_norm_clamp_multiply_max_split_2_f32,
+        4 conv3d_multiply_instance_norm_clamp_multiply_max_split_4_f32,
+        8 conv3d_multiply_instance_norm_clamp_multiply_max_split_8_f32
+    ]
+);
+clustered!(
+    rounded_clusters,
+    f32,
+    conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
+    |g: &FusedGeometry, blocks| g.shape(PAIR_PLANES, blocks),
+    [
+        2 conv3d_multiply_instance_norm_clamp_multiply_max_rounded_2_f32,
+        4 conv3d_multiply_instance_norm_clamp_multiply_max_rounded_4_f32,
+        8 conv3d_multiply_instance_norm_clamp_multiply_max_rounded_8_f32
+    ]
+);
+clustered!(
+    warpgroup_half_clusters,
+    f16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
+    warpgroup::shape,
+    [5 conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_f16]
+);
+clustered!(
+    warpgroup_brain_clusters,
+    bf16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
+    warpgroup::shape,
+    [5 conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_bf16]
 );

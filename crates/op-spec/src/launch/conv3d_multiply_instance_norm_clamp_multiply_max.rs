@@ -8,6 +8,9 @@
 //! [`CHUNK_COLUMNS`] columns. Item `i` is rows `i / CHUNKS`, columns `i % CHUNKS`; warp `w` takes
 //! the items `w, w + WARPS, ..` in *rounds*. Input rows (the flattened (d, h) plane) arrive in the
 //! same order, [`STAGE_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
+//!
+//! On Hopper a cluster of blocks can share a sample where the batch is small: [`Share`] is what one of
+//! them has, and [`FusedGeometry::cluster_blocks`] says how many there are. The results are the same bits.
 
 pub mod warpgroup;
 
@@ -65,6 +68,33 @@ pub const STAGE_WORDS: u32 = STAGE_ROWS * WIDTH * IN_CHANNELS;
 
 /// Words for what all threads share: scales, means, constants of the output channels.
 pub const COMMON_WORDS: u32 = 256;
+
+/// Blocks of the clusters that can share a sample, and how many such clusters run at once on
+/// [`MEASURED_MULTIPROCESSORS`], with one block on each: multiprocessors come in groups which a cluster does not
+/// cross, so some stay idle. Measured (docs/tuning.md).
+pub const CLUSTERS: [(u32, u64); 3] = [(8, 15), (4, 30), (2, 66)];
+
+/// What they were counted on.
+const MEASURED_MULTIPROCESSORS: u64 = 132;
+
+/// Whether `n` clusters run at once on so many multiprocessors, of which those counted run `at_once`.
+const fn run_at_once(n: u64, at_once: u64, multiprocessors: u32) -> bool {
+    n.saturating_mul(MEASURED_MULTIPROCESSORS) <= at_once * multiprocessors as u64
+}
+
+/// No sample that fits a plane has more items.
+const MOST_ITEMS: u32 = (PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * CHUNKS;
+
+/// Items that a warp has of a whole sample, at most.
+pub const MOST_WARP_ITEMS: u32 = MOST_ITEMS.div_ceil(WARPS);
+
+/// Words that the sums and the sums of squares of an item take.
+pub const MOMENT_WORDS: u32 = 2 * OUT_CHANNELS;
+
+/// Words of the moments of a block's items, at most.
+pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2].0) * MOMENT_WORDS;
+
+const _: () = assert!(SHARE_WORDS + WARPS * MOMENT_WORDS <= STAGE_WORDS);
 
 /// Bytes that a thread copies at a time.
 pub const UNIT_BYTES: u32 = 8;
@@ -183,18 +213,68 @@ impl FusedGeometry {
     /// Input rows, from the first, that the items before `items` touch.
     #[must_use]
     pub const fn rows_needed(&self, items: u32) -> u32 {
-        let after = items.div_ceil(CHUNKS) * TILE_ROWS;
-        let last = (if after < self.out_rows {
-            after
-        } else {
-            self.out_rows
-        }) - 1;
-        let z = (last * self.out_height_reciprocal) >> RECIPROCAL_SHIFT;
-        (z + FILTER - 1) * self.height + (last - z * self.out_height) + FILTER
+        self.rows_before(items.div_ceil(CHUNKS) * TILE_ROWS)
     }
 
-    /// Whether there are samples enough for the kernel that keeps `planes` words of each pixel to be
-    /// faster than kernels that spread a sample over the whole device; measured on 132
+    /// The first input row that output row `row` touches.
+    #[must_use]
+    pub const fn first_row(&self, row: u32) -> u32 {
+        let z = (row * self.out_height_reciprocal) >> RECIPROCAL_SHIFT;
+        z * self.height + (row - z * self.out_height)
+    }
+
+    /// Input rows, from the first, that the output rows before `row` touch.
+    #[must_use]
+    pub const fn rows_before(&self, row: u32) -> u32 {
+        let last = if row < self.out_rows {
+            row
+        } else {
+            self.out_rows
+        } - 1;
+        self.first_row(last) + (FILTER - 1) * self.height + FILTER
+    }
+
+    /// Items of each block of a cluster of `blocks`; the last ones may have less, or none.
+    #[must_use]
+    pub const fn share_items(&self, blocks: u32) -> u32 {
+        self.items().div_ceil(blocks)
+    }
+
+    /// What block `rank` of a cluster of `blocks` has of a sample.
+    #[must_use]
+    pub const fn share(&self, rank: u32, blocks: u32) -> Share {
+        let (items, each) = (self.items(), self.share_items(blocks));
+        let first = if rank * each < items {
+            rank * each
+        } else {
+            items
+        };
+        let end = if first + each < items {
+            first + each
+        } else {
+            items
+        };
+        Share::new(self, [first, end], CHUNKS, TILE_ROWS)
+    }
+
+    /// Blocks of a cluster that share a sample on a device with clusters and so many multiprocessors: as many
+    /// as leave no sample waiting. One, and no cluster, where there are samples enough, or no more
+    /// items than one block has warps.
+    #[must_use]
+    pub const fn cluster_blocks(&self, multiprocessors: u32) -> u32 {
+        let mut i = 0;
+        while i < CLUSTERS.len() && self.items() > WARPS {
+            let (blocks, at_once) = CLUSTERS[i];
+            if run_at_once(self.n, at_once, multiprocessors) {
+                return blocks;
+            }
+            i += 1;
+        }
+        1
+    }
+
+    /// Whether there are samples enough, each with a block of its own, for the kernel that keeps `planes` words
+    /// of each pixel to be faster than kernels that spread a sample over the whole device; measured on 132
     /// multiprocessors (docs/tuning.md).
     #[must_use]
     pub const fn fills_enough(&self, planes: u32, multiprocessors: u32) -> bool {
@@ -202,13 +282,46 @@ impl FusedGeometry {
         self.n.saturating_mul(share) >= multiprocessors as u64
     }
 
-    /// Launch of a kernel that keeps `planes` words of each pixel, or nothing when there are more
-    /// samples than a grid has blocks.
+    /// Launch of a kernel that keeps `planes` words of each pixel, with so many blocks for each sample, or
+    /// nothing when a grid has fewer blocks.
     #[must_use]
-    pub const fn shape(&self, planes: u32) -> Option<LaunchShape> {
-        match LaunchShape::linear(self.n, BLOCK_THREADS) {
+    pub const fn shape(&self, planes: u32, blocks: u32) -> Option<LaunchShape> {
+        match LaunchShape::linear(self.n.saturating_mul(blocks as u64), BLOCK_THREADS) {
             Some(shape) => Some(shape.with_shared(4 * shared_words(planes))),
             None => None,
+        }
+    }
+}
+
+/// What a block of a cluster has of its sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// The first item.
+    pub first: u32,
+    /// Where the items end.
+    pub end: u32,
+    /// The first input row that they touch.
+    pub first_row: u32,
+    /// Where the input rows that they touch end.
+    pub end_row: u32,
+}
+
+impl Share {
+    /// The items from `first` to `end`, of which `beside` are side by side in `rows` output rows.
+    const fn new(g: &FusedGeometry, [first, end]: [u32; 2], beside: u32, rows: u32) -> Self {
+        let [first_row, end_row] = if first < end {
+            [
+                g.first_row(first / beside * rows),
+                g.rows_before(end.div_ceil(beside) * rows),
+            ]
+        } else {
+            [0, 0]
+        };
+        Self {
+            first,
+            end,
+            first_row,
+            end_row,
         }
     }
 }

@@ -236,6 +236,49 @@ impl<F: Format> Filler<'_, F> {
         largest
     }
 
+    /// Converts the rows from `first` to `end`, straight from `words`, the sample in words. Returns the
+    /// largest magnitude among them.
+    #[inline(always)]
+    pub(super) unsafe fn convert_rows(
+        &self,
+        words: Global<u32>,
+        first: u32,
+        end: u32,
+        centre: Centre,
+    ) -> f32 {
+        let mut largest = 0.0;
+        let end = end * row_units::<F>();
+        let channel = self.g.channel_elements() * size_of::<F::Stored>() / 4;
+        let mut unit = first * row_units::<F>() + thread::thread_idx_x();
+        while unit < end {
+            // Four loads in flight.
+            let load = |unit: u32| {
+                let at = (unit.min(end - 1) * UNIT_WORDS) as usize;
+                [
+                    words.load_vec_readonly(at),
+                    words.load_vec_readonly(at + channel),
+                    words.load_vec_readonly(at + 2 * channel),
+                ]
+            };
+            let raw = [
+                load(unit),
+                load(unit + BLOCK_THREADS),
+                load(unit + 2 * BLOCK_THREADS),
+                load(unit + 3 * BLOCK_THREADS),
+            ];
+            macro_rules! convert {
+                ($($i:literal)*) => {$(
+                    if unit + $i * BLOCK_THREADS < end {
+                        self.convert(unit + $i * BLOCK_THREADS, raw[$i], centre, &mut largest);
+                    }
+                )*};
+            }
+            convert!(0 1 2 3);
+            unit += 4 * BLOCK_THREADS;
+        }
+        largest
+    }
+
     /// Stores the words of one unit, and keeps track of the largest magnitude.
     #[inline(always)]
     unsafe fn convert(&self, unit: u32, raw: [[u32; 2]; 3], centre: Centre, largest: &mut f32) {

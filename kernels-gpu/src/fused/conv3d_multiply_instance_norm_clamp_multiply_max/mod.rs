@@ -1,7 +1,7 @@
 //! `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, on tensor cores.
 //!
 //! # Idea
-//! One block takes one sample. Its input, converted to f16 (or as it is stored, in 16 bits), stays in
+//! One block takes one sample, or the blocks of a cluster share one (`pass`). Its input, converted to f16 (or as it is stored, in 16 bits), stays in
 //! shared memory from beginning to end, so that the convolution can be done twice: once for the
 //! statistics of each filter, once more for the result. Nothing but the result is
 //! written.
@@ -31,7 +31,7 @@
 //!
 //! On Hopper the 16-bit types have kernels of their own: `warpgroup`.
 //!
-//! Sums are f32; the same bits in every run and for every split of the batch.
+//! Sums are f32; the same bits in every run, for every split of the batch, and by however many blocks.
 //!
 //! # Tiles
 //! The constants are in `op_spec::launch` beside the launch shape. An item is 16 rows by 10
@@ -43,23 +43,26 @@
 //!
 //! # Barriers
 //! All threads reach all barriers. Three before the filters are in registers, one more before the
-//! first pass, one after each round, two around the statistics.
+//! first pass, one after each round, two around the statistics. In a cluster there are no rounds but one
+//! barrier before the pass. All threads of the cluster reach its two barriers after each pass: that of the moments,
+//! and that after which no block reads another's.
 //!
 //! # Invariants
 //! - A round starts only when all rows that its items touch are converted.
 //! - `stage` belongs to the filters until every thread has its operands, then to arriving rows, and
 //!   when the pass is over to the partial statistics.
+//! - In a cluster, all blocks find the same means, scales and largest magnitude, and so repeat the pass all or none.
 //! - The words of depth `d` in plane 1 of the pair formats are complete once depth `d + 1` is.
 
 use core::marker::PhantomData;
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::shared::{self, Shared};
-use cuda_std::{bf16, cp_async, f16, kernel, math, thread, warp};
+use cuda_std::shared;
+use cuda_std::{bf16, cluster, cp_async, f16, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    BLOCK_THREADS, COMMON_WORDS, FusedGeometry, OUT_CHANNELS, PEEK_ROWS, PLANE_WORDS, STAGE_ROWS,
-    STAGE_WORDS, WARPS,
+    BLOCK_THREADS, COMMON_WORDS, FusedGeometry, OUT_CHANNELS, PEEK_ROWS, PLANE_WORDS, STAGE_WORDS,
+    WARPS,
 };
 
 mod fill;
@@ -67,20 +70,24 @@ mod format;
 mod item;
 mod output;
 mod parameters;
+mod pass;
 // Only Hopper has what these kernels are made of.
 #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
 mod warpgroup;
 #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
 pub use warpgroup::{
     conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_bf16,
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_f16,
     conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
 };
 
 use fill::{Centre, Filler};
 use format::{Brain, Format, Half, Rounded, Split};
-use item::{Moments, Operands, WARP, convolve};
-use output::{Constants, Maximum};
+use item::{Operands, WARP, convolve};
+use output::Maximum;
 use parameters::Parameters;
+use pass::{Pass, finish_filter, largest_of_warps};
 
 /// Words of the part of shared memory that all threads share, by what they hold.
 mod common {
@@ -88,6 +95,8 @@ mod common {
     pub(super) const SUMS: u32 = 0;
     /// Largest magnitude that each warp saw.
     pub(super) const LARGEST: u32 = 4;
+    /// The same, of the block whose number in the cluster is the warp's, or the warp's modulo the blocks.
+    pub(super) const LARGEST_OF_ALL: u32 = 16;
     /// Scale of each filter.
     pub(super) const SCALES: u32 = 64;
     /// Four constants for each filter.
@@ -102,6 +111,10 @@ mod common {
     pub(super) const MEANS: u32 = 224;
     /// Scale and offsets of the conversion.
     pub(super) const CENTRE: u32 = 228;
+    /// Where the block's items begin and end, and the rows that they touch.
+    pub(super) const SHARE: u32 = 232;
+    /// Items of every block but the last ones, and all items of the sample.
+    pub(super) const ITEMS: u32 = 236;
 }
 
 /// Magnitudes, after scaling, that the conversion takes without loss.
@@ -120,23 +133,10 @@ fn scale_for(largest: f32) -> f32 {
     }
 }
 
-/// The largest of what all warps left at `common::LARGEST`, as bits: those of NaN are the largest.
-#[inline(always)]
-unsafe fn largest_of_warps(words: Shared<u32>) -> f32 {
-    let [a, b, c] = [
-        words.load_vec::<4>(common::LARGEST),
-        words.load_vec::<4>(common::LARGEST + 4),
-        words.load_vec::<4>(common::LARGEST + 8),
-    ];
-    let four = |i: usize| a[i].max(b[i]).max(c[i]);
-    f32::from_bits(four(0).max(four(1)).max(four(2)).max(four(3)))
-}
-const _: () = assert!(WARPS == 12);
-
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn body<F: Format>(
+unsafe fn body<F: Format, const BLOCKS: u32>(
     x: *const F::Stored,
     weight: *const F::Stored,
     bias: *const F::Stored,
@@ -144,7 +144,8 @@ unsafe fn body<F: Format>(
     y: *mut F::Stored,
     g: &FusedGeometry,
 ) {
-    let sample = thread::block_idx_x() as usize;
+    let sample = (thread::block_idx_x() / BLOCKS) as usize;
+    let pointer = x;
     let x =
         Global::new(x, g.input_elements()).slice(sample * g.sample_elements(), g.sample_elements());
     let planes = shared::dynamic::<u32>(0, F::PLANES * PLANE_WORDS);
@@ -205,13 +206,21 @@ unsafe fn body<F: Format>(
     let [sum0, sum1, sum2, pixels] = floats.load_vec::<4>(common::SUMS);
     let each = math::reciprocal_approx(pixels);
     let means = [sum0 * each, sum1 * each, sum2 * each];
-    let centre = Centre::new(scale_for(largest_of_warps(words)), means);
-    filler.convert_peek(centre);
+    let centre = Centre::new(scale_for(largest_of_warps(words, common::LARGEST)), means);
+    if BLOCKS == 1 {
+        filler.convert_peek(centre);
+    }
     let filters = parameters.operands();
     let start = parameters.start_values(means);
     if thread == 0 {
         floats.store_vec(common::MEANS, [means[0], means[1], means[2], 0.0]);
         centre.store(floats);
+        if BLOCKS > 1 {
+            let share = g.share(cluster::block_rank(), BLOCKS);
+            let rows = [share.first_row, share.end_row];
+            words.store_vec(common::SHARE, [share.first, share.end, rows[0], rows[1]]);
+            words.store_vec(common::ITEMS, [g.share_items(BLOCKS), g.items()]);
+        }
     }
     thread::sync_threads();
 
@@ -222,44 +231,33 @@ unsafe fn body<F: Format>(
         start,
         g,
     };
-    let items = g.items();
-    let mut ready = PEEK_ROWS;
+    let pass = Pass {
+        filler,
+        words,
+        warp,
+    };
     let mut repeated = false;
     loop {
-        let mut moments = Moments::new();
-        let mut round = 0;
-        while round < items {
-            let needed = g.rows_needed((round + WARPS).min(items));
-            while ready < needed {
-                filler.start_stage(ready);
-                let largest = filler.finish_stage(ready, Centre::load(floats));
-                keep_largest::<F>(words, warp, largest);
-                ready += STAGE_ROWS;
-                thread::sync_threads();
-            }
-            // Behind the last row there is nothing to start, nor to finish.
-            filler.start_stage(ready);
-            if round + warp < items {
-                convolve::<F, _>(round + warp, operands, &mut moments);
-            }
-            let largest = filler.finish_stage(ready, Centre::load(floats));
-            keep_largest::<F>(words, warp, largest);
-            ready += STAGE_ROWS;
-            thread::sync_threads();
-            round += WARPS;
+        if BLOCKS == 1 {
+            pass.alone(operands, if repeated { 0 } else { PEEK_ROWS });
+        } else {
+            pass.shared::<BLOCKS>(operands, pointer);
         }
 
         // 4
-        let partial = stage.cast::<f32>();
-        let filter = lane / 4 % 4;
-        let k = filter / 2 * 8 + 2 * (lane % 4) + filter % 2;
-        partial.store(warp * 32 + lane / 16 * 16 + k, moments.total);
         thread::sync_threads();
         let scale = floats.load(common::CENTRE);
         if thread < OUT_CHANNELS {
-            finish_filter::<F>(thread, &parameters, partial, floats, scale, g);
+            finish_filter::<F>(thread, &parameters, pass.partial(BLOCKS), floats, scale, g);
         }
-        let all = largest_of_warps(words);
+        let all = largest_of_warps(
+            words,
+            if BLOCKS == 1 {
+                common::LARGEST
+            } else {
+                common::LARGEST_OF_ALL
+            },
+        );
         thread::sync_threads();
         let scaled = all * scale;
         let suits = (SCALED_MIN..=SCALED_MAX).contains(&scaled) || all == 0.0;
@@ -270,8 +268,10 @@ unsafe fn body<F: Format>(
         if thread == 0 {
             Centre::new(scale_for(all), [m0, m1, m2]).store(floats);
         }
+        if BLOCKS > 1 {
+            cluster::wait_all();
+        }
         thread::sync_threads();
-        ready = 0;
         repeated = true;
     }
 
@@ -279,60 +279,19 @@ unsafe fn body<F: Format>(
     let y = GlobalMut::new(y, g.n as usize * g.out_elements())
         .slice(sample * g.out_elements(), g.out_elements());
     let mut maximum = Maximum::new(y, floats.slice(common::CONSTANTS, 64));
-    let mut item = warp;
-    while item < items {
+    let [first, end] = if BLOCKS == 1 {
+        [0, g.items()]
+    } else {
+        words.load_vec(common::SHARE)
+    };
+    let mut item = first + warp;
+    while item < end {
         convolve::<F, _>(item, operands, &mut maximum);
         item += WARPS;
     }
-}
-
-/// Adds `largest` of each lane to what the warp has seen. In shared memory: registers are scarce while
-/// items are convolved.
-#[inline(always)]
-unsafe fn keep_largest<F: Format>(words: Shared<u32>, warp: u32, largest: f32) {
-    if F::CENTRED {
-        warp::sync_warp(WARP);
-        let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
-        if warp::lane_id() == 0 {
-            let slot = common::LARGEST + warp;
-            words.store(slot, words.load(slot).max(of_warp));
-        }
+    if BLOCKS > 1 {
+        cluster::wait_all();
     }
-}
-
-/// The constants of filter `k`, from the warps' partial sums in their order.
-#[inline(always)]
-unsafe fn finish_filter<F: Format>(
-    k: u32,
-    parameters: &Parameters<'_, F>,
-    partial: Shared<f32>,
-    floats: Shared<f32>,
-    scale: f32,
-    g: &FusedGeometry,
-) {
-    let (mut sum, mut squares) = (0.0, 0.0);
-    let mut warp = 0;
-    while warp < WARPS {
-        sum += f64::from(partial.load(warp * 32 + k));
-        squares += f64::from(partial.load(warp * 32 + 16 + k));
-        warp += 1;
-    }
-    let mean = sum * g.count_reciprocal;
-    let variance = squares * g.count_reciprocal - mean * mean;
-    // Rounding may leave a little less than nothing; NaN stays.
-    let variance = if variance < 0.0 { 0.0 } else { variance };
-    let (multiplier, filter_scale, finite) = parameters.of_filter(k);
-    let scale = if F::CENTRED {
-        f64::from(scale) * f64::from(filter_scale)
-    } else {
-        1.0
-    };
-    let c = Constants::new(g, mean, variance, scale, multiplier, finite);
-    let table = floats.slice(common::CONSTANTS, 64);
-    table.store(k, c.factor);
-    table.store(16 + k, c.added);
-    table.store(32 + k, c.upper);
-    table.store(48 + k, c.lower);
 }
 
 /// The sum over the warp's lanes, in all of them.
@@ -348,19 +307,19 @@ unsafe fn sum_of_warp(mut value: f32) -> f32 {
 }
 
 macro_rules! fused_kernel {
-    ($name:ident, $format:ident, $T:ident) => {
-        /// A block computes one sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
+    ($name:ident, $format:ident, $T:ident, $blocks:literal) => {
+        #[doc = concat!("Blocks for a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`: ", $blocks, ".")]
         ///
-        /// *Launch*: `geometry.shape(planes)`, `SPLIT_PLANES` for the split kernel, else `PAIR_PLANES`.
+        /// *Launch*: `geometry.shape(planes, blocks)`, `SPLIT_PLANES` for the split kernels, else `PAIR_PLANES`.
         /// *Mapping*: items of 16 rows by 10 columns go to the warps in turn; within an item, lanes as m16n8k16
         /// has them. *Barriers* and invariants: at the head of the module.
-        /// *Traffic*: the input once, the parameters once a block, the output once.
+        /// *Traffic*: the input once by a block that is alone, parameters and first rows once a block, the output once.
         ///
         /// # Safety
         /// `x` has `geometry.input_elements()` elements, `y` has `geometry.n * geometry.out_elements()`, `weight`
         /// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
-        /// bytes, and `y` is apart from the others. The grid has `geometry.n` blocks.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1)]
+        /// bytes, and `y` is apart from the others. The grid has so many blocks for each of `geometry.n` samples.
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1, cluster_blocks = $blocks)]
         pub unsafe fn $name(
             x: *const $T,
             weight: *const $T,
@@ -369,28 +328,38 @@ macro_rules! fused_kernel {
             y: *mut $T,
             geometry: FusedGeometry,
         ) {
-            body::<$format>(x, weight, bias, multiplier, y, &geometry);
+            body::<$format, $blocks>(x, weight, bias, multiplier, y, &geometry);
         }
     };
 }
 
-fused_kernel!(
-    conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
-    Split,
-    f32
-);
-fused_kernel!(
-    conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
-    Rounded,
-    f32
-);
-fused_kernel!(
-    conv3d_multiply_instance_norm_clamp_multiply_max_f16,
-    Half,
-    f16
-);
-fused_kernel!(
-    conv3d_multiply_instance_norm_clamp_multiply_max_bf16,
-    Brain,
-    bf16
-);
+/// Kernels of the same arguments: `name, format, stored type, blocks`.
+macro_rules! fused_kernels {
+    ($($name:ident, $format:ident, $T:ident, $blocks:literal;)*) => {
+        $(fused_kernel!($name, $format, $T, $blocks);)*
+    };
+}
+
+fused_kernels! {
+    conv3d_multiply_instance_norm_clamp_multiply_max_split_f32, Split, f32, 1;
+    conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32, Rounded, f32, 1;
+    conv3d_multiply_instance_norm_clamp_multiply_max_f16, Half, f16, 1;
+    conv3d_multiply_instance_norm_clamp_multiply_max_bf16, Brain, bf16, 1;
+}
+
+/// Kernels with clusters, which only Hopper has; the number in a name is that of a sample's blocks.
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+mod clustered {
+    use super::*;
+
+    fused_kernels! {
+        conv3d_multiply_instance_norm_clamp_multiply_max_split_2_f32, Split, f32, 2;
+        conv3d_multiply_instance_norm_clamp_multiply_max_split_4_f32, Split, f32, 4;
+        conv3d_multiply_instance_norm_clamp_multiply_max_split_8_f32, Split, f32, 8;
+        conv3d_multiply_instance_norm_clamp_multiply_max_rounded_2_f32, Rounded, f32, 2;
+        conv3d_multiply_instance_norm_clamp_multiply_max_rounded_4_f32, Rounded, f32, 4;
+        conv3d_multiply_instance_norm_clamp_multiply_max_rounded_8_f32, Rounded, f32, 8;
+    }
+}
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+pub use clustered::*;

@@ -2,10 +2,12 @@
 //!
 //! A warpgroup takes [`TILE_ROWS`] rows of the output, all of their columns; the problem of
 //! KernelBench gives each of the block's warpgroups one such tile.
+//!
+//! Where the batch is small, a cluster of blocks shares a sample ([`blocks`]).
 
 use super::{
-    FusedGeometry, OUT_CHANNELS, OUT_WIDTH, PAIR_PLANES, PLANE_WORDS, ROW_PITCH,
-    TILE_ROWS as WARP_ROWS, WIDTH,
+    FusedGeometry, OUT_CHANNELS, OUT_WIDTH, PAIR_PLANES, PLANE_WORDS, ROW_PITCH, Share,
+    TILE_ROWS as WARP_ROWS, WIDTH, run_at_once,
 };
 use crate::launch::{LaunchShape, WARP_THREADS};
 
@@ -90,14 +92,79 @@ pub const RESULT_PITCH: u32 = PART_PAIRS + 1;
 /// Words of results of a warp.
 pub const RESULT_WORDS: u32 = WARP_ROWS * RESULT_PITCH;
 
-/// Words of shared memory.
+/// Words of shared memory of a block that is alone.
 pub const SHARED_WORDS: u32 = RESULTS + RESULT_WORDS * WARPS;
 
-/// Launch of the kernel, or nothing when there are more samples than a grid has blocks.
+/// Blocks of the clusters that can share a sample: one for what a warpgroup of a block that is alone does.
+pub const CLUSTER_BLOCKS: u32 = GROUPS;
+
+/// Items that a warpgroup of a block that is alone has, at most. In a cluster, each has a warpgroup.
+pub const MOST_GROUP_ITEMS: u32 =
+    ((PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * PARTS).div_ceil(GROUPS);
+const _: () = assert!(MOST_GROUP_ITEMS <= GROUPS);
+
+/// Sums and sums of squares that a lane has.
+pub const LANE_MOMENTS: u32 = 8;
+
+/// First word of the moments of a block's items, behind what a block that is alone has.
+pub const MOMENTS: u32 = SHARED_WORDS;
+
+/// Words of shared memory of a block of a cluster.
+pub const CLUSTER_SHARED_WORDS: u32 =
+    MOMENTS + MOST_GROUP_ITEMS * GROUP_WARPS * LANE_MOMENTS * WARP_THREADS;
+const _: () = assert!(4 * CLUSTER_SHARED_WORDS <= 227 * 1024);
+
+/// Items of a sample.
+const fn items(g: &FusedGeometry) -> u32 {
+    g.out_rows.div_ceil(TILE_ROWS) * PARTS
+}
+
+/// What warpgroup `group` of a block that is alone has of a sample, or block `group` of a cluster: a run
+/// of items, one behind the other.
 #[must_use]
-pub const fn shape(g: &FusedGeometry) -> Option<LaunchShape> {
-    match LaunchShape::linear(g.n, BLOCK_THREADS) {
-        Some(shape) => Some(shape.with_shared(4 * SHARED_WORDS)),
+pub const fn share(g: &FusedGeometry, group: u32) -> Share {
+    let items = items(g);
+    let each = items.div_ceil(GROUPS);
+    let first = if group * each < items {
+        group * each
+    } else {
+        items
+    };
+    let end = if first + each < items {
+        first + each
+    } else {
+        items
+    };
+    Share::new(g, [first, end], PARTS, TILE_ROWS)
+}
+
+/// Such clusters that run at once where `super::CLUSTERS` was counted.
+const AT_ONCE: u64 = 22;
+
+/// Rounds of clusters that take less time than one of blocks that are alone.
+const ROUNDS: u64 = 2;
+
+/// Blocks that share a sample on a device of so many multiprocessors: a cluster, or one where there are
+/// samples enough, or no more items than one block has warpgroups.
+#[must_use]
+pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
+    if items(g) > GROUPS && run_at_once(g.n, ROUNDS * AT_ONCE, multiprocessors) {
+        CLUSTER_BLOCKS
+    } else {
+        1
+    }
+}
+
+/// Launch of the kernel with so many blocks for each sample, or nothing when a grid has fewer blocks.
+#[must_use]
+pub const fn shape(g: &FusedGeometry, blocks: u32) -> Option<LaunchShape> {
+    let words = if blocks == 1 {
+        SHARED_WORDS
+    } else {
+        CLUSTER_SHARED_WORDS
+    };
+    match LaunchShape::linear(g.n.saturating_mul(blocks as u64), BLOCK_THREADS) {
+        Some(shape) => Some(shape.with_shared(4 * words)),
         None => None,
     }
 }

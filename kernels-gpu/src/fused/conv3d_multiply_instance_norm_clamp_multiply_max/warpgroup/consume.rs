@@ -28,6 +28,39 @@ impl Moments {
         squares: [0.0; 4],
     };
 
+    /// Adds those of an item.
+    ///
+    /// Items are added one by one, and not element after element across them, so that blocks of a cluster
+    /// can have an item each and come to the same bits.
+    #[inline(always)]
+    pub(super) fn add(&mut self, item: &Self) {
+        macro_rules! add {
+            ($($i:literal)*) => {$(
+                self.sums[$i] += item.sums[$i];
+                self.squares[$i] += item.squares[$i];
+            )*};
+        }
+        add!(0 1 2 3);
+    }
+
+    /// Leaves the lane's to another warp, behind the next barrier, from word `at` on.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, floats: Shared<f32>, at: u32) {
+        let at = at + warp::lane_id() * 4;
+        floats.store_vec(at, self.sums);
+        floats.store_vec(at + 4 * WARP_THREADS, self.squares);
+    }
+
+    /// What the lane of that warp left there.
+    #[inline(always)]
+    pub(super) unsafe fn load(floats: Shared<f32>, at: u32) -> Self {
+        let at = at + warp::lane_id() * 4;
+        Self {
+            sums: floats.load_vec(at),
+            squares: floats.load_vec(at + 4 * WARP_THREADS),
+        }
+    }
+
     /// One total of the warp: the sum (`group` 0 to 3) or the sum of squares (4 to 7) of the quad lane's
     /// filter `group % 4`.
     #[inline(always)]

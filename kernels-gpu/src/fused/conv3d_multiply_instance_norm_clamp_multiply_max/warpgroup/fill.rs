@@ -23,20 +23,24 @@ pub(super) struct Filler<'a> {
     pub(super) x: Global<u32>,
     /// The block's shared memory.
     pub(super) words: Shared<u32>,
+    /// The first row that the block needs.
+    pub(super) first_row: u32,
+    /// Where the rows that it needs end.
+    pub(super) end_row: u32,
     /// The geometry.
     pub(super) g: &'a FusedGeometry,
 }
 
 impl Filler<'_> {
     #[inline(always)]
-    fn units(&self) -> u32 {
-        self.g.rows * ROW_UNITS
+    fn first(&self) -> u32 {
+        self.first_row * ROW_UNITS + thread::thread_idx_x()
     }
 
     /// Loads this thread's units: between them, threads have the first rows first.
     #[inline(always)]
     pub(super) unsafe fn load_all(&self) -> [Unit; OWN_UNITS as usize] {
-        let load = |i: u32| self.load(thread::thread_idx_x() + i * BLOCK_THREADS);
+        let load = |i: u32| self.load(self.first() + i * BLOCK_THREADS, self.end_row);
         [load(0), load(1), load(2), load(3)]
     }
 
@@ -45,16 +49,23 @@ impl Filler<'_> {
     pub(super) unsafe fn store_all(&self, units: &[Unit; OWN_UNITS as usize]) {
         macro_rules! store {
             ($($i:literal)*) => {$(
-                self.store(thread::thread_idx_x() + $i * BLOCK_THREADS, &units[$i]);
+                self.store(self.first() + $i * BLOCK_THREADS, &units[$i]);
             )*};
         }
         store!(0 1 2 3);
     }
 
-    /// Behind the last unit, the last.
+    /// Loads this thread's unit of the sample's first rows.
     #[inline(always)]
-    unsafe fn load(&self, unit: u32) -> Unit {
-        let at = (unit.min(self.units() - 1) * UNIT_WORDS) as usize;
+    pub(super) unsafe fn load_first(&self) -> Unit {
+        self.load(thread::thread_idx_x(), self.g.rows)
+    }
+
+    /// Loads a unit. Behind the last one of the rows before `end`, that one.
+    #[inline(always)]
+    unsafe fn load(&self, unit: u32, end: u32) -> Unit {
+        let last = (end * ROW_UNITS).max(1) - 1;
+        let at = (unit.min(last) * UNIT_WORDS) as usize;
         let channel = self.g.channel_elements() / 2;
         let load = |c: usize| self.x.load_vec_readonly::<4>(c * channel + at);
         [load(0), load(1), load(2)]
@@ -62,7 +73,7 @@ impl Filler<'_> {
 
     #[inline(always)]
     unsafe fn store(&self, unit: u32, raw: &Unit) {
-        if unit >= self.units() {
+        if unit >= self.end_row * ROW_UNITS {
             return;
         }
         let g = self.g;

@@ -20,9 +20,15 @@
 //! 5. *Results in rows.* They wait in shared memory until the warp has those of a whole item.
 //!
 //! # Tiles
-//! An item is [`TILE_ROWS`] output rows by half of the columns; the warpgroups take them in turn. Five
-//! warpgroups leave each thread 96 registers: with seven the assembler has 72, and either spills or puts the
+//! An item is [`TILE_ROWS`] output rows by half of the columns; each warpgroup takes a run of them, one behind
+//! the other. Five warpgroups leave each thread 96 registers: with seven the assembler has 72, and either spills or puts the
 //! products one after the other.
+//!
+//! # Clusters
+//! Where the batch is small, a cluster of as many blocks as a block has warpgroups shares a sample. A block does what
+//! would be one warpgroup's, an item on each of its own warpgroups, and fills only the rows that these touch. The
+//! moments of the items, which each lane keeps apart, are then added as that one warpgroup would, and the totals
+//! sent to all blocks: the same bits.
 //!
 //! # Planes
 //! Plane 0 has a word `(c0, c1)` for each pixel, plane 1 at even columns a word of channel 2 of that pixel and
@@ -30,16 +36,18 @@
 //!
 //! # Barriers
 //! All threads reach all four: planes and operands are stored; start values are; partial
-//! statistics are; the constants of the last step are.
+//! statistics are; the constants of the last step are. In a cluster, one more before the items' moments are
+//! added, and two of the cluster: all blocks have begun, and their totals are there.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
 use cuda_std::wgmma_chain::{self, Columns};
-use cuda_std::{Storage, async_proxy, bf16, f16, kernel, packed, thread, warp};
+use cuda_std::{Storage, async_proxy, bf16, cluster, f16, kernel, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
-    BLOCK_THREADS, COMMON, COMMON_WORDS, FILTERS, GROUP_WARPS, GROUPS, PAIRS, PART_PAIRS, PARTIAL,
-    PARTS, RESULT_WORDS, RESULTS, SHARED_WORDS, TILE_ROWS, UNIT_ELEMENTS, WARPS,
+    BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
+    GROUP_WARPS, GROUPS, LANE_MOMENTS, MOMENTS, MOST_GROUP_ITEMS, PAIRS, PART_PAIRS, PARTIAL,
+    PARTS, RESULT_WORDS, RESULTS, SHARED_WORDS, TILE_ROWS, UNIT_ELEMENTS, WARPS, share,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER_ELEMENTS, FusedGeometry, OUT_CHANNELS, TILE_ROWS as WARP_ROWS,
@@ -131,7 +139,7 @@ unsafe fn warp_index() -> u32 {
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn body<F: Chain>(
+unsafe fn body<F: Chain, const BLOCKS: u32>(
     x: *const F::Stored,
     weight: *const F::Stored,
     bias: *const F::Stored,
@@ -139,22 +147,54 @@ unsafe fn body<F: Chain>(
     y: *mut F::Stored,
     g: &FusedGeometry,
 ) {
-    let sample = thread::block_idx_x() as usize;
+    let sample = (thread::block_idx_x() / BLOCKS) as usize;
     let sample_words = g.sample_elements() / 2;
     let x = Global::new(x.cast::<u32>(), g.n as usize * sample_words)
         .slice(sample * sample_words, sample_words);
-    let words = shared::dynamic::<u32>(0, SHARED_WORDS);
+    let words = shared::dynamic::<u32>(
+        0,
+        if BLOCKS == 1 {
+            SHARED_WORDS
+        } else {
+            CLUSTER_SHARED_WORDS
+        },
+    );
     let floats = words.slice(COMMON, COMMON_WORDS).cast::<f32>();
     let thread = thread::thread_idx_x();
     let lane = warp::lane_id();
     let warp = warp_index();
 
+    let group = warp / GROUP_WARPS;
+    let share = if BLOCKS == 1 {
+        share(g, group)
+    } else {
+        // Before the others write into this block's memory, it has begun.
+        cluster::arrive();
+        share(g, cluster::block_rank())
+    };
+
     // 1
     let weight = Global::new(weight, FILTER_ELEMENTS as usize);
-    let filler = Filler { x, words, g };
+    let [first_row, end_row] = if BLOCKS == 1 {
+        [0, g.rows]
+    } else {
+        [share.first_row, share.end_row]
+    };
+    let filler = Filler {
+        x,
+        words,
+        first_row,
+        end_row,
+        g,
+    };
     let own = operands::<F>(weight);
     let surveyed = surveyed::<F>(weight);
     let units = filler.load_all();
+    let first_units = if BLOCKS == 1 {
+        units[0]
+    } else {
+        filler.load_first()
+    };
     // 2
     lay_out::<F>(&own, words);
     survey(&surveyed, floats);
@@ -163,7 +203,7 @@ unsafe fn body<F: Chain>(
             let mut sum = 0.0;
             macro_rules! word {
                 ($($i:literal)*) => {$(
-                    let [a, b] = halves::<F>(units[0][c][$i]);
+                    let [a, b] = halves::<F>(first_units[c][$i]);
                     sum += a + b;
                 )*};
             }
@@ -200,26 +240,53 @@ unsafe fn body<F: Chain>(
     thread::sync_threads();
 
     // 3
-    let group = warp / GROUP_WARPS;
     let own_row = warp % GROUP_WARPS * WARP_ROWS;
     let tile = |item: u32| Tile {
         first_row: item / PARTS * TILE_ROWS + own_row,
         first_pair: item % PARTS * PART_PAIRS,
         end: (item % PARTS * PART_PAIRS + PART_PAIRS).min(PAIRS),
     };
-    let items = g.out_rows.div_ceil(TILE_ROWS) * PARTS;
     let filters = wgmma_chain::unit(words.addr(FILTERS));
+    // One item after the other, or each warpgroup of the block at most one.
+    let first = share.first + if BLOCKS == 1 { 0 } else { group };
+    let step = if BLOCKS == 1 { 1 } else { GROUPS };
     let mut moments = Moments::NONE;
-    let mut item = group;
-    while item < items {
-        walk::<F, _>(words, filters, g, &tile(item), &mut moments);
-        item += GROUPS;
+    let mut item = first;
+    while item < share.end {
+        let mut of_item = Moments::NONE;
+        walk::<F, _>(words, filters, g, &tile(item), &mut of_item);
+        moments.add(&of_item);
+        item += step;
     }
+    let partial = words.slice(PARTIAL, 32 * WARPS).cast::<f32>();
     let filter = lane / 4 % 4;
     let k = filter / 2 * 8 + 2 * (lane % 4) + filter % 2;
-    let partial = words.slice(PARTIAL, 32 * WARPS).cast::<f32>();
-    partial.store(warp * 32 + lane / 16 * 16 + k, moments.total());
-    thread::sync_threads();
+    let slot = lane / 16 * 16 + k;
+    if BLOCKS == 1 {
+        partial.store(warp * 32 + slot, moments.total());
+        thread::sync_threads();
+    } else {
+        let floats = words.cast::<f32>();
+        let of_warp = |warp: u32| MOMENTS + warp * (LANE_MOMENTS * WARP_THREADS);
+        if warp < MOST_GROUP_ITEMS * GROUP_WARPS {
+            moments.store(floats, of_warp(warp));
+        }
+        thread::sync_threads();
+        // What one warpgroup would have, had it done all items of the block.
+        let mut moments = Moments::NONE;
+        let mut item = 0;
+        while item < share.end - share.first {
+            let of_item = Moments::load(floats, of_warp(item * GROUP_WARPS + warp % GROUP_WARPS));
+            moments.add(&of_item);
+            item += 1;
+        }
+        let total = moments.total();
+        cluster::wait_all();
+        // A warpgroup for each block of the cluster.
+        let at = (cluster::block_rank() * GROUP_WARPS + warp % GROUP_WARPS) * 32 + slot;
+        cluster::store(partial, at, group, total);
+        cluster::sync();
+    }
 
     // 4
     if warp < 2 {
@@ -233,25 +300,27 @@ unsafe fn body<F: Chain>(
         .slice(sample * out_words, out_words);
     let results = words.slice(RESULTS + warp * RESULT_WORDS, RESULT_WORDS);
     let mut maximum = Maximum::<F>::new(results, floats.slice(common::CONSTANTS, 64));
-    let mut item = group;
-    while item < items {
+    let mut item = first;
+    while item < share.end {
         let tile = tile(item);
         walk::<F, _>(words, filters, g, &tile, &mut maximum);
         maximum.write(y, &tile, g.out_rows);
-        item += GROUPS;
+        item += step;
     }
 }
 
 macro_rules! fused_kernel {
-    ($name:ident, $format:ident, $T:ident) => {
-        /// A block computes one sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
+    ($name:ident, $format:ident, $T:ident, $blocks:expr) => {
+        /// A block, or a cluster of blocks, computes one sample of
+        /// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
         ///
-        /// *Launch*: `warpgroup::shape`. *Mapping*: items of 64 rows by half of the columns go to the warpgroups in turn.
+        /// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has a run of items of 64
+        /// rows by half of the columns.
         /// *Barriers*: at the head of the module. *Traffic*: the input once, the parameters once a block, the output once.
         ///
         /// # Safety
         /// As the kernel of the other module for the same type.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1, cluster_blocks = $blocks)]
         pub unsafe fn $name(
             x: *const $T,
             weight: *const $T,
@@ -260,7 +329,7 @@ macro_rules! fused_kernel {
             y: *mut $T,
             geometry: FusedGeometry,
         ) {
-            body::<$format>(x, weight, bias, multiplier, y, &geometry);
+            body::<$format, { $blocks }>(x, weight, bias, multiplier, y, &geometry);
         }
     };
 }
@@ -268,10 +337,24 @@ macro_rules! fused_kernel {
 fused_kernel!(
     conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
     Half,
-    f16
+    f16,
+    1
 );
 fused_kernel!(
     conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
     Brain,
-    bf16
+    bf16,
+    1
+);
+fused_kernel!(
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_f16,
+    Half,
+    f16,
+    CLUSTER_BLOCKS
+);
+fused_kernel!(
+    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_bf16,
+    Brain,
+    bf16,
+    CLUSTER_BLOCKS
 );
