@@ -2,6 +2,7 @@
 
 pub(crate) mod channel_reduce;
 pub(crate) mod elementwise;
+pub(crate) mod extrema;
 pub(crate) mod index;
 pub(crate) mod map;
 pub(crate) mod moments;

@@ -1,72 +1,27 @@
 //! Pooling of a tile's results.
 
-use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, math, thread};
+use cuda_std::global::GlobalMut;
+use cuda_std::{Storage, thread};
 use op_spec::launch::implicit_gemm::BLOCK_THREADS;
 
 use super::format::Format;
 use super::patch::{Place, unpacked};
 use super::product::Shape;
 use super::results::Results;
+use crate::parts::extrema::{is_reversed, largest_of_window};
 use crate::parts::index::div_rem;
-use crate::parts::unroll::unroll;
 
 impl<F: Format, S: Shape> Results<'_, F, S> {
     /// Whether norm and scale reverse the order of a channel's values.
     #[inline(always)]
     pub(super) unsafe fn reversed(&self, channel: usize) -> bool {
         let channels = self.g.conv.output_channels() as usize;
-        let negative = |factors: *const F::Stored| {
-            !factors.is_null()
-                && Global::new(factors, channels)
-                    .load_readonly(channel)
-                    .to_f32()
-                    < 0.0
-        };
-        negative(self.output.norm_weight) != negative(self.output.scale)
-    }
-
-    /// The largest value of the window that starts at element `first` of the results.
-    #[inline(always)]
-    unsafe fn largest_of_window(&self, first: u32) -> f32 {
-        let g = self.g;
-        let mut largest = [f32::NEG_INFINITY; 4];
-        let mut row = first;
-        let end = first + g.pool_h * g.tile_w;
-        // Four loads in flight, in one instruction where rows of windows are vectors.
-        if g.pool_w == 4 {
-            while row < end {
-                let values = self.tile.load_vec::<4>(row);
-                unroll!(4, |i| {
-                    largest[i] = math::max_nan(largest[i], values[i]);
-                });
-                row += g.tile_w;
-            }
-        } else if g.pool_w == 2 {
-            while row < end {
-                let values = self.tile.load_vec::<2>(row);
-                unroll!(2, |i| {
-                    largest[i] = math::max_nan(largest[i], values[i]);
-                });
-                row += g.tile_w;
-            }
-        } else {
-            while row < end {
-                let mut s = 0;
-                while s < g.pool_w {
-                    unroll!(4, |i| {
-                        if s + (i as u32) < g.pool_w {
-                            let value = self.tile.load(row + s + i as u32);
-                            largest[i] = math::max_nan(largest[i], value);
-                        }
-                    });
-                    s += 4;
-                }
-                row += g.tile_w;
-            }
-        }
-        let [a, b, c, d] = largest;
-        math::max_nan(math::max_nan(a, b), math::max_nan(c, d))
+        is_reversed(
+            self.output.norm_weight,
+            self.output.scale,
+            channels,
+            channel,
+        )
     }
 
     /// Writes of each whole window the value that will be the largest after norm and scale.
@@ -89,7 +44,8 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 && let Some(channel) = self.channel(filter)
             {
                 let sign = self.channels.load(filter * 4 + 2);
-                let largest = self.largest_of_window(filter * Self::PITCH + first);
+                let first = filter * Self::PITCH + first;
+                let largest = largest_of_window(self.tile, first, g.tile_w, g.pool_h, g.pool_w);
                 let at = self.plane(place, channel) * spatial + (p * g.pooled_w + q) as usize;
                 y.store(at, F::Stored::from_f32(sign * largest));
             }

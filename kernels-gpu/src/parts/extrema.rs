@@ -1,0 +1,83 @@
+//! Pooling before a norm.
+//!
+//! Norm and scale are monotonic in each channel, so of a pooling window only the largest value matters, or,
+//! where they reverse the order, the smallest. Kernels multiply such a channel by -1 and take the largest.
+
+use cuda_std::global::Global;
+use cuda_std::shared::Shared;
+use cuda_std::{Storage, math};
+
+use crate::parts::unroll::unroll;
+
+/// Whether norm and scale reverse the order of the values of channel `channel`.
+///
+/// # Safety
+/// `norm_weight`, where it is not null, and `scale` have `channels` elements, more than `channel`.
+#[inline(always)]
+pub(crate) unsafe fn is_reversed<T: Storage>(
+    norm_weight: *const T,
+    scale: *const T,
+    channels: usize,
+    channel: usize,
+) -> bool {
+    let negative = |factors: *const T| {
+        !factors.is_null()
+            && Global::new(factors, channels)
+                .load_readonly(channel)
+                .to_f32()
+                < 0.0
+    };
+    negative(norm_weight) != negative(scale)
+}
+
+/// The largest value, or NaN if there is one, of the window of `rows` times `columns` that starts at element
+/// `first`; its rows are `pitch` elements apart.
+///
+/// # Safety
+/// The window is within `values`, which start on 16 bytes; where there are two or four columns, `first` and
+/// `pitch` are multiples of them.
+#[inline(always)]
+pub(crate) unsafe fn largest_of_window(
+    values: Shared<f32>,
+    first: u32,
+    pitch: u32,
+    rows: u32,
+    columns: u32,
+) -> f32 {
+    let mut largest = [f32::NEG_INFINITY; 4];
+    let mut row = first;
+    let end = first + rows * pitch;
+    // Four loads in flight, in one instruction where rows of windows are vectors.
+    if columns == 4 {
+        while row < end {
+            let of_row = values.load_vec::<4>(row);
+            unroll!(4, |i| {
+                largest[i] = math::max_nan(largest[i], of_row[i]);
+            });
+            row += pitch;
+        }
+    } else if columns == 2 {
+        while row < end {
+            let of_row = values.load_vec::<2>(row);
+            unroll!(2, |i| {
+                largest[i] = math::max_nan(largest[i], of_row[i]);
+            });
+            row += pitch;
+        }
+    } else {
+        while row < end {
+            let mut s = 0;
+            while s < columns {
+                unroll!(4, |i| {
+                    if s + (i as u32) < columns {
+                        largest[i] = math::max_nan(largest[i], values.load(row + s + i as u32));
+                    }
+                });
+                s += 4;
+            }
+            row += pitch;
+        }
+    }
+    let [a, b, c, d] = largest;
+    math::max_nan(math::max_nan(a, b), math::max_nan(c, d))
+}
