@@ -270,4 +270,25 @@ const BUGS: &[Bug] = &[
         right: "self.warp % BLOCKS);",
         wrong: "cluster::block_rank());",
     },
+    Bug {
+        name: "stencil_takes_padding_for_input",
+        copy: "second",
+        file: "fused/stencil.rs",
+        right: "let inside = is_column && h < conv.h;",
+        wrong: "let inside = is_column && h <= conv.h;",
+    },
+    Bug {
+        name: "stencil_takes_rows_beyond_the_output_into_the_moments",
+        copy: "third",
+        file: "fused/stencil.rs",
+        right: "(conv.p - place.p).min(g.item_rows)",
+        wrong: "g.item_rows",
+    },
+    Bug {
+        name: "stencil_pools_across_one_column_too_few",
+        copy: "fourth",
+        file: "fused/stencil.rs",
+        right: "while column < g.pool_w {",
+        wrong: "while column + 1 < g.pool_w {",
+    },
 ];

@@ -78,6 +78,8 @@ tests! {
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::rounded_clusters,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_half_clusters,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_brain_clusters;
+    stencil_matches: checks::stencil::full;
+    stencil_matches_in_half_precision: checks::stencil::half, checks::stencil::brain;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed_f32;
     instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
         checks::channel_max::normed_f16, checks::channel_max::normed_bf16;

@@ -3,6 +3,7 @@
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
     GemmDevice, GemmMode, GemmPlan, M16N64, M16N256, M32N128, M64N32, M64N128, STEP_VECTORS,
+    combining,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -242,7 +243,7 @@ fn many_moments_are_combined_in_two_steps() {
         let g = &plan.geometry;
         let tiles = u64::from(g.pixel_tiles());
         for channels in [1, 4, 64] {
-            let [first, second] = g.combining(channels);
+            let [first, second] = combining(g.pixel_tiles(), channels);
             if [first, second] != [0, 0] {
                 assert_eq!(first * second.max(1), tiles * u64::from(channels));
             } else {

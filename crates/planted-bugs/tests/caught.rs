@@ -66,6 +66,11 @@ fn check_for(name: &str) -> Check {
         "slots_are_filled_while_products_read_them" => {
             check!(fifth, conv2d_group_norm_scale_max_pool_clamp, half)
         }
+        "stencil_takes_padding_for_input" => check!(second, stencil, full),
+        "stencil_takes_rows_beyond_the_output_into_the_moments" => {
+            check!(third, stencil, full)
+        }
+        "stencil_pools_across_one_column_too_few" => check!(fourth, stencil, full),
         "implicit_gemm_multiplies_a_patch_that_has_not_arrived" => {
             check!(fourth, implicit_gemm, split_f32)
         }

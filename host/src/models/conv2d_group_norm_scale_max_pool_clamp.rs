@@ -7,7 +7,7 @@ use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, str
 use crate::cpu;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::{self, FilterCache, GemmParameters, Precision, Prepared};
+use crate::ops::{self, ConvolutionParameters, FilterCache, Precision, Prepared};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampSpec as Spec;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedGeometry;
 use crate::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights;
@@ -225,7 +225,7 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
             );
         }
         if options.strategy == Strategy::Fused {
-            let parameters = GemmParameters {
+            let parameters = ConvolutionParameters {
                 weight: conv_weight,
                 bias: conv_bias.as_ref(),
                 norm_weight,
@@ -233,7 +233,7 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
                 factors: scale,
                 filters: &self.shared.filters,
             };
-            let fused = ops::conv2d_group_norm_scale_max_pool_clamp_by_gemm_in(
+            let fused = ops::conv2d_group_norm_scale_max_pool_clamp_any_shape_in(
                 arena,
                 x,
                 &parameters,

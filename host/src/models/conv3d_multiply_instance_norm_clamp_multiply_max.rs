@@ -7,7 +7,7 @@ use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, str
 use crate::cpu;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::{self, FilterCache, GemmParameters};
+use crate::ops::{self, ConvolutionParameters, FilterCache};
 use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
 use crate::weights::Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights;
 
@@ -184,7 +184,7 @@ impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
             if let Some(y) = fused {
                 return Ok(y);
             }
-            let parameters = GemmParameters {
+            let parameters = ConvolutionParameters {
                 weight: conv_weight,
                 bias: conv_bias.as_ref(),
                 norm_weight,
@@ -192,7 +192,7 @@ impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
                 factors: multiplier,
                 filters: &self.shared.filters,
             };
-            let fused = ops::conv3d_multiply_instance_norm_clamp_multiply_max_by_gemm_in(
+            let fused = ops::conv3d_multiply_instance_norm_clamp_multiply_max_any_shape_in(
                 arena,
                 x,
                 &parameters,

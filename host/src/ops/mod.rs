@@ -46,9 +46,9 @@ pub(crate) use channel_max::channel_max_in;
 pub(crate) use clamp::clamp_in;
 pub(crate) use conv::conv_in;
 pub(crate) use fused::{
-    FilterCache, GemmParameters, Prepared, clamp_multiply_channel_max_in,
-    conv2d_group_norm_scale_max_pool_clamp_by_gemm_in, conv2d_group_norm_scale_max_pool_clamp_in,
-    conv3d_multiply_instance_norm_clamp_multiply_max_by_gemm_in,
+    ConvolutionParameters, FilterCache, Prepared, clamp_multiply_channel_max_in,
+    conv2d_group_norm_scale_max_pool_clamp_any_shape_in, conv2d_group_norm_scale_max_pool_clamp_in,
+    conv3d_multiply_instance_norm_clamp_multiply_max_any_shape_in,
     conv3d_multiply_instance_norm_clamp_multiply_max_in, fused_geometry, group_norm_scale_in,
     group_norm_scale_max_pool2d_clamp_in, max_pool2d_clamp_in,
     multiply_instance_norm_clamp_multiply_channel_max_in,

@@ -17,3 +17,4 @@ pub mod implicit_gemm;
 pub mod instance_norm_clamp_multiply_channel_max;
 pub mod max_pool2d_clamp;
 pub mod scale_max_pool2d_clamp;
+pub mod stencil;

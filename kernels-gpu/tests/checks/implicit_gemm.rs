@@ -2,14 +2,14 @@
 
 use cuda_std::{bf16, f16};
 use op_spec::conv::ConvSpec;
-use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
     GemmDevice, GemmMode, GemmPlan, M16N64, M16N256, M32N128, M64N32, M64N128,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
-use super::{Outcome, Run, Wanted, compare, signed};
+use super::convolved::{convolved, wanted_moments, wanted_results};
+use super::{Outcome, Run, compare, signed};
 
 /// A device on which a block has several tiles to do.
 const DEVICE: GemmDevice = GemmDevice {
@@ -84,59 +84,6 @@ fn rows() -> [Row; 6] {
             300.0,
         ),
     ]
-}
-
-/// The convolution with the sums of magnitudes behind it, `[n][k][z][p][q]`.
-fn convolved(g: &ConvGeometry, x: &[f32], w: &[f32], bias: &[f32]) -> Vec<(f64, f64)> {
-    let mut all = Vec::new();
-    let inside = |at: u32, extent: u32, pad: u32| at.checked_sub(pad).filter(|&at| at < extent);
-    for n in 0..g.n as u32 {
-        for k in 0..g.output_channels() {
-            let group = k / g.group_k;
-            for position in 0..g.output_pixels() {
-                let (z, p, q) = (position / g.q / g.p, position / g.q % g.p, position % g.q);
-                let (mut sum, mut magnitude) = (f64::from(bias[k as usize]), 0.0);
-                for tap in 0..g.reduction() {
-                    let (c, t) = (tap / g.taps(), tap / (g.r * g.s) % g.t);
-                    let (r, s) = (tap / g.s % g.r, tap % g.s);
-                    let d = inside(z * g.stride_d + t * g.dilation_d, g.d, g.pad_d);
-                    let h = inside(p * g.stride_h + r * g.dilation_h, g.h, g.pad_h);
-                    let v = inside(q * g.stride_w + s * g.dilation_w, g.w, g.pad_w);
-                    if let (Some(d), Some(h), Some(v)) = (d, h, v) {
-                        let plane = n * g.input_channels() + group * g.group_c + c;
-                        let at = ((plane * g.d + d) * g.h + h) * g.w + v;
-                        let term = f64::from(x[at as usize])
-                            * f64::from(w[(k * g.reduction() + tap) as usize]);
-                        sum += term;
-                        magnitude += term.abs();
-                    }
-                }
-                all.push((sum, magnitude));
-            }
-        }
-    }
-    all
-}
-
-/// What is wanted of the moments of each plane: count, mean, sum of squared deviations, 0.
-fn wanted_moments(planes: &[&[(f64, f64)]], rounding: f64) -> Vec<Wanted> {
-    let mut all = Vec::new();
-    for plane in planes {
-        let count = plane.len() as f64;
-        let mean = plane.iter().map(|y| y.0).sum::<f64>() / count;
-        let m2 = plane.iter().map(|y| (y.0 - mean).powi(2)).sum::<f64>();
-        let magnitude = plane.iter().map(|y| y.1).fold(0.0, f64::max);
-        let off = rounding * magnitude;
-        let within = |value, tolerance| Wanted { value, tolerance };
-        all.push(Wanted::exact(count));
-        all.push(within(mean, off));
-        all.push(within(
-            m2,
-            2.0 * off * (m2 * count).sqrt() + count * off * off,
-        ));
-        all.push(Wanted::exact(0.0));
-    }
-    all
 }
 
 macro_rules! product {
@@ -263,36 +210,8 @@ macro_rules! product {
                     &combined,
                     &wanted_moments(&planes, rounding),
                 )?;
-                let within = |y: &(f64, f64)| Wanted {
-                    value: y.0,
-                    tolerance: rounding * (y.1 + y.0.abs()),
-                };
-                let wanted: Vec<_> = match pool {
-                    None => all.iter().map(within).collect(),
-                    Some([h, v]) => {
-                        let mut wanted = Vec::new();
-                        for (plane, &scale) in planes.iter().zip(scale.iter().cycle()) {
-                            let sign = if scale < 0.0 { -1.0 } else { 1.0 };
-                            for window in 0..windows as u32 {
-                                let (p, q) = (window / g.pooled_w * h, window % g.pooled_w * v);
-                                let elements = (0..h * v)
-                                    .map(|i| &plane[((p + i / v) * conv.q + q + i % v) as usize]);
-                                let tolerance = elements
-                                    .clone()
-                                    .map(|y| within(y).tolerance)
-                                    .fold(0.0, f64::max);
-                                let largest = elements
-                                    .map(|y| sign * y.0)
-                                    .fold(f64::NEG_INFINITY, f64::max);
-                                wanted.push(Wanted {
-                                    value: sign * largest,
-                                    tolerance,
-                                });
-                            }
-                        }
-                        wanted
-                    }
-                };
+                let pool = pool.map(|[h, v]| [h, v, g.pooled_h, g.pooled_w]);
+                let wanted = wanted_results(&planes, &conv, pool, &scale, rounding);
                 compare(&what, &y, &wanted)?;
             }
             Ok(())

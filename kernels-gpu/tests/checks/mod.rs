@@ -13,10 +13,12 @@ pub(crate) mod channel_max;
 pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
+mod convolved;
 pub(crate) mod elementwise;
 pub(crate) mod implicit_gemm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
+pub(crate) mod stencil;
 
 /// Why a check failed: what the emulator reported, or what differs.
 #[derive(Debug)]

@@ -285,18 +285,6 @@ impl GemmGeometry {
         channels * u64::from(self.pixel_tiles()) * COUNTED_ELEMENTS as u64
     }
 
-    /// How many moments of a norm's row, of so many channels, each of the launches that combine them
-    /// takes at a time; 0 for a launch that there is not. It depends on the shape of a sample alone.
-    #[must_use]
-    pub fn combining(&self, row_channels: u32) -> [u64; 2] {
-        let (tiles, channels) = (u64::from(self.pixel_tiles()), u64::from(row_channels));
-        match tiles * channels {
-            all if all <= COMBINED_BY_READERS => [0, 0],
-            all if all <= COMBINED_AT_ONCE || channels == 1 => [all, 0],
-            _ => [tiles, channels],
-        }
-    }
-
     /// Launch of the kernel that combines the moments of `rows` rows.
     #[must_use]
     pub const fn combine_shape(rows: u64) -> Option<LaunchShape> {
@@ -341,6 +329,18 @@ impl GemmGeometry {
     #[must_use]
     pub const fn shared_bytes(&self, tile: GemmTile, parts: u32) -> u32 {
         self.layout(tile, parts).end
+    }
+}
+
+/// How many moments of a norm's row each of the launches that combine them takes at a time; 0 for a launch
+/// that there is not. A row has `row_channels` channels, and of each a moment for each of `tiles` tiles.
+#[must_use]
+pub fn combining(tiles: u32, row_channels: u32) -> [u64; 2] {
+    let (tiles, channels) = (u64::from(tiles), u64::from(row_channels));
+    match tiles * channels {
+        all if all <= COMBINED_BY_READERS => [0, 0],
+        all if all <= COMBINED_AT_ONCE || channels == 1 => [all, 0],
+        _ => [tiles, channels],
     }
 }
 

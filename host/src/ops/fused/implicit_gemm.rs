@@ -4,17 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kernels_gpu::fused::implicit_gemm as kernels;
 
+use super::convolved::{Convolved, Parameters};
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::ops::launching::{Affine, Argument, bytes, grid};
 use crate::ops::{Arena, FusedOptions, Precision};
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::implicit_gemm::{
-    GemmDevice, GemmGeometry, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32,
-    M64N128,
+    GemmDevice, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128,
 };
-use crate::spec::launch::norm::NormGeometry;
-use crate::spec::{ConvProblem, SpecError};
 
 const OPERATOR: &str = "implicit_gemm";
 
@@ -37,32 +35,21 @@ fn gemm_device(stream: &Stream) -> GemmDevice {
 }
 
 /// How this convolution of `x` is done, with its outputs pooled in windows of `pool` that lie side by side; nothing
-/// where it is better done otherwise, or has to be.
+/// where it has to be done otherwise.
 pub(crate) fn gemm_plan(
-    problem: &ConvProblem<3>,
-    pool: Option<[usize; 2]>,
+    geometry: &ConvGeometry,
+    pool: Option<[u32; 2]>,
     x: &Tensor,
     cache: &FilterCache,
     options: FusedOptions,
-) -> Result<Option<GemmPlan>, SpecError> {
-    let geometry = problem.geometry()?;
-    if !GemmPlan::pays(&geometry) {
-        return Ok(None);
-    }
-    let pool = match pool {
-        Some([h, w]) => match (u32::try_from(h), u32::try_from(w)) {
-            (Ok(h), Ok(w)) => Some([h, w]),
-            _ => return Ok(None),
-        },
-        None => None,
-    };
-    Ok(cache.plan(Question {
-        geometry,
+) -> Option<GemmPlan> {
+    cache.plan(Question {
+        geometry: *geometry,
         pool,
         mode: mode(x.dtype(), options.precision),
         device: gemm_device(x.stream()),
         batch: (!options.batch_invariant).then_some(geometry.n),
-    }))
+    })
 }
 
 /// All that a plan depends on.
@@ -193,33 +180,13 @@ impl FilterCache {
     }
 }
 
-/// The parameters of a pipeline that convolves, normalises and multiplies.
-pub(crate) struct GemmParameters<'a> {
-    pub(crate) weight: &'a Tensor,
-    pub(crate) bias: Option<&'a Tensor>,
-    pub(crate) norm_weight: Option<&'a Tensor>,
-    pub(crate) norm_bias: Option<&'a Tensor>,
-    /// What is multiplied with each channel.
-    pub(crate) factors: &'a Tensor,
-    /// The convolution's filters as operands.
-    pub(crate) filters: &'a FilterCache,
-}
-
-/// What the convolution leaves.
-pub(crate) struct Convolved {
-    /// The output, or the value of each window that will be the largest after norm and scale.
-    pub(crate) y: Tensor,
-    /// Moments of each channel over the pixels of each tile.
-    moments: Tensor,
-}
-
 /// The convolution of `x`; its output has the shape `output`.
 ///
 /// `plan` is what [`gemm_plan`] gave for the shapes of `x` and of the parameters and for `precision`.
 pub(crate) fn convolve(
     arena: &mut Arena,
     x: &Tensor,
-    parameters: &GemmParameters<'_>,
+    parameters: &Parameters<'_>,
     plan: &GemmPlan,
     precision: Precision,
     output: &[usize],
@@ -346,42 +313,9 @@ pub(crate) fn convolve(
         tile => unreachable!("{tile:?} has no kernels"),
     }?;
     stream.moved(bytes(&[&image, &filters.operands, &y, &moments]));
-    Ok(Convolved { y, moments })
-}
-
-impl Convolved {
-    /// The statistics of the rows of a norm of the convolution's output, as its kernels take them, and the geometry
-    /// that says so.
-    pub(crate) fn statistics(
-        self,
-        arena: &mut Arena,
-        geometry: &GemmGeometry,
-        norm: NormGeometry,
-    ) -> Result<(Tensor, Tensor, NormGeometry)> {
-        let Convolved { y, mut moments } = self;
-        let combining = geometry.combining(norm.row_channels);
-        let stream = y.stream();
-        for count in combining.into_iter().filter(|&count| count > 0) {
-            let elements = crate::spec::launch::norm::COUNTED_ELEMENTS;
-            let rows = moments.len() / elements / count as usize;
-            let shape = grid(OPERATOR, GemmGeometry::combine_shape(rows as u64))?;
-            let combined = arena.tensor(stream, &[rows * elements], DType::F32)?;
-            let parts = moments.read_on(OPERATOR, "moments", stream)?;
-            // SAFETY: `moments` has `rows * count` of them and `combined` room for `rows`, which are fresh.
-            unsafe {
-                stream.launch::<kernels::implicit_gemm_combine>(
-                    shape,
-                    (parts.pointer(), combined.output(), rows as u64, count),
-                )?;
-            }
-            stream.moved(bytes(&[&moments, &combined]));
-            drop(parts);
-            moments = combined;
-        }
-        let splits = match combining {
-            [0, 0] => norm.row_channels * geometry.pixel_tiles(),
-            _ => 1,
-        };
-        Ok((y, moments, norm.counted(splits)))
-    }
+    Ok(Convolved {
+        y,
+        moments,
+        parts: g.pixel_tiles(),
+    })
 }
