@@ -61,6 +61,12 @@ tests! {
     conv2d_group_norm_scale_max_pool_clamp_matches_in_half_precision:
         checks::conv2d_group_norm_scale_max_pool_clamp::half,
         checks::conv2d_group_norm_scale_max_pool_clamp::brain;
+    conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks:
+        checks::conv2d_group_norm_scale_max_pool_clamp::accurate_spread,
+        checks::conv2d_group_norm_scale_max_pool_clamp::fast_spread;
+    conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks_in_half_precision:
+        checks::conv2d_group_norm_scale_max_pool_clamp::half_spread,
+        checks::conv2d_group_norm_scale_max_pool_clamp::brain_spread;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::split_f32,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::rounded_f32;

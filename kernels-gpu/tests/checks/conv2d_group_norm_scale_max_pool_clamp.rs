@@ -8,7 +8,7 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 };
 
 use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
-use super::{Outcome, Run, Wanted, compare, signed};
+use super::{Failure, Outcome, Run, Tensor, Wanted, compare, same_bits, signed};
 
 const INPUTS: usize = IN_CHANNELS as usize;
 const OUTPUTS: usize = OUT_CHANNELS as usize;
@@ -24,6 +24,8 @@ pub(crate) struct Image {
     added: f32,
     /// Makes the kernels choose another power of two for the input on the way.
     loud_row: Option<usize>,
+    /// Puts a NaN in the second sample and an infinity in the third.
+    poisoned: bool,
 }
 
 const fn image(n: usize, height: usize) -> Image {
@@ -33,6 +35,7 @@ const fn image(n: usize, height: usize) -> Image {
         scale: 1.0,
         added: 0.0,
         loud_row: None,
+        poisoned: false,
     }
 }
 
@@ -49,6 +52,14 @@ const IMAGES: [Image; 3] = [
         ..image(1, 25)
     },
 ];
+
+/// For comparisons of kernels alone: NaN and infinity, each in a sample of its own, and a row that is
+/// too loud in all of them.
+const POISONED: Image = Image {
+    poisoned: true,
+    loud_row: Some(13),
+    ..image(4, 18)
+};
 
 /// Sums of the convolution with the magnitudes behind them, `[filter][row * COLUMNS + column]`.
 fn convolved(x: &[f32], w: &[f32], bias: &[f32], height: usize) -> Vec<Vec<(f64, f64)>> {
@@ -121,104 +132,173 @@ fn wanted(
     wanted
 }
 
+/// An image with parameters, of either sign and 0.
+struct Case {
+    values: Vec<f32>,
+    filter: Vec<f32>,
+    filter_bias: Vec<f32>,
+    norm: [Vec<f32>; 3],
+    outputs: usize,
+    g: FusedGeometry,
+}
+
+impl Case {
+    fn new<T: Storage>(image: Image) -> Self {
+        let Image { n, height, .. } = image;
+        let row = WIDTH as usize;
+        let sample = INPUTS * height * row;
+        let mut values = signed::<T>(1, n * sample);
+        for (i, x) in values.iter_mut().enumerate() {
+            let loud = Some(i / row % height) == image.loud_row;
+            let loud = if loud { 1024.0 } else { 1.0 };
+            *x = T::from_f32(*x * image.scale * loud + image.added).to_f32();
+        }
+        if image.poisoned {
+            values[sample + 5 * row + 17] = f32::NAN;
+            values[2 * sample + 11 * row + 99] = f32::INFINITY;
+        }
+        let [filter_bias, bias, mut weight, mut scale] =
+            [3, 4, 5, 6].map(|seed| signed::<T>(seed, OUTPUTS));
+        weight[7] = 0.0;
+        scale[20] = 0.0;
+        let problem = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
+            .problem(&[n, INPUTS, height, row])
+            .expect("the pipeline takes this shape");
+        let mut g = FusedGeometry::new(&problem).expect("the kernel takes this shape");
+        // Bounds that leave something to see.
+        (g.min, g.max) = (-0.5, 1.5);
+        Self {
+            values,
+            filter: signed::<T>(2, OUTPUTS * FILTER_ELEMENTS as usize),
+            filter_bias,
+            norm: [weight, bias, scale],
+            outputs: problem.output_shape().iter().product(),
+            g,
+        }
+    }
+
+    /// What `rounding`, the relative error of a product, lets come out.
+    fn wanted(&self, rounding: f64) -> Vec<Wanted> {
+        let height = self.g.height as usize;
+        let norm = self.norm.each_ref().map(Vec::as_slice);
+        (self.values.chunks_exact(INPUTS * height * WIDTH as usize))
+            .flat_map(|x| {
+                let filters = convolved(x, &self.filter, &self.filter_bias, height);
+                wanted(&filters, norm, &self.g, rounding)
+            })
+            .collect()
+    }
+}
+
 macro_rules! fused {
-    ($name:ident, $T:ident, $kernel:ident, $prepare:ident, $mode:expr, $rounding:expr) => {
-        /// Every image; parameters of either sign and 0.
+    ($name:ident, $spread:ident, $outputs:ident, $T:ident, $kernel:ident, $spread_kernel:ident, $prepare:ident,
+     $mode:expr, $rounding:expr) => {
+        /// Every image.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for image in IMAGES {
-                let Image { n, height, .. } = image;
-                let row = WIDTH as usize;
-                let sample = INPUTS * height * row;
-                let mut values = signed::<$T>(1, n * sample);
-                for (i, x) in values.iter_mut().enumerate() {
-                    let loud = Some(i / row % height) == image.loud_row;
-                    let loud = if loud { 1024.0 } else { 1.0 };
-                    *x = <$T as Storage>::from_f32(*x * image.scale * loud + image.added).to_f32();
-                }
-                let filter = signed::<$T>(2, OUTPUTS * FILTER_ELEMENTS as usize);
-                let [filter_bias, bias, mut weight, mut scale] =
-                    [3, 4, 5, 6].map(|seed| signed::<$T>(seed, OUTPUTS));
-                weight[7] = 0.0;
-                scale[20] = 0.0;
-
-                let problem = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
-                    .problem(&[n, INPUTS, height, row])
-                    .expect("the pipeline takes this shape");
-                let mut g = FusedGeometry::new(&problem).expect("the kernel takes this shape");
-                // Bounds that leave something to see.
-                (g.min, g.max) = (-0.5, 1.5);
-                let mode: FusedMode = $mode;
-                let x = run.tensor::<$T>(&values)?;
-                let f = run.tensor::<$T>(&filter)?;
-                let b = run.tensor::<$T>(&filter_bias)?;
-                let [w, beta, s] = [&weight, &bias, &scale].map(|of| run.tensor::<$T>(of));
-                let (w, beta, s) = (w?, beta?, s?);
-                // 32-bit words.
-                let operands = run.empty::<f32>(mode.operand_words() as usize)?;
-                let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;
-                let arguments = (
-                    f.ptr().cast_const(),
-                    b.ptr().cast_const(),
-                    w.ptr().cast_const(),
-                    beta.ptr().cast_const(),
-                    s.ptr().cast_const(),
-                    operands.ptr().cast(),
-                    channels.ptr(),
-                    g,
-                );
-                run.launch::<$prepare>(Some(g.prepare_shape()), arguments)?;
-                let outputs = problem.output_shape().iter().product();
-                let y = run.empty::<$T>(outputs)?;
-                let arguments = (
-                    x.ptr().cast_const(),
-                    operands.ptr().cast_const().cast(),
-                    channels.ptr().cast_const(),
-                    y.ptr(),
-                    g,
-                );
-                // Two clusters, which take samples by turns.
-                run.launch::<$kernel>(Some(g.launch_shape(mode, 4)), arguments)?;
-                let all: Vec<_> = (values.chunks_exact(sample))
-                    .flat_map(|x| {
-                        let filters = convolved(x, &filter, &filter_bias, height);
-                        wanted(&filters, [&weight, &bias, &scale], &g, $rounding)
-                    })
-                    .collect();
-                compare(&format!("{image:?}"), &y, &all)?;
+                let case = Case::new::<$T>(image);
+                let y = $outputs(run, &case, $mode)?;
+                compare(&format!("{image:?}"), &y, &case.wanted($rounding))?;
             }
             Ok(())
+        }
+
+        /// A sample on more blocks comes to the same bits.
+        pub(crate) fn $spread(run: &Run) -> Outcome {
+            for image in IMAGES.into_iter().chain([POISONED]) {
+                let case = Case::new::<$T>(image);
+                let together = $outputs(run, &case, $mode)?;
+                let spread = $outputs(run, &case, $mode.spread())?;
+                same_bits(&format!("{image:?}"), &spread, &together)?;
+            }
+            Ok(())
+        }
+
+        /// The kernel's outputs.
+        fn $outputs(run: &Run, case: &Case, mode: FusedMode) -> Result<Tensor<$T>, Failure> {
+            let g = case.g;
+            let x = run.tensor::<$T>(&case.values)?;
+            let f = run.tensor::<$T>(&case.filter)?;
+            let b = run.tensor::<$T>(&case.filter_bias)?;
+            let [w, beta, s] = case.norm.each_ref().map(|of| run.tensor::<$T>(of));
+            let (w, beta, s) = (w?, beta?, s?);
+            // 32-bit words.
+            let operands = run.empty::<f32>(mode.operand_words() as usize)?;
+            let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;
+            let arguments = (
+                f.ptr().cast_const(),
+                b.ptr().cast_const(),
+                w.ptr().cast_const(),
+                beta.ptr().cast_const(),
+                s.ptr().cast_const(),
+                operands.ptr().cast(),
+                channels.ptr(),
+                g,
+            );
+            run.launch::<$prepare>(Some(g.prepare_shape()), arguments)?;
+            let y = run.empty::<$T>(case.outputs)?;
+            let arguments = (
+                x.ptr().cast_const(),
+                operands.ptr().cast_const().cast(),
+                channels.ptr().cast_const(),
+                y.ptr(),
+                g,
+            );
+            // Two clusters, which take samples by turns.
+            let shape = Some(g.launch_shape(mode, 2 * mode.cluster_blocks()));
+            if mode.shares == 1 {
+                run.launch::<$kernel>(shape, arguments)?;
+            } else {
+                run.launch::<$spread_kernel>(shape, arguments)?;
+            }
+            Ok(y)
         }
     };
 }
 
 fused!(
     accurate,
+    accurate_spread,
+    accurate_outputs,
     f32,
     conv2d_group_norm_scale_max_pool_clamp_wgmma_f32,
+    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f32,
     conv2d_group_norm_scale_max_pool_clamp_prepare_f32,
     FusedMode::ACCURATE,
     f64::exp2(-22.0)
 );
+
 fused!(
     fast,
+    fast_spread,
+    fast_outputs,
     f32,
     conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32,
+    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_fast_f32,
     conv2d_group_norm_scale_max_pool_clamp_prepare_fast_f32,
     FusedMode::FAST,
     f64::exp2(-11.0)
 );
+
 fused!(
     half,
+    half_spread,
+    half_outputs,
     f16,
     conv2d_group_norm_scale_max_pool_clamp_wgmma_f16,
+    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f16,
     conv2d_group_norm_scale_max_pool_clamp_prepare_f16,
     FusedMode::HALF,
     f64::exp2(-20.0)
 );
+
 fused!(
     brain,
+    brain_spread,
+    brain_outputs,
     bf16,
     conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16,
+    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_bf16,
     conv2d_group_norm_scale_max_pool_clamp_prepare_bf16,
     FusedMode::HALF,
     f64::exp2(-20.0)

@@ -111,13 +111,18 @@ impl<T: Storage> Tensor<T> {
         self.buffer.ptr()
     }
 
+    /// Its bytes.
+    fn bytes(&self) -> Result<Vec<u8>, Failure> {
+        let mut bytes = vec![0; self.len * size_of::<T>()];
+        self.buffer.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Its values.
     pub(crate) fn values(&self) -> Result<Vec<f64>, Failure> {
-        let size = size_of::<T>();
-        let mut bytes = vec![0; self.len * size];
-        self.buffer.read(0, &mut bytes)?;
-        Ok(bytes
-            .chunks_exact(size)
+        Ok(self
+            .bytes()?
+            .chunks_exact(size_of::<T>())
             .map(|bytes| f64::from(value::<T>(bytes).to_f32()))
             .collect())
     }
@@ -202,6 +207,24 @@ pub(crate) fn compare<T: Storage>(what: &str, tensor: &Tensor<T>, wanted: &[Want
             return Err(Failure(format!(
                 "{what}: element {index} is {got}, not {}; tolerance {tolerance:e}",
                 wanted.value
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Compares two tensors bit by bit.
+pub(crate) fn same_bits<T: Storage>(what: &str, got: &Tensor<T>, wanted: &Tensor<T>) -> Outcome {
+    let [got, wanted] = [got.bytes()?, wanted.bytes()?];
+    assert_eq!(got.len(), wanted.len(), "{what}: other lengths");
+    let pairs = got
+        .chunks_exact(size_of::<T>())
+        .zip(wanted.chunks_exact(size_of::<T>()));
+    for (index, (got, wanted)) in pairs.enumerate() {
+        if got != wanted {
+            let [got, wanted] = [got, wanted].map(|bytes| value::<T>(bytes).to_f32());
+            return Err(Failure(format!(
+                "{what}: element {index} is {got}, not {wanted} with the same bits"
             )));
         }
     }

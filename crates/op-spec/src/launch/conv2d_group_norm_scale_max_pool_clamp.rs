@@ -1,17 +1,20 @@
 //! The whole of `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, on warpgroup
 //! tensor cores (sm_90a).
 //!
-//! A cluster of two blocks takes one sample after the other: block 0 the upper half of the pooled
-//! rows, block 1 the lower half and what the pooling leaves over. Everything here counts in
-//! *steps*: four rows of the input, or of the convolution's output, which make one row of the
-//! pooled image.
+//! A cluster of blocks takes one sample after the other: the first half of its blocks the upper half
+//! of the pooled rows, the second one the lower half and what the pooling leaves over. Everything
+//! here counts in *steps*: four rows of the input, or of the convolution's output, which make one
+//! row of the pooled image.
+//!
+//! A cluster has two blocks where samples are many. Where they are few, [`FusedGeometry::spread`]
+//! takes clusters of a block for each multiplying warpgroup; results are the same bits.
 //!
 //! The shapes are those of the KernelBench problem, with batch, height and number of groups
 //! free: [`FusedGeometry::new`] says which problems the kernel can take.
 
 mod mode;
 
-pub use mode::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES};
+pub use mode::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES, RECEIVED_BYTES};
 
 use super::LaunchShape;
 use crate::Conv2dGroupNormScaleMaxPoolClampProblem;
@@ -44,11 +47,11 @@ pub const OUT_WIDTH: u32 = CONV_WIDTH / POOL;
 /// Rows of a step.
 pub const STEP_ROWS: u32 = POOL;
 
-/// Pooled rows that a block has room for.
-pub const BLOCK_POOL_ROWS: u32 = 16;
+/// Parts of a sample, each with loads and a scale of its own.
+pub const HALVES: u32 = 2;
 
-/// Blocks of a cluster.
-pub const CLUSTER_BLOCKS: u32 = 2;
+/// Pooled rows that a half can have.
+pub const HALF_POOL_ROWS: u32 = 16;
 
 /// Threads of a warpgroup.
 pub const WARPGROUP_THREADS: u32 = 128;
@@ -68,9 +71,6 @@ pub const PHASES: u32 = POOL + FILTER - 1;
 
 /// Bytes of a row of one part (the high or the low halves of the pixels).
 pub const PART_BYTES: u32 = PHASES * PHASE_BYTES;
-
-/// Floats between the pooled rows of neighbouring channels. Odd multiples of few banks.
-pub const POOLED_PITCH: u32 = BLOCK_POOL_ROWS * OUT_WIDTH + 1;
 
 /// Words of a thread of a warpgroup in one operand: a quad.
 pub const QUAD_WORDS: u32 = 4;
@@ -121,7 +121,7 @@ impl FusedGeometry {
             && pool.output[1] == OUT_WIDTH as usize;
         let [height, width] = conv.input;
         let pooled = conv.output[0] / POOL as usize;
-        let fits = 2..=(CLUSTER_BLOCKS * BLOCK_POOL_ROWS) as usize;
+        let fits = 2..=(HALVES * HALF_POOL_ROWS) as usize;
         let samples = u32::try_from(conv.n).ok()?;
         if !plain || width != WIDTH as usize || pool.output[0] != pooled || !fits.contains(&pooled)
         {
@@ -140,20 +140,33 @@ impl FusedGeometry {
         })
     }
 
-    /// The launch on a device of this many multiprocessors. A cluster takes two of them, and
+    /// The launch on a device of this many multiprocessors. A block takes one of them, and a cluster
     /// samples by turns.
     #[must_use]
     pub const fn launch_shape(&self, mode: FusedMode, multiprocessors: u32) -> LaunchShape {
-        let clusters = if multiprocessors < CLUSTER_BLOCKS {
+        let blocks = mode.cluster_blocks();
+        let clusters = if multiprocessors < blocks {
             1
         } else {
-            multiprocessors / CLUSTER_BLOCKS
+            multiprocessors / blocks
         };
         let clusters = if self.n < clusters { self.n } else { clusters };
         LaunchShape {
-            grid: [clusters * CLUSTER_BLOCKS, 1, 1],
+            grid: [clusters * blocks, 1, 1],
             block: [mode.block_threads(), 1, 1],
             shared_bytes: mode.layout().bytes,
+        }
+    }
+
+    /// `mode`, spread if on a device of this many multiprocessors all samples then still run at
+    /// once. So it is the batch that decides, but not about results.
+    #[must_use]
+    pub const fn spread(&self, mode: FusedMode, multiprocessors: u32) -> FusedMode {
+        let spread = mode.spread();
+        if self.n <= clusters_at_once(spread.cluster_blocks(), multiprocessors) {
+            spread
+        } else {
+            mode
         }
     }
 
@@ -175,19 +188,19 @@ impl FusedGeometry {
         }
     }
 
-    /// The rows of the block of this rank in its cluster.
+    /// The rows of a half of a sample.
     #[must_use]
     #[inline(always)]
-    pub const fn part(&self, rank: u32) -> BlockRows {
+    pub const fn part(&self, half: u32) -> HalfRows {
         let conv_rows = self.height - (FILTER - 1);
         let pooled = conv_rows / POOL;
-        let upper = pooled.div_ceil(CLUSTER_BLOCKS);
-        let (first, rows, pooled) = if rank == 0 {
+        let upper = pooled.div_ceil(HALVES);
+        let (first, rows, pooled) = if half == 0 {
             (0, upper * POOL, upper)
         } else {
             (upper * POOL, conv_rows - upper * POOL, pooled - upper)
         };
-        BlockRows {
+        HalfRows {
             first,
             rows,
             pooled,
@@ -198,9 +211,17 @@ impl FusedGeometry {
     }
 }
 
-/// What one block of a cluster has of a sample.
+/// Multiprocessors that a cluster can be placed in: those of a GPC, which on Hopper are 16 or 18.
+const GPC_MULTIPROCESSORS: u32 = 16;
+
+/// Clusters of so many blocks, one to a multiprocessor, that surely run at the same time.
+const fn clusters_at_once(blocks: u32, multiprocessors: u32) -> u32 {
+    multiprocessors / GPC_MULTIPROCESSORS * (GPC_MULTIPROCESSORS / blocks)
+}
+
+/// What one half of a sample has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockRows {
+pub struct HalfRows {
     /// First row, of the input as of the convolution's output.
     pub first: u32,
     /// Rows of the convolution's output.
@@ -213,6 +234,25 @@ pub struct BlockRows {
     pub units: u32,
     /// Steps of the input: as many, or one more.
     pub steps: u32,
+}
+
+impl HalfRows {
+    /// Of `rows`, those of one of `consumers` warpgroups, which take units by turns.
+    #[must_use]
+    #[inline(always)]
+    pub const fn rows_of(&self, warpgroup: u32, consumers: u32) -> u32 {
+        // All units but the last are full.
+        let units = turns(self.units, warpgroup, consumers);
+        let full = turns(self.units - 1, warpgroup, consumers);
+        full * STEP_ROWS + (units - full) * (self.rows - (self.units - 1) * STEP_ROWS)
+    }
+}
+
+/// How many of `items` are those of one of `takers`, who take them by turns.
+#[must_use]
+#[inline(always)]
+pub const fn turns(items: u32, taker: u32, takers: u32) -> u32 {
+    (items + takers - 1 - taker) / takers
 }
 
 #[cfg(test)]
@@ -233,7 +273,59 @@ mod tests {
     }
 
     #[test]
-    fn blocks_cover_all_rows_once() {
+    fn small_batches_are_spread_while_all_samples_run_at_once() {
+        // Multiprocessors; the largest batch that is spread in the two modes of f32, and in f16.
+        let table = [
+            (132, 32, 16), // H200, H100 SXM
+            (114, 28, 14), // H100 PCIe
+            (16, 4, 2),
+            (15, 0, 0),
+            (1, 0, 0), // the emulator
+        ];
+        for (multiprocessors, of_f32, of_half) in table {
+            let modes = [
+                (FusedMode::ACCURATE, of_f32),
+                (FusedMode::FAST, of_f32),
+                (FusedMode::HALF, of_half),
+            ];
+            for (mode, largest) in modes {
+                for n in [1, largest, largest + 1, 1000] {
+                    let g = geometry([n as usize, 8, 128, 128]).unwrap();
+                    let wanted = if n <= largest { mode.spread() } else { mode };
+                    assert_eq!(g.spread(mode, multiprocessors), wanted, "{n} {mode:?}");
+                    let blocks = g.launch_shape(wanted, multiprocessors).grid[0];
+                    if n <= largest {
+                        assert_eq!(blocks, n * wanted.cluster_blocks());
+                        assert!(blocks <= multiprocessors);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn warpgroups_share_all_rows() {
+        for height in 10..=133 {
+            let Some(g) = geometry([1, 8, height, 128]) else {
+                continue;
+            };
+            for part in [g.part(0), g.part(1)] {
+                for consumers in 1..=3 {
+                    let mut of = [0; 3];
+                    for row in 0..part.rows {
+                        of[(row / STEP_ROWS % consumers) as usize] += 1;
+                    }
+                    for warpgroup in 0..consumers {
+                        let got = part.rows_of(warpgroup, consumers);
+                        assert_eq!(got, of[warpgroup as usize], "height {height}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn halves_cover_all_rows_once() {
         for height in 10..=133 {
             let Some(g) = geometry([1, 8, height, 128]) else {
                 continue;
@@ -243,7 +335,7 @@ mod tests {
             assert_eq!(lower.first + lower.rows, height as u32 - 2);
             assert_eq!(upper.pooled + lower.pooled, (height as u32 - 2) / 4);
             for part in [upper, lower] {
-                assert!(part.pooled <= BLOCK_POOL_ROWS && part.pooled <= part.units);
+                assert!(part.pooled <= HALF_POOL_ROWS && part.pooled <= part.units);
                 assert!(part.units <= part.steps && part.steps <= part.units + 1);
             }
         }

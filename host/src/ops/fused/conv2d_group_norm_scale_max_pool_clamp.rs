@@ -117,7 +117,8 @@ pub(crate) fn conv2d_group_norm_scale_max_pool_clamp_in(
     let stream = x.stream();
     let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
     let multiprocessors = stream.device().multiprocessors();
-    let shape = geometry.launch_shape(mode(x.dtype(), precision), multiprocessors);
+    let mode = geometry.spread(mode(x.dtype(), precision), multiprocessors);
+    let shape = geometry.launch_shape(mode, multiprocessors);
     if shape.is_empty() {
         return Ok(y);
     }
@@ -127,12 +128,21 @@ pub(crate) fn conv2d_group_norm_scale_max_pool_clamp_in(
     // SAFETY: the geometry is that of `x`, whose output shape `y` has; the parameters were prepared for it; all start on
     // 16 bytes; `y` is fresh.
     unsafe {
-        launch_mode!(stream, x.dtype(), precision, shape, {
-            conv2d_group_norm_scale_max_pool_clamp_wgmma_f32,
-            conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32,
-            conv2d_group_norm_scale_max_pool_clamp_wgmma_f16,
-            conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16
-        }(input.pointer(), operands.pointer(), channels.pointer(), y.output(), *geometry))?;
+        if mode.shares == 1 {
+            launch_mode!(stream, x.dtype(), precision, shape, {
+                conv2d_group_norm_scale_max_pool_clamp_wgmma_f32,
+                conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32,
+                conv2d_group_norm_scale_max_pool_clamp_wgmma_f16,
+                conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16
+            }(input.pointer(), operands.pointer(), channels.pointer(), y.output(), *geometry))?;
+        } else {
+            launch_mode!(stream, x.dtype(), precision, shape, {
+                conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f32,
+                conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_fast_f32,
+                conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f16,
+                conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_bf16
+            }(input.pointer(), operands.pointer(), channels.pointer(), y.output(), *geometry))?;
+        }
     }
     stream.moved(bytes(&[x, &prepared.operands, &prepared.channels, &y]));
     Ok(y)

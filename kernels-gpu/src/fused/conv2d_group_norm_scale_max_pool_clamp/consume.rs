@@ -6,7 +6,7 @@ use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{async_proxy, barrier, cluster, math, thread, warp, wgmma_chain};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, CLUSTER_BLOCKS, FusedGeometry, OUT_WIDTH, PIXEL_BYTES, POOLED_PITCH, STEP_ROWS,
+    CHANNEL_FLOATS, FusedGeometry, OUT_CHANNELS, OUT_WIDTH, PIXEL_BYTES, RECEIVED_BYTES, STEP_ROWS,
     WARPGROUP_THREADS, WIDTH,
 };
 
@@ -19,8 +19,10 @@ use crate::parts::unroll::unroll;
 /// The named barrier of all multiplying warpgroups.
 pub(super) const MULTIPLIERS: u32 = 2;
 
-/// Bytes that the other block sends for a sample.
-const EXCHANGED_BYTES: u32 = 512;
+/// Bytes that a block receives for a sample.
+const fn exchanged_bytes<M: Mode>() -> u32 {
+    M::TILES.received() * OUT_CHANNELS * RECEIVED_BYTES
+}
 
 /// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and
 /// of each of those columns `8 * o + 2 * quad + e` of every phase, with `o` below 4 and `e` below
@@ -99,13 +101,17 @@ pub(super) unsafe fn consume<M: Mode>(
         place.unit[h] = math::abs(memory.channels.load(place.channel + 8 * h as u32));
     });
 
-    let rows = g.part(cluster::block_rank());
-    let clusters = thread::grid_dim_x() / CLUSTER_BLOCKS;
-    let mut sample = thread::block_idx_x() / CLUSTER_BLOCKS;
+    let rank = cluster::block_rank();
+    let (half, share) = (rank / M::TILES.shares, rank % M::TILES.shares);
+    let multiplies = M::TILES.shares == 1 || share == warpgroup;
+    let rows = g.part(half);
+    let clusters = thread::grid_dim_x() / M::TILES.cluster_blocks();
+    let mut sample = thread::block_idx_x() / M::TILES.cluster_blocks();
     let (mut first_step, mut item) = (0, 0);
+    let pitch = M::TILES.pooled_pitch();
     while sample < g.n {
         if among == 0 {
-            Barrier::at(memory.exchanged, item & 1).arrive_expect(EXCHANGED_BYTES);
+            Barrier::at(memory.exchanged, item & 1).arrive_expect(exchanged_bytes::<M>());
         }
         let mut sums = Sums {
             shift: [0.0; 2],
@@ -122,7 +128,7 @@ pub(super) unsafe fn consume<M: Mode>(
             let count = first_step + step;
             let slots = M::TILES.slots;
             Barrier::at(memory.filled, count % slots).wait((count / slots) & 1);
-            if step < rows.units {
+            if multiplies && step < rows.units {
                 let needs_next = step + 1 < rows.steps;
                 let next = count + 1;
                 if needs_next {
@@ -141,14 +147,15 @@ pub(super) unsafe fn consume<M: Mode>(
                 };
                 let best = unit.multiply::<M>(memory, &mut filters, &mut sums, &place);
                 if step < rows.pooled {
-                    let offset = place.channel * POOLED_PITCH + step * OUT_WIDTH + 2 * place.quad;
+                    let row = step / M::TILES.shares;
+                    let offset = place.channel * pitch + row * OUT_WIDTH + 2 * place.quad;
                     unroll!(2, |h| {
                         unroll!(4, |o| {
                             unroll!(2, |e| {
                                 if o < 3 || e == 0 || !place.edge {
                                     let value = (best[h][o][e] + sums.folded[h])
                                         * unit.unscale::<M>(&place, h);
-                                    let at = offset + 8 * (h as u32 * POOLED_PITCH + o as u32);
+                                    let at = offset + 8 * (h as u32 * pitch + o as u32);
                                     memory.pooled.store(at + e as u32, value);
                                 }
                             });
@@ -166,13 +173,13 @@ pub(super) unsafe fn consume<M: Mode>(
             let count = (sums.rows * columns) as f32;
             let of_thread = Moments::about(sums.shift[h], count, sums.sum[h], sums.squares[h]);
             let of_quad = of_thread.of_quad();
-            if place.quad == 0 {
-                statistics::keep(
-                    memory,
-                    place.warpgroup,
-                    place.channel + 8 * h as u32,
-                    of_quad,
-                );
+            let channel = place.channel + 8 * h as u32;
+            if place.quad == 0 && multiplies {
+                if M::TILES.shares == 1 {
+                    statistics::keep(memory, place.warpgroup, channel, of_quad);
+                } else {
+                    statistics::send::<M>(memory, rank, channel, item, of_quad);
+                }
             }
         });
         statistics::finish::<M>(arguments, g, memory, &rows, sample, item, among);

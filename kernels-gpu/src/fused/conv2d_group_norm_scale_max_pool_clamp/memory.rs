@@ -3,7 +3,7 @@
 use cuda_std::shared::{self, Shared};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     AFFINE_BYTES, CHANNEL_FLOATS, FusedMode, MOMENTS_BYTES, OUT_CHANNELS, PIXEL_BYTES,
-    POOLED_PITCH, STEP_ROWS, WIDTH,
+    RECEIVED_BYTES, STEP_ROWS, WIDTH,
 };
 
 /// Views of what `FusedLayout` describes.
@@ -28,7 +28,7 @@ impl Memory {
         let layout = tiles.layout();
         let slots = tiles.slots;
         Self {
-            pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * POOLED_PITCH),
+            pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * tiles.pooled_pitch()),
             ring: shared::dynamic(layout.ring, slots * STEP_ROWS * tiles.row_bytes() / 4),
             constant: shared::dynamic(layout.constant, WIDTH * PIXEL_BYTES / 4),
             magnitudes: shared::dynamic(layout.magnitudes, 2 * super::WARPS),
@@ -40,7 +40,10 @@ impl Memory {
                 layout.moments,
                 tiles.consumers * OUT_CHANNELS * MOMENTS_BYTES / 4,
             ),
-            partner: shared::dynamic(layout.partner, 2 * OUT_CHANNELS * 2),
+            partner: shared::dynamic(
+                layout.partner,
+                2 * tiles.received() * OUT_CHANNELS * RECEIVED_BYTES / 4,
+            ),
             affine: shared::dynamic(layout.affine, OUT_CHANNELS * AFFINE_BYTES / 4),
             channels: shared::dynamic(layout.channels, CHANNEL_FLOATS),
         }

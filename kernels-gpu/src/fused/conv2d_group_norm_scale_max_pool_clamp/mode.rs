@@ -64,6 +64,11 @@ pub(super) trait Mode {
     fn round(value: f32) -> f32;
 }
 
+/// The tiles of a mode whose samples are spread or are not.
+pub(super) const fn tiles(mode: FusedMode, spread: bool) -> FusedMode {
+    if spread { mode.spread() } else { mode }
+}
+
 /// `N` operands of a thread.
 #[inline(always)]
 pub(super) unsafe fn quads<const N: usize>(from: Global<u32>, thread: u32) -> [Quad; N] {
@@ -218,10 +223,10 @@ macro_rules! f32_input {
 }
 
 /// f32 as two f16.
-pub(super) struct Accurate;
+pub(super) struct Accurate<const SPREAD: bool>;
 
-impl Mode for Accurate {
-    const TILES: FusedMode = FusedMode::ACCURATE;
+impl<const SPREAD: bool> Mode for Accurate<SPREAD> {
+    const TILES: FusedMode = tiles(FusedMode::ACCURATE, SPREAD);
     const LOADS_AHEAD: usize = 1;
     /// Seven operands of the high parts, seven of the low ones. The single taps of the high parts
     /// stand in both halves, for both parts of a pixel.
@@ -303,10 +308,10 @@ impl Mode for Accurate {
 }
 
 /// f32 rounded to f16.
-pub(super) struct Fast;
+pub(super) struct Fast<const SPREAD: bool>;
 
-impl Mode for Fast {
-    const TILES: FusedMode = FusedMode::FAST;
+impl<const SPREAD: bool> Mode for Fast<SPREAD> {
+    const TILES: FusedMode = tiles(FusedMode::FAST, SPREAD);
     const LOADS_AHEAD: usize = 2;
     type Filters = [Quad; 7];
 

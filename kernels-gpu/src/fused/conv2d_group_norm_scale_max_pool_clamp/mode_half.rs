@@ -6,17 +6,17 @@ use cuda_std::{Storage, bf16, f16, mma, registers, wgmma_chain};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedMode;
 
 use super::mode::{
-    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, copy, one_part, quads, register_counts,
+    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, copy, one_part, quads, register_counts, tiles,
 };
 use crate::parts::unroll::unroll;
 
 macro_rules! half {
     ($(#[$doc:meta])* $mode:ident, $ty:ty, $multiply:ident, $pack:ident) => {
         $(#[$doc])*
-        pub(super) struct $mode;
+        pub(super) struct $mode<const SPREAD: bool>;
 
-        impl Mode for $mode {
-            const TILES: FusedMode = FusedMode::HALF;
+        impl<const SPREAD: bool> Mode for $mode<SPREAD> {
+            const TILES: FusedMode = tiles(FusedMode::HALF, SPREAD);
             type Stored = $ty;
             const SCALED: bool = false;
             const LOADS_AHEAD: usize = 2;

@@ -178,11 +178,11 @@ const _: () = assert!(FusedMode::ACCURATE.quads == 2 * TAPS.len() as u32);
 
 kernels! {
     /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_f32`.
-    conv2d_group_norm_scale_max_pool_clamp_prepare_f32, Accurate, f32;
+    conv2d_group_norm_scale_max_pool_clamp_prepare_f32, Accurate<false>, f32;
     /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32`.
-    conv2d_group_norm_scale_max_pool_clamp_prepare_fast_f32, Fast, f32;
+    conv2d_group_norm_scale_max_pool_clamp_prepare_fast_f32, Fast<false>, f32;
     /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_f16`.
-    conv2d_group_norm_scale_max_pool_clamp_prepare_f16, HalfF16, f16;
+    conv2d_group_norm_scale_max_pool_clamp_prepare_f16, HalfF16<false>, f16;
     /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16`.
-    conv2d_group_norm_scale_max_pool_clamp_prepare_bf16, HalfBf16, bf16;
+    conv2d_group_norm_scale_max_pool_clamp_prepare_bf16, HalfBf16<false>, bf16;
 }

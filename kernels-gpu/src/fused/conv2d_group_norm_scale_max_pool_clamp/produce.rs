@@ -4,8 +4,8 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    BlockRows, CLUSTER_BLOCKS, FILTER, FusedGeometry, IN_CHANNELS, PART_BYTES, PHASE_BYTES,
-    PIXEL_BYTES, POOL, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
+    FILTER, FusedGeometry, HalfRows, IN_CHANNELS, PART_BYTES, PHASE_BYTES, PIXEL_BYTES, POOL,
+    STEP_ROWS, WARPGROUP_THREADS, WIDTH,
 };
 
 use super::memory::Memory;
@@ -29,7 +29,7 @@ struct Cursor {
 impl Cursor {
     /// On to the next step, of a later sample after the last one.
     #[inline(always)]
-    fn advance(&mut self, rows: &BlockRows, clusters: u32) {
+    fn advance(&mut self, rows: &HalfRows, clusters: u32) {
         self.step += 1;
         if self.step == rows.steps {
             self.step = 0;
@@ -85,7 +85,7 @@ fn power(exponent: i32) -> f32 {
     f32::from_bits(((exponent + Scale::BIAS) as u32) << 23)
 }
 
-/// Loads, converts and stores all steps of all samples of the block.
+/// Loads, converts and stores all steps of the block's half of all its samples.
 ///
 /// # Safety
 /// As the kernels; the caller is the loading warpgroup, and all of it.
@@ -97,11 +97,11 @@ pub(super) unsafe fn produce<M: Mode>(
 ) {
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
-    let rows = g.part(cluster::block_rank());
-    let clusters = thread::grid_dim_x() / CLUSTER_BLOCKS;
+    let rows = g.part(cluster::block_rank() / M::TILES.shares);
+    let clusters = thread::grid_dim_x() / M::TILES.cluster_blocks();
     let plane = (g.height * WIDTH) as usize;
     let elements = g.n as usize * IN_CHANNELS as usize * plane;
-    let mut sample = thread::block_idx_x() / CLUSTER_BLOCKS;
+    let mut sample = thread::block_idx_x() / M::TILES.cluster_blocks();
     if sample >= g.n {
         return;
     }

@@ -1,12 +1,13 @@
-//! From sums to the output: channels, the cluster's two blocks, groups, and the affine map.
+//! From sums to the output: channels, the cluster's blocks, groups, and the affine map.
 
 use cuda_std::global::GlobalMut;
 use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::Shared;
 use cuda_std::{Storage, barrier, cluster, math, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    AFFINE_BYTES, BLOCK_POOL_ROWS, BlockRows, CONV_WIDTH, FusedGeometry, MOMENTS_BYTES,
-    OUT_CHANNELS, OUT_WIDTH, POOL, POOLED_PITCH, WARPGROUP_THREADS,
+    AFFINE_BYTES, CONV_WIDTH, FusedGeometry, HalfRows, MOMENTS_BYTES, OUT_CHANNELS, OUT_WIDTH,
+    POOL, RECEIVED_BYTES, WARPGROUP_THREADS, turns,
 };
 
 use super::consume::MULTIPLIERS;
@@ -32,6 +33,13 @@ pub(super) struct Moments {
 }
 
 impl Moments {
+    /// Those of nothing.
+    const NONE: Self = Self {
+        count: 0.0,
+        mean: 0.0,
+        squares: 0.0,
+    };
+
     /// From sums about `shift`.
     #[inline(always)]
     pub(super) fn about(shift: f32, count: f32, sum: f32, squares: f32) -> Self {
@@ -90,6 +98,66 @@ pub(super) unsafe fn keep(memory: &Memory, warpgroup: u32, channel: u32, moments
     memory.moments.store(at + 2, moments.squares);
 }
 
+/// Sends the moments of a channel of this block's warpgroup to every block of the cluster, this one
+/// included.
+///
+/// # Safety
+/// As the kernels; `rank` is the block's, and every block waits for the moments of `item` before it
+/// ends.
+#[inline(always)]
+pub(super) unsafe fn send<M: Mode>(
+    memory: &Memory,
+    rank: u32,
+    channel: u32,
+    item: u32,
+    moments: Moments,
+) {
+    let place = item & 1;
+    let exchanged = Barrier::at(memory.exchanged, place);
+    let to = received::<M>(memory, place, rank, channel);
+    let mut block = 0;
+    while block < M::TILES.cluster_blocks() {
+        let sent = [moments.mean, moments.squares];
+        cluster::store_async(to.addr(0), exchanged, block, sent);
+        block += 1;
+    }
+}
+
+/// Where mean and squares of channel `k` come to, in set `set` of those for `place`.
+#[inline(always)]
+unsafe fn received<M: Mode>(memory: &Memory, place: u32, set: u32, k: u32) -> Shared<f32> {
+    const WORDS: u32 = RECEIVED_BYTES / 4;
+    let at = (place * M::TILES.received() + set) * OUT_CHANNELS + k;
+    memory.partner.slice(at * WORDS, WORDS)
+}
+
+/// The moments of channel `k` in a half whose warpgroups' sets start with `first`; combined as
+/// where one block has them all.
+#[inline(always)]
+unsafe fn of_half<M: Mode>(
+    memory: &Memory,
+    rows: &HalfRows,
+    place: u32,
+    first: u32,
+    k: u32,
+) -> Moments {
+    let of_warpgroup = |i| {
+        let from = received::<M>(memory, place, first + i, k);
+        Moments {
+            count: (rows.rows_of(i, M::TILES.consumers) * CONV_WIDTH) as f32,
+            mean: from.load(0),
+            squares: from.load(1),
+        }
+    };
+    let mut all = of_warpgroup(0);
+    let mut i = 1;
+    while i < M::TILES.consumers {
+        all = all.with(of_warpgroup(i));
+        i += 1;
+    }
+    all
+}
+
 /// Combines what all threads kept, and writes the block's part of the sample.
 ///
 /// # Safety
@@ -99,7 +167,7 @@ pub(super) unsafe fn finish<M: Mode>(
     arguments: &Arguments<M::Stored>,
     g: &FusedGeometry,
     memory: &Memory,
-    rows: &BlockRows,
+    rows: &HalfRows,
     sample: u32,
     item: u32,
     thread: u32,
@@ -109,7 +177,7 @@ pub(super) unsafe fn finish<M: Mode>(
     // All lanes of a warp agree, and one tells it: were it for each thread to say, the assembler
     // would take what follows for divergent, and keep addresses out of uniform registers.
     if warp::warp_shuffle_idx(ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS {
-        affine(g, memory, M::TILES.consumers, item, thread);
+        affine::<M>(g, memory, item, thread);
     }
     barrier::sync(MULTIPLIERS, threads);
     write::<M>(arguments, g, memory, rows, sample, thread);
@@ -117,21 +185,25 @@ pub(super) unsafe fn finish<M: Mode>(
     barrier::sync(MULTIPLIERS, threads);
 }
 
-/// The affine map of channel `k`, from the statistics of its group in both blocks.
+/// The affine map of channel `k`, from the statistics of its group in all blocks.
 #[inline(always)]
-unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, item: u32, k: u32) {
-    let mut mine = load(memory, 0, k);
-    let mut i = 1;
-    while i < warpgroups {
-        mine = mine.with(load(memory, i, k));
-        i += 1;
-    }
+unsafe fn affine<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32) {
+    let warpgroups = M::TILES.consumers;
     let rank = cluster::block_rank();
     let (place, phase) = (item & 1, item >> 1 & 1);
-    let partner = memory.partner.slice((place * OUT_CHANNELS + k) * 2, 2);
     let exchanged = Barrier::at(memory.exchanged, place);
-    let sent = [mine.mean, mine.squares];
-    cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
+    let mut mine = Moments::NONE;
+    if M::TILES.shares == 1 {
+        mine = load(memory, 0, k);
+        let mut i = 1;
+        while i < warpgroups {
+            mine = mine.with(load(memory, i, k));
+            i += 1;
+        }
+        let partner = received::<M>(memory, place, 0, k);
+        let sent = [mine.mean, mine.squares];
+        cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
+    }
 
     // Meanwhile, what does not depend on it.
     let sign = if memory.channels.load(k) < 0.0 {
@@ -150,16 +222,23 @@ unsafe fn affine(g: &FusedGeometry, memory: &Memory, warpgroups: u32, item: u32,
     let base = memory.channels.load(OUT_CHANNELS + first);
 
     cluster::wait(exchanged, phase);
-    let theirs = Moments {
-        count: (g.part(1 - rank).rows * CONV_WIDTH) as f32,
-        mean: partner.load(0),
-        squares: partner.load(1),
-    };
-    // In the same order in both blocks, so that both come to the same.
-    let all = if rank == 0 {
-        mine.with(theirs)
+    let all = if M::TILES.shares == 1 {
+        let partner = received::<M>(memory, place, 0, k);
+        let theirs = Moments {
+            count: (g.part(1 - rank).rows * CONV_WIDTH) as f32,
+            mean: partner.load(0),
+            squares: partner.load(1),
+        };
+        // In the same order in both blocks, so that both come to the same.
+        if rank == 0 {
+            mine.with(theirs)
+        } else {
+            theirs.with(mine)
+        }
     } else {
-        theirs.with(mine)
+        let upper = of_half::<M>(memory, &g.part(0), place, 0, k);
+        let lower = of_half::<M>(memory, &g.part(1), place, warpgroups, k);
+        upper.with(lower)
     };
     barrier::sync(CHANNEL_THREADS, OUT_CHANNELS);
     // All parts are read; from here on their place holds the channels.
@@ -208,11 +287,18 @@ unsafe fn write<M: Mode>(
     arguments: &Arguments<M::Stored>,
     g: &FusedGeometry,
     memory: &Memory,
-    rows: &BlockRows,
+    rows: &HalfRows,
     sample: u32,
     thread: u32,
 ) {
-    const { assert!(BLOCK_POOL_ROWS * OUT_WIDTH <= 16 * WARP_THREADS) };
+    const { assert!(M::TILES.pool_rows() * OUT_WIDTH <= 16 * WARP_THREADS) };
+    // Of the half's pooled rows, those of the block's share are every so many-th.
+    let shares = M::TILES.shares;
+    let share = if shares == 1 {
+        0
+    } else {
+        cluster::block_rank() % shares
+    };
     // Through a shuffle of nothing, so that the compiler does not hold what follows from it in
     // registers while the warp multiplies.
     let thread = warp::warp_shuffle_xor(ALL_LANES, thread, 0, WARP_THREADS).0;
@@ -222,32 +308,38 @@ unsafe fn write<M: Mode>(
         arguments.y,
         g.n as usize * OUT_CHANNELS as usize * of_channel,
     );
-    let first = (rows.first / POOL * OUT_WIDTH) as usize;
-    let values = rows.pooled * OUT_WIDTH;
+    let first = ((rows.first / POOL + share) * OUT_WIDTH) as usize;
+    let values = turns(rows.pooled, share, shares) * OUT_WIDTH;
     let mut k = thread / WARP_THREADS;
     while k < OUT_CHANNELS {
         let affine = k * AFFINE_WORDS;
         let center = memory.affine.load(affine);
         let factor = memory.affine.load(affine + 1);
         let summand = memory.affine.load(affine + 2);
-        let from = k * POOLED_PITCH;
+        let from = k * M::TILES.pooled_pitch();
         let to = (sample as usize * OUT_CHANNELS as usize + k as usize) * of_channel + first;
         // All loads before all stores: their latencies overlap.
         let mut value = [0.0; 16];
         unroll!(16, |i| {
             let at = lane + i as u32 * WARP_THREADS;
-            if at < values {
+            if has::<M>(i) && at < values {
                 value[i] = memory.pooled.load(from + at);
             }
         });
         unroll!(16, |i| {
             let at = lane + i as u32 * WARP_THREADS;
-            if at < values {
+            if has::<M>(i) && at < values {
+                let skipped = at / OUT_WIDTH * (shares - 1) * OUT_WIDTH;
                 let mapped = math::fma(value[i] - center, factor, summand);
                 let clamped = math::min_nan(math::max_nan(mapped, g.min), g.max);
-                y.store(to + at as usize, M::Stored::from_f32(clamped));
+                y.store(to + (at + skipped) as usize, M::Stored::from_f32(clamped));
             }
         });
         k += M::TILES.consumers * WARPGROUP_THREADS / WARP_THREADS;
     }
+}
+
+/// Whether a lane of [`write`] can have an `i`-th value.
+const fn has<M: Mode>(i: usize) -> bool {
+    (i as u32) * WARP_THREADS < M::TILES.pool_rows() * OUT_WIDTH
 }

@@ -1,8 +1,8 @@
 //! Modes of multiplication, and what each has of a block's threads, registers and shared memory.
 
 use super::{
-    CHANNEL_FLOATS, OUT_CHANNELS, PART_BYTES, PIXEL_BYTES, POOLED_PITCH, QUAD_WORDS, STEP_ROWS,
-    WARPGROUP_THREADS, WIDTH,
+    CHANNEL_FLOATS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH, PART_BYTES, PIXEL_BYTES,
+    QUAD_WORDS, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
 };
 
 /// How numbers are multiplied, and the tile constants that follow from it.
@@ -21,6 +21,9 @@ pub struct FusedMode {
     pub producer_registers: u32,
     /// Registers of a thread that multiplies.
     pub consumer_registers: u32,
+    /// Blocks that share half a sample: 1, in which all warpgroups multiply, or `consumers`, in
+    /// each of which one does.
+    pub shares: u32,
 }
 
 impl FusedMode {
@@ -32,6 +35,7 @@ impl FusedMode {
         consumers: 2,
         producer_registers: 104,
         consumer_registers: 200,
+        shares: 1,
     };
 
     /// f32 rounded to one scaled f16: 11 bits, as tf32.
@@ -42,6 +46,7 @@ impl FusedMode {
         consumers: 2,
         producer_registers: 120,
         consumer_registers: 192,
+        shares: 1,
     };
 
     /// f16 or bf16 in and out.
@@ -52,7 +57,48 @@ impl FusedMode {
         consumers: 3,
         producer_registers: 80,
         consumer_registers: 144,
+        shares: 1,
     };
+
+    /// The same with a sample spread over as many blocks as it can be: a block for each warpgroup
+    /// that multiplies.
+    #[must_use]
+    pub const fn spread(self) -> Self {
+        Self {
+            shares: self.consumers,
+            ..self
+        }
+    }
+
+    /// Blocks of a cluster, which takes a sample.
+    #[must_use]
+    pub const fn cluster_blocks(self) -> u32 {
+        HALVES * self.shares
+    }
+
+    /// Pooled rows that a block has room for.
+    #[must_use]
+    pub const fn pool_rows(self) -> u32 {
+        HALF_POOL_ROWS.div_ceil(self.shares)
+    }
+
+    /// Floats between the pooled rows of neighbouring channels. Odd, so that channels start in
+    /// different banks.
+    #[must_use]
+    pub const fn pooled_pitch(self) -> u32 {
+        self.pool_rows() * OUT_WIDTH + 1
+    }
+
+    /// Sets of statistics that a block receives for a sample: those of the other half, or of every
+    /// warpgroup in the cluster that multiplies.
+    #[must_use]
+    pub const fn received(self) -> u32 {
+        if self.shares == 1 {
+            1
+        } else {
+            self.cluster_blocks()
+        }
+    }
 
     /// Threads of a block.
     #[must_use]
@@ -76,7 +122,7 @@ impl FusedMode {
     #[must_use]
     pub const fn layout(self) -> FusedLayout {
         let pooled = 0;
-        let ring = pooled + 4 * OUT_CHANNELS * POOLED_PITCH;
+        let ring = pooled + 4 * OUT_CHANNELS * self.pooled_pitch();
         let constant = ring + self.slots * STEP_ROWS * self.row_bytes();
         let magnitudes = constant + WIDTH * PIXEL_BYTES;
         let filled = magnitudes + 2 * 16;
@@ -85,7 +131,7 @@ impl FusedMode {
         let unscale = exchanged + 2 * 8;
         let moments = unscale + 4 * self.slots.next_multiple_of(2);
         let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
-        let affine = partner + 2 * OUT_CHANNELS * 8;
+        let affine = partner + 2 * self.received() * OUT_CHANNELS * RECEIVED_BYTES;
         let channels = affine + OUT_CHANNELS * AFFINE_BYTES;
         FusedLayout {
             pooled,
@@ -108,6 +154,9 @@ impl FusedMode {
 /// Bytes of one channel's count, mean and sum of squares about it.
 pub const MOMENTS_BYTES: u32 = 12;
 
+/// Bytes of what one channel receives of a set of statistics: mean and sum of squares about it.
+pub const RECEIVED_BYTES: u32 = 8;
+
 /// Bytes of one channel's center, factor and summand.
 pub const AFFINE_BYTES: u32 = 12;
 
@@ -126,13 +175,13 @@ pub struct FusedLayout {
     pub filled: u32,
     /// A barrier for each slot: the output rows of its step are computed.
     pub freed: u32,
-    /// The barriers of the statistics that the other block sends, for even and for odd samples.
+    /// The barriers of the statistics that other blocks send, for even and for odd samples.
     pub exchanged: u32,
     /// For each slot, what undoes the scaling of its rows.
     pub unscale: u32,
     /// Statistics of each channel from each warpgroup.
     pub moments: u32,
-    /// Statistics from the other block, for even and for odd samples.
+    /// Statistics from other blocks, for even and for odd samples.
     pub partner: u32,
     /// What the output does to each channel.
     pub affine: u32,
@@ -146,9 +195,18 @@ pub struct FusedLayout {
 mod tests {
     use super::*;
 
+    const MODES: [FusedMode; 6] = [
+        FusedMode::ACCURATE,
+        FusedMode::FAST,
+        FusedMode::HALF,
+        FusedMode::ACCURATE.spread(),
+        FusedMode::FAST.spread(),
+        FusedMode::HALF.spread(),
+    ];
+
     #[test]
     fn shared_memory_suffices_and_barriers_are_aligned() {
-        for mode in [FusedMode::ACCURATE, FusedMode::FAST, FusedMode::HALF] {
+        for mode in MODES {
             let layout = mode.layout();
             assert!(layout.bytes <= 227 * 1024, "{layout:?}");
             assert_eq!(layout.ring % 128, 0);
@@ -167,7 +225,7 @@ mod tests {
 
     #[test]
     fn registers_suffice() {
-        for mode in [FusedMode::ACCURATE, FusedMode::FAST, FusedMode::HALF] {
+        for mode in MODES {
             // What a launch of so many threads takes, in units of 8 for each thread.
             let at_entry = (65_536 / mode.block_threads()) & !7;
             let held = mode.producer_registers + mode.consumers * mode.consumer_registers;
