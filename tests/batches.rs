@@ -8,9 +8,10 @@ use convfuse::spec::{
     Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79, GroupNormSpec, MaxPool2dSpec,
 };
+use convfuse::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights85;
 use convfuse::{DType, Stream, Tensor, data};
 use libtest_mimic::Trial;
-use ndarray::{ArrayD, ArrayView, Axis, IxDyn};
+use ndarray::{ArrayD, ArrayView, Axis, IxDyn, Slice};
 
 use crate::backend::{Backend, Outcome};
 
@@ -20,12 +21,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         let mut add =
             |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("models", name, test));
         add("give_a_sample_the_same_bits_in_any_batch", any_batch);
+        add("give_a_sample_the_same_bits_on_more_blocks", spread_batch);
         add(
             "differ_by_rounding_where_the_batch_may_matter",
             batch_dependent,
         );
     }
-    // On the emulator's one multiprocessor nothing is shared.
+    // In the emulator, where whole samples take too long, the tests above have small ones.
     trials.push(Backend::Gpu.trial(
         "models",
         "give_a_sample_the_same_bits_by_any_cluster",
@@ -190,4 +192,47 @@ fn any_batch(backend: Backend) -> Outcome {
 
 fn batch_dependent(backend: Backend) -> Outcome {
     for_each_model(&backend.stream()?, &MayMatter)
+}
+
+/// The one-launch kernel of pipeline 85 spreads the samples of a small batch over more blocks. This batch is too large
+/// for that, and most of its parts are small enough. Two rows are so loud that they change the scale on the way.
+fn spread_batch(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let (batch, parts) = match backend {
+        Backend::Emulator => (4, [1, 1, 2]),
+        _ => (40, [1, 15, 24]),
+    };
+    let mut x = input(batch, &[8, 29, 128]);
+    for row in [9, 22] {
+        let mut row = x.index_axis_mut(Axis(2), row);
+        row *= 100.0;
+    }
+    let spec = Spec85::kernelbench();
+    let weights = Weights85::init(&spec, 1);
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let model = Model85::with_dtype(&stream, &spec, &weights, dtype)?;
+        for precision in Precision::ALL {
+            let options = Options::strategy(<Model85 as Pipeline>::Strategy::FUSED);
+            let options = options.precision(precision);
+            let run = |x: &ArrayD<f32>| -> convfuse::Result<ArrayD<f32>> {
+                let x = Tensor::from_f32_array(&stream, x, dtype)?;
+                model.forward_with(&x, &options)?.to_f32_array()
+            };
+            let whole = run(&x)?;
+            let mut first = 0;
+            for n in parts {
+                let of_part = Slice::from(first..first + n);
+                let part = run(&x.slice_axis(Axis(0), of_part).to_owned())?;
+                let of_whole = whole.slice_axis(Axis(0), of_part);
+                let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
+                assert!(
+                    part.iter().zip(&of_whole).all(same),
+                    "{n} samples from {first} on, {dtype}, {precision}"
+                );
+                first += n;
+            }
+            assert_eq!(first, batch);
+        }
+    }
+    Ok(())
 }

@@ -71,6 +71,19 @@ fn check_for(name: &str) -> Check {
             check!(third, stencil, full)
         }
         "stencil_pools_across_one_column_too_few" => check!(fourth, stencil, full),
+        "blocks_that_share_a_half_do_not_free_slots_for_each_other" => {
+            check!(sixth, conv2d_group_norm_scale_max_pool_clamp, fast_spread)
+        }
+        "statistics_of_blocks_that_share_a_half_are_not_awaited" => {
+            check!(
+                sixth,
+                conv2d_group_norm_scale_max_pool_clamp,
+                accurate_spread
+            )
+        }
+        "blocks_that_share_a_half_all_write_the_first_rows" => {
+            check!(sixth, conv2d_group_norm_scale_max_pool_clamp, half_spread)
+        }
         "implicit_gemm_multiplies_a_patch_that_has_not_arrived" => {
             check!(fourth, implicit_gemm, split_f32)
         }

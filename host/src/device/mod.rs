@@ -34,6 +34,10 @@ pub(crate) use op_spec::launch::LaunchShape;
 use crate::error::Result;
 use gpu::Gpu;
 
+/// What launches in the emulator are made for: enough for a choice between kernels that fill a device and kernels that
+/// do not, where it is the batch that decides.
+const EMULATED_MULTIPROCESSORS: u32 = 16;
+
 /// Where operators run. Cloning is cheap and gives the same device.
 ///
 /// # Examples
@@ -174,10 +178,11 @@ impl Device {
         }
     }
 
-    /// Multiprocessors, of which anything but a GPU has one.
+    /// Multiprocessors, of which the CPU has one.
     pub(crate) fn multiprocessors(&self) -> u32 {
         match &self.0 {
-            Kind::Cpu | Kind::Emulator(_) => 1,
+            Kind::Cpu => 1,
+            Kind::Emulator(_) => EMULATED_MULTIPROCESSORS,
             Kind::Gpu(gpu) => gpu.facts.multiprocessors,
         }
     }

@@ -211,8 +211,7 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
             ..
         } = &*self.shared;
         if options.strategy == Strategy::Fused
-            && let Some(geometry) =
-                ops::fused_geometry(&problem, x.stream(), x.dtype(), options.fused())
+            && let Some(geometry) = ops::fused_geometry(&problem, x.stream())
         {
             let prepared = self.prepared(&geometry, options.precision)?;
             return ops::conv2d_group_norm_scale_max_pool_clamp_in(

@@ -5,7 +5,7 @@ use kernels_gpu::fused::conv2d_group_norm_scale_max_pool_clamp as kernels;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::ops::launching::{Affine, Argument, bytes};
-use crate::ops::{Arena, FusedOptions, Precision};
+use crate::ops::{Arena, Precision};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampProblem as Problem;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, FusedGeometry, FusedMode,
@@ -15,22 +15,13 @@ const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 
 /// Whether the kernels take this problem on the stream's device, and as what.
 ///
-/// They are made of what only Hopper and the emulator have, clusters and warpgroup products. If the batch may matter, a
-/// small one is left to kernels that spread a sample over more than a cluster.
-pub(crate) fn fused_geometry(
-    problem: &Problem,
-    stream: &Stream,
-    dtype: DType,
-    options: FusedOptions,
-) -> Option<FusedGeometry> {
-    let device = stream.device();
-    if !device.has_warpgroup_products() {
+/// They are made of what only Hopper and the emulator have, clusters and warpgroup products. Since a small batch is
+/// spread over more blocks, no other kernels are faster for it.
+pub(crate) fn fused_geometry(problem: &Problem, stream: &Stream) -> Option<FusedGeometry> {
+    if !stream.device().has_warpgroup_products() {
         return None;
     }
-    let geometry = FusedGeometry::new(problem)?;
-    let mode = mode(dtype, options.precision);
-    let fills = geometry.fills_enough(mode, device.multiprocessors());
-    (options.batch_invariant || fills).then_some(geometry)
+    FusedGeometry::new(problem)
 }
 
 /// The way to multiply.

@@ -6,23 +6,17 @@ use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{async_proxy, barrier, cluster, math, thread, warp, wgmma_chain};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, FusedGeometry, OUT_CHANNELS, OUT_WIDTH, PIXEL_BYTES, RECEIVED_BYTES, STEP_ROWS,
-    WARPGROUP_THREADS, WIDTH,
+    CHANNEL_FLOATS, FusedGeometry, OUT_WIDTH, PIXEL_BYTES, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
 };
 
 use super::memory::Memory;
-use super::mode::Mode;
+use super::mode::{Mode, copy};
 use super::statistics::{self, Moments};
 use super::{ALL_LANES, Arguments};
 use crate::parts::unroll::unroll;
 
 /// The named barrier of all multiplying warpgroups.
 pub(super) const MULTIPLIERS: u32 = 2;
-
-/// Bytes that a block receives for a sample.
-const fn exchanged_bytes<M: Mode>() -> u32 {
-    M::TILES.received() * OUT_CHANNELS * RECEIVED_BYTES
-}
 
 /// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and
 /// of each of those columns `8 * o + 2 * quad + e` of every phase, with `o` below 4 and `e` below
@@ -103,15 +97,18 @@ pub(super) unsafe fn consume<M: Mode>(
 
     let rank = cluster::block_rank();
     let (half, share) = (rank / M::TILES.shares, rank % M::TILES.shares);
-    let multiplies = M::TILES.shares == 1 || share == warpgroup;
     let rows = g.part(half);
+    // Whether this block multiplies the warpgroup's units, or only frees their slots. (Asked in this
+    // and no other way, and where more blocks share a half alone: else the assembler runs out of
+    // registers there, or lays out the code of the others anew.)
+    let multiplies = M::TILES.shares == 1 || share == warpgroup;
     let clusters = thread::grid_dim_x() / M::TILES.cluster_blocks();
     let mut sample = thread::block_idx_x() / M::TILES.cluster_blocks();
     let (mut first_step, mut item) = (0, 0);
     let pitch = M::TILES.pooled_pitch();
     while sample < g.n {
         if among == 0 {
-            Barrier::at(memory.exchanged, item & 1).arrive_expect(exchanged_bytes::<M>());
+            Barrier::at(memory.exchanged, item & 1).arrive_expect(statistics::bytes::<M>());
         }
         let mut sums = Sums {
             shift: [0.0; 2],
@@ -128,7 +125,12 @@ pub(super) unsafe fn consume<M: Mode>(
             let count = first_step + step;
             let slots = M::TILES.slots;
             Barrier::at(memory.filled, count % slots).wait((count / slots) & 1);
-            if multiplies && step < rows.units {
+            let has_unit = if M::TILES.shares == 1 {
+                step < rows.units
+            } else {
+                multiplies && step < rows.units
+            };
+            if has_unit {
                 let needs_next = step + 1 < rows.steps;
                 let next = count + 1;
                 if needs_next {
@@ -173,13 +175,18 @@ pub(super) unsafe fn consume<M: Mode>(
             let count = (sums.rows * columns) as f32;
             let of_thread = Moments::about(sums.shift[h], count, sums.sum[h], sums.squares[h]);
             let of_quad = of_thread.of_quad();
-            let channel = place.channel + 8 * h as u32;
-            if place.quad == 0 && multiplies {
-                if M::TILES.shares == 1 {
+            let mut channel = place.channel + 8 * h as u32;
+            if M::TILES.shares > 1 && M::TILES.parts == 2 {
+                // So that no address made of it is kept while the warp multiplies: that would take
+                // registers which this mode does not have, but the others do.
+                channel = copy(channel);
+            }
+            if M::TILES.shares == 1 {
+                if place.quad == 0 {
                     statistics::keep(memory, place.warpgroup, channel, of_quad);
-                } else {
-                    statistics::send::<M>(memory, rank, channel, item, of_quad);
                 }
+            } else if place.quad == 0 && multiplies {
+                statistics::send::<M>(memory, rank, channel, item, of_quad);
             }
         });
         statistics::finish::<M>(arguments, g, memory, &rows, sample, item, among);

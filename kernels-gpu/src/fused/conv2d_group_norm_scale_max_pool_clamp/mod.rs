@@ -33,6 +33,16 @@
 //! needs its own step and two rows of the next. Constants and the map of shared memory are in
 //! `op_spec::launch::conv2d_group_norm_scale_max_pool_clamp`.
 //!
+//! # Small batches
+//! Where samples are few, a cluster has more blocks (`SPREAD`): for each half one for every
+//! warpgroup that multiplies. What a warpgroup sums up, about which shift and at which scales, and
+//! how this is combined, stays as it is, so results are the same bits and the batch may decide.
+//! Each of these blocks loads its whole half and so comes to the same scales; in each, another
+//! warpgroup multiplies, and the others wait for what it skips, and free it. All blocks get the
+//! statistics of every warpgroup, combine them in the one order that there is, and write the rows
+//! of their own units. The tensor cores have half or a third of the work; loads, which are the same
+//! in all blocks of a half, come from the L2 cache.
+//!
 //! # Roles
 //! The first warpgroup loads: each warp one row of a step, one window of columns to a lane,
 //! converts it and stores it in a ring of slots (`produce`). The others multiply and reduce, a
@@ -44,7 +54,7 @@
 //! |---|---|---|
 //! | `filled[slot]` | a lane of each loading warp | the step's rows are stored and visible to the tensor cores |
 //! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *unit* are done |
-//! | `exchanged[sample % 2]` | one thread, and 512 bytes from the other block | the other block's statistics are here |
+//! | `exchanged[sample % 2]` | one thread, and 512 bytes for each set of statistics | the other block's statistics, or those of all blocks, are here |
 //! | named 1 | the loading warpgroup | magnitudes of a step |
 //! | named 2 | all multiplying warpgroups | statistics in, factors out, pooled rows read |
 //! | named 3 | the first 64 multiplying threads | channels to groups |
@@ -57,14 +67,17 @@
 //! - All rows that a unit reads have one scale: that of the last step it needs. When a step must
 //!   lower it, the loading warps wait for the last unit that still needs the old one and rescale
 //!   the step before in place; the unit between waits for `filled` of the new step.
-//! - Statistics of neighbouring samples come to different barriers. Who sends those of one sample
-//!   has waited for the other block's of the sample before, which were sent after the other block
-//!   had received those of the sample before that. So nothing sent can come to a barrier whose last
-//!   phase is not over, however late the asynchronous stores are.
+//! - Statistics of neighbouring samples come to different barriers and places. Who sends those of
+//!   one sample has waited for the other blocks' of the sample before, which were sent after each
+//!   other block had received and read those of the sample before that. So nothing sent can come to
+//!   a barrier whose last phase is not over, however late the asynchronous stores are.
+//! - A block waits for all statistics of a sample, so none that is sent to comes to its end before.
+//! - A warpgroup that does not multiply a unit frees it as soon as it is filled. The loading warps
+//!   wait for units in their order, so those before it are still waited for.
 //! - NaN and infinity need no care in the maximum: they reach the sums of all groups of their
 //!   sample, and a sample whose statistics are NaN is NaN altogether, as in the unfused chain.
 //! - Every combination of partial results has a fixed order, and nothing depends on the number of
-//!   blocks: the same sample gives the same bits in every batch.
+//!   blocks, of a cluster or of all: the same sample gives the same bits in every batch.
 
 mod consume;
 mod memory;
@@ -77,9 +90,7 @@ mod statistics;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{bf16, cluster, f16, kernel, thread, warp};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    FusedGeometry, WARPGROUP_THREADS,
-};
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{FusedGeometry, WARPGROUP_THREADS};
 
 use memory::Memory;
 use mode::{Accurate, Fast, Mode};

@@ -176,12 +176,20 @@ macro_rules! register_counts {
     ($tiles:expr) => {
         #[inline(always)]
         unsafe fn give_registers() {
-            registers::decrease::<{ $tiles.producer_registers }>();
+            if SPREAD {
+                registers::decrease::<{ $tiles.spread().producer_registers }>();
+            } else {
+                registers::decrease::<{ $tiles.producer_registers }>();
+            }
         }
 
         #[inline(always)]
         unsafe fn take_registers() {
-            registers::increase::<{ $tiles.consumer_registers }>();
+            if SPREAD {
+                registers::increase::<{ $tiles.spread().consumer_registers }>();
+            } else {
+                registers::increase::<{ $tiles.consumer_registers }>();
+            }
         }
     };
 }
@@ -227,7 +235,7 @@ pub(super) struct Accurate<const SPREAD: bool>;
 
 impl<const SPREAD: bool> Mode for Accurate<SPREAD> {
     const TILES: FusedMode = tiles(FusedMode::ACCURATE, SPREAD);
-    const LOADS_AHEAD: usize = 1;
+    const LOADS_AHEAD: usize = if SPREAD { 2 } else { 1 };
     /// Seven operands of the high parts, seven of the low ones. The single taps of the high parts
     /// stand in both halves, for both parts of a pixel.
     type Filters = [Quad; 14];

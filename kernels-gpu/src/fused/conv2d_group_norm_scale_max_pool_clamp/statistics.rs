@@ -98,6 +98,11 @@ pub(super) unsafe fn keep(memory: &Memory, warpgroup: u32, channel: u32, moments
     memory.moments.store(at + 2, moments.squares);
 }
 
+/// Bytes that a block receives for a sample.
+pub(super) const fn bytes<M: Mode>() -> u32 {
+    M::TILES.received() * OUT_CHANNELS * RECEIVED_BYTES
+}
+
 /// Sends the moments of a channel of this block's warpgroup to every block of the cluster, this one
 /// included.
 ///
@@ -321,14 +326,14 @@ unsafe fn write<M: Mode>(
         // All loads before all stores: their latencies overlap.
         let mut value = [0.0; 16];
         unroll!(16, |i| {
-            let at = lane + i as u32 * WARP_THREADS;
-            if has::<M>(i) && at < values {
+            let at = nth::<M>(lane, i as u32);
+            if at < values {
                 value[i] = memory.pooled.load(from + at);
             }
         });
         unroll!(16, |i| {
-            let at = lane + i as u32 * WARP_THREADS;
-            if has::<M>(i) && at < values {
+            let at = nth::<M>(lane, i as u32);
+            if at < values {
                 let skipped = at / OUT_WIDTH * (shares - 1) * OUT_WIDTH;
                 let mapped = math::fma(value[i] - center, factor, summand);
                 let clamped = math::min_nan(math::max_nan(mapped, g.min), g.max);
@@ -339,7 +344,12 @@ unsafe fn write<M: Mode>(
     }
 }
 
-/// Whether a lane of [`write`] can have an `i`-th value.
-const fn has<M: Mode>(i: usize) -> bool {
-    (i as u32) * WARP_THREADS < M::TILES.pool_rows() * OUT_WIDTH
+/// The lane's `i`-th value of a channel; beyond all values if no channel has so many.
+#[inline(always)]
+const fn nth<M: Mode>(lane: u32, i: u32) -> u32 {
+    if i * WARP_THREADS < M::TILES.pool_rows() * OUT_WIDTH {
+        lane + i * WARP_THREADS
+    } else {
+        u32::MAX
+    }
 }

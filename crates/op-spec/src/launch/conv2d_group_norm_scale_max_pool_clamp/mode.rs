@@ -64,10 +64,16 @@ impl FusedMode {
     /// that multiplies.
     #[must_use]
     pub const fn spread(self) -> Self {
-        Self {
+        let mut spread = Self {
             shares: self.consumers,
             ..self
+        };
+        if self.parts == 2 {
+            // With fewer products to a block the loads count: two steps of them under way.
+            spread.producer_registers = Self::FAST.producer_registers;
+            spread.consumer_registers = Self::FAST.consumer_registers;
         }
+        spread
     }
 
     /// Blocks of a cluster, which takes a sample.
