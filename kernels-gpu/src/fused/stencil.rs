@@ -200,30 +200,6 @@ unsafe fn convolve_edge<T: Storage>(
     sums
 }
 
-/// The moments of the lane's first `rows` sums.
-#[inline(always)]
-fn moments_of(sums: &[f32; ROWS], rows: u32) -> Moments {
-    if rows == 0 {
-        return Moments::EMPTY;
-    }
-    let count = rows as f32;
-    let mut sum = 0.0;
-    unroll!(8, |i| {
-        sum += if (i as u32) < rows { sums[i] } else { 0.0 };
-    });
-    let mean = sum * math::reciprocal_approx(count);
-    let mut m2 = 0.0;
-    unroll!(8, |i| {
-        let deviation = if (i as u32) < rows {
-            sums[i] - mean
-        } else {
-            0.0
-        };
-        m2 = math::fma(deviation, deviation, m2);
-    });
-    Moments { count, mean, m2 }
-}
-
 /// Writes the lane's first `rows` sums to the output plane `y`.
 ///
 /// # Safety
@@ -393,7 +369,7 @@ unsafe fn body<T: Storage>(arguments: &Arguments<T>, g: &StencilGeometry) {
         } else {
             0
         };
-        all = all.and(moments_of(&sums, rows));
+        all = all.and(Moments::of_first(&sums, rows));
         if pooled {
             warp::sync_warp(WARP);
             write_windows(y, g, &place, &sums, sign);

@@ -96,6 +96,34 @@ impl Moments {
         }
     }
 
+    /// Of the first `count` of eight values.
+    #[inline(always)]
+    pub(crate) fn of_first(values: &[f32; 8], count: u32) -> Self {
+        if count == 0 {
+            return Self::EMPTY;
+        }
+        let all = count as f32;
+        let mut sum = 0.0;
+        unroll!(8, |i| {
+            sum += if (i as u32) < count { values[i] } else { 0.0 };
+        });
+        let mean = sum * math::reciprocal_approx(all);
+        let mut m2 = 0.0;
+        unroll!(8, |i| {
+            let deviation = if (i as u32) < count {
+                values[i] - mean
+            } else {
+                0.0
+            };
+            m2 = math::fma(deviation, deviation, m2);
+        });
+        Self {
+            count: all,
+            mean,
+            m2,
+        }
+    }
+
     /// Of the elements of both; exactly the one if the other has none.
     #[inline(always)]
     pub(crate) fn and(self, other: Self) -> Self {
