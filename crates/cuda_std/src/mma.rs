@@ -12,10 +12,11 @@
 //! | B of m16n8k16 f16, bf16 | half `h` of `b[i]`: row `2 * quad + h + 8 * i`, column `group` |
 //!
 //! **Emulator**: lanes meet as for [`crate::warp`] operations with a full mask. Of a tf32 operand
-//! the top 19 bits count, as on the device. Products are exact; the products of one instruction and
-//! its accumulator are summed in f64 in the order of k, and rounded to f32 once. The device does
-//! not say how it rounds (it aligns and truncates), so results agree to about `2^-22` of the
-//! largest term, not to the bit.
+//! the top 19 bits count, as on the device. Products are exact. Like Hopper's, the emulated cores add an
+//! instruction's products and its accumulator at once, and *truncate*: each term is cut off two bits below
+//! the last one of an f32 of the largest term's exponent, and the sum to an f32. A long chain of
+//! instructions drifts towards zero, therefore, by half a unit in the last place of its sum for each
+//! of them on average. Older generations cut off more.
 
 use crate::backend;
 use crate::shared::SharedAddr;

@@ -75,6 +75,7 @@ mod shared_memory;
 mod signals;
 mod stamp;
 mod tensor;
+mod tensor_sum;
 mod transactions;
 mod views;
 mod waiting;

@@ -5,6 +5,7 @@ use std::fmt;
 use half::{bf16, f16};
 
 use super::lanes::{Inputs, Outputs};
+use super::tensor_sum::{self, Factor};
 
 /// An `mma.sync` of 16 rows, 8 columns, f32 sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,35 +52,35 @@ fn half_bits(word: u32, h: usize) -> u16 {
 /// `D = A * B + D`. Lanes bring `d` (4 words), `a` (4), `b` (2).
 pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
     const MOST_K: usize = 16;
-    let mut a = [[0.0_f64; MOST_K]; 16];
-    let mut b = [[0.0_f64; 8]; MOST_K];
+    let mut a = [[Factor::ZERO; MOST_K]; 16];
+    let mut b = [[Factor::ZERO; MOST_K]; 8];
     let k = if kind == Kind::Tf32 { 8 } else { 16 };
     for (lane, input) in inputs.iter().enumerate() {
         let (group, quad) = (lane / 4, lane % 4);
         let (words_a, words_b) = (&input[4..8], &input[8..10]);
         if kind == Kind::Tf32 {
             for (i, &word) in words_a.iter().enumerate() {
-                a[group + 8 * (i % 2)][quad + 4 * (i / 2)] = tf32(word);
+                a[group + 8 * (i % 2)][quad + 4 * (i / 2)] = tf32(word).into();
             }
             for (i, &word) in words_b.iter().enumerate() {
-                b[quad + 4 * i][group] = tf32(word);
+                b[group][quad + 4 * i] = tf32(word).into();
             }
             continue;
         }
         let value = |word, h| {
             let bits = half_bits(word, h);
-            if kind == Kind::F16 {
+            Factor::from(if kind == Kind::F16 {
                 f16::from_bits(bits).to_f64()
             } else {
                 bf16::from_bits(bits).to_f64()
-            }
+            })
         };
         for h in 0..2 {
             for (i, &word) in words_a.iter().enumerate() {
                 a[group + 8 * (i % 2)][2 * quad + h + 8 * (i / 2)] = value(word, h);
             }
             for (i, &word) in words_b.iter().enumerate() {
-                b[2 * quad + h + 8 * i][group] = value(word, h);
+                b[group][2 * quad + h + 8 * i] = value(word, h);
             }
         }
     }
@@ -87,11 +88,11 @@ pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
         let (group, quad) = (lane / 4, lane % 4);
         for i in 0..4 {
             let (row, column) = (group + 8 * (i / 2), 2 * quad + i % 2);
-            let mut sum = f64::from(f32::from_bits(input[i]));
-            for step in 0..k {
-                sum += a[row][step] * b[step][column];
-            }
-            outputs[lane][i] = (sum as f32).to_bits();
+            let products = a[row][..k]
+                .iter()
+                .copied()
+                .zip(b[column][..k].iter().copied());
+            outputs[lane][i] = tensor_sum::add(f32::from_bits(input[i]), products).to_bits();
         }
     }
 }

@@ -12,6 +12,7 @@ use std::panic::Location;
 use super::access;
 use super::exec::{Exec, Place, describe, fail, with};
 use super::fault::FaultKind;
+use super::tensor_sum::{self, Factor};
 use super::waiting::{Wait, Waiting};
 use super::{schedule, stamp, tensor};
 
@@ -212,17 +213,17 @@ pub(crate) fn multiply<const R: usize>(
 fn accumulate_into(
     sums: &mut [f32],
     thread: usize,
-    a: &[Vec<f64>],
-    b: &[Vec<f64>],
+    a: &[Vec<Factor>],
+    b: &[Vec<Factor>],
     accumulate: bool,
 ) {
     let (warp, lane) = (thread / 32, thread % 32);
     for (i, sum) in sums.iter_mut().enumerate() {
         let row = 16 * warp + lane / 4 + 8 * (i / 2 % 2);
         let column = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
-        let start = if accumulate { f64::from(*sum) } else { 0.0 };
-        let products = a[row].iter().zip(&b[column]).map(|(a, b)| a * b);
-        *sum = products.fold(start, |sum, product| sum + product) as f32;
+        let start = if accumulate { *sum } else { 0.0 };
+        let products = a[row].iter().copied().zip(b[column].iter().copied());
+        *sum = tensor_sum::add(start, products);
     }
 }
 
@@ -249,7 +250,12 @@ pub(crate) fn read_row(what: &dyn fmt::Display, address: u32, place: Place) -> [
     unsafe { at.cast::<[u32; 4]>().read() }
 }
 
-fn read_tile(what: &Multiplication, descriptor: u64, rows: usize, place: Place) -> Vec<Vec<f64>> {
+fn read_tile(
+    what: &Multiplication,
+    descriptor: u64,
+    rows: usize,
+    place: Place,
+) -> Vec<Vec<Factor>> {
     let words: Vec<[u32; 4]> = row_addresses(descriptor, rows)
         .map(|address| read_row(what, address, place))
         .collect();
@@ -258,9 +264,10 @@ fn read_tile(what: &Multiplication, descriptor: u64, rows: usize, place: Place) 
         .map(|row| {
             let words = row.as_flattened().iter().copied();
             match what.kind {
-                tensor::Kind::Tf32 => words.map(tensor::tf32).collect(),
+                tensor::Kind::Tf32 => words.map(tensor::tf32).map(Factor::from).collect(),
                 tensor::Kind::F16 | tensor::Kind::Bf16 => words
                     .flat_map(|word| tensor::halves(what.kind, word))
+                    .map(Factor::from)
                     .collect(),
             }
         })
