@@ -15,13 +15,13 @@
 //!
 //! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16
 //! bytes for each column, 128 bytes in all. Core matrices of neighbouring columns follow each
-//! other; the two that divide K may lie anywhere ([`Columns`]).
+//! other, or lie equally far apart; the two that divide K may lie anywhere ([`Columns`]).
 //!
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
 //!
-//! The same on 64 columns, elements 0 to 31 of the result, can be started ([`start_f16_5`]) and
-//! waited for ([`InFlight::wait`]) apart, so that a warpgroup works at one half of its columns
+//! The same on 64 columns, elements 0 to 31 of the result, can be started ([`start_f16_5`]), also as an addition to
+//! sums that there are ([`add_f16_3`]), and waited for ([`InFlight::wait`]) apart, so that a warpgroup works at one half of its columns
 //! while the tensor cores work at the other.
 //!
 //! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing
@@ -34,8 +34,8 @@
 use crate::backend;
 use crate::shared::SharedAddr;
 
-/// Bytes from eight columns of B to the next eight.
-const GROUP_BYTES: u64 = 128;
+/// Units from eight columns of B to the next eight, where they follow each other.
+const GROUP_UNITS: u32 = 128 / UNIT_BYTES;
 
 /// Bytes of the unit in which B is addressed.
 pub const UNIT_BYTES: u32 = 16;
@@ -51,8 +51,22 @@ impl Columns {
     #[must_use]
     #[inline(always)]
     pub const fn new(first: u32, k_units: u32) -> Self {
+        Self::apart(first, k_units, GROUP_UNITS)
+    }
+
+    /// The same where eight columns start `group_units` after the eight before them.
+    #[must_use]
+    #[inline(always)]
+    pub const fn apart(first: u32, k_units: u32, group_units: u32) -> Self {
         let low = (first + (k_units << 16)) as u64;
-        Self(low | (GROUP_BYTES / UNIT_BYTES as u64) << 32)
+        Self(low | (group_units as u64) << 32)
+    }
+
+    /// The same layout so many units of 16 bytes further.
+    #[must_use]
+    #[inline(always)]
+    pub const fn offset(self, units: u32) -> Self {
+        Self(self.0 + units as u64)
     }
 }
 
@@ -133,8 +147,33 @@ macro_rules! start {
 start! {
     /// Starts the sum over 5 steps of f16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
     start_f16_5, 5;
+    /// Starts the sum over 9 steps of f16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
+    start_f16_9, 9;
     /// Starts the sum over 14 steps of f16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
     start_f16_14, 14;
     /// Starts the sum over 5 steps of bf16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16`.
     start_bf16_5, 5;
+}
+
+macro_rules! add {
+    ($($(#[$doc:meta])* $name:ident, $steps:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As above.
+        #[must_use]
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $name(d: [f32; 32], a: &[[u32; 4]; $steps], b: &[Columns; $steps]) -> InFlight {
+            // SAFETY: the caller's promise is the backend's.
+            InFlight(unsafe { backend::$name(d, a, &b.map(|columns| columns.0)) })
+        }
+    )*};
+}
+
+add! {
+    /// Starts to add the products of 3 steps of f16 to `d`. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
+    add_f16_3, 3;
+    /// Starts to add the products of 3 steps of bf16 to `d`. `wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16`.
+    add_bf16_3, 3;
 }

@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::exec::{Place, fail, with};
 use super::fault::FaultKind;
+use super::tensor_sum::{self, Factor};
 use super::waiting::{Wait, Waiting};
 use super::warpgroups::{self, ROW_BYTES, ROWS, THREADS};
 use super::{schedule, tensor};
@@ -57,11 +58,13 @@ struct Member {
     thread: u32,
     /// Operands of A, one for each step.
     a: *const [u32; 4],
+    /// What the products are added to, and then the sums.
     result: *mut f32,
 }
 
 pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
     kind: tensor::Kind,
+    mut result: [f32; RESULTS],
     a: &[[u32; 4]; STEPS],
     b: &[u64; STEPS],
     place: Place,
@@ -98,7 +101,6 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
             meeting.chain
         ));
     }
-    let mut result = [0.0; RESULTS];
     meeting.members.push(Member {
         thread,
         a: a.as_ptr(),
@@ -143,8 +145,22 @@ fn read(chain: &Chain, tile: u64, place: Place) -> Tile {
 fn compute(meeting: &Meeting) {
     let (kind, columns) = (meeting.chain.kind, meeting.chain.columns);
     let mut sums = vec![vec![0.0_f32; columns]; ROWS];
+    let results = columns * ROWS / THREADS;
+    let place_of_result = |thread: u32, i: usize| {
+        let (row, quad) = place_of(thread);
+        (row + 8 * (i / 2 % 2), 8 * (i / 4) + 2 * quad + i % 2)
+    };
+    for member in &meeting.members {
+        // SAFETY: the thread is suspended in `multiply`, or is the current one, and nobody else refers to its
+        // results, which are as many as the chain's.
+        let start = unsafe { std::slice::from_raw_parts(member.result, results) };
+        for (i, &value) in start.iter().enumerate() {
+            let (row, column) = place_of_result(member.thread, i);
+            sums[row][column] = value;
+        }
+    }
     for (step, tile) in meeting.tiles.iter().enumerate() {
-        let mut a = [[0.0_f64; K]; ROWS];
+        let mut a = [[Factor::ZERO; K]; ROWS];
         for member in &meeting.members {
             // SAFETY: the thread is suspended in `multiply`, or is the current one; it has an
             // operand for each step.
@@ -152,37 +168,31 @@ fn compute(meeting: &Meeting) {
             let (row, quad) = place_of(member.thread);
             for (i, &word) in words.iter().enumerate() {
                 for (h, value) in tensor::halves(kind, word).into_iter().enumerate() {
-                    a[row + 8 * (i % 2)][2 * quad + h + 8 * (i / 2)] = value;
+                    a[row + 8 * (i % 2)][2 * quad + h + 8 * (i / 2)] = value.into();
                 }
             }
         }
-        let mut b = vec![vec![0.0_f64; columns]; K];
+        let mut b = vec![[Factor::ZERO; K]; columns];
         let values_of_row = ROW_BYTES / 2;
         for (i, words) in tile.iter().enumerate() {
             let (column, first) = (i / 2, i % 2 * values_of_row);
             let values = words.iter().flat_map(|&word| tensor::halves(kind, word));
             for (k, value) in (first..).zip(values) {
-                b[k][column] = value;
+                b[column][k] = value.into();
             }
         }
         for (sums, a) in sums.iter_mut().zip(&a) {
-            let mut wide: Vec<f64> = sums.iter().copied().map(f64::from).collect();
-            for (&factor, b) in a.iter().zip(&b) {
-                for (sum, &value) in wide.iter_mut().zip(b) {
-                    *sum += factor * value;
-                }
+            for (sum, b) in sums.iter_mut().zip(&b) {
+                *sum = tensor_sum::add(*sum, a.iter().copied().zip(b.iter().copied()));
             }
-            *sums = wide.iter().map(|&sum| sum as f32).collect();
         }
     }
     for member in &meeting.members {
-        let (row, quad) = place_of(member.thread);
-        // SAFETY: as above; the chain's results are as many, and nobody else refers to them while the
-        // thread is suspended.
-        let result =
-            unsafe { std::slice::from_raw_parts_mut(member.result, columns * ROWS / THREADS) };
+        // SAFETY: as above.
+        let result = unsafe { std::slice::from_raw_parts_mut(member.result, results) };
         for (i, value) in result.iter_mut().enumerate() {
-            *value = sums[row + 8 * (i / 2 % 2)][8 * (i / 4) + 2 * quad + i % 2];
+            let (row, column) = place_of_result(member.thread, i);
+            *value = sums[row][column];
         }
     }
 }

@@ -99,7 +99,7 @@ macro_rules! chains {
     ($($name:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; $sums] {
-            chains::multiply(Kind::$kind, a, b, Location::caller())
+            chains::multiply(Kind::$kind, [0.0; $sums], a, b, Location::caller())
         }
     )*};
 }
@@ -111,8 +111,23 @@ chains! {
     m64n32_f16_7, F16, 7, 16;
     m64n32_bf16_7, Bf16, 7, 16;
     start_f16_5, F16, 5, 32;
+    start_f16_9, F16, 9, 32;
     start_f16_14, F16, 14, 32;
     start_bf16_5, Bf16, 5, 32;
+}
+
+macro_rules! adding_chains {
+    ($($name:ident, $kind:ident, $steps:literal;)*) => {$(
+        #[track_caller]
+        pub(crate) unsafe fn $name(d: [f32; 32], a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 32] {
+            chains::multiply(Kind::$kind, d, a, b, Location::caller())
+        }
+    )*};
+}
+
+adding_chains! {
+    add_f16_3, F16, 3;
+    add_bf16_3, Bf16, 3;
 }
 
 /// A chain is over when it was started here.

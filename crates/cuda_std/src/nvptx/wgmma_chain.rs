@@ -187,12 +187,63 @@ start! {
         (3 "more" "47" "48" "49" "50" "51") (4 "more" "52" "53" "54" "55" "56")
 }
 start! {
+    start_f16_9, "f16", 9,
+        (0 "first" "32" "33" "34" "35" "36") (1 "more" "37" "38" "39" "40" "41") (2 "more" "42" "43" "44" "45" "46")
+        (3 "more" "47" "48" "49" "50" "51") (4 "more" "52" "53" "54" "55" "56") (5 "more" "57" "58" "59" "60" "61")
+        (6 "more" "62" "63" "64" "65" "66") (7 "more" "67" "68" "69" "70" "71") (8 "more" "72" "73" "74" "75" "76")
+}
+start! {
     start_f16_14, "f16", 14,
         (0 "first" "32" "33" "34" "35" "36") (1 "more" "37" "38" "39" "40" "41") (2 "more" "42" "43" "44" "45" "46")
         (3 "more" "47" "48" "49" "50" "51") (4 "more" "52" "53" "54" "55" "56") (5 "more" "57" "58" "59" "60" "61")
         (6 "more" "62" "63" "64" "65" "66") (7 "more" "67" "68" "69" "70" "71") (8 "more" "72" "73" "74" "75" "76")
         (9 "more" "77" "78" "79" "80" "81") (10 "more" "82" "83" "84" "85" "86") (11 "more" "87" "88" "89" "90" "91")
         (12 "more" "92" "93" "94" "95" "96") (13 "more" "97" "98" "99" "100" "101")
+}
+
+/// The same, added to sums that there are.
+macro_rules! add {
+    ($name:ident, $ty:literal, $n:literal, $(($step:literal $a0:literal $a1:literal $a2:literal $a3:literal $b:literal))*) => {
+        #[inline(always)]
+        pub(crate) unsafe fn $name(mut d: [f32; 32], a: &[[u32; 4]; $n], b: &[u64; $n]) -> [f32; 32] {
+            // SAFETY: as above.
+            unsafe {
+                asm!(
+                    "{{",
+                    ".reg .pred more;",
+                    "setp.ne.b32 more, 1, 0;",
+                    "wgmma.fence.sync.aligned;",
+                    $(concat!(
+                        "wgmma.mma_async.sync.aligned.m64n64k16.f32.", $ty, ".", $ty, " {{",
+                        "{0},{1},{2},{3},{4},{5},{6},{7},{8},{9},{10},{11},{12},{13},{14},{15},",
+                        "{16},{17},{18},{19},{20},{21},{22},{23},{24},{25},{26},{27},{28},{29},{30},{31}",
+                        "}}, {{{", $a0, "},{", $a1, "},{", $a2, "},{", $a3, "}}}, {", $b, "}, more, 1, 1, 0;",
+                    ),)*
+                    "wgmma.commit_group.sync.aligned;",
+                    "}}",
+                    inout(reg32) d[0], inout(reg32) d[1], inout(reg32) d[2], inout(reg32) d[3], inout(reg32) d[4], inout(reg32) d[5], inout(reg32) d[6], inout(reg32) d[7],
+                    inout(reg32) d[8], inout(reg32) d[9], inout(reg32) d[10], inout(reg32) d[11], inout(reg32) d[12], inout(reg32) d[13], inout(reg32) d[14], inout(reg32) d[15],
+                    inout(reg32) d[16], inout(reg32) d[17], inout(reg32) d[18], inout(reg32) d[19], inout(reg32) d[20], inout(reg32) d[21], inout(reg32) d[22], inout(reg32) d[23],
+                    inout(reg32) d[24], inout(reg32) d[25], inout(reg32) d[26], inout(reg32) d[27], inout(reg32) d[28], inout(reg32) d[29], inout(reg32) d[30], inout(reg32) d[31],
+                    $(
+                        in(reg32) a[$step][0], in(reg32) a[$step][1], in(reg32) a[$step][2], in(reg32) a[$step][3],
+                        in(reg64) b[$step],
+                    )*
+                    options(nostack),
+                );
+            }
+            d
+        }
+    };
+}
+
+add! {
+    add_f16_3, "f16", 3,
+        (0 "32" "33" "34" "35" "36") (1 "37" "38" "39" "40" "41") (2 "42" "43" "44" "45" "46")
+}
+add! {
+    add_bf16_3, "bf16", 3,
+        (0 "32" "33" "34" "35" "36") (1 "37" "38" "39" "40" "41") (2 "42" "43" "44" "45" "46")
 }
 
 /// Waits until at most `LEFT` chains are under way. The results pass through, so that nothing that
