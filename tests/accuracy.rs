@@ -29,6 +29,9 @@ pub(crate) fn trials() -> Vec<Trial> {
             trials.push(backend.trial("models::79", &name, move |backend| of_79(backend, factor)));
         }
     }
+    let name = "are_accurate_on_sums_of_thousands_of_terms";
+    trials.push(Backend::Gpu.trial("models::85", name, long_sums_of_85));
+    trials.push(Backend::Gpu.trial("models::79", name, long_sums_of_79));
     trials
 }
 
@@ -70,6 +73,61 @@ fn of_79(backend: Backend, factor: f32) -> Outcome {
     let on_device = Tensor::from_array(model.stream(), &x)?;
     let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
     check(backend, &model, &on_device, &operation.reference()?)
+}
+
+/// 4,608 terms.
+fn long_sums_of_85(backend: Backend) -> Outcome {
+    let spec = Spec85 {
+        in_channels: 512,
+        out_channels: 64,
+        ..Spec85::kernelbench()
+    };
+    let weights = Weights85::init(&spec, 1);
+    let x = data::fill(5, [2, 512, 18, 18]);
+    let model = Model85::new(&backend.stream()?, &spec, &weights)?;
+    let on_device = Tensor::from_array(model.stream(), &x)?;
+    let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
+    check_long_sums(backend, &model, &on_device, &operation.reference()?)
+}
+
+/// 6,912 terms.
+fn long_sums_of_79(backend: Backend) -> Outcome {
+    let spec = Spec79 {
+        in_channels: 256,
+        out_channels: 64,
+        ..Spec79::kernelbench()
+    };
+    let weights = Weights79::init(&spec, 1);
+    let x = data::fill(5, [1, 256, 6, 14, 14]);
+    let model = Model79::new(&backend.stream()?, &spec, &weights)?;
+    let on_device = Tensor::from_array(model.stream(), &x)?;
+    let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
+    check_long_sums(backend, &model, &on_device, &operation.reference()?)
+}
+
+/// All strategies, as below, and the default one's largest error: tensor cores that truncate must not make it
+/// larger than that of the FMA chain of the operators one by one. Sums of thousands of terms that they add up alone
+/// have three times that error and more.
+fn check_long_sums<M: Pipeline>(
+    backend: Backend,
+    model: &M,
+    x: &Tensor,
+    expected: &ArrayD<f64>,
+) -> Outcome {
+    check(backend, model, x, expected)?;
+    let largest = |options: &Options<M::Strategy>| -> convfuse::Result<f64> {
+        let y = model.forward_with(x, options)?.to_array::<f32>()?;
+        let errors = y.iter().zip(expected);
+        let errors = errors.map(|(&got, want)| (f64::from(got) - want).abs());
+        // Not f64::max, which drops NaN; `check` has seen that there is none.
+        Ok(errors.fold(0.0, |a, b| if a > b { a } else { b }))
+    };
+    let chain = largest(&Options::strategy(M::Strategy::ALL[0]))?;
+    let fused = largest(&Options::default())?;
+    if fused <= 1.5 * chain {
+        return Ok(());
+    }
+    Err(format!("fused is off by {fused:e}, the operators one by one by {chain:e}").into())
 }
 
 /// Every strategy, with the default's accurate products.

@@ -232,8 +232,8 @@ const BUGS: &[Bug] = &[
         name: "implicit_gemm_multiplies_a_patch_that_has_not_arrived",
         copy: "fourth",
         file: "fused/implicit_gemm/product.rs",
-        right: "            cp_async::wait_all();\n            thread::sync_threads();",
-        wrong: "            thread::sync_threads();",
+        right: "            cp_async::wait_all();\n            M::show_patch();",
+        wrong: "            M::show_patch();",
     },
     Bug {
         name: "implicit_gemm_overwrites_the_patch_in_use",

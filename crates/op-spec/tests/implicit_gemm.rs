@@ -2,14 +2,21 @@
 
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    GemmDevice, GemmMode, GemmPlan, M16N64, M16N256, M32N128, M64N32, M64N128, STEP_VECTORS,
-    combining,
+    CHAIN_STEPS, GemmDevice, GemmMode, GemmPlan, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32,
+    M64N128, STEP_VECTORS, W64N128, combining,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
 const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 132,
     shared_bytes: 227 * 1024,
+    warpgroups: false,
+};
+
+/// The same with warpgroup products.
+const HOPPER: GemmDevice = GemmDevice {
+    warpgroups: true,
+    ..DEVICE
 };
 
 /// A convolution: input, filter, attributes.
@@ -68,10 +75,13 @@ fn plans() -> Vec<GemmPlan> {
         .iter()
         .flat_map(|(conv, pool)| {
             modes.map(|mode| {
-                GemmPlan::new(conv, *pool, mode, &DEVICE, None)
-                    .unwrap_or_else(|| panic!("no plan for {conv:?}"))
+                [&DEVICE, &HOPPER].map(|device| {
+                    GemmPlan::new(conv, *pool, mode, device, None)
+                        .unwrap_or_else(|| panic!("no plan for {conv:?}"))
+                })
             })
         })
+        .flatten()
         .collect()
 }
 
@@ -123,6 +133,71 @@ fn patches_hold_every_tap_of_every_pixel_and_images_every_patch() {
             (g.tiles_w, g.tile_w, 1, g.patch_columns, g.phase_columns),
         ] {
             assert!((tiles - 1) * tile * stride + patch <= image, "{plan:?}");
+        }
+    }
+}
+
+#[test]
+fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_the_next() {
+    let modes = [GemmMode::ACCURATE, GemmMode::FAST];
+    let mut layouts = [0; 2];
+    for (conv, pool) in problems() {
+        for mode in modes {
+            let Some(plan) = GemmPlan::with_tile(&conv, pool, mode, &HOPPER, W64N128) else {
+                continue;
+            };
+            let g = &plan.geometry;
+            layouts[usize::from(g.group_vectors == 8)] += 1;
+            assert!(g.steps.is_multiple_of(CHAIN_STEPS));
+            assert!(g.stage_chunks.is_multiple_of(STEP_VECTORS));
+            assert!(g.steps >= g.stage_chunks / STEP_VECTORS * g.taps);
+            let first_vector = |pixel: u32| pixel / 8 * g.group_vectors + pixel % 8;
+            let row = |d: u32, h: u32| (d * g.patch_h + h) * g.patch_row();
+            for d in 0..g.tile_d {
+                for h in 0..g.tile_h {
+                    for w in 0..g.tile_w {
+                        let pixel = d * g.plane_pitch + h * g.tile_pitch + w;
+                        assert!(pixel < W64N128.pixels(), "{plan:?}");
+                        let wanted = row(d * conv.stride_d, h * conv.stride_h) + w;
+                        assert_eq!(first_vector(pixel), wanted, "{plan:?}");
+                    }
+                }
+            }
+            // The last tap of the last pixel, used or not.
+            let last = row(
+                (conv.t - 1) * conv.dilation_d,
+                (conv.r - 1) * conv.dilation_h,
+            );
+            let columns = (0..g.column_taps).map(|tap| {
+                let w = tap * g.vector_columns * conv.dilation_w;
+                w % conv.stride_w * g.patch_columns + w / conv.stride_w
+            });
+            let reached = first_vector(W64N128.pixels() - 1) + last + columns.max().unwrap_or(0);
+            assert!(reached < g.patch_vectors, "{plan:?}");
+        }
+    }
+    assert!(layouts.iter().all(|&count| count > 0), "{layouts:?}");
+}
+
+#[test]
+fn warpgroups_are_for_many_channels() {
+    let tile = |c: usize, r: usize, device| {
+        let conv = conv([8, c, 1, 56, 56], [64, c, 1, r, r], Conv3dSpec::default());
+        let plan = GemmPlan::new(&conv, None, GemmMode::FAST, device, None);
+        plan.expect("a plan").tile
+    };
+    assert_eq!(tile(64, 3, &HOPPER), W64N128);
+    assert_ne!(tile(64, 3, &DEVICE), W64N128);
+    assert_ne!(tile(8, 3, &HOPPER), W64N128);
+    assert_ne!(tile(16, 1, &HOPPER), W64N128);
+}
+
+#[test]
+fn long_sums_of_split_values_have_tiles_that_put_them_aside() {
+    for plan in plans() {
+        let steps = plan.geometry.stages * plan.geometry.steps;
+        if plan.mode == GemmMode::ACCURATE && steps > KEPT_STEPS {
+            assert!(plan.tile == W64N128 || plan.tile.puts_aside(), "{plan:?}");
         }
     }
 }
@@ -259,13 +334,14 @@ fn print_tiles() {
     for plan in plans() {
         let g = &plan.geometry;
         println!(
-            "{:4} -> {:4} {:3}x{:4}x{:4}: {:3} filters, pixels {}x{}x{} of {}, patch {}x{}x{}, {} stages of {} chunks, \
+            "{:4} -> {:4} {:3}x{:4}x{:4}: {}{:3} filters, pixels {}x{}x{} of {}, patch {}x{}x{}, {} stages of {} chunks, \
              {} steps, {} bytes",
             g.conv.group_c,
             g.conv.group_k,
             g.conv.z,
             g.conv.p,
             g.conv.q,
+            ["", "warpgroup "][plan.tile.warpgroup as usize],
             plan.tile.filters(),
             g.tile_d,
             g.tile_h,

@@ -34,8 +34,8 @@ pub(crate) unsafe fn is_reversed<T: Storage>(
 /// `first`; its rows are `pitch` elements apart.
 ///
 /// # Safety
-/// The window is within `values`, which start on 16 bytes; where there are two or four columns, `first` and
-/// `pitch` are multiples of them.
+/// The window is within `values`, which start on 16 bytes; where there are two or four columns and `pitch` is a
+/// multiple of them, `first` is one, too.
 #[inline(always)]
 pub(crate) unsafe fn largest_of_window(
     values: Shared<f32>,
@@ -48,7 +48,7 @@ pub(crate) unsafe fn largest_of_window(
     let mut row = first;
     let end = first + rows * pitch;
     // Four loads in flight, in one instruction where rows of windows are vectors.
-    if columns == 4 {
+    if columns == 4 && pitch.is_multiple_of(4) {
         while row < end {
             let of_row = values.load_vec::<4>(row);
             unroll!(4, |i| {
@@ -56,7 +56,7 @@ pub(crate) unsafe fn largest_of_window(
             });
             row += pitch;
         }
-    } else if columns == 2 {
+    } else if columns == 2 && pitch.is_multiple_of(2) {
         while row < end {
             let of_row = values.load_vec::<2>(row);
             unroll!(2, |i| {

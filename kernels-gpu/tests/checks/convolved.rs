@@ -44,7 +44,8 @@ pub(super) fn wanted_moments(planes: &[&[(f64, f64)]], rounding: f64) -> Vec<Wan
         let mean = plane.iter().map(|y| y.0).sum::<f64>() / count;
         let m2 = plane.iter().map(|y| (y.0 - mean).powi(2)).sum::<f64>();
         let magnitude = plane.iter().map(|y| y.1).fold(0.0, f64::max);
-        let off = rounding * magnitude;
+        // The values are added up in f32, 32 in a row at most.
+        let off = rounding * magnitude + 8.0 * f64::exp2(-24.0) * mean.abs();
         let within = |value, tolerance| Wanted { value, tolerance };
         all.push(Wanted::exact(count));
         all.push(within(mean, off));

@@ -3,7 +3,7 @@
 use cuda_std::{bf16, f16};
 use op_spec::conv::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmDevice, GemmMode, GemmPlan, M16N64, M16N256, M32N128, M64N32, M64N128,
+    GemmDevice, GemmMode, GemmPlan, M16N64, M16N256, M32N128, M64N32, M64N128, W64N128,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
@@ -15,6 +15,7 @@ use super::{Outcome, Run, compare, signed};
 const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 1,
     shared_bytes: 227 * 1024,
+    warpgroups: true,
 };
 
 /// `[n, c, k]`, extents of input and filter, attributes, the pool behind it, and what the input is multiplied by.
@@ -41,7 +42,10 @@ fn spec(
     }
 }
 
-fn rows() -> [Row; 6] {
+/// More terms than this make a long sum.
+const LONG: u32 = 1024;
+
+fn rows() -> [Row; 7] {
     let plain = ConvSpec::default();
     [
         // Several columns of the filter in a vector; tiles that are not whole; windows that are not.
@@ -83,16 +87,30 @@ fn rows() -> [Row; 6] {
             Some([3, 5]),
             300.0,
         ),
+        // A long sum, of positive terms.
+        ([1, 8192, 3], [1, 2, 5], [1, 1, 1], plain, None, 1.0),
     ]
+}
+
+/// What a long sum of positive terms may be off by, in parts of it. Of 16 terms and a sum tensor cores cut off what is
+/// below the second bit behind an f32's last, and then what is below that: less than 5.25 units in the last place. They
+/// do so with three instructions a step and at most 17 steps in a row; these sums are added with roundings
+/// of `2^-24`; and the factors are off by `2^-22`, as is the product of their low parts.
+fn long_rounding(reduction: u32) -> f64 {
+    let steps = f64::from(reduction) / 16.0;
+    let cut = (1.0 + 17.0 / 4.0) * f64::exp2(-23.0);
+    17.0 * 3.0 * cut + steps / 16.0 * f64::exp2(-24.0) + 3.0 * f64::exp2(-22.0)
 }
 
 macro_rules! product {
     ($name:ident, $T:ident, $mode:ident, $rounding:expr,
-     $filters:ident, $image:ident, $remake:expr, [$m64n128:ident, $m32n128:ident, $m16n256:ident, $m64n32:ident, $m16n64:ident]) => {
+     $filters:ident, $image:ident, $remake:expr, [$m64n128:ident, $m32n128:ident, $m16n256:ident, $m64n32:ident, $m16n64:ident, $w64n128:ident]) => {
         /// All rows, from filters to combined moments.
         pub(crate) fn $name(run: &Run) -> Outcome {
-            for (number, ([n, c, k], input, filter, spec, pool, factor)) in
-                rows().into_iter().enumerate()
+            for (number, ([n, c, k], input, filter, spec, pool, factor), warpgroup) in rows()
+                .into_iter()
+                .enumerate()
+                .flat_map(|(number, row)| [false, true].map(|warpgroup| (number, row, warpgroup)))
             {
                 let [t, r, s] = filter;
                 let x_shape = [n, c, input[0], input[1], input[2]];
@@ -101,15 +119,31 @@ macro_rules! product {
                     .problem(&x_shape, &w_shape, Some(&[k]))
                     .expect("a sound problem");
                 let conv = conv.geometry().expect("a small problem");
-                let plan =
-                    GemmPlan::new(&conv, pool, GemmMode::$mode, &DEVICE, None).expect("a plan");
+                let long = conv.reduction() > LONG;
+                if long && GemmMode::$mode.parts == 1 {
+                    continue;
+                }
+                let device = GemmDevice {
+                    warpgroups: warpgroup,
+                    ..DEVICE
+                };
+                let plan = if warpgroup {
+                    GemmPlan::with_tile(&conv, pool, GemmMode::$mode, &device, W64N128)
+                } else {
+                    GemmPlan::new(&conv, pool, GemmMode::$mode, &device, None)
+                };
+                let plan = plan.expect("a plan");
                 let g = plan.geometry;
 
                 let mut values = signed::<$T>(1, x_shape.iter().product());
                 if GemmMode::$mode.scaled {
                     values.iter_mut().for_each(|x| *x *= factor);
                 }
-                let weight = signed::<$T>(2, w_shape.iter().product());
+                let mut weight = signed::<$T>(2, w_shape.iter().product());
+                if long {
+                    values.iter_mut().for_each(|x| *x = x.abs());
+                    weight.iter_mut().for_each(|w| *w = w.abs());
+                }
                 let (bias, scale) = (signed::<$T>(3, k), signed::<$T>(4, k));
                 let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
                 let (b, f) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&scale)?);
@@ -188,6 +222,7 @@ macro_rules! product {
                     M16N256 => multiply!($m16n256),
                     M64N32 => multiply!($m64n32),
                     M16N64 => multiply!($m16n64),
+                    W64N128 => multiply!($w64n128),
                     tile => panic!("{tile:?}"),
                 }
                 let tiles = u64::from(g.pixel_tiles());
@@ -203,14 +238,20 @@ macro_rules! product {
 
                 let all = convolved(&conv, &values, &weight, &bias);
                 let planes: Vec<_> = all.chunks_exact(pixels).collect();
-                let rounding: f64 = $rounding * (4.0 + f64::from(conv.reduction()).sqrt());
-                let what = format!("row {number}");
+                let rounding: f64 = if long {
+                    long_rounding(conv.reduction())
+                } else {
+                    $rounding * (4.0 + f64::from(conv.reduction()).sqrt())
+                };
+                let what = format!("row {number}, {:?}", plan.tile);
                 compare(
                     &format!("{what}, moments"),
                     &combined,
                     &wanted_moments(&planes, rounding),
                 )?;
                 let pool = pool.map(|[h, v]| [h, v, g.pooled_h, g.pooled_w]);
+                // Of a long sum, magnitude and value are the same.
+                let rounding = if long { rounding / 2.0 } else { rounding };
                 let wanted = wanted_results(&planes, &conv, pool, &scale, rounding);
                 compare(&what, &y, &wanted)?;
             }
@@ -235,7 +276,8 @@ product!(
         implicit_gemm_m32n128_split_f32,
         implicit_gemm_m16n256_split_f32,
         implicit_gemm_m64n32_split_f32,
-        implicit_gemm_m16n64_split_f32
+        implicit_gemm_m16n64_split_f32,
+        implicit_gemm_w64n128_split_f32
     ]
 );
 product!(
@@ -254,7 +296,8 @@ product!(
         implicit_gemm_m32n128_rounded_f32,
         implicit_gemm_m16n256_rounded_f32,
         implicit_gemm_m64n32_rounded_f32,
-        implicit_gemm_m16n64_rounded_f32
+        implicit_gemm_m16n64_rounded_f32,
+        implicit_gemm_w64n128_rounded_f32
     ]
 );
 product!(
@@ -270,7 +313,8 @@ product!(
         implicit_gemm_m32n128_f16,
         implicit_gemm_m16n256_f16,
         implicit_gemm_m64n32_f16,
-        implicit_gemm_m16n64_f16
+        implicit_gemm_m16n64_f16,
+        implicit_gemm_w64n128_f16
     ]
 );
 product!(
@@ -286,6 +330,7 @@ product!(
         implicit_gemm_m32n128_bf16,
         implicit_gemm_m16n256_bf16,
         implicit_gemm_m64n32_bf16,
-        implicit_gemm_m16n64_bf16
+        implicit_gemm_m16n64_bf16,
+        implicit_gemm_w64n128_bf16
     ]
 );

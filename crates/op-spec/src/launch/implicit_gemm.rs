@@ -25,7 +25,9 @@ mod plan;
 mod tile;
 
 pub use plan::{GemmDevice, GemmPlan, USUAL_BATCH};
-pub use tile::{GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128, TILES};
+pub use tile::{
+    CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
+};
 
 /// Threads of a block of the product.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;
@@ -139,12 +141,24 @@ pub struct GemmGeometry {
     pub tiles_h: u32,
     /// Tiles along the columns.
     pub tiles_w: u32,
+    /// From a pixel of a tile to the one a row below, in the block's order.
+    pub tile_pitch: u32,
+    /// From a pixel of a tile to the one a plane behind.
+    pub plane_pitch: u32,
+    /// From eight pixels of a warpgroup's tile to the next eight, in vectors of the patch.
+    pub group_vectors: u32,
+    /// 1 if the two vectors of a step are the same tap of two vectors of channels, else 0: then they are any
+    /// two that follow one another.
+    pub paired: u32,
     /// Depth of a patch.
     pub patch_d: u32,
     /// Rows of a patch.
     pub patch_h: u32,
     /// Columns of a phase of a patch.
     pub patch_columns: u32,
+    /// Vectors of one part of one vector of channels of a patch; some behind those of the image are read by pixels
+    /// that are not used.
+    pub patch_vectors: u32,
     /// Tiles of filters in a group.
     pub filter_tiles: u32,
     /// Vectors of channels in a stage.
@@ -153,6 +167,8 @@ pub struct GemmGeometry {
     pub stages: u32,
     /// Tensor-core steps of a stage.
     pub steps: u32,
+    /// Entries of the table of offsets: one for each vector of a stage and one behind, or for each step of pairs.
+    pub offsets: u32,
     /// Rows of a pooling window; 0 where outputs are not pooled.
     pub pool_h: u32,
     /// Columns of a pooling window.
@@ -225,9 +241,9 @@ impl GemmGeometry {
         self.phases * self.patch_columns
     }
 
-    /// Vectors of one part of one vector of channels of a patch.
+    /// Vectors of one part of one vector of channels of a patch that are the image's.
     #[must_use]
-    pub const fn patch_vectors(&self) -> u32 {
+    pub const fn image_patch_vectors(&self) -> u32 {
         self.patch_d * self.patch_h * self.patch_row()
     }
 
@@ -295,11 +311,11 @@ impl GemmGeometry {
     #[must_use]
     pub const fn layout(&self, tile: GemmTile, parts: u32) -> Layout {
         let counted = 4 * COUNTED_ELEMENTS as u32;
-        let bases = 4 * (self.stage_vectors() + 1);
+        let bases = 4 * self.offsets;
         let pixels = bases + 4 * tile.pixels();
         let positions = pixels.next_multiple_of(8) + 4 * tile.pixels();
         let sources = positions + 4 * tile.pixels();
-        let windows = sources + 4 * self.patch_vectors();
+        let windows = sources + 4 * self.patch_vectors;
         let channels = (windows + 4 * self.windows()).next_multiple_of(VECTOR_BYTES);
         let moments = channels + tile.filters() * VECTOR_BYTES;
         let results = moments + tile.filters() * tile.pixel_warps() * counted;
@@ -322,7 +338,7 @@ impl GemmGeometry {
     /// Bytes of one stage of the patch.
     #[must_use]
     pub const fn stage_bytes(&self, parts: u32) -> u32 {
-        self.stage_chunks * parts * self.patch_vectors() * VECTOR_BYTES
+        self.stage_chunks * parts * self.patch_vectors * VECTOR_BYTES
     }
 
     /// Shared memory of a block of the product.
@@ -347,7 +363,7 @@ pub fn combining(tiles: u32, row_channels: u32) -> [u64; 2] {
 /// Bytes of shared memory at which its parts start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// For each vector of a filter in a stage, how far its vector of the patch is from a pixel's.
+    /// For each vector of a filter in a stage, or for each step, how far its vector of the patch is from a pixel's.
     pub offsets: u32,
     /// For each pixel, its first vector of the patch.
     pub bases: u32,

@@ -11,7 +11,7 @@ use crate::ops::launching::{Affine, Argument, bytes, grid};
 use crate::ops::{Arena, FusedOptions, Precision};
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::implicit_gemm::{
-    GemmDevice, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128,
+    GemmDevice, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128, W64N128,
 };
 
 const OPERATOR: &str = "implicit_gemm";
@@ -31,6 +31,7 @@ fn gemm_device(stream: &Stream) -> GemmDevice {
     GemmDevice {
         multiprocessors: device.multiprocessors(),
         shared_bytes: device.shared_bytes_per_block(),
+        warpgroups: device.has_warpgroup_products(),
     }
 }
 
@@ -309,6 +310,12 @@ pub(crate) fn convolve(
             implicit_gemm_m16n64_rounded_f32,
             implicit_gemm_m16n64_f16,
             implicit_gemm_m16n64_bf16
+        ),
+        W64N128 => run!(
+            implicit_gemm_w64n128_split_f32,
+            implicit_gemm_w64n128_rounded_f32,
+            implicit_gemm_w64n128_f16,
+            implicit_gemm_w64n128_bf16
         ),
         tile => unreachable!("{tile:?} has no kernels"),
     }?;

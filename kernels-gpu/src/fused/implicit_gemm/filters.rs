@@ -22,11 +22,23 @@ struct Filter<'a, T: Storage> {
 }
 
 impl<T: Storage> Filter<'_, T> {
-    /// The value that meets value `value` of vector `vector` of stage `stage`; 0 where there is none.
+    /// The vector of channels and the tap of vector `half` of a step of a stage.
     #[inline(always)]
-    unsafe fn value(&self, stage: u32, vector: u32, value: u32) -> f32 {
+    unsafe fn vector(&self, step: u32, half: u32) -> (u32, u32) {
+        let g = self.g;
+        if g.paired != 0 {
+            let (pair, tap) = div_rem(step, g.taps);
+            (pair * STEP_VECTORS + half, tap)
+        } else {
+            div_rem(step * STEP_VECTORS + half, g.taps)
+        }
+    }
+
+    /// The value that meets value `value` of vector `tap` of the stage's vector of channels `chunk`; 0 where there
+    /// is none.
+    #[inline(always)]
+    unsafe fn value(&self, stage: u32, (chunk, tap): (u32, u32), value: u32) -> f32 {
         let (g, conv) = (self.g, &self.g.conv);
-        let (chunk, tap) = div_rem(vector, g.taps);
         let (row, column) = div_rem(tap, g.column_taps);
         let (j, c) = div_rem(value, g.vector_channels);
         let channel = (stage * g.stage_chunks + chunk) * g.vector_channels + c;
@@ -104,7 +116,7 @@ unsafe fn body<F: Format>(
         let (step, place) = div_rem(at, 8);
         let (quad, half) = (place % 4, place / 4);
         let (stage, step_of_stage) = div_rem(step, g.steps);
-        let vector = step_of_stage * STEP_VECTORS + half;
+        let vector = filter.vector(step_of_stage, half);
         let (mut low, mut high) = (0.0, 0.0);
         if exists {
             low = filter.value(stage, vector, 2 * quad);

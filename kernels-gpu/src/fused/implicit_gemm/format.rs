@@ -1,7 +1,15 @@
 //! How values become operands.
 
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+use cuda_std::wgmma_chain::{self, Columns, InFlight};
 use cuda_std::{Storage, bf16, f16, mma};
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+use op_spec::launch::implicit_gemm::CHAIN_STEPS;
 use op_spec::launch::implicit_gemm::GemmMode;
+
+/// A warp's filters for the steps of a chain, by part.
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+pub(super) type ChainFilters = [[[u32; 4]; CHAIN_STEPS as usize]; 2];
 
 /// How a kernel stores and multiplies.
 pub(super) trait Format {
@@ -18,6 +26,18 @@ pub(super) trait Format {
     /// # Safety
     /// All lanes of the warp make this call.
     unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
+    /// Starts the products of a chain of steps with 64 pixels, whose high parts are at `b` and whose low ones so many
+    /// units further. Split values give sums of their own, others are added to `sums`.
+    ///
+    /// # Safety
+    /// As [`wgmma_chain::start_f16_9`].
+    #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+    unsafe fn start(
+        sums: [f32; 32],
+        a: &ChainFilters,
+        b: [Columns; CHAIN_STEPS as usize],
+        low: u32,
+    ) -> InFlight;
 }
 
 /// f32, split in two f16.
@@ -30,7 +50,7 @@ pub(super) struct Half;
 pub(super) struct Brain;
 
 macro_rules! format {
-    ($name:ident, $Stored:ident, $Operand:ident, $mode:ident, $pack:ident, $mma:ident) => {
+    ($name:ident, $Stored:ident, $Operand:ident, $mode:ident, $pack:ident, $mma:ident, $start:expr) => {
         impl Format for $name {
             type Stored = $Stored;
             const MODE: GemmMode = GemmMode::$mode;
@@ -49,13 +69,75 @@ macro_rules! format {
             unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
                 mma::$mma(d, a, b)
             }
+            #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+            #[inline(always)]
+            unsafe fn start(
+                sums: [f32; 32],
+                a: &ChainFilters,
+                b: [Columns; CHAIN_STEPS as usize],
+                low: u32,
+            ) -> InFlight {
+                let start: unsafe fn([f32; 32], &ChainFilters, [Columns; 3], u32) -> InFlight =
+                    $start;
+                start(sums, a, b, low)
+            }
         }
     };
 }
-format!(Split, f32, f16, ACCURATE, pack_f16x2, m16n8k16_f16);
-format!(Rounded, f32, f16, FAST, pack_f16x2, m16n8k16_f16);
-format!(Half, f16, f16, HALF, pack_f16x2, m16n8k16_f16);
-format!(Brain, bf16, bf16, HALF, pack_bf16x2, m16n8k16_bf16);
+format!(
+    Split,
+    f32,
+    f16,
+    ACCURATE,
+    pack_f16x2,
+    m16n8k16_f16,
+    |_, [high, rest], b, low| {
+        // High and high, high and low, low and high, as everywhere.
+        wgmma_chain::start_f16_9(
+            &[
+                high[0], high[0], rest[0], high[1], high[1], rest[1], high[2], high[2], rest[2],
+            ],
+            &[
+                b[0],
+                b[0].offset(low),
+                b[0],
+                b[1],
+                b[1].offset(low),
+                b[1],
+                b[2],
+                b[2].offset(low),
+                b[2],
+            ],
+        )
+    }
+);
+format!(
+    Rounded,
+    f32,
+    f16,
+    FAST,
+    pack_f16x2,
+    m16n8k16_f16,
+    |sums, [a, _], b, _| wgmma_chain::add_f16_3(sums, a, &b)
+);
+format!(
+    Half,
+    f16,
+    f16,
+    HALF,
+    pack_f16x2,
+    m16n8k16_f16,
+    |sums, [a, _], b, _| wgmma_chain::add_f16_3(sums, a, &b)
+);
+format!(
+    Brain,
+    bf16,
+    bf16,
+    HALF,
+    pack_bf16x2,
+    m16n8k16_bf16,
+    |sums, [a, _], b, _| wgmma_chain::add_bf16_3(sums, a, &b)
+);
 
 /// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets, and its
 /// reciprocal. 1 for 0, and for what is not finite.

@@ -23,9 +23,11 @@
 //! | `.._rounded_f32` | one product of f16, as accurate as tf32 |
 //! | `.._f16`, `.._bf16` | as stored, exact |
 //!
-//! Sums are f32. A value that is not finite makes all results of its sample and group not finite, or
+//! Sums are f32. Tensor cores truncate them, so those of split values are put aside now and then (`warps`,
+//! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or
 //! NaN: a norm follows, and there they all become NaN in any case.
 
+mod aside;
 mod combine;
 mod filters;
 mod format;
@@ -33,6 +35,9 @@ mod image;
 mod patch;
 mod product;
 mod results;
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+mod warpgroup;
+mod warps;
 mod windows;
 
 pub use combine::*;

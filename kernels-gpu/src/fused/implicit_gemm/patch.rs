@@ -81,8 +81,10 @@ impl Patch<'_> {
     pub(super) unsafe fn find_sources(&self) {
         let g = self.g;
         let mut vector = thread::thread_idx_x();
-        while vector < g.patch_vectors() {
-            let (row, at) = div_rem(vector, g.patch_row());
+        while vector < g.patch_vectors {
+            // Any will do for pixels that are not used.
+            let from = vector.min(g.image_patch_vectors() - 1);
+            let (row, at) = div_rem(from, g.patch_row());
             let (d, h) = div_rem(row, g.patch_h);
             let (phase, column) = div_rem(at, g.patch_columns);
             let source = (d * g.image_h + h) * g.row_vectors() + phase * g.phase_columns + column;
@@ -108,7 +110,7 @@ impl Patch<'_> {
         // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
         let chunks = g.stage_chunks.min(g.chunks - chunk);
         let mut vector = thread::thread_idx_x();
-        while vector < g.patch_vectors() {
+        while vector < g.patch_vectors {
             let mut source = (from + self.sources.load(vector) as usize) * VECTOR_WORDS as usize;
             let mut target = buffer + vector * VECTOR_WORDS;
             let mut local = 0;
@@ -117,7 +119,7 @@ impl Patch<'_> {
                     if (part as u32) < parts {
                         let at = source + part * plane_vectors * VECTOR_WORDS as usize;
                         cp_async::copy16(self.buffers.addr(target), self.image, at);
-                        target += g.patch_vectors() * VECTOR_WORDS;
+                        target += g.patch_vectors * VECTOR_WORDS;
                     }
                 });
                 local += 1;
@@ -129,30 +131,46 @@ impl Patch<'_> {
         }
     }
 
+    /// How far the vector that entry `entry` of the table stands for is from a pixel's first: a vector of the
+    /// stage, in bytes, or the first vector of a step, in vectors.
+    #[inline(always)]
+    unsafe fn offset<F: Format>(&self, entry: u32) -> u32 {
+        let (g, conv) = (self.g, &self.g.conv);
+        let vectors = if g.paired != 0 {
+            g.stage_chunks / 2 * g.taps
+        } else {
+            g.stage_vectors()
+        };
+        // What is behind the last one meets filters of 0; any vector will do for it.
+        let (chunk, tap) = div_rem(if entry < vectors { entry } else { 0 }, g.taps);
+        let (row, column) = div_rem(tap, g.column_taps);
+        let (t, r) = div_rem(row, conv.r);
+        let w = column * g.vector_columns * conv.dilation_w;
+        let (column, phase) = div_rem(w, conv.stride_w);
+        let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
+        let in_patch = row * g.patch_row() + phase * g.patch_columns + column;
+        let of_chunk = F::MODE.parts * g.patch_vectors;
+        if g.paired != 0 {
+            2 * chunk * of_chunk + in_patch
+        } else {
+            (chunk * of_chunk + in_patch) * VECTOR_BYTES
+        }
+    }
+
     /// Fills in the other tables.
     #[inline(always)]
     pub(super) unsafe fn find_places<F: Format, S: Shape>(&self) {
         let (g, conv) = (self.g, &self.g.conv);
-        let mut vector = thread::thread_idx_x();
-        while vector <= g.stage_vectors() {
-            // The one behind the last meets filters of 0; any vector will do for it.
-            let behind = vector == g.stage_vectors();
-            let (chunk, tap) = div_rem(if behind { 0 } else { vector }, g.taps);
-            let (row, column) = div_rem(tap, g.column_taps);
-            let (t, r) = div_rem(row, conv.r);
-            let w = column * g.vector_columns * conv.dilation_w;
-            let (column, phase) = div_rem(w, conv.stride_w);
-            let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
-            let in_patch = row * g.patch_row() + phase * g.patch_columns + column;
-            let in_patch = chunk * F::MODE.parts * g.patch_vectors() + in_patch;
-            self.offsets.store(vector, in_patch * VECTOR_BYTES);
-            vector += BLOCK_THREADS;
+        let mut entry = thread::thread_idx_x();
+        while entry < g.offsets {
+            self.offsets.store(entry, self.offset::<F>(entry));
+            entry += BLOCK_THREADS;
         }
         let mut pixel = thread::thread_idx_x();
         while pixel < S::TILE.pixels() {
-            let (row, w) = div_rem(pixel, g.tile_w);
-            let (d, h) = div_rem(row, g.tile_h);
-            let used = d < g.tile_d;
+            let (d, in_plane) = div_rem(pixel, g.plane_pitch);
+            let (h, w) = div_rem(in_plane, g.tile_pitch);
+            let used = d < g.tile_d && h < g.tile_h && w < g.tile_w;
             let row = d * conv.stride_d * g.patch_h + h * conv.stride_h;
             let base = (row * g.patch_row() + w) * VECTOR_BYTES;
             self.bases.store(pixel, if used { base } else { 0 });
@@ -165,7 +183,7 @@ impl Patch<'_> {
         if g.pool_h > 0 {
             while window < g.windows() {
                 let (row, column) = div_rem(window, g.windows_w);
-                let first = row * g.pool_h * g.tile_w + column * g.pool_w;
+                let first = row * g.pool_h * g.tile_pitch + column * g.pool_w;
                 self.windows.store(window, packed(first, row, column));
                 window += BLOCK_THREADS;
             }

@@ -5,7 +5,7 @@
 //! pixels are a box of the output, so that the vectors of the image which they touch are one, too:
 //! the patch. A pixel has its base in the patch, a tap its offset, and their sum is the address
 //! of the vector that the tap of that pixel multiplies, whatever stride, dilation and filter are.
-//! `ldmatrix` takes such an address from each lane.
+//! How a stage is multiplied is a [`Multiplier`]: warp by warp (`warps`) or as a warpgroup (`warpgroup`).
 //!
 //! A block keeps its filters and takes one tile of pixels after another. While it multiplies one stage,
 //! the patch of the next, be it the next tile's, is on its way. Filters come from global memory as
@@ -25,18 +25,19 @@
 
 use cuda_std::global::Global;
 use cuda_std::shared;
-use cuda_std::{bf16, cp_async, f16, kernel, mma, thread, warp};
+use cuda_std::{bf16, cp_async, f16, kernel, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, STEP_VECTORS,
-    VECTOR_BYTES, VECTOR_WORDS,
+    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, VECTOR_WORDS,
 };
 
 use super::format::{Brain, Format, Half, Rounded, Split};
 use super::patch::{Patch, Place};
 use super::results::{Output, Results};
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+use super::warpgroup::Warpgroup;
+use super::warps::Warps;
 use crate::parts::index::div_rem;
-use crate::parts::unroll::unroll;
 
 /// A tile as a type.
 pub(super) trait Shape {
@@ -56,18 +57,20 @@ macro_rules! shape {
 mod shapes {
     use super::{GemmTile, Shape};
     shape!(M64N128 M32N128 M16N256 M64N32 M16N64);
+    #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+    shape!(W64N128);
 }
 
 /// The most operands and groups of pixels that a warp of any tile has. What a tile does not use is
 /// never touched, and so takes no registers.
 pub(super) const MAX_OPERANDS: usize = 4;
-pub(super) const MAX_PIXEL_GROUPS: usize = 8;
+pub(super) const MAX_PIXEL_GROUPS: usize = 16;
 
 /// The sums of a lane, by operand and group of pixels; see `cuda_std::mma` for which they are.
 pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
 
-/// Operands of filters, by part.
-type Filters = [[[u32; 4]; MAX_OPERANDS]; 2];
+/// Sums of nothing.
+pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
 
 /// The filters of a block.
 #[derive(Clone, Copy)]
@@ -77,74 +80,34 @@ pub(super) struct FilterSet {
     pub(super) tile: u32,
 }
 
-/// Loads a step's operands for the filters of the thread's warp.
-#[inline(always)]
-unsafe fn load_filters<F: Format, S: Shape>(
-    operands: Global<u32>,
-    step: u32,
-    first: u32,
-) -> Filters {
-    let parts = F::MODE.parts;
-    let sets = S::TILE.filters() / OPERAND_ROWS;
-    let lane = thread::thread_idx_x() % WARP_THREADS;
-    let of_step = ((step * parts * sets + first) * OPERAND_WORDS + lane * 4) as usize;
-    let mut filters: Filters = [[[0; 4]; MAX_OPERANDS]; 2];
-    unroll!(2, |part| {
-        if (part as u32) < parts {
-            unroll!(4, |m| {
-                if (m as u32) < S::TILE.operands {
-                    let operand = part * sets as usize + m;
-                    let at = of_step + operand * OPERAND_WORDS as usize;
-                    filters[part][m] = operands.load_vec_readonly::<4>(at);
-                }
-            });
-        }
-    });
-    filters
-}
+/// How a block multiplies its filters with a patch.
+pub(super) trait Multiplier<F: Format, S: Shape>: Sized {
+    /// Starts with the first filters; `operands` are those of the block.
+    ///
+    /// # Safety
+    /// All threads of the block call it, after the barrier behind `find_places`.
+    unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self;
 
-/// Adds the products of one step to the sums. `bases` are the addresses of the lane's pixels, for every
-/// second group of pixels.
-#[inline(always)]
-unsafe fn multiply<F: Format, S: Shape>(
-    sums: &mut Sums,
-    filters: &Filters,
-    bases: &[u32; MAX_PIXEL_GROUPS / 2],
-    low_part: u32,
-    patch: shared::SharedAddr,
-) {
-    let mut pixels = [[[0; 2]; MAX_PIXEL_GROUPS]; 2];
-    unroll!(2, |part| {
-        if (part as u32) < F::MODE.parts {
-            unroll!(4, |pair| {
-                if 2 * (pair as u32) < S::TILE.pixel_groups {
-                    let at = patch.offset(bases[pair] + part as u32 * low_part);
-                    let [a, b, c, d] = mma::ldmatrix_x4(at);
-                    pixels[part][2 * pair] = [a, b];
-                    pixels[part][2 * pair + 1] = [c, d];
-                }
-            });
-        }
-    });
-    // Parts of filters and of pixels: high and high, high and low, low and high.
-    unroll!(4, |product| {
-        let (filter_part, pixel_part) = (product / 2, product % 2);
-        if product < 3 && ((filter_part + pixel_part) as u32) < F::MODE.parts {
-            unroll!(4, |m| {
-                if (m as u32) < S::TILE.operands {
-                    unroll!(8, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
-                            sums[m][n] = F::multiply_add(
-                                sums[m][n],
-                                filters[filter_part][m],
-                                pixels[pixel_part][n],
-                            );
-                        }
-                    });
-                }
-            });
-        }
-    });
+    /// Makes what the thread copied visible to whoever multiplies; a barrier follows.
+    fn show_patch();
+
+    /// Adds the products of the stage that lies in `buffer` to the sums.
+    ///
+    /// # Safety
+    /// All threads of the block call it, and the patch is there.
+    unsafe fn multiply_stage(
+        &mut self,
+        sums: &mut Sums,
+        patch: &Patch<'_>,
+        results: &Results<'_, F, S>,
+        buffer: u32,
+    );
+
+    /// Ends the sums of a tile.
+    ///
+    /// # Safety
+    /// All threads of the block call it.
+    unsafe fn end(&mut self, sums: &mut Sums, results: &Results<'_, F, S>);
 }
 
 /// Computes the block's tiles.
@@ -152,7 +115,7 @@ unsafe fn multiply<F: Format, S: Shape>(
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn body<F: Format, S: Shape>(
+unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
     image: *const u32,
     image_unscales: *const f32,
     operands: *const u32,
@@ -175,11 +138,11 @@ unsafe fn body<F: Format, S: Shape>(
     let planes = g.conv.n as usize * (g.conv.groups * g.chunks * parts) as usize;
     let image_words = planes * g.plane_vectors() as usize * VECTOR_WORDS as usize;
     let patch = Patch {
-        offsets: shared::dynamic(layout.offsets, g.stage_vectors() + 1),
+        offsets: shared::dynamic(layout.offsets, g.offsets),
         bases: shared::dynamic(layout.bases, S::TILE.pixels()),
         pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
         positions: shared::dynamic(layout.positions, S::TILE.pixels()),
-        sources: shared::dynamic(layout.sources, g.patch_vectors()),
+        sources: shared::dynamic(layout.sources, g.patch_vectors),
         windows: shared::dynamic(layout.windows, g.windows()),
         buffers: shared::dynamic(layout.patches, 2 * g.stage_bytes(parts) / 4),
         image: Global::new(image, image_words),
@@ -193,7 +156,6 @@ unsafe fn body<F: Format, S: Shape>(
     cp_async::commit_group();
     patch.find_places::<F, S>();
 
-    let lane = thread::thread_idx_x() % WARP_THREADS;
     let (warp, _) = warp::warp_shuffle_idx(u32::MAX, thread::thread_idx_x() / WARP_THREADS, 0, 32);
     let (pixel_warp, filter_warp) = (warp % S::TILE.pixel_warps(), warp / S::TILE.pixel_warps());
     let results = Results::<F, S> {
@@ -224,22 +186,8 @@ unsafe fn body<F: Format, S: Shape>(
         tile_words,
     );
     let image_unscales = Global::new(image_unscales, g.conv.n as usize);
-    let first_operand = filter_warp * S::TILE.operands;
-    let mut step = 0;
-    let mut filters = load_filters::<F, S>(operands, 0, first_operand);
-
-    // Lanes 0 to 7 give the pixels of the first vector, 8 to 15 the same ones of the second, the others
-    // those of the next group of pixels.
-    let first_pixel = pixel_warp * S::TILE.warp_pixels() + lane / 16 * 8 + lane % 8;
-    let second = lane / 8 % 2;
-    let low_part = g.patch_vectors() * VECTOR_BYTES;
-    let mut bases = [0; MAX_PIXEL_GROUPS / 2];
     thread::sync_threads();
-    unroll!(4, |pair| {
-        if 2 * (pair as u32) < S::TILE.pixel_groups {
-            bases[pair] = patch.bases.load(first_pixel + 16 * pair as u32);
-        }
-    });
+    let mut multiplier = M::new(operands, &patch, &results);
 
     let mut buffer = 0;
     loop {
@@ -250,40 +198,22 @@ unsafe fn body<F: Format, S: Shape>(
         };
         item += item_step;
         let following = Place::of(item.min(items - 1), g);
-        let mut sums: Sums = [[[0.0; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
+        let mut sums = NO_SUMS;
         let mut stage = 0;
         while stage < g.stages {
             cp_async::wait_all();
+            M::show_patch();
             thread::sync_threads();
             if stage + 1 < g.stages {
                 patch.start::<F>(&place, stage + 1, 1 - buffer);
             } else if item < items {
                 patch.start::<F>(&following, 0, 1 - buffer);
             }
-            let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
-            // Two steps at a time, so that the operands of one can be loaded while the other's are used.
-            let mut vector = second;
-            let mut left = g.steps;
-            while left >= 2 {
-                let others = load_filters::<F, S>(operands, step + 1, first_operand);
-                let offset = patch.offsets.load(vector);
-                multiply::<F, S>(&mut sums, &filters, &bases, low_part, at.offset(offset));
-                step = if step + 2 < all_steps { step + 2 } else { 0 };
-                filters = load_filters::<F, S>(operands, step, first_operand);
-                let offset = patch.offsets.load(vector + STEP_VECTORS);
-                multiply::<F, S>(&mut sums, &others, &bases, low_part, at.offset(offset));
-                vector += 2 * STEP_VECTORS;
-                left -= 2;
-            }
-            if left > 0 {
-                let offset = patch.offsets.load(vector);
-                multiply::<F, S>(&mut sums, &filters, &bases, low_part, at.offset(offset));
-                step = if step + 1 < all_steps { step + 1 } else { 0 };
-                filters = load_filters::<F, S>(operands, step, first_operand);
-            }
+            multiplier.multiply_stage(&mut sums, &patch, &results, buffer);
             buffer = 1 - buffer;
             stage += 1;
         }
+        multiplier.end(&mut sums, &results);
         results.finish(&mut sums, &place, image_unscale);
         if item >= items {
             break;
@@ -300,7 +230,7 @@ const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
 }
 
 macro_rules! product_kernel {
-    ($name:ident, $format:ident, $T:ident, $shape:ident) => {
+    ($name:ident, $format:ident, $T:ident, $shape:ident, $multiplier:ident) => {
         #[doc = concat!("A block computes `", stringify!($shape), "` tiles of filters times pixels, the")]
         /// moments of each filter over those pixels, and writes them or their pooled extrema.
         ///
@@ -334,7 +264,7 @@ macro_rules! product_kernel {
                 y,
                 moments,
             };
-            body::<$format, shapes::$shape>(
+            body::<$format, shapes::$shape, $multiplier>(
                 image,
                 image_unscales,
                 operands,
@@ -346,23 +276,36 @@ macro_rules! product_kernel {
     };
 }
 
-product_kernel!(implicit_gemm_m64n128_split_f32, Split, f32, M64N128);
-product_kernel!(implicit_gemm_m64n128_rounded_f32, Rounded, f32, M64N128);
-product_kernel!(implicit_gemm_m64n128_f16, Half, f16, M64N128);
-product_kernel!(implicit_gemm_m64n128_bf16, Brain, bf16, M64N128);
-product_kernel!(implicit_gemm_m32n128_split_f32, Split, f32, M32N128);
-product_kernel!(implicit_gemm_m32n128_rounded_f32, Rounded, f32, M32N128);
-product_kernel!(implicit_gemm_m32n128_f16, Half, f16, M32N128);
-product_kernel!(implicit_gemm_m32n128_bf16, Brain, bf16, M32N128);
-product_kernel!(implicit_gemm_m16n256_split_f32, Split, f32, M16N256);
-product_kernel!(implicit_gemm_m16n256_rounded_f32, Rounded, f32, M16N256);
-product_kernel!(implicit_gemm_m16n256_f16, Half, f16, M16N256);
-product_kernel!(implicit_gemm_m16n256_bf16, Brain, bf16, M16N256);
-product_kernel!(implicit_gemm_m64n32_split_f32, Split, f32, M64N32);
-product_kernel!(implicit_gemm_m64n32_rounded_f32, Rounded, f32, M64N32);
-product_kernel!(implicit_gemm_m64n32_f16, Half, f16, M64N32);
-product_kernel!(implicit_gemm_m64n32_bf16, Brain, bf16, M64N32);
-product_kernel!(implicit_gemm_m16n64_split_f32, Split, f32, M16N64);
-product_kernel!(implicit_gemm_m16n64_rounded_f32, Rounded, f32, M16N64);
-product_kernel!(implicit_gemm_m16n64_f16, Half, f16, M16N64);
-product_kernel!(implicit_gemm_m16n64_bf16, Brain, bf16, M16N64);
+macro_rules! product_kernels {
+    ($shape:ident, $multiplier:ident: $split:ident $rounded:ident $f16:ident $bf16:ident) => {
+        product_kernel!($split, Split, f32, $shape, $multiplier);
+        product_kernel!($rounded, Rounded, f32, $shape, $multiplier);
+        product_kernel!($f16, Half, f16, $shape, $multiplier);
+        product_kernel!($bf16, Brain, bf16, $shape, $multiplier);
+    };
+}
+product_kernels!(
+    M64N128, Warps: implicit_gemm_m64n128_split_f32 implicit_gemm_m64n128_rounded_f32
+    implicit_gemm_m64n128_f16 implicit_gemm_m64n128_bf16
+);
+product_kernels!(
+    M32N128, Warps: implicit_gemm_m32n128_split_f32 implicit_gemm_m32n128_rounded_f32
+    implicit_gemm_m32n128_f16 implicit_gemm_m32n128_bf16
+);
+product_kernels!(
+    M16N256, Warps: implicit_gemm_m16n256_split_f32 implicit_gemm_m16n256_rounded_f32
+    implicit_gemm_m16n256_f16 implicit_gemm_m16n256_bf16
+);
+product_kernels!(
+    M64N32, Warps: implicit_gemm_m64n32_split_f32 implicit_gemm_m64n32_rounded_f32
+    implicit_gemm_m64n32_f16 implicit_gemm_m64n32_bf16
+);
+product_kernels!(
+    M16N64, Warps: implicit_gemm_m16n64_split_f32 implicit_gemm_m16n64_rounded_f32
+    implicit_gemm_m16n64_f16 implicit_gemm_m16n64_bf16
+);
+#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+product_kernels!(
+    W64N128, Warpgroup: implicit_gemm_w64n128_split_f32 implicit_gemm_w64n128_rounded_f32
+    implicit_gemm_w64n128_f16 implicit_gemm_w64n128_bf16
+);

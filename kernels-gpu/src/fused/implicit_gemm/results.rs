@@ -29,6 +29,9 @@ const BEYOND: u32 = {
     bit | bit << PLACE_BITS | bit << (2 * PLACE_BITS)
 };
 
+// The pixels of a lane are bits of a word.
+const _: () = assert!(2 * MAX_PIXEL_GROUPS <= 32);
+
 /// The tensors behind the product.
 pub(super) struct Output<T> {
     pub(super) bias: *const T,
@@ -188,7 +191,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                         let swap = math::abs(unscale) > image_unscale;
                         let first = if swap { image_unscale } else { unscale };
                         factor = if swap { unscale } else { image_unscale };
-                        unroll!(8, |n| {
+                        unroll!(16, |n| {
                             if (n as u32) < S::TILE.pixel_groups {
                                 unroll!(2, |j| {
                                     sums[m][n][2 * i + j] *= first;
@@ -196,7 +199,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                             }
                         });
                     }
-                    unroll!(8, |n| {
+                    unroll!(16, |n| {
                         if (n as u32) < S::TILE.pixel_groups {
                             unroll!(2, |j| {
                                 let sum = &mut sums[m][n][2 * i + j];
@@ -229,35 +232,29 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     #[inline(always)]
     unsafe fn take_moments(&self, sums: &Sums, place: &Place) {
         if self.is_whole(place) {
-            let inside = [[true; 2]; MAX_PIXEL_GROUPS];
-            self.take_moments_of(sums, inside, S::TILE.warp_pixels() as f32);
+            self.take_moments_of(sums, u32::MAX, S::TILE.warp_pixels() as f32);
             return;
         }
         let limits = self.limits(place);
-        let mut inside = [[false; 2]; MAX_PIXEL_GROUPS];
-        let mut count = 0.0;
-        unroll!(8, |n| {
+        let mut inside = 0;
+        unroll!(16, |n| {
             if (n as u32) < S::TILE.pixel_groups {
                 let pixels = self.pixels.load_vec::<2>(self.pixel_of(n));
                 unroll!(2, |j| {
-                    inside[n][j] = Self::is_inside(limits, pixels[j]);
-                    count += u32::from(inside[n][j]) as f32;
+                    inside |= u32::from(Self::is_inside(limits, pixels[j])) << (2 * n + j);
                 });
             }
         });
         warp::sync_warp(WARP);
-        let count = sum_of_quad(count);
+        let count = sum_of_quad(inside.count_ones() as f32);
         self.take_moments_of(sums, inside, count);
     }
 
-    /// The same, of the pixels that are inside, `count` of them in the warp.
+    /// The same, of the pixels that are inside, `count` of them in the warp: those of group `n` are bits `2 * n`
+    /// and one more.
     #[inline(always)]
-    unsafe fn take_moments_of(
-        &self,
-        sums: &Sums,
-        inside: [[bool; 2]; MAX_PIXEL_GROUPS],
-        count: f32,
-    ) {
+    unsafe fn take_moments_of(&self, sums: &Sums, inside: u32, count: f32) {
+        let is_inside = |n: usize, j: usize| inside & 1 << (2 * n + j) != 0;
         let each = if count > 0.0 {
             math::reciprocal_approx(count)
         } else {
@@ -267,21 +264,21 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
                     let mut sum = 0.0;
-                    unroll!(8, |n| {
+                    unroll!(16, |n| {
                         if (n as u32) < S::TILE.pixel_groups {
                             unroll!(2, |j| {
                                 let value = sums[m][n][2 * i + j];
-                                sum += if inside[n][j] { value } else { 0.0 };
+                                sum += if is_inside(n, j) { value } else { 0.0 };
                             });
                         }
                     });
                     let mean = sum_of_quad(sum) * each;
                     let mut m2 = 0.0;
-                    unroll!(8, |n| {
+                    unroll!(16, |n| {
                         if (n as u32) < S::TILE.pixel_groups {
                             unroll!(2, |j| {
                                 let deviation = sums[m][n][2 * i + j] - mean;
-                                let deviation = if inside[n][j] { deviation } else { 0.0 };
+                                let deviation = if is_inside(n, j) { deviation } else { 0.0 };
                                 m2 = math::fma(deviation, deviation, m2);
                             });
                         }
@@ -304,7 +301,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
                     let row = self.filter_of(m, i) * Self::PITCH;
-                    unroll!(8, |n| {
+                    unroll!(16, |n| {
                         if (n as u32) < S::TILE.pixel_groups {
                             let values = [sums[m][n][2 * i], sums[m][n][2 * i + 1]];
                             self.tile.store_vec(row + self.pixel_of(n), values);

@@ -45,7 +45,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             {
                 let sign = self.channels.load(filter * 4 + 2);
                 let first = filter * Self::PITCH + first;
-                let largest = largest_of_window(self.tile, first, g.tile_w, g.pool_h, g.pool_w);
+                let largest = largest_of_window(self.tile, first, g.tile_pitch, g.pool_h, g.pool_w);
                 let at = self.plane(place, channel) * spatial + (p * g.pooled_w + q) as usize;
                 y.store(at, F::Stored::from_f32(sign * largest));
             }

@@ -1,6 +1,6 @@
 //! Which tile a product is made of, and in which stages.
 
-use super::tile::{choose_pixels, reach};
+use super::tile::{CHAIN_STEPS, choose_pixels, reach};
 use super::{
     BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, SCANNED_ELEMENTS, SPREAD_THREADS,
     STEP_VECTORS, TILES, VECTOR_BYTES, VECTOR_VALUES, VECTOR_WORDS,
@@ -14,6 +14,13 @@ const MAX_STAGE_VECTORS: u32 = 1024;
 /// Shared memory that a stage should not exceed if it need not: with two of them in each of three
 /// blocks on a multiprocessor all find room.
 const STAGE_BYTES: u32 = 16 * 1024;
+
+/// The same for warpgroups, of which a multiprocessor holds two.
+const WARPGROUP_STAGE_BYTES: u32 = 32 * 1024;
+
+/// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
+/// the first one's filters are waited for.
+const FEWEST_WARPGROUP_STEPS: u32 = 9;
 
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;
@@ -47,6 +54,8 @@ pub struct GemmDevice {
     pub multiprocessors: u32,
     /// The most shared memory of a block, in bytes.
     pub shared_bytes: u32,
+    /// Whether warpgroups multiply there.
+    pub warpgroups: bool,
 }
 
 /// A product, and the tile that it is made of.
@@ -82,10 +91,23 @@ impl GemmPlan {
         let batch = batch.unwrap_or(USUAL_BATCH);
         TILES
             .into_iter()
-            .filter_map(|tile| image.plan(tile, pool, mode, device.shared_bytes))
+            .filter_map(|tile| image.plan(tile, pool, mode, device))
+            .filter(|plan| plan.tile.warpgroup == 0 || plan.suits_warpgroup(device))
             .filter_map(|plan| Some((plan.cost(device, batch)?, plan)))
             .min_by_key(|(cost, _)| *cost)
             .map(|(_, plan)| plan)
+    }
+
+    /// The plan with a tile of one's choice.
+    #[must_use]
+    pub fn with_tile(
+        conv: &ConvGeometry,
+        pool: Option<[u32; 2]>,
+        mode: GemmMode,
+        device: &GemmDevice,
+        tile: GemmTile,
+    ) -> Option<Self> {
+        Image::new(conv)?.plan(tile, pool, mode, device)
     }
 
     /// Whether the product takes less time than the direct convolution and the norm's own
@@ -103,6 +125,15 @@ impl GemmPlan {
         let inputs = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
         let outputs = u64::from(conv.output_channels()) * u64::from(conv.output_pixels());
         products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
+    }
+
+    /// Whether a warpgroup may be the faster one: there are two vectors of channels for a step, enough steps, and
+    /// room for a second block, as one alone leaves the tensor cores idle between its chains.
+    fn suits_warpgroup(&self, device: &GemmDevice) -> bool {
+        let g = &self.geometry;
+        g.chunks > 1
+            && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS
+            && self.blocks_per_processor(device) > 1
     }
 
     /// Blocks that run at once on one multiprocessor.
@@ -133,7 +164,12 @@ impl GemmPlan {
         let copying =
             u64::from(g.stages) * u64::from(g.stage_bytes(self.mode.parts)) / COPIED_PER_CYCLE;
         let finishing = outputs * RESULT_COST / STEP_COST_UNIT;
-        let tile = multiplying + copying + finishing;
+        // A warpgroup's products run beside its threads.
+        let staged = match self.tile.warpgroup {
+            0 => multiplying + copying,
+            _ => multiplying.max(copying),
+        };
+        let tile = staged + finishing;
         rounds
             .checked_mul(together)?
             .checked_mul(tile + TILE_CYCLES / together)
@@ -210,9 +246,12 @@ impl<'a> Image<'a> {
         tile: GemmTile,
         pool: Option<[u32; 2]>,
         mode: GemmMode,
-        shared_bytes: u32,
+        device: &GemmDevice,
     ) -> Option<GemmPlan> {
         let conv = self.conv;
+        if tile.warpgroup != 0 && !device.warpgroups {
+            return None;
+        }
         let phases = conv.stride_w.min(self.used_w);
         let [pool_h, pool_w] = pool.unwrap_or([0, 0]);
         let sample = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
@@ -236,13 +275,19 @@ impl<'a> Image<'a> {
             tiles_d: conv.z,
             tiles_h: conv.p,
             tiles_w: conv.q,
+            tile_pitch: 1,
+            plane_pitch: 1,
+            group_vectors: 0,
+            paired: 0,
             patch_d: 1,
             patch_h: 1,
             patch_columns: 1,
+            patch_vectors: 1,
             filter_tiles: conv.group_k.div_ceil(tile.filters()),
             stage_chunks: 1,
             stages: 1,
             steps: 1,
+            offsets: 1,
             pool_h,
             pool_w,
             windows_h: 0,
@@ -256,12 +301,15 @@ impl<'a> Image<'a> {
         }
         choose_pixels(&mut geometry, tile)?;
         geometry.choose_stages(mode.parts);
+        if mode.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
+            return None;
+        }
         let plan = GemmPlan {
             geometry,
             tile,
             mode,
         };
-        (geometry.shared_bytes(tile, mode.parts) <= shared_bytes).then_some(plan)
+        (geometry.shared_bytes(tile, mode.parts) <= device.shared_bytes).then_some(plan)
     }
 }
 
@@ -288,24 +336,36 @@ impl GemmGeometry {
     /// Divides the channels into stages: as many as a stage's bytes allow, evenly, and an even number
     /// of vectors where that can be.
     fn choose_stages(&mut self, parts: u32) {
-        let one = parts * self.patch_vectors() * VECTOR_BYTES;
-        let most = (STAGE_BYTES / one)
-            .min(MAX_STAGE_VECTORS / self.taps)
-            .clamp(1, self.chunks);
-        // Steps that all stages take together, for each number of chunks in a stage.
-        let steps = |chunks: u32| {
-            self.chunks.div_ceil(chunks) * (chunks * self.taps).div_ceil(STEP_VECTORS)
+        let one = parts * self.patch_vectors * VECTOR_BYTES;
+        // Vectors of channels come alone or in twos.
+        let (unit, bytes) = match self.paired {
+            0 => (1, STAGE_BYTES),
+            _ => (2, WARPGROUP_STAGE_BYTES),
         };
+        let most = (bytes / one)
+            .min(MAX_STAGE_VECTORS / self.taps)
+            .clamp(unit, self.chunks.next_multiple_of(unit));
+        let most = most / unit * unit;
+        // Steps of a stage, for each number of chunks in it, and those that all stages take together.
+        let steps = |chunks: u32| match unit {
+            1 => (chunks * self.taps).div_ceil(STEP_VECTORS),
+            _ => (chunks / unit * self.taps).next_multiple_of(CHAIN_STEPS),
+        };
+        let all_steps = |chunks: u32| self.chunks.div_ceil(chunks) * steps(chunks);
         let mut best = most;
         let mut chunks = most;
-        while chunks > 1 {
-            chunks -= 1;
-            if steps(chunks) < steps(best) {
+        while chunks > unit {
+            chunks -= unit;
+            if all_steps(chunks) < all_steps(best) {
                 best = chunks;
             }
         }
         self.stage_chunks = best;
         self.stages = self.chunks.div_ceil(best);
-        self.steps = self.stage_vectors().div_ceil(STEP_VECTORS);
+        self.steps = steps(best);
+        self.offsets = match unit {
+            1 => self.stage_vectors() + 1,
+            _ => self.steps,
+        };
     }
 }

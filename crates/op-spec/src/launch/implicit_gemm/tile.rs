@@ -18,7 +18,28 @@ pub struct GemmTile {
     pub pixel_groups: u32,
     /// Warps side by side along the filters; the others are so along the pixels.
     pub filter_warps: u32,
+    /// 1 if the block multiplies as a warpgroup, else 0.
+    pub warpgroup: u32,
 }
+
+/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the patch, and
+/// it is equally far from each eight to the next, so a tile has one of two layouts:
+///
+/// | | pixels | where |
+/// |---|---|---|
+/// | *flat* | as many vectors of the patch in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
+/// | *eights* | rows of eight pixels in one plane | anywhere |
+pub const W64N128: GemmTile = GemmTile {
+    warpgroup: 1,
+    ..GemmTile::new(1, 16, 4)
+};
+
+/// Steps that tensor cores add to one sum of split values before it is put aside; see `kernels_gpu`'s
+/// `implicit_gemm::warps`.
+pub const KEPT_STEPS: u32 = 16;
+
+/// Steps of the product that a warpgroup starts at once; stages have a multiple of them.
+pub const CHAIN_STEPS: u32 = 3;
 
 /// 64 filters by 128 pixels.
 pub const M64N128: GemmTile = GemmTile::new(4, 4, 1);
@@ -36,7 +57,7 @@ pub const M64N32: GemmTile = GemmTile::new(1, 4, 4);
 pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
 
 /// All tiles.
-pub const TILES: [GemmTile; 5] = [M64N128, M32N128, M16N256, M64N32, M16N64];
+pub const TILES: [GemmTile; 6] = [M64N128, M32N128, M16N256, M64N32, M16N64, W64N128];
 
 impl GemmTile {
     const fn new(operands: u32, pixel_groups: u32, filter_warps: u32) -> Self {
@@ -44,6 +65,7 @@ impl GemmTile {
             operands,
             pixel_groups,
             filter_warps,
+            warpgroup: 0,
         }
     }
 
@@ -68,7 +90,11 @@ impl GemmTile {
     /// Blocks that a multiprocessor should hold: as many as their threads' registers allow.
     #[must_use]
     pub const fn blocks_per_processor(self) -> u32 {
-        if self.operands == 2 { 4 } else { 3 }
+        match (self.warpgroup, self.operands) {
+            (1, _) => 2,
+            (_, 2) => 4,
+            _ => 3,
+        }
     }
 
     /// Pixels of a block.
@@ -77,11 +103,24 @@ impl GemmTile {
         self.warp_pixels() * self.pixel_warps()
     }
 
+    /// Whether long sums of split values are put aside now and then. The largest tile has no registers left for that;
+    /// it makes no long sums of split values, therefore.
+    #[must_use]
+    pub const fn puts_aside(self) -> bool {
+        self.warpgroup == 0 && self.operands < 4
+    }
+
+    /// Whether so many steps of split values are no more than the tile adds up well.
+    pub(super) const fn allows_split(self, steps: u32) -> bool {
+        self.warpgroup != 0 || self.puts_aside() || steps <= KEPT_STEPS
+    }
+
     /// What an output takes of a multiprocessor for each step of the product, in ten-thousandths of a
     /// cycle. 2,048 additions of products a cycle and 16 in a step make 78 at best; the fewer
     /// outputs a warp has, the more operands it loads for each.
     pub(super) const fn step_cost(self) -> u64 {
         match (self.operands, self.pixel_groups) {
+            _ if self.warpgroup != 0 => 95,
             (4, _) => 130,
             (2, _) => 150,
             (_, 8) => 170,
@@ -101,9 +140,7 @@ pub(super) fn choose_pixels(g: &mut GemmGeometry, tile: GemmTile) -> Option<()> 
     while w <= most.min(g.conv.q.next_multiple_of(step_w)) {
         let mut h = step_h;
         while h * w <= most && h <= g.conv.p.next_multiple_of(step_h) {
-            // As deep as it goes: a plane less is never better.
-            let d = (most / (h * w)).clamp(1, g.conv.z);
-            if let Some(candidate) = g.with_pixels([d, h, w]) {
+            for candidate in g.candidates(h, w, tile).into_iter().flatten() {
                 let cost = candidate.cost(tile);
                 if cost < best {
                     (best, chosen) = (cost, Some(candidate));
@@ -122,6 +159,9 @@ const PATCH_WEIGHT: u64 = 1;
 /// Weight of a pixel of the tile, used or not.
 const PIXEL_WEIGHT: u64 = 4;
 
+/// Weight of a row of a warpgroup's patch, in vectors: its ends are parts of what memory transfers at once.
+const ROW_WEIGHT: u64 = 4;
+
 /// How far so many windows along one axis reach.
 pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Option<u32> {
     let last = (outputs - 1).checked_mul(stride)?;
@@ -130,6 +170,84 @@ pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Opti
 }
 
 impl GemmGeometry {
+    /// The same with tiles of so many rows and columns, in every layout. As deep as it goes: a plane less
+    /// is never better.
+    fn candidates(&self, h: u32, w: u32, tile: GemmTile) -> [Option<Self>; 2] {
+        let most = tile.pixels();
+        if tile.warpgroup == 0 {
+            let d = (most / (h * w)).clamp(1, self.conv.z);
+            return [self.with_pixels([d, h, w]), None];
+        }
+        [
+            self.with_pixels([1, h, w])
+                .and_then(|one_plane| one_plane.flat(most)),
+            self.with_pixels([1, h, w])
+                .and_then(|one_plane| one_plane.eights(most)),
+        ]
+    }
+
+    /// The flat layout of a tile with this one's rows and columns.
+    fn flat(&self, most: u32) -> Option<Self> {
+        let conv = &self.conv;
+        if self.phases != 1 {
+            return None;
+        }
+        let row = self.patch_row();
+        let tile_pitch = conv.stride_h.checked_mul(row)?;
+        let plane_pitch = conv.stride_d.checked_mul(self.patch_h)?.checked_mul(row)?;
+        let of_plane = (self.tile_h - 1)
+            .checked_mul(tile_pitch)?
+            .checked_add(self.tile_w)?;
+        let d = (most.checked_sub(of_plane)? / plane_pitch + 1).min(conv.z);
+        let flat = Self {
+            tile_pitch,
+            plane_pitch,
+            group_vectors: INSTRUCTION_PIXELS,
+            ..self.with_pixels([d, self.tile_h, self.tile_w])?
+        };
+        flat.for_warpgroup(most)
+    }
+
+    /// The layout of rows of eight pixels.
+    fn eights(&self, most: u32) -> Option<Self> {
+        let fits = self.tile_w <= INSTRUCTION_PIXELS && self.tile_h * INSTRUCTION_PIXELS <= most;
+        let eights = Self {
+            tile_pitch: INSTRUCTION_PIXELS,
+            plane_pitch: most,
+            group_vectors: self.conv.stride_h.checked_mul(self.patch_row())?,
+            ..*self
+        };
+        if fits {
+            eights.for_warpgroup(most)
+        } else {
+            None
+        }
+    }
+
+    /// The same, with steps of two vectors of channels, and a patch that has a vector for each tap of every
+    /// pixel of a block, used or not.
+    fn for_warpgroup(self, most: u32) -> Option<Self> {
+        let conv = &self.conv;
+        let last_row =
+            (conv.t - 1) * conv.dilation_d * self.patch_h + (conv.r - 1) * conv.dilation_h;
+        // How far the last column of a filter is from its first, at most.
+        let columns = match self.phases {
+            1 => self.patch_columns - self.tile_w,
+            _ => self.patch_row() - 1,
+        };
+        let taps = last_row
+            .checked_mul(self.patch_row())?
+            .checked_add(columns)?;
+        let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.group_vectors)?;
+        let reached = pixels.checked_add(INSTRUCTION_PIXELS)?.checked_add(taps)?;
+        let paired = Self {
+            patch_vectors: reached.max(self.patch_vectors),
+            paired: 1,
+            ..self
+        };
+        (paired.patch_vectors <= MAX_PATCH_VECTORS).then_some(paired)
+    }
+
     /// The same with tiles of these extents, if indices and a patch are not too large.
     fn with_pixels(&self, [d, h, w]: [u32; 3]) -> Option<Self> {
         let conv = &self.conv;
@@ -151,6 +269,8 @@ impl GemmGeometry {
             image_d: reach(tiles_d * d, conv.stride_d, conv.t, conv.dilation_d)?,
             image_h: reach(tiles_h * h, conv.stride_h, conv.r, conv.dilation_h)?,
             phase_columns: (tiles_w * w).checked_add(last_tap)?,
+            tile_pitch: w,
+            plane_pitch: h * w,
             windows_h: h.checked_div(self.pool_h).unwrap_or(0),
             windows_w: w.checked_div(self.pool_w).unwrap_or(0),
             ..*self
@@ -164,17 +284,24 @@ impl GemmGeometry {
         let patch = product([c.patch_d, c.patch_h, c.phases, c.patch_columns])?;
         let plane = product([c.image_d, c.image_h, c.phases, c.phase_columns])?;
         let fits = patch <= MAX_PATCH_VECTORS && plane <= u32::MAX / VECTOR_WORDS;
-        fits.then_some(candidate)
+        fits.then_some(Self {
+            patch_vectors: patch,
+            ..candidate
+        })
     }
 
     /// What all tiles of a plane cost, in units of no meaning.
     fn cost(&self, tile: GemmTile) -> u64 {
         let tiles = u64::from(self.tiles_d) * u64::from(self.tiles_h) * u64::from(self.tiles_w);
-        // A warp copies a row at a time.
-        let row = self.patch_row().next_multiple_of(WARP_THREADS);
-        let vectors = u64::from(self.patch_d * self.patch_h) * u64::from(row);
+        let rows = u64::from(self.patch_d * self.patch_h);
+        let vectors = if tile.warpgroup == 0 {
+            // A warp copies a row at a time.
+            rows * u64::from(self.patch_row().next_multiple_of(WARP_THREADS))
+        } else {
+            rows * ROW_WEIGHT + u64::from(self.patch_vectors)
+        };
         let mut pixels = PIXEL_WEIGHT * u64::from(tile.pixels());
-        if !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
+        if tile.warpgroup == 0 && !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
             // The eight rows of an operand lie in several rows of the patch, and meet in banks.
             pixels += pixels / 16;
         }

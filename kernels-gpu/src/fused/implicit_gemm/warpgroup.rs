@@ -1,0 +1,213 @@
+//! Products of a stage by `wgmma` (sm_90a): the block is one warpgroup.
+//!
+//! # Operands
+//! A are the filters, in registers, 16 rows for each warp; B are the patch's vectors, where they lie. A step is
+//! one tap of two vectors of channels, so its halves of K are equally far apart in every step, and pixels
+//! lie as `W64N128` says: a tap is nothing but another first address.
+//!
+//! # Sums
+//! [`CHAIN_STEPS`] steps are a chain. Those of split values start from zero, and their sums are added to the tile's in
+//! the ordinary way, which rounds. Tensor cores truncate (`warps` says what comes of it); so few of their additions in
+//! a row leave an error of 4e-7 of the results' standard deviation, for any number of terms. What has one part is
+//! added up by the tensor cores alone, which saves registers.
+//!
+//! The tile's two halves of 64 pixels are chains of their own: the first one's sums are added while the tensor cores are
+//! at the second. The filters of the next chain are loaded meanwhile or, if they are split and registers too few,
+//! as soon as the chain is over; a multiprocessor holds two blocks, of which one multiplies while the other waits.
+
+use cuda_std::global::Global;
+use cuda_std::wgmma_chain::{self, Columns, InFlight};
+use cuda_std::{async_proxy, thread};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::{CHAIN_STEPS, OPERAND_ROWS, OPERAND_WORDS};
+
+use super::format::{ChainFilters, Format};
+use super::patch::Patch;
+use super::product::{Multiplier, Shape, Sums};
+use super::results::Results;
+use crate::parts::unroll::unroll;
+
+/// Groups of eight pixels of a chain.
+const GROUPS: usize = 8;
+
+/// What a thread keeps from one stage to the next.
+pub(super) struct Warpgroup {
+    operands: Global<u32>,
+    /// The step of the whole reduction that comes next, and the filters of its chain.
+    step: u32,
+    filters: ChainFilters,
+    filter_warp: u32,
+}
+
+/// The sums of one half of the pixels.
+#[inline(always)]
+fn half(sums: &Sums, half: usize) -> [f32; 32] {
+    let mut values = [0.0; 32];
+    unroll!(8, |n| {
+        unroll!(4, |i| {
+            values[4 * n + i] = sums[0][GROUPS * half + n][i];
+        });
+    });
+    values
+}
+
+/// Makes a half's sums those of a chain, or adds these to them if they are split values'.
+#[inline(always)]
+fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
+    unroll!(8, |n| {
+        unroll!(4, |i| {
+            let sum = &mut sums[0][GROUPS * half + n][i];
+            let value = values[4 * n + i];
+            *sum = if F::MODE.parts == 2 {
+                *sum + value
+            } else {
+                value
+            };
+        });
+    });
+}
+
+/// The step behind a chain, be it the next tile's first.
+#[inline(always)]
+fn following(step: u32, all_steps: u32) -> u32 {
+    let next = step + CHAIN_STEPS;
+    if next == all_steps { 0 } else { next }
+}
+
+/// Both halves of a chain.
+struct Chain([InFlight; 2]);
+
+impl Chain {
+    /// Multiplies both halves of the pixels; the second one's vectors are so many units behind the first one's.
+    #[inline(always)]
+    unsafe fn start<F: Format>(
+        sums: &Sums,
+        filters: &ChainFilters,
+        b: [Columns; CHAIN_STEPS as usize],
+        second_half: u32,
+        low: u32,
+    ) -> Self {
+        let left = F::start(half(sums, 0), filters, b, low);
+        let b = b.map(|columns| columns.offset(second_half));
+        Self([left, F::start(half(sums, 1), filters, b, low)])
+    }
+
+    /// Takes the first half's sums while the second one is multiplied, waits for that, and returns its values. Then the
+    /// filters' registers are free.
+    #[inline(always)]
+    unsafe fn end_left<F: Format>(self, sums: &mut Sums) -> [f32; 32] {
+        let [left, right] = self.0;
+        take::<F>(sums, 0, left.wait::<1>());
+        right.wait::<0>()
+    }
+
+    /// Takes the sums of both.
+    #[inline(always)]
+    unsafe fn end<F: Format>(self, sums: &mut Sums) {
+        let right = self.end_left::<F>(sums);
+        take::<F>(sums, 1, right);
+    }
+}
+
+impl Warpgroup {
+    /// Loads the filters of the chain that starts with step `step`.
+    #[inline(always)]
+    unsafe fn load<F: Format, S: Shape>(
+        operands: Global<u32>,
+        step: u32,
+        filter_warp: u32,
+    ) -> ChainFilters {
+        let parts = F::MODE.parts;
+        let sets = S::TILE.filters() / OPERAND_ROWS;
+        let lane = thread::thread_idx_x() % WARP_THREADS;
+        let first = ((step * parts * sets + filter_warp) * OPERAND_WORDS + lane * 4) as usize;
+        let mut filters: ChainFilters = [[[0; 4]; CHAIN_STEPS as usize]; 2];
+        unroll!(4, |i| {
+            if i < CHAIN_STEPS as usize {
+                unroll!(2, |part| {
+                    if (part as u32) < parts {
+                        let operand = (i * parts as usize + part) * sets as usize;
+                        let at = first + operand * OPERAND_WORDS as usize;
+                        filters[part][i] = operands.load_vec_readonly::<4>(at);
+                    }
+                });
+            }
+        });
+        filters
+    }
+}
+
+impl<F: Format, S: Shape> Multiplier<F, S> for Warpgroup {
+    #[inline(always)]
+    unsafe fn new(operands: Global<u32>, _: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
+        let filter_warp = results.filter_warp;
+        Self {
+            operands,
+            step: 0,
+            filters: Self::load::<F, S>(operands, 0, filter_warp),
+            filter_warp,
+        }
+    }
+
+    #[inline(always)]
+    fn show_patch() {
+        async_proxy::fence_shared();
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_stage(
+        &mut self,
+        sums: &mut Sums,
+        patch: &Patch<'_>,
+        _: &Results<'_, F, S>,
+        buffer: u32,
+    ) {
+        let g = patch.g;
+        let parts = F::MODE.parts;
+        let all_steps = g.stages * g.steps;
+        let low = g.patch_vectors;
+        let k_units = parts * g.patch_vectors;
+        let second_half = GROUPS as u32 * g.group_vectors;
+        let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
+        let first = wgmma_chain::unit(at);
+        let columns = |step: u32| {
+            let columns = |i: u32| {
+                let first = first + patch.offsets.load(step + i);
+                Columns::apart(first, k_units, g.group_vectors)
+            };
+            [columns(0), columns(1), columns(2)]
+        };
+        let filter_warp = self.filter_warp;
+        let operands = self.operands;
+        let load = |step: u32| Self::load::<F, S>(operands, step, filter_warp);
+        let mut step = 0;
+        if parts == 1 {
+            // Two chains at a time, with filters in registers of their own: a write to those of a chain under way
+            // would make the assembler put its products one after another.
+            while step + CHAIN_STEPS < g.steps {
+                let next = self.step + CHAIN_STEPS;
+                let chain = Chain::start::<F>(sums, &self.filters, columns(step), second_half, low);
+                let others = load(next);
+                chain.end::<F>(sums);
+                self.step = following(next, all_steps);
+                let b = columns(step + CHAIN_STEPS);
+                let chain = Chain::start::<F>(sums, &others, b, second_half, low);
+                self.filters = load(self.step);
+                chain.end::<F>(sums);
+                step += 2 * CHAIN_STEPS;
+            }
+        }
+        while step < g.steps {
+            let chain = Chain::start::<F>(sums, &self.filters, columns(step), second_half, low);
+            self.step = following(self.step, all_steps);
+            let right = chain.end_left::<F>(sums);
+            self.filters = load(self.step);
+            take::<F>(sums, 1, right);
+            step += CHAIN_STEPS;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn end(&mut self, _: &mut Sums, _: &Results<'_, F, S>) {}
+}
+const _: () = assert!(CHAIN_STEPS == 3);

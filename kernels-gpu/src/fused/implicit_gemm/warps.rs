@@ -1,0 +1,233 @@
+//! Products of a stage by `mma.sync`, warp by warp.
+//!
+//! `ldmatrix` takes from each lane the address of a vector: base of a pixel plus offset of a tap.
+//!
+//! # Long sums
+//! Tensor cores truncate when they add to a sum, so a long sum drifts towards zero, by up to `2^-24` of itself for
+//! each instruction on average where signs are mixed. In the accurate mode a lane therefore puts its sums aside, in the
+//! shared memory of the results, after [`KEPT_STEPS`] steps (or one more, as steps come in twos), and starts them anew;
+//! those additions round. Shorter sums are never put aside. Of 16 terms and a sum an instruction cuts off less than `5.25 *
+//! 2^-23` of the largest, so what 51 of them cut off is less than 3.2e-5 of the sum of magnitudes; usual errors, and those of an
+//! FMA chain, are in docs/tuning.md: 1e-6 of the results' standard deviation, however many terms there are.
+
+use cuda_std::global::Global;
+use cuda_std::shared;
+use cuda_std::{mma, thread};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::{
+    KEPT_STEPS, OPERAND_ROWS, OPERAND_WORDS, STEP_VECTORS, VECTOR_BYTES,
+};
+
+use super::format::Format;
+use super::patch::Patch;
+use super::product::{MAX_OPERANDS, MAX_PIXEL_GROUPS, Multiplier, Shape, Sums};
+use super::results::Results;
+use crate::parts::unroll::unroll;
+
+/// More than any number of steps that are kept.
+const ASIDE: u32 = 1 << 16;
+
+/// Pairs of groups of pixels of a warp.
+const MAX_PAIRS: usize = MAX_PIXEL_GROUPS / 4;
+
+/// Operands of filters, by part.
+type Filters = [[[u32; 4]; MAX_OPERANDS]; 2];
+
+/// Loads a step's operands for the filters of the thread's warp.
+#[inline(always)]
+unsafe fn load_filters<F: Format, S: Shape>(
+    operands: Global<u32>,
+    step: u32,
+    first: u32,
+) -> Filters {
+    let parts = F::MODE.parts;
+    let sets = S::TILE.filters() / OPERAND_ROWS;
+    let lane = thread::thread_idx_x() % WARP_THREADS;
+    let of_step = ((step * parts * sets + first) * OPERAND_WORDS + lane * 4) as usize;
+    let mut filters: Filters = [[[0; 4]; MAX_OPERANDS]; 2];
+    unroll!(2, |part| {
+        if (part as u32) < parts {
+            unroll!(4, |m| {
+                if (m as u32) < S::TILE.operands {
+                    let operand = part * sets as usize + m;
+                    let at = of_step + operand * OPERAND_WORDS as usize;
+                    filters[part][m] = operands.load_vec_readonly::<4>(at);
+                }
+            });
+        }
+    });
+    filters
+}
+
+/// Adds the products of one step to the sums. `bases` are the addresses of the lane's pixels, for every
+/// second group of pixels.
+#[inline(always)]
+unsafe fn multiply<F: Format, S: Shape>(
+    sums: &mut Sums,
+    filters: &Filters,
+    bases: &[u32; MAX_PAIRS],
+    low_part: u32,
+    patch: shared::SharedAddr,
+) {
+    let mut pixels = [[[0; 2]; MAX_PIXEL_GROUPS]; 2];
+    unroll!(2, |part| {
+        if (part as u32) < F::MODE.parts {
+            unroll!(4, |pair| {
+                if 2 * (pair as u32) < S::TILE.pixel_groups {
+                    let at = patch.offset(bases[pair] + part as u32 * low_part);
+                    let [a, b, c, d] = mma::ldmatrix_x4(at);
+                    pixels[part][2 * pair] = [a, b];
+                    pixels[part][2 * pair + 1] = [c, d];
+                }
+            });
+        }
+    });
+    // Parts of filters and of pixels: high and high, high and low, low and high.
+    unroll!(4, |product| {
+        let (filter_part, pixel_part) = (product / 2, product % 2);
+        if product < 3 && ((filter_part + pixel_part) as u32) < F::MODE.parts {
+            unroll!(4, |m| {
+                if (m as u32) < S::TILE.operands {
+                    unroll!(8, |n| {
+                        if (n as u32) < S::TILE.pixel_groups {
+                            sums[m][n] = F::multiply_add(
+                                sums[m][n],
+                                filters[filter_part][m],
+                                pixels[pixel_part][n],
+                            );
+                        }
+                    });
+                }
+            });
+        }
+    });
+}
+
+/// What a thread keeps from one stage to the next.
+pub(super) struct Warps {
+    operands: Global<u32>,
+    /// The step of the whole reduction that comes next, and its filters.
+    step: u32,
+    filters: Filters,
+    /// The first of the warp's operands in a step's.
+    first_operand: u32,
+    /// Where the lane's pixels are in a patch, for every second group of them.
+    bases: [u32; MAX_PAIRS],
+    /// 1 in lanes that give addresses of the second vector of a step.
+    second: u32,
+    /// Steps whose products the sums have, and [`ASIDE`] if sums of this tile were put aside.
+    kept: u32,
+}
+
+impl Warps {
+    /// Counts steps whose products are to be added next, and puts the sums aside first if they have enough.
+    #[inline(always)]
+    unsafe fn keep<F: Format, S: Shape>(
+        &mut self,
+        steps: u32,
+        sums: &mut Sums,
+        results: &Results<'_, F, S>,
+    ) {
+        if F::MODE.parts == 2 && S::TILE.puts_aside() {
+            if self.kept % ASIDE >= KEPT_STEPS {
+                results.put_aside(sums, self.kept < ASIDE);
+                self.kept = ASIDE;
+            }
+            self.kept += steps;
+        }
+    }
+}
+
+impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
+    #[inline(always)]
+    unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
+        let lane = thread::thread_idx_x() % WARP_THREADS;
+        // Lanes 0 to 7 give the pixels of the first vector, 8 to 15 the same ones of the second, the others
+        // those of the next group of pixels.
+        let first_pixel = results.pixel_warp * S::TILE.warp_pixels() + lane / 16 * 8 + lane % 8;
+        let mut bases = [0; MAX_PAIRS];
+        unroll!(4, |pair| {
+            if 2 * (pair as u32) < S::TILE.pixel_groups {
+                bases[pair] = patch.bases.load(first_pixel + 16 * pair as u32);
+            }
+        });
+        let first_operand = results.filter_warp * S::TILE.operands;
+        Self {
+            operands,
+            step: 0,
+            filters: load_filters::<F, S>(operands, 0, first_operand),
+            first_operand,
+            bases,
+            second: lane / 8 % 2,
+            kept: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn show_patch() {}
+
+    #[inline(always)]
+    unsafe fn multiply_stage(
+        &mut self,
+        sums: &mut Sums,
+        patch: &Patch<'_>,
+        results: &Results<'_, F, S>,
+        buffer: u32,
+    ) {
+        let g = patch.g;
+        let parts = F::MODE.parts;
+        let all_steps = g.stages * g.steps;
+        let low_part = g.patch_vectors * VECTOR_BYTES;
+        let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
+        let mut vector = self.second;
+        // Two steps at a time, so that the operands of one can be loaded while the other's are used.
+        let mut left = g.steps;
+        while left >= 2 {
+            self.keep(2, sums, results);
+            let others = load_filters::<F, S>(self.operands, self.step + 1, self.first_operand);
+            let offset = patch.offsets.load(vector);
+            multiply::<F, S>(
+                sums,
+                &self.filters,
+                &self.bases,
+                low_part,
+                at.offset(offset),
+            );
+            self.step = if self.step + 2 < all_steps {
+                self.step + 2
+            } else {
+                0
+            };
+            self.filters = load_filters::<F, S>(self.operands, self.step, self.first_operand);
+            let offset = patch.offsets.load(vector + STEP_VECTORS);
+            multiply::<F, S>(sums, &others, &self.bases, low_part, at.offset(offset));
+            vector += 2 * STEP_VECTORS;
+            left -= 2;
+        }
+        if left > 0 {
+            self.keep(1, sums, results);
+            let offset = patch.offsets.load(vector);
+            multiply::<F, S>(
+                sums,
+                &self.filters,
+                &self.bases,
+                low_part,
+                at.offset(offset),
+            );
+            self.step = if self.step + 1 < all_steps {
+                self.step + 1
+            } else {
+                0
+            };
+            self.filters = load_filters::<F, S>(self.operands, self.step, self.first_operand);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn end(&mut self, sums: &mut Sums, results: &Results<'_, F, S>) {
+        if self.kept >= ASIDE {
+            results.add_aside(sums);
+        }
+        self.kept = 0;
+    }
+}
