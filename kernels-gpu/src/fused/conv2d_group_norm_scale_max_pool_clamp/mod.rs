@@ -56,8 +56,7 @@
 //! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *unit* are done |
 //! | `exchanged[sample % 2]` | one thread, and 512 bytes for each set of statistics | the other block's statistics, or those of all blocks, are here |
 //! | named 1 | the loading warpgroup | magnitudes of a step |
-//! | named 2 | all multiplying warpgroups | statistics in, factors out, pooled rows read |
-//! | named 3 | the first 64 multiplying threads | channels to groups |
+//! | named 2 | all multiplying warpgroups | statistics in, channels in, factors out, pooled rows read |
 //!
 //! # Invariants
 //! - Steps are counted through all samples; step `g` uses slot `g % slots` in phase `g / slots`.

@@ -17,9 +17,6 @@ use super::{ALL_LANES, Arguments};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// The named barrier of the threads that have a channel each.
-const CHANNEL_THREADS: u32 = 3;
-
 /// Words of one channel's moments, and of its affine map.
 const MOMENTS_WORDS: u32 = MOMENTS_BYTES / 4;
 const AFFINE_WORDS: u32 = AFFINE_BYTES / 4;
@@ -179,10 +176,25 @@ pub(super) unsafe fn finish<M: Mode>(
 ) {
     let threads = M::TILES.consumers * WARPGROUP_THREADS;
     barrier::sync(MULTIPLIERS, threads);
+    // In 16 bits through a shuffle of nothing, so that the compiler does not hold what follows from it in
+    // registers while the warp multiplies. (In f32 this is what the assembler lacks registers for.)
+    let k = if M::SCALED {
+        thread
+    } else {
+        warp::warp_shuffle_xor(ALL_LANES, thread, 0, WARP_THREADS).0
+    };
     // All lanes of a warp agree, and one tells it: were it for each thread to say, the assembler
-    // would take what follows for divergent, and keep addresses out of uniform registers.
-    if warp::warp_shuffle_idx(ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS {
-        affine::<M>(g, memory, item, thread);
+    // would take what follows for divergent, and keep addresses out of uniform registers. It tells it
+    // each time, or the compiler would copy the barriers into branches.
+    let has_channel =
+        || warp::warp_shuffle_idx(ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS;
+    if has_channel() {
+        let all = gather::<M>(g, memory, item, thread);
+        keep_channel(g, memory, k, &all);
+    }
+    barrier::sync(MULTIPLIERS, threads);
+    if has_channel() {
+        affine(g, memory, k);
     }
     barrier::sync(MULTIPLIERS, threads);
     write::<M>(arguments, g, memory, rows, sample, thread);
@@ -190,9 +202,9 @@ pub(super) unsafe fn finish<M: Mode>(
     barrier::sync(MULTIPLIERS, threads);
 }
 
-/// The affine map of channel `k`, from the statistics of its group in all blocks.
+/// The moments of channel `k` in the whole sample, from all parts of all blocks.
 #[inline(always)]
-unsafe fn affine<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32) {
+unsafe fn gather<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32) -> Moments {
     let warpgroups = M::TILES.consumers;
     let rank = cluster::block_rank();
     let (place, phase) = (item & 1, item >> 1 & 1);
@@ -209,25 +221,8 @@ unsafe fn affine<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32)
         let sent = [mine.mean, mine.squares];
         cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
     }
-
-    // Meanwhile, what does not depend on it.
-    let sign = if memory.channels.load(k) < 0.0 {
-        -1.0
-    } else {
-        1.0
-    };
-    let bias = memory.channels.load(OUT_CHANNELS + k);
-    let factor = memory.channels.load(2 * OUT_CHANNELS + k);
-    let summand = memory.channels.load(3 * OUT_CHANNELS + k);
-    let (_, in_group) = div_rem(k, g.group_channels);
-    let first = k - in_group;
-    let end = first + g.group_channels;
-    // Means of a group are kept about the bias of its first channel: large biases then cancel
-    // exactly.
-    let base = memory.channels.load(OUT_CHANNELS + first);
-
     cluster::wait(exchanged, phase);
-    let all = if M::TILES.shares == 1 {
+    if M::TILES.shares == 1 {
         let partner = received::<M>(memory, place, 0, k);
         let theirs = Moments {
             count: (g.part(1 - rank).rows * CONV_WIDTH) as f32,
@@ -244,34 +239,75 @@ unsafe fn affine<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32)
         let upper = of_half::<M>(memory, &g.part(0), place, 0, k);
         let lower = of_half::<M>(memory, &g.part(1), place, warpgroups, k);
         upper.with(lower)
-    };
-    barrier::sync(CHANNEL_THREADS, OUT_CHANNELS);
-    // All parts are read; from here on their place holds the channels.
-    memory
-        .moments
-        .store(2 * k, math::fma(sign, all.mean, bias - base));
-    memory.moments.store(2 * k + 1, all.squares);
-    barrier::sync(CHANNEL_THREADS, OUT_CHANNELS);
+    }
+}
+
+/// The first channel of the group of channel `k`.
+#[inline(always)]
+unsafe fn first_of_group(g: &FusedGeometry, k: u32) -> u32 {
+    let (_, in_group) = div_rem(k, g.group_channels);
+    k - in_group
+}
+
+/// -1 where the maxima of channel `k` have the other sign, else 1.
+#[inline(always)]
+unsafe fn sign_of(memory: &Memory, k: u32) -> f32 {
+    if memory.channels.load(k) < 0.0 {
+        -1.0
+    } else {
+        1.0
+    }
+}
+
+/// The bias of channel `k`, less that of its group's first channel. Means of a group are kept about the
+/// latter: large biases then cancel exactly.
+#[inline(always)]
+unsafe fn bias_in_group(g: &FusedGeometry, memory: &Memory, k: u32) -> f32 {
+    memory.channels.load(OUT_CHANNELS + k)
+        - memory.channels.load(OUT_CHANNELS + first_of_group(g, k))
+}
+
+/// Shows the moments of channel `k` to the other channels of its group, where the parts of this channel were, which
+/// nobody else reads.
+#[inline(always)]
+unsafe fn keep_channel(g: &FusedGeometry, memory: &Memory, k: u32, all: &Moments) {
+    let mean = math::fma(sign_of(memory, k), all.mean, bias_in_group(g, memory, k));
+    memory.moments.store(k * MOMENTS_WORDS, mean);
+    memory.moments.store(k * MOMENTS_WORDS + 1, all.squares);
+    memory.moments.store(k * MOMENTS_WORDS + 2, all.count);
+}
+
+/// The affine map of channel `k`, from the statistics of its group.
+#[inline(always)]
+unsafe fn affine(g: &FusedGeometry, memory: &Memory, k: u32) {
+    let count = memory.moments.load(k * MOMENTS_WORDS + 2);
+    let sign = sign_of(memory, k);
+    let bias = bias_in_group(g, memory, k);
+    let factor = memory.channels.load(2 * OUT_CHANNELS + k);
+    let summand = memory.channels.load(3 * OUT_CHANNELS + k);
+    let first = first_of_group(g, k);
+    let end = first + g.group_channels;
     let mut mean = 0.0;
     let mut i = first;
     while i < end {
-        mean += memory.moments.load(2 * i);
+        mean += memory.moments.load(i * MOMENTS_WORDS);
         i += 1;
     }
     mean /= g.group_channels as f32;
     let mut squares = 0.0;
     i = first;
     while i < end {
-        let apart = memory.moments.load(2 * i) - mean;
-        squares += math::fma(apart * apart, all.count, memory.moments.load(2 * i + 1));
+        let apart = memory.moments.load(i * MOMENTS_WORDS) - mean;
+        let own = memory.moments.load(i * MOMENTS_WORDS + 1);
+        squares += math::fma(apart * apart, count, own);
         i += 1;
     }
-    let variance = squares / (g.group_channels as f32 * all.count);
+    let variance = squares / (g.group_channels as f32 * count);
     let rstd = 1.0 / math::sqrt(variance + g.eps);
     // `(max(y) - mean) * factor * rstd + summand` in terms of the maxima, which lack the bias and
     // perhaps have the other sign.
     let at = k * AFFINE_WORDS;
-    memory.affine.store(at, (mean - (bias - base)) * sign);
+    memory.affine.store(at, (mean - bias) * sign);
     memory.affine.store(at + 1, factor * sign * rstd);
     memory.affine.store(at + 2, summand);
 }
