@@ -70,7 +70,7 @@ pub const STAGE_WORDS: u32 = STAGE_ROWS * WIDTH * IN_CHANNELS;
 pub const COMMON_WORDS: u32 = 256;
 
 /// Blocks of the clusters that can share a sample, and how many such clusters run at once on
-/// [`MEASURED_MULTIPROCESSORS`], with one block on each: multiprocessors come in groups which a cluster does not
+/// `MEASURED_MULTIPROCESSORS`, with one block on each: multiprocessors come in groups which a cluster does not
 /// cross, so some stay idle. Measured (docs/tuning.md).
 pub const CLUSTERS: [(u32, u64); 3] = [(8, 15), (4, 30), (2, 66)];
 
