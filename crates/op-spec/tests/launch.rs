@@ -92,6 +92,14 @@ fn splits_of_a_row_depend_on_its_length_alone_and_none_is_empty() {
 }
 
 #[test]
+fn groups_of_no_channels_have_no_rows() {
+    for groups in [1, 3, u32::MAX] {
+        let g = NormGeometry::new(1 << 40, 0, groups, 9, 0.0);
+        assert_eq!((g.rows, g.elements(), g.partial_elements()), (0, 0, 0));
+    }
+}
+
+#[test]
 fn staged_statistics_have_room_for_every_row_that_a_block_touches() {
     let block = elementwise::BLOCK_ELEMENTS as u64;
     for row in [1, 2, 3, 1000, 4095, 4096, 4097, 100_000] {

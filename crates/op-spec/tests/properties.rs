@@ -1,5 +1,6 @@
 //! Validation holds for any numbers at all: it never panics, and what passes it adds up.
 
+use op_spec::launch::norm::NormGeometry;
 use op_spec::{
     ChannelMaxSpec, ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec, Conv2dSpec,
     Conv3dMultiplyInstanceNormClampMultiplyMaxSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
@@ -60,6 +61,15 @@ fn max_pool2d() -> impl Strategy<Value = MaxPool2dSpec> {
             ceil_mode,
         },
     )
+}
+
+/// Asks for everything that a launch needs.
+fn can_be_launched(geometry: &NormGeometry) {
+    let _ = geometry.partial_elements();
+    let _ = geometry.stats_shape();
+    let _ = geometry.apply_shape();
+    let _ = geometry.resident_shape(4);
+    let _ = geometry.resident_launch(4);
 }
 
 proptest! {
@@ -136,10 +146,16 @@ proptest! {
         let (weight, bias) = (weight.as_deref(), bias.as_deref());
         if let Ok(problem) = (GroupNormSpec { num_groups, eps }).problem(&input, weight, bias) {
             prop_assert_eq!(problem.channels_per_group() * num_groups, problem.shape.c);
-            let _ = problem.geometry();
+            if let Ok(geometry) = problem.geometry() {
+                prop_assert_eq!(geometry.elements(), problem.shape.elements() as u64);
+                can_be_launched(&geometry);
+            }
         }
         if let Ok(problem) = (InstanceNormSpec { eps }).problem(&input, weight, bias) {
-            let _ = problem.geometry();
+            if let Ok(geometry) = problem.geometry() {
+                prop_assert_eq!(geometry.elements(), problem.shape.elements() as u64);
+                can_be_launched(&geometry);
+            }
             let _ = problem.as_group_norm().geometry();
         }
         if let Ok(problem) = ScaleSpec.problem(&input, weight.unwrap_or(&[])) {

@@ -83,13 +83,16 @@ impl NormGeometry {
     pub const fn new(n: u64, channels: u32, groups: u32, spatial: u64, eps: f32) -> Self {
         let row_channels = channels / groups;
         let row_elements = row_channels as u64 * spatial;
+        // No channels divide into any number of groups, and these have no rows; the samples times
+        // their number need not be expressible.
+        let sample_rows = if row_channels == 0 { 0 } else { groups };
         // Rows of nothing still have a split length to divide by.
         let split_elements = match row_elements.div_ceil(MAX_SPLITS) {
             0 => SPLIT_ELEMENTS,
             elements => elements.next_multiple_of(SPLIT_ELEMENTS),
         };
         Self {
-            rows: n * groups as u64,
+            rows: n * sample_rows as u64,
             row_elements,
             split_elements,
             spatial,
@@ -171,7 +174,7 @@ impl NormGeometry {
     /// Launch of a kernel that keeps its row, of elements of `element_bytes`, in shared memory
     /// between statistics and normalisation; nothing where that does not pay.
     pub const fn resident_shape(&self, element_bytes: u32) -> Option<LaunchShape> {
-        let row_bytes = self.row_elements * element_bytes as u64;
+        let row_bytes = self.row_elements.saturating_mul(element_bytes as u64);
         if self.rows < RESIDENT_MIN_ROWS
             || self.spatial < RESIDENT_MIN_SPATIAL
             || row_bytes > 2 * RESIDENT_BYTES as u64
@@ -186,7 +189,7 @@ impl NormGeometry {
     pub const fn resident_launch(&self, element_bytes: u32) -> Option<LaunchShape> {
         // A row need not start on a vector, so it may touch one vector more than it fills.
         let elements = self.row_elements + VECTOR_ELEMENTS as u64 - 1;
-        let bytes = elements * element_bytes as u64;
+        let bytes = elements.saturating_mul(element_bytes as u64);
         let kept = if bytes < RESIDENT_BYTES as u64 {
             bytes as u32
         } else {
