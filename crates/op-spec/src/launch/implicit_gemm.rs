@@ -316,7 +316,8 @@ impl GemmGeometry {
         let positions = pixels.next_multiple_of(8) + 4 * tile.pixels();
         let sources = positions + 4 * tile.pixels();
         let windows = sources + 4 * self.patch_vectors;
-        let channels = (windows + 4 * self.windows()).next_multiple_of(VECTOR_BYTES);
+        let places = (windows + 4 * self.windows()).next_multiple_of(VECTOR_BYTES);
+        let channels = places + 2 * PLACE_WORDS * 4;
         let moments = channels + tile.filters() * VECTOR_BYTES;
         let results = moments + tile.filters() * tile.pixel_warps() * counted;
         let patches = results + tile.filters() * (tile.pixels() + TILE_PADDING) * 4;
@@ -327,6 +328,7 @@ impl GemmGeometry {
             positions,
             sources,
             windows,
+            places,
             channels,
             moments,
             results,
@@ -375,6 +377,8 @@ pub struct Layout {
     pub sources: u32,
     /// For each pooling window, its place in the tile, packed.
     pub windows: u32,
+    /// Where the tile is that is multiplied, and the next one.
+    pub places: u32,
     /// Four numbers for each filter.
     pub channels: u32,
     /// For each filter and warp, the moments of its pixels.
@@ -386,6 +390,9 @@ pub struct Layout {
     /// The end.
     pub end: u32,
 }
+
+/// Words that say where a tile is, a multiple of a vector's.
+pub const PLACE_WORDS: u32 = 8;
 
 /// Bits of each coordinate of a pixel or window in the tables, the highest of which a pixel leaves 0.
 pub const PLACE_BITS: u32 = 10;

@@ -105,19 +105,33 @@ impl<T: Storage> Maker<'_, T> {
     /// magnitude that the thread saw, as bits.
     #[inline(always)]
     unsafe fn make<F: Format<Stored = T>>(&self, sample: u32, block: u32, scale: f32) -> u32 {
+        match self.g.vector_channels {
+            8 => self.make_of::<F, 8>(sample, block, scale),
+            4 => self.make_of::<F, 4>(sample, block, scale),
+            2 => self.make_of::<F, 2>(sample, block, scale),
+            _ => self.make_of::<F, 1>(sample, block, scale),
+        }
+    }
+
+    /// The same, of vectors of `CHANNELS` channels.
+    #[inline(always)]
+    unsafe fn make_of<F: Format<Stored = T>, const CHANNELS: usize>(
+        &self,
+        sample: u32,
+        block: u32,
+        scale: f32,
+    ) -> u32 {
         let (g, conv) = (self.g, &self.g.conv);
         let (plane, block) = div_rem(block, g.plane_blocks());
         let (group, chunk) = div_rem(plane, g.chunks);
         let plane_elements = conv.input_pixels() as usize;
-        let first_channel = chunk * g.vector_channels;
-        let channels = (conv.group_c - first_channel).min(g.vector_channels);
+        let first_channel = chunk * CHANNELS as u32;
+        let channels = (conv.group_c - first_channel).min(CHANNELS as u32) as usize;
         let first_plane = sample as usize * conv.input_channels() as usize
             + (group * conv.group_c + first_channel) as usize;
         let all_planes = conv.n as usize * conv.input_channels() as usize;
-        let x = Global::new(self.x, all_planes * plane_elements).slice(
-            first_plane * plane_elements,
-            channels as usize * plane_elements,
-        );
+        let x = Global::new(self.x, all_planes * plane_elements)
+            .slice(first_plane * plane_elements, channels * plane_elements);
         let plane_vectors = g.plane_vectors();
         let parts = F::MODE.parts;
         let planes = (conv.groups * g.chunks) as usize;
@@ -126,49 +140,68 @@ impl<T: Storage> Maker<'_, T> {
         let first_vector =
             (sample as usize * planes + plane as usize) * (parts * plane_vectors) as usize;
 
-        // A vector has 8, 4, 2 or 1 channels.
-        let shift = g.vector_channels.trailing_zeros();
+        let mut vector = block * VECTORS_PER_THREAD * SPREAD_THREADS + thread::thread_idx_x();
+        let (mut row, mut place) = div_rem(vector, g.row_vectors());
+        let (row_step, place_step) = div_rem(SPREAD_THREADS, g.row_vectors());
         let mut bits = 0;
         let mut count = 0;
-        while count < VECTORS_PER_THREAD {
-            let vector =
-                (block * VECTORS_PER_THREAD + count) * SPREAD_THREADS + thread::thread_idx_x();
-            count += 1;
-            if vector < plane_vectors {
-                let (row, place) = div_rem(vector, g.row_vectors());
-                let (phase, column) = div_rem(place, g.phase_columns);
-                let (d, h) = div_rem(row, g.image_h);
-                let (d, h) = (d.wrapping_sub(conv.pad_d), h.wrapping_sub(conv.pad_h));
-                let w = column * conv.stride_w + phase;
-                let row_inside = d < conv.d && h < conv.h;
-                let row_start = d.wrapping_mul(conv.h).wrapping_add(h).wrapping_mul(conv.w);
-                let mut values = [0.0; VECTOR_VALUES as usize];
-                unroll!(8, |i| {
-                    let (j, c) = (i as u32 >> shift, i as u32 & (g.vector_channels - 1));
-                    let used = w + j * conv.dilation_w;
-                    let from = used.wrapping_sub(conv.pad_w);
-                    if row_inside && used < g.used_w && from < conv.w && c < channels {
-                        let at = c as usize * plane_elements + (row_start + from) as usize;
-                        values[i] = x.load(at).to_f32();
-                    }
-                });
-                let mut words = [0; 4];
-                let mut rests = [0; 4];
-                unroll!(4, |i| {
-                    let (low, high) = (values[2 * i], values[2 * i + 1]);
-                    if F::MODE.scaled {
-                        bits = bits.max(magnitude(low)).max(magnitude(high));
-                    }
+        while count < VECTORS_PER_THREAD && vector < plane_vectors {
+            // Most images have one phase and one plane.
+            let (phase, column) = if g.phases == 1 {
+                (0, place)
+            } else {
+                div_rem(place, g.phase_columns)
+            };
+            let (d, h) = if g.image_d == 1 {
+                (0, row)
+            } else {
+                div_rem(row, g.image_h)
+            };
+            let (d, h) = (d.wrapping_sub(conv.pad_d), h.wrapping_sub(conv.pad_h));
+            let w = column * conv.stride_w + phase;
+            let row_inside = d < conv.d && h < conv.h;
+            let row_start = d.wrapping_mul(conv.h).wrapping_add(h).wrapping_mul(conv.w);
+            let mut values = [T::from_f32(0.0); VECTOR_VALUES as usize];
+            unroll!(8, |j| {
+                let used = w + j as u32 * conv.dilation_w;
+                let from = used.wrapping_sub(conv.pad_w);
+                // A vector has so many columns of all its channels.
+                if j < 8 / CHANNELS && row_inside && used < g.used_w && from < conv.w {
+                    let at = row_start.wrapping_add(from) as usize;
+                    unroll!(8, |c| {
+                        if c < CHANNELS && c < channels {
+                            values[(j * CHANNELS + c) % 8] = x.load(at + c * plane_elements);
+                        }
+                    });
+                }
+            });
+            let mut words = [0; 4];
+            let mut rests = [0; 4];
+            unroll!(4, |i| {
+                let (low, high) = (values[2 * i], values[2 * i + 1]);
+                if F::MODE.scaled {
+                    let (low, high) = (low.to_f32(), high.to_f32());
+                    bits = bits.max(magnitude(low)).max(magnitude(high));
                     let (low, high) = (low * scale, high * scale);
                     words[i] = F::pack(low, high);
                     rests[i] = F::rest(words[i], low, high);
-                });
-                let at = first_vector + vector as usize;
-                image.store_vec(at * VECTOR_WORDS as usize, words);
-                if parts == 2 {
-                    let at = at + plane_vectors as usize;
-                    image.store_vec(at * VECTOR_WORDS as usize, rests);
+                } else {
+                    words[i] = F::join(low, high);
                 }
+            });
+            let at = first_vector + vector as usize;
+            image.store_vec(at * VECTOR_WORDS as usize, words);
+            if parts == 2 {
+                let at = at + plane_vectors as usize;
+                image.store_vec(at * VECTOR_WORDS as usize, rests);
+            }
+            count += 1;
+            vector += SPREAD_THREADS;
+            row += row_step;
+            place += place_step;
+            if place >= g.row_vectors() {
+                place -= g.row_vectors();
+                row += 1;
             }
         }
         bits

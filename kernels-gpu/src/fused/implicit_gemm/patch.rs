@@ -4,7 +4,7 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cp_async, thread};
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, OUTSIDE, PLACE_BITS, VECTOR_BYTES, VECTOR_WORDS,
+    BLOCK_THREADS, GemmGeometry, OUTSIDE, PLACE_BITS, PLACE_WORDS, VECTOR_BYTES, VECTOR_WORDS,
 };
 
 use super::format::Format;
@@ -37,6 +37,28 @@ impl Place {
             z: tile_d * g.tile_d,
             p: tile_h * g.tile_h,
             q: tile_w * g.tile_w,
+        }
+    }
+
+    /// Brings it to shared memory, as one of two.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, places: Shared<u32>, slot: u32) {
+        let at = slot * PLACE_WORDS;
+        places.store_vec(at, [self.sample, self.tile, self.z, self.p]);
+        places.store(at + 4, self.q);
+    }
+
+    /// Takes it from there.
+    #[inline(always)]
+    pub(super) unsafe fn load(places: Shared<u32>, slot: u32) -> Self {
+        let at = slot * PLACE_WORDS;
+        let [sample, tile, z, p] = places.load_vec::<4>(at);
+        Self {
+            sample,
+            tile,
+            z,
+            p,
+            q: places.load(at + 4),
         }
     }
 }

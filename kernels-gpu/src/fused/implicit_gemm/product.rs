@@ -15,7 +15,8 @@
 //! # Barriers
 //! All threads reach all barriers. One at the start of each stage: its patch is there then, and
 //! the other buffer free. One in `results`, between writing and reading a tile's results; the next
-//! stage's barrier stands between reading and writing them again.
+//! stage's barrier stands between reading and writing them again. The same barriers stand between writing where
+//! the next tile is, behind the first of them, and reading it.
 //!
 //! # Invariants
 //! - A thread copies the vectors of the patch whose sources it wrote to the table itself.
@@ -25,10 +26,12 @@
 
 use cuda_std::global::Global;
 use cuda_std::shared;
-use cuda_std::{bf16, cp_async, f16, kernel, thread, warp};
+use cuda_std::{bf16, cp_async, f16, kernel, registers, thread, warp};
 use op_spec::launch::WARP_THREADS;
+use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, VECTOR_WORDS,
+    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, PLACE_WORDS,
+    VECTOR_WORDS,
 };
 
 use super::format::{Brain, Format, Half, Rounded, Split};
@@ -110,6 +113,35 @@ pub(super) trait Multiplier<F: Format, S: Shape>: Sized {
     unsafe fn end(&mut self, sums: &mut Sums, results: &Results<'_, F, S>);
 }
 
+/// The geometry; the compiler knows nothing of the numbers that results need.
+#[inline(always)]
+fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
+    GemmGeometry {
+        conv: ConvGeometry {
+            group_k: registers::stay(g.conv.group_k),
+            groups: registers::stay(g.conv.groups),
+            z: registers::stay(g.conv.z),
+            p: registers::stay(g.conv.p),
+            q: registers::stay(g.conv.q),
+            ..g.conv
+        },
+        tile_d: registers::stay(g.tile_d),
+        tile_h: registers::stay(g.tile_h),
+        tile_w: registers::stay(g.tile_w),
+        tile_pitch: registers::stay(g.tile_pitch),
+        tiles_d: registers::stay(g.tiles_d),
+        tiles_h: registers::stay(g.tiles_h),
+        tiles_w: registers::stay(g.tiles_w),
+        patch_vectors: registers::stay(g.patch_vectors),
+        offsets: registers::stay(g.offsets),
+        windows_h: registers::stay(g.windows_h),
+        windows_w: registers::stay(g.windows_w),
+        pooled_h: registers::stay(g.pooled_h),
+        pooled_w: registers::stay(g.pooled_w),
+        ..*g
+    }
+}
+
 /// Computes the block's tiles.
 ///
 /// # Safety
@@ -149,8 +181,13 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
         group,
         g,
     };
+    // Where a tile is, is the same for all threads and not needed while they multiply.
+    let places = shared::dynamic(layout.places, 2 * PLACE_WORDS);
     let mut item = first_item;
-    let mut place = Place::of(item, g);
+    let place = Place::of(item, g);
+    if thread::thread_idx_x() == 0 {
+        place.store(places, 0);
+    }
     patch.find_sources();
     patch.start::<F>(&place, 0, 0);
     cp_async::commit_group();
@@ -158,20 +195,28 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
 
     let (warp, _) = warp::warp_shuffle_idx(u32::MAX, thread::thread_idx_x() / WARP_THREADS, 0, 32);
     let (pixel_warp, filter_warp) = (warp % S::TILE.pixel_warps(), warp / S::TILE.pixel_warps());
-    let results = Results::<F, S> {
-        pixels: patch.pixels,
-        positions: patch.positions,
-        windows: patch.windows,
-        channels: shared::dynamic(layout.channels, S::TILE.filters() * VECTOR_WORDS),
-        moments: shared::dynamic(layout.moments, (layout.results - layout.moments) / 4),
-        tile: shared::dynamic(layout.results, Results::<F, S>::TILE_WORDS),
-        set,
-        output: &output,
-        g,
-        filter_warp,
-        pixel_warp,
-        format: core::marker::PhantomData,
+    let results_of = |here: fn(u32) -> u32, g: GemmGeometry| {
+        let layout = g.layout(S::TILE, parts);
+        Results::<F, S> {
+            thread: here(thread::thread_idx_x()),
+            pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
+            positions: shared::dynamic(layout.positions, S::TILE.pixels()),
+            windows: shared::dynamic(layout.windows, g.windows()),
+            channels: shared::dynamic(layout.channels, S::TILE.filters() * VECTOR_WORDS),
+            moments: shared::dynamic(layout.moments, (layout.results - layout.moments) / 4),
+            tile: shared::dynamic(layout.results, Results::<F, S>::TILE_WORDS),
+            set: FilterSet {
+                group: here(set.group),
+                tile: here(set.tile),
+            },
+            output: &output,
+            g,
+            filter_warp: here(filter_warp),
+            pixel_warp: here(pixel_warp),
+            format: core::marker::PhantomData,
+        }
     };
+    let results = results_of(|value| value, *g);
     results.load_channels(Global::new(
         filter_unscales,
         g.conv.output_channels() as usize,
@@ -189,15 +234,9 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
     thread::sync_threads();
     let mut multiplier = M::new(operands, &patch, &results);
 
-    let mut buffer = 0;
-    loop {
-        let image_unscale = if F::MODE.scaled {
-            image_unscales.load_readonly(place.sample as usize)
-        } else {
-            1.0
-        };
+    let (mut buffer, mut slot) = (0, 0);
+    while item < items {
         item += item_step;
-        let following = Place::of(item.min(items - 1), g);
         let mut sums = NO_SUMS;
         let mut stage = 0;
         while stage < g.stages {
@@ -205,20 +244,29 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
             M::show_patch();
             thread::sync_threads();
             if stage + 1 < g.stages {
-                patch.start::<F>(&place, stage + 1, 1 - buffer);
+                patch.start::<F>(&Place::load(places, slot), stage + 1, 1 - buffer);
             } else if item < items {
+                let following = Place::of(item, g);
+                if thread::thread_idx_x() == 0 {
+                    following.store(places, 1 - slot);
+                }
                 patch.start::<F>(&following, 0, 1 - buffer);
             }
             multiplier.multiply_stage(&mut sums, &patch, &results, buffer);
             buffer = 1 - buffer;
             stage += 1;
         }
+        // Computed anew, or what depends on it would take the products' registers.
+        let results = results_of(registers::stay, geometry_here(g));
+        let place = Place::load(places, slot);
+        let image_unscale = if F::MODE.scaled {
+            image_unscales.load_readonly(place.sample as usize)
+        } else {
+            1.0
+        };
         multiplier.end(&mut sums, &results);
         results.finish(&mut sums, &place, image_unscale);
-        if item >= items {
-            break;
-        }
-        place = following;
+        slot = 1 - slot;
     }
 }
 
@@ -226,7 +274,7 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
 /// values on Ampere and Ada, where the assembler does not fit them into so few registers.
 const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
     let roomy = cfg!(cuda_arch = "sm_90a") || mode.parts == 1 || tile.operands == 1;
-    tile.blocks_per_processor() - !roomy as u32
+    tile.blocks_per_processor(mode.parts) - !roomy as u32
 }
 
 macro_rules! product_kernel {

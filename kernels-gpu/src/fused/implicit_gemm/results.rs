@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
-use cuda_std::{Storage, math, thread, warp};
+use cuda_std::{Storage, math, registers, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
     BLOCK_THREADS, GemmGeometry, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
@@ -43,6 +43,7 @@ pub(super) struct Output<T> {
 
 /// What a block does with its results.
 pub(super) struct Results<'a, F: Format, S: Shape> {
+    pub(super) thread: u32,
     /// For each pixel, its place in the tile.
     pub(super) pixels: Shared<u32>,
     /// For each pixel, its place in the output plane, from the tile's first.
@@ -58,7 +59,7 @@ pub(super) struct Results<'a, F: Format, S: Shape> {
     pub(super) tile: Shared<f32>,
     pub(super) set: FilterSet,
     pub(super) output: &'a Output<F::Stored>,
-    pub(super) g: &'a GemmGeometry,
+    pub(super) g: GemmGeometry,
     /// The place of the thread's warp among those along the filters, and along the pixels.
     pub(super) filter_warp: u32,
     pub(super) pixel_warp: u32,
@@ -93,11 +94,12 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     #[inline(always)]
     pub(super) unsafe fn load_channels(&self, filter_unscales: Global<f32>) {
         let channels = self.g.conv.output_channels() as usize;
-        let mut filter = thread::thread_idx_x();
+        let mut filter = self.thread;
         while filter < S::TILE.filters() {
             // What is computed for filters that do not exist is written nowhere.
             let (mut bias, mut unscale, mut sign) = (0.0, 1.0, 1.0);
-            if let Some(channel) = self.channel(filter) {
+            if filter < self.filters() {
+                let channel = (self.first_channel() + filter) as usize;
                 if self.g.conv.has_bias != 0 {
                     bias = Global::new(self.output.bias, channels)
                         .load_readonly(channel)
@@ -134,25 +136,30 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         }
     }
 
-    /// The output channel of filter `filter` of the tile, if there is one.
+    /// Filters of the tile that exist.
     #[inline(always)]
-    pub(super) fn channel(&self, filter: u32) -> Option<usize> {
-        let k = self.set.tile * S::TILE.filters() + filter;
-        let conv = &self.g.conv;
-        (k < conv.group_k).then(|| (self.set.group * conv.group_k + k) as usize)
+    pub(super) fn filters(&self) -> u32 {
+        (self.g.conv.group_k - self.set.tile * S::TILE.filters()).min(S::TILE.filters())
     }
 
-    /// The plane of channel `channel` in a tensor of `(n, k, ..)`.
+    /// The output channel of the tile's first filter. Those of the others follow.
     #[inline(always)]
-    pub(super) fn plane(&self, place: &Place, channel: usize) -> usize {
-        place.sample as usize * self.g.conv.output_channels() as usize + channel
+    fn first_channel(&self) -> u32 {
+        self.set.group * self.g.conv.group_k + self.set.tile * S::TILE.filters()
+    }
+
+    /// The plane of the tile's first filter in a tensor of `(n, k, ..)`.
+    #[inline(always)]
+    pub(super) fn first_plane(&self, place: &Place) -> usize {
+        place.sample as usize * self.g.conv.output_channels() as usize
+            + self.first_channel() as usize
     }
 
     /// The last coordinates in the tile at `place` that are in the output, with the bit above each set:
     /// the difference to packed coordinates keeps that bit where they are not beyond.
     #[inline(always)]
     fn limits(&self, place: &Place) -> u32 {
-        let (g, conv) = (self.g, &self.g.conv);
+        let (g, conv) = (&self.g, &self.g.conv);
         // A pixel that is not used has coordinates beyond any tile's.
         let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
         let last = packed(
@@ -166,7 +173,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// The filter of row `i` (0 or 8 further) of operand `m`, in the tile.
     #[inline(always)]
     fn filter_of(&self, m: usize, i: usize) -> u32 {
-        let lane = thread::thread_idx_x() % WARP_THREADS;
+        let lane = self.thread % WARP_THREADS;
         let operand = self.filter_warp * S::TILE.operands + m as u32;
         operand * OPERAND_ROWS + lane / 4 + 8 * i as u32
     }
@@ -174,7 +181,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// The first of two pixels of group `n`.
     #[inline(always)]
     fn pixel_of(&self, n: usize) -> u32 {
-        let lane = thread::thread_idx_x() % WARP_THREADS;
+        let lane = self.thread % WARP_THREADS;
         self.pixel_warp * S::TILE.warp_pixels() + 8 * n as u32 + 2 * (lane % 4)
     }
 
@@ -221,7 +228,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// Whether every pixel of the tile is in the output.
     #[inline(always)]
     fn is_whole(&self, place: &Place) -> bool {
-        let (g, conv) = (self.g, &self.g.conv);
+        let (g, conv) = (&self.g, &self.g.conv);
         g.tile_pixels() == S::TILE.pixels()
             && place.z + g.tile_d <= conv.z
             && place.p + g.tile_h <= conv.p
@@ -284,7 +291,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                         }
                     });
                     let m2 = sum_of_quad(m2);
-                    if thread::thread_idx_x().is_multiple_of(4) {
+                    if self.thread.is_multiple_of(4) {
                         let slot = self.filter_of(m, i) * S::TILE.pixel_warps() + self.pixel_warp;
                         self.moments
                             .store_vec(slot * COUNTED_ELEMENTS as u32, [count, mean, m2, 0.0]);
@@ -315,12 +322,9 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// Combines the moments of the warps, and writes those of the tile.
     #[inline(always)]
     unsafe fn write_moments(&self, place: &Place) {
-        let g = self.g;
-        let filter = thread::thread_idx_x();
-        if filter >= S::TILE.filters() {
-            return;
-        }
-        if let Some(channel) = self.channel(filter) {
+        let g = &self.g;
+        let filter = self.thread;
+        if filter < self.filters() {
             let mut all = Moments::EMPTY;
             unroll!(4, |w| {
                 if (w as u32) < S::TILE.pixel_warps() {
@@ -333,7 +337,8 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             let sign = self.channels.load(filter * 4 + 2);
             let tiles = g.pixel_tiles() as usize;
             let planes = g.conv.n as usize * g.conv.output_channels() as usize;
-            let at = self.plane(place, channel) * tiles + place.tile as usize;
+            let plane = self.first_plane(place) + filter as usize;
+            let at = plane * tiles + place.tile as usize;
             GlobalMut::new(self.output.moments, planes * tiles * COUNTED_ELEMENTS).store_vec(
                 at * COUNTED_ELEMENTS,
                 [all.count, sign * all.mean, all.m2, 0.0],
@@ -341,39 +346,59 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         }
     }
 
-    /// Writes the values as they are: a warp takes a filter, its lanes consecutive pixels.
+    /// Writes the values as they are.
     #[inline(always)]
     unsafe fn write_rows(&self, place: &Place) {
-        let g = self.g;
-        let spatial = g.conv.output_pixels() as usize;
-        let planes = g.conv.n as usize * g.conv.output_channels() as usize;
+        let (g, conv) = (&self.g, &self.g.conv);
+        // Whether every second pixel and the next one are neighbours in the output, from an even element on.
+        let in_pairs = (conv.q | g.tile_w | g.tile_pitch | g.plane_pitch).is_multiple_of(2);
+        if in_pairs {
+            self.write_rows_of::<2>(place);
+        } else {
+            self.write_rows_of::<1>(place);
+        }
+    }
+
+    /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
+    #[inline(always)]
+    unsafe fn write_rows_of<const TOGETHER: u32>(&self, place: &Place) {
+        let conv = &self.g.conv;
+        let spatial = conv.output_pixels() as usize;
+        let planes = conv.n as usize * conv.output_channels() as usize;
         let y = GlobalMut::new(self.output.y, planes * spatial);
-        let lane = thread::thread_idx_x() % WARP_THREADS;
+        let (warp, lane) = (self.thread / WARP_THREADS, self.thread % WARP_THREADS);
         let limits = self.limits(place);
-        let conv = &g.conv;
         let first = (place.z * conv.p + place.p) * conv.q + place.q;
+        let step = WARP_THREADS * TOGETHER;
         let mut positions = [NOWHERE; 8];
         unroll!(8, |i| {
-            if (i as u32) * WARP_THREADS < S::TILE.pixels() {
-                let pixel = lane + i as u32 * WARP_THREADS;
-                if Self::is_inside(limits, self.pixels.load(pixel)) {
-                    positions[i] = first + self.positions.load(pixel);
-                }
+            let pixel = lane * TOGETHER + i as u32 * step;
+            if (i as u32) * step < S::TILE.pixels()
+                && Self::is_inside(limits, self.pixels.load(pixel))
+            {
+                positions[i] = first + self.positions.load(pixel);
             }
         });
-        let mut filter = thread::thread_idx_x() / WARP_THREADS;
-        while filter < S::TILE.filters() {
-            if let Some(channel) = self.channel(filter) {
-                let plane = self.plane(place, channel) * spatial;
-                unroll!(8, |i| {
-                    if (i as u32) * WARP_THREADS < S::TILE.pixels() && positions[i] != NOWHERE {
-                        let pixel = lane + i as u32 * WARP_THREADS;
-                        let value = self.tile.load(filter * Self::PITCH + pixel);
-                        y.store(plane + positions[i] as usize, F::Stored::from_f32(value));
+        let filters = self.filters();
+        let mut filter = warp;
+        let mut plane = (self.first_plane(place) + warp as usize) * spatial;
+        while filter < filters {
+            unroll!(8, |i| {
+                if (i as u32) * step < S::TILE.pixels() && positions[i] != NOWHERE {
+                    let pixel = lane * TOGETHER + i as u32 * step;
+                    let from = filter * Self::PITCH + pixel;
+                    let to = plane + positions[i] as usize;
+                    if TOGETHER == 2 {
+                        let [a, b] = self.tile.load_vec::<2>(from);
+                        y.store_vec(to, F::pair(a, b));
+                    } else {
+                        y.store(to, F::Stored::from_f32(self.tile.load(from)));
                     }
-                });
-            }
-            filter += BLOCK_THREADS / WARP_THREADS;
+                }
+            });
+            // Not unrolled: the groups of pixels are enough that is in flight.
+            filter = registers::stay(filter + BLOCK_THREADS / WARP_THREADS);
+            plane += (BLOCK_THREADS / WARP_THREADS) as usize * spatial;
         }
     }
 }

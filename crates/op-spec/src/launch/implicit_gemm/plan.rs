@@ -141,7 +141,8 @@ impl GemmPlan {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
         let each = self.geometry.shared_bytes(self.tile, self.mode.parts) + BLOCK_RESERVE;
-        (all / each).clamp(1, self.tile.blocks_per_processor())
+        let most = self.tile.blocks_per_processor(self.mode.parts);
+        (all / each).clamp(1, most)
     }
 
     /// About how many cycles the product takes on a device. Blocks run in rounds, each as long as its

@@ -87,13 +87,15 @@ impl GemmTile {
         self.pixel_groups * INSTRUCTION_PIXELS
     }
 
-    /// Blocks that a multiprocessor should hold: as many as their threads' registers allow.
+    /// Blocks that a multiprocessor should hold, of values in so many parts: as many as their threads' registers
+    /// allow.
     #[must_use]
-    pub const fn blocks_per_processor(self) -> u32 {
-        match (self.warpgroup, self.operands) {
-            (1, _) => 2,
-            (_, 2) => 4,
-            _ => 3,
+    pub const fn blocks_per_processor(self, parts: u32) -> u32 {
+        match (self.warpgroup, self.operands, self.pixel_groups) {
+            (1, ..) => 2,
+            (_, 4, _) => 3,
+            (_, 1, 8) if parts == 2 => 3,
+            _ => 4,
         }
     }
 
