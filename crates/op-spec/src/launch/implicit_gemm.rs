@@ -316,8 +316,8 @@ impl GemmGeometry {
         let positions = pixels.next_multiple_of(8) + 4 * tile.pixels();
         let sources = positions + 4 * tile.pixels();
         let windows = sources + 4 * self.patch_vectors;
-        let places = (windows + 4 * self.windows()).next_multiple_of(VECTOR_BYTES);
-        let channels = places + 2 * PLACE_WORDS * 4;
+        let tiles = (windows + 4 * self.windows()).next_multiple_of(VECTOR_BYTES);
+        let channels = tiles + 2 * TILE_WORDS * 4;
         let moments = channels + tile.filters() * VECTOR_BYTES;
         let results = moments + tile.filters() * tile.pixel_warps() * counted;
         let patches = results + tile.filters() * (tile.pixels() + TILE_PADDING) * 4;
@@ -328,7 +328,7 @@ impl GemmGeometry {
             positions,
             sources,
             windows,
-            places,
+            tiles,
             channels,
             moments,
             results,
@@ -377,8 +377,8 @@ pub struct Layout {
     pub sources: u32,
     /// For each pooling window, its place in the tile, packed.
     pub windows: u32,
-    /// Where the tile is that is multiplied, and the next one.
-    pub places: u32,
+    /// What the tile is that is multiplied, and the next one.
+    pub tiles: u32,
     /// Four numbers for each filter.
     pub channels: u32,
     /// For each filter and warp, the moments of its pixels.
@@ -391,8 +391,8 @@ pub struct Layout {
     pub end: u32,
 }
 
-/// Words that say where a tile is, a multiple of a vector's.
-pub const PLACE_WORDS: u32 = 8;
+/// Words that say what a tile is.
+pub const TILE_WORDS: u32 = 8;
 
 /// Bits of each coordinate of a pixel or window in the tables, the highest of which a pixel leaves 0.
 pub const PLACE_BITS: u32 = 10;

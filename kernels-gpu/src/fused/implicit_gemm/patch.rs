@@ -4,7 +4,7 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cp_async, thread};
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, OUTSIDE, PLACE_BITS, PLACE_WORDS, VECTOR_BYTES, VECTOR_WORDS,
+    BLOCK_THREADS, GemmGeometry, OUTSIDE, PLACE_BITS, TILE_WORDS, VECTOR_BYTES, VECTOR_WORDS,
 };
 
 use super::format::Format;
@@ -40,27 +40,64 @@ impl Place {
         }
     }
 
-    /// Brings it to shared memory, as one of two.
+    /// Notes it in entry `entry` of the table of tiles, whose filters stay.
     #[inline(always)]
-    pub(super) unsafe fn store(&self, places: Shared<u32>, slot: u32) {
-        let at = slot * PLACE_WORDS;
-        places.store_vec(at, [self.sample, self.tile, self.z, self.p]);
-        places.store(at + 4, self.q);
+    pub(super) unsafe fn store(&self, tiles: Shared<u32>, entry: u32) {
+        let at = entry * TILE_WORDS;
+        tiles.store_vec(at, [self.sample, self.tile, self.z, self.p]);
+        tiles.store(at + 4, self.q);
     }
+}
 
-    /// Takes it from there.
+/// The filters of a block: those that exist of a tile of them.
+#[derive(Clone, Copy)]
+pub(super) struct FilterSet {
+    /// The output channel of the first one. Those of the others follow.
+    pub(super) first_channel: u32,
+    pub(super) count: u32,
+}
+
+impl FilterSet {
+    /// Tile `tile` of the filters of group `group`.
     #[inline(always)]
-    pub(super) unsafe fn load(places: Shared<u32>, slot: u32) -> Self {
-        let at = slot * PLACE_WORDS;
-        let [sample, tile, z, p] = places.load_vec::<4>(at);
+    pub(super) fn of<S: Shape>(group: u32, tile: u32, g: &GemmGeometry) -> Self {
+        let first = tile * S::TILE.filters();
         Self {
-            sample,
-            tile,
-            z,
-            p,
-            q: places.load(at + 4),
+            first_channel: group * g.conv.group_k + first,
+            count: (g.conv.group_k - first).min(S::TILE.filters()),
         }
     }
+
+    /// Notes them in both entries of the table of tiles.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, tiles: Shared<u32>) {
+        unroll!(2, |entry| {
+            let at = entry as u32 * TILE_WORDS;
+            tiles.store_vec(at + 6, [self.first_channel, self.count]);
+        });
+    }
+}
+
+/// An entry of the table of tiles, by which a block finds out what it computes. It is the same for all threads and
+/// not needed while they multiply, so it takes no registers then.
+pub(super) unsafe fn load_tile(tiles: Shared<u32>, entry: u32) -> (Place, FilterSet) {
+    let at = entry * TILE_WORDS;
+    let [sample, tile, z, p] = tiles.load_vec::<4>(at);
+    let [first_channel, count] = tiles.load_vec::<2>(at + 6);
+    let place = Place {
+        sample,
+        tile,
+        z,
+        p,
+        q: tiles.load(at + 4),
+    };
+    (
+        place,
+        FilterSet {
+            first_channel,
+            count,
+        },
+    )
 }
 
 /// Three coordinates in a tile, in one word. Above each is a bit that is 0.

@@ -15,8 +15,8 @@
 //! # Barriers
 //! All threads reach all barriers. One at the start of each stage: its patch is there then, and
 //! the other buffer free. One in `results`, between writing and reading a tile's results; the next
-//! stage's barrier stands between reading and writing them again. The same barriers stand between writing where
-//! the next tile is, behind the first of them, and reading it.
+//! stage's barrier stands between reading and writing them again. They also stand between writing what
+//! the next tile is and reading it, and between reading it and writing again.
 //!
 //! # Invariants
 //! - A thread copies the vectors of the patch whose sources it wrote to the table itself.
@@ -30,12 +30,12 @@ use cuda_std::{bf16, cp_async, f16, kernel, registers, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, PLACE_WORDS,
+    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, TILE_WORDS,
     VECTOR_WORDS,
 };
 
 use super::format::{Brain, Format, Half, Rounded, Split};
-use super::patch::{Patch, Place};
+use super::patch::{FilterSet, Patch, Place, load_tile};
 use super::results::{Output, Results};
 #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
 use super::warpgroup::Warpgroup;
@@ -75,14 +75,6 @@ pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
 /// Sums of nothing.
 pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
 
-/// The filters of a block.
-#[derive(Clone, Copy)]
-pub(super) struct FilterSet {
-    pub(super) group: u32,
-    /// The tile of filters, in the group.
-    pub(super) tile: u32,
-}
-
 /// How a block multiplies its filters with a patch.
 pub(super) trait Multiplier<F: Format, S: Shape>: Sized {
     /// Starts with the first filters; `operands` are those of the block.
@@ -111,6 +103,13 @@ pub(super) trait Multiplier<F: Format, S: Shape>: Sized {
     /// # Safety
     /// All threads of the block call it.
     unsafe fn end(&mut self, sums: &mut Sums, results: &Results<'_, F, S>);
+}
+
+/// Tiles of pixels of all samples, computed anew.
+#[inline(always)]
+fn items_here(g: &GemmGeometry) -> u32 {
+    let tiles = registers::stay(g.tiles_d) * g.tiles_h * g.tiles_w;
+    g.conv.n as u32 * tiles
 }
 
 /// The geometry; the compiler knows nothing of the numbers that results need.
@@ -160,11 +159,6 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
     let (first_item, set) = div_rem(thread::block_idx_x(), sets);
     let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
     let (group, filter_tile) = div_rem(set, g.filter_tiles);
-    let set = FilterSet {
-        group,
-        tile: filter_tile,
-    };
-    let items = g.items() as u32;
 
     let layout = g.layout(S::TILE, parts);
     let planes = g.conv.n as usize * (g.conv.groups * g.chunks * parts) as usize;
@@ -181,46 +175,41 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
         group,
         g,
     };
-    // Where a tile is, is the same for all threads and not needed while they multiply.
-    let places = shared::dynamic(layout.places, 2 * PLACE_WORDS);
+    let tiles = shared::dynamic(layout.tiles, 2 * TILE_WORDS);
     let mut item = first_item;
     let place = Place::of(item, g);
+    let filters = FilterSet::of::<S>(group, filter_tile, g);
     if thread::thread_idx_x() == 0 {
-        place.store(places, 0);
+        place.store(tiles, 0);
+        filters.store(tiles);
     }
     patch.find_sources();
     patch.start::<F>(&place, 0, 0);
     cp_async::commit_group();
     patch.find_places::<F, S>();
 
-    let (warp, _) = warp::warp_shuffle_idx(u32::MAX, thread::thread_idx_x() / WARP_THREADS, 0, 32);
-    let (pixel_warp, filter_warp) = (warp % S::TILE.pixel_warps(), warp / S::TILE.pixel_warps());
-    let results_of = |here: fn(u32) -> u32, g: GemmGeometry| {
+    let results_of = |warp: u32, thread: u32, g: GemmGeometry| {
         let layout = g.layout(S::TILE, parts);
         Results::<F, S> {
-            thread: here(thread::thread_idx_x()),
+            thread,
             pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
             positions: shared::dynamic(layout.positions, S::TILE.pixels()),
             windows: shared::dynamic(layout.windows, g.windows()),
             channels: shared::dynamic(layout.channels, S::TILE.filters() * VECTOR_WORDS),
             moments: shared::dynamic(layout.moments, (layout.results - layout.moments) / 4),
             tile: shared::dynamic(layout.results, Results::<F, S>::TILE_WORDS),
-            set: FilterSet {
-                group: here(set.group),
-                tile: here(set.tile),
-            },
             output: &output,
             g,
-            filter_warp: here(filter_warp),
-            pixel_warp: here(pixel_warp),
+            filter_warp: warp / S::TILE.pixel_warps(),
+            pixel_warp: warp % S::TILE.pixel_warps(),
             format: core::marker::PhantomData,
         }
     };
-    let results = results_of(|value| value, *g);
-    results.load_channels(Global::new(
-        filter_unscales,
-        g.conv.output_channels() as usize,
-    ));
+    let thread = thread::thread_idx_x();
+    let (warp, _) = warp::warp_shuffle_idx(u32::MAX, thread / WARP_THREADS, 0, 32);
+    let results = results_of(warp, thread, *g);
+    let all_channels = g.conv.output_channels() as usize;
+    results.load_channels(&filters, Global::new(filter_unscales, all_channels));
 
     let words = g.filter_words(S::TILE, parts) as usize;
     let all_steps = g.stages * g.steps;
@@ -234,9 +223,10 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
     thread::sync_threads();
     let mut multiplier = M::new(operands, &patch, &results);
 
-    let (mut buffer, mut slot) = (0, 0);
-    while item < items {
+    let (mut buffer, mut entry) = (0, 0);
+    loop {
         item += item_step;
+        let another = item < items_here(g);
         let mut sums = NO_SUMS;
         let mut stage = 0;
         while stage < g.stages {
@@ -244,11 +234,12 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
             M::show_patch();
             thread::sync_threads();
             if stage + 1 < g.stages {
-                patch.start::<F>(&Place::load(places, slot), stage + 1, 1 - buffer);
-            } else if item < items {
+                let (place, _) = load_tile(tiles, entry);
+                patch.start::<F>(&place, stage + 1, 1 - buffer);
+            } else if another {
                 let following = Place::of(item, g);
                 if thread::thread_idx_x() == 0 {
-                    following.store(places, 1 - slot);
+                    following.store(tiles, 1 - entry);
                 }
                 patch.start::<F>(&following, 0, 1 - buffer);
             }
@@ -257,16 +248,14 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
             stage += 1;
         }
         // Computed anew, or what depends on it would take the products' registers.
-        let results = results_of(registers::stay, geometry_here(g));
-        let place = Place::load(places, slot);
-        let image_unscale = if F::MODE.scaled {
-            image_unscales.load_readonly(place.sample as usize)
-        } else {
-            1.0
-        };
+        let thread = registers::stay(thread::thread_idx_x());
+        let results = results_of(thread / WARP_THREADS, thread, geometry_here(g));
         multiplier.end(&mut sums, &results);
-        results.finish(&mut sums, &place, image_unscale);
-        slot = 1 - slot;
+        results.finish(&mut sums, tiles, entry, image_unscales);
+        if !another {
+            break;
+        }
+        entry = 1 - entry;
     }
 }
 

@@ -12,8 +12,8 @@ use op_spec::launch::implicit_gemm::{
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::format::Format;
-use super::patch::{Place, packed};
-use super::product::{FilterSet, MAX_PIXEL_GROUPS, Shape, Sums};
+use super::patch::{FilterSet, Place, load_tile, packed};
+use super::product::{MAX_PIXEL_GROUPS, Shape, Sums};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -57,7 +57,6 @@ pub(super) struct Results<'a, F: Format, S: Shape> {
     pub(super) moments: Shared<f32>,
     /// The values of the tile, a row for each filter.
     pub(super) tile: Shared<f32>,
-    pub(super) set: FilterSet,
     pub(super) output: &'a Output<F::Stored>,
     pub(super) g: GemmGeometry,
     /// The place of the thread's warp among those along the filters, and along the pixels.
@@ -92,14 +91,14 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// # Safety
     /// All threads of the block call it, and a barrier follows.
     #[inline(always)]
-    pub(super) unsafe fn load_channels(&self, filter_unscales: Global<f32>) {
+    pub(super) unsafe fn load_channels(&self, filters: &FilterSet, filter_unscales: Global<f32>) {
         let channels = self.g.conv.output_channels() as usize;
         let mut filter = self.thread;
         while filter < S::TILE.filters() {
             // What is computed for filters that do not exist is written nowhere.
             let (mut bias, mut unscale, mut sign) = (0.0, 1.0, 1.0);
-            if filter < self.filters() {
-                let channel = (self.first_channel() + filter) as usize;
+            if filter < filters.count {
+                let channel = (filters.first_channel + filter) as usize;
                 if self.g.conv.has_bias != 0 {
                     bias = Global::new(self.output.bias, channels)
                         .load_readonly(channel)
@@ -118,41 +117,42 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         }
     }
 
-    /// Writes all that there is to write of the tile at `place`.
+    /// Writes all that there is to write of the tile that entry `entry` of the table says.
     ///
     /// # Safety
     /// All threads of the block call it together, after a barrier since the last call.
     #[inline(always)]
-    pub(super) unsafe fn finish(&self, sums: &mut Sums, place: &Place, image_unscale: f32) {
+    pub(super) unsafe fn finish(
+        &self,
+        sums: &mut Sums,
+        tiles: Shared<u32>,
+        entry: u32,
+        image_unscales: Global<f32>,
+    ) {
+        let (place, _) = load_tile(tiles, entry);
+        let image_unscale = if F::MODE.scaled {
+            image_unscales.load_readonly(place.sample as usize)
+        } else {
+            1.0
+        };
         self.scale(sums, image_unscale);
-        self.take_moments(sums, place);
+        self.take_moments(sums, &place);
         self.store_tile(sums);
         thread::sync_threads();
-        self.write_moments(place);
+        let (place, filters) = load_tile(tiles, entry);
+        self.write_moments(&place, &filters);
         if self.g.pool_h > 0 {
-            self.write_windows(place);
+            self.write_windows(&place, &filters);
         } else {
-            self.write_rows(place);
+            self.write_rows(&place, &filters);
         }
     }
 
-    /// Filters of the tile that exist.
+    /// The plane of the first filter in a tensor of `(n, k, ..)`.
     #[inline(always)]
-    pub(super) fn filters(&self) -> u32 {
-        (self.g.conv.group_k - self.set.tile * S::TILE.filters()).min(S::TILE.filters())
-    }
-
-    /// The output channel of the tile's first filter. Those of the others follow.
-    #[inline(always)]
-    fn first_channel(&self) -> u32 {
-        self.set.group * self.g.conv.group_k + self.set.tile * S::TILE.filters()
-    }
-
-    /// The plane of the tile's first filter in a tensor of `(n, k, ..)`.
-    #[inline(always)]
-    pub(super) fn first_plane(&self, place: &Place) -> usize {
+    pub(super) fn first_plane(&self, place: &Place, filters: &FilterSet) -> usize {
         place.sample as usize * self.g.conv.output_channels() as usize
-            + self.first_channel() as usize
+            + filters.first_channel as usize
     }
 
     /// The last coordinates in the tile at `place` that are in the output, with the bit above each set:
@@ -321,10 +321,10 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
 
     /// Combines the moments of the warps, and writes those of the tile.
     #[inline(always)]
-    unsafe fn write_moments(&self, place: &Place) {
+    unsafe fn write_moments(&self, place: &Place, filters: &FilterSet) {
         let g = &self.g;
         let filter = self.thread;
-        if filter < self.filters() {
+        if filter < filters.count {
             let mut all = Moments::EMPTY;
             unroll!(4, |w| {
                 if (w as u32) < S::TILE.pixel_warps() {
@@ -337,7 +337,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             let sign = self.channels.load(filter * 4 + 2);
             let tiles = g.pixel_tiles() as usize;
             let planes = g.conv.n as usize * g.conv.output_channels() as usize;
-            let plane = self.first_plane(place) + filter as usize;
+            let plane = self.first_plane(place, filters) + filter as usize;
             let at = plane * tiles + place.tile as usize;
             GlobalMut::new(self.output.moments, planes * tiles * COUNTED_ELEMENTS).store_vec(
                 at * COUNTED_ELEMENTS,
@@ -348,20 +348,20 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
 
     /// Writes the values as they are.
     #[inline(always)]
-    unsafe fn write_rows(&self, place: &Place) {
+    unsafe fn write_rows(&self, place: &Place, filters: &FilterSet) {
         let (g, conv) = (&self.g, &self.g.conv);
         // Whether every second pixel and the next one are neighbours in the output, from an even element on.
         let in_pairs = (conv.q | g.tile_w | g.tile_pitch | g.plane_pitch).is_multiple_of(2);
         if in_pairs {
-            self.write_rows_of::<2>(place);
+            self.write_rows_of::<2>(place, filters);
         } else {
-            self.write_rows_of::<1>(place);
+            self.write_rows_of::<1>(place, filters);
         }
     }
 
     /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
     #[inline(always)]
-    unsafe fn write_rows_of<const TOGETHER: u32>(&self, place: &Place) {
+    unsafe fn write_rows_of<const TOGETHER: u32>(&self, place: &Place, filters: &FilterSet) {
         let conv = &self.g.conv;
         let spatial = conv.output_pixels() as usize;
         let planes = conv.n as usize * conv.output_channels() as usize;
@@ -379,10 +379,9 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 positions[i] = first + self.positions.load(pixel);
             }
         });
-        let filters = self.filters();
         let mut filter = warp;
-        let mut plane = (self.first_plane(place) + warp as usize) * spatial;
-        while filter < filters {
+        let mut plane = (self.first_plane(place, filters) + warp as usize) * spatial;
+        while filter < filters.count {
             unroll!(8, |i| {
                 if (i as u32) * step < S::TILE.pixels() && positions[i] != NOWHERE {
                     let pixel = lane * TOGETHER + i as u32 * step;

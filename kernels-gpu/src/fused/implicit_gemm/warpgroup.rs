@@ -13,7 +13,8 @@
 //!
 //! The tile's two halves of 64 pixels are chains of their own: the first one's sums are added while the tensor cores are
 //! at the second. The filters of the next chain are loaded meanwhile or, if they are split and registers too few,
-//! as soon as the chain is over; a multiprocessor holds two blocks, of which one multiplies while the other waits.
+//! as soon as the chain is over; a multiprocessor holds
+//! two or three blocks, of which one multiplies while another waits.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::{self, Columns, InFlight};

@@ -15,8 +15,8 @@ const MAX_STAGE_VECTORS: u32 = 1024;
 /// blocks on a multiprocessor all find room.
 const STAGE_BYTES: u32 = 16 * 1024;
 
-/// The same for warpgroups, of which a multiprocessor holds two.
-const WARPGROUP_STAGE_BYTES: u32 = 32 * 1024;
+/// The same for warpgroups that multiply split values, of which a multiprocessor holds two.
+const SPLIT_WARPGROUP_STAGE_BYTES: u32 = 32 * 1024;
 
 /// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
 /// the first one's filters are waited for.
@@ -339,9 +339,10 @@ impl GemmGeometry {
     fn choose_stages(&mut self, parts: u32) {
         let one = parts * self.patch_vectors * VECTOR_BYTES;
         // Vectors of channels come alone or in twos.
-        let (unit, bytes) = match self.paired {
-            0 => (1, STAGE_BYTES),
-            _ => (2, WARPGROUP_STAGE_BYTES),
+        let (unit, bytes) = match (self.paired, parts) {
+            (0, _) => (1, STAGE_BYTES),
+            (_, 1) => (2, STAGE_BYTES),
+            _ => (2, SPLIT_WARPGROUP_STAGE_BYTES),
         };
         let most = (bytes / one)
             .min(MAX_STAGE_VECTORS / self.taps)

@@ -92,7 +92,13 @@ impl GemmTile {
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
         match (self.warpgroup, self.operands, self.pixel_groups) {
-            (1, ..) => 2,
+            (1, ..) => {
+                if parts == 1 {
+                    3
+                } else {
+                    2
+                }
+            }
             (_, 4, _) => 3,
             (_, 1, 8) if parts == 2 => 3,
             _ => 4,
