@@ -54,11 +54,18 @@ const BUGS: &[Bug] = &[
         wrong: "local + VECTOR_ELEMENTS",
     },
     Bug {
+        name: "vectors_across_planes_take_an_element_too_few_from_the_next",
+        copy: "sixth",
+        file: "parts/normalise.rs",
+        right: "position + i as u32 >= g.near.divisor",
+        wrong: "position + i as u32 > g.near.divisor",
+    },
+    Bug {
         name: "channel_max_drops_nan",
         copy: "first",
         file: "parts/channel_reduce.rs",
-        right: "            let params = map.params(first, channel);\n            unroll!(4, |i| {\n                let mapped = map.apply(params, values[i].to_f32());\n                maxima[i] = math::max_nan(maxima[i], mapped);",
-        wrong: "            let params = map.params(first, channel);\n            unroll!(4, |i| {\n                let mapped = map.apply(params, values[i].to_f32());\n                maxima[i] = math::max(maxima[i], mapped);",
+        right: "            let mapped = map.apply(params, x[i]);\n            maxima[i] = math::max_nan(maxima[i], mapped);",
+        wrong: "            let mapped = map.apply(params, x[i]);\n            maxima[i] = math::max(maxima[i], mapped);",
     },
     Bug {
         name: "statistics_of_splits_with_lanes_missing",

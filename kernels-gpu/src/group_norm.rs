@@ -8,15 +8,16 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
+use op_spec::launch::elementwise::BLOCK_THREADS;
 use op_spec::launch::norm::{
-    NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS, WARP_ROW_ELEMENTS, WARP_ROWS_PER_BLOCK,
+    APPLY_MIN_BLOCKS, ApplyGeometry, NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS,
+    WARP_ROW_ELEMENTS, WARP_ROWS_PER_BLOCK,
 };
 
-use crate::parts::elementwise::{block_span, block_start, map_block};
 use crate::parts::index::div_rem;
 use crate::parts::moments::{self, WARP_SLOT};
-use crate::parts::norm_map::NormMap;
+use crate::parts::normalise::normalise_block;
+use crate::parts::planes::NormTensors;
 
 shared_array! {
     /// The moments of each warp.
@@ -98,33 +99,34 @@ stats_kernel!(group_norm_stats_bf16, bf16);
 
 macro_rules! apply_kernel {
     ($name:ident, $T:ident) => {
-        /// A block normalises `BLOCK_ELEMENTS` consecutive elements of `x` into `y`.
+        /// A block normalises `geometry.block_elements` consecutive elements of `x` into `y`.
         ///
-        /// *Launch*: `geometry.apply_shape()`.
-        /// *Mapping*: four vectors a thread, a block's width apart.
-        /// *Barriers*: one, after the statistics of the block's rows are in shared memory.
+        /// *Launch*: `geometry.shape()`.
+        /// *Mapping*: vectors go to the threads in turn, four at a time.
+        /// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
+        /// statistics are in splits.
         /// *Traffic*: each element is read once and written once; the rest comes from cache.
         ///
         /// # Safety
-        /// `x` and `y` have `geometry.elements()` elements and start on 16 bytes; `partials` is
-        /// what the statistics kernel wrote for `x`; `weight` and `bias` have `geometry.channels`
+        /// `x` and `y` have `geometry.elements` elements and start on 16 bytes; `partials` is
+        /// what the statistics kernel wrote for `x`; `weight` and `bias` have `geometry.norm.channels`
         /// elements where the geometry says that they exist; `y` is `x` or apart from it.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = APPLY_MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             partials: *const f32,
             weight: *const $T,
             bias: *const $T,
             y: *mut $T,
-            geometry: NormGeometry,
+            geometry: ApplyGeometry,
         ) {
-            let g = geometry;
-            let x = Global::new(x, g.elements() as usize);
-            let y = GlobalMut::new(y, g.elements() as usize);
-            map_block(x, y, || {
-                let span = block_span(g.elements());
-                NormMap::stage(&g, partials, weight, bias, block_start(), span, g.spatial)
-            });
+            let tensors = NormTensors {
+                partials,
+                weight,
+                bias,
+                scale: core::ptr::null(),
+            };
+            normalise_block::<$T, false>(x, tensors, y, &geometry, |x| x);
         }
     };
 }

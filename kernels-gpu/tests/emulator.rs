@@ -38,6 +38,8 @@ tests! {
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm_f32;
     group_norm_matches_in_half_precision: checks::norm::group_norm_f16, checks::norm::group_norm_bf16;
     group_norm_of_constant_rows_is_the_bias: checks::norm::constant_rows_give_the_bias;
+    group_norm_scale_clamp_matches_for_planes_of_any_length:
+        checks::norm::clamped_f32, checks::norm::clamped_f16, checks::norm::clamped_bf16;
     group_norm_scale_resident_matches_for_rows_that_fit_and_do_not:
         checks::norm::resident_f32, checks::norm::resident_f16, checks::norm::resident_bf16;
     scale_matches_and_works_in_place:

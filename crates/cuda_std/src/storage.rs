@@ -15,6 +15,36 @@ pub trait Storage: Element {
     /// becomes infinite.
     #[must_use]
     fn from_f32(value: f32) -> Self;
+
+    /// [`Self::to_f32`] of both, in fewer instructions where they share a word.
+    #[must_use]
+    #[inline(always)]
+    fn to_f32_pair([low, high]: [Self; 2]) -> [f32; 2] {
+        [low.to_f32(), high.to_f32()]
+    }
+
+    /// [`Self::from_f32`] of both, in fewer instructions where they share a word.
+    #[must_use]
+    #[inline(always)]
+    fn from_f32_pair([low, high]: [f32; 2]) -> [Self; 2] {
+        [Self::from_f32(low), Self::from_f32(high)]
+    }
+
+    /// [`Self::to_f32`] of a vector.
+    #[must_use]
+    #[inline(always)]
+    fn to_f32_vector([a, b, c, d]: [Self; 4]) -> [f32; 4] {
+        let ([a, b], [c, d]) = (Self::to_f32_pair([a, b]), Self::to_f32_pair([c, d]));
+        [a, b, c, d]
+    }
+
+    /// [`Self::from_f32`] of a vector.
+    #[must_use]
+    #[inline(always)]
+    fn from_f32_vector([a, b, c, d]: [f32; 4]) -> [Self; 4] {
+        let ([a, b], [c, d]) = (Self::from_f32_pair([a, b]), Self::from_f32_pair([c, d]));
+        [a, b, c, d]
+    }
 }
 
 impl Storage for f32 {
@@ -29,7 +59,19 @@ impl Storage for f32 {
     }
 }
 
-/// `cvt.f32.f16` and `cvt.rn.f16.f32`.
+/// The 16-bit halves of a word, the low one first.
+#[inline(always)]
+fn halves(word: u32) -> [u16; 2] {
+    [word as u16, (word >> 16) as u16]
+}
+
+/// The word with these halves.
+#[inline(always)]
+fn word([low, high]: [u16; 2]) -> u32 {
+    u32::from(low) | u32::from(high) << 16
+}
+
+/// `cvt.f32.f16` and `cvt.rn.f16.f32`; pairs by `cvt.rn.f16x2.f32` (sm_80 and later).
 impl Storage for f16 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
@@ -40,9 +82,19 @@ impl Storage for f16 {
     fn from_f32(value: f32) -> Self {
         backend::f16_from_f32(value)
     }
+
+    #[inline(always)]
+    fn to_f32_pair(pair: [Self; 2]) -> [f32; 2] {
+        backend::f16x2_to_f32(word(pair.map(Self::to_bits)))
+    }
+
+    #[inline(always)]
+    fn from_f32_pair([low, high]: [f32; 2]) -> [Self; 2] {
+        halves(backend::pack_f16x2(low, high)).map(Self::from_bits)
+    }
 }
 
-/// A shift by 16 bits, and `cvt.rn.bf16.f32` (sm_80 and later).
+/// A shift by 16 bits, and `cvt.rn.bf16.f32`; pairs by `cvt.rn.bf16x2.f32` (sm_80 and later).
 impl Storage for bf16 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
@@ -52,5 +104,10 @@ impl Storage for bf16 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         backend::bf16_from_f32(value)
+    }
+
+    #[inline(always)]
+    fn from_f32_pair([low, high]: [f32; 2]) -> [Self; 2] {
+        halves(backend::pack_bf16x2(low, high)).map(Self::from_bits)
     }
 }

@@ -5,6 +5,7 @@ use op_spec::launch::channel_max::{self, ChannelMaxGeometry};
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, GEMM_THREADS, TALL};
 use op_spec::launch::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
+use op_spec::launch::reciprocal::Reciprocal;
 use op_spec::launch::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise};
 
 fn conv(n: usize, c: usize, k: usize, image: [usize; 2], spec: Conv2dSpec) -> ConvGeometry {
@@ -100,15 +101,85 @@ fn groups_of_no_channels_have_no_rows() {
 }
 
 #[test]
-fn staged_statistics_have_room_for_every_row_that_a_block_touches() {
-    let block = elementwise::BLOCK_ELEMENTS as u64;
-    for row in [1, 2, 3, 1000, 4095, 4096, 4097, 100_000] {
-        let g = NormGeometry::new(1_000_000, 1, 1, row, 0.0);
-        let touched = (0..row.min(block)).map(|back| (row - 1 - back + block - 1) / row + 1);
-        let most = touched.max().expect("a start");
-        let shape = g.apply_shape().expect("few blocks");
-        assert!(u64::from(shape.shared_bytes) >= 8 * most, "rows of {row}");
-        assert!(shape.shared_bytes <= 48 * 1024, "no opt-in needed");
+fn staged_parameters_have_room_for_every_plane_and_row_that_a_block_touches() {
+    // Runs of `length` that `span` elements touch if they start at each place of a run.
+    let most = |span: u64, length: u64| {
+        let starts = (0..length.min(span)).map(|back| (length - 1 - back + span - 1) / length + 1);
+        starts.max().expect("a start")
+    };
+    for spatial in [1, 2, 3, 4, 5, 7, 8, 25, 961, 4095, 8192, 8193, 100_000] {
+        for (n, row_channels) in [(3, 1), (3, 8), (100_000, 1), (100_000, 2)] {
+            let g = NormGeometry::new(n, 8, 8 / row_channels, spatial, 0.0);
+            let apply = g.apply();
+            let planes = most(apply.block_elements.into(), spatial);
+            let shape = apply.shape().expect("few blocks");
+            let bytes = u64::from(shape.shared_bytes);
+            assert!(bytes >= 16 * planes, "planes of {spatial}");
+            assert!(bytes <= 25 * 1024, "several blocks a multiprocessor");
+            let split = g.counted(2).apply();
+            assert_eq!(split.block_elements, apply.block_elements);
+            let bytes = u64::from(split.shape().expect("few blocks").shared_bytes);
+            let rows = most(planes, row_channels.into());
+            assert!(bytes >= 16 * planes + 8 * rows, "planes of {spatial}");
+            assert!(bytes <= 25 * 1024, "several blocks a multiprocessor");
+        }
+    }
+}
+
+#[test]
+fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
+    for (n, spatial) in [
+        (0, 7),
+        (1, 1),
+        (1, 1023),
+        (128, 25),
+        (128, 961),
+        (128, 3969),
+        (1 << 20, 5),
+    ] {
+        let apply = NormGeometry::new(n, 128, 8, spatial, 0.0).apply();
+        let shape = apply.shape().expect("few blocks");
+        let block = u64::from(apply.block_elements);
+        let blocks = u64::from(shape.grid[0]);
+        assert_eq!(blocks, apply.elements.div_ceil(block.max(1)));
+        assert_eq!(block % elementwise::STEP_ELEMENTS as u64, 0);
+        if apply.elements > 0 {
+            assert!(
+                blocks
+                    >= apply
+                        .elements
+                        .div_ceil(elementwise::STEP_ELEMENTS as u64)
+                        .min(512)
+            );
+        }
+    }
+}
+
+#[test]
+fn reciprocals_divide_every_number_below_their_limit() {
+    let high_word = |a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32;
+    let powers = (0..32).map(|bit| 1u32 << bit);
+    let near = powers.flat_map(|power| [power - 1, power, power + 1]);
+    let divisors = near.chain([3969, 961, 25, 641, 6_700_417, 0x5555_5555]);
+    for divisor in divisors.filter(|&divisor| (1..=Reciprocal::LIMIT).contains(&divisor)) {
+        let reciprocal = Reciprocal::of(divisor);
+        assert_eq!(reciprocal.divisor, divisor);
+        let last = Reciprocal::LIMIT - 1;
+        let multiples = [1, 2, 3, 1000, 65_537, last / divisor].map(|n| divisor.saturating_mul(n));
+        let ends = multiples
+            .into_iter()
+            .flat_map(|end| [end.saturating_sub(1), end, end.saturating_add(1)]);
+        for value in ends
+            .chain([0, 1, last - 1, last])
+            .filter(|&value| value <= last)
+        {
+            let wanted = (value / divisor, value % divisor);
+            assert_eq!(
+                reciprocal.div_rem(value, high_word),
+                wanted,
+                "{value} / {divisor}"
+            );
+        }
     }
 }
 

@@ -22,6 +22,9 @@ fn check_for(name: &str) -> Check {
         "gemm_without_barrier_between_steps" => check!(first, conv, gemm2_f32),
         "pool_reads_a_row_too_many" => check!(first, max_pool2d, max_pool2d_f32),
         "elementwise_writes_past_the_end" => check!(fifth, elementwise, clamp_f32),
+        "vectors_across_planes_take_an_element_too_few_from_the_next" => {
+            check!(sixth, norm, clamped_f32)
+        }
         "channel_max_drops_nan" => check!(first, channel_max, channel_max_f32),
         "statistics_of_splits_with_lanes_missing" => check!(second, norm, group_norm_f32),
         "convolution_swaps_rows_and_columns" => check!(second, conv, direct2_f32),

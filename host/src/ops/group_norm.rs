@@ -98,7 +98,8 @@ pub(super) fn normalise(
     geometry: NormGeometry,
 ) -> Result<Tensor> {
     let stream = x.stream();
-    let shape = grid(operator, geometry.apply_shape())?;
+    let apply = geometry.apply();
+    let shape = grid(operator, apply.shape())?;
     let y = arena.tensor(stream, x.shape(), x.dtype())?;
     if y.is_empty() {
         return Ok(y);
@@ -111,7 +112,7 @@ pub(super) fn normalise(
     unsafe {
         launch!(stream, x.dtype(), shape,
         group_norm::{group_norm_apply_f32, group_norm_apply_f16, group_norm_apply_bf16}(
-            input.pointer(), statistics.pointer(), affine.weight(), affine.bias(), y.output(), geometry,
+            input.pointer(), statistics.pointer(), affine.weight(), affine.bias(), y.output(), apply,
         ))?;
     }
     stream.moved(bytes(&[x, &y, &partials]) + affine.bytes());

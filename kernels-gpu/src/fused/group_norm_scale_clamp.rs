@@ -4,65 +4,23 @@
 //! smallest; see `implicit_gemm`. The statistics are those of the tensor that was pooled, whose
 //! channels and rows this one has.
 
-use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds, MIN_BLOCKS};
-use op_spec::launch::norm::NormGeometry;
+use cuda_std::{bf16, f16, kernel};
+use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds};
+use op_spec::launch::norm::{APPLY_MIN_BLOCKS, ApplyGeometry};
 
-use crate::parts::elementwise::{block_span, block_start, map_block};
-use crate::parts::index::Channels;
-use crate::parts::map::{ChannelScale, Then};
-use crate::parts::norm_map::NormMap;
-
-/// Normalises, scales and clamps the block's elements.
-///
-/// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<T: Storage>(
-    x: *const T,
-    partials: *const f32,
-    weight: *const T,
-    bias: *const T,
-    scale: *const T,
-    y: *mut T,
-    g: &NormGeometry,
-    spatial: u64,
-    bounds: Bounds,
-) {
-    let elements = g.rows * g.row_channels as u64 * spatial;
-    let x = Global::new(x, elements as usize);
-    let y = GlobalMut::new(y, elements as usize);
-    map_block(x, y, || {
-        let start = block_start();
-        let norm = NormMap::stage(
-            g,
-            partials,
-            weight,
-            bias,
-            start,
-            block_span(elements),
-            spatial,
-        );
-        let scale = ChannelScale {
-            scale: Global::new(scale, g.channels as usize),
-            channels: Channels::from(start, spatial, g.channels),
-        };
-        Then(Then(norm, scale), bounds)
-    });
-}
+use crate::parts::map::clamp;
+use crate::parts::normalise::normalise_block;
+use crate::parts::planes::NormTensors;
 
 macro_rules! apply_kernel {
     ($name:ident, $T:ident) => {
-        /// A block normalises, scales and clamps `BLOCK_ELEMENTS` consecutive elements of `x` into `y`.
+        /// A block normalises, scales and clamps `geometry.block_elements` consecutive elements of `x` into `y`.
         ///
-        /// *Launch*: `geometry.pooled_shape(spatial)`.
-        /// *Mapping*, *barriers*, *traffic*: as `group_norm_scale`.
+        /// *Launch*, *mapping*, *barriers*, *traffic*: as `group_norm_apply`.
         ///
         /// # Safety
-        /// As `group_norm_apply`, with planes of `spatial` elements, which is positive; `scale` has
-        /// `geometry.channels` elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+        /// As `group_norm_scale`; `partials` may be those of the tensor that `x` was pooled from.
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = APPLY_MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             partials: *const f32,
@@ -70,13 +28,17 @@ macro_rules! apply_kernel {
             bias: *const $T,
             scale: *const $T,
             y: *mut $T,
-            geometry: NormGeometry,
-            spatial: u64,
+            geometry: ApplyGeometry,
             bounds: Bounds,
         ) {
-            body(
-                x, partials, weight, bias, scale, y, &geometry, spatial, bounds,
-            );
+            let tensors = NormTensors {
+                partials,
+                weight,
+                bias,
+                scale,
+            };
+            let clamped = |x| clamp(bounds, x);
+            normalise_block::<$T, true>(x, tensors, y, &geometry, clamped);
         }
     };
 }

@@ -13,7 +13,7 @@ use op_spec::launch::channel_max::{
     BLOCK_THREADS, ChannelMaxGeometry, POSITIONS_PER_THREAD, STAGED_CHANNELS,
 };
 
-use crate::parts::index::{div_rem, div_rem_u64};
+use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
 /// Elements of the shared memory in which slices meet.
@@ -40,58 +40,51 @@ pub(crate) trait ChannelMap {
     fn apply(&self, params: Self::Params, x: f32) -> f32;
 }
 
-/// The positions of a thread, four of them.
-#[derive(Clone, Copy)]
-struct Positions {
-    /// The first one.
-    first: u64,
-    /// From one to the next: 1 if they are one vector.
-    step: u64,
-    /// Positions of a plane.
-    end: u64,
-}
-
-impl Positions {
-    /// Loads the thread's elements of the plane that starts at `plane`. A position past the end
-    /// gives some other element of the plane.
-    #[inline(always)]
-    unsafe fn load<T: Storage>(self, x: Global<T>, plane: u64) -> [T; POSITIONS_PER_THREAD] {
-        if self.step == 1 {
-            let first = self.first.min(self.end - POSITIONS_PER_THREAD as u64);
-            return x.load_vec((plane + first) as usize);
-        }
-        let mut values = [T::from_f32(0.0); POSITIONS_PER_THREAD];
-        unroll!(4, |i| {
-            let position = (self.first + i as u64 * self.step).min(self.end - 1);
-            values[i] = x.load((plane + position) as usize);
+/// Takes the maxima over a slice of the staged channels, `load`ing the thread's elements of the plane that starts at the
+/// element that it is given.
+///
+/// Where a thread loads from is decided outside of this loop: inside it would take more instructions than the maxima.
+///
+/// # Safety
+/// The channels `first..first + count` are staged, and `load` may load of their planes, of which the first one starts at
+/// `plane`.
+#[inline(always)]
+unsafe fn reduce_staged<T: Storage, M: ChannelMap>(
+    g: &ChannelMaxGeometry,
+    map: &M,
+    [first, count]: [u32; 2],
+    slice: u32,
+    plane: usize,
+    maxima: &mut [f32; POSITIONS_PER_THREAD],
+    load: impl Fn(usize) -> [T; POSITIONS_PER_THREAD],
+) {
+    let step = g.slices as usize * g.spatial as usize;
+    let mut plane = plane + slice as usize * g.spatial as usize;
+    let mut channel = slice;
+    while channel + 3 * g.slices < count {
+        let mut values = [[T::from_f32(0.0); POSITIONS_PER_THREAD]; 4];
+        unroll!(4, |c| {
+            values[c] = load(plane + c * step);
         });
-        values
+        unroll!(4, |c| {
+            let params = map.params(first, channel + c as u32 * g.slices);
+            let x = T::to_f32_vector(values[c]);
+            unroll!(4, |i| {
+                maxima[i] = math::max_nan(maxima[i], map.apply(params, x[i]));
+            });
+        });
+        plane += 4 * step;
+        channel += 4 * g.slices;
     }
-
-    /// Stores the thread's elements of the plane that starts at `plane`, those past the end not.
-    #[inline(always)]
-    unsafe fn store<T: Storage>(
-        self,
-        y: GlobalMut<T>,
-        plane: u64,
-        values: [f32; POSITIONS_PER_THREAD],
-    ) {
-        let mut stored = [T::from_f32(0.0); POSITIONS_PER_THREAD];
+    while channel < count {
+        let params = map.params(first, channel);
+        let x = T::to_f32_vector(load(plane));
         unroll!(4, |i| {
-            stored[i] = T::from_f32(values[i]);
+            let mapped = map.apply(params, x[i]);
+            maxima[i] = math::max_nan(maxima[i], mapped);
         });
-        if self.step == 1 {
-            if self.first < self.end {
-                y.store_vec((plane + self.first) as usize, stored);
-            }
-            return;
-        }
-        unroll!(4, |i| {
-            let position = self.first + i as u64 * self.step;
-            if position < self.end {
-                y.store((plane + position) as usize, stored[i]);
-            }
-        });
+        plane += step;
+        channel += g.slices;
     }
 }
 
@@ -111,57 +104,41 @@ pub(crate) unsafe fn channel_reduce_block<T: Storage, M: ChannelMap>(
 ) {
     let x = Global::new(x, (g.n * g.channels as u64 * g.spatial) as usize);
     let y = GlobalMut::new(y, (g.n * g.spatial) as usize);
+    let spatial = g.spatial as usize;
     let thread = thread::thread_idx_x();
     let (slice, lane) = div_rem(thread, g.lanes);
+    let (sample, tile) = div_rem(thread::block_idx_x(), g.tiles);
+    let tile_start = tile as usize * g.block_positions() as usize;
 
-    let block_positions = g.block_positions();
-    let (tiles, _) = div_rem_u64(g.spatial + block_positions - 1, block_positions);
-    let (sample, tile) = div_rem_u64(thread::block_idx_x() as u64, tiles);
-    let tile_start = tile * block_positions;
-    let positions = if g.spatial.is_multiple_of(POSITIONS_PER_THREAD as u64) {
-        Positions {
-            first: tile_start + lane as u64 * POSITIONS_PER_THREAD as u64,
-            step: 1,
-            end: g.spatial,
-        }
+    // The launch's choice: where planes are whole vectors, all of a thread's positions are one.
+    let in_one = spatial.is_multiple_of(POSITIONS_PER_THREAD);
+    let (position, step) = if in_one {
+        (tile_start + lane as usize * POSITIONS_PER_THREAD, 1)
     } else {
-        Positions {
-            first: tile_start + lane as u64,
-            step: g.lanes as u64,
-            end: g.spatial,
-        }
+        (tile_start + lane as usize, g.lanes as usize)
     };
+    // Positions past the end load what some other thread loads, and are not stored.
+    let vector = position.min(spatial.wrapping_sub(POSITIONS_PER_THREAD));
+    let mut apart = [0; POSITIONS_PER_THREAD];
+    unroll!(4, |i| {
+        apart[i] = (position + i * step).min(spatial - 1);
+    });
 
     let mut maxima = [f32::NEG_INFINITY; POSITIONS_PER_THREAD];
     let mut first = 0;
     while first < g.channels {
         let count = (g.channels - first).min(STAGED_CHANNELS);
-        map.stage(sample, first, count);
-        let plane =
-            |channel: u32| (sample * g.channels as u64 + (first + channel) as u64) * g.spatial;
-        let mut channel = slice;
-        while channel + 3 * g.slices < count {
-            let mut values = [[T::from_f32(0.0); POSITIONS_PER_THREAD]; 4];
-            unroll!(4, |c| {
-                values[c] = positions.load(x, plane(channel + c as u32 * g.slices));
+        map.stage(sample as u64, first, count);
+        let plane = (sample as usize * g.channels as usize + first as usize) * spatial;
+        let staged = [first, count];
+        if in_one {
+            reduce_staged(g, &map, staged, slice, plane, &mut maxima, |plane| {
+                x.load_vec(plane + vector)
             });
-            unroll!(4, |c| {
-                let params = map.params(first, channel + c as u32 * g.slices);
-                unroll!(4, |i| {
-                    let mapped = map.apply(params, values[c][i].to_f32());
-                    maxima[i] = math::max_nan(maxima[i], mapped);
-                });
+        } else {
+            reduce_staged(g, &map, staged, slice, plane, &mut maxima, |plane| {
+                apart.map(|position| x.load(plane + position))
             });
-            channel += 4 * g.slices;
-        }
-        while channel < count {
-            let values = positions.load(x, plane(channel));
-            let params = map.params(first, channel);
-            unroll!(4, |i| {
-                let mapped = map.apply(params, values[i].to_f32());
-                maxima[i] = math::max_nan(maxima[i], mapped);
-            });
-            channel += g.slices;
         }
         first += count;
     }
@@ -183,5 +160,18 @@ pub(crate) unsafe fn channel_reduce_block<T: Storage, M: ChannelMap>(
             other += g.lanes;
         }
     }
-    positions.store(y, sample * g.spatial, maxima);
+    let plane = sample as usize * spatial;
+    let stored = T::from_f32_vector(maxima);
+    if in_one {
+        if position < spatial {
+            y.store_vec(plane + position, stored);
+        }
+        return;
+    }
+    unroll!(4, |i| {
+        let position = position + i * step;
+        if position < spatial {
+            y.store(plane + position, stored[i]);
+        }
+    });
 }

@@ -19,15 +19,6 @@ pub(crate) fn block_start() -> u64 {
     thread::block_idx_x() as u64 * BLOCK_ELEMENTS as u64
 }
 
-/// How many of `elements` the block that is asking has.
-///
-/// # Safety
-/// The block's first element is one of them.
-#[inline(always)]
-pub(crate) unsafe fn block_span(elements: u64) -> u32 {
-    (elements - block_start()).min(BLOCK_ELEMENTS as u64) as u32
-}
-
 /// Maps the block's elements of `x` to `y`, by the map that `make_map` makes.
 ///
 /// # Safety

@@ -7,5 +7,7 @@ pub(crate) mod index;
 pub(crate) mod map;
 pub(crate) mod moments;
 pub(crate) mod norm_map;
+pub(crate) mod normalise;
+pub(crate) mod planes;
 pub(crate) mod pool;
 pub(crate) mod unroll;

@@ -269,7 +269,12 @@ fn split_count(g: &NormGeometry, split: u32) -> f32 {
 
 /// The partial result of split `split` of row `row`.
 #[inline(always)]
-unsafe fn partial(partials: Global<f32>, g: &NormGeometry, row: u64, split: u32) -> Moments {
+pub(crate) unsafe fn partial(
+    partials: Global<f32>,
+    g: &NormGeometry,
+    row: u64,
+    split: u32,
+) -> Moments {
     let index = (row * g.splits as u64 + split as u64) as usize;
     if g.counted != 0 {
         let [count, mean, m2, _] = partials.load_vec::<COUNTED_ELEMENTS>(index * COUNTED_ELEMENTS);

@@ -1,12 +1,14 @@
 //! Normalisation: statistics, the elementwise pass, and the pass fused with scale.
 
 use cuda_std::{Storage, bf16, f16};
+use op_spec::launch::elementwise::{Bounds, STEP_ELEMENTS};
 use op_spec::launch::norm::NormGeometry;
 
 use super::super::kernels::fused::group_norm_scale::*;
+use super::super::kernels::fused::group_norm_scale_clamp::*;
 use super::super::kernels::fused::group_norm_scale_resident::*;
 use super::super::kernels::group_norm::*;
-use super::{Failure, Outcome, Run, Tensor, Wanted, compare, signed};
+use super::{Failure, Outcome, Run, Tensor, Wanted, compare, same_bits, signed};
 
 /// Longest chain of additions in the statistics of the rows checked here: sixteen elements and
 /// the combinations of a thread, the five of a warp, those of eight warps, those of the splits.
@@ -133,13 +135,14 @@ macro_rules! group_norm {
                     let (w, b) = (optional(&w, with_weight), optional(&b, with_bias));
                     let y = run.empty::<$T>(norm.len())?;
                     let (x, partials) = (x.ptr().cast_const(), partials.ptr().cast_const());
-                    run.launch::<$apply>(g.apply_shape(), (x, partials, w, b, y.ptr(), g))?;
+                    let apply = g.apply();
+                    run.launch::<$apply>(apply.shape(), (x, partials, w, b, y.ptr(), apply))?;
                     compare(&what, &y, &wanted)?;
 
                     let wanted = scaled(&wanted, scale, norm.spatial);
                     let y = run.empty::<$T>(norm.len())?;
-                    let arguments = (x, partials, w, b, s.ptr().cast_const(), y.ptr(), g);
-                    run.launch::<$scaled>(g.apply_shape(), arguments)?;
+                    let arguments = (x, partials, w, b, s.ptr().cast_const(), y.ptr(), apply);
+                    run.launch::<$scaled>(apply.shape(), arguments)?;
                     compare(&format!("{what} and scale"), &y, &wanted)?;
                 }
             }
@@ -171,6 +174,98 @@ group_norm!(
     group_norm_stats_bf16,
     group_norm_apply_bf16,
     group_norm_scale_bf16
+);
+
+/// Planes that a vector can cross up to four of, that are whole vectors, and that no vector fits; with the elements of
+/// a plane that are left of it after pooling. Vectors cross planes, rows and samples, and the last one is not whole.
+const POOLED: [(Norm, usize); 8] = [
+    (norm(181, 6, 3, 4, 0.0), 1),
+    (norm(87, 6, 2, 3, 0.0), 2),
+    (norm(75, 5, 5, 3, 10.0), 3),
+    (norm(70, 6, 3, 7, 0.0), 4),
+    (norm(73, 6, 1, 6, 0.0), 5),
+    (norm(31, 7, 7, 25, -5.0), 25),
+    (norm(5, 3, 1, 1025, 0.0), 1021),
+    (norm(1, 2, 1, 9001, 0.0), 4099),
+];
+
+macro_rules! clamped {
+    ($name:ident, $T:ident, $cases:expr, $stats:ident, $kernel:ident) => {
+        /// Normalised with the statistics of longer planes, scaled and clamped, by blocks of every number of steps.
+        pub(crate) fn $name(run: &Run) -> Outcome {
+            for (norm, spatial) in $cases {
+                let values = norm.input::<$T>();
+                let left = |index: usize| index % norm.spatial < spatial;
+                let pooled: Vec<_> = (0..norm.len())
+                    .filter(|&i| left(i))
+                    .map(|i| values[i])
+                    .collect();
+                let channel_values = [2, 3, 4].map(|seed| signed::<$T>(seed, norm.channels));
+                let [weight, bias, scale] = &channel_values;
+                let wanted = norm.wanted(&values, Some(weight), Some(bias));
+                let wanted = scaled(&wanted, scale, norm.spatial);
+                let wanted: Vec<_> = (0..norm.len())
+                    .filter(|&i| left(i))
+                    .map(|i| Wanted {
+                        value: wanted[i].value.clamp(-0.25, 0.5),
+                        ..wanted[i]
+                    })
+                    .collect();
+
+                let g = norm.geometry().affine(true, true);
+                let (x, all) = (run.tensor::<$T>(&pooled)?, run.tensor::<$T>(&values)?);
+                let (w, b) = (run.tensor::<$T>(weight)?, run.tensor::<$T>(bias)?);
+                let s = run.tensor::<$T>(scale)?;
+                let partials = statistics!(run, $stats, all, g);
+                let mut first: Option<Tensor<$T>> = None;
+                for steps in [1, 2, 3, 4, 8] {
+                    let mut geometry = g.pooled(spatial as u64);
+                    geometry.block_elements = steps * STEP_ELEMENTS as u32;
+                    let y = run.empty::<$T>(pooled.len())?;
+                    let arguments = (
+                        x.ptr().cast_const(),
+                        partials.ptr().cast_const(),
+                        w.ptr().cast_const(),
+                        b.ptr().cast_const(),
+                        s.ptr().cast_const(),
+                        y.ptr(),
+                        geometry,
+                        Bounds::new(Some(-0.25), Some(0.5)),
+                    );
+                    run.launch::<$kernel>(geometry.shape(), arguments)?;
+                    let what = format!("{norm:?} pooled to {spatial}, {steps} steps a block");
+                    compare(&what, &y, &wanted)?;
+                    match &first {
+                        Some(first) => same_bits(&what, &y, first)?,
+                        None => first = Some(y),
+                    }
+                }
+            }
+            Ok(())
+        }
+    };
+}
+
+clamped!(
+    clamped_f32,
+    f32,
+    POOLED,
+    group_norm_stats_f32,
+    group_norm_scale_clamp_f32
+);
+clamped!(
+    clamped_f16,
+    f16,
+    POOLED[4..5].iter().copied(),
+    group_norm_stats_f16,
+    group_norm_scale_clamp_f16
+);
+clamped!(
+    clamped_bf16,
+    bf16,
+    POOLED[5..6].iter().copied(),
+    group_norm_stats_bf16,
+    group_norm_scale_clamp_bf16
 );
 
 /// Rows kept in shared memory: whole planes and parts of vectors, a row that fits exactly as far as
@@ -269,9 +364,9 @@ pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
             std::ptr::null(),
             b.ptr().cast_const(),
             y.ptr(),
-            g,
+            g.apply(),
         );
-        run.launch::<group_norm_apply_f32>(g.apply_shape(), arguments)?;
+        run.launch::<group_norm_apply_f32>(g.apply().shape(), arguments)?;
         let wanted: Vec<_> = (0..norm.len())
             .map(|i| Wanted::exact(f64::from(bias[i / norm.spatial % norm.channels])))
             .collect();

@@ -58,6 +58,16 @@ pub(crate) fn f16_to_f32(x: f16) -> f32 {
 }
 
 #[inline]
+pub(crate) fn f16x2_to_f32(word: u32) -> [f32; 2] {
+    [word as u16, (word >> 16) as u16].map(|half| f16::from_bits(half).to_f32())
+}
+
+#[inline]
+pub(crate) fn high_word(a: u32, b: u32) -> u32 {
+    ((u64::from(a) * u64::from(b)) >> 32) as u32
+}
+
+#[inline]
 pub(crate) fn f16_from_f32(x: f32) -> f16 {
     f16::from_f32(x)
 }

@@ -115,6 +115,36 @@ pub(crate) fn f16_to_f32(x: f16) -> f32 {
     y
 }
 
+/// The halves where they are: each is an operand by itself, without a shift.
+#[inline(always)]
+pub(crate) fn f16x2_to_f32(word: u32) -> [f32; 2] {
+    let (low, high): (f32, f32);
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!(
+            "{{ .reg .b16 low, high; mov.b32 {{low, high}}, {2}; cvt.f32.f16 {0}, low; cvt.f32.f16 {1}, high; }}",
+            out(reg32) low, out(reg32) high, in(reg32) word,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    [low, high]
+}
+
+/// The upper half of the product.
+#[inline(always)]
+pub(crate) fn high_word(a: u32, b: u32) -> u32 {
+    let y: u32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!(
+            "mul.hi.u32 {0}, {1}, {2};",
+            out(reg32) y, in(reg32) a, in(reg32) b,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    y
+}
+
 #[inline(always)]
 pub(crate) fn f16_from_f32(x: f32) -> f16 {
     let y: u16;

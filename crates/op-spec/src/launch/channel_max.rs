@@ -38,6 +38,8 @@ pub struct ChannelMaxGeometry {
     pub slices: u32,
     /// Threads that look at one slice, at least a warp.
     pub lanes: u32,
+    /// Blocks of a sample.
+    pub tiles: u32,
 }
 
 impl ChannelMaxGeometry {
@@ -51,12 +53,15 @@ impl ChannelMaxGeometry {
         {
             slices *= 2;
         }
+        let lanes = BLOCK_THREADS / slices;
         Self {
             n,
             spatial,
             channels,
             slices,
-            lanes: BLOCK_THREADS / slices,
+            lanes,
+            // More than fit are more than a grid has, too.
+            tiles: spatial.div_ceil(lanes as u64 * POSITIONS_PER_THREAD as u64) as u32,
         }
     }
 

@@ -5,7 +5,7 @@
 //! flight at once and a warp's windows are neighbours.
 
 use super::LaunchShape;
-use super::norm::{NormGeometry, staged_bytes};
+use super::norm::NormGeometry;
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
@@ -66,10 +66,10 @@ impl PoolGeometry {
 
     /// Launch of a kernel that normalises before it pools.
     pub const fn norm_shape(&self, norm: &NormGeometry) -> Option<LaunchShape> {
-        let row_outputs = norm.row_channels as u64 * self.p as u64 * self.q as u64;
+        let plane_outputs = self.p as u64 * self.q as u64;
         match self.shape() {
             Some(shape) => {
-                Some(shape.with_shared(staged_bytes(norm.rows, row_outputs, BLOCK_OUTPUTS as u64)))
+                Some(shape.with_shared(norm.staged_bytes(plane_outputs, BLOCK_OUTPUTS as u64)))
             }
             None => None,
         }

@@ -19,6 +19,7 @@ pub mod implicit_gemm;
 pub mod max_pool2d;
 pub mod norm;
 pub mod peak;
+pub mod reciprocal;
 pub mod stencil;
 
 /// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.

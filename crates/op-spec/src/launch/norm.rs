@@ -13,7 +13,8 @@
 //! Each split leaves `(mean, M2)`, where M2 is the sum of squared deviations from that mean. The
 //! pass that follows combines the splits of a row in index order (Chan's formula).
 
-use super::elementwise::BLOCK_ELEMENTS;
+use super::elementwise::{BLOCK_THREADS, STEP_ELEMENTS};
+use super::reciprocal::Reciprocal;
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
 /// Threads of a statistics block.
@@ -37,6 +38,22 @@ pub const PARTIAL_ELEMENTS: usize = 2;
 /// Numbers in a partial result that says how many values it is of: that count, mean, M2, and one for
 /// alignment.
 pub const COUNTED_ELEMENTS: usize = 4;
+
+/// Numbers that a block keeps for a plane: mean, factor, bias and scale.
+pub const PLANE_ELEMENTS: usize = 4;
+
+/// Steps of all threads, at most, that a block of an elementwise pass takes.
+pub const MAX_STEPS: u64 = 8;
+
+/// Blocks of such a pass that a multiprocessor should hold: more than of others, since blocks wait for the parameters of
+/// their planes.
+pub const APPLY_MIN_BLOCKS: u32 = 5;
+
+/// Blocks that fill a large GPU; with more elements, blocks take more of them each.
+const ENOUGH_BLOCKS: u64 = 1024;
+
+/// Planes longer than this are so long that no block touches more than two.
+pub const FAR: u32 = 1 << 30;
 
 /// Threads of a block that keeps its row in shared memory.
 pub const RESIDENT_THREADS: u32 = 1024;
@@ -149,26 +166,14 @@ impl NormGeometry {
         LaunchShape::linear(blocks, STATS_THREADS)
     }
 
-    /// Launch of a kernel that normalises the tensor element by element.
-    pub const fn apply_shape(&self) -> Option<LaunchShape> {
-        match super::elementwise::shape(self.elements()) {
-            Some(shape) => Some(shape.with_shared(self.staged_bytes(BLOCK_ELEMENTS as u64))),
-            None => None,
-        }
+    /// The pass that normalises the tensor element by element.
+    pub const fn apply(&self) -> ApplyGeometry {
+        ApplyGeometry::new(*self, self.spatial)
     }
 
-    /// Launch of a kernel that normalises a tensor of the same rows, whose planes have `spatial`
-    /// elements, element by element.
-    pub const fn pooled_shape(&self, spatial: u64) -> Option<LaunchShape> {
-        let row_elements = self.row_channels as u64 * spatial;
-        match super::elementwise::shape(self.rows * row_elements) {
-            Some(shape) => Some(shape.with_shared(staged_bytes(
-                self.rows,
-                row_elements,
-                BLOCK_ELEMENTS as u64,
-            ))),
-            None => None,
-        }
+    /// The pass that normalises a tensor of the same rows, whose planes have `spatial` elements, element by element.
+    pub const fn pooled(&self, spatial: u64) -> ApplyGeometry {
+        ApplyGeometry::new(*self, spatial)
     }
 
     /// Launch of a kernel that keeps its row, of elements of `element_bytes`, in shared memory
@@ -201,20 +206,92 @@ impl NormGeometry {
         }
     }
 
-    /// Shared memory in which a block keeps the mean and the reciprocal deviation of every row
-    /// that `span` consecutive elements can touch.
-    pub const fn staged_bytes(&self, span: u64) -> u32 {
-        staged_bytes(self.rows, self.row_elements, span)
+    /// Shared memory in which a block keeps the parameters of all planes, of `spatial` elements each, that `span`
+    /// consecutive elements can touch, and the statistics of their rows if these are still in splits.
+    pub const fn staged_bytes(&self, spatial: u64, span: u64) -> u32 {
+        let planes = touched(span, spatial);
+        let rows = if self.splits == 1 {
+            0
+        } else {
+            touched(planes, self.row_channels as u64)
+        };
+        let numbers = planes * PLANE_ELEMENTS as u64 + rows * PARTIAL_ELEMENTS as u64;
+        numbers as u32 * size_of::<f32>() as u32
     }
 }
 
-/// Bytes for the statistics of the rows, of `row_elements` each, that `span` elements can touch.
-pub(super) const fn staged_bytes(rows: u64, row_elements: u64, span: u64) -> u32 {
-    if row_elements == 0 {
+/// How many runs of `length`, back to back, `span` consecutive elements can touch, wherever they start.
+const fn touched(span: u64, length: u64) -> u64 {
+    if length == 0 {
         return 0;
     }
-    // `span` elements that start anywhere in a row touch at most this many rows.
-    let touched = (span + row_elements - 2) / row_elements + 1;
-    let touched = if touched < rows { touched } else { rows };
-    (touched * PARTIAL_ELEMENTS as u64 * size_of::<f32>() as u64) as u32
+    (span + length - 2) / length + 1
+}
+
+/// A pass over a normalised tensor, element by element, which has the rows and channels of a norm. It may have been
+/// pooled since the statistics were taken, so its planes are its own.
+///
+/// A block has consecutive elements, whole steps of all its threads. Few elements are spread over many blocks; where
+/// there are many, a block takes more of them, since each block prepares the parameters of the planes that it touches.
+/// Results are the same for any number of elements a block.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ApplyGeometry {
+    /// The norm.
+    pub norm: NormGeometry,
+    /// Elements of the tensor.
+    pub elements: u64,
+    /// Elements of one plane.
+    pub spatial: u64,
+    /// The same, or [`FAR`] where planes are longer: a block cannot tell the difference.
+    pub near: Reciprocal,
+    /// Elements of a block.
+    pub block_elements: u32,
+}
+
+impl ApplyGeometry {
+    /// Over planes of `spatial` elements.
+    const fn new(norm: NormGeometry, spatial: u64) -> Self {
+        let elements = norm.rows * norm.row_channels as u64 * spatial;
+        let steps = elements.div_ceil(STEP_ELEMENTS as u64 * ENOUGH_BLOCKS);
+        // A step touches no more planes than threads have elements in it, so with no more steps than planes have
+        // elements all their parameters fit 16 KiB of shared memory.
+        let most = if spatial < MAX_STEPS {
+            spatial
+        } else {
+            MAX_STEPS
+        };
+        let steps = if steps < most { steps } else { most };
+        // Loads overlap four steps at a time.
+        let steps = if steps > 4 { steps / 4 * 4 } else { steps };
+        let near = if spatial < FAR as u64 {
+            spatial as u32
+        } else {
+            FAR
+        };
+        Self {
+            norm,
+            elements,
+            spatial,
+            near: Reciprocal::of(near),
+            block_elements: steps as u32 * STEP_ELEMENTS as u32,
+        }
+    }
+
+    /// Launch of the kernel.
+    pub const fn shape(&self) -> Option<LaunchShape> {
+        if self.elements == 0 {
+            return LaunchShape::linear(0, BLOCK_THREADS);
+        }
+        let blocks = self.elements.div_ceil(self.block_elements as u64);
+        match LaunchShape::linear(blocks, BLOCK_THREADS) {
+            Some(shape) => {
+                let bytes = self
+                    .norm
+                    .staged_bytes(self.spatial, self.block_elements as u64);
+                Some(shape.with_shared(bytes))
+            }
+            None => None,
+        }
+    }
 }

@@ -122,7 +122,8 @@ fn two_passes(
     y: &Tensor,
 ) -> Result<()> {
     let stream = x.stream();
-    let shape = grid(OPERATOR, geometry.apply_shape())?;
+    let apply = geometry.apply();
+    let shape = grid(OPERATOR, apply.shape())?;
     let partials = statistics(OPERATOR, arena, x, geometry)?;
     let Parameters {
         affine,
@@ -140,7 +141,7 @@ fn two_passes(
         launch!(stream, x.dtype(), shape,
         fused::group_norm_scale::{group_norm_scale_f32, group_norm_scale_f16, group_norm_scale_bf16}(
             input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(),
-            *geometry,
+            apply,
         ))?;
     }
     stream.moved(bytes(&[x, &partials, scale, y]) + affine.bytes());

@@ -23,7 +23,8 @@ pub(crate) fn normalise_and_clamp(
 ) -> Result<Tensor> {
     let stream = x.stream();
     let spatial: usize = x.shape()[2..].iter().product();
-    let shape = grid(OPERATOR, norm.pooled_shape(spatial as u64))?;
+    let geometry = norm.pooled(spatial as u64);
+    let shape = grid(OPERATOR, geometry.shape())?;
     let affine = Affine::open(OPERATOR, x, parameters.weight, parameters.bias)?;
     let factors = Argument::open(OPERATOR, "scale", parameters.scale, x)?;
     let y = arena.tensor(stream, x.shape(), x.dtype())?;
@@ -38,8 +39,8 @@ pub(crate) fn normalise_and_clamp(
             group_norm_scale_clamp_f16,
             group_norm_scale_clamp_bf16
         }(
-            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(), norm,
-            spatial as u64, bounds,
+            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(),
+            geometry, bounds,
         ))?;
     }
     stream.moved(bytes(&[x, partials, parameters.scale, &y]) + affine.bytes());

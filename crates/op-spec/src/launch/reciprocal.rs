@@ -1,0 +1,46 @@
+//! Division by a number that is known before the launch.
+//!
+//! A division takes a kernel some twenty instructions. One by a known divisor is a product with its reciprocal,
+//! rounded up, and two more: with `2^shift >= divisor` and `factor = floor(2^(31 + shift) / divisor) + 1` the product
+//! `factor * divisor` exceeds `2^(31 + shift)` by at most `divisor <= 2^shift`. So `value * factor / 2^(31 + shift)`
+//! exceeds `value / divisor` by less than `1 / divisor` while `value < 2^31`, and no integer is between them.
+
+/// A divisor and what it takes to divide by it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reciprocal {
+    /// The divisor.
+    pub divisor: u32,
+    factor: u32,
+    shift: u32,
+}
+
+impl Reciprocal {
+    /// The largest divisor, and one more than the largest number that it may divide.
+    pub const LIMIT: u32 = 1 << 31;
+
+    /// Of `divisor`, which is from 1 to [`Self::LIMIT`]. (What is beyond counts as the nearest of these.)
+    pub const fn of(divisor: u32) -> Self {
+        let divisor = match divisor {
+            0 => 1,
+            1..=Self::LIMIT => divisor,
+            _ => Self::LIMIT,
+        };
+        let shift = divisor.next_power_of_two().trailing_zeros();
+        Self {
+            divisor,
+            factor: ((1 << (31 + shift)) / divisor as u64 + 1) as u32,
+            shift,
+        }
+    }
+
+    /// Quotient and remainder of `value`, which is less than [`Self::LIMIT`]. `high_word` gives the upper 32 bits of a
+    /// product, for which a device has an instruction.
+    #[inline(always)]
+    pub fn div_rem(self, value: u32, high_word: impl FnOnce(u32, u32) -> u32) -> (u32, u32) {
+        // Twice the value, so that the first 32 bits of the shift are a word.
+        let quotient = high_word(value.wrapping_add(value), self.factor) >> self.shift;
+        let multiple = quotient.wrapping_mul(self.divisor);
+        (quotient, value.wrapping_sub(multiple))
+    }
+}

@@ -1,0 +1,133 @@
+//! Norm and scale of the planes that a block touches, in shared memory.
+//!
+//! What the elements of a plane share - mean, factor, bias, scale - is worked out once a block, by one thread, and
+//! takes the others a single 16-byte load.
+
+use cuda_std::Storage;
+use cuda_std::global::Global;
+use cuda_std::shared::{self, Shared};
+use cuda_std::{math, thread};
+use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS, PLANE_ELEMENTS};
+
+use crate::parts::index::{div_rem, div_rem_u64};
+use crate::parts::moments;
+
+/// The tensors that a norm and the scale after it take their parameters from. All but `partials` may be null.
+#[derive(Clone, Copy)]
+pub(crate) struct NormTensors<T> {
+    pub(crate) partials: *const f32,
+    pub(crate) weight: *const T,
+    pub(crate) bias: *const T,
+    pub(crate) scale: *const T,
+}
+
+/// What the elements of one plane share.
+#[derive(Clone, Copy)]
+pub(crate) struct PlaneParams {
+    mean: f32,
+    factor: f32,
+    bias: f32,
+    pub(crate) scale: f32,
+}
+
+impl PlaneParams {
+    /// `(x - mean) * (rstd * weight) + bias`
+    #[inline(always)]
+    pub(crate) fn norm(self, x: f32) -> f32 {
+        math::fma(x - self.mean, self.factor, self.bias)
+    }
+}
+
+/// The parameters of consecutive planes.
+#[derive(Clone, Copy)]
+pub(crate) struct Planes {
+    staged: Shared<f32>,
+}
+
+impl Planes {
+    /// Brings the parameters of `count` planes, from number `first` on, into dynamic shared memory. One barrier, met by
+    /// all threads, and one before it where statistics are in splits.
+    ///
+    /// # Safety
+    /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`; `partials` is
+    /// what the statistics kernel left of these, and `weight` and `bias`, where `g` says that they exist, and
+    /// `scale`, if it is not null, have `g.channels` elements. The launch has `g.staged_bytes` for as many planes.
+    #[inline(always)]
+    pub(crate) unsafe fn stage<T: Storage>(
+        g: &NormGeometry,
+        tensors: NormTensors<T>,
+        first: u64,
+        count: u32,
+    ) -> Self {
+        let partials = Global::new(tensors.partials, g.partial_elements() as usize);
+        let numbers = count * PLANE_ELEMENTS as u32;
+        let staged = shared::dynamic::<f32>(0, numbers);
+
+        // The launch's choice. Rows are combined once, not once for each of their planes.
+        let combined = if g.splits == 1 {
+            None
+        } else {
+            let (first_row, before) = div_rem_u64(first, g.row_channels as u64);
+            let rows = div_rem(before as u32 + count - 1, g.row_channels).0 + 1;
+            let bytes = numbers * size_of::<f32>() as u32;
+            let combined = shared::dynamic::<f32>(bytes, rows * PARTIAL_ELEMENTS as u32);
+            moments::for_each_row(partials, g, first_row, rows, |row, moments| {
+                let at = row * PARTIAL_ELEMENTS as u32;
+                combined.store_vec(at, [moments.mean, moments.rstd(g.eps)]);
+            });
+            thread::sync_threads();
+            Some(combined)
+        };
+
+        // Most threads have no plane, and divide nothing.
+        let mut plane = thread::thread_idx_x();
+        if plane < count {
+            let (first_row, before) = div_rem_u64(first, g.row_channels as u64);
+            let first_channel = div_rem_u64(first, g.channels as u64).1 as u32;
+            while plane < count {
+                let row = div_rem(before as u32 + plane, g.row_channels).0;
+                let [mean, rstd] = match combined {
+                    Some(combined) => combined.load_vec(row * PARTIAL_ELEMENTS as u32),
+                    None => {
+                        let moments = moments::partial(partials, g, first_row + row as u64, 0);
+                        [moments.mean, moments.rstd(g.eps)]
+                    }
+                };
+                let channel = div_rem(first_channel + plane, g.channels).1;
+                let of_channel = |exists: bool, values: *const T, otherwise: f32| {
+                    if !exists {
+                        return otherwise;
+                    }
+                    let values = Global::new(values, g.channels as usize);
+                    values.load_readonly(channel as usize).to_f32()
+                };
+                let weight = of_channel(g.has_weight != 0, tensors.weight, 1.0);
+                let bias = of_channel(g.has_bias != 0, tensors.bias, 0.0);
+                let scale = of_channel(!tensors.scale.is_null(), tensors.scale, 1.0);
+                // A weight of 1 leaves every bit of the other factor.
+                let at = plane * PLANE_ELEMENTS as u32;
+                staged.store_vec(at, [mean, rstd * weight, bias, scale]);
+                plane += thread::block_dim_x();
+            }
+        }
+        thread::sync_threads();
+        Self { staged }
+    }
+
+    /// The parameters of the plane `plane` planes after the first.
+    ///
+    /// # Safety
+    /// It is one of those staged.
+    #[inline(always)]
+    pub(crate) unsafe fn params(self, plane: u32) -> PlaneParams {
+        let [mean, factor, bias, scale] = self
+            .staged
+            .load_vec::<PLANE_ELEMENTS>(plane * PLANE_ELEMENTS as u32);
+        PlaneParams {
+            mean,
+            factor,
+            bias,
+            scale,
+        }
+    }
+}
