@@ -21,8 +21,6 @@ pub(super) trait Format {
     fn pack(low: f32, high: f32) -> u32;
     /// The same of two stored values. Where these are operands as they are, nothing is converted.
     fn join(low: Self::Stored, high: Self::Stored) -> u32;
-    /// Two values as they are stored.
-    fn pair(low: f32, high: f32) -> [Self::Stored; 2];
     /// What rounding leaves of two values that [`pack`](Self::pack) made `word` of.
     fn rest(word: u32, low: f32, high: f32) -> u32;
     /// `a * b + d`.
@@ -53,14 +51,8 @@ pub(super) struct Half;
 /// bf16.
 pub(super) struct Brain;
 
-/// The halves of a word, the low one first.
-#[inline(always)]
-fn halves(word: u32) -> [u16; 2] {
-    [word as u16, (word >> 16) as u16]
-}
-
 macro_rules! format {
-    ($name:ident, $Stored:ident, $Operand:ident, $mode:ident, $pack:ident, $pair:expr, $mma:ident, $start:expr) => {
+    ($name:ident, $Stored:ident, $Operand:ident, $mode:ident, $pack:ident, $mma:ident, $start:expr) => {
         impl Format for $name {
             type Stored = $Stored;
             const MODE: GemmMode = GemmMode::$mode;
@@ -74,10 +66,6 @@ macro_rules! format {
                     return mma::$pack(Storage::to_f32(low), Storage::to_f32(high));
                 }
                 low.to_bits() as u32 | (high.to_bits() as u32) << 16
-            }
-            #[inline(always)]
-            fn pair(low: f32, high: f32) -> [$Stored; 2] {
-                $pair(low, high)
             }
             #[inline(always)]
             fn rest(word: u32, low: f32, high: f32) -> u32 {
@@ -111,7 +99,6 @@ format!(
     f16,
     ACCURATE,
     pack_f16x2,
-    |low, high| [low, high],
     m16n8k16_f16,
     |_, [high, rest], b, low| {
         // High and high, high and low, low and high, as everywhere.
@@ -139,7 +126,6 @@ format!(
     f16,
     FAST,
     pack_f16x2,
-    |low, high| [low, high],
     m16n8k16_f16,
     |sums, [a, _], b, _| wgmma_chain::add_f16_3(sums, a, &b)
 );
@@ -149,7 +135,6 @@ format!(
     f16,
     HALF,
     pack_f16x2,
-    |low, high| halves(mma::pack_f16x2(low, high)).map(f16::from_bits),
     m16n8k16_f16,
     |sums, [a, _], b, _| wgmma_chain::add_f16_3(sums, a, &b)
 );
@@ -159,7 +144,6 @@ format!(
     bf16,
     HALF,
     pack_bf16x2,
-    |low, high| halves(mma::pack_bf16x2(low, high)).map(bf16::from_bits),
     m16n8k16_bf16,
     |sums, [a, _], b, _| wgmma_chain::add_bf16_3(sums, a, &b)
 );

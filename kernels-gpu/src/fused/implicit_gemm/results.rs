@@ -388,8 +388,8 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                     let from = filter * Self::PITCH + pixel;
                     let to = plane + positions[i] as usize;
                     if TOGETHER == 2 {
-                        let [a, b] = self.tile.load_vec::<2>(from);
-                        y.store_vec(to, F::pair(a, b));
+                        let values = self.tile.load_vec::<2>(from);
+                        y.store_vec(to, F::Stored::from_f32_pair(values));
                     } else {
                         y.store(to, F::Stored::from_f32(self.tile.load(from)));
                     }
