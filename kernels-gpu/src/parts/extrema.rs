@@ -81,3 +81,34 @@ pub(crate) unsafe fn largest_of_window(
     let [a, b, c, d] = largest;
     math::max_nan(math::max_nan(a, b), math::max_nan(c, d))
 }
+
+/// [`largest_of_window`] of a square window of at most eight rows, all written out, with `TOGETHER` (1, 2 or 4)
+/// columns in one load.
+///
+/// # Safety
+/// The window is within `values`, which start on 16 bytes; `first`, `pitch` and `EXTENT` are multiples of `TOGETHER`.
+#[inline(always)]
+pub(crate) unsafe fn largest_of_square<const EXTENT: usize, const TOGETHER: usize>(
+    values: Shared<f32>,
+    first: u32,
+    pitch: u32,
+) -> f32 {
+    const { assert!(EXTENT <= 8 && EXTENT.is_multiple_of(TOGETHER)) };
+    let mut largest = [f32::NEG_INFINITY; 4];
+    unroll!(8, |row| {
+        unroll!(8, |column| {
+            if row < EXTENT && column < EXTENT && column.is_multiple_of(TOGETHER) {
+                let at = first + row as u32 * pitch + column as u32;
+                let of_row = values.load_vec::<TOGETHER>(at);
+                unroll!(4, |i| {
+                    if i < TOGETHER {
+                        let all = (column + i) % 4;
+                        largest[all] = math::max_nan(largest[all], of_row[i % TOGETHER]);
+                    }
+                });
+            }
+        });
+    });
+    let [a, b, c, d] = largest;
+    math::max_nan(math::max_nan(a, b), math::max_nan(c, d))
+}

@@ -222,23 +222,25 @@ unsafe fn body<F: Format>(
 ) {
     let (sample, block) = div_rem(thread::block_idx_x(), g.sample_blocks());
     let maker = Maker { x, image, g };
-    if !F::MODE.scaled {
-        maker.make::<F>(sample, block, 1.0);
-        return;
-    }
-    if g.scans != 0 {
-        let bits = largest_of_block(maker.largest_of_thread(sample));
-        let [scale, unscale] = scale_for(f32::from_bits(bits));
-        maker.make::<F>(sample, block, scale);
-        if block == 0 && thread::thread_idx_x() == 0 {
-            GlobalMut::new(unscales, g.conv.n as usize).store(sample as usize, unscale);
+    let mut scale = 1.0;
+    if F::MODE.scaled {
+        scale = USUAL_SCALE;
+        if g.scans != 0 {
+            let bits = largest_of_block(maker.largest_of_thread(sample));
+            let [scale_of_sample, unscale] = scale_for(f32::from_bits(bits));
+            scale = scale_of_sample;
+            if block == 0 && thread::thread_idx_x() == 0 {
+                GlobalMut::new(unscales, g.conv.n as usize).store(sample as usize, unscale);
+            }
         }
-        return;
     }
-    let bits = largest_of_block(maker.make::<F>(sample, block, USUAL_SCALE));
-    if thread::thread_idx_x() == 0 {
-        let slots = g.conv.n as usize * g.sample_blocks() as usize;
-        GlobalMut::new(largest, slots).store(thread::block_idx_x() as usize, bits);
+    let bits = maker.make::<F>(sample, block, scale);
+    if F::MODE.scaled && g.scans == 0 {
+        let bits = largest_of_block(bits);
+        if thread::thread_idx_x() == 0 {
+            let slots = g.conv.n as usize * g.sample_blocks() as usize;
+            GlobalMut::new(largest, slots).store(thread::block_idx_x() as usize, bits);
+        }
     }
 }
 

@@ -1,16 +1,15 @@
 //! Pooling of a tile's results.
 
+use cuda_std::Storage;
 use cuda_std::global::GlobalMut;
-use cuda_std::{Storage, math};
 use op_spec::launch::implicit_gemm::BLOCK_THREADS;
 
 use super::format::Format;
 use super::patch::{FilterSet, Place, unpacked};
 use super::product::Shape;
 use super::results::Results;
-use crate::parts::extrema::{is_reversed, largest_of_window};
+use crate::parts::extrema::{is_reversed, largest_of_square, largest_of_window};
 use crate::parts::index::div_rem;
-use crate::parts::unroll::unroll;
 
 impl<F: Format, S: Shape> Results<'_, F, S> {
     /// Whether norm and scale reverse the order of a channel's values.
@@ -30,35 +29,22 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     pub(super) unsafe fn write_windows(&self, place: &Place, filters: &FilterSet) {
         let (values, pitch) = (self.tile, self.g.tile_pitch);
         // The usual windows are written out.
+        macro_rules! square {
+            ($extent:literal by $together:literal) => {
+                self.write_windows_of(place, filters, |first| {
+                    largest_of_square::<$extent, $together>(values, first, pitch)
+                })
+            };
+        }
+        let (pairs, fours) = (pitch.is_multiple_of(2), pitch.is_multiple_of(4));
         match (self.g.pool_h, self.g.pool_w) {
-            (2, 2) if pitch.is_multiple_of(2) => self.write_windows_of(place, filters, |first| {
-                let [a, b] = values.load_vec::<2>(first);
-                let [c, d] = values.load_vec::<2>(first + pitch);
-                math::max_nan(math::max_nan(a, b), math::max_nan(c, d))
-            }),
-            (3, 3) => self.write_windows_of(place, filters, |first| {
-                let mut largest = [f32::NEG_INFINITY; 3];
-                unroll!(4, |row| {
-                    unroll!(4, |column| {
-                        if row < 3 && column < 3 {
-                            let value = values.load(first + row as u32 * pitch + column as u32);
-                            largest[column % 3] = math::max_nan(largest[column % 3], value);
-                        }
-                    });
-                });
-                math::max_nan(math::max_nan(largest[0], largest[1]), largest[2])
-            }),
-            (4, 4) if pitch.is_multiple_of(4) => self.write_windows_of(place, filters, |first| {
-                let mut largest = [f32::NEG_INFINITY; 4];
-                unroll!(4, |row| {
-                    let of_row = values.load_vec::<4>(first + row as u32 * pitch);
-                    unroll!(4, |i| {
-                        largest[i] = math::max_nan(largest[i], of_row[i]);
-                    });
-                });
-                let [a, b, c, d] = largest;
-                math::max_nan(math::max_nan(a, b), math::max_nan(c, d))
-            }),
+            (2, 2) if pairs => square!(2 by 2),
+            (3, 3) => square!(3 by 1),
+            (4, 4) if fours => square!(4 by 4),
+            (4, 4) if pairs => square!(4 by 2),
+            (5, 5) => square!(5 by 1),
+            (6, 6) if pairs => square!(6 by 2),
+            (7, 7) => square!(7 by 1),
             (rows, columns) => self.write_windows_of(place, filters, |first| {
                 largest_of_window(values, first, pitch, rows, columns)
             }),
