@@ -45,9 +45,9 @@ fn spec(
 /// More terms than this make a long sum.
 const LONG: u32 = 1024;
 
-fn rows() -> [Row; 7] {
+fn rows() -> Vec<Row> {
     let plain = ConvSpec::default();
-    [
+    let mut rows = vec![
         // Several columns of the filter in a vector; tiles that are not whole; windows that are not.
         ([2, 3, 20], [1, 14, 21], [1, 3, 3], plain, Some([4, 4]), 1.0),
         // Stages; a last one that is not full; a scale that is not the usual one.
@@ -89,7 +89,16 @@ fn rows() -> [Row; 7] {
         ),
         // A long sum, of positive terms.
         ([1, 8192, 3], [1, 2, 5], [1, 1, 1], plain, None, 1.0),
-    ]
+        // More windows than threads.
+        ([1, 8, 16], [1, 18, 34], [1, 3, 3], plain, Some([1, 1]), 1.0),
+    ];
+    // Square windows, and pixels that are left over. Depending on the tile, rows are a multiple of 1, 2 or 4 apart.
+    rows.extend((2..=8).map(|extent| {
+        let input = [1, 2 * extent + 3, 3 * extent + 4];
+        let pool = Some([extent as u32; 2]);
+        ([1, 12, 18], input, [1, 3, 3], plain, pool, 1.0)
+    }));
+    rows
 }
 
 /// What a long sum of positive terms may be off by, in parts of it. Of 16 terms and a sum tensor cores cut off what is
