@@ -50,7 +50,7 @@ pub const MAX_STEPS: u64 = 8;
 pub const APPLY_MIN_BLOCKS: u32 = 5;
 
 /// Blocks that fill a large GPU; with more elements, blocks take more of them each.
-const ENOUGH_BLOCKS: u64 = 1024;
+pub(super) const ENOUGH_BLOCKS: u64 = 1024;
 
 /// Planes longer than this are so long that no block touches more than two.
 pub const FAR: u32 = 1 << 30;
