@@ -5,7 +5,7 @@
 use cuda_std::global::Global;
 use cuda_std::{Storage, bf16, f16, kernel};
 use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
+use op_spec::launch::max_pool2d::{BLOCK_THREADS, PoolGeometry, SCALED_MIN_BLOCKS};
 
 use crate::parts::index::div_rem_u64;
 use crate::parts::map::PlaneScale;
@@ -41,7 +41,7 @@ macro_rules! pool_kernel {
         ///
         /// # Safety
         /// As `max_pool2d`; `scale` has `geometry.channels` elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = SCALED_MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             scale: *const $T,
