@@ -57,8 +57,8 @@ const BUGS: &[Bug] = &[
         name: "vectors_across_planes_take_an_element_too_few_from_the_next",
         copy: "sixth",
         file: "parts/normalise.rs",
-        right: "position + i as u32 >= g.near.divisor",
-        wrong: "position + i as u32 > g.near.divisor",
+        right: "position + i as u32 >= runs.length()",
+        wrong: "position + i as u32 > runs.length()",
     },
     Bug {
         name: "channel_max_drops_nan",
@@ -82,11 +82,25 @@ const BUGS: &[Bug] = &[
         wrong: "row.wrapping_mul(g.h)",
     },
     Bug {
+        name: "stacks_take_the_first_row_of_the_next_plane",
+        copy: "third",
+        file: "parts/pool.rs",
+        right: "of_row((next + 2).min(last[0]))",
+        wrong: "of_row((next + 2).min(last[0] + 1))",
+    },
+    Bug {
+        name: "infinite_scales_are_left_to_the_extremes_of_a_window",
+        copy: "fourth",
+        file: "parts/map.rs",
+        right: "math::abs(x) != f32::INFINITY",
+        wrong: "math::abs(x) >= 0.0",
+    },
+    Bug {
         name: "padding_wins_in_a_pool",
         copy: "second",
         file: "parts/pool.rs",
-        right: "[f32::NEG_INFINITY; OUTPUTS_PER_THREAD]",
-        wrong: "[0.0; OUTPUTS_PER_THREAD]",
+        right: "largest: T::from_f32(f32::NEG_INFINITY)",
+        wrong: "largest: T::from_f32(0.0)",
     },
     Bug {
         name: "channel_slices_meet_without_barrier",

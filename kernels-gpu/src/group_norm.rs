@@ -8,10 +8,10 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::elementwise::BLOCK_THREADS;
+use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
 use op_spec::launch::norm::{
-    APPLY_MIN_BLOCKS, ApplyGeometry, NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS,
-    WARP_ROW_ELEMENTS, WARP_ROWS_PER_BLOCK,
+    ApplyGeometry, NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS, WARP_ROW_ELEMENTS,
+    WARP_ROWS_PER_BLOCK,
 };
 
 use crate::parts::index::div_rem;
@@ -111,7 +111,7 @@ macro_rules! apply_kernel {
         /// `x` and `y` have `geometry.elements` elements and start on 16 bytes; `partials` is
         /// what the statistics kernel wrote for `x`; `weight` and `bias` have `geometry.norm.channels`
         /// elements where the geometry says that they exist; `y` is `x` or apart from it.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = APPLY_MIN_BLOCKS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             partials: *const f32,

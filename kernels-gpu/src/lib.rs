@@ -12,8 +12,8 @@
 //! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `clamp`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
-//! | `parts/`: `elementwise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
-//! | `parts/`: `map`, `norm_map` | what these loops do with an element |
+//! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
+//! | `parts/`: `map`, `planes` | what these loops do with an element |
 //! | `parts/`: `moments` | statistics |
 //! | `parts/`: `index`, `unroll` | arithmetic of positions, and loops that are written out |
 #![no_std]

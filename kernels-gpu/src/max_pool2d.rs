@@ -12,10 +12,10 @@ use crate::parts::pool::pool_block;
 
 macro_rules! pool_kernel {
     ($name:ident, $T:ident) => {
-        /// A block takes the maxima of `BLOCK_OUTPUTS` consecutive windows.
+        /// A block takes the maxima of `BLOCK_OUTPUTS` windows.
         ///
         /// *Launch*: `geometry.shape()`.
-        /// *Mapping*: four windows a thread, a block's width apart.
+        /// *Mapping*: four windows a thread; see `op_spec::launch::max_pool2d`.
         /// *Barriers*: none.
         /// *Traffic*: each element of a window is read once from cache, each element of the input
         /// about once from memory; each output is written once.
@@ -25,7 +25,7 @@ macro_rules! pool_kernel {
         /// the input.
         #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(x: *const $T, y: *mut $T, geometry: PoolGeometry) {
-            pool_block(x, y, &geometry, Identity, Bounds::NONE);
+            pool_block(x, y, &geometry, Bounds::NONE, |_, _| Identity);
         }
     };
 }

@@ -54,6 +54,8 @@ tests! {
     group_norm_scale_max_pool2d_clamp_matches: checks::max_pool2d::normed_f32;
     group_norm_scale_max_pool2d_clamp_matches_in_half_precision:
         checks::max_pool2d::normed_f16, checks::max_pool2d::normed_bf16;
+    group_norm_scale_max_pool2d_clamp_maps_extremes_to_the_bits_of_all_elements:
+        checks::max_pool2d::extremes_decide_what_all_elements_would;
     channel_max_matches_alone_and_fused: checks::channel_max::channel_max_f32;
     channel_max_matches_in_half_precision:
         checks::channel_max::channel_max_f16, checks::channel_max::channel_max_bf16;

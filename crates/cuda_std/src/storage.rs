@@ -16,6 +16,14 @@ pub trait Storage: Element {
     #[must_use]
     fn from_f32(value: f32) -> Self;
 
+    /// The larger; NaN if either is.
+    #[must_use]
+    fn larger(self, other: Self) -> Self;
+
+    /// The smaller; NaN if either is.
+    #[must_use]
+    fn smaller(self, other: Self) -> Self;
+
     /// [`Self::to_f32`] of both, in fewer instructions where they share a word.
     #[must_use]
     #[inline(always)]
@@ -57,6 +65,16 @@ impl Storage for f32 {
     fn from_f32(value: f32) -> Self {
         value
     }
+
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        backend::max_nan(self, other)
+    }
+
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        backend::min_nan(self, other)
+    }
 }
 
 /// The 16-bit halves of a word, the low one first.
@@ -84,6 +102,16 @@ impl Storage for f16 {
     }
 
     #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        backend::max_nan_f16(self, other)
+    }
+
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        backend::min_nan_f16(self, other)
+    }
+
+    #[inline(always)]
     fn to_f32_pair(pair: [Self; 2]) -> [f32; 2] {
         backend::f16x2_to_f32(word(pair.map(Self::to_bits)))
     }
@@ -104,6 +132,16 @@ impl Storage for bf16 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         backend::bf16_from_f32(value)
+    }
+
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        backend::max_nan_bf16(self, other)
+    }
+
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        backend::min_nan_bf16(self, other)
     }
 
     #[inline(always)]

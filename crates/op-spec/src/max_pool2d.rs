@@ -2,6 +2,7 @@
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
 use crate::launch::max_pool2d::PoolGeometry;
+use crate::launch::reciprocal::Reciprocal;
 use crate::shape::{Shape, elements};
 use crate::window::Window;
 
@@ -153,6 +154,11 @@ impl MaxPool2dProblem {
             pad_w: extent("padding", 1, self.padding[1])?,
             dilation_h: extent("dilation", 0, self.dilation[0])?,
             dilation_w: extent("dilation", 1, self.dilation[1])?,
-        })
+            columns: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+            stacked: 0,
+            block_units: 0,
+        }
+        .planned())
     }
 }

@@ -5,8 +5,8 @@ use op_spec::launch::channel_max::{self, ChannelMaxGeometry};
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, GEMM_THREADS, TALL};
 use op_spec::launch::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
-use op_spec::launch::reciprocal::Reciprocal;
-use op_spec::launch::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise};
+use op_spec::launch::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
+use op_spec::max_pool2d::MaxPool2dSpec;
 
 fn conv(n: usize, c: usize, k: usize, image: [usize; 2], spec: Conv2dSpec) -> ConvGeometry {
     let weight = [k, c / spec.groups, 3, 3];
@@ -156,31 +156,46 @@ fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
 }
 
 #[test]
-fn reciprocals_divide_every_number_below_their_limit() {
-    let high_word = |a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32;
-    let powers = (0..32).map(|bit| 1u32 << bit);
-    let near = powers.flat_map(|power| [power - 1, power, power + 1]);
-    let divisors = near.chain([3969, 961, 25, 641, 6_700_417, 0x5555_5555]);
-    for divisor in divisors.filter(|&divisor| (1..=Reciprocal::LIMIT).contains(&divisor)) {
-        let reciprocal = Reciprocal::of(divisor);
-        assert_eq!(reciprocal.divisor, divisor);
-        let last = Reciprocal::LIMIT - 1;
-        let multiples = [1, 2, 3, 1000, 65_537, last / divisor].map(|n| divisor.saturating_mul(n));
-        let ends = multiples
-            .into_iter()
-            .flat_map(|end| [end.saturating_sub(1), end, end.saturating_add(1)]);
-        for value in ends
-            .chain([0, 1, last - 1, last])
-            .filter(|&value| value <= last)
-        {
-            let wanted = (value / divisor, value % divisor);
-            assert_eq!(
-                reciprocal.div_rem(value, high_word),
-                wanted,
-                "{value} / {divisor}"
-            );
-        }
+fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
+    let geometry = |shape: [usize; 4], stride: [usize; 2], padding: [usize; 2], dilation: usize| {
+        let mut spec = MaxPool2dSpec::new([3, 3]);
+        (spec.stride, spec.padding) = (Some(stride), padding);
+        spec.dilation = [dilation; 2];
+        let problem = spec.problem(&shape).expect("a valid case");
+        problem.geometry().expect("a small case")
+    };
+    let stem = geometry([64, 64, 112, 112], [2, 2], [1, 1], 1);
+    assert_eq!((stem.stacked, stem.plane_units()), (1, 14 * 56));
+    assert_eq!(stem.block_units, max_pool2d::BLOCK_THREADS * 4);
+    let blocks = stem.shape().expect("few blocks").grid[0];
+    assert_eq!(u64::from(blocks), (64 * 64 * 14 * 56u64).div_ceil(1024));
+
+    let small = geometry([1, 64, 15, 15], [2, 3], [1, 0], 1);
+    assert_eq!(
+        (small.stacked, small.plane_units()),
+        (1, 2 * 5),
+        "the last row of stacks is not whole"
+    );
+    assert_eq!(
+        small.block_units,
+        max_pool2d::BLOCK_THREADS,
+        "blocks for every multiprocessor"
+    );
+    for other in [
+        geometry([1, 64, 15, 15], [1, 2], [1, 1], 1),
+        geometry([1, 64, 15, 15], [2, 2], [1, 1], 2),
+        geometry([1, 64, 7, 15], [2, 2], [0, 0], 1),
+    ] {
+        assert_eq!(
+            (other.stacked, other.plane_units()),
+            (0, u64::from(other.p * other.q))
+        );
+        assert_eq!(other.block_units, max_pool2d::BLOCK_OUTPUTS as u32);
     }
+    let norm = NormGeometry::new(64, 64, 16, 112 * 112, 0.0);
+    let shared = stem.norm_shape(&norm).expect("few blocks").shared_bytes;
+    // 1024 stacks touch three planes; with splits their rows, two, as well.
+    assert_eq!(shared, 3 * 16 + 2 * 8);
 }
 
 #[test]

@@ -28,6 +28,12 @@ fn check_for(name: &str) -> Check {
         "channel_max_drops_nan" => check!(first, channel_max, channel_max_f32),
         "statistics_of_splits_with_lanes_missing" => check!(second, norm, group_norm_f32),
         "convolution_swaps_rows_and_columns" => check!(second, conv, direct2_f32),
+        "stacks_take_the_first_row_of_the_next_plane" => {
+            check!(third, max_pool2d, max_pool2d_f32)
+        }
+        "infinite_scales_are_left_to_the_extremes_of_a_window" => {
+            check!(fourth, max_pool2d, max_pool2d_f32)
+        }
         "padding_wins_in_a_pool" => check!(second, max_pool2d, max_pool2d_f32),
         "channel_slices_meet_without_barrier" => check!(second, channel_max, channel_max_f32),
         "channels_of_short_planes_do_not_wrap" => check!(third, elementwise, scale_f32),

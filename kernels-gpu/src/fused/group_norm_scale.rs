@@ -4,8 +4,8 @@
 //! affine, as the separate operators do, so that infinities and NaN come out the same.
 
 use cuda_std::{bf16, f16, kernel};
-use op_spec::launch::elementwise::BLOCK_THREADS;
-use op_spec::launch::norm::{APPLY_MIN_BLOCKS, ApplyGeometry};
+use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
+use op_spec::launch::norm::ApplyGeometry;
 
 use crate::parts::normalise::normalise_block;
 use crate::parts::planes::NormTensors;
@@ -18,7 +18,7 @@ macro_rules! apply_kernel {
         ///
         /// # Safety
         /// As `group_norm_apply`; `scale` has `geometry.norm.channels` elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = APPLY_MIN_BLOCKS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             partials: *const f32,

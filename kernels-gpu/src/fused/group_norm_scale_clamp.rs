@@ -5,8 +5,8 @@
 //! channels and rows this one has.
 
 use cuda_std::{bf16, f16, kernel};
-use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds};
-use op_spec::launch::norm::{APPLY_MIN_BLOCKS, ApplyGeometry};
+use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds, MIN_BLOCKS};
+use op_spec::launch::norm::ApplyGeometry;
 
 use crate::parts::map::clamp;
 use crate::parts::normalise::normalise_block;
@@ -20,7 +20,7 @@ macro_rules! apply_kernel {
         ///
         /// # Safety
         /// As `group_norm_scale`; `partials` may be those of the tensor that `x` was pooled from.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = APPLY_MIN_BLOCKS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             partials: *const f32,

@@ -1,54 +1,25 @@
 //! `group_norm`, `scale`, `max_pool2d` and `clamp` in one pass, behind the norm's statistics kernel.
 //!
-//! The convolution's output is read once and never written again: elements are normalised and
-//! scaled on their way into the maximum of their window.
+//! The convolution's output is read once and never written again. Norm and scale keep the order of the values of a
+//! channel or reverse it, so only the extremes of a window are normalised and scaled.
 
-use cuda_std::global::Global;
-use cuda_std::{Storage, bf16, f16, kernel};
+use cuda_std::{bf16, f16, kernel};
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
 use op_spec::launch::norm::NormGeometry;
 
-use crate::parts::index::Channels;
-use crate::parts::map::{ChannelScale, Then};
-use crate::parts::norm_map::NormMap;
-use crate::parts::pool::{block_span, block_start, pool_block};
-
-/// Normalises, scales and pools the block's windows.
-///
-/// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<T: Storage>(
-    x: *const T,
-    partials: *const f32,
-    weight: *const T,
-    bias: *const T,
-    scale: *const T,
-    y: *mut T,
-    norm: &NormGeometry,
-    pool: &PoolGeometry,
-    bounds: Bounds,
-) {
-    let start = block_start();
-    let plane_outputs = pool.p as u64 * pool.q as u64;
-    let span = block_span(pool);
-    let normed = NormMap::stage(norm, partials, weight, bias, start, span, plane_outputs);
-    let scaled = ChannelScale {
-        scale: Global::new(scale, pool.channels as usize),
-        channels: Channels::from(start, plane_outputs, pool.channels),
-    };
-    pool_block(x, y, pool, Then(normed, scaled), bounds);
-}
+use crate::parts::planes::{NormTensors, Planes};
+use crate::parts::pool::pool_block;
 
 macro_rules! pool_kernel {
     ($name:ident, $T:ident) => {
-        /// A block takes and clamps the maxima of `BLOCK_OUTPUTS` consecutive windows of the
+        /// A block takes and clamps the maxima of `BLOCK_OUTPUTS` windows of the
         /// normalised and scaled input.
         ///
         /// *Launch*: `pool.norm_shape(&norm)`.
-        /// *Mapping*: four windows a thread, a block's width apart.
-        /// *Barriers*: one, after the statistics of the block's rows are in shared memory.
+        /// *Mapping*: four windows a thread; see `op_spec::launch::max_pool2d`.
+        /// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
+        /// statistics are in splits.
         /// *Traffic*: each element of the input is read about once from memory; each output is
         /// written once.
         ///
@@ -67,7 +38,15 @@ macro_rules! pool_kernel {
             pool: PoolGeometry,
             bounds: Bounds,
         ) {
-            body(x, partials, weight, bias, scale, y, &norm, &pool, bounds);
+            let tensors = NormTensors {
+                partials,
+                weight,
+                bias,
+                scale,
+            };
+            pool_block(x, y, &pool, bounds, |first, count| {
+                Planes::stage(&norm, tensors, first, count)
+            });
         }
     };
 }

@@ -18,7 +18,6 @@ use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::div_rem;
 use crate::parts::moments::{self, WARP_SLOT, whole_vectors};
-use crate::parts::unroll::unroll;
 
 /// Warps of a block.
 const WARPS: u32 = RESIDENT_THREADS / WARP_THREADS;
@@ -86,22 +85,20 @@ unsafe fn body<T: Storage>(
             None => 0.0,
         };
         let times = scale.load_readonly(channel).to_f32();
-        let map = |x: T| T::from_f32(math::fma(x.to_f32() - mean, factor, added) * times);
+        let map = |x: f32| math::fma(x - mean, factor, added) * times;
 
         let plane_start = start + plane * g.spatial as usize;
         let plane_end = plane_start + g.spatial as usize;
         let (vectors_start, vectors_end) = whole_vectors(plane_start, plane_end);
         let mut at = vectors_start + thread * VECTOR_ELEMENTS;
         while at < vectors_end {
-            let mut vector: [T; VECTOR_ELEMENTS] = if is_kept(at) {
+            let vector: [T; VECTOR_ELEMENTS] = if is_kept(at) {
                 kept.load_vec((at - first) as u32)
             } else {
                 x.load_vec(at)
             };
-            unroll!(4, |i| {
-                vector[i] = map(vector[i]);
-            });
-            y.store_vec(at, vector);
+            let mapped = T::to_f32_vector(vector).map(map);
+            y.store_vec(at, T::from_f32_vector(mapped));
             at += threads * VECTOR_ELEMENTS;
         }
         let before = vectors_start - plane_start;
@@ -112,7 +109,7 @@ unsafe fn body<T: Storage>(
             } else {
                 vectors_end + thread - before
             };
-            y.store(at, map(x.load(at)));
+            y.store(at, T::from_f32(map(x.load(at).to_f32())));
         }
         plane += 1;
     }

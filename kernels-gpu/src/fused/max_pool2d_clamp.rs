@@ -9,10 +9,10 @@ use crate::parts::pool::pool_block;
 
 macro_rules! pool_kernel {
     ($name:ident, $T:ident) => {
-        /// A block takes and clamps the maxima of `BLOCK_OUTPUTS` consecutive windows.
+        /// A block takes and clamps the maxima of `BLOCK_OUTPUTS` windows.
         ///
         /// *Launch*: `geometry.shape()`.
-        /// *Mapping*: four windows a thread, a block's width apart.
+        /// *Mapping*: four windows a thread; see `op_spec::launch::max_pool2d`.
         /// *Barriers*: none.
         /// *Traffic*: each element of the input is read about once from memory; each output is
         /// written once.
@@ -21,7 +21,7 @@ macro_rules! pool_kernel {
         /// As `max_pool2d`.
         #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
         pub unsafe fn $name(x: *const $T, y: *mut $T, geometry: PoolGeometry, bounds: Bounds) {
-            pool_block(x, y, &geometry, Identity, bounds);
+            pool_block(x, y, &geometry, bounds, |_, _| Identity);
         }
     };
 }

@@ -1,15 +1,15 @@
-//! `scale`, `max_pool2d` and `clamp`: elements are scaled on their way into the maximum.
+//! `scale`, `max_pool2d` and `clamp`: of each window the smallest and the largest element are scaled.
 //!
-//! Scaling each element of a window, and not their maximum, is what a negative scale needs.
+//! Scaling the largest alone is not enough: a negative scale makes the smallest the largest.
 
 use cuda_std::global::Global;
 use cuda_std::{Storage, bf16, f16, kernel};
 use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
+use op_spec::launch::max_pool2d::{BLOCK_THREADS, PoolGeometry, SCALED_MIN_BLOCKS};
 
-use crate::parts::index::Channels;
-use crate::parts::map::ChannelScale;
-use crate::parts::pool::{block_start, pool_block};
+use crate::parts::index::div_rem_u64;
+use crate::parts::map::PlaneScale;
+use crate::parts::pool::pool_block;
 
 /// Pools the block's windows.
 ///
@@ -23,26 +23,25 @@ unsafe fn body<T: Storage>(
     g: &PoolGeometry,
     bounds: Bounds,
 ) {
-    let map = ChannelScale {
+    pool_block(x, y, g, bounds, |first_plane, _| PlaneScale {
         scale: Global::new(scale, g.channels as usize),
-        channels: Channels::from(block_start(), g.p as u64 * g.q as u64, g.channels),
-    };
-    pool_block(x, y, g, map, bounds);
+        first_channel: div_rem_u64(first_plane, g.channels as u64).1 as u32,
+    });
 }
 
 macro_rules! pool_kernel {
     ($name:ident, $T:ident) => {
-        /// A block takes and clamps the maxima of `BLOCK_OUTPUTS` consecutive scaled windows.
+        /// A block takes and clamps the maxima of `BLOCK_OUTPUTS` scaled windows.
         ///
         /// *Launch*: `geometry.shape()`.
-        /// *Mapping*: four windows a thread, a block's width apart.
+        /// *Mapping*: four windows a thread; see `op_spec::launch::max_pool2d`.
         /// *Barriers*: none.
         /// *Traffic*: each element of the input is read about once from memory; each output is
         /// written once.
         ///
         /// # Safety
         /// As `max_pool2d`; `scale` has `geometry.channels` elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+        #[kernel(max_threads = BLOCK_THREADS, min_blocks = SCALED_MIN_BLOCKS)]
         pub unsafe fn $name(
             x: *const $T,
             scale: *const $T,

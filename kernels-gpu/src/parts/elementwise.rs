@@ -43,10 +43,8 @@ pub(crate) unsafe fn map_block<T: Storage, M: ElementMap>(
             let local = first + v * STEP_ELEMENTS;
             if map.in_one(local as u32, VECTOR_ELEMENTS as u32) {
                 let params = map.params(local as u32);
-                unroll!(4, |i| {
-                    vectors[v][i] = T::from_f32(map.apply(params, vectors[v][i].to_f32()));
-                });
-                y.store_vec(start + local, vectors[v]);
+                let mapped = T::to_f32_vector(vectors[v]).map(|x| map.apply(params, x));
+                y.store_vec(start + local, T::from_f32_vector(mapped));
             } else {
                 map_each(x, y, &map, start, local, local + VECTOR_ELEMENTS);
             }

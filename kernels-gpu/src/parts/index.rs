@@ -7,6 +7,9 @@
 
 use core::num::{NonZeroU32, NonZeroU64};
 
+use cuda_std::math;
+use op_spec::launch::reciprocal::Reciprocal;
+
 /// The most elements that a block counts through; see [`Runs`].
 pub(crate) const MAX_SPAN: u32 = 4096;
 
@@ -87,16 +90,6 @@ impl Runs {
         self.locate(local).0
     }
 
-    /// The run of the element `local` elements on, and where in the run it is.
-    ///
-    /// # Safety
-    /// `local <= MAX_SPAN`.
-    #[inline(always)]
-    pub(crate) unsafe fn position(&self, local: u32) -> (u64, u64) {
-        let (steps, left) = self.locate(local);
-        (self.first + steps as u64, self.length - left)
-    }
-
     /// Whether the `count` elements from the one `local` elements on lie in one run.
     ///
     /// # Safety
@@ -104,6 +97,72 @@ impl Runs {
     #[inline(always)]
     pub(crate) unsafe fn in_one(&self, local: u32, count: u32) -> bool {
         self.locate(local).1 >= count as u64
+    }
+}
+
+/// [`Runs`] that are told apart by a reciprocal of their length, which the host worked out.
+///
+/// Its divisor is their length, or `FAR` if they are longer. Then at most one ends within a block, and of how far it has
+/// come only what is left counts: the block's first element is put so far before a length of `FAR`.
+#[derive(Clone, Copy)]
+pub(crate) struct NearRuns<'a> {
+    /// The run of the first element.
+    pub(crate) first: u64,
+    /// Where in its run the first element is, without what is out of sight.
+    offset: u32,
+    /// What of that run is out of sight.
+    hidden: u64,
+    // By reference, to where the kernel's parameters are: a copy would be one in local memory.
+    length: &'a Reciprocal,
+}
+
+impl<'a> NearRuns<'a> {
+    /// Runs of `length` elements, seen from element `start` on.
+    ///
+    /// # Safety
+    /// `length > 0`, and `near` is of `min(length, FAR)`.
+    #[inline(always)]
+    pub(crate) unsafe fn from(start: u64, length: u64, near: &'a Reciprocal) -> Self {
+        let (first, offset) = div_rem_u64(start, length);
+        let left = length - offset;
+        let seen = if left < near.divisor as u64 {
+            near.divisor - left as u32
+        } else {
+            0
+        };
+        Self {
+            first,
+            offset: seen,
+            hidden: offset - seen as u64,
+            length: near,
+        }
+    }
+
+    /// How many runs begin after the first element, up to the one `local` elements on, and where in its run this one
+    /// is, which in the first run does not count what is out of sight.
+    ///
+    /// # Safety
+    /// `local < FAR`, so that the sum is less than `Reciprocal::LIMIT`.
+    #[inline(always)]
+    pub(crate) unsafe fn locate(&self, local: u32) -> (u32, u32) {
+        self.length.div_rem(self.offset + local, math::high_word)
+    }
+
+    /// [`NearRuns::locate`] with the whole position.
+    ///
+    /// # Safety
+    /// As [`NearRuns::locate`].
+    #[inline(always)]
+    pub(crate) unsafe fn position(&self, local: u32) -> (u32, u64) {
+        let (steps, position) = self.locate(local);
+        let hidden = if steps == 0 { self.hidden } else { 0 };
+        (steps, position as u64 + hidden)
+    }
+
+    /// Length of a run as far as it is seen.
+    #[inline(always)]
+    pub(crate) fn length(&self) -> u32 {
+        self.length.divisor
     }
 }
 

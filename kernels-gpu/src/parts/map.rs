@@ -1,16 +1,16 @@
 //! What happens to each element of an `(n, channels, spatial)` tensor.
 //!
-//! Elementwise kernels and pools differ in what they do with a mapped element, not in the mapping.
-//! An [`ElementMap`] gives the parameters of an element (its channel's scale, its row's
-//! statistics), found by its distance from the block's first element, and applies them. A pool
-//! asks once for a whole window, an elementwise kernel once for a whole vector where it can.
+//! An [`ElementMap`] gives the parameters of an element (its channel's scale), found by its distance
+//! from the block's first element, and applies them; an elementwise kernel asks once for a whole
+//! vector where it can. A pool knows the plane of a window already: it asks a [`PlaneMap`] once for
+//! each.
 
 use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::math;
 use op_spec::launch::elementwise::Bounds;
 
-use crate::parts::index::Channels;
+use crate::parts::index::{Channels, div_rem};
 
 /// A function of an element and of where it is.
 pub(crate) trait ElementMap {
@@ -31,27 +31,6 @@ pub(crate) trait ElementMap {
 
     /// The mapped element.
     fn apply(&self, params: Self::Params, x: f32) -> f32;
-}
-
-/// `x`
-#[derive(Clone, Copy)]
-pub(crate) struct Identity;
-
-impl ElementMap for Identity {
-    type Params = ();
-
-    #[inline(always)]
-    unsafe fn params(&self, _local: u32) {}
-
-    #[inline(always)]
-    unsafe fn in_one(&self, _local: u32, _count: u32) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn apply(&self, (): (), x: f32) -> f32 {
-        x
-    }
 }
 
 /// `min(max(x, bounds.min), bounds.max)`; NaN is kept, and crossed bounds give the upper one.
@@ -106,25 +85,92 @@ impl<T: Storage> ElementMap for ChannelScale<T> {
     }
 }
 
-/// First one map, then the other.
+/// A function of the elements of a plane.
+pub(crate) trait PlaneMap {
+    /// What the elements of one plane share.
+    type Params: Copy;
+
+    /// The parameters of the plane `plane` planes after the block's first.
+    ///
+    /// # Safety
+    /// The plane is one of the block's.
+    unsafe fn params(&self, plane: u32) -> Self::Params;
+
+    /// The mapped element.
+    fn apply(&self, params: Self::Params, x: f32) -> f32;
+
+    /// Whether the largest of some mapped elements, or NaN, is that of the smallest and largest element mapped.
+    ///
+    /// It is where every step of the map keeps the order or reverses it, as sums and products do, rounded or not. A
+    /// product with an infinite factor does not: zero alone gives NaN. (A product of 0 and what is infinite gives NaN as
+    /// well, but of all elements an extreme one becomes infinite first.)
+    fn extremes_decide(&self, params: Self::Params) -> bool;
+
+    /// The largest of some mapped elements, if their extremes decide.
+    #[inline(always)]
+    fn of_extremes(&self, params: Self::Params, smallest: f32, largest: f32) -> f32 {
+        math::max_nan(self.apply(params, smallest), self.apply(params, largest))
+    }
+}
+
+/// `x`
 #[derive(Clone, Copy)]
-pub(crate) struct Then<A, B>(pub(crate) A, pub(crate) B);
+pub(crate) struct Identity;
 
-impl<A: ElementMap, B: ElementMap> ElementMap for Then<A, B> {
-    type Params = (A::Params, B::Params);
+impl PlaneMap for Identity {
+    type Params = ();
 
     #[inline(always)]
-    unsafe fn params(&self, local: u32) -> Self::Params {
-        (self.0.params(local), self.1.params(local))
+    unsafe fn params(&self, _plane: u32) {}
+
+    #[inline(always)]
+    fn apply(&self, (): (), x: f32) -> f32 {
+        x
     }
 
     #[inline(always)]
-    unsafe fn in_one(&self, local: u32, count: u32) -> bool {
-        self.0.in_one(local, count) && self.1.in_one(local, count)
+    fn extremes_decide(&self, (): ()) -> bool {
+        true
     }
 
     #[inline(always)]
-    fn apply(&self, (first, second): Self::Params, x: f32) -> f32 {
-        self.1.apply(second, self.0.apply(first, x))
+    fn of_extremes(&self, (): (), _smallest: f32, largest: f32) -> f32 {
+        largest
     }
+}
+
+/// `x * scale[channel]`
+#[derive(Clone, Copy)]
+pub(crate) struct PlaneScale<T: Storage> {
+    /// A factor per channel.
+    pub(crate) scale: Global<T>,
+    /// The channel of the block's first plane.
+    pub(crate) first_channel: u32,
+}
+
+impl<T: Storage> PlaneMap for PlaneScale<T> {
+    type Params = f32;
+
+    #[inline(always)]
+    unsafe fn params(&self, plane: u32) -> f32 {
+        let channels = self.scale.len() as u32;
+        let channel = div_rem(self.first_channel + plane, channels).1;
+        self.scale.load_readonly(channel as usize).to_f32()
+    }
+
+    #[inline(always)]
+    fn apply(&self, scale: f32, x: f32) -> f32 {
+        x * scale
+    }
+
+    #[inline(always)]
+    fn extremes_decide(&self, scale: f32) -> bool {
+        is_not_infinite(scale)
+    }
+}
+
+/// Whether `x` is finite or NaN, which makes NaN of all elements alike.
+#[inline(always)]
+pub(crate) fn is_not_infinite(x: f32) -> bool {
+    math::abs(x) != f32::INFINITY
 }

@@ -6,7 +6,6 @@ pub(crate) mod extrema;
 pub(crate) mod index;
 pub(crate) mod map;
 pub(crate) mod moments;
-pub(crate) mod norm_map;
 pub(crate) mod normalise;
 pub(crate) mod planes;
 pub(crate) mod pool;

@@ -10,12 +10,13 @@
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{math, thread};
+use cuda_std::thread;
 use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::elementwise::{STEP_ELEMENTS, VECTORS_PER_THREAD};
 use op_spec::launch::norm::ApplyGeometry;
 
-use crate::parts::index::div_rem_u64;
+use crate::parts::index::NearRuns;
+use crate::parts::map::PlaneMap;
 use crate::parts::planes::{NormTensors, PlaneParams, Planes};
 use crate::parts::unroll::unroll;
 
@@ -62,17 +63,9 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     let mut at = thread * VECTOR;
     let mut vectors = load(at);
 
-    let (first, offset) = div_rem_u64(start, g.spatial);
-    let until_end = g.spatial - offset;
-    // Far ends are out of sight: the block begins wherever the next one is.
-    let offset = if until_end < g.near.divisor as u64 {
-        g.near.divisor - until_end as u32
-    } else {
-        0
-    };
-    // Both terms are below 2^30 + 2^13, so that what is divided stays below the limit.
-    let locate = |local: u32| g.near.div_rem(offset + local, math::high_word);
-    let planes = Planes::stage(&g.norm, tensors, first, locate(left - 1).0 + 1);
+    let runs = NearRuns::from(start, g.spatial, &g.near);
+    let count = runs.locate(left - 1).0 + 1;
+    let planes = Planes::stage(&g.norm, tensors, runs.first, count);
 
     let map_one = |params: PlaneParams, x: f32| {
         let normed = params.norm(x);
@@ -84,21 +77,21 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     };
     let map = |at: u32, x: [T; VECTOR_ELEMENTS]| {
         let x = T::to_f32_vector(x);
-        let (plane, position) = locate(at);
+        let (plane, position) = runs.locate(at);
         let params = planes.params(plane);
         let mut mapped = x.map(|x| map_one(params, x));
-        if position + VECTOR > g.near.divisor {
-            if g.near.divisor >= VECTOR - 1 {
+        if position + VECTOR > runs.length() {
+            if runs.length() >= VECTOR - 1 {
                 let next = planes.params(plane + 1);
                 unroll!(4, |i| {
                     // The first is in the plane that was found.
-                    if i > 0 && position + i as u32 >= g.near.divisor {
+                    if i > 0 && position + i as u32 >= runs.length() {
                         mapped[i] = map_one(next, x[i]);
                     }
                 });
             } else {
                 unroll!(4, |i| {
-                    mapped[i] = map_one(planes.params(locate(at + i as u32).0), x[i]);
+                    mapped[i] = map_one(planes.params(runs.locate(at + i as u32).0), x[i]);
                 });
             }
         }
@@ -121,7 +114,7 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     // The tensor's last elements, if they are no whole vector.
     let at = whole + thread;
     if at < left {
-        let params = planes.params(locate(at).0);
+        let params = planes.params(runs.locate(at).0);
         let mapped = map_one(params, x.load(at as usize).to_f32());
         y.store(at as usize, T::from_f32(finish(mapped)));
     }

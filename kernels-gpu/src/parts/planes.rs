@@ -10,6 +10,7 @@ use cuda_std::{math, thread};
 use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS, PLANE_ELEMENTS};
 
 use crate::parts::index::{div_rem, div_rem_u64};
+use crate::parts::map::{PlaneMap, is_not_infinite};
 use crate::parts::moments;
 
 /// The tensors that a norm and the scale after it take their parameters from. All but `partials` may be null.
@@ -113,21 +114,30 @@ impl Planes {
         thread::sync_threads();
         Self { staged }
     }
+}
 
-    /// The parameters of the plane `plane` planes after the first.
-    ///
-    /// # Safety
-    /// It is one of those staged.
+impl PlaneMap for Planes {
+    type Params = PlaneParams;
+
     #[inline(always)]
-    pub(crate) unsafe fn params(self, plane: u32) -> PlaneParams {
-        let [mean, factor, bias, scale] = self
-            .staged
-            .load_vec::<PLANE_ELEMENTS>(plane * PLANE_ELEMENTS as u32);
+    unsafe fn params(&self, plane: u32) -> PlaneParams {
+        let at = plane * PLANE_ELEMENTS as u32;
+        let [mean, factor, bias, scale] = self.staged.load_vec::<PLANE_ELEMENTS>(at);
         PlaneParams {
             mean,
             factor,
             bias,
             scale,
         }
+    }
+
+    #[inline(always)]
+    fn apply(&self, params: PlaneParams, x: f32) -> f32 {
+        params.norm(x) * params.scale
+    }
+
+    #[inline(always)]
+    fn extremes_decide(&self, params: PlaneParams) -> bool {
+        is_not_infinite(params.factor) && is_not_infinite(params.scale)
     }
 }

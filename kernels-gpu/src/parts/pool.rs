@@ -1,34 +1,59 @@
 //! The loop of every kernel that takes the maximum over windows.
 //!
-//! A thread reduces four windows side by side, so that four loads are in flight at each step, and
-//! neighbouring threads have neighbouring windows: what a warp leaves of a cache line its next
-//! steps take from L1. Elements in the padding are not loaded and compared: their place is taken
-//! by the first element of the plane, and the result of that step is dropped.
+//! What is taken of a window are its smallest and its largest element, as they are stored; the map is applied to these
+//! two. Where they do not decide (see [`PlaneMap::extremes_decide`]) each element is mapped, the slow way.
+//!
+//! *Mapping*: a thread has four windows, in one of two ways that the launch chooses (`op_spec::launch::max_pool2d`).
+//! Windows apart go through their elements side by side, so that four loads are in flight at each step; elements in the
+//! padding are not loaded and compared: their place is taken by the first element of the plane, and the result of
+//! that step is dropped. A stack is unrolled, and has neither tests nor padding: rows and columns that are not in the input
+//! are those next to them, which the window has already. *Barriers*: those of making the map.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::math;
 use cuda_std::thread;
 use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::{BLOCK_OUTPUTS, BLOCK_THREADS, OUTPUTS_PER_THREAD, PoolGeometry};
+use op_spec::launch::max_pool2d::{BLOCK_THREADS, OUTPUTS_PER_THREAD, PoolGeometry, STACK_STRIDE};
 
-use crate::parts::index::{Runs, div_rem};
-use crate::parts::map::{ElementMap, clamp};
+use crate::parts::index::NearRuns;
+use crate::parts::map::{PlaneMap, clamp};
 use crate::parts::unroll::unroll;
 
-/// The first output of the block that is asking.
-#[inline(always)]
-pub(crate) fn block_start() -> u64 {
-    thread::block_idx_x() as u64 * BLOCK_OUTPUTS as u64
+/// The smallest and the largest of some elements; both NaN if one is.
+#[derive(Clone, Copy)]
+struct Extremes<T> {
+    smallest: T,
+    largest: T,
 }
 
-/// How many outputs the block that is asking has.
-///
-/// # Safety
-/// The block's first output exists.
-#[inline(always)]
-pub(crate) unsafe fn block_span(g: &PoolGeometry) -> u32 {
-    (g.outputs() - block_start()).min(BLOCK_OUTPUTS as u64) as u32
+impl<T: Storage> Extremes<T> {
+    /// Of no elements.
+    #[inline(always)]
+    fn none() -> Self {
+        Self {
+            smallest: T::from_f32(f32::INFINITY),
+            largest: T::from_f32(f32::NEG_INFINITY),
+        }
+    }
+
+    /// Of three elements.
+    #[inline(always)]
+    fn of([a, b, c]: [T; 3]) -> Self {
+        Self {
+            smallest: a.smaller(b).smaller(c),
+            largest: a.larger(b).larger(c),
+        }
+    }
+
+    /// Of the elements of both.
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        Self {
+            smallest: self.smallest.smaller(other.smallest),
+            largest: self.largest.larger(other.largest),
+        }
+    }
 }
 
 /// One window of a thread.
@@ -41,65 +66,152 @@ struct Window {
     w: u32,
 }
 
-/// Clamps the maxima of the mapped elements of the block's windows.
+/// Clamps the maxima of the mapped elements of the block's windows. `make_map` is given the block's first plane and the
+/// number of its planes.
 ///
 /// # Safety
-/// `x` has `g.planes` planes of `g.h * g.w` elements, `y` as many of `g.p * g.q`; the extents are
-/// positive and the planes have less than 2^31 elements; each window has an element in the input;
-/// `map` counts in outputs from the block's first one on.
+/// All threads of the block call it, so that `make_map` may have barriers. `x` has `g.planes` planes of `g.h * g.w`
+/// elements, `y` as many of `g.p * g.q`; the extents are positive and the planes have less than 2^31 elements; each window
+/// has an element in the input; `g` is planned.
 #[inline(always)]
-pub(crate) unsafe fn pool_block<T: Storage, M: ElementMap>(
+pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     x: *const T,
     y: *mut T,
     g: &PoolGeometry,
-    map: M,
     bounds: Bounds,
+    make_map: impl FnOnce(u64, u32) -> M,
 ) {
-    let plane_elements = g.h * g.w;
-    let x = Global::new(x, g.planes as usize * plane_elements as usize);
-    let y = GlobalMut::new(y, g.outputs() as usize);
-    let start = block_start();
-    let span = block_span(g);
-    let planes = Runs::from(start, g.p as u64 * g.q as u64);
+    let plane_elements = (g.h * g.w) as usize;
+    let plane_outputs = (g.p * g.q) as usize;
+    let x = Global::new(x, g.planes as usize * plane_elements);
+    let y = GlobalMut::new(y, g.planes as usize * plane_outputs);
+    let start = thread::block_idx_x() as u64 * g.block_units as u64;
+    let units = g.planes * g.plane_units();
+    let span = (units - start).min(g.block_units as u64) as u32;
+    let runs = NearRuns::from(start, g.plane_units(), &g.near);
+    let map = make_map(runs.first, runs.locate(span - 1).0 + 1);
     let thread = thread::thread_idx_x();
 
+    // Plane of unit `local` of the block, after the block's first one; row and column of its first output.
+    let locate = |local: u32| {
+        let (plane, position) = runs.position(local);
+        // A plane has less than 2^31 outputs, so no more units.
+        let (row, q) = g.columns.div_rem(position as u32, math::high_word);
+        (plane, row, q)
+    };
+    let window = |plane: u32, p: u32, q: u32| Window {
+        plane: (runs.first as usize + plane as usize) * plane_elements,
+        h: (p * g.stride_h).wrapping_sub(g.pad_h),
+        w: (q * g.stride_w).wrapping_sub(g.pad_w),
+    };
+    let output = |plane: u32, p: u32, q: u32| {
+        let plane = (runs.first as usize + plane as usize) * plane_outputs;
+        plane + p as usize * g.q as usize + q as usize
+    };
+    // The element of a window that is `r` rows and `s` columns from its first, or another one of the plane, and whether
+    // it is in the input.
+    let element = |window: Window, r: u32, s: u32| {
+        let h = window.h.wrapping_add(r * g.dilation_h);
+        let w = window.w.wrapping_add(s * g.dilation_w);
+        let inside = h < g.h && w < g.w;
+        let in_plane = if inside { h * g.w + w } else { 0 };
+        (x.load(window.plane + in_plane as usize), inside)
+    };
+    let stored = |value: f32| T::from_f32(clamp(bounds, value));
+    let decided = |params: M::Params, extremes: Extremes<T>| {
+        let [smallest, largest] = [extremes.smallest, extremes.largest].map(T::to_f32);
+        stored(map.of_extremes(params, smallest, largest))
+    };
+    let store_each_mapped = |plane: u32, p: u32, q: u32, params: M::Params| {
+        let window = window(plane, p, q);
+        let mut value = f32::NEG_INFINITY;
+        let mut r = 0;
+        while r < g.r {
+            let mut s = 0;
+            while s < g.s {
+                let (x, inside) = element(window, r, s);
+                if inside {
+                    value = math::max_nan(value, map.apply(params, x.to_f32()));
+                }
+                s += 1;
+            }
+            r += 1;
+        }
+        y.store(output(plane, p, q), stored(value));
+    };
+
+    if g.stacked != 0 {
+        let mut unit = thread;
+        while unit < span {
+            let (plane, stack, q) = locate(unit);
+            let p = stack * OUTPUTS_PER_THREAD as u32;
+            let first = window(plane, p, q);
+            // At most one before the input, and no window begins behind it.
+            let (h, w) = (first.h as i32, first.w as i32);
+            let last = [g.h as i32 - 1, g.w as i32 - 1];
+            let columns = [w.max(0), (w + 1).min(last[1]), (w + 2).min(last[1])];
+            let elements = x.slice(first.plane, plane_elements);
+            let of_row = |row: i32| {
+                let row = elements.slice((row as u32 * g.w) as usize, g.w as usize);
+                Extremes::of(columns.map(|column| row.load(column as u32 as usize)))
+            };
+            let mut above = of_row(h.max(0));
+            let mut windows = [above; OUTPUTS_PER_THREAD];
+            unroll!(4, |o| {
+                let next = h + o as i32 * STACK_STRIDE as i32;
+                let middle = of_row((next + 1).min(last[0]));
+                let below = of_row((next + 2).min(last[0]));
+                windows[o] = above.and(middle).and(below);
+                above = below;
+            });
+            let params = map.params(plane);
+            let values = windows.map(|extremes| decided(params, extremes));
+            let outputs = y.slice(output(plane, p, q), 1 + ((g.p - p - 1) * g.q) as usize);
+            unroll!(4, |o| {
+                if o == 0 || p + (o as u32) < g.p {
+                    outputs.store((o as u32 * g.q) as usize, values[o]);
+                }
+            });
+            if !map.extremes_decide(params) {
+                let mut row = p;
+                while row < g.p.min(p + OUTPUTS_PER_THREAD as u32) {
+                    store_each_mapped(plane, row, q, params);
+                    row += 1;
+                }
+            }
+            unit += BLOCK_THREADS;
+        }
+        return;
+    }
+
+    // Past the end the last output is computed once more, and not stored.
+    let nth = |o: u32| (thread + o * BLOCK_THREADS).min(span - 1);
     let mut windows = [Window {
         plane: 0,
         h: 0,
         w: 0,
     }; OUTPUTS_PER_THREAD];
-    let mut params = [map.params(0); OUTPUTS_PER_THREAD];
     unroll!(4, |o| {
-        // Past the end the last output is computed once more, and not stored.
-        let local = (thread + o as u32 * BLOCK_THREADS).min(span - 1);
-        let (plane, output) = planes.position(local);
-        let (p, q) = div_rem(output as u32, g.q);
-        windows[o] = Window {
-            plane: plane as usize * plane_elements as usize,
-            h: (p * g.stride_h).wrapping_sub(g.pad_h),
-            w: (q * g.stride_w).wrapping_sub(g.pad_w),
-        };
-        params[o] = map.params(local);
+        let (plane, p, q) = locate(nth(o as u32));
+        windows[o] = window(plane, p, q);
     });
 
-    let mut maxima = [f32::NEG_INFINITY; OUTPUTS_PER_THREAD];
+    let mut extremes = [Extremes::<T>::none(); OUTPUTS_PER_THREAD];
     let mut r = 0;
     while r < g.r {
         let mut s = 0;
         while s < g.s {
-            let mut values = [T::from_f32(0.0); OUTPUTS_PER_THREAD];
-            let mut inside = [false; OUTPUTS_PER_THREAD];
+            let mut values = [(T::from_f32(0.0), false); OUTPUTS_PER_THREAD];
             unroll!(4, |o| {
-                let h = windows[o].h.wrapping_add(r * g.dilation_h);
-                let w = windows[o].w.wrapping_add(s * g.dilation_w);
-                inside[o] = h < g.h && w < g.w;
-                let in_plane = if inside[o] { h * g.w + w } else { 0 };
-                values[o] = x.load(windows[o].plane + in_plane as usize);
+                values[o] = element(windows[o], r, s);
             });
             unroll!(4, |o| {
-                let mapped = map.apply(params[o], values[o].to_f32());
-                if inside[o] {
-                    maxima[o] = math::max_nan(maxima[o], mapped);
+                let (value, inside) = values[o];
+                if inside {
+                    extremes[o] = extremes[o].and(Extremes {
+                        smallest: value,
+                        largest: value,
+                    });
                 }
             });
             s += 1;
@@ -107,11 +219,26 @@ pub(crate) unsafe fn pool_block<T: Storage, M: ElementMap>(
         r += 1;
     }
 
+    let mut all_decided = true;
     unroll!(4, |o| {
+        let params = map.params(locate(nth(o as u32)).0);
+        all_decided &= map.extremes_decide(params);
+        let value = decided(params, extremes[o]);
         let local = thread + o as u32 * BLOCK_THREADS;
         if local < span {
-            let value = clamp(bounds, maxima[o]);
-            y.store(start as usize + local as usize, T::from_f32(value));
+            // A unit is an output.
+            y.store(start as usize + local as usize, value);
         }
     });
+    if !all_decided {
+        let mut local = thread;
+        while local < span {
+            let (plane, p, q) = locate(local);
+            let params = map.params(plane);
+            if !map.extremes_decide(params) {
+                store_each_mapped(plane, p, q, params);
+            }
+            local += BLOCK_THREADS;
+        }
+    }
 }

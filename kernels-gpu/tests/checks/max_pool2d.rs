@@ -3,15 +3,18 @@
 use cuda_std::{bf16, f16};
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::PoolGeometry;
+use op_spec::launch::norm::NormGeometry;
+use op_spec::launch::reciprocal::Reciprocal;
 use op_spec::max_pool2d::MaxPool2dSpec;
 
+use super::super::kernels::fused::group_norm_scale::group_norm_scale_f32;
 use super::super::kernels::fused::group_norm_scale_max_pool2d_clamp::*;
 use super::super::kernels::fused::max_pool2d_clamp::*;
 use super::super::kernels::fused::scale_max_pool2d_clamp::*;
 use super::super::kernels::group_norm::*;
 use super::super::kernels::max_pool2d::*;
 use super::norm::{Norm, scaled, statistics};
-use super::{Outcome, Run, Wanted, compare, signed};
+use super::{Outcome, Run, Wanted, compare, same_bits, signed};
 
 /// `[n, c, h, w]` and attributes: kernel, stride, padding, dilation, ceil_mode.
 type Row = (
@@ -23,7 +26,7 @@ type Row = (
     bool,
 );
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 13] = [
     ([1, 1, 1, 1], [1, 1], [1, 1], [0, 0], [1, 1], false),
     ([2, 3, 18, 21], [4, 4], [4, 4], [0, 0], [1, 1], false),
     ([1, 2, 13, 11], [3, 3], [2, 2], [1, 1], [1, 1], false),
@@ -31,6 +34,14 @@ const ROWS: [Row; 7] = [
     ([2, 2, 9, 10], [3, 2], [2, 3], [1, 1], [1, 2], true),
     ([3, 5, 7, 7], [7, 7], [1, 1], [0, 0], [1, 1], false),
     ([1, 1, 70, 131], [2, 3], [2, 3], [0, 0], [1, 1], false),
+    // Stacks: padding on no, one or both sides, columns apart or not, windows that begin in the last row or column, planes
+    // of one column, planes that share blocks.
+    ([1, 3, 8, 9], [3, 3], [2, 2], [1, 1], [1, 1], true),
+    ([1, 2, 10, 7], [3, 3], [2, 3], [0, 1], [1, 1], true),
+    ([1, 1, 14, 1], [3, 3], [2, 1], [1, 1], [1, 1], false),
+    ([5, 4, 9, 8], [3, 3], [2, 1], [0, 0], [1, 1], false),
+    ([2, 3, 37, 41], [3, 3], [2, 2], [1, 1], [1, 1], false),
+    ([3, 1, 70, 131], [3, 3], [2, 2], [1, 1], [1, 1], false),
 ];
 
 fn geometry(row: &Row) -> PoolGeometry {
@@ -72,9 +83,10 @@ fn pooled(x: &[Wanted], g: &PoolGeometry, min: f64, max: f64) -> Vec<Wanted> {
     outputs
 }
 
-/// Values with NaN and both infinities among them.
+/// Values with NaN, both infinities and zero among them.
 fn with_specials(mut x: Vec<f32>) -> Vec<f32> {
-    for (first, special) in [(3, f32::NAN), (5, f32::INFINITY), (7, f32::NEG_INFINITY)] {
+    let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0];
+    for (first, special) in [3, 5, 7, 12].into_iter().zip(specials) {
         x.iter_mut()
             .skip(first)
             .step_by(89 + first)
@@ -106,6 +118,15 @@ macro_rules! max_pool2d {
                     &pooled(&exact(&values), &g, low, high),
                 )?;
 
+                // As planes that are too long for a reciprocal.
+                if g.plane_units() > g.block_units.into() {
+                    let mut g = g;
+                    g.near = Reciprocal::of(g.block_units);
+                    let far = run.empty::<$T>(outputs)?;
+                    run.launch::<$plain>(g.shape(), (x.ptr().cast_const(), far.ptr(), g))?;
+                    same_bits(&format!("{row:?} far"), &far, &y)?;
+                }
+
                 let bounds = Bounds::new(Some(0.25), Some(0.75));
                 let y = run.empty::<$T>(outputs)?;
                 run.launch::<$clamped>(g.shape(), (x.ptr().cast_const(), y.ptr(), g, bounds))?;
@@ -115,7 +136,10 @@ macro_rules! max_pool2d {
                     &pooled(&exact(&values), &g, 0.25, 0.75),
                 )?;
 
-                let scale = signed::<$T>(2, row.0[1]);
+                // The third channel's extremes do not say what is largest: zero times infinity is NaN.
+                let mut scale = signed::<$T>(2, row.0[1]);
+                let specials = scale.iter_mut().skip(1).zip([0.0, f32::INFINITY]);
+                specials.for_each(|(scale, special)| *scale = special);
                 let plane = (g.h * g.w) as usize;
                 let wanted = scaled(&exact(&values), &scale, plane);
                 let (s, y) = (run.tensor::<$T>(&scale)?, run.empty::<$T>(outputs)?);
@@ -161,8 +185,10 @@ max_pool2d!(
 );
 
 /// Pools of normalised input: planes and groups; pools that put many planes, and so many rows, in
-/// one block; a row of several splits.
-const NORMED: [(Row, usize); 4] = [
+/// one block; rows of several splits; stacks.
+const NORMED: [(Row, usize); 6] = [
+    (([2, 6, 15, 13], [3, 3], [2, 2], [1, 1], [1, 1], false), 3),
+    (([1, 2, 71, 67], [3, 3], [2, 2], [1, 1], [1, 1], false), 1),
     (([2, 6, 11, 13], [4, 4], [4, 4], [0, 0], [1, 1], false), 3),
     (([3, 8, 6, 5], [3, 3], [2, 2], [1, 1], [1, 1], true), 8),
     (([1, 4, 70, 67], [9, 8], [8, 8], [0, 0], [1, 1], false), 2),
@@ -232,3 +258,91 @@ normed!(
     group_norm_stats_bf16,
     group_norm_scale_max_pool2d_clamp_bf16
 );
+
+/// Weights and scales of either sign, of zero and of what is not finite, rows without deviation, infinite elements: of
+/// all windows what comes is what comes if each element is mapped before the pool, to the last bit.
+pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
+    let specials = [
+        0.5,
+        -0.75,
+        0.0,
+        -0.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        -1e-30,
+    ];
+    let windows = [([3, 3], [2, 2], [1, 1]), ([2, 3], [2, 1], [1, 0])];
+    for (kernel_size, stride, padding) in windows {
+        let shape = [3, specials.len() * specials.len(), 9, 7];
+        let pool = geometry(&(shape, kernel_size, stride, padding, [1, 1], false));
+        let [n, channels, h, w] = shape;
+        let mut values = signed::<f32>(1, shape.iter().product());
+        // The second sample's rows are constant but for elements too near to be told apart, the third's begin with infinity.
+        let sample = channels * h * w;
+        values[sample..2 * sample].fill(0.25);
+        values[sample..2 * sample]
+            .iter_mut()
+            .skip(5)
+            .step_by(11)
+            .for_each(|x| *x += 1e-7);
+        values[2 * sample..]
+            .iter_mut()
+            .step_by(h * w)
+            .for_each(|x| *x = f32::INFINITY);
+        values[2 * sample + 1..]
+            .iter_mut()
+            .step_by(2 * h * w)
+            .for_each(|x| *x = 3e38);
+        let x = run.tensor::<f32>(&values)?;
+        let of = |index: fn(usize) -> usize| -> Vec<f32> {
+            (0..channels)
+                .map(|channel| specials[index(channel) % specials.len()])
+                .collect()
+        };
+        let weight = run.tensor::<f32>(&of(|channel| channel))?;
+        let scale = run.tensor::<f32>(&of(|channel| channel / 8))?;
+        let bias = run.tensor::<f32>(&of(|channel| channel / 3))?;
+        let g = NormGeometry::new(
+            n as u64,
+            channels as u32,
+            channels as u32,
+            (h * w) as u64,
+            0.0,
+        )
+        .affine(true, true);
+        let partials = statistics!(run, group_norm_stats_f32, x, g);
+        let bounds = Bounds::new(Some(-2.0), None);
+        let parameters = (
+            weight.ptr().cast_const(),
+            bias.ptr().cast_const(),
+            scale.ptr().cast_const(),
+        );
+        let (weight, bias, scale) = parameters;
+        let (input, partials) = (x.ptr().cast_const(), partials.ptr().cast_const());
+
+        let mapped = run.empty::<f32>(values.len())?;
+        let apply = g.apply();
+        let arguments = (input, partials, weight, bias, scale, mapped.ptr(), apply);
+        run.launch::<group_norm_scale_f32>(apply.shape(), arguments)?;
+        let wanted = run.empty::<f32>(pool.outputs() as usize)?;
+        let arguments = (mapped.ptr().cast_const(), wanted.ptr(), pool, bounds);
+        run.launch::<max_pool2d_clamp_f32>(pool.shape(), arguments)?;
+
+        let y = run.empty::<f32>(pool.outputs() as usize)?;
+        let arguments = (
+            input,
+            partials,
+            weight,
+            bias,
+            scale,
+            y.ptr(),
+            g,
+            pool,
+            bounds,
+        );
+        run.launch::<group_norm_scale_max_pool2d_clamp_f32>(pool.norm_shape(&g), arguments)?;
+        same_bits(&format!("windows of {kernel_size:?}"), &y, &wanted)?;
+    }
+    Ok(())
+}

@@ -57,6 +57,22 @@ pub(crate) fn f16_to_f32(x: f16) -> f32 {
     x.to_f32()
 }
 
+macro_rules! extremes {
+    ($($name:ident: $ty:ty, $of_f32:ident;)*) => {$(
+        #[inline]
+        pub(crate) fn $name(a: $ty, b: $ty) -> $ty {
+            <$ty>::from_f32($of_f32(a.to_f32(), b.to_f32()))
+        }
+    )*};
+}
+
+extremes! {
+    max_nan_f16: f16, max_nan;
+    min_nan_f16: f16, min_nan;
+    max_nan_bf16: bf16, max_nan;
+    min_nan_bf16: bf16, min_nan;
+}
+
 #[inline]
 pub(crate) fn f16x2_to_f32(word: u32) -> [f32; 2] {
     [word as u16, (word >> 16) as u16].map(|half| f16::from_bits(half).to_f32())

@@ -173,6 +173,31 @@ pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
     bf16::from_bits(y)
 }
 
+macro_rules! extremes {
+    ($($name:ident: $ty:ty, $text:literal;)*) => {$(
+        #[inline(always)]
+        pub(crate) fn $name(a: $ty, b: $ty) -> $ty {
+            let y: u16;
+            // SAFETY: arithmetic on registers.
+            unsafe {
+                asm!(
+                    concat!($text, " {0}, {1}, {2};"),
+                    out(reg16) y, in(reg16) a.to_bits(), in(reg16) b.to_bits(),
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            <$ty>::from_bits(y)
+        }
+    )*};
+}
+
+extremes! {
+    max_nan_f16: f16, "max.NaN.f16";
+    min_nan_f16: f16, "min.NaN.f16";
+    max_nan_bf16: bf16, "max.NaN.bf16";
+    min_nan_bf16: bf16, "min.NaN.bf16";
+}
+
 macro_rules! packed {
     ($($name:ident, $text:literal;)*) => {$(
         #[inline(always)]

@@ -1,11 +1,13 @@
 //! `max_pool2d` and the fusions that end in it.
 //!
-//! A block owns [`BLOCK_OUTPUTS`] consecutive outputs of the flattened output; each thread has
-//! [`OUTPUTS_PER_THREAD`] of them, a block apart, so that the loads of several windows are in
-//! flight at once and a warp's windows are neighbours.
+//! A thread takes [`OUTPUTS_PER_THREAD`] outputs, so that the loads of several windows are in flight at once. They are a
+//! block's width apart in the flattened output, and a warp's windows are neighbours. Only windows of 3x3 two rows apart,
+//! the most common ones that overlap, are taken as a *stack*: outputs of one column, one above the other, whose windows
+//! share rows.
 
 use super::LaunchShape;
-use super::norm::NormGeometry;
+use super::norm::{ENOUGH_BLOCKS, FAR, NormGeometry};
+use super::reciprocal::Reciprocal;
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
@@ -13,11 +15,22 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Blocks that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 4;
 
+/// Blocks of the kernel that scales before it pools; with one more, registers are too few on some architectures.
+pub const SCALED_MIN_BLOCKS: u32 = 3;
+
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;
 
-/// Consecutive outputs of a block.
+/// Outputs of a block, consecutive ones, where threads take no stacks.
 pub const BLOCK_OUTPUTS: usize = BLOCK_THREADS as usize * OUTPUTS_PER_THREAD;
+
+/// Rows and columns of the windows of a stack.
+pub const STACK_WINDOW: u32 = 3;
+/// Rows between the windows of a stack.
+pub const STACK_STRIDE: u32 = 2;
+
+/// Stacks that a thread takes at most.
+pub const MAX_STACKS: u64 = 4;
 
 /// A 2-D pool over planes of `h * w` that gives planes of `p * q`.
 #[repr(C)]
@@ -51,25 +64,85 @@ pub struct PoolGeometry {
     pub dilation_h: u32,
     /// Columns between the elements of a window.
     pub dilation_w: u32,
+    /// Output columns, to divide by.
+    pub columns: Reciprocal,
+    /// What a thread takes at once, of a plane: stacks, or outputs. Or [`FAR`], if there are more; see `ApplyGeometry`.
+    pub near: Reciprocal,
+    /// 1 if threads take stacks, else 0.
+    pub stacked: u32,
+    /// Stacks, or outputs, of a block.
+    pub block_units: u32,
 }
 
 impl PoolGeometry {
+    /// The same pool with what follows from its extents.
+    pub const fn planned(self) -> Self {
+        // Of rows and columns that are not in the input, the stack's loop takes the nearest that is instead. With so
+        // little padding and no dilation that is in the window, too.
+        let stacked = self.r == STACK_WINDOW
+            && self.s == STACK_WINDOW
+            && self.stride_h == STACK_STRIDE
+            && self.dilation_h == 1
+            && self.dilation_w == 1
+            && self.pad_h <= 1
+            && self.pad_w <= 1
+            && self.p as usize >= OUTPUTS_PER_THREAD;
+        let planned = Self {
+            columns: Reciprocal::of(self.q),
+            stacked: stacked as u32,
+            ..self
+        };
+        let units = planned.plane_units();
+        let near = if units < FAR as u64 {
+            units as u32
+        } else {
+            FAR
+        };
+        // Stacks come one after the other; the more there are, the more of them share what a block prepares.
+        let most = self.planes * units / (BLOCK_THREADS as u64 * ENOUGH_BLOCKS);
+        let stacks = match most {
+            0 => 1,
+            1..MAX_STACKS => most as u32,
+            _ => MAX_STACKS as u32,
+        };
+        Self {
+            near: Reciprocal::of(near),
+            block_units: if stacked {
+                stacks * BLOCK_THREADS
+            } else {
+                BLOCK_OUTPUTS as u32
+            },
+            ..planned
+        }
+    }
+
     /// Elements of the output.
     pub const fn outputs(&self) -> u64 {
         self.planes * self.p as u64 * self.q as u64
     }
 
+    /// Stacks, or outputs, of a plane.
+    pub const fn plane_units(&self) -> u64 {
+        let rows = if self.stacked != 0 {
+            self.p.div_ceil(OUTPUTS_PER_THREAD as u32)
+        } else {
+            self.p
+        };
+        rows as u64 * self.q as u64
+    }
+
     /// Launch of a pooling kernel.
     pub const fn shape(&self) -> Option<LaunchShape> {
-        LaunchShape::linear(self.outputs().div_ceil(BLOCK_OUTPUTS as u64), BLOCK_THREADS)
+        let units = self.planes * self.plane_units();
+        LaunchShape::linear(units.div_ceil(self.block_units as u64), BLOCK_THREADS)
     }
 
     /// Launch of a kernel that normalises before it pools.
     pub const fn norm_shape(&self, norm: &NormGeometry) -> Option<LaunchShape> {
-        let plane_outputs = self.p as u64 * self.q as u64;
         match self.shape() {
             Some(shape) => {
-                Some(shape.with_shared(norm.staged_bytes(plane_outputs, BLOCK_OUTPUTS as u64)))
+                let span = self.block_units as u64;
+                Some(shape.with_shared(norm.staged_bytes(self.plane_units(), span)))
             }
             None => None,
         }

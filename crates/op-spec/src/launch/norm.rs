@@ -45,12 +45,8 @@ pub const PLANE_ELEMENTS: usize = 4;
 /// Steps of all threads, at most, that a block of an elementwise pass takes.
 pub const MAX_STEPS: u64 = 8;
 
-/// Blocks of such a pass that a multiprocessor should hold: more than of others, since blocks wait for the parameters of
-/// their planes.
-pub const APPLY_MIN_BLOCKS: u32 = 5;
-
 /// Blocks that fill a large GPU; with more elements, blocks take more of them each.
-const ENOUGH_BLOCKS: u64 = 1024;
+pub(super) const ENOUGH_BLOCKS: u64 = 1024;
 
 /// Planes longer than this are so long that no block touches more than two.
 pub const FAR: u32 = 1 << 30;

@@ -44,3 +44,37 @@ impl Reciprocal {
         (quotient, value.wrapping_sub(multiple))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_below_the_limit_is_divided() {
+        let high_word = |a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32;
+        let powers = (0..32).map(|bit| 1u32 << bit);
+        let near = powers.flat_map(|power| [power - 1, power, power + 1]);
+        let divisors = near.chain([3969, 961, 25, 641, 6_700_417, 0x5555_5555]);
+        for divisor in divisors.filter(|&divisor| (1..=Reciprocal::LIMIT).contains(&divisor)) {
+            let reciprocal = Reciprocal::of(divisor);
+            assert_eq!(reciprocal.divisor, divisor);
+            let last = Reciprocal::LIMIT - 1;
+            let multiples =
+                [1, 2, 3, 1000, 65_537, last / divisor].map(|n| divisor.saturating_mul(n));
+            let ends = multiples
+                .into_iter()
+                .flat_map(|end| [end.saturating_sub(1), end, end.saturating_add(1)]);
+            for value in ends
+                .chain([0, 1, last - 1, last])
+                .filter(|&value| value <= last)
+            {
+                let wanted = (value / divisor, value % divisor);
+                assert_eq!(
+                    reciprocal.div_rem(value, high_word),
+                    wanted,
+                    "{value} / {divisor}"
+                );
+            }
+        }
+    }
+}
