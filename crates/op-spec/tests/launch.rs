@@ -311,7 +311,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
                 }
                 assert_eq!(next, items, "height {}", g.height);
             };
-            for (blocks, _) in CLUSTERS {
+            for blocks in CLUSTERS {
                 let shares = (0..blocks).map(|rank| g.share(rank, blocks)).collect();
                 check(
                     shares,

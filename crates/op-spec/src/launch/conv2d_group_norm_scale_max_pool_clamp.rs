@@ -17,6 +17,7 @@ mod mode;
 pub use mode::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES, RECEIVED_BYTES};
 
 use super::LaunchShape;
+use super::clusters::at_once;
 use crate::Conv2dGroupNormScaleMaxPoolClampProblem;
 
 /// Input channels: the eight values of K that one 16-byte operand holds.
@@ -163,7 +164,7 @@ impl FusedGeometry {
     #[must_use]
     pub const fn spread(&self, mode: FusedMode, multiprocessors: u32) -> FusedMode {
         let spread = mode.spread();
-        if self.n <= clusters_at_once(spread.cluster_blocks(), multiprocessors) {
+        if self.n as u64 <= clusters_at_once(spread.cluster_blocks(), multiprocessors) {
             spread
         } else {
             mode
@@ -203,19 +204,14 @@ impl FusedGeometry {
     }
 }
 
-/// Of a device's multiprocessors, the eighths that clusters of a size can surely have at once: blocks
-/// of the largest cluster that this holds for, eighths. A cluster lies within one group of
-/// multiprocessors, and groups are no multiples of it; how large each group is differs from chip to
-/// chip. One H200, of 132, had 66 clusters of two, 30 of four and 17 of six.
-const AT_ONCE: [(u32, u32); 3] = [(2, 8), (4, 7), (6, 6)];
+/// One in so many of the clusters that ran at once on one device are not counted on: on a device that has fewer, one
+/// sample too many takes as long again as all others, which is more than was to be gained.
+const MARGIN: u64 = 15;
 
-/// Clusters of so many blocks, one to a multiprocessor, that surely run at the same time.
-const fn clusters_at_once(blocks: u32, multiprocessors: u32) -> u32 {
-    let mut row = 0;
-    while blocks > AT_ONCE[row].0 {
-        row += 1;
-    }
-    multiprocessors * AT_ONCE[row].1 / 8 / blocks
+/// Clusters of so many blocks that surely run at the same time.
+const fn clusters_at_once(blocks: u32, multiprocessors: u32) -> u64 {
+    let counted = at_once(blocks, multiprocessors);
+    counted - counted / MARGIN
 }
 
 /// What one half of a sample has.

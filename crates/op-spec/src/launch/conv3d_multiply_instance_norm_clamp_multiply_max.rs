@@ -14,6 +14,7 @@
 
 pub mod warpgroup;
 
+use super::clusters::at_once;
 use super::{LaunchShape, WARP_THREADS};
 use crate::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem;
 
@@ -69,18 +70,8 @@ pub const STAGE_WORDS: u32 = STAGE_ROWS * WIDTH * IN_CHANNELS;
 /// Words for what all threads share: scales, means, constants of the output channels.
 pub const COMMON_WORDS: u32 = 256;
 
-/// Blocks of the clusters that can share a sample, and how many such clusters run at once on
-/// `MEASURED_MULTIPROCESSORS`, with one block on each: multiprocessors come in groups which a cluster does not
-/// cross, so some stay idle. Measured (docs/tuning.md).
-pub const CLUSTERS: [(u32, u64); 3] = [(8, 15), (4, 30), (2, 66)];
-
-/// What they were counted on.
-const MEASURED_MULTIPROCESSORS: u64 = 132;
-
-/// Whether `n` clusters run at once on so many multiprocessors, of which those counted run `at_once`.
-const fn run_at_once(n: u64, at_once: u64, multiprocessors: u32) -> bool {
-    n.saturating_mul(MEASURED_MULTIPROCESSORS) <= at_once * multiprocessors as u64
-}
+/// Blocks of the clusters that can share a sample.
+pub const CLUSTERS: [u32; 3] = [8, 4, 2];
 
 /// No sample that fits a plane has more items.
 const MOST_ITEMS: u32 = (PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * CHUNKS;
@@ -92,7 +83,7 @@ pub const MOST_WARP_ITEMS: u32 = MOST_ITEMS.div_ceil(WARPS);
 pub const MOMENT_WORDS: u32 = 2 * OUT_CHANNELS;
 
 /// Words of the moments of a block's items, at most.
-pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2].0) * MOMENT_WORDS;
+pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2]) * MOMENT_WORDS;
 
 const _: () = assert!(SHARE_WORDS + WARPS * MOMENT_WORDS <= STAGE_WORDS);
 
@@ -264,9 +255,8 @@ impl FusedGeometry {
     pub const fn cluster_blocks(&self, multiprocessors: u32) -> u32 {
         let mut i = 0;
         while i < CLUSTERS.len() && self.items() > WARPS {
-            let (blocks, at_once) = CLUSTERS[i];
-            if run_at_once(self.n, at_once, multiprocessors) {
-                return blocks;
+            if self.n <= at_once(CLUSTERS[i], multiprocessors) {
+                return CLUSTERS[i];
             }
             i += 1;
         }

@@ -10,6 +10,7 @@
 //! plane (or volume) of a convolution or a pool may not.
 
 pub mod channel_max;
+mod clusters;
 pub mod conv;
 pub mod conv2d_group_norm_scale_max_pool_clamp;
 pub mod conv3d_multiply_instance_norm_clamp_multiply_max;

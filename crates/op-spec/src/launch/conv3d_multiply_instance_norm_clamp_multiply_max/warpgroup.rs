@@ -7,8 +7,9 @@
 
 use super::{
     FusedGeometry, OUT_CHANNELS, OUT_WIDTH, PAIR_PLANES, PLANE_WORDS, ROW_PITCH, Share,
-    TILE_ROWS as WARP_ROWS, WIDTH, run_at_once,
+    TILE_ROWS as WARP_ROWS, WIDTH,
 };
+use crate::launch::clusters::at_once;
 use crate::launch::{LaunchShape, WARP_THREADS};
 
 /// Warps of a warpgroup.
@@ -138,9 +139,6 @@ pub const fn share(g: &FusedGeometry, group: u32) -> Share {
     Share::new(g, [first, end], PARTS, TILE_ROWS)
 }
 
-/// Such clusters that run at once where `super::CLUSTERS` was counted.
-const AT_ONCE: u64 = 22;
-
 /// Rounds of clusters that take less time than one of blocks that are alone.
 const ROUNDS: u64 = 2;
 
@@ -148,7 +146,7 @@ const ROUNDS: u64 = 2;
 /// samples enough, or no more items than one block has warpgroups.
 #[must_use]
 pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
-    if items(g) > GROUPS && run_at_once(g.n, ROUNDS * AT_ONCE, multiprocessors) {
+    if items(g) > GROUPS && g.n <= ROUNDS * at_once(CLUSTER_BLOCKS, multiprocessors) {
         CLUSTER_BLOCKS
     } else {
         1
