@@ -3,7 +3,8 @@
 use cuda_std::{bf16, f16};
 use op_spec::conv::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmDevice, GemmMode, GemmPlan, M16N64, M16N256, M32N128, M64N32, M64N128, W64N128,
+    GemmDevice, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128, TILES,
+    W64N128,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
@@ -16,6 +17,12 @@ const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 1,
     shared_bytes: 227 * 1024,
     warpgroups: true,
+};
+
+/// One that multiplies warp by warp.
+const WITHOUT_WARPGROUPS: GemmDevice = GemmDevice {
+    warpgroups: false,
+    ..DEVICE
 };
 
 /// `[n, c, k]`, extents of input and filter, attributes, the pool behind it, and what the input is multiplied by.
@@ -89,6 +96,10 @@ fn rows() -> Vec<Row> {
         ),
         // A long sum, of positive terms.
         ([1, 8192, 3], [1, 2, 5], [1, 1, 1], plain, None, 1.0),
+        // Rows of an even and of an odd length, and pooled ones, with every tile.
+        ([2, 9, 19], [3, 7, 12], [2, 2, 3], plain, None, 1.0),
+        ([1, 9, 19], [1, 9, 11], [1, 3, 3], plain, None, 1.0),
+        ([1, 9, 19], [1, 13, 16], [1, 3, 3], plain, Some([2, 2]), 1.0),
         // More windows than threads.
         ([1, 8, 16], [1, 18, 34], [1, 3, 3], plain, Some([1, 1]), 1.0),
     ];
@@ -99,6 +110,18 @@ fn rows() -> Vec<Row> {
         ([1, 12, 18], input, [1, 3, 3], plain, pool, 1.0)
     }));
     rows
+}
+
+/// The tiles that a row is computed with: that of its plan without warpgroups, and the warpgroup's; all of them if it has
+/// 19 filters.
+fn tiles(&([_, _, k], ..): &Row) -> impl Iterator<Item = Option<GemmTile>> + use<> {
+    let planned = [None, Some(W64N128)];
+    let all = TILES.map(Some);
+    let every = k == 19;
+    planned
+        .into_iter()
+        .filter(move |_| !every)
+        .chain(all.into_iter().filter(move |_| every))
 }
 
 /// What a long sum of positive terms may be off by, in parts of it. Of 16 terms and a sum tensor cores cut off what is
@@ -116,10 +139,10 @@ macro_rules! product {
      $filters:ident, $image:ident, $remake:expr, [$m64n128:ident, $m32n128:ident, $m16n256:ident, $m64n32:ident, $m16n64:ident, $w64n128:ident]) => {
         /// All rows, from filters to combined moments.
         pub(crate) fn $name(run: &Run) -> Outcome {
-            for (number, ([n, c, k], input, filter, spec, pool, factor), warpgroup) in rows()
+            for (number, ([n, c, k], input, filter, spec, pool, factor), tile) in rows()
                 .into_iter()
                 .enumerate()
-                .flat_map(|(number, row)| [false, true].map(|warpgroup| (number, row, warpgroup)))
+                .flat_map(|(number, row)| tiles(&row).map(move |tile| (number, row, tile)))
             {
                 let [t, r, s] = filter;
                 let x_shape = [n, c, input[0], input[1], input[2]];
@@ -132,14 +155,9 @@ macro_rules! product {
                 if long && GemmMode::$mode.parts == 1 {
                     continue;
                 }
-                let device = GemmDevice {
-                    warpgroups: warpgroup,
-                    ..DEVICE
-                };
-                let plan = if warpgroup {
-                    GemmPlan::with_tile(&conv, pool, GemmMode::$mode, &device, W64N128)
-                } else {
-                    GemmPlan::new(&conv, pool, GemmMode::$mode, &device, None)
+                let plan = match tile {
+                    Some(tile) => GemmPlan::with_tile(&conv, pool, GemmMode::$mode, &DEVICE, tile),
+                    None => GemmPlan::new(&conv, pool, GemmMode::$mode, &WITHOUT_WARPGROUPS, None),
                 };
                 let plan = plan.expect("a plan");
                 let g = plan.geometry;

@@ -373,9 +373,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         let mut positions = [NOWHERE; 8];
         unroll!(8, |i| {
             let pixel = lane * TOGETHER + i as u32 * step;
-            if (i as u32) * step < S::TILE.pixels()
-                && Self::is_inside(limits, self.pixels.load(pixel))
-            {
+            if pixel < S::TILE.pixels() && Self::is_inside(limits, self.pixels.load(pixel)) {
                 positions[i] = first + self.positions.load(pixel);
             }
         });
