@@ -21,14 +21,14 @@ pub(super) fn random_85(backend: Backend) -> Outcome {
     let shape = (
         1..3usize,
         1..3usize,
-        1..8usize,
-        (1..4usize, 1..10usize),
-        [4..26usize, 4..26],
+        1..20usize,
+        (1..4usize, 1..24usize),
+        [4..34usize, 4..34],
         [1..5usize, 1..5],
     );
     let conv = ([1..4usize, 1..4], [0..3usize, 0..3], [1..3usize, 1..3], ANY);
     let pool = (
-        [1..5usize, 1..5],
+        [1..8usize, 1..8],
         proptest::option::of([1..4usize, 1..4]),
         (0..2usize, ANY, ANY),
     );
@@ -83,9 +83,9 @@ pub(super) fn random_79(backend: Backend) -> Outcome {
     let shape = (
         1..3usize,
         1..3usize,
-        1..5usize,
         1..20usize,
-        [1..6usize, 2..9, 2..12],
+        1..70usize,
+        [1..6usize, 2..9, 2..15],
         [1..4usize, 1..4, 1..4],
     );
     let conv = (
