@@ -25,6 +25,9 @@ const USUAL_LEAST: f32 = 1.0 / 16.0;
 /// Scaled, it is half of what f16 ends with.
 const USUAL_MOST: f32 = 2048.0;
 
+/// Values of a vector.
+const VALUES: usize = VECTOR_VALUES as usize;
+
 /// Every lane of a warp.
 const WARP: u32 = u32::MAX;
 
@@ -161,16 +164,16 @@ impl<T: Storage> Maker<'_, T> {
             let w = column * conv.stride_w + phase;
             let row_inside = d < conv.d && h < conv.h;
             let row_start = d.wrapping_mul(conv.h).wrapping_add(h).wrapping_mul(conv.w);
-            let mut values = [T::from_f32(0.0); VECTOR_VALUES as usize];
+            let mut values = [T::from_f32(0.0); VALUES];
             unroll!(8, |j| {
                 let used = w + j as u32 * conv.dilation_w;
                 let from = used.wrapping_sub(conv.pad_w);
                 // A vector has so many columns of all its channels.
-                if j < 8 / CHANNELS && row_inside && used < g.used_w && from < conv.w {
+                if j < VALUES / CHANNELS && row_inside && used < g.used_w && from < conv.w {
                     let at = row_start.wrapping_add(from) as usize;
                     unroll!(8, |c| {
                         if c < CHANNELS && c < channels {
-                            values[(j * CHANNELS + c) % 8] = x.load(at + c * plane_elements);
+                            values[(j * CHANNELS + c) % VALUES] = x.load(at + c * plane_elements);
                         }
                     });
                 }
