@@ -46,6 +46,53 @@ impl<const D: usize> ConvSpec<D> {
         _ => "conv",
     };
 
+    /// The window along an axis.
+    fn window(&self, kernel_size: [usize; D], axis: usize) -> Window {
+        Window {
+            kernel: kernel_size[axis],
+            stride: self.stride[axis],
+            padding: self.padding[axis],
+            dilation: self.dilation[axis],
+            ceil_mode: false,
+        }
+    }
+
+    /// Checks the attributes against the numbers of channels.
+    fn check_channels(&self, in_channels: usize, out_channels: usize) -> Result<(), SpecError> {
+        let operator = Self::OPERATOR;
+        at_least_one(operator, Quantity::scalar("groups"), self.groups)?;
+        let channels = [("in_channels", in_channels), ("out_channels", out_channels)];
+        for (quantity, actual) in channels {
+            at_least_one(operator, Quantity::scalar(quantity), actual)?;
+        }
+        for (quantity, actual) in channels {
+            if !actual.is_multiple_of(self.groups) {
+                return Err(SpecError::NotMultiple {
+                    operator,
+                    quantity,
+                    actual,
+                    divisor_name: "groups",
+                    divisor: self.groups,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what no input can make up for.
+    ///
+    /// # Errors
+    /// Stride, dilation, groups, channels or a filter extent of 0; channels that groups do not divide.
+    pub fn check(
+        &self,
+        in_channels: usize,
+        out_channels: usize,
+        kernel_size: [usize; D],
+    ) -> Result<(), SpecError> {
+        self.check_channels(in_channels, out_channels)?;
+        (0..D).try_for_each(|axis| self.window(kernel_size, axis).check(Self::OPERATOR, axis))
+    }
+
     /// Checks the attributes against the shapes of input, filter and bias.
     ///
     /// An empty batch is accepted and gives an empty output. An input without channels is refused;
@@ -65,20 +112,7 @@ impl<const D: usize> ConvSpec<D> {
         let [n, c, input_extents] = split::<D>("input", input)?;
         let [k, c_per_group, kernel_size] = split::<D>("weight", weight)?;
         let (n, c, k, c_per_group) = (n[0], c[0], k[0], c_per_group[0]);
-        at_least_one(operator, Quantity::scalar("groups"), self.groups)?;
-        at_least_one(operator, Quantity::scalar("in_channels"), c)?;
-        at_least_one(operator, Quantity::scalar("out_channels"), k)?;
-        for (quantity, channels) in [("in_channels", c), ("out_channels", k)] {
-            if !channels.is_multiple_of(self.groups) {
-                return Err(SpecError::NotMultiple {
-                    operator,
-                    quantity,
-                    actual: channels,
-                    divisor_name: "groups",
-                    divisor: self.groups,
-                });
-            }
-        }
+        self.check_channels(c, k)?;
         if c_per_group != c / self.groups {
             return Err(SpecError::Mismatch {
                 operator,
@@ -128,13 +162,7 @@ impl<const D: usize> ConvSpec<D> {
                     problem.input[axis],
                 )?;
             }
-            let window = Window {
-                kernel: problem.kernel_size[axis],
-                stride: self.stride[axis],
-                padding: self.padding[axis],
-                dilation: self.dilation[axis],
-                ceil_mode: false,
-            };
+            let window = self.window(problem.kernel_size, axis);
             problem.output[axis] = window.output_extent(operator, axis, problem.input[axis])?;
         }
         elements(operator, "input", input)?;

@@ -26,6 +26,24 @@ impl GroupNormSpec {
         }
     }
 
+    /// Checks what no input can make up for.
+    ///
+    /// # Errors
+    /// No groups; channels that groups do not divide; NaN or negative `eps`.
+    pub fn check(&self, channels: usize) -> Result<(), SpecError> {
+        at_least_one(OPERATOR, Quantity::scalar("num_groups"), self.num_groups)?;
+        if !channels.is_multiple_of(self.num_groups) {
+            return Err(SpecError::NotMultiple {
+                operator: OPERATOR,
+                quantity: "channels",
+                actual: channels,
+                divisor_name: "num_groups",
+                divisor: self.num_groups,
+            });
+        }
+        check_eps(OPERATOR, self.eps)
+    }
+
     /// Checks the attributes against the shapes of the input (any rank from 2) and of the optional
     /// weight and bias.
     ///
@@ -42,22 +60,12 @@ impl GroupNormSpec {
         bias: Option<&[usize]>,
     ) -> Result<GroupNormProblem, SpecError> {
         let shape = ChannelShape::new(OPERATOR, input)?;
-        at_least_one(OPERATOR, Quantity::scalar("num_groups"), self.num_groups)?;
-        if !shape.c.is_multiple_of(self.num_groups) {
-            return Err(SpecError::NotMultiple {
-                operator: OPERATOR,
-                quantity: "channels",
-                actual: shape.c,
-                divisor_name: "num_groups",
-                divisor: self.num_groups,
-            });
-        }
+        self.check(shape.c)?;
         for (name, parameter) in [("weight", weight), ("bias", bias)] {
             if let Some(parameter) = parameter {
                 shape.check_parameter(OPERATOR, name, parameter)?;
             }
         }
-        check_eps(OPERATOR, self.eps)?;
         if shape.n == 1 && shape.c == self.num_groups && shape.spatial == 1 {
             return Err(SpecError::SingleValue {
                 operator: OPERATOR,

@@ -23,6 +23,14 @@ impl Default for InstanceNormSpec {
 }
 
 impl InstanceNormSpec {
+    /// Checks what no input can make up for.
+    ///
+    /// # Errors
+    /// NaN or negative `eps`.
+    pub fn check(&self) -> Result<(), SpecError> {
+        check_eps(OPERATOR, self.eps)
+    }
+
     /// Checks the attributes against the shapes of the input (any number of spatial dimensions)
     /// and of the optional weight and bias.
     ///
@@ -44,7 +52,7 @@ impl InstanceNormSpec {
                 shape.check_parameter(OPERATOR, name, parameter)?;
             }
         }
-        check_eps(OPERATOR, self.eps)?;
+        self.check()?;
         if shape.spatial == 1 {
             return Err(SpecError::SingleValue {
                 operator: OPERATOR,

@@ -39,10 +39,15 @@
 //! tensor as `(n, c, spatial)`, whatever its rank.
 #![no_std]
 
+#[cfg(feature = "chain")]
+extern crate alloc;
+
 mod error;
 mod shape;
 mod window;
 
+#[cfg(feature = "chain")]
+pub mod chain;
 pub mod channel_max;
 pub mod clamp;
 pub mod conv;

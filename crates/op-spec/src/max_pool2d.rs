@@ -38,6 +38,42 @@ impl MaxPool2dSpec {
         }
     }
 
+    /// The window along an axis.
+    fn window(&self, axis: usize) -> Window {
+        Window {
+            kernel: self.kernel_size[axis],
+            stride: self.stride.unwrap_or(self.kernel_size)[axis],
+            padding: self.padding[axis],
+            dilation: self.dilation[axis],
+            ceil_mode: self.ceil_mode,
+        }
+    }
+
+    /// Refuses padding that a window could hold nothing but.
+    fn check_padding(&self, axis: usize) -> Result<(), SpecError> {
+        let limit = self.kernel_size[axis] / 2;
+        if self.padding[axis] > limit {
+            return Err(SpecError::PaddingTooLarge {
+                operator: OPERATOR,
+                axis,
+                padding: self.padding[axis],
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks what no input can make up for.
+    ///
+    /// # Errors
+    /// Kernel, stride or dilation of 0; padding over half the kernel.
+    pub fn check(&self) -> Result<(), SpecError> {
+        (0..2).try_for_each(|axis| {
+            self.window(axis).check(OPERATOR, axis)?;
+            self.check_padding(axis)
+        })
+    }
+
     /// Checks the attributes against the input's shape `[n, c, h, w]`.
     ///
     /// An empty batch is accepted and gives an empty output.
@@ -69,23 +105,10 @@ impl MaxPool2dSpec {
             dilation: self.dilation,
         };
         for axis in 0..2 {
-            let window = Window {
-                kernel: self.kernel_size[axis],
-                stride: problem.stride[axis],
-                padding: self.padding[axis],
-                dilation: self.dilation[axis],
-                ceil_mode: self.ceil_mode,
-            };
-            problem.output[axis] = window.output_extent(OPERATOR, axis, problem.input[axis])?;
-            let limit = self.kernel_size[axis] / 2;
-            if self.padding[axis] > limit {
-                return Err(SpecError::PaddingTooLarge {
-                    operator: OPERATOR,
-                    axis,
-                    padding: self.padding[axis],
-                    limit,
-                });
-            }
+            problem.output[axis] =
+                self.window(axis)
+                    .output_extent(OPERATOR, axis, problem.input[axis])?;
+            self.check_padding(axis)?;
         }
         elements(OPERATOR, "input", input)?;
         elements(OPERATOR, "output", &problem.output_shape())?;

@@ -14,6 +14,13 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// What no input can make up for.
+    pub(crate) fn check(self, operator: &'static str, axis: usize) -> Result<(), SpecError> {
+        at_least_one(operator, Quantity::entry("kernel_size", axis), self.kernel)?;
+        at_least_one(operator, Quantity::entry("stride", axis), self.stride)?;
+        at_least_one(operator, Quantity::entry("dilation", axis), self.dilation)
+    }
+
     /// How many windows fit along an axis of `input` elements.
     ///
     /// A window that hangs over the end (with `ceil_mode`) counts only if it starts inside the
@@ -24,9 +31,7 @@ impl Window {
         axis: usize,
         input: usize,
     ) -> Result<usize, SpecError> {
-        at_least_one(operator, Quantity::entry("kernel_size", axis), self.kernel)?;
-        at_least_one(operator, Quantity::entry("stride", axis), self.stride)?;
-        at_least_one(operator, Quantity::entry("dilation", axis), self.dilation)?;
+        self.check(operator, axis)?;
         // 128 bits hold the product of any two extents, so nothing below can overflow.
         let [kernel, stride, padding, dilation, input] =
             [self.kernel, self.stride, self.padding, self.dilation, input]

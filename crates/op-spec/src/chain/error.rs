@@ -1,0 +1,133 @@
+//! What a chain refuses.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::SpecError;
+
+/// Why layers are no chain, or a chain does not take an input. Layers are counted from 0.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ChainError {
+    /// There are no layers.
+    Empty,
+    /// A layer refuses its attributes or its input.
+    Layer {
+        /// Which one.
+        layer: usize,
+        /// What it says.
+        source: SpecError,
+    },
+    /// A layer takes another number of spatial dimensions than the layers before it give.
+    Dimensions {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+        /// Dimensions that it is given.
+        actual: usize,
+        /// Dimensions that it takes.
+        expected: usize,
+    },
+    /// A layer works on channels, which a maximum over them has taken away.
+    NoChannels {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+    },
+    /// A layer with parameters has no name for them.
+    NoName {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+    },
+    /// Two layers share a parameter, but disagree about it.
+    Shared {
+        /// The later layer.
+        layer: usize,
+        /// The parameter.
+        name: String,
+        /// The shape that this layer wants.
+        actual: Vec<usize>,
+        /// The shape that the layers before want.
+        expected: Vec<usize>,
+    },
+    /// The same, where the shapes agree and the initialisations do not.
+    SharedInitialisation {
+        /// The later layer.
+        layer: usize,
+        /// The parameter.
+        name: String,
+    },
+    /// An attribute in a file has a number of entries that is not its layer's.
+    Axes {
+        /// Which layer.
+        layer: usize,
+        /// The attribute.
+        name: &'static str,
+        /// Its entries.
+        actual: usize,
+        /// The layer's spatial dimensions.
+        expected: usize,
+    },
+}
+
+impl fmt::Display for ChainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("chain: layers are none, minimum 1"),
+            Self::Layer { layer, source } => write!(f, "layer {layer}: {source}"),
+            Self::Dimensions {
+                layer,
+                operator,
+                actual,
+                expected,
+            } => write!(
+                f,
+                "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}"
+            ),
+            Self::NoChannels { layer, operator } => write!(
+                f,
+                "layer {layer}: {operator}: the input has no channels, an earlier layer takes the maximum over them"
+            ),
+            Self::NoName { layer, operator } => write!(
+                f,
+                "layer {layer}: {operator}: name is empty, the layer has parameters to store under it"
+            ),
+            Self::Shared {
+                layer,
+                name,
+                actual,
+                expected,
+            } => write!(
+                f,
+                "layer {layer}: {name} has shape {actual:?}, an earlier layer shares it with shape {expected:?}"
+            ),
+            Self::SharedInitialisation { layer, name } => write!(
+                f,
+                "layer {layer}: {name} is initialised otherwise than by an earlier layer that shares it"
+            ),
+            Self::Axes {
+                layer,
+                name,
+                actual,
+                expected,
+            } => write!(
+                f,
+                "layer {layer}: {name} has {actual} entries, expected 1 or {expected}"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ChainError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Layer { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

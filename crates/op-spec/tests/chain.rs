@@ -1,0 +1,255 @@
+//! Chains: shapes, parameters, refusals, files, partitions, normal forms.
+
+use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::chain::{
+    Chain, ChainError, ConvLayer, Initialisation, Layer, NormalForm, Partition, Pointwise,
+    Reduction,
+};
+use op_spec::{Conv2dSpec, MaxPool2dSpec, SpecError};
+
+fn chain_85() -> Chain {
+    KernelBench85::default().chain().unwrap()
+}
+
+fn chain_79() -> Chain {
+    KernelBench79::default().chain().unwrap()
+}
+
+fn refusal(layers: impl IntoIterator<Item = Layer>) -> String {
+    Chain::new(8, layers).expect_err("no chain").to_string()
+}
+
+#[test]
+fn shapes_follow_from_the_input() {
+    let shapes = |chain: &Chain, input: &[usize]| -> Vec<Vec<usize>> {
+        let steps = chain.problem(input).unwrap().steps;
+        steps.into_iter().map(|step| step.output).collect()
+    };
+    let of_85 = shapes(&chain_85(), &KernelBench85::INPUT);
+    assert_eq!(of_85[0], [128, 64, 126, 126]);
+    assert_eq!(of_85[4], [128, 64, 31, 31]);
+    let of_79 = shapes(&chain_79(), &KernelBench79::INPUT);
+    assert_eq!(of_79[4], [128, 16, 14, 30, 30]);
+    assert_eq!(of_79[5], [128, 14, 30, 30]);
+}
+
+#[test]
+fn parameters_are_pytorchs_each_once() {
+    let names = |chain: &Chain| -> Vec<String> {
+        let parameters = chain.parameters().iter();
+        parameters.map(|parameter| parameter.name.clone()).collect()
+    };
+    let of_85 = chain_85();
+    assert_eq!(
+        names(&of_85),
+        [
+            "conv.weight",
+            "conv.bias",
+            "group_norm.weight",
+            "group_norm.bias",
+            "scale"
+        ]
+    );
+    assert_eq!(of_85.parameters()[4].shape, [64, 1, 1]);
+    assert_eq!(
+        of_85.parameters()[1].initialisation,
+        Initialisation::Uniform { fan_in: 72 }
+    );
+    let of_79 = chain_79();
+    assert_eq!(names(&of_79), ["conv.weight", "conv.bias", "multiplier"]);
+    // Both products take the same factor.
+    assert_eq!(of_79.parameters_of(1), of_79.parameters_of(4));
+    assert_eq!(of_79.parameters()[2].shape, [16, 1, 1, 1]);
+    // What random numbers a parameter is made from does not depend on whether others are there.
+    let bare = KernelBench79 {
+        bias: false,
+        ..KernelBench79::default()
+    };
+    let bare = bare.chain().unwrap();
+    assert_eq!(bare.parameters()[1].stream, of_79.parameters()[2].stream);
+}
+
+#[test]
+fn what_no_input_can_mend_is_refused_at_once() {
+    assert_eq!(refusal([]), "chain: layers are none, minimum 1");
+    assert_eq!(
+        refusal([Layer::group_norm("norm", 3)]),
+        "layer 0: group_norm: channels is 8, which is not a multiple of num_groups 3"
+    );
+    let strided = ConvLayer {
+        attributes: Conv2dSpec {
+            stride: [1, 0],
+            ..Conv2dSpec::default()
+        },
+        ..ConvLayer::new("conv", 4, [3, 3])
+    };
+    assert_eq!(
+        refusal([Layer::conv2d(strided)]),
+        "layer 0: conv2d: stride[1] is 0, minimum 1"
+    );
+    let volumes = Layer::conv3d(ConvLayer::new("conv", 4, [3, 3, 3]));
+    assert_eq!(
+        refusal([
+            volumes.clone(),
+            Layer::max_pool2d(MaxPool2dSpec::new([2, 2]))
+        ]),
+        "layer 1: max_pool2d: spatial dimensions are 3, expected 2"
+    );
+    let late = refusal([
+        Layer::channel_max(),
+        Layer::clamp(0.0, 1.0),
+        Layer::scale("scale"),
+    ]);
+    assert!(
+        late.starts_with("layer 2: scale: the input has no channels"),
+        "{late}"
+    );
+    assert!(refusal([Layer::scale("")]).contains("name is empty"));
+    let padded = MaxPool2dSpec {
+        padding: [2, 0],
+        ..MaxPool2dSpec::new([3, 3])
+    };
+    assert!(refusal([Layer::max_pool2d(padded)]).contains("padding[0] is 2"));
+}
+
+#[test]
+fn layers_that_share_a_parameter_must_agree_about_it() {
+    let conv = Layer::conv2d(ConvLayer::new("conv", 4, [3, 3]));
+    let shared = refusal([Layer::scale("factor"), conv.clone(), Layer::scale("factor")]);
+    assert_eq!(
+        shared,
+        "layer 2: factor has shape [4, 1, 1], an earlier layer shares it with shape [8, 1, 1]"
+    );
+    let chain = Chain::new(8, [Layer::scale("factor"), Layer::scale("factor")]).unwrap();
+    assert_eq!(chain.parameters().len(), 1);
+}
+
+#[test]
+fn an_input_that_does_not_fit_is_refused_by_the_layer_that_finds_it() {
+    let error = chain_85().problem(&[1, 8, 5, 5]).unwrap_err();
+    assert!(matches!(
+        error,
+        ChainError::Layer {
+            layer: 3,
+            source: SpecError::WindowTooLarge { .. }
+        }
+    ));
+    let channels = chain_85().problem(&[1, 7, 9, 9]).unwrap_err().to_string();
+    assert_eq!(channels, "layer 0: conv2d: input[1] is 7, expected 8");
+    assert!(chain_85().problem(&[1, 8, 9, 9, 9]).is_err());
+    assert!(chain_85().problem(&[]).is_err());
+}
+
+#[test]
+fn a_chain_is_a_file_and_back() {
+    for chain in [chain_85(), chain_79()] {
+        let json = serde_json::to_string(&chain).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Chain>(&json).unwrap(),
+            chain,
+            "{json}"
+        );
+    }
+    // Attributes that differ from axis to axis, and one number for all.
+    let json = r#"{"in_channels": 2, "layers": [
+        {"conv2d": {"name": "c", "out_channels": 4, "kernel_size": [1, 7], "padding": [0, 3], "bias": false}},
+        {"max_pool2d": {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": true}},
+        {"clamp": {"min": 0}}]}"#;
+    let chain: Chain = serde_json::from_str(json).unwrap();
+    let problem = chain.problem(&[1, 2, 8, 8]).unwrap();
+    assert_eq!(problem.output_shape(), [1, 4, 5, 5]);
+    let again: Chain = serde_json::from_str(&serde_json::to_string(&chain).unwrap()).unwrap();
+    assert_eq!(again, chain);
+}
+
+#[test]
+fn a_file_with_mistakes_is_refused_by_name() {
+    let refusal = |layer: &str| {
+        let json = format!(r#"{{"in_channels": 2, "layers": [{layer}]}}"#);
+        serde_json::from_str::<Chain>(&json)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refusal(r#"{"relu6": {}}"#).contains("relu6"));
+    assert!(refusal(r#"{"clamp": {"mni": 0}}"#).contains("mni"));
+    let three = r#"{"conv2d": {"name": "c", "out_channels": 4, "kernel_size": [1, 2, 3]}}"#;
+    assert!(refusal(three).contains("layer 0: kernel_size has 3 entries, expected 1 or 2"));
+    assert!(refusal(r#"{"group_norm": {"name": "n", "num_groups": 3}}"#).contains("num_groups 3"));
+}
+
+#[test]
+fn partitions_are_read_as_they_are_written() {
+    let chain = chain_85();
+    let texts = [
+        "conv2d group_norm scale max_pool2d clamp",
+        "conv2d | group_norm | scale | max_pool2d | clamp",
+        "conv2d @direct | group_norm scale @folded | max_pool2d clamp",
+    ];
+    for text in texts {
+        let partition = Partition::parse(&chain, text).unwrap();
+        assert_eq!(partition.display(&chain), text);
+    }
+    assert_eq!(Partition::whole(&chain).display(&chain), texts[0]);
+    assert_eq!(Partition::single(&chain).display(&chain), texts[1]);
+    let refusal = |text| Partition::parse(&chain, text).unwrap_err().to_string();
+    assert!(refusal("conv2d | clamp").contains("layer 1 is clamp, the chain has group_norm"));
+    assert!(refusal("conv2d group_norm").contains("layer 2 is missing, the chain has scale"));
+    assert!(refusal("conv2d || group_norm").contains("run 1 has no layers"));
+    let long = "conv2d group_norm scale max_pool2d clamp clamp";
+    assert!(refusal(long).contains("layer 5 is clamp, the chain ends before it"));
+}
+
+#[test]
+fn both_presets_have_a_normal_form() {
+    let form = |chain: &Chain, input: &[usize]| {
+        let problem = chain.problem(input).unwrap();
+        NormalForm::of(&problem, 0..chain.layers().len()).unwrap()
+    };
+    let of_85 = form(&chain_85(), &KernelBench85::INPUT);
+    assert_eq!(
+        of_85.summary().to_string(),
+        "convolution, moments of 16 groups, affine, max_pool2d, clamp"
+    );
+    assert_eq!(of_85.convolution.unwrap().1.kernel_size, [1, 3, 3]);
+    assert_eq!(of_85.factors_behind[0].0, 2);
+    assert!(matches!(of_85.behind[..], [(4, Pointwise::Clamp(_))]));
+    let of_79 = form(&chain_79(), &KernelBench79::INPUT);
+    assert_eq!(
+        of_79.summary().to_string(),
+        "convolution, factors, moments of 16 groups, normalise, clamp, scale, channel_max"
+    );
+    assert_eq!(of_79.factors_before[0].0, 1);
+    assert!(matches!(
+        of_79.reduction,
+        Some((5, Reduction::ChannelMax(_)))
+    ));
+}
+
+#[test]
+fn layers_in_another_order_have_none() {
+    let conv = |name| Layer::conv2d(ConvLayer::new(name, 8, [1, 1]));
+    let rule = |layers: Vec<Layer>| {
+        let chain = Chain::new(8, layers).unwrap();
+        let problem = chain.problem(&[1, 8, 9, 9]).unwrap();
+        let layers = chain.layers().len();
+        NormalForm::of(&problem, 0..layers).unwrap_err()
+    };
+    assert_eq!(rule(vec![conv("a"), conv("b")]).layer, 1);
+    assert_eq!(rule(vec![Layer::scale("s"), conv("a")]).layer, 1);
+    assert_eq!(
+        rule(vec![Layer::clamp(0.0, 1.0), Layer::group_norm("n", 4)]).layer,
+        1
+    );
+    assert_eq!(
+        rule(vec![Layer::group_norm("n", 4), Layer::instance_norm("i")]).layer,
+        1
+    );
+    let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
+    assert_eq!(rule(vec![pool(), pool()]).rule, "one maximum");
+    // Factors without a norm are pointwise.
+    let chain = Chain::new(8, [conv("a"), Layer::scale("s"), Layer::clamp(0.0, 1.0)]).unwrap();
+    let problem = chain.problem(&[1, 8, 9, 9]).unwrap();
+    let form = |end| NormalForm::of(&problem, 0..end).unwrap();
+    assert_eq!(form(3).summary().to_string(), "convolution, scale, clamp");
+    assert_eq!(form(2).summary().to_string(), "convolution, scale");
+}
