@@ -223,7 +223,8 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
     use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 
     fn geometry(spec: &Spec, input: [usize; 5]) -> Option<FusedGeometry> {
-        FusedGeometry::new(&spec.problem(&input).expect("a valid problem"))
+        let p = spec.problem(&input).expect("a valid problem");
+        FusedGeometry::new(&p.conv, &p.instance_norm.as_group_norm(), &p.clamp).ok()
     }
 
     #[test]

@@ -16,9 +16,10 @@ mod mode;
 
 pub use mode::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES, RECEIVED_BYTES};
 
-use super::LaunchShape;
 use super::clusters::at_once;
-use crate::Conv2dGroupNormScaleMaxPoolClampProblem;
+use super::{LaunchShape, Refusal};
+use crate::error::Quantity;
+use crate::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
 
 /// Input channels: the eight values of K that one 16-byte operand holds.
 pub const IN_CHANNELS: u32 = 8;
@@ -102,42 +103,51 @@ pub struct FusedGeometry {
 }
 
 impl FusedGeometry {
-    /// The geometry of a problem, or nothing where the kernel cannot take it: it wants 3x3
-    /// filters from 8 to 64 channels at stride 1 without padding, dilation and groups, a width of
-    /// 128, a height that gives 2 to 32 pooled rows, and pooling by 4.
-    #[must_use]
-    pub fn new(problem: &Conv2dGroupNormScaleMaxPoolClampProblem) -> Option<Self> {
-        let (conv, pool) = (&problem.conv, &problem.max_pool);
-        let plain = conv.c == IN_CHANNELS as usize
-            && conv.k == OUT_CHANNELS as usize
-            && conv.kernel_size == [FILTER as usize; 2]
-            && conv.stride == [1; 2]
-            && conv.padding == [0; 2]
-            && conv.dilation == [1; 2]
-            && conv.groups == 1
-            && pool.kernel_size == [POOL as usize; 2]
-            && pool.stride == [POOL as usize; 2]
-            && pool.padding == [0; 2]
-            && pool.dilation == [1; 2]
-            && pool.output[1] == OUT_WIDTH as usize;
-        let [height, width] = conv.input;
-        let pooled = conv.output[0] / POOL as usize;
-        let fits = 2..=(HALVES * HALF_POOL_ROWS) as usize;
-        let samples = u32::try_from(conv.n).ok()?;
-        if !plain || width != WIDTH as usize || pool.output[0] != pooled || !fits.contains(&pooled)
-        {
-            return None;
-        }
-        let bounds = problem.clamp.kernel_bounds();
-        Some(Self {
-            n: samples,
+    /// The geometry of a problem: 3x3 filters from 8 to 64 channels at stride 1 without padding, dilation and groups, a
+    /// width of 128, a height that gives 2 to 32 pooled rows, and pooling by 4. Images are volumes one voxel deep.
+    ///
+    /// # Errors
+    /// What the kernel cannot take.
+    pub fn new(
+        conv: &ConvProblem<3>,
+        norm: &GroupNormProblem,
+        pool: &MaxPool2dProblem,
+        clamp: &ClampProblem,
+    ) -> Result<Self, Refusal> {
+        let [depth, height, width] = conv.input;
+        let (filter, window) = (FILTER as usize, POOL as usize);
+        let number = Quantity::scalar;
+        Refusal::unless_is(number("depth"), depth, 1)?;
+        Refusal::unless_is(number("in_channels"), conv.c, IN_CHANNELS as usize)?;
+        Refusal::unless_is(number("out_channels"), conv.k, OUT_CHANNELS as usize)?;
+        Refusal::unless_are("kernel_size", &conv.kernel_size, &[1, filter, filter])?;
+        Refusal::unless_are("stride", &conv.stride, &[1; 3])?;
+        Refusal::unless_are("padding", &conv.padding, &[0; 3])?;
+        Refusal::unless_are("dilation", &conv.dilation, &[1; 3])?;
+        Refusal::unless_is(number("groups"), conv.groups, 1)?;
+        Refusal::unless_is(number("width"), width, WIDTH as usize)?;
+        Refusal::unless_are("pool kernel_size", &pool.kernel_size, &[window; 2])?;
+        Refusal::unless_are("pool stride", &pool.stride, &[window; 2])?;
+        Refusal::unless_are("pool padding", &pool.padding, &[0; 2])?;
+        Refusal::unless_are("pool dilation", &pool.dilation, &[1; 2])?;
+        // Other numbers of windows come from ceil_mode.
+        let whole = [conv.output[1] / window, OUT_WIDTH as usize];
+        Refusal::unless_are("pooled output", &pool.output, &whole)?;
+        let [rows, _] = pool.output;
+        Refusal::unless_at_least(number("pooled rows"), rows, HALVES as usize)?;
+        let most_rows = (HALVES * HALF_POOL_ROWS) as usize;
+        Refusal::unless_at_most(number("pooled rows"), rows, most_rows)?;
+        Refusal::unless_at_most(number("batch"), conv.n, u32::MAX as usize)?;
+        let bounds = clamp.kernel_bounds();
+        Ok(Self {
+            n: conv.n as u32,
             height: height as u32,
-            group_channels: problem.group_norm.channels_per_group() as u32,
-            eps: problem.group_norm.eps as f32,
+            group_channels: norm.channels_per_group() as u32,
+            eps: norm.eps as f32,
             min: bounds.min,
             max: bounds.max,
             has_bias: u32::from(conv.bias),
-            affine: u32::from(problem.affine),
+            affine: u32::from(norm.weight),
         })
     }
 
@@ -257,7 +267,8 @@ mod tests {
 
     fn geometry(input: [usize; 4]) -> Option<FusedGeometry> {
         let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
-        FusedGeometry::new(&spec.problem(&input).unwrap())
+        let p = spec.problem(&input).unwrap();
+        FusedGeometry::new(&p.conv.as_conv3d(), &p.group_norm, &p.max_pool, &p.clamp).ok()
     }
 
     #[test]

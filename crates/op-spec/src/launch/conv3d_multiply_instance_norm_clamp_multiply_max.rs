@@ -15,8 +15,9 @@
 pub mod warpgroup;
 
 use super::clusters::at_once;
-use super::{LaunchShape, WARP_THREADS};
-use crate::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem;
+use super::{LaunchShape, Refusal, WARP_THREADS};
+use crate::error::Quantity;
+use crate::{ClampProblem, ConvProblem, GroupNormProblem};
 
 /// Input channels.
 pub const IN_CHANNELS: u32 = 3;
@@ -126,37 +127,48 @@ pub struct FusedGeometry {
 }
 
 impl FusedGeometry {
-    /// The geometry of a problem, or nothing where the kernel cannot take it: it wants 3x3x3
-    /// filters from 3 to 16 channels at stride 1 without padding, dilation and groups, a width of
-    /// 32, a sample that fits a plane, and a norm without weight and bias.
-    #[must_use]
-    pub fn new(problem: &Conv3dMultiplyInstanceNormClampMultiplyMaxProblem) -> Option<Self> {
-        let conv = &problem.conv;
-        let plain = conv.c == IN_CHANNELS as usize
-            && conv.k == OUT_CHANNELS as usize
-            && conv.kernel_size == [FILTER as usize; 3]
-            && conv.stride == [1; 3]
-            && conv.padding == [0; 3]
-            && conv.dilation == [1; 3]
-            && conv.groups == 1
-            && !problem.affine;
+    /// The geometry of a problem: 3x3x3 filters from 3 to 16 channels at stride 1 without padding, dilation and groups, a
+    /// width of 32, a sample that fits a plane, and a norm of each channel without weight and bias.
+    ///
+    /// # Errors
+    /// What the kernel cannot take.
+    pub fn new(
+        conv: &ConvProblem<3>,
+        norm: &GroupNormProblem,
+        clamp: &ClampProblem,
+    ) -> Result<Self, Refusal> {
         let [depth, height, width] = conv.input;
-        let plane = PLANE_WORDS as usize;
-        if !plain || width != WIDTH as usize || depth > plane || height > plane {
-            return None;
+        let number = Quantity::scalar;
+        Refusal::unless_is(number("in_channels"), conv.c, IN_CHANNELS as usize)?;
+        Refusal::unless_is(number("out_channels"), conv.k, OUT_CHANNELS as usize)?;
+        Refusal::unless_are("kernel_size", &conv.kernel_size, &[FILTER as usize; 3])?;
+        Refusal::unless_are("stride", &conv.stride, &[1; 3])?;
+        Refusal::unless_are("padding", &conv.padding, &[0; 3])?;
+        Refusal::unless_are("dilation", &conv.dilation, &[1; 3])?;
+        Refusal::unless_is(number("groups"), conv.groups, 1)?;
+        Refusal::unless_is(
+            number("channels of a norm group"),
+            norm.channels_per_group(),
+            1,
+        )?;
+        if norm.weight || norm.bias {
+            return Err(Refusal::Needs("a norm without weight and bias"));
         }
+        Refusal::unless_is(number("width"), width, WIDTH as usize)?;
+        let plane = PLANE_WORDS as usize;
+        Refusal::unless_at_most(number("depth"), depth, plane)?;
+        Refusal::unless_at_most(number("height"), height, plane)?;
         let (depth, height) = (depth as u32, height as u32);
         // Half the banks from a multiple of 32: rows of neighbouring depths lie in other banks.
         let slice_words = (height * ROW_PITCH + 15) / 32 * 32 + 16;
-        if depth * slice_words > PLANE_WORDS {
-            return None;
-        }
-        let bounds = problem.clamp.kernel_bounds();
+        let words = depth as usize * slice_words as usize;
+        Refusal::unless_at_most(number("words of a sample's plane"), words, plane)?;
+        let bounds = clamp.kernel_bounds();
         let out_height = height - (FILTER - 1);
         let out_rows = (depth - (FILTER - 1)) * out_height;
-        Some(Self {
+        Ok(Self {
             n: conv.n as u64,
-            eps: problem.instance_norm.eps,
+            eps: norm.eps,
             count_reciprocal: 1.0 / f64::from(out_rows * OUT_WIDTH),
             min: bounds.min,
             max: bounds.max,

@@ -21,7 +21,10 @@ pub mod max_pool2d;
 pub mod norm;
 pub mod peak;
 pub mod reciprocal;
+mod refusal;
 pub mod stencil;
+
+pub use refusal::{Refusal, Rule};
 
 /// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.
 pub const VECTOR_ELEMENTS: usize = 4;

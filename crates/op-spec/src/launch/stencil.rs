@@ -5,7 +5,8 @@
 
 use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;
-use super::{LaunchShape, WARP_THREADS};
+use super::{LaunchShape, Refusal, WARP_THREADS};
+use crate::error::Quantity;
 
 /// Most warps of a block.
 pub const MAX_WARPS: u32 = 8;
@@ -52,47 +53,58 @@ pub struct StencilGeometry {
 }
 
 impl StencilGeometry {
-    /// Whether the kernel takes this convolution: depthwise, with one filter to a channel.
-    #[must_use]
-    pub const fn takes(conv: &ConvGeometry) -> bool {
-        conv.group_c == 1 && conv.group_k == 1 && conv.taps() <= MAX_TAPS
+    /// Whether the kernel is made for this convolution: depthwise, with one filter to a channel.
+    ///
+    /// # Errors
+    /// What it is not made for.
+    pub fn check(conv: &ConvGeometry) -> Result<(), Refusal> {
+        let number = Quantity::scalar;
+        Refusal::unless_is(number("channels of a group"), conv.group_c as usize, 1)?;
+        Refusal::unless_is(number("filters of a group"), conv.group_k as usize, 1)?;
+        Refusal::unless_at_most(number("taps"), conv.taps() as usize, MAX_TAPS as usize)
     }
 
     /// The geometry of a convolution; with `pool`, the rows and columns of windows that lie side by side, only
     /// the maximum (or minimum) of each whole window is kept. It depends on the shape of a sample alone.
     ///
-    /// Nothing where the kernel does not take the convolution, or windows are larger than an item.
-    #[must_use]
-    pub fn new(conv: &ConvGeometry, pool: Option<[u32; 2]>) -> Option<Self> {
+    /// # Errors
+    /// A convolution that is not depthwise or without output; windows larger than an item; more blocks than a grid has.
+    pub fn new(conv: &ConvGeometry, pool: Option<[u32; 2]>) -> Result<Self, Refusal> {
         let [pool_h, pool_w] = pool.unwrap_or([0, 0]);
         let [window_h, window_w] = pool.unwrap_or([1, 1]);
-        if !Self::takes(conv)
-            || conv.n == 0
-            || conv.output_pixels() == 0
-            || window_h > ITEM_ROWS
-            || window_w > WARP_THREADS
-        {
-            return None;
+        Self::check(conv)?;
+        if conv.n == 0 || conv.output_pixels() == 0 {
+            return Err(Refusal::Needs("an output with elements"));
         }
+        let window = |axis| Quantity::entry("pool kernel_size", axis);
+        Refusal::unless_at_most(window(0), window_h as usize, ITEM_ROWS as usize)?;
+        Refusal::unless_at_most(window(1), window_w as usize, WARP_THREADS as usize)?;
         let item_rows = ITEM_ROWS - ITEM_ROWS % window_h;
         // As many columns in each item, or about so.
         let most = WARP_THREADS - WARP_THREADS % window_w;
         let items_w = conv.q.div_ceil(most);
         let item_columns = conv.q.div_ceil(items_w).next_multiple_of(window_w);
         let items_h = conv.p.div_ceil(item_rows);
-        let items = conv.z.checked_mul(items_h)?.checked_mul(items_w)?;
-        Some(Self {
+        let items = conv.z.checked_mul(items_h);
+        let items = items.and_then(|items| items.checked_mul(items_w));
+        let geometry = Self {
             conv: *conv,
             item_rows,
             item_columns,
             items_w,
             items_h,
-            plane_blocks: items.div_ceil(BLOCK_ITEMS),
+            plane_blocks: items
+                .ok_or(Refusal::Needs("items counted in 32 bits"))?
+                .div_ceil(BLOCK_ITEMS),
             pool_h,
             pool_w,
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
-        })
+        };
+        match geometry.shape() {
+            Some(_) => Ok(geometry),
+            None => Err(Refusal::Needs("a grid of no more than 2^31 - 1 blocks")),
+        }
     }
 
     /// Items of one output channel of one sample.
@@ -161,10 +173,10 @@ mod tests {
     #[test]
     fn other_convolutions_and_larger_windows_are_refused() {
         let dense = geometry([1, 2, 1, 9, 9], [2, 2, 1, 3, 3], depthwise(1));
-        assert_eq!(StencilGeometry::new(&dense, None), None);
+        assert!(StencilGeometry::new(&dense, None).is_err());
         let plain = geometry([1, 2, 1, 40, 40], [2, 1, 1, 3, 3], depthwise(2));
-        assert!(StencilGeometry::new(&plain, None).is_some());
-        assert_eq!(StencilGeometry::new(&plain, Some([9, 1])), None);
-        assert_eq!(StencilGeometry::new(&plain, Some([1, 33])), None);
+        assert!(StencilGeometry::new(&plain, None).is_ok());
+        assert!(StencilGeometry::new(&plain, Some([9, 1])).is_err());
+        assert!(StencilGeometry::new(&plain, Some([1, 33])).is_err());
     }
 }

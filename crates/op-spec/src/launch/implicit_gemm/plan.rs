@@ -6,7 +6,7 @@ use super::{
     STEP_VECTORS, TILES, VECTOR_BYTES, VECTOR_VALUES, VECTOR_WORDS,
 };
 use crate::launch::conv::ConvGeometry;
-use crate::launch::{LaunchShape, WARP_THREADS};
+use crate::launch::{LaunchShape, Refusal, WARP_THREADS};
 
 /// Most vectors of a filter in one stage.
 const MAX_STAGE_VECTORS: u32 = 1024;
@@ -77,17 +77,21 @@ impl GemmPlan {
     /// [`USUAL_BATCH`]. Tiles differ in the order of their sums, so only with the latter are a
     /// sample's results the same bits in any batch.
     ///
-    /// Nothing where the product cannot be had: a patch that shared memory does not hold, windows
+    /// # Errors
+    /// Where the product cannot be had: a patch that shared memory does not hold, windows
     /// larger than a tile, a filter of more than a thousand taps, indices beyond 32 bits.
-    #[must_use]
     pub fn new(
         conv: &ConvGeometry,
         pool: Option<[u32; 2]>,
         mode: GemmMode,
         device: &GemmDevice,
         batch: Option<u64>,
-    ) -> Option<Self> {
-        let image = Image::new(conv)?;
+    ) -> Result<Self, Refusal> {
+        if conv.n == 0 || conv.output_pixels() == 0 {
+            return Err(Refusal::Needs("an output with elements"));
+        }
+        let indexed = Refusal::Needs("indices of 32 bits");
+        let image = Image::new(conv).ok_or(indexed)?;
         let batch = batch.unwrap_or(USUAL_BATCH);
         TILES
             .into_iter()
@@ -96,6 +100,17 @@ impl GemmPlan {
             .filter_map(|plan| Some((plan.cost(device, batch)?, plan)))
             .min_by_key(|(cost, _)| *cost)
             .map(|(_, plan)| plan)
+            .ok_or(Refusal::Needs(
+                "a tile of whole windows whose patch of the image fits shared memory",
+            ))
+            .and_then(|plan| {
+                let launches = plan.shape(device).is_some()
+                    && plan.filters_shape().is_some()
+                    && plan.geometry.image_shape().is_some()
+                    && plan.geometry.remake_shape().is_some();
+                let counted = i32::try_from(plan.geometry.items()).is_ok();
+                (launches && counted).then_some(plan).ok_or(indexed)
+            })
     }
 
     /// The plan with a tile of one's choice.
