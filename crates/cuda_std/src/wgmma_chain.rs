@@ -1,6 +1,6 @@
 //! A whole chain of [`crate::wgmma`] with A in registers (sm_90a).
 //!
-//! The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 128 or 32 columns
+//! The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 32 columns
 //! of B, read from shared memory, over several steps of K = 16, and return the f32 sums. A that
 //! stays in registers halves what a product reads from shared memory. Fence, steps, commit and
 //! wait are one block of assembly, so the compiler has no place to move anything between them,
@@ -20,7 +20,7 @@
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
 //!
-//! The same on 64 columns, elements 0 to 31 of the result, can be started ([`start_f16_5`]), also as an addition to
+//! The same on 64 columns, with 32 results for each thread, can be started ([`start_f16_5`]), also as an addition to
 //! sums that there are ([`add_f16_3`]), and waited for ([`InFlight::wait`]) apart, so that a warpgroup works at one half of its columns
 //! while the tensor cores work at the other.
 //!
@@ -96,12 +96,6 @@ macro_rules! multiply {
 }
 
 multiply! {
-    /// The sum over 5 steps of f16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16`.
-    m64n128_f16_5, 5, 64;
-    /// The sum over 14 steps of f16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16`.
-    m64n128_f16_14, 14, 64;
-    /// The sum over 5 steps of bf16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`.
-    m64n128_bf16_5, 5, 64;
     /// The sum over 7 steps of f16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16`.
     m64n32_f16_7, 7, 16;
     /// The sum over 7 steps of bf16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16`.
@@ -113,7 +107,7 @@ multiply! {
 pub struct InFlight([f32; 32]);
 
 impl InFlight {
-    /// The sums, once at most `LEFT` younger chains are under way: elements 0 to 31 of the result
+    /// The sums, once at most `LEFT` younger chains are under way: elements 0 to 31 as
     /// above. `wgmma.wait_group.sync.aligned`.
     ///
     /// # Safety

@@ -2,17 +2,10 @@
 
 use core::arch::asm;
 
-/// The 64 accumulators of a thread: operands 0 to 63.
+/// The 16 accumulators of a thread: operands 0 to 15.
 macro_rules! accumulators {
     () => {
-        concat!(
-            "{{",
-            "{0},{1},{2},{3},{4},{5},{6},{7},{8},{9},{10},{11},{12},{13},{14},{15},",
-            "{16},{17},{18},{19},{20},{21},{22},{23},{24},{25},{26},{27},{28},{29},{30},{31},",
-            "{32},{33},{34},{35},{36},{37},{38},{39},{40},{41},{42},{43},{44},{45},{46},{47},",
-            "{48},{49},{50},{51},{52},{53},{54},{55},{56},{57},{58},{59},{60},{61},{62},{63}",
-            "}}"
-        )
+        "{{{0},{1},{2},{3},{4},{5},{6},{7},{8},{9},{10},{11},{12},{13},{14},{15}}}"
     };
 }
 
@@ -23,8 +16,8 @@ macro_rules! multiply {
     ($name:ident, $ty:literal, $n:literal,
      $(($step:literal $adds:literal $a0:literal $a1:literal $a2:literal $a3:literal $b:literal))*) => {
         #[inline(always)]
-        pub(crate) unsafe fn $name(a: &[[u32; 4]; $n], b: &[u64; $n]) -> [f32; 64] {
-            let mut d = [0.0_f32; 64];
+        pub(crate) unsafe fn $name(a: &[[u32; 4]; $n], b: &[u64; $n]) -> [f32; 16] {
+            let mut d = [0.0_f32; 16];
             // SAFETY: a whole warpgroup is here and B is readable, by the caller's promise. Volatile and
             // with memory clobbered: it reads what others stored.
             unsafe {
@@ -35,75 +28,7 @@ macro_rules! multiply {
                     "setp.ne.b32 more, 1, 0;",
                     "wgmma.fence.sync.aligned;",
                     $(concat!(
-                        "wgmma.mma_async.sync.aligned.m64n128k16.f32.", $ty, ".", $ty, " ", accumulators!(),
-                        ", {{{", $a0, "},{", $a1, "},{", $a2, "},{", $a3, "}}}, {", $b, "}, ", $adds, ", 1, 1, 0;",
-                    ),)*
-                    "wgmma.commit_group.sync.aligned;",
-                    "wgmma.wait_group.sync.aligned 0;",
-                    "}}",
-                    out(reg32) d[0], out(reg32) d[1], out(reg32) d[2], out(reg32) d[3], out(reg32) d[4], out(reg32) d[5], out(reg32) d[6], out(reg32) d[7],
-                    out(reg32) d[8], out(reg32) d[9], out(reg32) d[10], out(reg32) d[11], out(reg32) d[12], out(reg32) d[13], out(reg32) d[14], out(reg32) d[15],
-                    out(reg32) d[16], out(reg32) d[17], out(reg32) d[18], out(reg32) d[19], out(reg32) d[20], out(reg32) d[21], out(reg32) d[22], out(reg32) d[23],
-                    out(reg32) d[24], out(reg32) d[25], out(reg32) d[26], out(reg32) d[27], out(reg32) d[28], out(reg32) d[29], out(reg32) d[30], out(reg32) d[31],
-                    out(reg32) d[32], out(reg32) d[33], out(reg32) d[34], out(reg32) d[35], out(reg32) d[36], out(reg32) d[37], out(reg32) d[38], out(reg32) d[39],
-                    out(reg32) d[40], out(reg32) d[41], out(reg32) d[42], out(reg32) d[43], out(reg32) d[44], out(reg32) d[45], out(reg32) d[46], out(reg32) d[47],
-                    out(reg32) d[48], out(reg32) d[49], out(reg32) d[50], out(reg32) d[51], out(reg32) d[52], out(reg32) d[53], out(reg32) d[54], out(reg32) d[55],
-                    out(reg32) d[56], out(reg32) d[57], out(reg32) d[58], out(reg32) d[59], out(reg32) d[60], out(reg32) d[61], out(reg32) d[62], out(reg32) d[63],
-                    $(
-                        in(reg32) a[$step][0], in(reg32) a[$step][1], in(reg32) a[$step][2], in(reg32) a[$step][3],
-                        in(reg64) b[$step],
-                    )*
-                    options(nostack),
-                );
-            }
-            d
-        }
-    };
-}
-
-multiply! {
-    m64n128_f16_5, "f16", 5,
-        (0 "first" "64" "65" "66" "67" "68") (1 "more" "69" "70" "71" "72" "73") (2 "more" "74" "75" "76" "77" "78")
-        (3 "more" "79" "80" "81" "82" "83") (4 "more" "84" "85" "86" "87" "88")
-}
-multiply! {
-    m64n128_bf16_5, "bf16", 5,
-        (0 "first" "64" "65" "66" "67" "68") (1 "more" "69" "70" "71" "72" "73") (2 "more" "74" "75" "76" "77" "78")
-        (3 "more" "79" "80" "81" "82" "83") (4 "more" "84" "85" "86" "87" "88")
-}
-multiply! {
-    m64n128_f16_14, "f16", 14,
-        (0 "first" "64" "65" "66" "67" "68") (1 "more" "69" "70" "71" "72" "73") (2 "more" "74" "75" "76" "77" "78")
-        (3 "more" "79" "80" "81" "82" "83") (4 "more" "84" "85" "86" "87" "88") (5 "more" "89" "90" "91" "92" "93")
-        (6 "more" "94" "95" "96" "97" "98") (7 "more" "99" "100" "101" "102" "103") (8 "more" "104" "105" "106" "107" "108")
-        (9 "more" "109" "110" "111" "112" "113") (10 "more" "114" "115" "116" "117" "118") (11 "more" "119" "120" "121" "122" "123")
-        (12 "more" "124" "125" "126" "127" "128") (13 "more" "129" "130" "131" "132" "133")
-}
-
-/// The 16 accumulators of a thread: operands 0 to 15.
-macro_rules! accumulators_16 {
-    () => {
-        "{{{0},{1},{2},{3},{4},{5},{6},{7},{8},{9},{10},{11},{12},{13},{14},{15}}}"
-    };
-}
-
-/// As above, for 32 columns.
-macro_rules! multiply_n32 {
-    ($name:ident, $ty:literal, $n:literal,
-     $(($step:literal $adds:literal $a0:literal $a1:literal $a2:literal $a3:literal $b:literal))*) => {
-        #[inline(always)]
-        pub(crate) unsafe fn $name(a: &[[u32; 4]; $n], b: &[u64; $n]) -> [f32; 16] {
-            let mut d = [0.0_f32; 16];
-            // SAFETY: as above.
-            unsafe {
-                asm!(
-                    "{{",
-                    ".reg .pred first, more;",
-                    "setp.ne.b32 first, 0, 0;",
-                    "setp.ne.b32 more, 1, 0;",
-                    "wgmma.fence.sync.aligned;",
-                    $(concat!(
-                        "wgmma.mma_async.sync.aligned.m64n32k16.f32.", $ty, ".", $ty, " ", accumulators_16!(),
+                        "wgmma.mma_async.sync.aligned.m64n32k16.f32.", $ty, ".", $ty, " ", accumulators!(),
                         ", {{{", $a0, "},{", $a1, "},{", $a2, "},{", $a3, "}}}, {", $b, "}, ", $adds, ", 1, 1, 0;",
                     ),)*
                     "wgmma.commit_group.sync.aligned;",
@@ -123,20 +48,20 @@ macro_rules! multiply_n32 {
     };
 }
 
-multiply_n32! {
+multiply! {
     m64n32_f16_7, "f16", 7,
         (0 "first" "16" "17" "18" "19" "20") (1 "more" "21" "22" "23" "24" "25") (2 "more" "26" "27" "28" "29" "30")
         (3 "more" "31" "32" "33" "34" "35") (4 "more" "36" "37" "38" "39" "40") (5 "more" "41" "42" "43" "44" "45")
         (6 "more" "46" "47" "48" "49" "50")
 }
-multiply_n32! {
+multiply! {
     m64n32_bf16_7, "bf16", 7,
         (0 "first" "16" "17" "18" "19" "20") (1 "more" "21" "22" "23" "24" "25") (2 "more" "26" "27" "28" "29" "30")
         (3 "more" "31" "32" "33" "34" "35") (4 "more" "36" "37" "38" "39" "40") (5 "more" "41" "42" "43" "44" "45")
         (6 "more" "46" "47" "48" "49" "50")
 }
 
-/// Half of that: 64 columns, 32 accumulators, and no wait. Operands 0 to 31 are the accumulators.
+/// The same for 64 columns, without the wait. Operands 0 to 31 are the accumulators.
 macro_rules! start {
     ($name:ident, $ty:literal, $n:literal,
      $(($step:literal $adds:literal $a0:literal $a1:literal $a2:literal $a3:literal $b:literal))*) => {
