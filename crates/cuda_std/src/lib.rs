@@ -44,7 +44,6 @@ pub mod shared;
 pub mod storage;
 pub mod thread;
 pub mod warp;
-pub mod wgmma;
 pub mod wgmma_chain;
 
 #[cfg(not(target_arch = "nvptx64"))]

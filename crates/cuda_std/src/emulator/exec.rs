@@ -10,6 +10,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::async_proxy::ProxyFence;
 use super::barriers::Barriers;
 use super::clock::{Fences, Foreign, Now, SyncVariable};
 use super::clusters::{self, Cluster};
@@ -24,7 +25,6 @@ use super::region::{Name, Region};
 use super::schedule::Fiber;
 use super::shared_memory::Piece;
 use super::waiting::Wait;
-use super::warpgroups::{self, Groups};
 use super::worker::Pulse;
 use super::{Launch, Stats, chains, stamp};
 
@@ -57,7 +57,7 @@ pub(crate) struct Thread {
     /// What a collective operation left for this thread.
     pub(crate) result: [u32; 4],
     pub(crate) copies: Copies,
-    pub(crate) groups: Groups,
+    pub(crate) proxy_fence: ProxyFence,
     pub(crate) cluster: clusters::Member,
 }
 
@@ -75,7 +75,7 @@ impl Thread {
             fences: Fences::default(),
             result: [0; 4],
             copies: Copies::default(),
-            groups: Groups::default(),
+            proxy_fence: ProxyFence::default(),
             cluster: clusters::Member::default(),
         }
     }
@@ -129,7 +129,6 @@ pub(crate) struct Exec {
     pub(crate) shared: Vec<Piece>,
     pub(crate) shared_bytes: u64,
     pub(crate) meetings: Vec<Vec<Meeting>>,
-    pub(crate) warpgroups: Vec<Option<warpgroups::Meeting>>,
     pub(crate) chains: Vec<Option<chains::Meeting>>,
     /// For each block of the cluster.
     pub(crate) barriers: Vec<Barriers>,
@@ -181,7 +180,7 @@ impl Exec {
         let stride = match cluster_blocks {
             1 => block_threads,
             // A warpgroup is never of two blocks.
-            _ => block_threads.next_multiple_of(warpgroups::THREADS as u32),
+            _ => block_threads.next_multiple_of(chains::THREADS as u32),
         };
         let warps = (cluster_blocks * stride).div_ceil(32) as usize;
         Self {
@@ -220,7 +219,6 @@ impl Exec {
             shared: Vec::new(),
             shared_bytes: 0,
             meetings: (0..warps).map(|_| Vec::new()).collect(),
-            warpgroups: Vec::new(),
             chains: Vec::new(),
             barriers: (0..cluster_blocks).map(|_| Barriers::default()).collect(),
             cluster: Cluster::new(cluster_blocks),

@@ -49,6 +49,7 @@
 //! [`crate::math`]).
 
 mod access;
+mod async_proxy;
 mod atomics;
 mod barriers;
 mod chains;
@@ -79,7 +80,6 @@ mod tensor_sum;
 mod transactions;
 mod views;
 mod waiting;
-mod warpgroups;
 mod worker;
 
 /// What the public modules build on.
@@ -91,7 +91,6 @@ pub(crate) mod backend {
     pub(crate) use super::math::*;
     pub use super::views::SharedSymbol;
     pub(crate) use super::views::{GlobalView, SharedView};
-    pub(crate) use super::warpgroups::{AccumulatorState, Tile};
 }
 
 pub use device::{Buffer, Device, Launch, Stats};

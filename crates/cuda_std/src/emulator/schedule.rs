@@ -192,7 +192,6 @@ pub(crate) fn begin_cluster(exec: &mut Exec, first_block: [u32; 3]) {
     exec.barriers.iter_mut().for_each(Barriers::clear);
     exec.mbarriers.clear();
     exec.cluster.clear();
-    exec.warpgroups.clear();
     exec.chains.clear();
     for meetings in &mut exec.meetings {
         meetings.clear();

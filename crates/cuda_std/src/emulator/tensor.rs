@@ -18,6 +18,17 @@ pub(crate) enum Kind {
     Bf16,
 }
 
+impl Kind {
+    /// How instructions call the operands' type.
+    pub(crate) fn type_name(self) -> &'static str {
+        match self {
+            Self::Tf32 => "tf32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -5,7 +5,6 @@ use std::fmt;
 use super::chains::Chain;
 use super::exec::Place;
 use super::lanes::Op;
-use super::warpgroups::Multiplication;
 
 /// What a suspended thread waits for.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +18,6 @@ pub(crate) enum Waiting {
     SyncThreads,
     Barrier(u32),
     Lanes(Op),
-    Warpgroup(Multiplication),
     Chain(Chain),
     MemoryBarrier(u32),
     Cluster,
@@ -31,7 +29,6 @@ impl fmt::Display for Waiting {
             Self::SyncThreads => f.write_str("sync_threads"),
             Self::Barrier(id) => write!(f, "barrier {id}"),
             Self::Lanes(op) => op.fmt(f),
-            Self::Warpgroup(what) => what.fmt(f),
             Self::Chain(what) => what.fmt(f),
             Self::Cluster => f.write_str("the barrier of the cluster"),
             Self::MemoryBarrier(address) => {
