@@ -38,6 +38,7 @@ pub mod global;
 pub mod math;
 pub mod mbarrier;
 pub mod mma;
+pub mod opaque;
 pub mod packed;
 pub mod registers;
 pub mod shared;

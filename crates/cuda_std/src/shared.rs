@@ -145,23 +145,6 @@ impl<T: Element> Shared<T> {
         unsafe { self.view.load::<T>(i) }
     }
 
-    /// Element `i`, a 32-bit one, in an instruction of its own. `ld.volatile.shared`.
-    ///
-    /// The compiler may take an element that it has loaded before from where that load left it. This load always
-    /// happens. That pays where the value is needed in a certain register, as operands of tensor cores are:
-    /// loading it there is cheaper than copying it there.
-    ///
-    /// # Safety
-    /// As for [`Self::load`].
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn load_volatile(self, i: u32) -> T {
-        const { assert!(size_of::<T>() == 4, "a volatile access is 4 bytes wide") };
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { self.view.load_volatile::<T>(i) }
-    }
-
     /// Writes element `i`. `st.shared`.
     ///
     /// # Safety

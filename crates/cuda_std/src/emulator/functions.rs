@@ -274,6 +274,6 @@ pub(crate) fn wait_all() {
     copies::wait_all(Location::caller());
 }
 
-pub(crate) fn stay(value: u32) -> u32 {
+pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
     value
 }

@@ -219,7 +219,7 @@ impl GlobalView {
 impl SharedView {
     #[track_caller]
     #[inline(always)]
-    pub(crate) unsafe fn load_volatile<T: Element>(self, i: u32) -> T {
+    pub(crate) unsafe fn load_opaque<T: Element>(self, i: u32) -> T {
         // SAFETY: the caller's promise is the same.
         unsafe { self.load::<T>(i) }
     }

@@ -19,7 +19,7 @@ pub(crate) fn decrease_registers<const N: u32>() {
 }
 
 #[inline(always)]
-pub(crate) fn stay(value: u32) -> u32 {
+pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
     let same;
     // Not `pure`, or it could leave a loop.
     // SAFETY: copies a register.

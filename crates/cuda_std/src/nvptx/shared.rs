@@ -110,7 +110,7 @@ impl SharedView {
     }
 
     #[inline(always)]
-    pub(crate) unsafe fn load_volatile<T: Element>(self, i: u32) -> T {
+    pub(crate) unsafe fn load_opaque<T: Element>(self, i: u32) -> T {
         let value: u32;
         // SAFETY: i < len, by the caller's promise; `T` has 4 bytes.
         unsafe {
