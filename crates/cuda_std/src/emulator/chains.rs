@@ -5,17 +5,16 @@
 //! memory: each warp of the warpgroup reads all of B by itself, and its own rows of A where those are there. Its lane 0
 //! does so here, as far as proxies and races are concerned, so the end of a product must be told by every warp.
 
-use std::fmt;
 use std::ops::Range;
 
-use super::exec::{Place, fail, with};
-use super::fault::FaultKind;
+use super::exec::{Exec, Extension, WARPGROUP, fail, with};
+use super::fault::{FaultKind, Place};
+use super::shared_memory::mapped;
 use super::tensor_sum::{self, Factor};
-use super::waiting::{Wait, Waiting};
+use super::waiting::{Chain, Wait, Waiting};
 use super::{access, async_proxy, schedule, tensor};
 
-/// Threads of a warpgroup.
-pub(crate) const THREADS: usize = 128;
+const THREADS: usize = WARPGROUP as usize;
 const WARP: usize = 32;
 /// Rows of A, and those of a warp.
 const ROWS: usize = 64;
@@ -32,32 +31,6 @@ const fn columns(results: usize) -> usize {
     results * THREADS / ROWS
 }
 
-/// What the threads of a warpgroup must agree on, but for where A and B are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chain {
-    kind: tensor::Kind,
-    steps: usize,
-    columns: usize,
-    /// A is in shared memory.
-    shared_a: bool,
-}
-
-impl fmt::Display for Chain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.kind.type_name();
-        let (steps, columns) = (self.steps, self.columns);
-        let memory = if self.shared_a {
-            "shared memory"
-        } else {
-            "registers"
-        };
-        write!(
-            f,
-            "{steps} steps of wgmma m64n{columns}k{K} {name}, A in {memory}"
-        )
-    }
-}
-
 /// Where a thread has A of each step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowsOfA<'a, const STEPS: usize> {
@@ -70,7 +43,7 @@ pub(crate) enum RowsOfA<'a, const STEPS: usize> {
 type Line = [Factor; K];
 
 /// Threads on their way to a chain.
-pub(crate) struct Meeting {
+struct Meeting {
     chain: Chain,
     /// Descriptors of A (none if it is in registers) and of B, one for each step.
     a: Vec<u64>,
@@ -80,6 +53,20 @@ pub(crate) struct Meeting {
     rows: Vec<[Line; ROWS]>,
     /// For each step, B, as a lane 0 read it. If it changes before the others do, that is a race.
     columns: Vec<Vec<Line>>,
+}
+
+/// The chain that the threads of each warpgroup are on their way to.
+struct Meetings(Vec<Option<Meeting>>);
+
+impl Extension for Meetings {
+    fn new(exec: &Exec) -> Self {
+        let warpgroups = exec.threads.len().div_ceil(THREADS);
+        Self((0..warpgroups).map(|_| None).collect())
+    }
+}
+
+fn meeting(exec: &mut Exec, warpgroup: usize) -> &mut Option<Meeting> {
+    &mut exec.extension::<Meetings>().0[warpgroup]
 }
 
 /// A thread that is suspended in its call.
@@ -118,10 +105,7 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
         refuse(format!("thread {in_block} belongs to no whole warpgroup"));
     }
     let warpgroup = thread as usize / THREADS;
-    if exec.chains.len() <= warpgroup {
-        exec.chains.resize_with(warpgroup + 1, || None);
-    }
-    let meeting = exec.chains[warpgroup].get_or_insert_with(|| Meeting {
+    let meeting = meeting(exec, warpgroup).get_or_insert_with(|| Meeting {
         chain,
         a: a.to_vec(),
         b: b.to_vec(),
@@ -148,7 +132,7 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
         let read = |descriptor, lines| read(&chain, descriptor, lines, place);
         let columns = b.iter().map(|&b| read(b, 0..chain.columns)).collect();
         let rows: Vec<_> = a.iter().map(|&a| read(a, own.clone())).collect();
-        let meeting = with().chains[warpgroup].as_mut();
+        let meeting = self::meeting(with(), warpgroup).as_mut();
         let meeting = meeting.expect("this thread has come");
         meeting.columns = columns;
         for (all, rows) in meeting.rows.iter_mut().zip(rows) {
@@ -157,7 +141,9 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
     }
     let exec = with();
     if complete {
-        let meeting = exec.chains[warpgroup].take().expect("it is complete");
+        let meeting = self::meeting(exec, warpgroup)
+            .take()
+            .expect("it is complete");
         compute(&meeting);
         exec.stats.warp_operations += 1;
         let mut others: Vec<u32> = (meeting.members.iter().map(|member| member.thread))
@@ -208,20 +194,20 @@ fn read(chain: &Chain, descriptor: u64, lines: Range<usize>, place: Place) -> Ve
         .collect()
 }
 
-/// For each line of a tile, the addresses of its pieces along K as the tile's descriptor holds them.
+/// For each line of a tile, the addresses of its pieces along K. Descriptors hold addresses without the block's rank.
 fn line_addresses(descriptor: u64, lines: Range<usize>) -> impl Iterator<Item = [u32; K_MATRICES]> {
     let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
     let (start, k_stride, stride) = (field(0), field(16), field(32));
+    let rank = with().rank;
     lines.map(move |line| {
         let line = line as u32;
         let first = start + line / 8 * stride + line % 8 * ROW_BYTES as u32;
-        std::array::from_fn(|k| first + k as u32 * k_stride)
+        std::array::from_fn(|k| mapped(first + k as u32 * k_stride, rank))
     })
 }
 
 /// Checks that a row of a core matrix is shared memory, and reads it.
 fn read_row(chain: &Chain, address: u32, place: Place) -> [u32; 4] {
-    let address = with().in_window(address);
     let Some(region) = with().shared_at(address) else {
         let text = format!("{chain}: {address:#x} is no address in this block's shared memory");
         fail(place, FaultKind::Argument(text));

@@ -3,12 +3,14 @@
 use std::panic::Location;
 
 use super::barriers::{self, Use};
-use super::clock::{self, Scope};
+use super::clock;
 use super::exec::{fail, with};
-use super::fault::FaultKind;
-use super::lanes::{self, ALL, Op, WarpReductionOp};
+use super::fault::{FaultKind, Place};
+use super::knowledge::Scope;
+use super::lanes::{self, ALL};
 use super::tensor::Kind;
 use super::views::GlobalView;
+use super::waiting::{Op, WarpReductionOp};
 use super::{access, copies, schedule};
 use crate::warp::WarpShuffleMode;
 
@@ -210,7 +212,7 @@ ldmatrix! {
 }
 
 /// The 16 bytes at a shared address.
-fn read_row(op: Op, address: u32, place: super::exec::Place) -> [u32; 4] {
+fn read_row(op: Op, address: u32, place: Place) -> [u32; 4] {
     let Some(region) = with().shared_at(address) else {
         let text = format!("{op}: {address:#x} is no address in this block's shared memory");
         fail(place, FaultKind::Argument(text));

@@ -4,11 +4,12 @@ use std::panic::Location;
 
 use super::chains::{self, RowsOfA};
 use super::exec::with;
-use super::lanes::{self, ALL, Op};
+use super::lanes::{self, ALL};
 use super::mbarriers::{self, Reach};
 use super::tensor::Kind;
 use super::views::GlobalView;
-use super::{async_proxy, clusters, transactions};
+use super::waiting::Op;
+use super::{async_proxy, clusters, transfers};
 
 #[track_caller]
 pub(crate) fn fence_async_proxy() {
@@ -59,7 +60,7 @@ pub(crate) unsafe fn copy_bulk<T>(
     barrier: u32,
 ) {
     let source = source.source::<T>(index, bytes as usize);
-    transactions::copy(target, source, bytes, barrier, Location::caller());
+    transfers::copy(target, source, bytes, barrier, Location::caller());
 }
 
 macro_rules! chains {
@@ -150,5 +151,5 @@ pub(crate) unsafe fn cluster_arrive_at(address: u32, rank: u32) {
 
 #[track_caller]
 pub(crate) unsafe fn cluster_store_async(to: u32, barrier: u32, rank: u32, values: [f32; 2]) {
-    transactions::store(to, barrier, rank, values, Location::caller());
+    transfers::store(to, barrier, rank, values, Location::caller());
 }
