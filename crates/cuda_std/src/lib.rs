@@ -32,6 +32,7 @@
 pub mod async_proxy;
 pub mod barrier;
 pub mod cluster;
+mod common;
 pub mod cp_async;
 pub mod element;
 pub mod global;

@@ -22,10 +22,7 @@ use crate::global::assert_vector;
 
 #[doc(hidden)]
 pub use crate::backend::SharedSymbol;
-
-/// The most shared memory that a block can have, in bytes, on the devices with the most (sm_90 and
-/// later). Above 48 KiB, the host must opt in to the dynamic part.
-pub const MAX_SHARED_BYTES: u32 = 227 * 1024;
+pub use crate::common::MAX_SHARED_BYTES;
 
 /// An address in shared memory, as `ldmatrix` and `cp.async` take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -289,7 +286,8 @@ macro_rules! shared_array {
                             options(pure, nomem, nostack, preserves_flags),
                         );
                     }
-                    $crate::shared::SharedSymbol::view(address, LEN)
+                    let view = $crate::shared::SharedSymbol::view(address, LEN);
+                    $crate::shared::Shared::from_view(view)
                 }
                 #[cfg(not(target_arch = "nvptx64"))]
                 {
@@ -298,7 +296,7 @@ macro_rules! shared_array {
                         LEN,
                         ::core::mem::size_of::<$element>() as u32,
                     );
-                    SYMBOL.view()
+                    $crate::shared::Shared::from_view(SYMBOL.view())
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::region::Region;
 use super::schedule;
 use super::stamp::{self, ATOMIC, FLAG};
 use super::views::{GlobalView, SharedView};
-use crate::element::Element;
+use crate::common::Element;
 
 /// Checks an atomic access of 4 or 8 bytes and returns where they are.
 #[inline(never)]

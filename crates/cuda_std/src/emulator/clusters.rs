@@ -21,7 +21,7 @@ use super::shared_memory::mapped;
 use super::stamp;
 use super::views::SharedView;
 use super::waiting::{Wait, Waiting};
-use crate::element::Element;
+use crate::common::Element;
 
 /// The running cluster.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use super::knowledge::Scope;
 use super::lanes::{self, ALL};
 use super::tensor::Kind;
 use super::views::GlobalView;
-use super::waiting::{Op, WarpReductionOp};
+use super::waiting::Op;
 use super::{access, copies, schedule};
-use crate::warp::WarpShuffleMode;
+use crate::common::{WarpReductionOp, WarpShuffleMode};
 
 macro_rules! special_registers {
     ($($name:ident = $field:ident[$axis:literal];)*) => {$(

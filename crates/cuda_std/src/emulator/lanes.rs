@@ -5,8 +5,8 @@ use super::exec::{Exec, Extension, fail, with};
 use super::fault::{Fault, FaultKind, Place};
 use super::schedule;
 use super::tensor::{self, Inputs, Outputs};
-use super::waiting::{Op, Wait, Waiting, WarpReductionOp};
-use crate::warp::WarpShuffleMode;
+use super::waiting::{Op, Wait, Waiting};
+use crate::common::{WarpReductionOp, WarpShuffleMode};
 
 /// All lanes take part in tensor instructions and such of warpgroups.
 pub(crate) const ALL: u32 = u32::MAX;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::fault::{Fault, FaultKind};
 use super::stamp;
 use crate::Kernel;
-use crate::shared::MAX_SHARED_BYTES;
+use crate::common::MAX_SHARED_BYTES;
 
 /// The shape of a launch, and how to run it.
 ///

@@ -112,7 +112,6 @@ pub(crate) mod backend {
     pub(crate) use super::math::*;
     pub use super::views::SharedSymbol;
     pub(crate) use super::views::{GlobalView, SharedView};
-    pub use super::waiting::WarpReductionOp;
 }
 
 pub use device::{Buffer, Device};

@@ -6,8 +6,7 @@ use super::access;
 use super::exec::{fail, with};
 use super::fault::{FaultKind, Place};
 use super::region::{Name, Region};
-use crate::element::Element;
-use crate::shared::{MAX_SHARED_BYTES, Shared};
+use crate::common::{Element, MAX_SHARED_BYTES};
 
 /// A view of global memory: its allocation, found once, and where in it.
 #[derive(Debug, Clone, Copy)]
@@ -315,15 +314,15 @@ impl SharedSymbol {
 
     #[doc(hidden)]
     #[track_caller]
-    pub fn view<T: Element>(&'static self) -> Shared<T> {
+    pub fn view(&'static self) -> SharedView {
         let bytes = self.len as usize * self.element_bytes as usize;
         let key = std::ptr::from_ref(self).cast();
         let region = static_shared(key, self.name, bytes, Location::caller());
-        Shared::from_view(SharedView {
+        SharedView {
             region,
             offset: 0,
             len: self.len,
-        })
+        }
     }
 }
 

@@ -4,24 +4,7 @@ use std::fmt;
 
 use super::fault::Place;
 use super::tensor;
-use crate::warp::WarpShuffleMode;
-
-/// What a warp reduction computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WarpReductionOp {
-    /// The sum, wrapping.
-    Add,
-    /// The minimum.
-    Min,
-    /// The maximum.
-    Max,
-    /// The bitwise and.
-    And,
-    /// The bitwise or.
-    Or,
-    /// The bitwise exclusive or.
-    Xor,
-}
+use crate::common::{WarpReductionOp, WarpShuffleMode};
 
 /// A warp operation with everything that its lanes must agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,7 +33,6 @@ pub(crate) use registers::*;
 pub use shared::SharedSymbol;
 pub(crate) use shared::SharedView;
 pub(crate) use thread::*;
-pub use warp::WarpReductionOp;
 pub(crate) use warp::*;
 pub(crate) use wgmma_chain::*;
 

@@ -45,6 +45,26 @@ impl Folder {
         }
     }
 
+    /// What the folder imports from the rest of its crate: the first segments.
+    pub(crate) fn outside(&self) -> BTreeSet<String> {
+        let prefix = self.path.join("::") + "::";
+        let mut outside = BTreeSet::new();
+        for (file, text) in &self.files {
+            for import in imports(text, &self.module(file)) {
+                if !import.starts_with(&prefix) {
+                    outside.extend(import.split("::").nth(1).map(str::to_owned));
+                }
+            }
+        }
+        outside
+    }
+
+    /// The path of a file's module.
+    fn module<'a>(&'a self, file: &'a str) -> Vec<&'a str> {
+        let folder = self.path.iter().map(String::as_str);
+        folder.chain(module_path(file)).collect()
+    }
+
     /// What is wrong, a line each.
     pub(crate) fn violations(&self) -> Vec<String> {
         let modules: BTreeSet<_> = self.files.keys().map(|file| module_path(file)[0]).collect();
@@ -60,19 +80,17 @@ impl Folder {
             }
         }
         for (file, text) in &self.files {
-            let inside = module_path(file);
-            let Some(own) = self.layers.get(inside[0]) else {
+            let inside = module_path(file)[0];
+            let Some(own) = self.layers.get(inside) else {
                 continue;
             };
-            let mut path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-            path.extend(&inside);
             let prefix = self.path.join("::") + "::";
-            for import in imports(text, &path) {
+            for import in imports(text, &self.module(file)) {
                 let Some(rest) = import.strip_prefix(&prefix) else {
                     continue;
                 };
                 let target = rest.split("::").next().unwrap_or_default();
-                if target == inside[0] {
+                if target == inside {
                     continue;
                 }
                 match self.layers.get(target) {

@@ -14,7 +14,16 @@ fn the_emulator_imports_only_downwards() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Three modules, of which `low` and `high` are in an order.
+/// The public modules build on the emulator, so it must not build on them.
+#[test]
+fn the_emulator_imports_nothing_that_builds_on_it() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/emulator");
+    let folder = Folder::read(&path, "crate::emulator").unwrap();
+    let beneath = ["Kernel", "common"].map(str::to_owned);
+    assert_eq!(folder.outside(), beneath.into());
+}
+
+/// Two modules, `low` beneath `high`.
 fn folder(low: &str, high: &str) -> Folder {
     let head = "//! 1. `low`: this\n//! 2. `high`: that\n";
     let files = [("mod.rs", head), ("low.rs", low), ("high/inner.rs", high)];
