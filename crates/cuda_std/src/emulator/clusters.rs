@@ -143,14 +143,14 @@ fn open_if_complete(exec: &mut Exec) -> bool {
         return false;
     }
     cluster.phase += 1;
-    cluster.last_tokens = std::mem::take(&mut cluster.tokens);
-    let tokens = cluster.last_tokens.clone();
+    let tokens = std::mem::take(&mut cluster.tokens);
     let mut waiting = std::mem::take(&mut cluster.waiting);
     if waiting.len() == threads as usize {
         exec.meet_all();
     } else {
         exec.meet(&tokens, waiting.iter().copied());
     }
+    self::cluster(exec).last_tokens = tokens;
     exec.stats.barriers += 1;
     let me = exec.thread;
     waiting.retain(|&thread| thread != me);

@@ -83,7 +83,7 @@ pub(crate) struct Exec {
     // Read by every access.
     pub(crate) now: Now,
     pub(crate) thread: u32,
-    pub(crate) ticks: u32,
+    ticks: u32,
     pub(crate) stack_limit: usize,
     pub(crate) loaded: [u64; 2],
     pub(crate) stored: [u64; 2],

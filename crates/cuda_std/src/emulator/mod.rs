@@ -53,7 +53,7 @@
 //! 1. `fault`, `math`, `random`, `stamp`, `tensor_sum`: faults, arithmetic, and stamps of accesses; nothing of a launch
 //! 2. `fiber`, `knowledge`, `launch`, `places`, `region`, `tensor`: the parts that a launch is made of, each by itself
 //! 3. `memory`, `read_sets`, `shared_memory`, `waiting`: global and shared memory, who read what, why threads wait
-//! 4. `exec`: the running launch, its threads, steps and fault; that there are kinds of instructions, but none of them
+//! 4. `exec`: the running launch: its threads, steps and fault, and room for the state that modules above it bring
 //! 5. `clock`, `numbers`, `panics`, `signals`: what is ordered, which thread is which, what ends a kernel from outside
 //! 6. `access`, `schedule`: the checks of an access; threads that wait, and that go on
 //! 7. `async_proxy`, `barriers`, `copies`, `lanes`, `transactions`, `views`: the kinds of instructions, one by one
