@@ -32,19 +32,20 @@
 pub mod async_proxy;
 pub mod barrier;
 pub mod cluster;
+mod common;
 pub mod cp_async;
 pub mod element;
 pub mod global;
 pub mod math;
 pub mod mbarrier;
 pub mod mma;
+pub mod opaque;
 pub mod packed;
 pub mod registers;
 pub mod shared;
 pub mod storage;
 pub mod thread;
 pub mod warp;
-pub mod wgmma;
 pub mod wgmma_chain;
 
 #[cfg(not(target_arch = "nvptx64"))]

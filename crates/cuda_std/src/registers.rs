@@ -1,11 +1,10 @@
-//! Registers: what they are not to hold, and moving them between the warpgroups of a block.
+//! Moving registers between the warpgroups of a block.
 //!
 //! `setmaxnreg` (sm_90a): a block that starts with the same number of registers for each thread can give some of a
 //! producer's to the consumers. The kernel must declare `max_threads` and
 //! `min_blocks`, or the assembler does not know where it starts from and ignores these calls.
 //!
 //! **Emulator**: nothing happens; the warp's lanes meet, and the number is checked when compiling.
-//! [`stay`] returns what it is given.
 
 use crate::backend;
 
@@ -36,12 +35,4 @@ pub fn increase<const REGISTERS: u32>() {
 pub fn decrease<const REGISTERS: u32>() {
     const { check(REGISTERS) };
     backend::decrease_registers::<REGISTERS>();
-}
-
-/// `value`, as one that the compiler knows nothing about, so that what depends on it is computed here and
-/// not in front of a loop around, where it would take registers from the whole loop. `mov.b32`.
-#[must_use]
-#[inline(always)]
-pub fn stay(value: u32) -> u32 {
-    backend::stay(value)
 }

@@ -22,10 +22,7 @@ use crate::global::assert_vector;
 
 #[doc(hidden)]
 pub use crate::backend::SharedSymbol;
-
-/// The most shared memory that a block can have, in bytes, on the devices with the most (sm_90 and
-/// later). Above 48 KiB, the host must opt in to the dynamic part.
-pub const MAX_SHARED_BYTES: u32 = 227 * 1024;
+pub use crate::common::MAX_SHARED_BYTES;
 
 /// An address in shared memory, as `ldmatrix` and `cp.async` take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,23 +140,6 @@ impl<T: Element> Shared<T> {
     pub unsafe fn load(self, i: u32) -> T {
         // SAFETY: the caller's promise is the backend's.
         unsafe { self.view.load::<T>(i) }
-    }
-
-    /// Element `i`, a 32-bit one, in an instruction of its own. `ld.volatile.shared`.
-    ///
-    /// The compiler may take an element that it has loaded before from where that load left it. This load always
-    /// happens. That pays where the value is needed in a certain register, as operands of tensor cores are:
-    /// loading it there is cheaper than copying it there.
-    ///
-    /// # Safety
-    /// As for [`Self::load`].
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn load_volatile(self, i: u32) -> T {
-        const { assert!(size_of::<T>() == 4, "a volatile access is 4 bytes wide") };
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { self.view.load_volatile::<T>(i) }
     }
 
     /// Writes element `i`. `st.shared`.
@@ -306,7 +286,8 @@ macro_rules! shared_array {
                             options(pure, nomem, nostack, preserves_flags),
                         );
                     }
-                    $crate::shared::SharedSymbol::view(address, LEN)
+                    let view = $crate::shared::SharedSymbol::view(address, LEN);
+                    $crate::shared::Shared::from_view(view)
                 }
                 #[cfg(not(target_arch = "nvptx64"))]
                 {
@@ -315,7 +296,7 @@ macro_rules! shared_array {
                         LEN,
                         ::core::mem::size_of::<$element>() as u32,
                     );
-                    SYMBOL.view()
+                    $crate::shared::Shared::from_view(SYMBOL.view())
                 }
             }
         }

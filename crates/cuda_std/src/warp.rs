@@ -12,7 +12,7 @@
 use crate::backend;
 use half::{bf16, f16};
 
-pub use crate::backend::WarpReductionOp;
+pub use crate::common::{WarpReductionOp, WarpShuffleMode};
 
 /// The thread's lane in its warp, 0 to 31. `%laneid`.
 ///
@@ -42,19 +42,6 @@ pub fn activemask() -> u32 {
 pub unsafe fn sync_warp(mask: u32) {
     // SAFETY: the caller's promise is the backend's.
     unsafe { backend::sync_warp(mask) }
-}
-
-/// How a shuffle finds its source lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WarpShuffleMode {
-    /// The lane `own - delta`.
-    Up,
-    /// The lane `own + delta`.
-    Down,
-    /// The lane given.
-    Idx,
-    /// The lane `own ^ lane_mask`.
-    Xor,
 }
 
 /// A value that warp shuffles can carry.

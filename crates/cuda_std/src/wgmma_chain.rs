@@ -1,6 +1,6 @@
-//! A whole chain of [`crate::wgmma`] with A in registers (sm_90a).
+//! Matrix multiplication by a warpgroup: chains of `wgmma` (sm_90a).
 //!
-//! The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 128 or 32 columns
+//! A warpgroup is four adjacent warps, the first of which has a number divisible by four. The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 32 columns
 //! of B, read from shared memory, over several steps of K = 16, and return the f32 sums. A that
 //! stays in registers halves what a product reads from shared memory. Fence, steps, commit and
 //! wait are one block of assembly, so the compiler has no place to move anything between them,
@@ -20,9 +20,9 @@
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
 //!
-//! The same on 64 columns, elements 0 to 31 of the result, can be started ([`start_f16_5`]), also as an addition to
+//! The same on 64 columns, with 32 results for each thread, can be started ([`start_f16_5`]), also as an addition to
 //! sums that there are ([`add_f16_3`]), and waited for ([`InFlight::wait`]) apart, so that a warpgroup works at one half of its columns
-//! while the tensor cores work at the other.
+//! while the tensor cores work at the other. [`add_shared_f16_8`] is for 256 columns, whose sums leave no registers to A.
 //!
 //! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing
 //! threads are reported. So are columns outside of the block's shared memory, columns that were
@@ -96,12 +96,6 @@ macro_rules! multiply {
 }
 
 multiply! {
-    /// The sum over 5 steps of f16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16`.
-    m64n128_f16_5, 5, 64;
-    /// The sum over 14 steps of f16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16`.
-    m64n128_f16_14, 14, 64;
-    /// The sum over 5 steps of bf16. `wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16`.
-    m64n128_bf16_5, 5, 64;
     /// The sum over 7 steps of f16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16`.
     m64n32_f16_7, 7, 16;
     /// The sum over 7 steps of bf16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16`.
@@ -113,7 +107,7 @@ multiply! {
 pub struct InFlight([f32; 32]);
 
 impl InFlight {
-    /// The sums, once at most `LEFT` younger chains are under way: elements 0 to 31 of the result
+    /// The sums, once at most `LEFT` younger chains are under way: elements 0 to 31 as
     /// above. `wgmma.wait_group.sync.aligned`.
     ///
     /// # Safety
@@ -176,4 +170,21 @@ add! {
     add_f16_3, 3;
     /// Starts to add the products of 3 steps of bf16 to `d`. `wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16`.
     add_bf16_3, 3;
+}
+
+/// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits for them. Rows of
+/// A lie as columns of B do. `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
+///
+/// This is the widest instruction that there is, which keeps the tensor cores busy; A in registers would
+/// leave none for so many sums.
+///
+/// # Safety
+/// As above, and the same `a`.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[Columns; 8], b: &[Columns; 8]) {
+    // SAFETY: the caller's promise is the backend's.
+    unsafe {
+        backend::add_shared_f16_8(d, &a.map(|rows| rows.0), &b.map(|columns| columns.0));
+    }
 }

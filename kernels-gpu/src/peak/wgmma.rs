@@ -3,11 +3,11 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::mma::pack_f16x2;
 use cuda_std::shared::Shared;
-use cuda_std::wgmma::{self, Accumulator, Descriptor};
+use cuda_std::wgmma_chain::{self, Columns, UNIT_BYTES, unit};
 use cuda_std::{async_proxy, kernel, shared_array, thread};
 use op_spec::launch::peak::{
-    BLOCK_THREADS, MMA_LANE_ELEMENTS, WGMMA_BLOCKS_PER_PROCESSOR, WGMMA_TILE, mma_column_value,
-    mma_row_value,
+    BLOCK_THREADS, MMA_LANE_ELEMENTS, WGMMA_BLOCKS_PER_PROCESSOR, WGMMA_TILE, WGMMA_UNROLL,
+    mma_column_value, mma_row_value,
 };
 
 use crate::parts::unroll::unroll;
@@ -21,9 +21,6 @@ const K_WORDS: u32 = 8;
 
 /// Words of a row in one core matrix: 16 bytes, the half of K.
 const CORE_WORDS: u32 = 4;
-
-/// Bytes of a core matrix: 8 rows, or columns.
-const CORE_BYTES: u32 = 128;
 
 shared_array! {
     static A: [u32; (ROWS * K_WORDS) as usize];
@@ -66,23 +63,21 @@ pub unsafe fn peak_wgmma_f16(y: *mut f32, steps: u32) {
     thread::sync_threads();
 
     // Core matrices follow one another along the rows, then along K.
-    let half = |extent| extent * CORE_WORDS * 4;
-    let a = Descriptor::new(a.addr(0), half(ROWS), CORE_BYTES);
-    let b = Descriptor::new(b.addr(0), half(COLUMNS), CORE_BYTES);
-    let mut d = Accumulator::<{ WGMMA_TILE[1] / 2 }>::zero();
+    let half = |extent| extent * CORE_WORDS * 4 / UNIT_BYTES;
+    let a = Columns::new(unit(a.addr(0)), half(ROWS));
+    let b = Columns::new(unit(b.addr(0)), half(COLUMNS));
+    let mut values = [0.0; WGMMA_TILE[1] / 2];
     let mut step = 0;
     while step < steps {
-        d.fence();
-        // WGMMA_UNROLL links. While a warpgroup waits for them the other one's keep the tensor cores busy.
-        unroll!(8, |_link| {
-            wgmma::f16(&mut d, a, b, true);
-        });
-        wgmma::commit_group();
-        wgmma::wait_group::<0>();
+        // While a warpgroup waits for these links the other one's keep the tensor cores busy.
+        wgmma_chain::add_shared_f16_8(
+            &mut values,
+            &[a; WGMMA_UNROLL as usize],
+            &[b; WGMMA_UNROLL as usize],
+        );
         step += 1;
     }
     let mut sum = [0.0; MMA_LANE_ELEMENTS];
-    let values = d.values();
     unroll!(8, |i| {
         unroll!(4, |j| {
             unroll!(4, |e| {

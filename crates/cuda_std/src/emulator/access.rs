@@ -16,8 +16,8 @@
 //! These functions are not generic and not inlined: kernels are often compiled with less
 //! optimisation than this crate.
 
-use super::exec::{Exec, Place, current, describe, fail};
-use super::fault::{Earlier, FaultKind};
+use super::exec::{Exec, current, fail};
+use super::fault::{Earlier, FaultKind, Place};
 use super::read_sets;
 use super::region::{Region, Shadow};
 use super::stamp::{self, ATOMIC, FLAG};
@@ -84,7 +84,7 @@ pub(crate) fn read_constant(
         // SAFETY: `locate` gives indices of the shadow.
         let write = unsafe { (*region.cell(index)).write };
         if write >= exec.now.launch_start {
-            let (object, offset) = (describe(region), (index << region.shift()) as u64);
+            let (object, offset) = (region.describe(), (index << region.shift()) as u64);
             let earlier = exec.earlier("write", write);
             fail(
                 place,
@@ -131,7 +131,7 @@ pub(crate) fn locate(
         outside(region, offset, bytes, what, place);
     }
     if (region.base + offset) & (bytes - 1) != 0 {
-        let (object, offset, bytes) = (describe(region), offset as u64, bytes as u64);
+        let (object, offset, bytes) = (region.describe(), offset as u64, bytes as u64);
         fail(
             place,
             FaultKind::Misaligned {
@@ -152,7 +152,7 @@ pub(crate) fn locate(
 
 #[cold]
 fn outside(region: &Region, offset: usize, bytes: usize, what: &'static str, place: Place) -> ! {
-    let object = describe(region);
+    let object = region.describe();
     // Offsets before the start have wrapped around.
     let start = offset as i64;
     fail(
@@ -316,7 +316,7 @@ impl Exec {
         what: &'static str,
         place: Place,
     ) -> ! {
-        let (object, start) = (describe(region), index << region.shift());
+        let (object, start) = (region.describe(), index << region.shift());
         if cell.write & FLAG != 0 {
             let earlier = self.earlier("copy", cell.write);
             fail(
@@ -357,7 +357,7 @@ impl Exec {
             place,
             FaultKind::Race {
                 what,
-                object: describe(region),
+                object: region.describe(),
                 offset,
                 earlier,
             },
@@ -368,7 +368,7 @@ impl Exec {
         Box::new(Earlier {
             what,
             thread: self.thread_of(stamp),
-            location: self.place_of(stamp),
+            location: self.places.of(stamp),
         })
     }
 }

@@ -3,19 +3,14 @@
 use std::panic::Location;
 
 use super::access::locate;
-use super::exec::{Place, current, with};
+use super::exec::{current, with};
+use super::fault::Place;
+use super::knowledge::Atomic;
 use super::region::Region;
+use super::schedule;
 use super::stamp::{self, ATOMIC, FLAG};
 use super::views::{GlobalView, SharedView};
-use crate::element::Element;
-
-/// What an atomic access does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Atomic {
-    Load,
-    Store,
-    Modify,
-}
+use crate::common::Element;
 
 /// Checks an atomic access of 4 or 8 bytes and returns where they are.
 #[inline(never)]
@@ -90,7 +85,7 @@ macro_rules! atomics_of_view {
                 let exec = with();
                 exec.synchronise(self.region, offset, kind);
                 if exec.stats.atomics.is_multiple_of(PATIENCE) {
-                    super::schedule::step_aside();
+                    schedule::step_aside();
                 }
                 old
             }

@@ -1,8 +1,8 @@
 //! The sixteen barriers of a block.
 
 use super::clock::Token;
-use super::exec::{Exec, Place, fail, with};
-use super::fault::FaultKind;
+use super::exec::{Exec, Extension, fail, with};
+use super::fault::{FaultKind, Place};
 use super::schedule;
 use super::waiting::{Wait, Waiting};
 
@@ -40,20 +40,27 @@ struct Crowd {
     passed: Vec<u32>,
 }
 
-/// The barriers of a running block.
-#[derive(Debug, Default)]
-pub(crate) struct Barriers([Barrier; 16]);
+/// The barriers of each block of the running cluster.
+pub(crate) struct Barriers(Vec<[Barrier; 16]>);
+
+impl Extension for Barriers {
+    fn new(exec: &Exec) -> Self {
+        Self(
+            (0..exec.cluster_blocks)
+                .map(|_| Default::default())
+                .collect(),
+        )
+    }
+}
+
+fn barrier(exec: &mut Exec, rank: usize, id: usize) -> &mut Barrier {
+    &mut exec.extension::<Barriers>().0[rank][id]
+}
 
 impl Barriers {
-    pub(crate) fn clear(&mut self) {
-        for barrier in &mut self.0 {
-            *barrier = Barrier::default();
-        }
-    }
-
     /// What an unopened barrier lacks, for messages.
-    pub(crate) fn lack(&self, id: usize) -> String {
-        let barrier = &self.0[id];
+    pub(crate) fn lack(&self, rank: usize, id: usize) -> String {
+        let barrier = &self.0[rank][id];
         let mut text = format!("has {} of {}", barrier.arrived, barrier.expected);
         for (warp, lanes, _) in &barrier.parts {
             text += &format!(", and lanes {lanes:#010x} of warp {warp}");
@@ -61,13 +68,20 @@ impl Barriers {
         text
     }
 
-    /// Barriers that someone waits at.
-    pub(crate) fn awaited(&self) -> impl Iterator<Item = usize> {
+    /// Barriers that someone waits at: rank of the block, and number.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = (usize, usize)> {
         let awaited = |barrier: &Barrier| {
             let waits = |crowd: &Crowd| !crowd.waiting.is_empty();
             waits(&barrier.crowd) || barrier.parts.iter().any(|(_, _, crowd)| waits(crowd))
         };
-        (0..self.0.len()).filter(move |&id| awaited(&self.0[id]))
+        (self.0.iter().enumerate())
+            .flat_map(|(rank, block)| {
+                (0..)
+                    .zip(block)
+                    .map(move |(id, barrier)| (rank, id, barrier))
+            })
+            .filter(move |(_, _, barrier)| awaited(barrier))
+            .map(|(rank, id, _)| (rank, id))
     }
 }
 
@@ -105,7 +119,7 @@ fn come(id: u32, expected: u32, usage: Use, predicate: bool, wait: bool, place: 
     let in_block = exec.in_block(me);
     let (warp, lane) = (in_block / 32, 1 << (in_block % 32));
     let warp_lanes = u32::MAX >> (32 - (exec.block_threads - 32 * warp).min(32));
-    let barrier = &mut exec.barriers[rank].0[id as usize];
+    let barrier = barrier(exec, rank, id as usize);
     let came = |(number, lanes, _): &(u32, u32, Crowd)| *number == warp && lanes & lane != 0;
     match barrier.first {
         None => {
@@ -198,7 +212,7 @@ impl Barrier {
 /// Opens a barrier at which the current thread came last.
 fn open(exec: &mut Exec, id: usize) -> u32 {
     let (me, rank) = (exec.thread, exec.rank as usize);
-    let barrier = std::mem::take(&mut exec.barriers[rank].0[id]);
+    let barrier = std::mem::take(barrier(exec, rank, id));
     exec.stats.barriers += 1;
     let Crowd {
         tokens,
@@ -224,11 +238,10 @@ fn open(exec: &mut Exec, id: usize) -> u32 {
     schedule::wake(exec, &mut waiting);
     // Warps that are on their way to the next opening stay.
     if !barrier.parts.is_empty() {
-        let (first, expected, parts) = (barrier.first, barrier.expected, barrier.parts);
-        exec.barriers[rank].0[id] = Barrier {
-            first,
-            expected,
-            parts,
+        *self::barrier(exec, rank, id) = Barrier {
+            first: barrier.first,
+            expected: barrier.expected,
+            parts: barrier.parts,
             ..Barrier::default()
         };
     }

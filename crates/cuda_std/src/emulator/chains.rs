@@ -1,80 +1,100 @@
-//! Chains of `wgmma` with A in registers: 128 threads meet, and the last one multiplies for all.
+//! Chains of `wgmma`: 128 threads meet, and the last one multiplies for all.
 //!
 //! Fence, steps, commit and wait are one call, so the registers are never in flight while the
-//! kernel can touch them, and steps cannot be left out. What remains to be checked is B: each warp
-//! of the warpgroup reads all of it by itself. Its lane 0 does so here, as far as proxies and races
-//! are concerned, so the end of a product must be told by every warp.
+//! kernel can touch them, and steps cannot be left out. What remains to be checked is what is read from shared
+//! memory: each warp of the warpgroup reads all of B by itself, and its own rows of A where those are there. Its lane 0
+//! does so here, as far as proxies and races are concerned, so the end of a product must be told by every warp.
 
-use std::fmt;
+use std::ops::Range;
 
-use super::exec::{Place, fail, with};
-use super::fault::FaultKind;
+use super::exec::{Exec, Extension, WARPGROUP, fail, with};
+use super::fault::{FaultKind, Place};
+use super::shared_memory::mapped;
 use super::tensor_sum::{self, Factor};
-use super::waiting::{Wait, Waiting};
-use super::warpgroups::{self, ROW_BYTES, ROWS, THREADS};
-use super::{schedule, tensor};
+use super::waiting::{Chain, Wait, Waiting};
+use super::{access, async_proxy, schedule, tensor};
 
+const THREADS: usize = WARPGROUP as usize;
+const WARP: usize = 32;
+/// Rows of A, and those of a warp.
+const ROWS: usize = 64;
+const WARP_ROWS: usize = ROWS * WARP / THREADS;
 /// K of a step of 16-bit values.
 const K: usize = 16;
+/// Bytes of a row of a core matrix, values in them, and core matrices along K.
+const ROW_BYTES: usize = 16;
+const ROW_VALUES: usize = ROW_BYTES / 2;
+const K_MATRICES: usize = K / ROW_VALUES;
+
 /// Columns of B, of a chain that gives each thread so many results.
 const fn columns(results: usize) -> usize {
     results * THREADS / ROWS
 }
-const WARP: usize = 32;
 
-/// What the threads of a warpgroup must agree on, but for where B is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chain {
-    kind: tensor::Kind,
-    steps: usize,
-    columns: usize,
+/// Where a thread has A of each step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowsOfA<'a, const STEPS: usize> {
+    Registers(&'a [[u32; 4]; STEPS]),
+    /// Descriptors.
+    Shared(&'a [u64; STEPS]),
 }
 
-impl fmt::Display for Chain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = warpgroups::type_name(self.kind);
-        let (steps, columns) = (self.steps, self.columns);
-        write!(
-            f,
-            "{steps} steps of wgmma m64n{columns}k{K} {name}, A in registers"
-        )
+/// A row of A or a column of B in a step.
+type Line = [Factor; K];
+
+/// Threads on their way to a chain.
+struct Meeting {
+    chain: Chain,
+    /// Descriptors of A (none if it is in registers) and of B, one for each step.
+    a: Vec<u64>,
+    b: Vec<u64>,
+    members: Vec<Member>,
+    /// For each step, A, of which lanes 0 and threads with registers fill in their part.
+    rows: Vec<[Line; ROWS]>,
+    /// For each step, B, as a lane 0 read it. If it changes before the others do, that is a race.
+    columns: Vec<Vec<Line>>,
+}
+
+/// The chain that the threads of each warpgroup are on their way to.
+struct Meetings(Vec<Option<Meeting>>);
+
+impl Extension for Meetings {
+    fn new(exec: &Exec) -> Self {
+        let warpgroups = exec.threads.len().div_ceil(THREADS);
+        Self((0..warpgroups).map(|_| None).collect())
     }
 }
 
-/// Threads on their way to a chain.
-pub(crate) struct Meeting {
-    chain: Chain,
-    b: Vec<u64>,
-    members: Vec<Member>,
-    /// B, as a lane 0 read it. If it changes before the others do, that is a race.
-    tiles: Vec<Tile>,
+fn meeting(exec: &mut Exec, warpgroup: usize) -> &mut Option<Meeting> {
+    &mut exec.extension::<Meetings>().0[warpgroup]
 }
-
-/// B of a step: two pieces of 8 values for each column.
-type Tile = Vec<[u32; 4]>;
 
 /// A thread that is suspended in its call.
 struct Member {
     thread: u32,
-    /// Operands of A, one for each step.
-    a: *const [u32; 4],
     /// What the products are added to, and then the sums.
     result: *mut f32,
 }
 
+/// Adds the products of all steps to `result`.
 pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
     kind: tensor::Kind,
-    mut result: [f32; RESULTS],
-    a: &[[u32; 4]; STEPS],
+    result: &mut [f32; RESULTS],
+    a: RowsOfA<'_, STEPS>,
     b: &[u64; STEPS],
     place: Place,
-) -> [f32; RESULTS] {
+) {
     let exec = with();
     exec.tick(place);
+    let (registers, a): (&[_], &[_]) = match a {
+        RowsOfA::Registers(operands) => (operands, &[]),
+        RowsOfA::Shared(descriptors) => (&[], descriptors),
+    };
     let chain = Chain {
         kind,
         steps: STEPS,
         columns: columns(RESULTS),
+        shared_a: !a.is_empty(),
     };
     let refuse = |problem: String| {
         let op = chain.to_string();
@@ -85,36 +105,45 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
         refuse(format!("thread {in_block} belongs to no whole warpgroup"));
     }
     let warpgroup = thread as usize / THREADS;
-    if exec.chains.len() <= warpgroup {
-        exec.chains.resize_with(warpgroup + 1, || None);
-    }
-    let meeting = exec.chains[warpgroup].get_or_insert_with(|| Meeting {
+    let meeting = meeting(exec, warpgroup).get_or_insert_with(|| Meeting {
         chain,
+        a: a.to_vec(),
         b: b.to_vec(),
         members: Vec::new(),
-        tiles: Vec::new(),
+        rows: vec![[[Factor::ZERO; K]; ROWS]; STEPS],
+        columns: Vec::new(),
     });
-    if meeting.chain != chain || meeting.b != b {
-        let (mine, theirs) = (format!("{chain}, B at {b:x?}"), &meeting.b);
+    if meeting.chain != chain || meeting.a != a || meeting.b != b {
+        let mine = whereabouts(&chain, a, b);
+        let theirs = whereabouts(&meeting.chain, &meeting.a, &meeting.b);
         refuse(format!(
-            "threads of one warpgroup disagree: {mine} and {}, B at {theirs:x?}",
-            meeting.chain
+            "threads of one warpgroup disagree: {mine} and {theirs}"
         ));
     }
-    meeting.members.push(Member {
-        thread,
-        a: a.as_ptr(),
-        result: result.as_mut_ptr(),
-    });
+    for (rows, words) in meeting.rows.iter_mut().zip(registers) {
+        fill_in(rows, kind, thread, words);
+    }
+    let result = result.as_mut_ptr();
+    meeting.members.push(Member { thread, result });
     let complete = meeting.members.len() == THREADS;
     if in_block % WARP == 0 {
-        let tiles: Vec<_> = (b.iter().map(|&tile| read(&chain, tile, place))).collect();
-        let meeting = with().chains[warpgroup].as_mut();
-        meeting.expect("this thread has come").tiles = tiles;
+        let warp = in_block % THREADS / WARP;
+        let own = warp * WARP_ROWS..(warp + 1) * WARP_ROWS;
+        let read = |descriptor, lines| read(&chain, descriptor, lines, place);
+        let columns = b.iter().map(|&b| read(b, 0..chain.columns)).collect();
+        let rows: Vec<_> = a.iter().map(|&a| read(a, own.clone())).collect();
+        let meeting = self::meeting(with(), warpgroup).as_mut();
+        let meeting = meeting.expect("this thread has come");
+        meeting.columns = columns;
+        for (all, rows) in meeting.rows.iter_mut().zip(rows) {
+            all[own.clone()].copy_from_slice(&rows);
+        }
     }
     let exec = with();
     if complete {
-        let meeting = exec.chains[warpgroup].take().expect("it is complete");
+        let meeting = self::meeting(exec, warpgroup)
+            .take()
+            .expect("it is complete");
         compute(&meeting);
         exec.stats.warp_operations += 1;
         let mut others: Vec<u32> = (meeting.members.iter().map(|member| member.thread))
@@ -127,72 +156,84 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
             place,
         });
     }
-    // The commit and the wait at the chain's end are also those of what was issued before it.
-    warpgroups::commit(place);
-    warpgroups::wait(0, place);
-    result
 }
 
-/// Checks that B of a step may be read, and reads it.
-fn read(chain: &Chain, tile: u64, place: Place) -> Tile {
-    let addresses = || warpgroups::row_addresses(tile, chain.columns);
-    warpgroups::check_proxy(with(), addresses(), place);
+/// A chain and where it reads, for messages.
+fn whereabouts(chain: &Chain, a: &[u64], b: &[u64]) -> String {
+    match a {
+        [] => format!("{chain}, B at {b:x?}"),
+        _ => format!("{chain}, A at {a:x?}, B at {b:x?}"),
+    }
+}
+
+/// Puts a thread's operand where it belongs in A.
+fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u32; 4]) {
+    let (row, quad) = place_of(thread);
+    for (i, &word) in words.iter().enumerate() {
+        for (h, value) in tensor::halves(kind, word).into_iter().enumerate() {
+            rows[row + 8 * (i % 2)][2 * quad + h + 8 * (i / 2)] = value.into();
+        }
+    }
+}
+
+/// Checks that lines of a tile may be read, and reads them.
+fn read(chain: &Chain, descriptor: u64, lines: Range<usize>, place: Place) -> Vec<Line> {
+    let addresses = || line_addresses(descriptor, lines.clone());
+    async_proxy::check(addresses().flatten(), ROW_BYTES, place);
     addresses()
-        .map(|address| warpgroups::read_row(chain, address, place))
+        .map(|addresses| {
+            let mut line = [Factor::ZERO; K];
+            let words = addresses.map(|address| read_row(chain, address, place));
+            let values = words.as_flattened().iter();
+            let values = values.flat_map(|&word| tensor::halves(chain.kind, word));
+            for (factor, value) in line.iter_mut().zip(values) {
+                *factor = value.into();
+            }
+            line
+        })
         .collect()
 }
 
-fn compute(meeting: &Meeting) {
-    let (kind, columns) = (meeting.chain.kind, meeting.chain.columns);
-    let mut sums = vec![vec![0.0_f32; columns]; ROWS];
-    let results = columns * ROWS / THREADS;
-    let place_of_result = |thread: u32, i: usize| {
-        let (row, quad) = place_of(thread);
-        (row + 8 * (i / 2 % 2), 8 * (i / 4) + 2 * quad + i % 2)
+/// For each line of a tile, the addresses of its pieces along K. Descriptors hold addresses without the block's rank.
+fn line_addresses(descriptor: u64, lines: Range<usize>) -> impl Iterator<Item = [u32; K_MATRICES]> {
+    let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
+    let (start, k_stride, stride) = (field(0), field(16), field(32));
+    let rank = with().rank;
+    lines.map(move |line| {
+        let line = line as u32;
+        let first = start + line / 8 * stride + line % 8 * ROW_BYTES as u32;
+        std::array::from_fn(|k| mapped(first + k as u32 * k_stride, rank))
+    })
+}
+
+/// Checks that a row of a core matrix is shared memory, and reads it.
+fn read_row(chain: &Chain, address: u32, place: Place) -> [u32; 4] {
+    let Some(region) = with().shared_at(address) else {
+        let text = format!("{chain}: {address:#x} is no address in this block's shared memory");
+        fail(place, FaultKind::Argument(text));
     };
+    let at = access::read(region, address as usize - region.base, ROW_BYTES, place);
+    // SAFETY: `read` checked the 16 bytes and their alignment.
+    unsafe { at.cast::<[u32; 4]>().read() }
+}
+
+fn compute(meeting: &Meeting) {
     for member in &meeting.members {
+        let (row, quad) = place_of(member.thread);
+        let results = meeting.chain.columns * ROWS / THREADS;
         // SAFETY: the thread is suspended in `multiply`, or is the current one, and nobody else refers to its
         // results, which are as many as the chain's.
-        let start = unsafe { std::slice::from_raw_parts(member.result, results) };
-        for (i, &value) in start.iter().enumerate() {
-            let (row, column) = place_of_result(member.thread, i);
-            sums[row][column] = value;
-        }
-    }
-    for (step, tile) in meeting.tiles.iter().enumerate() {
-        let mut a = [[Factor::ZERO; K]; ROWS];
-        for member in &meeting.members {
-            // SAFETY: the thread is suspended in `multiply`, or is the current one; it has an
-            // operand for each step.
-            let words = unsafe { *member.a.add(step) };
-            let (row, quad) = place_of(member.thread);
-            for (i, &word) in words.iter().enumerate() {
-                for (h, value) in tensor::halves(kind, word).into_iter().enumerate() {
-                    a[row + 8 * (i % 2)][2 * quad + h + 8 * (i / 2)] = value.into();
-                }
+        let results = unsafe { std::slice::from_raw_parts_mut(member.result, results) };
+        for (i, sum) in results.iter_mut().enumerate() {
+            let row = row + 8 * (i / 2 % 2);
+            let column = 8 * (i / 4) + 2 * quad + i % 2;
+            for (rows, columns) in meeting.rows.iter().zip(&meeting.columns) {
+                let products = rows[row]
+                    .iter()
+                    .copied()
+                    .zip(columns[column].iter().copied());
+                *sum = tensor_sum::add(*sum, products);
             }
-        }
-        let mut b = vec![[Factor::ZERO; K]; columns];
-        let values_of_row = ROW_BYTES / 2;
-        for (i, words) in tile.iter().enumerate() {
-            let (column, first) = (i / 2, i % 2 * values_of_row);
-            let values = words.iter().flat_map(|&word| tensor::halves(kind, word));
-            for (k, value) in (first..).zip(values) {
-                b[column][k] = value.into();
-            }
-        }
-        for (sums, a) in sums.iter_mut().zip(&a) {
-            for (sum, b) in sums.iter_mut().zip(&b) {
-                *sum = tensor_sum::add(*sum, a.iter().copied().zip(b.iter().copied()));
-            }
-        }
-    }
-    for member in &meeting.members {
-        // SAFETY: as above.
-        let result = unsafe { std::slice::from_raw_parts_mut(member.result, results) };
-        for (i, value) in result.iter_mut().enumerate() {
-            let (row, column) = place_of_result(member.thread, i);
-            *value = sums[row][column];
         }
     }
 }
@@ -201,5 +242,5 @@ fn compute(meeting: &Meeting) {
 fn place_of(thread: u32) -> (usize, usize) {
     let thread = thread as usize % THREADS;
     let (warp, lane) = (thread / WARP, thread % WARP);
-    (16 * warp + lane / 4, lane % 4)
+    (WARP_ROWS * warp + lane / 4, lane % 4)
 }

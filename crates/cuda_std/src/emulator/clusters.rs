@@ -13,14 +13,15 @@ use std::panic::Location;
 
 use super::access;
 use super::clock::Token;
-use super::exec::{Exec, Place, fail, with};
-use super::fault::{Fault, FaultKind};
+use super::exec::{Exec, Extension, fail, with};
+use super::fault::{Fault, FaultKind, Place};
 use super::region::Region;
 use super::schedule::{self, fault_of};
+use super::shared_memory::mapped;
 use super::stamp;
 use super::views::SharedView;
 use super::waiting::{Wait, Waiting};
-use crate::element::Element;
+use crate::common::Element;
 
 /// The running cluster.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Cluster {
     ended: Vec<u32>,
     /// For each block, the last access to its shared memory by each thread of the others.
     accesses: Vec<Vec<Access>>,
+    /// For each thread, the phase of the barrier that it has arrived at and not waited for.
+    arrived: Vec<Option<u64>>,
     /// What arrivers brought to the current phase of the barrier, and to the last one.
     tokens: Vec<Token>,
     last_tokens: Vec<Token>,
@@ -42,26 +45,25 @@ struct Access {
     what: &'static str,
 }
 
-/// A thread's part in the cluster's barrier: the phase that it has arrived at and not waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Member(Option<u64>);
-
-impl Cluster {
-    pub(crate) fn new(blocks: u32) -> Self {
+impl Extension for Cluster {
+    fn new(exec: &Exec) -> Self {
         Self {
-            ended: vec![0; blocks as usize],
-            accesses: (0..blocks).map(|_| Vec::new()).collect(),
+            ended: vec![0; exec.cluster_blocks as usize],
+            accesses: (0..exec.cluster_blocks).map(|_| Vec::new()).collect(),
+            arrived: vec![None; exec.threads.len()],
             tokens: Vec::new(),
             last_tokens: Vec::new(),
             phase: 0,
             waiting: Vec::new(),
         }
     }
+}
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.ended.len() as u32);
-    }
+fn cluster(exec: &mut Exec) -> &mut Cluster {
+    exec.extension()
+}
 
+impl Cluster {
     /// Threads that the barrier's phase has, for messages, if somebody waits.
     pub(crate) fn lack(&self) -> Option<usize> {
         (!self.waiting.is_empty()).then_some(self.tokens.len())
@@ -78,13 +80,14 @@ fn come(place: Place) {
     let exec = with();
     exec.tick(place);
     let me = exec.thread as usize;
-    if exec.threads[me].cluster.0.is_some() {
+    let token = exec.token();
+    let cluster = cluster(exec);
+    if cluster.arrived[me].is_some() {
         let text = "of the cluster: a second arrival without a wait after the first".to_owned();
         fail(place, FaultKind::Barrier(text));
     }
-    exec.threads[me].cluster.0 = Some(exec.cluster.phase);
-    let token = exec.token();
-    exec.cluster.tokens.push(token);
+    cluster.arrived[me] = Some(cluster.phase);
+    cluster.tokens.push(token);
     // What the thread does between arrival and wait was not brought to the barrier.
     exec.advance();
 }
@@ -94,17 +97,19 @@ pub(crate) fn wait(place: Place) {
     let exec = with();
     exec.tick(place);
     let me = exec.thread;
-    let Some(phase) = exec.threads[me as usize].cluster.0.take() else {
+    let own = exec.token();
+    let cluster = cluster(exec);
+    let Some(phase) = cluster.arrived[me as usize].take() else {
         let text = "of the cluster: a wait without an arrival before".to_owned();
         fail(place, FaultKind::Barrier(text));
     };
-    if exec.cluster.phase > phase {
-        let mut givers = exec.cluster.last_tokens.clone();
-        givers.push(exec.token());
+    if cluster.phase > phase {
+        let mut givers = cluster.last_tokens.clone();
+        givers.push(own);
         exec.meet(&givers, std::iter::once(me));
         return;
     }
-    exec.cluster.waiting.push(me);
+    cluster.waiting.push(me);
     suspend(place);
 }
 
@@ -113,8 +118,9 @@ pub(crate) fn sync(place: Place) {
     come(place);
     let exec = with();
     let me = exec.thread;
-    exec.threads[me as usize].cluster.0 = None;
-    exec.cluster.waiting.push(me);
+    let cluster = cluster(exec);
+    cluster.arrived[me as usize] = None;
+    cluster.waiting.push(me);
     if !open_if_complete(exec) {
         suspend(place);
     }
@@ -129,23 +135,22 @@ fn suspend(place: Place) {
 
 /// Opens the barrier if all threads that have not ended have come.
 fn open_if_complete(exec: &mut Exec) -> bool {
-    let ended: u32 = exec.cluster.ended.iter().sum();
     let threads = exec.cluster_blocks * exec.block_threads;
-    let cluster = &mut exec.cluster;
+    let cluster = cluster(exec);
+    let ended: u32 = cluster.ended.iter().sum();
     let come = cluster.tokens.len();
     if come == 0 || come < (threads - ended) as usize {
         return false;
     }
     cluster.phase += 1;
-    cluster.last_tokens = std::mem::take(&mut cluster.tokens);
+    let tokens = std::mem::take(&mut cluster.tokens);
     let mut waiting = std::mem::take(&mut cluster.waiting);
     if waiting.len() == threads as usize {
         exec.meet_all();
     } else {
-        let tokens = std::mem::take(&mut exec.cluster.last_tokens);
         exec.meet(&tokens, waiting.iter().copied());
-        exec.cluster.last_tokens = tokens;
     }
+    self::cluster(exec).last_tokens = tokens;
     exec.stats.barriers += 1;
     let me = exec.thread;
     waiting.retain(|&thread| thread != me);
@@ -157,20 +162,23 @@ fn open_if_complete(exec: &mut Exec) -> bool {
 /// its block, nobody may still want the block's shared memory.
 pub(crate) fn leave(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     let rank = exec.rank_of(thread) as usize;
-    exec.cluster.ended[rank] += 1;
-    if exec.cluster.ended[rank] == exec.block_threads {
+    let block_threads = exec.block_threads;
+    let cluster = cluster(exec);
+    cluster.ended[rank] += 1;
+    if cluster.ended[rank] == block_threads {
+        let accesses = std::mem::take(&mut cluster.accesses[rank]);
         let mut threads = (0..exec.block_threads).map(|local| rank as u32 * exec.stride + local);
-        let late = exec.cluster.accesses[rank].iter().find(|access| {
+        let late = accesses.into_iter().find(|access| {
             !threads
                 .clone()
                 .any(|other| exec.ordered_for(other, access.stamp))
         });
-        if let Some(&Access { stamp, what }) = late {
+        if let Some(Access { stamp, what }) = late {
             let kind = FaultKind::BlockEnded {
                 what,
                 rank: rank as u32,
             };
-            let (who, place) = (stamp::thread(stamp), exec.place_of(stamp));
+            let (who, place) = (stamp::thread(stamp), exec.places.of(stamp));
             return Err(fault_of(exec, who, place, kind));
         }
         debug_assert!(threads.all(|other| exec.threads[other as usize].done));
@@ -193,22 +201,24 @@ pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) 
         fail(place, FaultKind::Argument(text));
     }
     if rank != exec.rank {
-        if exec.cluster.ended[rank as usize] == exec.block_threads {
-            fail(place, FaultKind::BlockEnded { what, rank });
-        }
+        let block_threads = exec.block_threads;
         let access = Access {
             stamp: exec.stamp(place),
             what,
         };
+        let cluster = cluster(exec);
+        if cluster.ended[rank as usize] == block_threads {
+            fail(place, FaultKind::BlockEnded { what, rank });
+        }
         // A thread's later access is ordered before the end only if its earlier ones are.
-        let accesses = &mut exec.cluster.accesses[rank as usize];
+        let accesses = &mut cluster.accesses[rank as usize];
         let by_me = |other: &&mut Access| stamp::thread(other.stamp) == stamp::thread(access.stamp);
         match accesses.iter_mut().find(by_me) {
             Some(last) => *last = access,
             None => accesses.push(access),
         }
     }
-    exec.mapped(address, rank)
+    mapped(address, rank)
 }
 
 impl SharedView {
@@ -225,7 +235,7 @@ impl SharedView {
         // SAFETY: shared regions live as long as the launch.
         let base = unsafe { (*self.region).base };
         let address = remote((base + offset) as u32, rank, what, place);
-        let there = with().cluster_shared_at(address);
+        let there = with().shared.at(address);
         let region: *const Region = there.expect("all blocks have the same pieces");
         (region, offset)
     }

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use super::access::{locate, read};
-use super::exec::{Place, describe, fail, with};
-use super::fault::FaultKind;
+use super::exec::{Exec, Extension, fail, with};
+use super::fault::{FaultKind, Place};
 use super::region::Region;
 use super::stamp::{self, FLAG};
 
@@ -28,9 +28,24 @@ struct Copy {
 
 /// The copies of one thread.
 #[derive(Debug, Default)]
-pub(crate) struct Copies {
+struct Copies {
     open: Vec<Copy>,
     groups: VecDeque<Vec<Copy>>,
+}
+
+/// The copies of each thread.
+struct AllCopies(Vec<Copies>);
+
+impl Extension for AllCopies {
+    fn new(exec: &Exec) -> Self {
+        Self(exec.threads.iter().map(|_| Copies::default()).collect())
+    }
+}
+
+/// The copies of the current thread.
+fn copies(exec: &mut Exec) -> &mut Copies {
+    let thread = exec.thread as usize;
+    &mut exec.extension::<AllCopies>().0[thread]
 }
 
 /// Starts to copy `valid` bytes from a region's offset, and zeros up to `bytes`, to a shared
@@ -65,7 +80,7 @@ pub(crate) fn start(
         // SAFETY: views are made from live regions.
         let source = unsafe { &*source };
         if !(source.base + from).is_multiple_of(bytes) {
-            let (object, offset) = (describe(source), from as u64);
+            let (object, offset) = (source.describe(), from as u64);
             fail(
                 place,
                 FaultKind::Misaligned {
@@ -101,13 +116,13 @@ pub(crate) fn start(
         stamps,
         place,
     };
-    exec.threads[exec.thread as usize].copies.open.push(copy);
+    copies(exec).open.push(copy);
 }
 
 pub(crate) fn commit(place: Place) {
     let exec = with();
     exec.tick(place);
-    let copies = &mut exec.threads[exec.thread as usize].copies;
+    let copies = copies(exec);
     let group = std::mem::take(&mut copies.open);
     copies.groups.push_back(group);
 }
@@ -116,9 +131,8 @@ pub(crate) fn commit(place: Place) {
 pub(crate) fn wait_groups(left: usize, place: Place) {
     let exec = with();
     exec.tick(place);
-    let thread = exec.thread as usize;
-    while exec.threads[thread].copies.groups.len() > left {
-        let group = exec.threads[thread].copies.groups.pop_front();
+    while copies(exec).groups.len() > left {
+        let group = copies(exec).groups.pop_front();
         group
             .into_iter()
             .flatten()
@@ -141,7 +155,7 @@ fn land(copy: &Copy, place: Place) {
         let source = unsafe { &*copy.source };
         if write_stamps(source, copy.from, copy.valid) != copy.stamps {
             let earlier = with().earlier("copy", with().stamp(copy.place));
-            let (object, offset) = (describe(source), copy.from as u64);
+            let (object, offset) = (source.describe(), copy.from as u64);
             fail(
                 place,
                 FaultKind::InFlight {

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::barriers::Barriers;
+use super::clusters::Cluster;
 use super::exec::Exec;
 use super::fault::{Fault, FaultKind};
+use super::lanes;
+use super::mbarriers::MemoryBarriers;
 use super::schedule::fault_of;
 use super::waiting::Waiting;
 
 /// The fault of a cluster in which nobody is ready and somebody waits.
-pub(crate) fn report(exec: &Exec) -> Fault {
+pub(crate) fn report(exec: &mut Exec) -> Fault {
     let waits = |thread: &u32| exec.threads[*thread as usize].wait.is_some();
     // A warp operation says more precisely who is missing than a barrier does.
     let lanes = |thread: &u32| {
@@ -37,24 +41,21 @@ pub(crate) fn report(exec: &Exec) -> Fault {
 }
 
 /// If `thread` waits for lanes: which ones, and where those are.
-fn missing_lanes(exec: &Exec, thread: u32) -> Option<String> {
-    let (warp, lane) = (thread / 32, thread % 32);
-    let meeting =
-        (exec.meetings[warp as usize].iter()).find(|meeting| meeting.arrived >> lane & 1 == 1)?;
-    let missing = meeting.mask & !meeting.arrived;
+fn missing_lanes(exec: &mut Exec, thread: u32) -> Option<String> {
+    let meeting = lanes::meeting_of(exec, thread)?;
+    let (mask, missing) = (meeting.mask, meeting.mask & !meeting.arrived);
     let absent = missing.trailing_zeros();
-    let place = match &exec.threads[(warp * 32 + absent) as usize].wait {
+    let place = match &exec.threads[(thread / 32 * 32 + absent) as usize].wait {
         Some(wait) => format!("waits for {} at {}", wait.what, wait.place),
         None => "has exited".to_owned(),
     };
     Some(format!(
-        "mask {:#010x}, lanes {missing:#010x} never come: lane {absent} {place}",
-        meeting.mask
+        "mask {mask:#010x}, lanes {missing:#010x} never come: lane {absent} {place}"
     ))
 }
 
 /// Everybody's whereabouts, threads of a block in the same situation together.
-fn survey(exec: &Exec) -> String {
+fn survey(exec: &mut Exec) -> String {
     let mut groups: BTreeMap<(u32, String), Vec<u32>> = BTreeMap::new();
     for (number, thread) in (0..).zip(&exec.threads) {
         let in_block = exec.in_block(number);
@@ -74,37 +75,34 @@ fn survey(exec: &Exec) -> String {
         let _ = write!(
             text,
             "{separator}{}{} thread(s) ({}) {situation}",
-            block_name(exec, *rank as usize),
+            block_name(exec.cluster_blocks, *rank as usize),
             threads.len(),
             ranges(threads)
         );
     }
-    for address in exec.mbarriers.awaited() {
-        let _ = write!(
-            text,
-            "; mbarrier {address:#x}: {}",
-            exec.mbarriers.lack(address)
-        );
+    let mbarriers = exec.extension::<MemoryBarriers>();
+    for address in mbarriers.awaited() {
+        let _ = write!(text, "; mbarrier {address:#x}: {}", mbarriers.lack(address));
     }
-    if let Some(arrived) = exec.cluster.lack() {
+    if let Some(arrived) = exec.extension::<Cluster>().lack() {
         let threads = exec.cluster_blocks * exec.block_threads;
         let _ = write!(
             text,
             "; the barrier of the cluster has {arrived} of {threads}"
         );
     }
-    for (rank, barriers) in exec.barriers.iter().enumerate() {
-        for id in barriers.awaited() {
-            let block = block_name(exec, rank);
-            let _ = write!(text, "; {block}barrier {id} {}", barriers.lack(id));
-        }
+    let blocks = exec.cluster_blocks;
+    let barriers = exec.extension::<Barriers>();
+    for (rank, id) in barriers.awaited() {
+        let (block, lack) = (block_name(blocks, rank), barriers.lack(rank, id));
+        let _ = write!(text, "; {block}barrier {id} {lack}");
     }
     text
 }
 
 /// Says which block of the cluster something is in, where there are several.
-fn block_name(exec: &Exec, rank: usize) -> String {
-    match exec.cluster_blocks {
+fn block_name(blocks: u32, rank: usize) -> String {
+    match blocks {
         1 => String::new(),
         _ => format!("block {rank} of the cluster: "),
     }

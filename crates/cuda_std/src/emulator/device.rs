@@ -1,12 +1,12 @@
-//! Emulated devices, their memory, and launches.
+//! Emulated devices and their buffers.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use super::fault::{Fault, FaultKind};
-use super::region::{Name, Region};
-use super::{launch, stamp, worker};
+use super::launch::{Launch, Stats};
+use super::memory::Memory;
+use super::region::Region;
+use super::{run, worker};
 use crate::Kernel;
 
 /// An emulated device. Clones are the same device.
@@ -26,76 +26,6 @@ pub struct Buffer {
     bytes: usize,
 }
 
-/// The shape of a launch, and how to run it.
-///
-/// ```
-/// # use cuda_std::emulator::Launch;
-/// let launch = Launch { grid: [4, 1, 1], block: [256, 1, 1], ..Launch::default() };
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launch {
-    /// Blocks along x, y, z.
-    pub grid: [u32; 3],
-    /// Threads of a block along x, y, z.
-    pub block: [u32; 3],
-    /// Bytes of dynamic shared memory.
-    pub shared_bytes: u32,
-    /// Shuffles the order in which blocks (or clusters), their threads, and the threads that a
-    /// barrier wakes run. `None` is the order of indices.
-    pub seed: Option<u64>,
-    /// The most steps that the launch may take; a step is a call into this crate.
-    pub step_limit: u64,
-    /// The most processor time that may pass without about 4096 steps. It ends loops that never
-    /// call into this crate.
-    pub progress_limit: Duration,
-}
-
-impl Default for Launch {
-    /// One thread, no shared memory, natural order, 2⁴⁰ steps, 10 seconds.
-    fn default() -> Self {
-        Self {
-            grid: [1; 3],
-            block: [1; 3],
-            shared_bytes: 0,
-            seed: None,
-            step_limit: 1 << 40,
-            progress_limit: Duration::from_secs(10),
-        }
-    }
-}
-
-/// What a launch did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Calls into this crate that count as steps.
-    pub steps: u64,
-    /// Blocks that ran.
-    pub blocks: u64,
-    /// Threads that ran.
-    pub threads: u64,
-    /// Bytes read from global memory, other than atomically. The source of a `cp.async` counts.
-    pub global_load_bytes: u64,
-    /// Bytes written to global memory, other than atomically.
-    pub global_store_bytes: u64,
-    /// Bytes read from shared memory, other than atomically.
-    pub shared_load_bytes: u64,
-    /// Bytes written to shared memory, other than atomically.
-    pub shared_store_bytes: u64,
-    /// Atomic accesses.
-    pub atomics: u64,
-    /// Barriers that opened: of a block, named, of a cluster, or phases of transaction barriers.
-    pub barriers: u64,
-    /// Warp operations, each counted once for all its lanes.
-    pub warp_operations: u64,
-    /// Fences, counted per thread.
-    pub fences: u64,
-    /// `cp.async` and bulk copies and `st.async` stores, counted per thread.
-    pub async_copies: u64,
-    /// Bytes of shared memory that a block had, static and dynamic.
-    pub shared_bytes: u64,
-}
-
 #[derive(Debug)]
 struct Inner {
     slot: Mutex<Slot>,
@@ -106,37 +36,6 @@ struct Slot {
     /// Lent to the worker during a launch; gone for good if the launch could not be stopped.
     memory: Option<Box<Memory>>,
     worker: Option<worker::Worker>,
-}
-
-/// The allocations of a device, and its clock.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    regions: BTreeMap<usize, Box<Region>>,
-    allocated: u64,
-    used: u64,
-    limit: u64,
-    /// See `stamp`.
-    pub(crate) now: u64,
-}
-
-impl Memory {
-    /// The allocation that contains `address`, or ends there.
-    pub(crate) fn find(&self, address: usize) -> Option<&Region> {
-        let (_, region) = self.regions.range(..=address).next_back()?;
-        (address <= region.base + region.len()).then_some(region)
-    }
-
-    /// Lets the clock start again before its stamps run out.
-    pub(crate) fn wind_clock(&mut self) {
-        const ENOUGH: u64 = 1 << 32;
-        if self.now < ENOUGH {
-            return;
-        }
-        self.regions
-            .values()
-            .for_each(|region| region.restart_clock());
-        self.now = stamp::time(stamp::HOST);
-    }
 }
 
 impl Default for Device {
@@ -159,16 +58,8 @@ impl Device {
     /// A device with `bytes` bytes of global memory.
     #[must_use]
     pub fn with_memory(bytes: u64) -> Self {
-        let now = stamp::time(stamp::HOST);
-        let memory = Memory {
-            regions: BTreeMap::new(),
-            allocated: 0,
-            used: 0,
-            limit: bytes,
-            now,
-        };
         let slot = Slot {
-            memory: Some(Box::new(memory)),
+            memory: Some(Box::new(Memory::new(bytes))),
             worker: None,
         };
         Self {
@@ -185,27 +76,7 @@ impl Device {
     pub fn alloc(&self, bytes: usize) -> Result<Buffer, Fault> {
         let mut slot = self.lock();
         let memory = slot.memory.as_mut().ok_or_else(lost)?;
-        let too_much = || {
-            let (used, limit) = (memory.used, memory.limit);
-            Fault::on_host(FaultKind::OutOfMemory {
-                bytes: bytes as u64,
-                used,
-                limit,
-            })
-        };
-        if memory
-            .used
-            .checked_add(bytes as u64)
-            .is_none_or(|sum| sum > memory.limit)
-        {
-            return Err(too_much());
-        }
-        let region =
-            Region::new(Name::Allocation(memory.allocated), bytes, None).ok_or_else(too_much)?;
-        memory.allocated += 1;
-        memory.used += bytes as u64;
-        let address = region.base;
-        memory.regions.insert(address, Box::new(region));
+        let address = memory.alloc(bytes)?;
         Ok(Buffer {
             device: self.clone(),
             address,
@@ -221,10 +92,9 @@ impl Device {
     /// The first fault. What the kernel wrote before it stays written; the device can be used
     /// again, unless the fault is [`FaultKind::DeviceLost`].
     pub fn launch<K: Kernel>(&self, launch: &Launch, arguments: K::Args) -> Result<Stats, Fault> {
-        launch::validate::<K>(launch)?;
+        let job = run::job::<K>(launch, arguments)?;
         let slot = &mut *self.lock();
         let memory = slot.memory.take().ok_or_else(lost)?;
-        let job = launch::job::<K>(launch.clone(), arguments);
         let outcome = worker::run(&mut slot.worker, memory, job, launch.progress_limit);
         match outcome {
             Ok((memory, result)) => {
@@ -318,7 +188,7 @@ impl Buffer {
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Fault> {
         self.with_region("host read", offset, bytes.len(), |region| {
             if let Some(byte) = region.first_uninitialised(offset, bytes.len()) {
-                let object = super::exec::describe(region);
+                let object = region.describe();
                 let kind = FaultKind::Uninitialized {
                     what: "host read",
                     object,
@@ -347,9 +217,9 @@ impl Buffer {
     ) -> Result<(), Fault> {
         let slot = self.device.lock();
         let memory = slot.memory.as_ref().ok_or_else(lost)?;
-        let region = memory.regions.get(&self.address).ok_or_else(lost)?;
+        let region = memory.get(self.address).ok_or_else(lost)?;
         if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
-            let object = super::exec::describe(region);
+            let object = region.describe();
             let (start, end) = (offset as i64, (offset as i64).saturating_add(len as i64));
             let kind = FaultKind::OutsideAllocation {
                 what,
@@ -366,10 +236,8 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let mut slot = self.device.lock();
-        if let Some(memory) = &mut slot.memory
-            && memory.regions.remove(&self.address).is_some()
-        {
-            memory.used -= self.bytes as u64;
+        if let Some(memory) = &mut slot.memory {
+            memory.free(self.address);
         }
     }
 }

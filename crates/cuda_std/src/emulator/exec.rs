@@ -3,41 +3,37 @@
 //! One OS thread runs a launch, and all emulated threads are coroutines on it, so the state needs
 //! no locks: a thread-local pointer leads to it. Nothing holds a reference into the state across a
 //! suspension.
+//!
+//! This is what all kinds of instructions need. What only one kind needs, barriers for example, is
+//! an [`Extension`] that its module brings.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::barriers::Barriers;
-use super::clock::{Fences, Foreign, Now, SyncVariable};
-use super::clusters::{self, Cluster};
-use super::copies::Copies;
-use super::device::Memory;
-use super::fault::{Fault, FaultKind, ThreadId};
-use super::lanes::Meeting;
-use super::mbarriers::MemoryBarriers;
+use super::fault::{Fault, FaultKind, Place, ThreadId};
+use super::fiber::{Fiber, STACK_BYTES};
+use super::knowledge::{Fences, Foreign, Now, SyncVariable};
+use super::launch::{Launch, Pulse, Stats};
+use super::memory::Memory;
+use super::places::Places;
 use super::random::Random;
 use super::read_sets::ReadSets;
-use super::region::{Name, Region};
-use super::schedule::Fiber;
-use super::shared_memory::Piece;
+use super::region::Region;
+use super::shared_memory::{self, SharedMemory};
+use super::stamp;
 use super::waiting::Wait;
-use super::warpgroups::{self, Groups};
-use super::worker::Pulse;
-use super::{Launch, Stats, chains, stamp};
-
-pub(crate) type Place = &'static Location<'static>;
 
 thread_local! {
     static CURRENT: Cell<*mut Exec> = const { Cell::new(std::ptr::null_mut()) };
 }
 
+/// Threads of a warpgroup.
+pub(crate) const WARPGROUP: u32 = 128;
 /// Steps between two looks at limits.
 const TICKS: u32 = 4096;
-/// Interned places that are found without hashing.
-const PLACE_CACHE: usize = 64;
 
 /// One emulated thread.
 pub(crate) struct Thread {
@@ -56,9 +52,6 @@ pub(crate) struct Thread {
     pub(crate) fences: Fences,
     /// What a collective operation left for this thread.
     pub(crate) result: [u32; 4],
-    pub(crate) copies: Copies,
-    pub(crate) groups: Groups,
-    pub(crate) cluster: clusters::Member,
 }
 
 impl Thread {
@@ -74,11 +67,15 @@ impl Thread {
             foreign: None,
             fences: Fences::default(),
             result: [0; 4],
-            copies: Copies::default(),
-            groups: Groups::default(),
-            cluster: clusters::Member::default(),
         }
     }
+}
+
+/// A module's own state of the running cluster. It is made when it is first asked for, and gone when the
+/// next cluster begins.
+pub(crate) trait Extension: Any {
+    /// The state at a cluster's start.
+    fn new(exec: &Exec) -> Self;
 }
 
 /// A launch in progress.
@@ -86,11 +83,11 @@ pub(crate) struct Exec {
     // Read by every access.
     pub(crate) now: Now,
     pub(crate) thread: u32,
-    pub(crate) ticks: u32,
+    ticks: u32,
     pub(crate) stack_limit: usize,
     pub(crate) loaded: [u64; 2],
     pub(crate) stored: [u64; 2],
-    place_cache: [(*const Location<'static>, u64); PLACE_CACHE],
+    pub(crate) places: Places,
 
     pub(crate) thread_idx: [u32; 3],
     pub(crate) block_idx: [u32; 3],
@@ -108,9 +105,9 @@ pub(crate) struct Exec {
     pub(crate) stride: u32,
 
     pub(crate) kernel: &'static str,
-    pub(crate) step_limit: u64,
+    step_limit: u64,
     steps: u64,
-    pub(crate) pulse: Arc<Pulse>,
+    pulse: Arc<Pulse>,
     pub(crate) memory: Box<Memory>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) ready: VecDeque<u32>,
@@ -121,20 +118,11 @@ pub(crate) struct Exec {
 
     /// Clusters started so far: when, and their first blocks.
     pub(crate) clusters: Vec<(u64, [u32; 3])>,
-    places: HashMap<*const Location<'static>, u64>,
-    place_list: Vec<Place>,
     /// For global and for shared memory.
     pub(crate) read_sets: [ReadSets; 2],
     pub(crate) sync_variables: HashMap<(usize, usize), SyncVariable>,
-    pub(crate) shared: Vec<Piece>,
-    pub(crate) shared_bytes: u64,
-    pub(crate) meetings: Vec<Vec<Meeting>>,
-    pub(crate) warpgroups: Vec<Option<warpgroups::Meeting>>,
-    pub(crate) chains: Vec<Option<chains::Meeting>>,
-    /// For each block of the cluster.
-    pub(crate) barriers: Vec<Barriers>,
-    pub(crate) cluster: Cluster,
-    pub(crate) mbarriers: MemoryBarriers,
+    pub(crate) shared: SharedMemory,
+    extensions: Vec<Box<dyn Any>>,
 }
 
 /// The launch that the calling OS thread runs.
@@ -181,7 +169,7 @@ impl Exec {
         let stride = match cluster_blocks {
             1 => block_threads,
             // A warpgroup is never of two blocks.
-            _ => block_threads.next_multiple_of(warpgroups::THREADS as u32),
+            _ => block_threads.next_multiple_of(WARPGROUP),
         };
         let warps = (cluster_blocks * stride).div_ceil(32) as usize;
         Self {
@@ -191,7 +179,7 @@ impl Exec {
             stack_limit: 0,
             loaded: [0; 2],
             stored: [0; 2],
-            place_cache: [(std::ptr::null(), 0); PLACE_CACHE],
+            places: Places::default(),
             thread_idx: [0; 3],
             block_idx: [0; 3],
             block_dim: launch.block,
@@ -213,18 +201,10 @@ impl Exec {
             random: Random(launch.seed.unwrap_or(0)),
             shuffled: launch.seed.is_some(),
             clusters: Vec::new(),
-            places: HashMap::new(),
-            place_list: Vec::new(),
             read_sets: [ReadSets::new(warps), ReadSets::new(warps)],
             sync_variables: HashMap::new(),
-            shared: Vec::new(),
-            shared_bytes: 0,
-            meetings: (0..warps).map(|_| Vec::new()).collect(),
-            warpgroups: Vec::new(),
-            chains: Vec::new(),
-            barriers: (0..cluster_blocks).map(|_| Barriers::default()).collect(),
-            cluster: Cluster::new(cluster_blocks),
-            mbarriers: MemoryBarriers::default(),
+            shared: SharedMemory::new(cluster_blocks),
+            extensions: Vec::new(),
         }
     }
 
@@ -250,7 +230,7 @@ impl Exec {
     pub(crate) fn check_stack(&self, place: Place) {
         let here = 0_u8;
         if std::ptr::from_ref(&here).addr() < self.stack_limit {
-            super::schedule::out_of_stack(place);
+            out_of_stack(place);
         }
     }
 
@@ -284,35 +264,7 @@ impl Exec {
     /// The stamp of an access here and now.
     #[inline]
     pub(crate) fn stamp(&mut self, place: Place) -> u64 {
-        let slot = std::ptr::from_ref(place).addr() / align_of::<Location<'_>>() % PLACE_CACHE;
-        let (cached, bits) = self.place_cache[slot];
-        if std::ptr::eq(cached, place) {
-            return self.now.me | bits;
-        }
-        let bits = self.intern(place);
-        self.place_cache[slot] = (place, bits);
-        self.now.me | bits
-    }
-
-    #[cold]
-    fn intern(&mut self, place: Place) -> u64 {
-        if let Some(&bits) = self.places.get(&std::ptr::from_ref(place)) {
-            return bits;
-        }
-        // Number 0 is "unknown", also for places beyond what stamps can name.
-        if self.place_list.len() + 1 >= stamp::PLACES {
-            return 0;
-        }
-        self.place_list.push(place);
-        let bits = stamp::with_place(self.place_list.len());
-        self.places.insert(place, bits);
-        bits
-    }
-
-    pub(crate) fn place_of(&self, stamp: u64) -> Option<Place> {
-        self.place_list
-            .get(stamp::place(stamp).checked_sub(1)?)
-            .copied()
+        self.now.me | self.places.bits(place)
     }
 
     /// Sets the current thread's time, and what follows from it and from what the thread knows.
@@ -327,40 +279,67 @@ impl Exec {
         self.now.foreign = thread.foreign.as_ref().map_or(std::ptr::null(), Rc::as_ptr);
         self.now.naive = thread.known.is_none() && thread.foreign.is_none();
     }
+
+    /// This block's shared memory at `address`.
+    pub(crate) fn shared_at(&self, address: u32) -> Option<&Region> {
+        (self.shared.at(address)).filter(|_| shared_memory::rank(address) == self.rank)
+    }
+
+    /// Notes a fault of the current thread, unless there is one already.
+    pub(crate) fn record(&mut self, location: Option<Place>, kind: FaultKind) {
+        let thread = ThreadId {
+            block: self.block_idx,
+            thread: self.thread_idx,
+        };
+        self.fault.get_or_insert(Fault {
+            kernel: Some(self.kernel),
+            thread: Some(thread),
+            location,
+            kind,
+        });
+    }
+
+    /// A module's state of the running cluster.
+    pub(crate) fn extension<E: Extension>(&mut self) -> &mut E {
+        let found = self.extensions.iter().position(|state| state.is::<E>());
+        let index = found.unwrap_or_else(|| {
+            let state = Box::new(E::new(self));
+            self.extensions.push(state);
+            self.extensions.len() - 1
+        });
+        let state = self.extensions[index].downcast_mut();
+        state.expect("it was found by its type")
+    }
+
+    /// Ends what modules know of the cluster.
+    pub(crate) fn drop_extensions(&mut self) {
+        self.extensions.clear();
+    }
+}
+
+/// Suspends the current thread until it is resumed.
+pub(crate) fn suspend() {
+    let exec = with();
+    let yielder = exec.threads[exec.thread as usize].fiber.yielder;
+    let yielder = yielder.expect("a thread that runs has started");
+    // SAFETY: the yielder lives at the root of the running coroutine.
+    unsafe { (*yielder).suspend(()) };
 }
 
 /// Ends the launch with a fault of the current thread. Nothing of the launch runs again after this.
 #[cold]
 #[inline(never)]
 pub(crate) fn fail(place: Place, kind: FaultKind) -> ! {
-    let exec = with();
-    let thread = ThreadId {
-        block: exec.block_idx,
-        thread: exec.thread_idx,
-    };
-    fail_as(Some(thread), Some(place), kind)
+    with().record(Some(place), kind);
+    loop {
+        suspend();
+    }
 }
 
-/// [`fail`] with another thread to blame.
 #[cold]
 #[inline(never)]
-pub(crate) fn fail_as(thread: Option<ThreadId>, location: Option<Place>, kind: FaultKind) -> ! {
-    let exec = with();
-    let fault = Fault {
-        kernel: Some(exec.kernel),
-        thread,
-        location,
-        kind,
-    };
-    exec.fault.get_or_insert(fault);
-    super::schedule::leave()
-}
-
-/// A region's name for messages.
-pub(crate) fn describe(region: &Region) -> String {
-    match region.name {
-        Name::Allocation(number) => format!("global allocation {number} ({} bytes)", region.len()),
-        Name::Static(name) => format!("shared array {name} ({} bytes)", region.len()),
-        Name::Dynamic => format!("dynamic shared memory ({} bytes)", region.len()),
-    }
+fn out_of_stack(place: Place) -> ! {
+    // What follows needs stack of its own, which the reserve provides.
+    with().stack_limit = 0;
+    fail(place, FaultKind::StackOverflow { bytes: STACK_BYTES })
 }

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::panic::Location;
 
+/// A line of source.
+pub(crate) type Place = &'static Location<'static>;
+
 /// Why a launch, an allocation or a transfer failed, and where.
 ///
 /// It prints as one line: kernel, block, thread, source line, and what happened to which memory.

@@ -3,14 +3,16 @@
 use std::panic::Location;
 
 use super::barriers::{self, Use};
-use super::clock::{self, Scope};
+use super::clock;
 use super::exec::{fail, with};
-use super::fault::FaultKind;
-use super::lanes::{self, ALL, Op, WarpReductionOp};
+use super::fault::{FaultKind, Place};
+use super::knowledge::Scope;
+use super::lanes::{self, ALL};
 use super::tensor::Kind;
 use super::views::GlobalView;
+use super::waiting::Op;
 use super::{access, copies, schedule};
-use crate::warp::WarpShuffleMode;
+use crate::common::{WarpReductionOp, WarpShuffleMode};
 
 macro_rules! special_registers {
     ($($name:ident = $field:ident[$axis:literal];)*) => {$(
@@ -210,7 +212,7 @@ ldmatrix! {
 }
 
 /// The 16 bytes at a shared address.
-fn read_row(op: Op, address: u32, place: super::exec::Place) -> [u32; 4] {
+fn read_row(op: Op, address: u32, place: Place) -> [u32; 4] {
     let Some(region) = with().shared_at(address) else {
         let text = format!("{op}: {address:#x} is no address in this block's shared memory");
         fail(place, FaultKind::Argument(text));
@@ -274,6 +276,6 @@ pub(crate) fn wait_all() {
     copies::wait_all(Location::caller());
 }
 
-pub(crate) fn stay(value: u32) -> u32 {
+pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
     value
 }

@@ -2,50 +2,18 @@
 
 use std::panic::Location;
 
+use super::chains::{self, RowsOfA};
 use super::exec::with;
-use super::lanes::{self, ALL, Op};
+use super::lanes::{self, ALL};
 use super::mbarriers::{self, Reach};
 use super::tensor::Kind;
 use super::views::GlobalView;
-use super::warpgroups::{self, AccumulatorState, Tile};
-use super::{chains, clusters, transactions};
-
-macro_rules! warpgroup_multiply {
-    ($($name:ident, $kind:ident;)*) => {$(
-        #[track_caller]
-        pub(crate) unsafe fn $name<const R: usize>(
-            d: &mut [f32; R],
-            state: &mut AccumulatorState,
-            a: u64,
-            b: u64,
-            accumulate: bool,
-        ) where
-            [f32; R]: Tile,
-        {
-            warpgroups::multiply(Kind::$kind, d, state, (a, b, accumulate), Location::caller());
-        }
-    )*};
-}
-
-warpgroup_multiply! {
-    tf32, Tf32;
-    f16, F16;
-    bf16, Bf16;
-}
-
-#[track_caller]
-pub(crate) fn wgmma_commit_group() {
-    warpgroups::commit(Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn wgmma_wait_group<const N: u32>() {
-    warpgroups::wait(u64::from(N), Location::caller());
-}
+use super::waiting::Op;
+use super::{async_proxy, clusters, transfers};
 
 #[track_caller]
 pub(crate) fn fence_async_proxy() {
-    warpgroups::fence_proxy(Location::caller());
+    async_proxy::fence(Location::caller());
 }
 
 #[track_caller]
@@ -92,22 +60,21 @@ pub(crate) unsafe fn copy_bulk<T>(
     barrier: u32,
 ) {
     let source = source.source::<T>(index, bytes as usize);
-    transactions::copy(target, source, bytes, barrier, Location::caller());
+    transfers::copy(target, source, bytes, barrier, Location::caller());
 }
 
 macro_rules! chains {
     ($($name:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; $sums] {
-            chains::multiply(Kind::$kind, [0.0; $sums], a, b, Location::caller())
+            let mut sums = [0.0; $sums];
+            chains::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), b, Location::caller());
+            sums
         }
     )*};
 }
 
 chains! {
-    m64n128_f16_5, F16, 5, 64;
-    m64n128_f16_14, F16, 14, 64;
-    m64n128_bf16_5, Bf16, 5, 64;
     m64n32_f16_7, F16, 7, 16;
     m64n32_bf16_7, Bf16, 7, 16;
     start_f16_5, F16, 5, 32;
@@ -119,8 +86,9 @@ chains! {
 macro_rules! adding_chains {
     ($($name:ident, $kind:ident, $steps:literal;)*) => {$(
         #[track_caller]
-        pub(crate) unsafe fn $name(d: [f32; 32], a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 32] {
-            chains::multiply(Kind::$kind, d, a, b, Location::caller())
+        pub(crate) unsafe fn $name(mut d: [f32; 32], a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 32] {
+            chains::multiply(Kind::$kind, &mut d, RowsOfA::Registers(a), b, Location::caller());
+            d
         }
     )*};
 }
@@ -128,6 +96,11 @@ macro_rules! adding_chains {
 adding_chains! {
     add_f16_3, F16, 3;
     add_bf16_3, Bf16, 3;
+}
+
+#[track_caller]
+pub(crate) unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[u64; 8], b: &[u64; 8]) {
+    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), b, Location::caller());
 }
 
 /// A chain is over when it was started here.
@@ -178,5 +151,5 @@ pub(crate) unsafe fn cluster_arrive_at(address: u32, rank: u32) {
 
 #[track_caller]
 pub(crate) unsafe fn cluster_store_async(to: u32, barrier: u32, rank: u32, values: [f32; 2]) {
-    transactions::store(to, barrier, rank, values, Location::caller());
+    transfers::store(to, barrier, rank, values, Location::caller());
 }

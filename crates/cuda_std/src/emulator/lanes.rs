@@ -1,51 +1,15 @@
 //! Warp operations: lanes meet, and the last one computes for all.
 
-use std::fmt;
-
 use super::clock::Token;
-use super::exec::{Exec, Place, fail, with};
-use super::fault::{Fault, FaultKind};
-use super::waiting::{Wait, Waiting};
-use super::{schedule, tensor};
-use crate::warp::WarpShuffleMode;
-
-/// What a warp reduction computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WarpReductionOp {
-    /// The sum, wrapping.
-    Add,
-    /// The minimum.
-    Min,
-    /// The maximum.
-    Max,
-    /// The bitwise and.
-    And,
-    /// The bitwise or.
-    Or,
-    /// The bitwise exclusive or.
-    Xor,
-}
-
-/// A warp operation with everything that its lanes must agree on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
-    Sync,
-    Shuffle(WarpShuffleMode),
-    Ballot,
-    MatchAny,
-    Reduce(WarpReductionOp, bool),
-    Ldmatrix { count: u8, transposed: bool },
-    Multiply(tensor::Kind),
-    SetRegisters(u32),
-}
+use super::exec::{Exec, Extension, fail, with};
+use super::fault::{Fault, FaultKind, Place};
+use super::schedule;
+use super::tensor::{self, Inputs, Outputs};
+use super::waiting::{Op, Wait, Waiting};
+use crate::common::{WarpReductionOp, WarpShuffleMode};
 
 /// All lanes take part in tensor instructions and such of warpgroups.
 pub(crate) const ALL: u32 = u32::MAX;
-
-/// Words that a lane can bring.
-pub(crate) const INPUTS: usize = 10;
-pub(crate) type Inputs = [[u32; INPUTS]; 32];
-pub(crate) type Outputs = [[u32; 4]; 32];
 
 /// Lanes on their way to an operation.
 #[derive(Debug)]
@@ -58,25 +22,24 @@ pub(crate) struct Meeting {
     tokens: Vec<Token>,
 }
 
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sync => write!(f, "sync_warp"),
-            Self::Shuffle(mode) => write!(f, "warp_shuffle ({mode:?})"),
-            Self::Ballot => write!(f, "warp_vote"),
-            Self::MatchAny => write!(f, "warp_match"),
-            Self::Reduce(op, _) => write!(f, "warp_reduce ({op:?})"),
-            Self::Ldmatrix { count, transposed } => {
-                write!(
-                    f,
-                    "ldmatrix_x{count}{}",
-                    if *transposed { "_trans" } else { "" }
-                )
-            }
-            Self::Multiply(kind) => write!(f, "{kind}"),
-            Self::SetRegisters(count) => write!(f, "setmaxnreg {count}"),
-        }
+/// The operations that lanes of each warp are on their way to.
+struct Meetings(Vec<Vec<Meeting>>);
+
+impl Extension for Meetings {
+    fn new(exec: &Exec) -> Self {
+        let warps = exec.threads.len().div_ceil(32);
+        Self((0..warps).map(|_| Vec::new()).collect())
     }
+}
+
+fn meetings_of(exec: &mut Exec, warp: usize) -> &mut Vec<Meeting> {
+    &mut exec.extension::<Meetings>().0[warp]
+}
+
+/// The meeting that a thread has come to and waits at.
+pub(crate) fn meeting_of(exec: &mut Exec, thread: u32) -> Option<&Meeting> {
+    let (warp, lane) = (thread as usize / 32, thread % 32);
+    (meetings_of(exec, warp).iter()).find(|meeting| meeting.arrived >> lane & 1 == 1)
 }
 
 /// The current thread takes part in `op` with the lanes of `mask`, and gets its result.
@@ -109,7 +72,7 @@ pub(crate) fn meet(op: Op, mask: u32, input: &[u32], place: Place) -> [u32; 4] {
             "mask {mask:#010x}, lanes {problem:#010x} never come: lane {absent} {reason}"
         ));
     }
-    let meetings = &mut exec.meetings[warp];
+    let meetings = meetings_of(exec, warp);
     let expecting =
         |meeting: &Meeting| meeting.mask >> lane & 1 == 1 && meeting.arrived & mask != 0;
     let index = match meetings.iter().position(expecting) {
@@ -133,7 +96,7 @@ pub(crate) fn meet(op: Op, mask: u32, input: &[u32], place: Place) -> [u32; 4] {
         ));
     }
     let token = (op == Op::Sync).then(|| exec.token());
-    let meeting = &mut exec.meetings[warp][index];
+    let meeting = &mut meetings_of(exec, warp)[index];
     meeting.arrived |= 1 << lane;
     meeting.inputs[lane as usize][..input.len()].copy_from_slice(input);
     meeting.tokens.extend(token);
@@ -145,7 +108,7 @@ pub(crate) fn meet(op: Op, mask: u32, input: &[u32], place: Place) -> [u32; 4] {
         });
         return with().threads[me].result;
     }
-    let meeting = exec.meetings[warp].swap_remove(index);
+    let meeting = meetings_of(exec, warp).swap_remove(index);
     complete(exec, warp, lane, &meeting)
 }
 
@@ -171,17 +134,13 @@ fn complete(exec: &mut Exec, warp: usize, lane: u32, meeting: &Meeting) -> [u32;
 /// After `thread` has ended: nobody may wait for its lane.
 pub(crate) fn check_exit(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     let (warp, lane) = ((thread / 32) as usize, thread % 32);
-    let Some(meeting) = exec.meetings[warp]
+    let Some(meeting) = meetings_of(exec, warp)
         .iter()
         .find(|meeting| meeting.mask >> lane & 1 == 1)
     else {
         return Ok(());
     };
     let waiting = warp as u32 * 32 + meeting.arrived.trailing_zeros();
-    let place = exec.threads[waiting as usize]
-        .wait
-        .as_ref()
-        .map(|wait| wait.place);
     let missing = meeting.mask & !meeting.arrived;
     let problem = format!(
         "mask {:#010x}, lanes {missing:#010x} never come: lane {lane} has exited",
@@ -191,6 +150,8 @@ pub(crate) fn check_exit(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
         op: meeting.op.to_string(),
         problem,
     };
+    let wait = exec.threads[waiting as usize].wait.as_ref();
+    let place = wait.map(|wait| wait.place);
     Err(schedule::fault_of(exec, waiting, place, kind))
 }
 

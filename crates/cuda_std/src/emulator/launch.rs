@@ -1,21 +1,96 @@
-//! One launch from validation to the last block.
+//! What the host says about a launch and is told of it: shape, limits, progress, statistics.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::device::{Launch, Memory, Stats};
-use super::exec::{self, Exec};
 use super::fault::{Fault, FaultKind};
-use super::region::Name;
-use super::schedule::{self, Stacks};
 use super::stamp;
-use super::worker::Pulse;
 use crate::Kernel;
-use crate::shared::MAX_SHARED_BYTES;
+use crate::common::MAX_SHARED_BYTES;
 
-/// Runs on the worker: the memory comes back with the result.
-pub(crate) type Job = Box<
-    dyn FnOnce(Box<Memory>, &mut Stacks, Arc<Pulse>) -> (Box<Memory>, Result<Stats, Fault>) + Send,
->;
+/// The shape of a launch, and how to run it.
+///
+/// ```
+/// # use cuda_std::emulator::Launch;
+/// let launch = Launch { grid: [4, 1, 1], block: [256, 1, 1], ..Launch::default() };
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// Shuffles the order in which blocks (or clusters), their threads, and the threads that a
+    /// barrier wakes run. `None` is the order of indices.
+    pub seed: Option<u64>,
+    /// The most steps that the launch may take; a step is a call into this crate.
+    pub step_limit: u64,
+    /// The most processor time that may pass without about 4096 steps. It ends loops that never
+    /// call into this crate.
+    pub progress_limit: Duration,
+}
+
+impl Default for Launch {
+    /// One thread, no shared memory, natural order, 2⁴⁰ steps, 10 seconds.
+    fn default() -> Self {
+        Self {
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            seed: None,
+            step_limit: 1 << 40,
+            progress_limit: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a launch did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Calls into this crate that count as steps.
+    pub steps: u64,
+    /// Blocks that ran.
+    pub blocks: u64,
+    /// Threads that ran.
+    pub threads: u64,
+    /// Bytes read from global memory, other than atomically. The source of a `cp.async` counts.
+    pub global_load_bytes: u64,
+    /// Bytes written to global memory, other than atomically.
+    pub global_store_bytes: u64,
+    /// Bytes read from shared memory, other than atomically.
+    pub shared_load_bytes: u64,
+    /// Bytes written to shared memory, other than atomically.
+    pub shared_store_bytes: u64,
+    /// Atomic accesses.
+    pub atomics: u64,
+    /// Barriers that opened: of a block, named, of a cluster, or phases of transaction barriers.
+    pub barriers: u64,
+    /// Warp operations, each counted once for all its lanes.
+    pub warp_operations: u64,
+    /// Fences, counted per thread.
+    pub fences: u64,
+    /// `cp.async` and bulk copies and `st.async` stores, counted per thread.
+    pub async_copies: u64,
+    /// Bytes of shared memory that a block had, static and dynamic.
+    pub shared_bytes: u64,
+}
+
+/// Beats while a launch makes progress.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse(AtomicU64);
+
+impl Pulse {
+    pub(crate) fn beat(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn beats(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Refuses what `cuLaunchKernel` refuses.
 pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
@@ -37,9 +112,6 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
             ..fault
         })
     };
-    if exec::current_or_none().is_some() {
-        return refuse("a kernel cannot launch kernels".to_owned());
-    }
     for (what, sizes, limits) in [
         ("grid", launch.grid, MAX_GRID),
         ("block", launch.block, MAX_BLOCK),
@@ -85,99 +157,6 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
 }
 
 /// Blocks of a cluster of this kernel.
-fn cluster_blocks<K: Kernel>() -> u32 {
+pub(crate) fn cluster_blocks<K: Kernel>() -> u32 {
     K::CLUSTER_BLOCKS.unwrap_or(1)
-}
-
-/// Pointers may travel to the worker: they are addresses of the device's memory, which travels with
-/// them.
-struct Arguments<T>(T);
-
-// SAFETY: see above. Kernel arguments are `Copy` and hold no reference that they could drop.
-unsafe impl<T> Send for Arguments<T> {}
-
-impl<T: Copy> Arguments<T> {
-    fn get(&self) -> T {
-        self.0
-    }
-}
-
-pub(crate) fn job<K: Kernel>(launch: Launch, arguments: K::Args) -> Job {
-    let arguments = Arguments(arguments);
-    Box::new(move |mut memory, stacks, pulse| {
-        memory.wind_clock();
-        // SAFETY: the threads of an emulated launch call it.
-        let body = move || unsafe { K::call(arguments.get()) };
-        let mut exec = Box::new(Exec::new(
-            K::NAME,
-            &launch,
-            memory,
-            pulse,
-            cluster_blocks::<K>(),
-        ));
-        let result = run(&mut exec, &launch, stacks, &body);
-        (exec.memory, result)
-    })
-}
-
-fn run(
-    exec: &mut Box<Exec>,
-    launch: &Launch,
-    stacks: &mut Stacks,
-    body: &dyn Fn(),
-) -> Result<Stats, Fault> {
-    let time = exec.next_time();
-    exec.now.launch_start = time * stamp::TIME;
-    if launch.shared_bytes > 0 {
-        // Cannot exceed the limit: the launch was validated, and this is the first piece.
-        exec.lay_out(
-            std::ptr::null(),
-            Name::Dynamic,
-            launch.shared_bytes as usize,
-        );
-    }
-    exec::set_current(&raw mut **exec);
-    let result = run_clusters(launch, exec.cluster_blocks, stacks, body);
-    exec::set_current(std::ptr::null_mut());
-    schedule::abandon(exec, stacks);
-    let stats = Stats {
-        steps: exec.steps(),
-        global_load_bytes: exec.loaded[0],
-        global_store_bytes: exec.stored[0],
-        shared_load_bytes: exec.loaded[1],
-        shared_store_bytes: exec.stored[1],
-        shared_bytes: exec.shared_bytes,
-        ..exec.stats
-    };
-    result.map(|()| stats)
-}
-
-fn run_clusters(
-    launch: &Launch,
-    cluster_blocks: u32,
-    stacks: &mut Stacks,
-    body: &dyn Fn(),
-) -> Result<(), Fault> {
-    /// Beyond this many clusters, a list of them would cost more than a shuffled order is worth.
-    const MOST_SHUFFLED: u64 = 1 << 20;
-    let [x, y, z] = launch.grid.map(u64::from);
-    let width = u64::from(cluster_blocks);
-    let along_x = x / width;
-    let clusters = along_x * y * z;
-    let mut order: Vec<u32> = Vec::new();
-    if launch.seed.is_some() && clusters <= MOST_SHUFFLED {
-        order.extend(0..clusters as u32);
-        exec::with().random.shuffle(&mut order);
-    }
-    for i in 0..clusters {
-        let cluster = order.get(i as usize).map_or(i, |&one| u64::from(one));
-        let first = [
-            cluster % along_x * width,
-            cluster / along_x % y,
-            cluster / (along_x * y),
-        ];
-        schedule::begin_cluster(exec::with(), first.map(|index| index as u32));
-        schedule::run_cluster(stacks, body)?;
-    }
-    Ok(())
 }

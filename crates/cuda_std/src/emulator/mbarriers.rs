@@ -8,25 +8,26 @@
 //! An ordinary wait takes what threads of its own block brought, a wait with the cluster's scope
 //! what threads of all its blocks did.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::access;
-use super::atomics::{Atomic, atomic};
+use super::atomics::atomic;
 use super::clock::Token;
-use super::exec::{Exec, Place, fail, with};
-use super::fault::FaultKind;
+use super::exec::{Exec, Extension, fail, with};
+use super::fault::{FaultKind, Place};
+use super::knowledge::Atomic;
 use super::region::Region;
 use super::transactions::Transaction;
 use super::waiting::{Wait, Waiting};
-use super::{clusters, schedule};
+use super::{access, clusters, schedule};
 
 /// The barriers of the running cluster, by address.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryBarriers {
-    barriers: HashMap<u32, Barrier>,
-    /// Segments (stamps without places) in which bulk copies wrote: the asynchronous proxy sees
-    /// those without a fence.
-    pub(crate) bulk_writes: HashSet<u64>,
+#[derive(Debug)]
+pub(crate) struct MemoryBarriers(HashMap<u32, Barrier>);
+
+impl Extension for MemoryBarriers {
+    fn new(_: &Exec) -> Self {
+        Self(HashMap::new())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,14 +57,9 @@ pub(crate) enum Reach {
 }
 
 impl MemoryBarriers {
-    pub(crate) fn clear(&mut self) {
-        self.barriers.clear();
-        self.bulk_writes.clear();
-    }
-
     /// What an incomplete phase lacks, for messages.
     pub(crate) fn lack(&self, address: u32) -> String {
-        let Some(barrier) = self.barriers.get(&address) else {
+        let Some(barrier) = self.0.get(&address) else {
             return String::new();
         };
         format!(
@@ -74,13 +70,17 @@ impl MemoryBarriers {
 
     /// Barriers that somebody waits at.
     pub(crate) fn awaited(&self) -> Vec<u32> {
-        let mut addresses: Vec<u32> = (self.barriers.iter())
+        let mut addresses: Vec<u32> = (self.0.iter())
             .filter(|(_, barrier)| !barrier.waiting.is_empty())
             .map(|(&address, _)| address)
             .collect();
         addresses.sort_unstable();
         addresses
     }
+}
+
+fn barriers(exec: &mut Exec) -> &mut HashMap<u32, Barrier> {
+    &mut exec.extension::<MemoryBarriers>().0
 }
 
 fn refuse(address: u32, problem: &str, place: Place) -> ! {
@@ -101,40 +101,33 @@ fn own(address: u32, place: Place) {
 
 /// The region and offset of a barrier object, of whatever block.
 fn object(address: u32, place: Place) -> (*const Region, usize) {
-    match with().cluster_shared_at(address) {
+    match with().shared.at(address) {
         Some(region) => (region, address as usize - region.base),
         None => refuse(address, "no address in shared memory", place),
     }
 }
 
 /// Checks an access to the object.
-pub(super) fn touch(address: u32, place: Place) {
+pub(crate) fn touch(address: u32, place: Place) {
     let (region, offset) = object(address, place);
     atomic(region, offset, 8, Atomic::Modify, place);
     let exec = with();
-    let Some(barrier) = exec.mbarriers.barriers.get(&address) else {
+    let Some(barrier) = barriers(exec).get(&address) else {
         refuse(address, "not initialised", place);
     };
+    let initialised = barrier.initialised;
     // Other uses since have replaced the stamp of `init` in the shadow.
-    if !exec.now.ordered(barrier.initialised) {
+    if !exec.now.ordered(initialised) {
         // SAFETY: shared regions live as long as the launch.
         let region = unsafe { &*region };
         let index = offset >> region.shift();
-        exec.race(
-            region,
-            index,
-            barrier.initialised,
-            "write",
-            "atomic access",
-            place,
-        );
+        exec.race(region, index, initialised, "write", "atomic access", place);
     }
 }
 
 /// The state of a barrier that was `touch`ed.
 fn state(exec: &mut Exec, address: u32) -> &mut Barrier {
-    exec.mbarriers
-        .barriers
+    barriers(exec)
         .get_mut(&address)
         .expect("barriers stay until the block ends")
 }
@@ -156,7 +149,7 @@ pub(crate) fn init(address: u32, arrivals: u32, place: Place) {
         initialised: with().stamp(place),
         ..Barrier::default()
     };
-    with().mbarriers.barriers.insert(address, barrier);
+    barriers(with()).insert(address, barrier);
 }
 
 pub(crate) fn arrive(address: u32, bytes: u32, place: Place) {
@@ -191,7 +184,7 @@ fn come(address: u32, bytes: u32, place: Place) {
 }
 
 /// Completes the phase if somebody waits for that.
-pub(super) fn wake_waiters(address: u32, place: Place) {
+pub(crate) fn wake_waiters(address: u32, place: Place) {
     if !state(with(), address).waiting.is_empty() {
         complete_if_due(address, place);
     }
@@ -225,7 +218,7 @@ fn complete_if_due(address: u32, place: Place) {
 }
 
 /// Adds a copy that has started to the current phase.
-pub(super) fn add(address: u32, copy: Transaction, token: Token, place: Place) {
+pub(crate) fn add(address: u32, copy: Transaction, token: Token, place: Place) {
     let barrier = state(with(), address);
     barrier.copies.push(copy);
     barrier.tokens.push(token);
@@ -235,7 +228,7 @@ pub(super) fn add(address: u32, copy: Transaction, token: Token, place: Place) {
 
 /// Checks that what another block sends cannot come to an earlier phase than it does here: the
 /// sender must be ordered after a wait for the phase before.
-pub(super) fn check_phase(address: u32, place: Place) {
+pub(crate) fn check_phase(address: u32, place: Place) {
     let exec = with();
     let barrier = state(exec, address);
     let on_its_way: i64 = barrier.copies.iter().map(Transaction::bytes).sum();

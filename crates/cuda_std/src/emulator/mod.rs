@@ -47,8 +47,25 @@
 //! blocks of kernels without them, run one after another, so a kernel in which one waits for a
 //! later one never ends. Instructions that are approximate on the device are exact here (see
 //! [`crate::math`]).
+//!
+//! # Layers
+//! A module imports only from lines before its own (`tests/layers` sees to it).
+//! 1. `fault`, `math`, `random`, `stamp`, `tensor_sum`: faults, arithmetic, and stamps of accesses; nothing of a launch
+//! 2. `fiber`, `knowledge`, `launch`, `places`, `region`, `tensor`: the parts that a launch is made of, each by itself
+//! 3. `memory`, `read_sets`, `shared_memory`, `waiting`: global and shared memory, who read what, why threads wait
+//! 4. `exec`: the running launch: its threads, steps and fault, and room for the state that modules above it bring
+//! 5. `clock`, `numbers`, `panics`, `signals`: what is ordered, which thread is which, what ends a kernel from outside
+//! 6. `access`, `schedule`: the checks of an access; threads that wait, and that go on
+//! 7. `async_proxy`, `barriers`, `copies`, `lanes`, `transactions`, `views`: the kinds of instructions, one by one
+//! 8. `atomics`, `chains`, `clusters`: instructions that need another kind
+//! 9. `mbarriers`: transaction barriers, which see atomics, clusters and what is on its way
+//! 10. `deadlock`, `transfers`: who waits at any kind of barrier; what reports to a transaction barrier
+//! 11. `functions`, `hopper`, `run`: what kernels call, and what calls kernels
+//! 12. `worker`: the OS thread of a device
+//! 13. `device`: devices, buffers and launches, as the host has them
 
 mod access;
+mod async_proxy;
 mod atomics;
 mod barriers;
 mod chains;
@@ -59,17 +76,22 @@ mod deadlock;
 mod device;
 mod exec;
 mod fault;
+mod fiber;
 mod functions;
 mod hopper;
+mod knowledge;
 mod lanes;
 mod launch;
 mod math;
 mod mbarriers;
+mod memory;
 mod numbers;
 mod panics;
+mod places;
 mod random;
 mod read_sets;
 mod region;
+mod run;
 mod schedule;
 mod shared_memory;
 mod signals;
@@ -77,9 +99,9 @@ mod stamp;
 mod tensor;
 mod tensor_sum;
 mod transactions;
+mod transfers;
 mod views;
 mod waiting;
-mod warpgroups;
 mod worker;
 
 /// What the public modules build on.
@@ -87,12 +109,11 @@ pub(crate) mod backend {
     pub(crate) use super::atomics::{AtomicAdd, AtomicInteger};
     pub(crate) use super::functions::*;
     pub(crate) use super::hopper::*;
-    pub use super::lanes::WarpReductionOp;
     pub(crate) use super::math::*;
     pub use super::views::SharedSymbol;
     pub(crate) use super::views::{GlobalView, SharedView};
-    pub(crate) use super::warpgroups::{AccumulatorState, Tile};
 }
 
-pub use device::{Buffer, Device, Launch, Stats};
+pub use device::{Buffer, Device};
 pub use fault::{Earlier, Fault, FaultKind, ThreadId};
+pub use launch::{Launch, Stats};

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::panic::{self, Location};
 use std::sync::Once;
 
-use super::exec::{self, Exec, Place};
-use super::fault::{Fault, FaultKind, ThreadId};
+use super::exec::{self, Exec};
+use super::fault::{FaultKind, Place};
 
 thread_local! {
     static LAST_PLACE: Cell<Option<Place>> = const { Cell::new(None) };
@@ -41,15 +41,5 @@ pub(crate) fn note(exec: &mut Exec, payload: &(dyn Any + Send)) {
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     let kind =
         FaultKind::Panic(text.unwrap_or_else(|| "with a payload that is no text".to_owned()));
-    let thread = ThreadId {
-        block: exec.block_idx,
-        thread: exec.thread_idx,
-    };
-    let (kernel, location) = (Some(exec.kernel), LAST_PLACE.take());
-    exec.fault.get_or_insert(Fault {
-        kernel,
-        thread: Some(thread),
-        location,
-        kind,
-    });
+    exec.record(LAST_PLACE.take(), kind);
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::clock::Now;
+use super::knowledge::Now;
 use super::stamp;
 
 #[derive(Debug, Clone, Copy, Default)]

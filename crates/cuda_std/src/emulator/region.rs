@@ -74,6 +74,16 @@ impl Region {
         (!data.is_null() && !shadow.is_null()).then_some(region)
     }
 
+    /// What the region is called in messages.
+    pub(crate) fn describe(&self) -> String {
+        let bytes = self.bytes;
+        match self.name {
+            Name::Allocation(number) => format!("global allocation {number} ({bytes} bytes)"),
+            Name::Static(name) => format!("shared array {name} ({bytes} bytes)"),
+            Name::Dynamic => format!("dynamic shared memory ({bytes} bytes)"),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }

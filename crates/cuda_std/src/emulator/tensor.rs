@@ -4,8 +4,13 @@ use std::fmt;
 
 use half::{bf16, f16};
 
-use super::lanes::{Inputs, Outputs};
 use super::tensor_sum::{self, Factor};
+
+/// Words that a lane can bring.
+const INPUTS: usize = 10;
+/// What the lanes of a warp bring, and what they get.
+pub(crate) type Inputs = [[u32; INPUTS]; 32];
+pub(crate) type Outputs = [[u32; 4]; 32];
 
 /// An `mma.sync` of 16 rows, 8 columns, f32 sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +21,17 @@ pub(crate) enum Kind {
     F16,
     /// K = 16.
     Bf16,
+}
+
+impl Kind {
+    /// How instructions call the operands' type.
+    pub(crate) fn type_name(self) -> &'static str {
+        match self {
+            Self::Tf32 => "tf32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
 }
 
 impl fmt::Display for Kind {

@@ -1,14 +1,13 @@
-//! Copies and stores that land later and report to a transaction barrier.
+//! Copies and stores on their way to shared memory.
 //!
 //! When one starts, its target is marked *in flight*, so that whoever touches it is reported. The
-//! bytes come when the barrier's phase is looked at.
+//! bytes come when the phase of its transaction barrier is looked at.
 
 use super::access::{self, locate};
-use super::exec::{Place, describe, fail, with};
-use super::fault::FaultKind;
+use super::exec::{fail, with};
+use super::fault::{FaultKind, Place};
 use super::region::Region;
 use super::stamp::{self, FLAG};
-use super::{clusters, mbarriers};
 
 /// What is on its way to shared memory.
 #[derive(Debug)]
@@ -33,89 +32,62 @@ enum Source {
 }
 
 /// Bytes in which bulk copies are checked.
-const CHUNK: usize = 16;
+pub(crate) const CHUNK: usize = 16;
 /// Bytes of an asynchronous store.
 const STORE_BYTES: usize = 8;
 
-/// Starts a bulk copy.
-pub(crate) fn copy(
-    target: u32,
-    source: Option<(*const Region, usize)>,
-    bytes: u32,
-    address: u32,
-    place: Place,
-) {
-    let bytes = bytes as usize;
-    let aligned = |value: usize| value.is_multiple_of(CHUNK);
-    if bytes == 0 || !aligned(bytes) || !aligned(target as usize) {
-        let text =
-            format!("copy_bulk: {bytes} bytes to {target:#x}, both must be multiples of {CHUNK}");
-        fail(place, FaultKind::Argument(text));
+impl Transaction {
+    /// A copy of checked bytes, of which the current thread is reader and writer: `from` in `source` to `to` in `target`.
+    pub(crate) fn copy(
+        (source, from): (*const Region, usize),
+        (target, to): (*const Region, usize),
+        bytes: usize,
+        place: Place,
+    ) -> Self {
+        let written = with().stamp(place);
+        for offset in (0..bytes).step_by(CHUNK) {
+            access::read(source, from + offset, CHUNK, place);
+            mark(target, to + offset, CHUNK, "copy_bulk", place);
+        }
+        Self {
+            source: Source::Memory {
+                region: source,
+                from,
+                stamps: write_stamps(source, from, bytes),
+            },
+            target,
+            to,
+            bytes,
+            written,
+        }
     }
-    let (source, from) = source.expect("bytes > 0");
-    mbarriers::touch(address, place);
-    let Some(region) = with().shared_at(target) else {
-        let text =
-            format!("copy_bulk: target {target:#x} is no address in this block's shared memory");
-        fail(place, FaultKind::Argument(text));
-    };
-    let (to, shared): (usize, *const Region) = (target as usize - region.base, region);
-    let exec = with();
-    // The copy is a reader and a writer of its own time, which only the barrier passes on.
-    let token = exec.token();
-    let written = exec.stamp(place);
-    exec.mbarriers
-        .bulk_writes
-        .insert(written >> stamp::SEGMENT_SHIFT);
-    for offset in (0..bytes).step_by(CHUNK) {
-        access::read(source, from + offset, CHUNK, place);
-        mark(shared, to + offset, CHUNK, "copy_bulk", place);
-    }
-    let copy = Transaction {
-        source: Source::Memory {
-            region: source,
-            from,
-            stamps: write_stamps(source, from, bytes),
-        },
-        target: shared,
-        to,
-        bytes,
-        written,
-    };
-    with().stats.async_copies += 1;
-    mbarriers::add(address, copy, token, place);
-}
 
-/// Starts a store to block `rank` of the cluster, at the place that has this address here, which
-/// reports to that block's barrier.
-pub(crate) fn store(to: u32, barrier: u32, rank: u32, values: [f32; 2], place: Place) {
-    const WHAT: &str = "st.async";
-    with().tick(place);
-    let there = clusters::remote(to, rank, WHAT, place);
-    let barrier = clusters::remote(barrier, rank, WHAT, place);
-    mbarriers::touch(barrier, place);
-    mbarriers::check_phase(barrier, place);
-    let exec = with();
-    let region = exec
-        .cluster_shared_at(there)
-        .expect("all blocks have the same pieces");
-    let (to, target): (usize, *const Region) = (there as usize - region.base, region);
-    let token = exec.token();
-    let written = exec.stamp(place);
-    mark(target, to, STORE_BYTES, WHAT, place);
-    let mut bytes = [0; STORE_BYTES];
-    for (bytes, value) in bytes.chunks_mut(size_of::<f32>()).zip(values) {
-        bytes.copy_from_slice(&value.to_ne_bytes());
+    /// A store of the current thread to byte `to` of `target`.
+    pub(crate) fn store(
+        (target, to): (*const Region, usize),
+        values: [f32; 2],
+        what: &'static str,
+        place: Place,
+    ) -> Self {
+        let written = with().stamp(place);
+        mark(target, to, STORE_BYTES, what, place);
+        let mut bytes = [0; STORE_BYTES];
+        for (bytes, value) in bytes.chunks_mut(size_of::<f32>()).zip(values) {
+            bytes.copy_from_slice(&value.to_ne_bytes());
+        }
+        Self {
+            source: Source::Value(bytes),
+            target,
+            to,
+            bytes: STORE_BYTES,
+            written,
+        }
     }
-    let store = Transaction {
-        source: Source::Value(bytes),
-        target,
-        to,
-        bytes: STORE_BYTES,
-        written,
-    };
-    with().stats.async_copies += 1;
-    mbarriers::add(barrier, store, token, place);
+
+    /// The segment of the writer's life that the target's bytes are written in.
+    pub(crate) fn segment(&self) -> u64 {
+        self.written >> stamp::SEGMENT_SHIFT
+    }
 }
 
 /// Checks that a range may be overwritten by the current thread, and marks it in flight.
@@ -133,12 +105,12 @@ fn mark(target: *const Region, to: usize, bytes: usize, what: &'static str, plac
 }
 
 impl Transaction {
-    pub(super) fn bytes(&self) -> i64 {
+    pub(crate) fn bytes(&self) -> i64 {
         self.bytes as i64
     }
 
     /// Brings the bytes.
-    pub(super) fn land(&self, place: Place) {
+    pub(crate) fn land(&self, place: Place) {
         let exec = with();
         // SAFETY: shared regions live as long as the launch.
         let target = unsafe { &*self.target };
@@ -152,7 +124,7 @@ impl Transaction {
                 let source = unsafe { &**region };
                 if write_stamps(source, *from, self.bytes) != *stamps {
                     let earlier = exec.earlier("copy", self.written);
-                    let (object, offset) = (describe(source), *from as u64);
+                    let (object, offset) = (source.describe(), *from as u64);
                     fail(
                         place,
                         FaultKind::InFlight {

@@ -3,11 +3,10 @@
 use std::panic::Location;
 
 use super::access;
-use super::exec::{Place, describe, fail, with};
-use super::fault::FaultKind;
-use super::region::Region;
-use crate::element::Element;
-use crate::shared::Shared;
+use super::exec::{fail, with};
+use super::fault::{FaultKind, Place};
+use super::region::{Name, Region};
+use crate::common::{Element, MAX_SHARED_BYTES};
 
 /// A view of global memory: its allocation, found once, and where in it.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +44,8 @@ fn out_of_bounds(
     place: Place,
 ) -> ! {
     // SAFETY: null or live, as in every view.
-    let object = unsafe { region.as_ref() }.map_or_else(|| "no allocation".to_owned(), describe);
+    let object =
+        unsafe { region.as_ref() }.map_or_else(|| "no allocation".to_owned(), Region::describe);
     fail(
         place,
         FaultKind::OutOfBounds {
@@ -219,7 +219,7 @@ impl GlobalView {
 impl SharedView {
     #[track_caller]
     #[inline(always)]
-    pub(crate) unsafe fn load_volatile<T: Element>(self, i: u32) -> T {
+    pub(crate) unsafe fn load_opaque<T: Element>(self, i: u32) -> T {
         // SAFETY: the caller's promise is the same.
         unsafe { self.load::<T>(i) }
     }
@@ -227,13 +227,15 @@ impl SharedView {
     #[track_caller]
     pub(crate) fn dynamic<T>(byte_offset: u32, len: u32) -> Self {
         let place = Location::caller();
-        let Some(region) = with().dynamic_shared() else {
+        let exec = with();
+        let is_dynamic = |region: &&Region| matches!(region.name, Name::Dynamic);
+        let Some(region) = exec.shared.of_block(exec.rank).find(is_dynamic) else {
             let text = "dynamic shared memory: the launch gives none".to_owned();
             fail(place, FaultKind::Argument(text));
         };
         let end = u64::from(byte_offset) + u64::from(len) * size_of::<T>() as u64;
         if end > region.len() as u64 {
-            let (object, start) = (describe(region), i64::from(byte_offset));
+            let (object, start) = (region.describe(), i64::from(byte_offset));
             let what = "view";
             fail(
                 place,
@@ -258,7 +260,7 @@ impl SharedView {
         // SAFETY: shared regions live as long as the launch.
         let region = unsafe { &*self.region };
         if !(region.base + self.offset as usize).is_multiple_of(size_of::<T>()) {
-            let (object, offset) = (describe(region), u64::from(self.offset));
+            let (object, offset) = (region.describe(), u64::from(self.offset));
             fail(
                 place,
                 FaultKind::Misaligned {
@@ -312,14 +314,35 @@ impl SharedSymbol {
 
     #[doc(hidden)]
     #[track_caller]
-    pub fn view<T: Element>(&'static self) -> Shared<T> {
+    pub fn view(&'static self) -> SharedView {
         let bytes = self.len as usize * self.element_bytes as usize;
         let key = std::ptr::from_ref(self).cast();
-        let region = with().static_shared(key, self.name, bytes, Location::caller());
-        Shared::from_view(SharedView {
+        let region = static_shared(key, self.name, bytes, Location::caller());
+        SharedView {
             region,
             offset: 0,
             len: self.len,
-        })
+        }
     }
+}
+
+/// The memory that a static shared array has in this block, allotted at its first use.
+fn static_shared(key: *const (), name: &'static str, bytes: usize, place: Place) -> *const Region {
+    let exec = with();
+    if let Some(region) = exec.shared.of_symbol(key, exec.rank) {
+        return region;
+    }
+    let total = exec.shared.bytes + bytes as u64;
+    let limit = u64::from(MAX_SHARED_BYTES);
+    if total > limit {
+        fail(
+            place,
+            FaultKind::SharedMemory {
+                bytes: total,
+                limit,
+            },
+        );
+    }
+    exec.shared
+        .lay_out(key, Name::Static(name), bytes, exec.rank)
 }

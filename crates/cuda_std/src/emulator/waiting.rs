@@ -1,11 +1,70 @@
-//! What suspended threads wait for, for messages.
+//! What threads meet for and wait for, as messages call it.
 
 use std::fmt;
 
-use super::chains::Chain;
-use super::exec::Place;
-use super::lanes::Op;
-use super::warpgroups::Multiplication;
+use super::fault::Place;
+use super::tensor;
+use crate::common::{WarpReductionOp, WarpShuffleMode};
+
+/// A warp operation with everything that its lanes must agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Sync,
+    Shuffle(WarpShuffleMode),
+    Ballot,
+    MatchAny,
+    Reduce(WarpReductionOp, bool),
+    Ldmatrix { count: u8, transposed: bool },
+    Multiply(tensor::Kind),
+    SetRegisters(u32),
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sync => write!(f, "sync_warp"),
+            Self::Shuffle(mode) => write!(f, "warp_shuffle ({mode:?})"),
+            Self::Ballot => write!(f, "warp_vote"),
+            Self::MatchAny => write!(f, "warp_match"),
+            Self::Reduce(op, _) => write!(f, "warp_reduce ({op:?})"),
+            Self::Ldmatrix { count, transposed } => {
+                write!(
+                    f,
+                    "ldmatrix_x{count}{}",
+                    if *transposed { "_trans" } else { "" }
+                )
+            }
+            Self::Multiply(kind) => write!(f, "{kind}"),
+            Self::SetRegisters(count) => write!(f, "setmaxnreg {count}"),
+        }
+    }
+}
+
+/// A chain of `wgmma` with what the threads of a warpgroup must agree on, but for where A and B are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chain {
+    pub(crate) kind: tensor::Kind,
+    pub(crate) steps: usize,
+    pub(crate) columns: usize,
+    /// A is in shared memory.
+    pub(crate) shared_a: bool,
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.kind.type_name();
+        let (steps, columns) = (self.steps, self.columns);
+        let memory = if self.shared_a {
+            "shared memory"
+        } else {
+            "registers"
+        };
+        write!(
+            f,
+            "{steps} steps of wgmma m64n{columns}k16 {name}, A in {memory}"
+        )
+    }
+}
 
 /// What a suspended thread waits for.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +78,6 @@ pub(crate) enum Waiting {
     SyncThreads,
     Barrier(u32),
     Lanes(Op),
-    Warpgroup(Multiplication),
     Chain(Chain),
     MemoryBarrier(u32),
     Cluster,
@@ -31,7 +89,6 @@ impl fmt::Display for Waiting {
             Self::SyncThreads => f.write_str("sync_threads"),
             Self::Barrier(id) => write!(f, "barrier {id}"),
             Self::Lanes(op) => op.fmt(f),
-            Self::Warpgroup(what) => what.fmt(f),
             Self::Chain(what) => what.fmt(f),
             Self::Cluster => f.write_str("the barrier of the cluster"),
             Self::MemoryBarrier(address) => {

@@ -7,25 +7,15 @@
 //! it may touch, and the device is lost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::device::{Memory, Stats};
 use super::fault::{Fault, FaultKind};
-use super::launch::Job;
-use super::schedule::Stacks;
+use super::fiber::Stacks;
+use super::launch::{Pulse, Stats};
+use super::memory::Memory;
+use super::run::Job;
 use super::{panics, signals};
-
-/// Beats while a launch makes progress.
-#[derive(Debug, Default)]
-pub(crate) struct Pulse(AtomicU64);
-
-impl Pulse {
-    pub(crate) fn beat(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 type Outcome = (Box<Memory>, Result<Stats, Fault>);
 
@@ -99,7 +89,7 @@ fn watch(worker: &Worker, limit: Duration) -> Result<Outcome, FaultKind> {
     const LOOK: Duration = Duration::from_millis(50);
     /// How long a thread may take to follow an interruption.
     const GRACE: Duration = Duration::from_secs(5);
-    let mut beats = worker.pulse.0.load(Ordering::Relaxed);
+    let mut beats = worker.pulse.beats();
     let mut since = worker.target.processor_time();
     let mut interrupted: Option<Instant> = None;
     loop {
@@ -108,10 +98,7 @@ fn watch(worker: &Worker, limit: Duration) -> Result<Outcome, FaultKind> {
             Err(RecvTimeoutError::Disconnected) => return Err(FaultKind::DeviceLost),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let (beats_now, time) = (
-            worker.pulse.0.load(Ordering::Relaxed),
-            worker.target.processor_time(),
-        );
+        let (beats_now, time) = (worker.pulse.beats(), worker.target.processor_time());
         if beats_now != beats {
             (beats, since) = (beats_now, time);
             continue;

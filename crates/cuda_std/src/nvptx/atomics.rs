@@ -4,7 +4,7 @@ use core::arch::asm;
 
 use super::memory::GlobalView;
 use super::shared::SharedView;
-use crate::element::Element;
+use crate::common::Element;
 
 macro_rules! atomic_methods {
     ($($bound:ident: $name:ident $global:ident $shared:ident($($argument:ident),*);)*) => {

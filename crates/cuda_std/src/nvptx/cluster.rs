@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::mem::transmute_copy;
 
 use super::shared::SharedView;
-use crate::element::Element;
+use crate::common::Element;
 
 #[inline(always)]
 pub(crate) fn cluster_fence_barriers() {

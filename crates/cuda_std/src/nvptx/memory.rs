@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::mem::transmute_copy;
 
-use crate::element::Element;
+use crate::common::Element;
 
 /// A pointer, and a length that nobody reads in release code.
 #[derive(Debug, Clone, Copy)]

@@ -16,10 +16,10 @@ mod math;
 mod mbarrier;
 mod memory;
 mod mma;
+mod registers;
 mod shared;
 mod thread;
 mod warp;
-mod wgmma;
 mod wgmma_chain;
 
 pub(crate) use atomics::{AtomicAdd, AtomicInteger};
@@ -29,12 +29,11 @@ pub(crate) use math::*;
 pub(crate) use mbarrier::*;
 pub(crate) use memory::GlobalView;
 pub(crate) use mma::*;
+pub(crate) use registers::*;
 pub use shared::SharedSymbol;
 pub(crate) use shared::SharedView;
 pub(crate) use thread::*;
-pub use warp::WarpReductionOp;
 pub(crate) use warp::*;
-pub(crate) use wgmma::*;
 pub(crate) use wgmma_chain::*;
 
 /// A panic stops the launch with a trap. Formatting is left out: it would cost every kernel code

@@ -3,8 +3,7 @@
 use core::arch::{asm, global_asm};
 use core::mem::transmute_copy;
 
-use crate::element::Element;
-use crate::shared::Shared;
+use crate::common::Element;
 
 // The dynamic part: one symbol for all kernels, whose size the launch gives.
 global_asm!(".extern .shared .align 128 .b8 cuda_std_dynamic_shared[];");
@@ -23,8 +22,8 @@ pub enum SharedSymbol {}
 impl SharedSymbol {
     #[doc(hidden)]
     #[inline(always)]
-    pub fn view<T: Element>(address: u32, len: u32) -> Shared<T> {
-        Shared::from_view(SharedView { address, len })
+    pub fn view(address: u32, len: u32) -> SharedView {
+        SharedView { address, len }
     }
 }
 
@@ -110,7 +109,7 @@ impl SharedView {
     }
 
     #[inline(always)]
-    pub(crate) unsafe fn load_volatile<T: Element>(self, i: u32) -> T {
+    pub(crate) unsafe fn load_opaque<T: Element>(self, i: u32) -> T {
         let value: u32;
         // SAFETY: i < len, by the caller's promise; `T` has 4 bytes.
         unsafe {

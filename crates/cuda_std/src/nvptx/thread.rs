@@ -93,21 +93,11 @@ fences! {
     block_fence = "fence.acq_rel.cta;";
     device_fence = "fence.acq_rel.gpu;";
     system_fence = "fence.acq_rel.sys;";
+    fence_async_proxy = "fence.proxy.async.shared::cta;";
 }
 
 #[inline(always)]
 pub(crate) fn nanosleep(nanos: u32) {
     // SAFETY: waits. Without `nomem`, since a loop that sleeps waits for memory to change.
     unsafe { asm!("nanosleep.u32 {0};", in(reg32) nanos, options(nostack, preserves_flags)) }
-}
-
-#[inline(always)]
-pub(crate) fn stay(value: u32) -> u32 {
-    let same;
-    // Not `pure`, or it could leave a loop.
-    // SAFETY: copies a register.
-    unsafe {
-        asm!("mov.b32 {same}, {value};", same = lateout(reg32) same, value = in(reg32) value, options(nomem, nostack, preserves_flags));
-    }
-    same
 }

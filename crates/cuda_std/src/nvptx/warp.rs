@@ -2,25 +2,7 @@
 
 use core::arch::asm;
 
-use crate::warp::WarpShuffleMode;
-
-/// What a warp reduction computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum WarpReductionOp {
-    /// The sum, wrapping.
-    Add,
-    /// The minimum.
-    Min,
-    /// The maximum.
-    Max,
-    /// The bitwise and.
-    And,
-    /// The bitwise or.
-    Or,
-    /// The bitwise exclusive or.
-    Xor,
-}
+use crate::common::{WarpReductionOp, WarpShuffleMode};
 
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.read.ptx.sreg.laneid"]

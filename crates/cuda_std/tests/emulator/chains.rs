@@ -6,12 +6,12 @@ use cuda_std::prelude::*;
 use cuda_std::{async_proxy, barrier, wgmma_chain};
 
 const ROWS: usize = 64;
-const COLUMNS: usize = 128;
+const COLUMNS: usize = 64;
 const STEPS: usize = 5;
 const K: usize = 16 * STEPS;
 /// Words of a step's B, and of one half of K.
-const STEP_WORDS: u32 = 1024;
-const HALF_WORDS: u32 = 512;
+const STEP_WORDS: u32 = 512;
+const HALF_WORDS: u32 = 256;
 
 shared_array! {
     static TILES: [u32; STEPS * STEP_WORDS as usize];
@@ -36,7 +36,7 @@ fn word_of(column: u32, k: u32) -> u32 {
     step * STEP_WORDS + half * HALF_WORDS + column * 4 + pair
 }
 
-/// `C = A * B` for a 64 x 80 A and an 80 x 128 B by the first warpgroup; the second one writes B,
+/// `C = A * B` for a 64 x 80 A and an 80 x 64 B by the first warpgroup; the second one writes B,
 /// column by column, and spoils it when it is told that B is read.
 #[kernel(max_threads = 256)]
 unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
@@ -49,8 +49,9 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         );
         let (tiles, t) = (TILES.view(), thread::thread_idx_x());
         if t >= 128 {
-            let column = t - 128;
-            for pair in 0..K as u32 / 2 {
+            let (column, part) = ((t - 128) % COLUMNS as u32, (t - 128) / COLUMNS as u32);
+            let pairs = K as u32 / 4;
+            for pair in part * pairs..(part + 1) * pairs {
                 let value = b.load((column * K as u32 / 2 + pair) as usize);
                 tiles.store(word_of(column, 2 * pair), value);
             }
@@ -61,7 +62,7 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
                 barrier::arrive(FULL, 256);
             }
             barrier::sync(READ, if bug == Bug::EarlyRelease { 160 } else { 256 });
-            tiles.store(word_of(column, 0), 0);
+            tiles.store(word_of(column, part * K as u32 / 2), 0);
             return;
         }
         if bug == Bug::HalfComes && t >= 64 {
@@ -87,7 +88,7 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         };
         let (step, half) = (STEP_WORDS / 4, HALF_WORDS / 4);
         let columns = [0, 1, 2, 3, 4].map(|i| wgmma_chain::Columns::new(start + i * step, half));
-        let d = wgmma_chain::m64n128_f16_5(&operands, &columns);
+        let d = wgmma_chain::start_f16_5(&operands, &columns).wait::<0>();
         if bug != Bug::EarlyRelease {
             barrier::arrive(READ, 256);
         } else if warp == 1 {

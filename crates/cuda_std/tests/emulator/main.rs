@@ -17,7 +17,7 @@ mod memory;
 mod ordering;
 mod packed;
 mod races;
+mod shared_chains;
 mod support;
 mod tensor_cores;
-mod warpgroups;
 mod warps;

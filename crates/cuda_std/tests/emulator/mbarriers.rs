@@ -1,10 +1,12 @@
 //! Transaction barriers and bulk copies.
 
 use crate::support::{download, run_clean, run_faulty, shape, upload};
+use cuda_std::async_proxy;
 use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::mbarrier::{Barrier, copy_bulk};
+use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
-use cuda_std::{async_proxy, wgmma};
+use cuda_std::wgmma_chain::{self, Columns, unit};
 
 shared_array! {
     static OBJECTS: [u64; 4];
@@ -192,18 +194,18 @@ fn wrong_arguments_are_refused() {
     assert!(matches!(kind(9), FaultKind::Barrier(_)));
 }
 
-/// A tile that a bulk copy brought, multiplied without any proxy fence: both are asynchronous.
+/// Columns that a bulk copy brought, multiplied without any proxy fence: both are asynchronous.
 #[kernel(max_threads = 128)]
-unsafe fn copy_and_multiply(x: *const f32, y: *mut f32) {
+unsafe fn copy_and_multiply(x: *const u32, y: *mut f32) {
     unsafe {
         let (x, y, t) = (
-            Global::new(x, 64 * 8),
-            GlobalMut::new(y, 128 * 32),
+            Global::new(x, 32 * 8),
+            GlobalMut::new(y, 128 * 16),
             thread::thread_idx_x(),
         );
         let (barrier, tile) = (
             Barrier::at(OBJECTS.view(), 0),
-            cuda_std::shared::dynamic::<f32>(0, 512),
+            cuda_std::shared::dynamic::<u32>(0, 256),
         );
         if t == 0 {
             barrier.init(1);
@@ -211,18 +213,15 @@ unsafe fn copy_and_multiply(x: *const f32, y: *mut f32) {
         }
         thread::sync_threads();
         if t == 0 {
-            barrier.arrive_expect(2048);
-            copy_bulk(tile.addr(0), x, 0, 2048, barrier);
+            barrier.arrive_expect(1024);
+            copy_bulk(tile.addr(0), x, 0, 1024, barrier);
         }
         barrier.wait(0);
-        let mut d = wgmma::Accumulator::<32>::zero();
-        let descriptor = wgmma::Descriptor::new(tile.addr(0), 64 * 16, 128);
-        d.fence();
-        wgmma::tf32(&mut d, descriptor, descriptor, false);
-        wgmma::commit_group();
-        wgmma::wait_group::<0>();
-        for (i, &value) in d.values().iter().enumerate() {
-            y.store(32 * t as usize + i, value);
+        let a = [[pack_f16x2(1.0, 1.0); 4]; 7];
+        let columns = Columns::new(unit(tile.addr(0)), 32);
+        let d = wgmma_chain::m64n32_f16_7(&a, &[columns; 7]);
+        for (i, &value) in d.iter().enumerate() {
+            y.store(16 * t as usize + i, value);
         }
     }
 }
@@ -231,13 +230,13 @@ unsafe fn copy_and_multiply(x: *const f32, y: *mut f32) {
 fn what_bulk_copies_write_needs_no_proxy_fence() {
     let device = Device::new();
     let (x, y) = (
-        upload(&device, &[1.0_f32; 512]),
-        device.alloc(4 * 128 * 32).unwrap(),
+        upload(&device, &[pack_f16x2(1.0, 1.0); 256]),
+        device.alloc(4 * 128 * 16).unwrap(),
     );
     let launch = cuda_std::emulator::Launch {
-        shared_bytes: 2048,
+        shared_bytes: 1024,
         ..shape(1, 128)
     };
     run_clean::<copy_and_multiply>(&device, &launch, (x.ptr(), y.ptr()));
-    assert_eq!(download::<f32>(&y), vec![8.0; 128 * 32]);
+    assert_eq!(download::<f32>(&y), vec![7.0 * 16.0; 128 * 16]);
 }

@@ -3,14 +3,14 @@
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::wgmma_chain::InFlight;
-use cuda_std::{async_proxy, barrier, cluster, math, thread, warp, wgmma_chain};
+use cuda_std::{async_proxy, barrier, cluster, math, opaque, thread, warp, wgmma_chain};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, FusedGeometry, OUT_WIDTH, PIXEL_BYTES, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
 };
 
 use super::memory::Memory;
-use super::mode::{Mode, copy};
+use super::mode::Mode;
 use super::statistics::{self, Moments};
 use super::{ALL_LANES, Arguments};
 use crate::parts::unroll::unroll;
@@ -179,7 +179,7 @@ pub(super) unsafe fn consume<M: Mode>(
             if M::TILES.shares > 1 && M::TILES.parts == 2 {
                 // So that no address made of it is kept while the warp multiplies: that would take
                 // registers which this mode does not have, but the others do.
-                channel = copy(channel);
+                channel = opaque::to_assembler(channel);
             }
             if M::TILES.shares == 1 {
                 if place.quad == 0 {

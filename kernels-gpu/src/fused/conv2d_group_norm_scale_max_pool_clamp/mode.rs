@@ -2,13 +2,11 @@
 
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::{self, Columns, InFlight, UNIT_BYTES};
-use cuda_std::{Storage, f16, math, mma, registers, warp};
-use op_spec::launch::WARP_THREADS;
+use cuda_std::{Storage, f16, math, mma, opaque, registers};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     FusedMode, PART_BYTES, PHASE_BYTES, QUAD_WORDS, WARPGROUP_THREADS,
 };
 
-use super::ALL_LANES;
 use crate::parts::unroll::unroll;
 
 /// One operand of 16 columns of K: two words of each of its halves.
@@ -80,16 +78,6 @@ pub(super) unsafe fn quads<const N: usize>(from: Global<u32>, thread: u32) -> [Q
         i += 1;
     }
     quads
-}
-
-/// The same word, but not to the compiler, which would keep one for two operands and move it to
-/// their registers again and again.
-///
-/// # Safety
-/// All lanes of the warp make this call.
-#[inline(always)]
-pub(super) unsafe fn copy(word: u32) -> u32 {
-    warp::warp_shuffle_xor(ALL_LANES, word, 0, WARP_THREADS).0
 }
 
 /// Columns of a row for horizontal tap `s`, the second half of K `k` units further.
@@ -251,7 +239,7 @@ impl<const SPREAD: bool> Mode for Accurate<SPREAD> {
     #[inline(always)]
     unsafe fn set_constant(f: &mut [Quad; 14], half: usize, word: u32) {
         f[7 + SINGLE][2 + half] = word;
-        f[7 + CROSSING_SINGLE][2 + half] = copy(word);
+        f[7 + CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
     }
 
     #[inline(always)]
@@ -334,7 +322,7 @@ impl<const SPREAD: bool> Mode for Fast<SPREAD> {
     #[inline(always)]
     unsafe fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
         f[SINGLE][2 + half] = word;
-        f[CROSSING_SINGLE][2 + half] = copy(word);
+        f[CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
     }
 
     #[inline(always)]

@@ -2,11 +2,11 @@
 
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::InFlight;
-use cuda_std::{Storage, bf16, f16, mma, registers, wgmma_chain};
+use cuda_std::{Storage, bf16, f16, mma, opaque, registers, wgmma_chain};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedMode;
 
 use super::mode::{
-    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, copy, one_part, quads, register_counts, tiles,
+    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, one_part, quads, register_counts, tiles,
 };
 use crate::parts::unroll::unroll;
 
@@ -34,7 +34,7 @@ macro_rules! half {
             #[inline(always)]
             unsafe fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
                 f[SINGLE][2 + half] = word;
-                f[CROSSING_SINGLE][2 + half] = copy(word);
+                f[CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
             }
 
             #[inline(always)]

@@ -3,7 +3,7 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::Shared;
-use cuda_std::{Storage, barrier, cluster, math, warp};
+use cuda_std::{Storage, barrier, cluster, math, opaque, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     AFFINE_BYTES, CONV_WIDTH, FusedGeometry, HalfRows, MOMENTS_BYTES, OUT_CHANNELS, OUT_WIDTH,
@@ -176,12 +176,12 @@ pub(super) unsafe fn finish<M: Mode>(
 ) {
     let threads = M::TILES.consumers * WARPGROUP_THREADS;
     barrier::sync(MULTIPLIERS, threads);
-    // In 16 bits through a shuffle of nothing, so that the compiler does not hold what follows from it in
+    // In 16 bits opaque, so that the assembler does not hold what follows from it in
     // registers while the warp multiplies. (In f32 this is what the assembler lacks registers for.)
     let k = if M::SCALED {
         thread
     } else {
-        warp::warp_shuffle_xor(ALL_LANES, thread, 0, WARP_THREADS).0
+        opaque::to_assembler(thread)
     };
     // All lanes of a warp agree, and one tells it: were it for each thread to say, the assembler
     // would take what follows for divergent, and keep addresses out of uniform registers. It tells it
@@ -340,9 +340,9 @@ unsafe fn write<M: Mode>(
     } else {
         cluster::block_rank() % shares
     };
-    // Through a shuffle of nothing, so that the compiler does not hold what follows from it in
+    // Opaque, so that the assembler does not hold what follows from it in
     // registers while the warp multiplies.
-    let thread = warp::warp_shuffle_xor(ALL_LANES, thread, 0, WARP_THREADS).0;
+    let thread = opaque::to_assembler(thread);
     let lane = thread % WARP_THREADS;
     let of_channel = ((g.part(0).pooled + g.part(1).pooled) * OUT_WIDTH) as usize;
     let y = GlobalMut::new(

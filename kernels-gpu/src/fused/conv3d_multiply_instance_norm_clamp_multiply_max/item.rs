@@ -1,7 +1,7 @@
 //! An item: 16 rows by 10 columns of the convolution, and what is done with each column.
 
 use cuda_std::shared::Shared;
-use cuda_std::{math, warp};
+use cuda_std::{math, opaque, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     CHUNK_COLUMNS, CHUNKS, FILTER, FusedGeometry, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH,
     TILE_ROWS,
@@ -134,8 +134,8 @@ unsafe fn column<F: Format, C: Consumer, const I: usize>(
         // Loaded once more, since an operand's four registers are consecutive: the same value in two
         // places would be copied, for each product anew.
         let again = [
-            planes.load_volatile(groups[2][0] + I as u32),
-            planes.load_volatile(groups[2][1] + I as u32),
+            opaque::load(planes, groups[2][0] + I as u32),
+            opaque::load(planes, groups[2][1] + I as u32),
         ];
         step!(channels[0], channels[1], 0);
         step!(low_parts[0], low_parts[1], 0);

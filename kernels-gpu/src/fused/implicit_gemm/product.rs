@@ -26,7 +26,7 @@
 
 use cuda_std::global::Global;
 use cuda_std::shared;
-use cuda_std::{bf16, cp_async, f16, kernel, registers, thread, warp};
+use cuda_std::{bf16, cp_async, f16, kernel, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
@@ -108,7 +108,7 @@ pub(super) trait Multiplier<F: Format, S: Shape>: Sized {
 /// Tiles of pixels of all samples, computed anew.
 #[inline(always)]
 fn items_here(g: &GemmGeometry) -> u32 {
-    let tiles = registers::stay(g.tiles_d) * g.tiles_h * g.tiles_w;
+    let tiles = opaque::to_compiler(g.tiles_d) * g.tiles_h * g.tiles_w;
     g.conv.n as u32 * tiles
 }
 
@@ -117,26 +117,26 @@ fn items_here(g: &GemmGeometry) -> u32 {
 fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
     GemmGeometry {
         conv: ConvGeometry {
-            group_k: registers::stay(g.conv.group_k),
-            groups: registers::stay(g.conv.groups),
-            z: registers::stay(g.conv.z),
-            p: registers::stay(g.conv.p),
-            q: registers::stay(g.conv.q),
+            group_k: opaque::to_compiler(g.conv.group_k),
+            groups: opaque::to_compiler(g.conv.groups),
+            z: opaque::to_compiler(g.conv.z),
+            p: opaque::to_compiler(g.conv.p),
+            q: opaque::to_compiler(g.conv.q),
             ..g.conv
         },
-        tile_d: registers::stay(g.tile_d),
-        tile_h: registers::stay(g.tile_h),
-        tile_w: registers::stay(g.tile_w),
-        tile_pitch: registers::stay(g.tile_pitch),
-        tiles_d: registers::stay(g.tiles_d),
-        tiles_h: registers::stay(g.tiles_h),
-        tiles_w: registers::stay(g.tiles_w),
-        patch_vectors: registers::stay(g.patch_vectors),
-        offsets: registers::stay(g.offsets),
-        windows_h: registers::stay(g.windows_h),
-        windows_w: registers::stay(g.windows_w),
-        pooled_h: registers::stay(g.pooled_h),
-        pooled_w: registers::stay(g.pooled_w),
+        tile_d: opaque::to_compiler(g.tile_d),
+        tile_h: opaque::to_compiler(g.tile_h),
+        tile_w: opaque::to_compiler(g.tile_w),
+        tile_pitch: opaque::to_compiler(g.tile_pitch),
+        tiles_d: opaque::to_compiler(g.tiles_d),
+        tiles_h: opaque::to_compiler(g.tiles_h),
+        tiles_w: opaque::to_compiler(g.tiles_w),
+        patch_vectors: opaque::to_compiler(g.patch_vectors),
+        offsets: opaque::to_compiler(g.offsets),
+        windows_h: opaque::to_compiler(g.windows_h),
+        windows_w: opaque::to_compiler(g.windows_w),
+        pooled_h: opaque::to_compiler(g.pooled_h),
+        pooled_w: opaque::to_compiler(g.pooled_w),
         ..*g
     }
 }
@@ -248,7 +248,7 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
             stage += 1;
         }
         // Computed anew, or what depends on it would take the products' registers.
-        let thread = registers::stay(thread::thread_idx_x());
+        let thread = opaque::to_compiler(thread::thread_idx_x());
         let results = results_of(thread / WARP_THREADS, thread, geometry_here(g));
         multiplier.end(&mut sums, &results);
         results.finish(&mut sums, tiles, entry, image_unscales);

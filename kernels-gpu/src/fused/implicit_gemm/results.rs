@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
-use cuda_std::{Storage, math, registers, thread, warp};
+use cuda_std::{Storage, math, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
     BLOCK_THREADS, GemmGeometry, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
@@ -394,7 +394,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 }
             });
             // Not unrolled: the groups of pixels are enough that is in flight.
-            filter = registers::stay(filter + BLOCK_THREADS / WARP_THREADS);
+            filter = opaque::to_compiler(filter + BLOCK_THREADS / WARP_THREADS);
             plane += (BLOCK_THREADS / WARP_THREADS) as usize * spatial;
         }
     }

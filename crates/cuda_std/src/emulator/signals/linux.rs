@@ -11,8 +11,8 @@ use corosensei::stack::Stack;
 use corosensei::trap::CoroutineTrapHandler;
 
 use super::super::exec;
-use super::super::fault::{Fault, FaultKind, ThreadId};
-use super::super::schedule::STACK_BYTES;
+use super::super::fault::FaultKind;
+use super::super::fiber::STACK_BYTES;
 
 /// What a processor raises.
 const TRAPS: [libc::c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
@@ -130,28 +130,13 @@ unsafe extern "C" fn handle(
         };
         // After the handler the coroutine does not go on but runs this, on an empty stack, and
         // ends.
-        let target = running.setup_trap_handler(move || record(kind));
+        let target = running.setup_trap_handler(move || exec::with().record(None, kind));
         registers[libc::REG_RIP as usize] = target.rip as i64;
         registers[libc::REG_RSP as usize] = target.rsp as i64;
         registers[libc::REG_RBP as usize] = target.rbp as i64;
         registers[libc::REG_RDI as usize] = target.rdi as i64;
         registers[libc::REG_RSI as usize] = target.rsi as i64;
     }
-}
-
-fn record(kind: FaultKind) {
-    let exec = exec::with();
-    let thread = ThreadId {
-        block: exec.block_idx,
-        thread: exec.thread_idx,
-    };
-    let fault = Fault {
-        kernel: Some(exec.kernel),
-        thread: Some(thread),
-        location: None,
-        kind,
-    };
-    exec.fault.get_or_insert(fault);
 }
 
 /// Does what would have happened without this handler.

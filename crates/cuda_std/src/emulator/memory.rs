@@ -1,0 +1,82 @@
+//! The global memory of a device: its allocations, and the clock that their stamps are of.
+
+use std::collections::BTreeMap;
+
+use super::fault::{Fault, FaultKind};
+use super::region::{Name, Region};
+use super::stamp;
+
+/// The allocations of a device, and its clock.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    regions: BTreeMap<usize, Box<Region>>,
+    allocated: u64,
+    used: u64,
+    limit: u64,
+    /// See `stamp`.
+    pub(crate) now: u64,
+}
+
+impl Memory {
+    /// Room for `limit` bytes.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            regions: BTreeMap::new(),
+            allocated: 0,
+            used: 0,
+            limit,
+            now: stamp::time(stamp::HOST),
+        }
+    }
+
+    /// The address of a new allocation.
+    pub(crate) fn alloc(&mut self, bytes: usize) -> Result<usize, Fault> {
+        let (used, limit) = (self.used, self.limit);
+        let too_much = || {
+            Fault::on_host(FaultKind::OutOfMemory {
+                bytes: bytes as u64,
+                used,
+                limit,
+            })
+        };
+        let sum = used.checked_add(bytes as u64);
+        let sum = sum.filter(|&sum| sum <= limit).ok_or_else(too_much)?;
+        let region = Region::new(Name::Allocation(self.allocated), bytes, None);
+        let region = region.ok_or_else(too_much)?;
+        self.allocated += 1;
+        self.used = sum;
+        let address = region.base;
+        self.regions.insert(address, Box::new(region));
+        Ok(address)
+    }
+
+    /// Ends the allocation that starts at `address`, if there is one.
+    pub(crate) fn free(&mut self, address: usize) {
+        if let Some(region) = self.regions.remove(&address) {
+            self.used -= region.len() as u64;
+        }
+    }
+
+    /// The allocation that starts at `address`.
+    pub(crate) fn get(&self, address: usize) -> Option<&Region> {
+        self.regions.get(&address).map(|region| &**region)
+    }
+
+    /// The allocation that contains `address`, or ends there.
+    pub(crate) fn find(&self, address: usize) -> Option<&Region> {
+        let (_, region) = self.regions.range(..=address).next_back()?;
+        (address <= region.base + region.len()).then_some(region)
+    }
+
+    /// Lets the clock start again before its stamps run out.
+    pub(crate) fn wind_clock(&mut self) {
+        const ENOUGH: u64 = 1 << 32;
+        if self.now < ENOUGH {
+            return;
+        }
+        self.regions
+            .values()
+            .for_each(|region| region.restart_clock());
+        self.now = stamp::time(stamp::HOST);
+    }
+}

@@ -1,0 +1,229 @@
+//! Runs a launch, cluster after cluster, the threads of each as coroutines.
+//!
+//! A block of a kernel without clusters is a cluster of one.
+//!
+//! Threads run one at a time, each until it has to wait or ends; then the next one that is ready. A
+//! thread that never waits runs straight through, on a stack that the next one takes over while it
+//! is warm. Clusters run one after another, the blocks of one interleaved. Everything is determined by the launch and its seed:
+//! without one, threads and clusters run in the order of their indices; with one, clusters, the
+//! threads at a cluster's start, and those that a barrier wakes are shuffled.
+//!
+//! A fault ends the launch: the thread at fault suspends for good, and all coroutines are dropped
+//! without unwinding. (What a kernel's frames own is leaked then; kernels own nothing, as a rule.)
+//! Panics are caught at the root of the coroutine.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use super::exec::{self, Exec, Thread, with};
+use super::fault::{Fault, FaultKind};
+use super::fiber::{Stacks, ThreadCoroutine};
+use super::launch::{Launch, Pulse, Stats, cluster_blocks, validate};
+use super::memory::Memory;
+use super::region::Name;
+use super::signals::Guard;
+use super::{clusters, deadlock, lanes, panics, schedule, stamp};
+use crate::Kernel;
+
+/// Runs on the worker: the memory comes back with the result.
+pub(crate) type Job = Box<
+    dyn FnOnce(Box<Memory>, &mut Stacks, Arc<Pulse>) -> (Box<Memory>, Result<Stats, Fault>) + Send,
+>;
+
+/// Pointers may travel to the worker: they are addresses of the device's memory, which travels with
+/// them.
+struct Arguments<T>(T);
+
+// SAFETY: see above. Kernel arguments are `Copy` and hold no reference that they could drop.
+unsafe impl<T> Send for Arguments<T> {}
+
+impl<T: Copy> Arguments<T> {
+    fn get(&self) -> T {
+        self.0
+    }
+}
+
+/// What runs kernel `K`, or why no device would.
+pub(crate) fn job<K: Kernel>(launch: &Launch, arguments: K::Args) -> Result<Job, Fault> {
+    if exec::current_or_none().is_some() {
+        let problem = FaultKind::Launch("a kernel cannot launch kernels".to_owned());
+        return Err(Fault {
+            kernel: Some(K::NAME),
+            ..Fault::on_host(problem)
+        });
+    }
+    validate::<K>(launch)?;
+    let (launch, arguments) = (launch.clone(), Arguments(arguments));
+    Ok(Box::new(move |mut memory, stacks, pulse| {
+        memory.wind_clock();
+        // SAFETY: the threads of an emulated launch call it.
+        let body = move || unsafe { K::call(arguments.get()) };
+        let mut exec = Box::new(Exec::new(
+            K::NAME,
+            &launch,
+            memory,
+            pulse,
+            cluster_blocks::<K>(),
+        ));
+        let result = run(&mut exec, &launch, stacks, &body);
+        (exec.memory, result)
+    }))
+}
+
+fn run(
+    exec: &mut Box<Exec>,
+    launch: &Launch,
+    stacks: &mut Stacks,
+    body: &dyn Fn(),
+) -> Result<Stats, Fault> {
+    let time = exec.next_time();
+    exec.now.launch_start = time * stamp::TIME;
+    if launch.shared_bytes > 0 {
+        // Cannot exceed the limit: the launch was validated, and this is the first piece.
+        let bytes = launch.shared_bytes as usize;
+        exec.shared
+            .lay_out(std::ptr::null(), Name::Dynamic, bytes, 0);
+    }
+    exec::set_current(&raw mut **exec);
+    let result = run_clusters(launch, exec.cluster_blocks, stacks, body);
+    exec::set_current(std::ptr::null_mut());
+    abandon(exec, stacks);
+    let stats = Stats {
+        steps: exec.steps(),
+        global_load_bytes: exec.loaded[0],
+        global_store_bytes: exec.stored[0],
+        shared_load_bytes: exec.loaded[1],
+        shared_store_bytes: exec.stored[1],
+        shared_bytes: exec.shared.bytes,
+        ..exec.stats
+    };
+    result.map(|()| stats)
+}
+
+fn run_clusters(
+    launch: &Launch,
+    cluster_blocks: u32,
+    stacks: &mut Stacks,
+    body: &dyn Fn(),
+) -> Result<(), Fault> {
+    /// Beyond this many clusters, a list of them would cost more than a shuffled order is worth.
+    const MOST_SHUFFLED: u64 = 1 << 20;
+    let [x, y, z] = launch.grid.map(u64::from);
+    let width = u64::from(cluster_blocks);
+    let along_x = x / width;
+    let clusters = along_x * y * z;
+    let mut order: Vec<u32> = Vec::new();
+    if launch.seed.is_some() && clusters <= MOST_SHUFFLED {
+        order.extend(0..clusters as u32);
+        with().random.shuffle(&mut order);
+    }
+    for i in 0..clusters {
+        let cluster = order.get(i as usize).map_or(i, |&one| u64::from(one));
+        let first = [
+            cluster % along_x * width,
+            cluster / along_x % y,
+            cluster / (along_x * y),
+        ];
+        begin_cluster(with(), first.map(|index| index as u32));
+        run_cluster(stacks, body)?;
+    }
+    Ok(())
+}
+
+/// Sets up the next cluster: fresh shared memory, barriers and threads.
+fn begin_cluster(exec: &mut Exec, first_block: [u32; 3]) {
+    let time = exec.next_time();
+    exec.first_block = first_block;
+    exec.now.cluster_start = time * stamp::TIME;
+    exec.now.base = exec.now.cluster_start;
+    exec.clusters.push((time, first_block));
+    exec.shared.forget();
+    exec.read_sets[1].clear();
+    exec.drop_extensions();
+    let numbers = 0..exec.cluster_blocks * exec.stride;
+    exec.threads.clear();
+    exec.threads
+        .extend(numbers.clone().map(|_| Thread::new(time)));
+    let mut order = Vec::with_capacity(numbers.len());
+    for thread in numbers {
+        if exec.in_block(thread) < exec.block_threads {
+            order.push(thread);
+        } else {
+            exec.threads[thread as usize].done = true;
+        }
+    }
+    exec.stats.blocks += u64::from(exec.cluster_blocks);
+    exec.stats.threads += order.len() as u64;
+    schedule::wake(exec, &mut order);
+}
+
+/// Runs all threads of the current cluster. `body` is the kernel for one thread.
+fn run_cluster(stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
+    let mut done = 0;
+    while let Some(thread) = with().ready.pop_front() {
+        if resume(stacks, body, thread)? {
+            done += 1;
+            lanes::check_exit(with(), thread)?;
+            clusters::leave(with(), thread)?;
+        }
+    }
+    let exec = with();
+    if done < exec.cluster_blocks * exec.block_threads {
+        return Err(deadlock::report(exec));
+    }
+    Ok(())
+}
+
+/// Runs one thread until it waits (`false`) or ends (`true`).
+fn resume(stacks: &mut Stacks, body: &dyn Fn(), thread: u32) -> Result<bool, Fault> {
+    let exec = with();
+    exec.enter(thread);
+    let mut coroutine = match exec.threads[thread as usize].fiber.coroutine.take() {
+        Some(coroutine) => coroutine,
+        None => start(exec, stacks, body)?,
+    };
+    exec.stack_limit = exec.threads[thread as usize].stack_limit;
+    let result = {
+        let _guard = Guard::enter(&coroutine);
+        coroutine.resume(())
+    };
+    let exec = with();
+    let ended = matches!(result, CoroutineResult::Return(()));
+    if exec.fault.is_some() || ended {
+        stacks.recycle(coroutine);
+    } else {
+        exec.threads[thread as usize].fiber.coroutine = Some(coroutine);
+    }
+    match exec.fault.take() {
+        Some(fault) => Err(fault),
+        None => {
+            exec.threads[thread as usize].done = ended;
+            Ok(ended)
+        }
+    }
+}
+
+fn start(exec: &mut Exec, stacks: &mut Stacks, body: &dyn Fn()) -> Result<ThreadCoroutine, Fault> {
+    let (stack, limit) = stacks.take()?;
+    exec.threads[exec.thread as usize].stack_limit = limit;
+    let run = move |yielder: &Yielder<(), ()>, ()| {
+        let exec = with();
+        exec.threads[exec.thread as usize].fiber.yielder = Some(yielder);
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+            panics::note(with(), &*payload);
+        }
+    };
+    // SAFETY: `body` outlives the coroutine, which `run` drops before it returns.
+    Ok(unsafe { Coroutine::with_stack_unchecked(stack, run) })
+}
+
+/// Drops what is left of a cluster.
+fn abandon(exec: &mut Exec, stacks: &mut Stacks) {
+    for thread in &mut exec.threads {
+        if let Some(coroutine) = thread.fiber.coroutine.take() {
+            stacks.recycle(coroutine);
+        }
+    }
+}

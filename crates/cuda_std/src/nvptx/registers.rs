@@ -1,0 +1,30 @@
+//! Register counts, and values that the compiler must not see through.
+
+use core::arch::asm;
+
+#[inline(always)]
+pub(crate) fn increase_registers<const N: u32>() {
+    // SAFETY: the assembler allots registers accordingly.
+    unsafe {
+        asm!("setmaxnreg.inc.sync.aligned.u32 {n};", n = const N, options(nostack, preserves_flags))
+    }
+}
+
+#[inline(always)]
+pub(crate) fn decrease_registers<const N: u32>() {
+    // SAFETY: the assembler allots registers accordingly.
+    unsafe {
+        asm!("setmaxnreg.dec.sync.aligned.u32 {n};", n = const N, options(nostack, preserves_flags))
+    }
+}
+
+#[inline(always)]
+pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
+    let same;
+    // Not `pure`, or it could leave a loop.
+    // SAFETY: copies a register.
+    unsafe {
+        asm!("mov.b32 {same}, {value};", same = lateout(reg32) same, value = in(reg32) value, options(nomem, nostack, preserves_flags));
+    }
+    same
+}

@@ -1,0 +1,56 @@
+//! Values that are the same as before, but not to those who optimise the kernel.
+//!
+//! Two do: the compiler (LLVM), and after it the assembler (`ptxas`). Both compute early, in front of a loop, what does
+//! not change in it, and keep one register for what they know to be equal. That is right until registers are short:
+//! what was computed early takes registers from the whole loop, and a value that two instructions want in different
+//! registers, as tensor cores do with their operands, is moved from one to the other in each turn. A value
+//! that is opaque is computed, or loaded, where the kernel says.
+//!
+//! | | instruction | hides a value from | costs |
+//! |---|---|---|---|
+//! | [`to_compiler`] | `mov.b32` | the compiler; to the assembler it is a copy, of which it sees what it is a copy of | at most a move |
+//! | [`to_assembler`] | `shfl.sync.bfly.b32` by no lanes | both | a shuffle, by the whole warp |
+//! | [`load`] | `ld.volatile.shared.b32` | both: an element that was loaded before | a load |
+//!
+//! **Emulator**: values are returned as they are; [`to_assembler`] is a shuffle and [`load`] a load, with their checks.
+
+use crate::backend;
+use crate::element::Element;
+use crate::shared::Shared;
+use crate::warp;
+
+/// `value`, opaque to the compiler: what depends on it is computed behind this call, and in each turn of a loop that
+/// contains it. `mov.b32`.
+#[must_use]
+#[inline(always)]
+pub fn to_compiler(value: u32) -> u32 {
+    backend::opaque_to_compiler(value)
+}
+
+/// `value`, opaque to the compiler and the assembler, which then have a register for it of its own.
+/// `shfl.sync.bfly.b32`.
+///
+/// # Safety
+/// All 32 lanes of the warp make this call.
+#[must_use]
+#[track_caller]
+#[inline(always)]
+pub unsafe fn to_assembler(value: u32) -> u32 {
+    const ALL_LANES: u32 = u32::MAX;
+    // SAFETY: all lanes are here, says the caller.
+    unsafe { warp::warp_shuffle_xor(ALL_LANES, value, 0, 32).0 }
+}
+
+/// Element `i`, a 32-bit one, by a load of its own, although it may have been loaded before. Loading a value where it is
+/// needed is cheaper than copying it there. `ld.volatile.shared.b32`.
+///
+/// # Safety
+/// As for [`Shared::load`].
+#[must_use]
+#[track_caller]
+#[inline(always)]
+pub unsafe fn load<T: Element>(shared: Shared<T>, i: u32) -> T {
+    const { assert!(size_of::<T>() == 4, "a load of its own is 4 bytes wide") };
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { shared.view.load_opaque::<T>(i) }
+}
