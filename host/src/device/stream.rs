@@ -131,7 +131,7 @@ impl Stream {
             (Kind::Emulator(emulator), _) => {
                 let facts = KernelFacts {
                     name: K::NAME,
-                    max_threads: K::MAX_THREADS,
+                    max_threads: K::BOUNDS.max_threads,
                     static_shared_bytes: 0,
                 };
                 contract::check(&facts, &Limits::EMULATED, &shape)?;

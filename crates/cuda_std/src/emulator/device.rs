@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fault::{Fault, FaultKind};
 use super::region::{Name, Region};
 use super::{launch, stamp, worker};
-use crate::Kernel;
+use crate::{Instance, Kernel, KernelArgs};
 
 /// An emulated device. Clones are the same device.
 ///
@@ -213,18 +213,31 @@ impl Device {
         })
     }
 
-    /// Runs kernel `K` to its end.
+    /// [`Self::launch_instance`] of the kernel that `K` is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn launch<K: Kernel>(&self, launch: &Launch, arguments: K::Args) -> Result<Stats, Fault> {
+        self.launch_instance(&Instance::of::<K>(), launch, arguments)
+    }
+
+    /// Runs a kernel to its end.
     ///
     /// The same launch with the same seed and memory gives the same result, and the same fault.
     ///
     /// # Errors
     /// The first fault. What the kernel wrote before it stays written; the device can be used
     /// again, unless the fault is [`FaultKind::DeviceLost`].
-    pub fn launch<K: Kernel>(&self, launch: &Launch, arguments: K::Args) -> Result<Stats, Fault> {
-        launch::validate::<K>(launch)?;
+    pub fn launch_instance<A: KernelArgs>(
+        &self,
+        kernel: &Instance<A>,
+        launch: &Launch,
+        arguments: A,
+    ) -> Result<Stats, Fault> {
+        launch::validate(kernel, launch)?;
         let slot = &mut *self.lock();
         let memory = slot.memory.take().ok_or_else(lost)?;
-        let job = launch::job::<K>(launch.clone(), arguments);
+        let job = launch::job(kernel, launch.clone(), arguments);
         let outcome = worker::run(&mut slot.worker, memory, job, launch.progress_limit);
         match outcome {
             Ok((memory, result)) => {
@@ -232,7 +245,7 @@ impl Device {
                 result
             }
             Err(kind) => Err(Fault {
-                kernel: Some(K::NAME),
+                kernel: Some(kernel.name()),
                 ..Fault::on_host(kind)
             }),
         }

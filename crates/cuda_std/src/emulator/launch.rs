@@ -9,8 +9,8 @@ use super::region::Name;
 use super::schedule::{self, Stacks};
 use super::stamp;
 use super::worker::Pulse;
-use crate::Kernel;
 use crate::shared::MAX_SHARED_BYTES;
+use crate::{Instance, KernelArgs};
 
 /// Runs on the worker: the memory comes back with the result.
 pub(crate) type Job = Box<
@@ -18,7 +18,7 @@ pub(crate) type Job = Box<
 >;
 
 /// Refuses what `cuLaunchKernel` refuses.
-pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
+pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> Result<(), Fault> {
     const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
     const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
     const MAX_THREADS: u64 = 1024;
@@ -33,7 +33,7 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
     let refuse = |message| {
         let fault = Fault::on_host(FaultKind::Launch(message));
         Err(Fault {
-            kernel: Some(K::NAME),
+            kernel: Some(kernel.name()),
             ..fault
         })
     };
@@ -54,14 +54,14 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
     if threads > MAX_THREADS {
         return refuse(format!("block has {threads} threads, limit {MAX_THREADS}"));
     }
-    if let Some(limit) = K::MAX_THREADS
+    if let Some(limit) = kernel.bounds().max_threads
         && threads > u64::from(limit)
     {
         return refuse(format!(
             "block has {threads} threads, the kernel's max_threads is {limit}"
         ));
     }
-    let cluster = cluster_blocks::<K>();
+    let cluster = cluster_blocks(kernel);
     if !(1..=MAX_CLUSTER).contains(&cluster) {
         return refuse(format!(
             "the kernel's cluster_blocks is {cluster}, limit 1..={MAX_CLUSTER}"
@@ -77,7 +77,7 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
         let (bytes, limit) = (u64::from(launch.shared_bytes), u64::from(MAX_SHARED_BYTES));
         let fault = Fault::on_host(FaultKind::SharedMemory { bytes, limit });
         return Err(Fault {
-            kernel: Some(K::NAME),
+            kernel: Some(kernel.name()),
             ..fault
         });
     }
@@ -85,8 +85,8 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
 }
 
 /// Blocks of a cluster of this kernel.
-fn cluster_blocks<K: Kernel>() -> u32 {
-    K::CLUSTER_BLOCKS.unwrap_or(1)
+fn cluster_blocks<A: KernelArgs>(kernel: &Instance<A>) -> u32 {
+    kernel.bounds().cluster_blocks.unwrap_or(1)
 }
 
 /// Pointers may travel to the worker: they are addresses of the device's memory, which travels with
@@ -102,19 +102,14 @@ impl<T: Copy> Arguments<T> {
     }
 }
 
-pub(crate) fn job<K: Kernel>(launch: Launch, arguments: K::Args) -> Job {
+pub(crate) fn job<A: KernelArgs>(kernel: &Instance<A>, launch: Launch, arguments: A) -> Job {
     let arguments = Arguments(arguments);
+    let (name, call, cluster_blocks) = (kernel.name(), kernel.call(), cluster_blocks(kernel));
     Box::new(move |mut memory, stacks, pulse| {
         memory.wind_clock();
         // SAFETY: the threads of an emulated launch call it.
-        let body = move || unsafe { K::call(arguments.get()) };
-        let mut exec = Box::new(Exec::new(
-            K::NAME,
-            &launch,
-            memory,
-            pulse,
-            cluster_blocks::<K>(),
-        ));
+        let body = move || unsafe { call(arguments.get()) };
+        let mut exec = Box::new(Exec::new(name, &launch, memory, pulse, cluster_blocks));
         let result = run(&mut exec, &launch, stacks, &body);
         (exec.memory, result)
     })

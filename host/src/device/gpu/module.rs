@@ -162,7 +162,7 @@ impl Gpu {
         let function = self.module.function(K::NAME)?;
         let facts = KernelFacts {
             name: K::NAME,
-            max_threads: K::MAX_THREADS,
+            max_threads: K::BOUNDS.max_threads,
             static_shared_bytes: function.static_shared_bytes,
         };
         contract::check(&facts, &self.limits, shape)?;
