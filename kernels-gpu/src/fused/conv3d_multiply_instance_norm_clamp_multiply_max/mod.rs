@@ -72,9 +72,9 @@ mod output;
 mod parameters;
 mod pass;
 // Only Hopper has what these kernels are made of.
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 mod warpgroup;
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 pub use warpgroup::{
     conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
     conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_bf16,
@@ -348,7 +348,7 @@ fused_kernels! {
 }
 
 /// Kernels with clusters, which only Hopper has; the number in a name is that of a sample's blocks.
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 mod clustered {
     use super::*;
 
@@ -361,5 +361,5 @@ mod clustered {
         conv3d_multiply_instance_norm_clamp_multiply_max_rounded_8_f32, Rounded, f32, 8;
     }
 }
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 pub use clustered::*;

@@ -37,7 +37,7 @@ use op_spec::launch::implicit_gemm::{
 use super::format::{Brain, Format, Half, Rounded, Split};
 use super::patch::{FilterSet, Patch, Place, load_tile};
 use super::results::{Output, Results};
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 use super::warpgroup::Warpgroup;
 use super::warps::Warps;
 use crate::parts::index::div_rem;
@@ -60,7 +60,7 @@ macro_rules! shape {
 mod shapes {
     use super::{GemmTile, Shape};
     shape!(M64N128 M32N128 M16N256 M64N32 M16N64);
-    #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+    #[cfg(hopper)]
     shape!(W64N128);
 }
 
@@ -262,7 +262,7 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
 /// Blocks that a multiprocessor should hold: what the tile says, but for the larger tiles of split
 /// values on Ampere and Ada, where the assembler does not fit them into so few registers.
 const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
-    let roomy = cfg!(cuda_arch = "sm_90a") || mode.parts == 1 || tile.operands == 1;
+    let roomy = cfg!(hopper) || mode.parts == 1 || tile.operands == 1;
     tile.blocks_per_processor(mode.parts) - !roomy as u32
 }
 
@@ -341,7 +341,7 @@ product_kernels!(
     M16N64, Warps: implicit_gemm_m16n64_split_f32 implicit_gemm_m16n64_rounded_f32
     implicit_gemm_m16n64_f16 implicit_gemm_m16n64_bf16
 );
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 product_kernels!(
     W64N128, Warpgroup: implicit_gemm_w64n128_split_f32 implicit_gemm_w64n128_rounded_f32
     implicit_gemm_w64n128_f16 implicit_gemm_w64n128_bf16
