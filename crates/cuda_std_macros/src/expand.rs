@@ -1,6 +1,6 @@
 //! What `#[kernel]` writes.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::{Attribute, Expr, GenericParam, ItemFn, Result, parse_quote};
 
@@ -99,14 +99,10 @@ impl Kernel<'_> {
         let cfgs = self.cfgs_of(instance);
         let names = self.parameters.iter().map(|one| &one.name);
         let types = self.parameters.iter().map(|one| &one.ty);
-        let passed = self.parameters.iter().map(
-            |Parameter {
-                 name, is_erased, ..
-             }| {
-                let cast = is_erased.then(|| quote! { .cast() });
-                quote! { #name #cast }
-            },
-        );
+        let passed = self.parameters.iter().map(|parameter| {
+            let name = &parameter.name;
+            parameter.pass(&quote! { #name })
+        });
         quote! {
             #[cfg(target_arch = "nvptx64")]
             #cfgs
@@ -183,11 +179,10 @@ impl Kernel<'_> {
         let symbol = symbol.to_string();
         let cfgs = self.cfgs_of(instance);
         let tuple = self.tuple();
-        let given = format_ident!("arguments");
+        let given = Ident::new("arguments", Span::mixed_site());
         let passed = self.parameters.iter().enumerate().map(|(i, parameter)| {
             let field = syn::Index::from(i);
-            let cast = parameter.is_erased.then(|| quote! { .cast() });
-            quote! { #given.#field #cast }
+            parameter.pass(&quote! { #given.#field })
         });
         let max_threads = optional(self.arguments.max_threads.as_ref());
         let min_blocks = optional(self.arguments.min_blocks.as_ref());
@@ -293,11 +288,11 @@ mod tests {
                          cluster_blocks = BLOCKS";
         let text = expanded(
             arguments,
-            &parse_quote! { pub unsafe fn k<F: Format, const BLOCKS: u32>(x: *const F, n: u32) {} },
+            &parse_quote! { pub unsafe fn k<F: Format, const BLOCKS: u32>(x: *const F, n: &N) {} },
         );
         for part in [
-            "pubunsafeextern\"ptx-kernel\"fnk_blocks2_split(x:*const::core::ffi::c_void,n:u32)",
-            "unsafe{k::<Split,2>(x.cast(),n)}",
+            "pubunsafeextern\"ptx-kernel\"fnk_blocks2_split(x:*const::core::ffi::c_void,n:N)",
+            "unsafe{k::<Split,2>(x.cast(),&n)}",
             "//@launch_boundsk_blocks2_split{t}{b}{c}",
             "constNAME:&'staticstr=\"k_blocks2_split\"",
             "&[::cuda_std::Label::Number(2u32),::cuda_std::Label::Name(\"split\")]",
@@ -305,7 +300,7 @@ mod tests {
             "constBLOCKS:u32=2;",
             "max_threads:::core::option::Option::Some(F::THREADS)",
             "pubstructk<F,constBLOCKS:u32>",
-            "pubstaticK:::cuda_std::Family<(*const::core::ffi::c_void,u32,)>",
+            "pubstaticK:::cuda_std::Family<(*const::core::ffi::c_void,N,)>",
             "::cuda_std::Instance::of::<k<Split,2>>()",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -1,6 +1,6 @@
 //! What a function must be to be a kernel, and its parameters as all instances have them.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 use syn::{Error, FnArg, GenericParam, ItemFn, Pat, Result, ReturnType, Type};
@@ -10,11 +10,32 @@ const MAX_PARAMETERS: usize = 32;
 
 /// A parameter of a kernel.
 pub(crate) struct Parameter {
+    /// Its name, which hides nothing that has the same: a kernel may have a parameter called as it is.
     pub(crate) name: Ident,
     /// Its type in the entry point and in `Args`.
     pub(crate) ty: TokenStream,
-    /// Whether the function takes a pointer to something else.
-    pub(crate) is_erased: bool,
+    form: Form,
+}
+
+/// How a function takes what an entry point is given.
+enum Form {
+    /// As it is.
+    Value,
+    /// As a pointer to another type.
+    Pointer,
+    /// By reference.
+    Reference,
+}
+
+impl Parameter {
+    /// What the function is called with where the entry point has `given`.
+    pub(crate) fn pass(&self, given: &TokenStream) -> TokenStream {
+        match self.form {
+            Form::Value => quote! { #given },
+            Form::Pointer => quote! { #given.cast() },
+            Form::Reference => quote! { &#given },
+        }
+    }
 }
 
 /// Refuses functions that cannot be kernels; else gives their parameters.
@@ -40,7 +61,8 @@ pub(crate) fn parameters(function: &ItemFn) -> Result<Vec<Parameter>> {
         return refuse(ty.span(), what);
     }
     if let Some(lifetime) = signature.generics.lifetimes().next() {
-        let what = "the function has a lifetime, but what a kernel is given lives on the device";
+        let what =
+            "the function has a lifetime parameter, but a kernel is given nothing that outlives it";
         return refuse(lifetime.span(), what);
     }
     if signature.inputs.len() > MAX_PARAMETERS {
@@ -61,27 +83,39 @@ pub(crate) fn parameters(function: &ItemFn) -> Result<Vec<Parameter>> {
         let Pat::Ident(pattern) = &*typed.pat else {
             return refuse(typed.pat.span(), "a parameter must be a plain identifier");
         };
-        let mut ty = typed.ty.to_token_stream();
-        let is_erased = is_generic(function, ty.clone());
-        if is_erased {
-            ty = match &*typed.ty {
-                Type::Ptr(pointer) if pointer.mutability.is_some() => {
-                    quote! { *mut ::core::ffi::c_void }
-                }
-                Type::Ptr(_) => quote! { *const ::core::ffi::c_void },
-                other => {
-                    let what = format!(
-                        "the type of `{}` depends on a generic parameter, which only a raw pointer's can",
-                        pattern.ident
-                    );
-                    return refuse(other.span(), &what);
-                }
-            };
-        }
+        let refuse_type = |rule: &str| {
+            let what = format!("the type of `{}` {rule}", pattern.ident);
+            refuse(typed.ty.span(), &what)
+        };
+        let is_generic = is_generic(function, typed.ty.to_token_stream());
+        let (form, ty) = match &*typed.ty {
+            Type::Ptr(pointer) if is_generic => {
+                let access = match pointer.mutability {
+                    Some(_) => quote! { mut },
+                    None => quote! { const },
+                };
+                (Form::Pointer, quote! { *#access ::core::ffi::c_void })
+            }
+            _ if is_generic => {
+                return refuse_type(
+                    "depends on a generic parameter, which only a raw pointer's can",
+                );
+            }
+            Type::Reference(reference) if reference.mutability.is_some() => {
+                return refuse_type("is a mutable reference, but nobody reads what it leaves");
+            }
+            Type::Reference(_) if signature.generics.params.is_empty() => {
+                return refuse_type(
+                    "is a reference, but a function that is not generic is its own entry point",
+                );
+            }
+            Type::Reference(reference) => (Form::Reference, reference.elem.to_token_stream()),
+            other => (Form::Value, other.to_token_stream()),
+        };
         parameters.push(Parameter {
-            name: pattern.ident.clone(),
+            name: Ident::new(&pattern.ident.to_string(), Span::mixed_site()),
             ty,
-            is_erased,
+            form,
         });
     }
     Ok(parameters)
@@ -120,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_no_kernel_can_be_is_refused_by_name() {
-        let cases: [(ItemFn, &str); 8] = [
+        let cases: [(ItemFn, &str); 10] = [
             (parse_quote! { fn k() {} }, "safe"),
             (parse_quote! { unsafe fn k<'a>() {} }, "lifetime"),
             (parse_quote! { unsafe extern "C" fn k() {} }, "ABI"),
@@ -134,6 +168,14 @@ mod tests {
             (
                 parse_quote! { unsafe fn k<const N: usize>(a: [u32; N]) {} },
                 "the type of `a` depends on a generic parameter",
+            ),
+            (
+                parse_quote! { unsafe fn k<T>(a: &mut Geometry) {} },
+                "the type of `a` is a mutable reference",
+            ),
+            (
+                parse_quote! { unsafe fn k(a: &Geometry) {} },
+                "the type of `a` is a reference",
             ),
         ];
         for (function, word) in cases {
@@ -153,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn pointers_to_what_depends_on_a_generic_parameter_are_erased() {
+    fn launches_give_untyped_pointers_and_structs_for_generic_pointers_and_references() {
         let function = parse_quote! {
-            unsafe fn k<F: Format>(x: *const F::Stored, sums: *mut f32, mut y: *mut [F; 4], n: u32) {}
+            unsafe fn k<F: Format>(x: *const F::Stored, sums: *mut f32, mut y: *mut [F; 4], g: &Geometry) {}
         };
         let found: Vec<_> = (parameters(&function).unwrap().iter())
             .map(|one| (one.name.to_string(), one.ty.to_string().replace(' ', "")))
@@ -164,7 +206,7 @@ mod tests {
             ("x", "*const::core::ffi::c_void"),
             ("sums", "*mutf32"),
             ("y", "*mut::core::ffi::c_void"),
-            ("n", "u32"),
+            ("g", "Geometry"),
         ];
         assert_eq!(found, wanted.map(|(name, ty)| (name.into(), ty.into())));
     }

@@ -10,8 +10,8 @@ mod mma;
 #[cfg(hopper)]
 mod wgmma;
 
-pub use copy::peak_copy_f32;
-pub use fma::peak_fma_f32;
-pub use mma::{peak_mma_f16, peak_mma_tf32};
+pub use copy::*;
+pub use fma::*;
+pub use mma::*;
 #[cfg(hopper)]
-pub use wgmma::peak_wgmma_f16;
+pub use wgmma::*;
