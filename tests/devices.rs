@@ -176,10 +176,14 @@ fn launch_clamp(
 ) -> Result<convfuse::Result<()>, libtest_mimic::Failed> {
     let stream = backend.stream()?;
     let bounds = Bounds::new(Some(0.0), Some(1.0));
+    let kernel = kernels_gpu::clamp::CLAMP
+        .instance(&["f32".into()])
+        .map_err(|error| error.to_string())?;
     // SAFETY: null pointers, but on a GPU every caller's shape is refused before the kernel could use them, and the
     // emulator reports their use.
     Ok(unsafe {
-        stream.launch::<kernels_gpu::clamp::clamp_f32>(
+        stream.launch(
+            kernel,
             shape,
             (std::ptr::null(), std::ptr::null_mut(), claimed, bounds),
         )

@@ -253,8 +253,8 @@ const BUGS: &[Bug] = &[
         name: "implicit_gemm_multiplies_a_patch_that_has_not_arrived",
         copy: "fourth",
         file: "fused/implicit_gemm/product.rs",
-        right: "            cp_async::wait_all();\n            M::show_patch();",
-        wrong: "            M::show_patch();",
+        right: "            cp_async::wait_all();\n            S::Multiplier::<F>::show_patch();",
+        wrong: "            S::Multiplier::<F>::show_patch();",
     },
     Bug {
         name: "implicit_gemm_overwrites_the_patch_in_use",

@@ -21,6 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-changed=bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
+    // The copies are for the emulator, which has all that Hopper has; as in the build script of the kernels.
+    println!("cargo::rustc-cfg=hopper");
 
     let copies: BTreeSet<_> = BUGS.iter().map(|bug| bug.copy).collect();
     let mut modules = String::new();

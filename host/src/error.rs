@@ -56,6 +56,10 @@ pub enum Error {
         log: String,
     },
 
+    /// A kernel was asked for that this build has not.
+    #[error(transparent)]
+    NoInstance(#[from] cuda_std::NoInstance),
+
     /// The module on the device holds no such kernel.
     #[error("{kernel}: the {module} module has no kernel of this name")]
     MissingKernel {

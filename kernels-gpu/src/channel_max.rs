@@ -29,30 +29,17 @@ impl ChannelMap for Plain {
     }
 }
 
-#[inline(always)]
-unsafe fn body<T: Storage>(x: *const T, y: *mut T, g: &ChannelMaxGeometry) {
+/// A block takes the maximum over all channels at consecutive positions of one sample.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
+/// which takes every such channel.
+/// *Barriers*: one if there are several slices.
+/// *Traffic*: each element is read once, each maximum written once.
+///
+/// # Safety
+/// `x` and `y` are as large as the geometry says, apart, and start on 16 bytes.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn channel_max<T: Storage>(x: *const T, y: *mut T, g: &ChannelMaxGeometry) {
     channel_reduce_block(x, y, g, Plain, CHANNEL_MAX_MEETING.view());
 }
-
-macro_rules! channel_max_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block takes the maximum over all channels at consecutive positions of one sample.
-        ///
-        /// *Launch*: `geometry.shape()`.
-        /// *Mapping*: four positions a thread; the threads form `geometry.slices` slices, each of
-        /// which takes every such channel.
-        /// *Barriers*: one if there are several slices.
-        /// *Traffic*: each element is read once, each maximum written once.
-        ///
-        /// # Safety
-        /// `x` and `y` are as large as the geometry says, apart, and start on 16 bytes.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-        pub unsafe fn $name(x: *const $T, y: *mut $T, geometry: ChannelMaxGeometry) {
-            body(x, y, &geometry);
-        }
-    };
-}
-
-channel_max_kernel!(channel_max_f32, f32);
-channel_max_kernel!(channel_max_f16, f16);
-channel_max_kernel!(channel_max_bf16, bf16);

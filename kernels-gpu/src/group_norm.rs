@@ -27,9 +27,19 @@ shared_array! {
 /// Warps of a statistics block.
 const STATS_WARPS: u32 = STATS_THREADS / WARP_THREADS;
 
-/// Reduces the block's rows, or its split of a row.
-#[inline(always)]
-unsafe fn stats<T: Storage>(x: *const T, partials: *mut f32, g: NormGeometry) {
+/// A block of warps reduces eight short rows, or a block one split of a long row, to the
+/// mean and the sum of squared deviations from it.
+///
+/// *Launch*: `g.stats_shape()`.
+/// *Mapping*: vectors of the row go to the threads in turn, four at a time.
+/// *Barriers*: one if rows are long, none if they are short.
+/// *Traffic*: each element is read once; eight bytes are written per split.
+///
+/// # Safety
+/// `x` has `g.elements()` elements and starts on 16 bytes; `partials` has
+/// `g.partial_elements()` and starts on 8.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = STATS_THREADS)]
+pub unsafe fn group_norm_stats<T: Storage>(x: *const T, partials: *mut f32, g: NormGeometry) {
     let x = Global::new(x, (g.rows * g.row_elements) as usize);
     let partials = GlobalMut::new(partials, g.partial_elements() as usize);
     let block = thread::block_idx_x();
@@ -73,64 +83,32 @@ unsafe fn stats<T: Storage>(x: *const T, partials: *mut f32, g: NormGeometry) {
     }
 }
 
-macro_rules! stats_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block of warps reduces eight short rows, or a block one split of a long row, to the
-        /// mean and the sum of squared deviations from it.
-        ///
-        /// *Launch*: `geometry.stats_shape()`.
-        /// *Mapping*: vectors of the row go to the threads in turn, four at a time.
-        /// *Barriers*: one if rows are long, none if they are short.
-        /// *Traffic*: each element is read once; eight bytes are written per split.
-        ///
-        /// # Safety
-        /// `x` has `geometry.elements()` elements and starts on 16 bytes; `partials` has
-        /// `geometry.partial_elements()` and starts on 8.
-        #[kernel(max_threads = STATS_THREADS)]
-        pub unsafe fn $name(x: *const $T, partials: *mut f32, geometry: NormGeometry) {
-            stats(x, partials, geometry);
-        }
+/// A block normalises `g.block_elements` consecutive elements of `x` into `y`.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: vectors go to the threads in turn, four at a time.
+/// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
+/// statistics are in splits.
+/// *Traffic*: each element is read once and written once; the rest comes from cache.
+///
+/// # Safety
+/// `x` and `y` have `g.elements` elements and start on 16 bytes; `partials` is
+/// what the statistics kernel wrote for `x`; `weight` and `bias` have `g.norm.channels`
+/// elements where the geometry says that they exist; `y` is `x` or apart from it.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn group_norm_apply<T: Storage>(
+    x: *const T,
+    partials: *const f32,
+    weight: *const T,
+    bias: *const T,
+    y: *mut T,
+    g: &ApplyGeometry,
+) {
+    let tensors = NormTensors {
+        partials,
+        weight,
+        bias,
+        scale: core::ptr::null(),
     };
+    normalise_block::<T, false>(x, tensors, y, g, |x| x);
 }
-
-stats_kernel!(group_norm_stats_f32, f32);
-stats_kernel!(group_norm_stats_f16, f16);
-stats_kernel!(group_norm_stats_bf16, bf16);
-
-macro_rules! apply_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block normalises `geometry.block_elements` consecutive elements of `x` into `y`.
-        ///
-        /// *Launch*: `geometry.shape()`.
-        /// *Mapping*: vectors go to the threads in turn, four at a time.
-        /// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
-        /// statistics are in splits.
-        /// *Traffic*: each element is read once and written once; the rest comes from cache.
-        ///
-        /// # Safety
-        /// `x` and `y` have `geometry.elements` elements and start on 16 bytes; `partials` is
-        /// what the statistics kernel wrote for `x`; `weight` and `bias` have `geometry.norm.channels`
-        /// elements where the geometry says that they exist; `y` is `x` or apart from it.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-        pub unsafe fn $name(
-            x: *const $T,
-            partials: *const f32,
-            weight: *const $T,
-            bias: *const $T,
-            y: *mut $T,
-            geometry: ApplyGeometry,
-        ) {
-            let tensors = NormTensors {
-                partials,
-                weight,
-                bias,
-                scale: core::ptr::null(),
-            };
-            normalise_block::<$T, false>(x, tensors, y, &geometry, |x| x);
-        }
-    };
-}
-
-apply_kernel!(group_norm_apply_f32, f32);
-apply_kernel!(group_norm_apply_f16, f16);
-apply_kernel!(group_norm_apply_bf16, bf16);

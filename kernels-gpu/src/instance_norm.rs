@@ -3,7 +3,4 @@
 //! The rows of an instance norm are the planes themselves, so the geometry with
 //! `groups = channels` is all that it takes; kernels of its own would be the same kernels.
 
-pub use crate::group_norm::{
-    group_norm_apply_bf16, group_norm_apply_f16, group_norm_apply_f32, group_norm_stats_bf16,
-    group_norm_stats_f16, group_norm_stats_f32,
-};
+pub use crate::group_norm::{group_norm_apply, group_norm_stats};

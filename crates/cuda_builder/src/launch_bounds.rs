@@ -5,7 +5,7 @@
 //! ..)]` leaves a comment in the module's assembly, which the compiler copies as it is:
 //!
 //! ```text
-//! //@launch_bounds conv2d_direct_f32 256 2
+//! //@launch_bounds conv_direct_d2_wide_f32 256 2
 //! ```
 //!
 //! with 0 for a bound that was not declared, and a third number for a kernel whose blocks work in

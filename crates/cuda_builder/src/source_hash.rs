@@ -10,12 +10,13 @@ use crate::{Error, Result};
 /// Folders whose files never reach the device.
 const HOST_ONLY: &[&str] = &["emulator", "tests", "benches", "examples", "target"];
 
-/// The files of these crates that the hash covers: manifests and Rust sources, but not those of the
-/// emulator or of tests.
+/// The files of these crates that the hash covers: manifests, build scripts and Rust sources, but not
+/// those of the emulator or of tests.
 pub(crate) fn source_files(crates: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in crates {
         files.push(path.join("Cargo.toml"));
+        files.extend(Some(path.join("build.rs")).filter(|script| script.is_file()));
         collect(&path.join("src"), &mut files)?;
     }
     Ok(files)
@@ -98,6 +99,15 @@ mod tests {
         let path = crate_in(root.path(), "a\n");
         let before = source_hash(std::slice::from_ref(&path)).unwrap();
         fs::rename(path.join("src/lib.rs"), path.join("src/bil.rs")).unwrap();
+        assert_ne!(source_hash(&[path]).unwrap(), before);
+    }
+
+    #[test]
+    fn a_build_script_matters() {
+        let root = tempfile::tempdir().unwrap();
+        let path = crate_in(root.path(), "a\n");
+        let before = source_hash(std::slice::from_ref(&path)).unwrap();
+        fs::write(path.join("build.rs"), "fn main() {}\n").unwrap();
         assert_ne!(source_hash(&[path]).unwrap(), before);
     }
 

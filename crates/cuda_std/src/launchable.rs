@@ -2,18 +2,17 @@
 
 use core::ffi::c_void;
 
-/// A kernel as a type. [`#[kernel]`](macro@crate::kernel) implements it; launches on the GPU and in
-/// the emulator take it.
-pub trait Kernel: 'static {
+use crate::Label;
+
+/// An instance of a kernel as a type. [`#[kernel]`](macro@crate::kernel) implements it.
+pub trait Kernel {
     /// The symbol in PTX.
     const NAME: &'static str;
-    /// The most threads that a block may have, if declared.
-    const MAX_THREADS: Option<u32>;
-    /// How many blocks one multiprocessor should hold, if declared.
-    const MIN_BLOCKS: Option<u32>;
-    /// How many blocks make a cluster, if declared; the grid is a multiple of it.
-    const CLUSTER_BLOCKS: Option<u32>;
-    /// The parameters' types.
+    /// What sets the instance apart in its [`Family`](crate::Family).
+    const LABELS: &'static [Label];
+    /// The declared launch bounds.
+    const BOUNDS: LaunchBounds;
+    /// The parameters' types, the same for all instances of a family.
     type Args: KernelArgs;
 
     /// Runs the kernel as one thread.
@@ -22,6 +21,17 @@ pub trait Kernel: 'static {
     /// The calling thread is a thread of an emulated launch, and the arguments are what the
     /// kernel's own documentation asks for.
     unsafe fn call(arguments: Self::Args);
+}
+
+/// What a kernel declares of its launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchBounds {
+    /// The most threads that a block may have, if declared.
+    pub max_threads: Option<u32>,
+    /// How many blocks one multiprocessor should hold, if declared.
+    pub min_blocks: Option<u32>,
+    /// How many blocks make a cluster, if declared; the grid is a multiple of it.
+    pub cluster_blocks: Option<u32>,
 }
 
 /// The parameters of a kernel: a tuple of up to 32 plain values.

@@ -51,6 +51,8 @@ pub mod wgmma_chain;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod emulator;
 #[cfg(not(target_arch = "nvptx64"))]
+mod family;
+#[cfg(not(target_arch = "nvptx64"))]
 mod launchable;
 #[cfg(target_arch = "nvptx64")]
 mod nvptx;
@@ -61,9 +63,11 @@ use emulator::backend;
 use nvptx as backend;
 
 pub use cuda_std_macros::kernel;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use family::{Family, Instance, Label, NoInstance};
 pub use half::{bf16, f16};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use launchable::{Kernel, KernelArgs};
+pub use launchable::{Kernel, KernelArgs, LaunchBounds};
 pub use math::GpuFloat;
 pub use storage::Storage;
 

@@ -1,105 +1,340 @@
 //! What `#[kernel]` writes.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
-use syn::{Expr, FnArg, ItemFn, Result, parse_quote};
+use syn::{Attribute, Expr, GenericParam, ItemFn, Result, parse_quote};
 
-use crate::parse::Bounds;
+use crate::instances::{Instance, instances};
+use crate::parse::Arguments;
+use crate::signature::{Parameter, parameters};
 
-/// The device form and the emulated form, each behind its `cfg`.
-pub(crate) fn expand(bounds: &Bounds, function: &ItemFn) -> Result<TokenStream> {
-    let device = device_form(bounds, function);
-    let emulated = emulated_form(bounds, function);
-    Ok(quote! { #device #emulated })
+/// A kernel whose parts have been checked.
+struct Kernel<'a> {
+    arguments: &'a Arguments,
+    function: &'a ItemFn,
+    parameters: Vec<Parameter>,
+    instances: Vec<Instance>,
+    /// The conditions under which the function exists, for what is written beside it.
+    cfgs: Vec<&'a Attribute>,
 }
 
-/// The entry point, and the comment that carries the launch bounds through the compiler.
-fn device_form(bounds: &Bounds, function: &ItemFn) -> TokenStream {
+/// The function, and what a device and a host need beside it, each behind its `cfg`.
+pub(crate) fn expand(arguments: &Arguments, function: &ItemFn) -> Result<TokenStream> {
+    let kernel = Kernel {
+        arguments,
+        function,
+        parameters: parameters(function)?,
+        instances: instances(&arguments.lists, function)?,
+        cfgs: (function.attrs.iter())
+            .filter(|attribute| attribute.path().is_ident("cfg"))
+            .collect(),
+    };
+    let device = kernel.device_form();
+    let emulated = kernel.emulated_form();
+    if kernel.is_generic() {
+        // What its bounds and pointers name may be private, since instances alone are used elsewhere.
+        return Ok(quote! {
+            #[cfg_attr(target_arch = "nvptx64", inline(always))]
+            #[allow(private_bounds, private_interfaces)]
+            #function
+            #device
+            #emulated
+        });
+    }
     let mut entry = function.clone();
     entry.sig.abi = Some(parse_quote!(extern "ptx-kernel"));
-    let comment = bounds.max_threads.as_ref().map(|threads| {
-        let text = format!("//@launch_bounds {} {{t}} {{b}} {{c}}", function.sig.ident);
-        let blocks = bounds.min_blocks.clone().unwrap_or(parse_quote!(0));
-        let cluster = bounds.cluster_blocks.clone().unwrap_or(parse_quote!(0));
-        let (threads, blocks, cluster) = (typed(threads), typed(&blocks), typed(&cluster));
-        let cfgs = cfgs(function);
-        quote! {
-            #[cfg(target_arch = "nvptx64")]
-            #(#cfgs)*
-            ::core::arch::global_asm!(#text, t = const #threads, b = const #blocks, c = const #cluster);
-        }
-    });
-    quote! {
-        #comment
+    Ok(quote! {
         #[cfg(target_arch = "nvptx64")]
         #[unsafe(no_mangle)]
         #entry
-    }
-}
-
-/// The plain function, and the type by which a launch names it.
-fn emulated_form(bounds: &Bounds, function: &ItemFn) -> TokenStream {
-    let (visibility, name) = (&function.vis, &function.sig.ident);
-    let symbol = name.to_string();
-    let about =
-        format!("The kernel [`{symbol}`](fn@{symbol}) as a type, by which a launch names it.");
-    let types: Vec<_> = (function.sig.inputs.iter())
-        .filter_map(|input| match input {
-            FnArg::Typed(typed) => Some(&typed.ty),
-            FnArg::Receiver(_) => None,
-        })
-        .collect();
-    let fields: Vec<_> = (0..types.len()).map(syn::Index::from).collect();
-    let arguments = format_ident!("arguments");
-    let max_threads = optional(bounds.max_threads.as_ref());
-    let min_blocks = optional(bounds.min_blocks.as_ref());
-    let cluster_blocks = optional(bounds.cluster_blocks.as_ref());
-    let cfgs = cfgs(function);
-    quote! {
         #[cfg(not(target_arch = "nvptx64"))]
         #function
+        #device
+        #emulated
+    })
+}
 
-        #[doc = #about]
-        #[cfg(not(target_arch = "nvptx64"))]
-        #(#cfgs)*
-        #[allow(non_camel_case_types)]
-        #[derive(Debug, Clone, Copy)]
-        #visibility struct #name {}
+impl Kernel<'_> {
+    fn is_generic(&self) -> bool {
+        !self.function.sig.generics.params.is_empty()
+    }
 
-        #[cfg(not(target_arch = "nvptx64"))]
-        #(#cfgs)*
-        impl ::cuda_std::Kernel for #name {
-            const NAME: &'static str = #symbol;
-            const MAX_THREADS: ::core::option::Option<u32> = #max_threads;
-            const MIN_BLOCKS: ::core::option::Option<u32> = #min_blocks;
-            const CLUSTER_BLOCKS: ::core::option::Option<u32> = #cluster_blocks;
-            type Args = (#(#types,)*);
+    /// The entry points of a generic function, and the comments that carry the launch bounds through
+    /// the compiler.
+    fn device_form(&self) -> TokenStream {
+        let bounds = self
+            .instances
+            .iter()
+            .filter_map(|one| self.bounds_comment(one));
+        let generic = self.instances.iter().filter(|_| self.is_generic());
+        let entries = generic.map(|one| self.entry(one));
+        quote! { #(#bounds)* #(#entries)* }
+    }
 
-            #[inline]
-            unsafe fn call(#arguments: Self::Args) {
-                // Without parameters the tuple is not read.
-                let _ = &#arguments;
+    fn bounds_comment(&self, instance: &Instance) -> Option<TokenStream> {
+        let threads = self.arguments.max_threads.as_ref()?;
+        let text = format!("//@launch_bounds {} {{t}} {{b}} {{c}}", instance.symbol);
+        let value = |bound: Option<&Expr>| {
+            let aliases = &instance.aliases;
+            let bound = bound.cloned().unwrap_or(parse_quote!(0));
+            quote! { { #aliases let bound: u32 = #bound; bound } }
+        };
+        let threads = value(Some(threads));
+        let blocks = value(self.arguments.min_blocks.as_ref());
+        let cluster = value(self.arguments.cluster_blocks.as_ref());
+        let cfgs = self.cfgs_of(instance);
+        Some(quote! {
+            #[cfg(target_arch = "nvptx64")]
+            #cfgs
+            ::core::arch::global_asm!(#text, t = const #threads, b = const #blocks, c = const #cluster);
+        })
+    }
+
+    /// The entry point of an instance of the generic function.
+    fn entry(&self, instance: &Instance) -> TokenStream {
+        let (visibility, name) = (&self.function.vis, &self.function.sig.ident);
+        let Instance {
+            symbol, arguments, ..
+        } = instance;
+        let cfgs = self.cfgs_of(instance);
+        let names = self.parameters.iter().map(|one| &one.name);
+        let types = self.parameters.iter().map(|one| &one.ty);
+        let passed = self.parameters.iter().map(|parameter| {
+            let name = &parameter.name;
+            parameter.pass(&quote! { #name })
+        });
+        quote! {
+            #[cfg(target_arch = "nvptx64")]
+            #cfgs
+            #[allow(missing_docs)]
+            #[unsafe(no_mangle)]
+            #visibility unsafe extern "ptx-kernel" fn #symbol(#(#names: #types),*) {
                 // SAFETY: the caller upholds what the kernel asks for.
-                unsafe { #name(#(#arguments.#fields),*) }
+                unsafe { #name::<#(#arguments),*>(#(#passed),*) }
             }
         }
     }
-}
 
-/// The conditions under which the function exists, for what is written beside it.
-fn cfgs(function: &ItemFn) -> Vec<&syn::Attribute> {
-    (function.attrs.iter())
-        .filter(|attribute| attribute.path().is_ident("cfg"))
-        .collect()
-}
+    /// The types and the family by which a launch names the instances.
+    fn emulated_form(&self) -> TokenStream {
+        let (visibility, name) = (&self.function.vis, &self.function.sig.ident);
+        let about =
+            format!("The kernel [`{name}`](fn@{name}) as a type, by which a launch names it.");
+        let cfgs = &self.cfgs;
+        let generics = self.type_generics();
+        let implementations = (self.instances.iter()).map(|instance| self.implementation(instance));
+        let family = self.family();
+        quote! {
+            #[doc = #about]
+            #[cfg(not(target_arch = "nvptx64"))]
+            #(#cfgs)*
+            #[allow(non_camel_case_types)]
+            #visibility struct #name #generics
 
-fn typed(expression: &Expr) -> TokenStream {
-    quote! { { let bound: u32 = #expression; bound } }
+            #(#implementations)*
+
+            #family
+        }
+    }
+
+    /// The generic parameters without their bounds, and the body of a struct that has them.
+    fn type_generics(&self) -> TokenStream {
+        let generics = &self.function.sig.generics.params;
+        let mut declared = Vec::new();
+        let mut types = Vec::new();
+        for generic in generics {
+            match generic {
+                GenericParam::Const(constant) => {
+                    let (name, ty) = (&constant.ident, &constant.ty);
+                    declared.push(quote! { const #name: #ty });
+                }
+                GenericParam::Type(ty) => {
+                    let name = &ty.ident;
+                    declared.push(quote! { #name });
+                    types.push(name);
+                }
+                GenericParam::Lifetime(_) => {}
+            }
+        }
+        if types.is_empty() {
+            return quote! { <#(#declared),*> {} };
+        }
+        quote! {
+            <#(#declared),*> {
+                #[allow(dead_code)]
+                instance: ::core::marker::PhantomData<fn() -> (#(#types,)*)>,
+            }
+        }
+    }
+
+    fn implementation(&self, instance: &Instance) -> TokenStream {
+        let name = &self.function.sig.ident;
+        let Instance {
+            symbol,
+            labels,
+            arguments,
+            aliases,
+            ..
+        } = instance;
+        let symbol = symbol.to_string();
+        let cfgs = self.cfgs_of(instance);
+        let tuple = self.tuple();
+        let given = Ident::new("arguments", Span::mixed_site());
+        let passed = self.parameters.iter().enumerate().map(|(i, parameter)| {
+            let field = syn::Index::from(i);
+            parameter.pass(&quote! { #given.#field })
+        });
+        let max_threads = optional(self.arguments.max_threads.as_ref());
+        let min_blocks = optional(self.arguments.min_blocks.as_ref());
+        let cluster_blocks = optional(self.arguments.cluster_blocks.as_ref());
+        quote! {
+            #[cfg(not(target_arch = "nvptx64"))]
+            #cfgs
+            impl ::cuda_std::Kernel for #name<#(#arguments),*> {
+                const NAME: &'static str = #symbol;
+                const LABELS: &'static [::cuda_std::Label] = &[#(#labels),*];
+                const BOUNDS: ::cuda_std::LaunchBounds = {
+                    #aliases
+                    ::cuda_std::LaunchBounds {
+                        max_threads: #max_threads,
+                        min_blocks: #min_blocks,
+                        cluster_blocks: #cluster_blocks,
+                    }
+                };
+                type Args = #tuple;
+
+                #[inline]
+                unsafe fn call(#given: Self::Args) {
+                    // Without parameters the tuple is not read.
+                    let _ = &#given;
+                    // SAFETY: the caller upholds what the kernel asks for.
+                    unsafe { #name::<#(#arguments),*>(#(#passed),*) }
+                }
+            }
+        }
+    }
+
+    fn family(&self) -> TokenStream {
+        let (visibility, name) = (&self.function.vis, &self.function.sig.ident);
+        let family = format_ident!("{}", name.to_string().to_uppercase(), span = name.span());
+        let about = if self.is_generic() {
+            let symbols = self.instances.iter().map(|one| format!("`{}`", one.symbol));
+            let symbols: Vec<_> = symbols.collect();
+            format!(
+                "The instances of the kernel [`{name}`](fn@{name}): {}.",
+                symbols.join(", ")
+            )
+        } else {
+            format!("The kernel [`{name}`](fn@{name}) as a family of one instance.")
+        };
+        let text = name.to_string();
+        let cfgs = &self.cfgs;
+        let tuple = self.tuple();
+        let instances = self.instances.iter().map(
+            |Instance {
+                 cfgs, arguments, ..
+             }| {
+                quote! { #(#cfgs)* ::cuda_std::Instance::of::<#name<#(#arguments),*>>() }
+            },
+        );
+        quote! {
+            #[doc = #about]
+            #[cfg(not(target_arch = "nvptx64"))]
+            #(#cfgs)*
+            #[allow(dead_code)]
+            #visibility static #family: ::cuda_std::Family<#tuple> = {
+                const INSTANCES: &[::cuda_std::Instance<#tuple>] = &[#(#instances),*];
+                ::cuda_std::Family::new(#text, INSTANCES)
+            };
+        }
+    }
+
+    /// The parameters' types, as all instances have them.
+    fn tuple(&self) -> TokenStream {
+        let types = self.parameters.iter().map(|parameter| &parameter.ty);
+        quote! { (#(#types,)*) }
+    }
+
+    fn cfgs_of(&self, instance: &Instance) -> TokenStream {
+        let (function, instance) = (&self.cfgs, &instance.cfgs);
+        quote! { #(#function)* #(#instance)* }
+    }
 }
 
 fn optional(expression: Option<&Expr>) -> TokenStream {
     match expression {
         Some(expression) => quote! { ::core::option::Option::Some(#expression) },
         None => quote! { ::core::option::Option::None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+    use crate::parse::Arguments;
+    use syn::{File, ItemFn, parse_quote, parse_str, parse2};
+
+    /// The text of the expansion without spaces, after a look at whether it is Rust.
+    fn expanded(arguments: &str, function: &ItemFn) -> String {
+        let arguments: Arguments = parse_str(arguments).unwrap();
+        let tokens = expand(&arguments, function).unwrap();
+        parse2::<File>(tokens.clone()).expect("items");
+        tokens.to_string().replace([' ', '\n'], "")
+    }
+
+    #[test]
+    fn each_instance_has_an_entry_a_kernel_and_a_place_in_the_family() {
+        let arguments = "instances(BLOCKS: [1, 2], F: [f32, split: Split]), max_threads = F::THREADS, \
+                         cluster_blocks = BLOCKS";
+        let text = expanded(
+            arguments,
+            &parse_quote! { pub unsafe fn k<F: Format, const BLOCKS: u32>(x: *const F, n: &N) {} },
+        );
+        for part in [
+            "pubunsafeextern\"ptx-kernel\"fnk_blocks2_split(x:*const::core::ffi::c_void,n:N)",
+            "unsafe{k::<Split,2>(x.cast(),&n)}",
+            "//@launch_boundsk_blocks2_split{t}{b}{c}",
+            "constNAME:&'staticstr=\"k_blocks2_split\"",
+            "&[::cuda_std::Label::Number(2u32),::cuda_std::Label::Name(\"split\")]",
+            "typeF=Split;",
+            "constBLOCKS:u32=2;",
+            "max_threads:::core::option::Option::Some(F::THREADS)",
+            "pubstructk<F,constBLOCKS:u32>",
+            "pubstaticK:::cuda_std::Family<(*const::core::ffi::c_void,N,)>",
+            "::cuda_std::Instance::of::<k<Split,2>>()",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(text.matches("::cuda_std::Kernelfor").count(), 4);
+    }
+
+    #[test]
+    fn a_function_that_is_not_generic_is_its_own_entry() {
+        let text = expanded(
+            "",
+            &parse_quote! { #[cfg(a)] unsafe fn copy(x: *mut f32) {} },
+        );
+        assert!(
+            text.contains("unsafeextern\"ptx-kernel\"fncopy(x:*mutf32)"),
+            "{text}"
+        );
+        assert!(
+            text.contains("staticCOPY:::cuda_std::Family<(*mutf32,)>"),
+            "{text}"
+        );
+        assert!(!text.contains("launch_bounds"), "{text}");
+        // Entry, function, type, implementation, family.
+        assert_eq!(text.matches("#[cfg(a)]").count(), 5, "{text}");
+    }
+
+    #[test]
+    fn conditions_of_an_instance_stand_at_all_that_is_its() {
+        let arguments = "instances(T: [f32, #[cfg(a)] f16]), max_threads = 1";
+        let text = expanded(
+            arguments,
+            &parse_quote! { unsafe fn k<T: Storage>(x: *mut T) {} },
+        );
+        // Bounds, entry, implementation, place in the family.
+        assert_eq!(text.matches("#[cfg(a)]").count(), 4, "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! Launches of the kernels that run one unit of the device at its peak, and what these must compute.
 
+use kernels_gpu::peak::{PEAK_COPY_F32, PEAK_FMA_F32, PEAK_MMA, PEAK_WGMMA_F16};
 use ndarray::{ArrayD, IxDyn};
 
 use crate::device::{Device, LaunchShape, Stream, Tensor};
@@ -25,7 +26,7 @@ pub(super) fn copy(stream: &Stream, source: &Tensor, target: &mut Tensor) -> Res
     let source = source.read_on(KERNEL, "source", stream)?;
     let arguments = (source.pointer(), target.output(), elements);
     // SAFETY: both have `elements` f32 elements, whole blocks; allocations start on 256 bytes and are apart.
-    unsafe { stream.launch::<kernels_gpu::peak::peak_copy_f32>(shape, arguments) }
+    unsafe { stream.launch(PEAK_COPY_F32.instance(&[])?, shape, arguments) }
 }
 
 /// Which arithmetic a kernel keeps busy.
@@ -134,15 +135,17 @@ impl Unit {
         // SAFETY: `y` has one element for each thread of the FMA kernel, four for each of the others.
         unsafe {
             match self {
-                Unit::Fma => stream
-                    .launch::<kernels_gpu::peak::peak_fma_f32>(shape, (y, steps, 1.0f32, 1.0f32)),
+                Unit::Fma => {
+                    let kernel = PEAK_FMA_F32.instance(&[])?;
+                    stream.launch(kernel, shape, (y, steps, 1.0, 1.0))
+                }
                 Unit::MmaTf32 => {
-                    stream.launch::<kernels_gpu::peak::peak_mma_tf32>(shape, (y, steps))
+                    stream.launch(PEAK_MMA.instance(&["tf32".into()])?, shape, (y, steps))
                 }
-                Unit::MmaF16 => stream.launch::<kernels_gpu::peak::peak_mma_f16>(shape, (y, steps)),
-                Unit::WgmmaF16 => {
-                    stream.launch::<kernels_gpu::peak::peak_wgmma_f16>(shape, (y, steps))
+                Unit::MmaF16 => {
+                    stream.launch(PEAK_MMA.instance(&["f16".into()])?, shape, (y, steps))
                 }
+                Unit::WgmmaF16 => stream.launch(PEAK_WGMMA_F16.instance(&[])?, shape, (y, steps)),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cuda_std::Label;
 pub use half::{bf16, f16};
 
 /// The element type of a tensor. Arithmetic is f32 in every case; this is how elements are stored.
@@ -24,15 +25,25 @@ impl DType {
             DType::F16 | DType::BF16 => 2,
         }
     }
+
+    /// What it is called, in symbols of kernels too.
+    const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+        }
+    }
+
+    /// What kernels that store it are labelled.
+    pub(crate) const fn label(self) -> Label {
+        Label::Name(self.name())
+    }
 }
 
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            DType::F32 => "f32",
-            DType::F16 => "f16",
-            DType::BF16 => "bf16",
-        })
+        f.pad(self.name())
     }
 }
 

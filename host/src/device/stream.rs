@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use cuda_std::{Instance, KernelArgs};
+
 use super::contract::{self, KernelFacts, Limits};
 use super::counters::{Counters, Counts};
 use super::dtype::DType;
@@ -105,7 +107,7 @@ impl Stream {
         self.0.counters.take()
     }
 
-    /// Launches kernel `K` after checking the launch contract: block size against what the kernel was
+    /// Launches a kernel after checking the launch contract: block size against what the kernel was
     /// compiled for, extents and shared memory against what the device allows.
     ///
     /// On the CPU device there is nothing to launch on; its operators never come here.
@@ -117,21 +119,22 @@ impl Stream {
     /// # Safety
     /// The arguments are what the kernel's *Safety* section asks for; pointers among them belong to
     /// tensors that this stream may access and that stay alive until their home stream frees them.
-    pub unsafe fn launch<K: cuda_std::Kernel>(
+    pub unsafe fn launch<A: KernelArgs>(
         &self,
+        kernel: &Instance<A>,
         shape: LaunchShape,
-        arguments: K::Args,
+        arguments: A,
     ) -> Result<()> {
         match (self.0.device.kind(), &self.0.gpu) {
             (Kind::Gpu(gpu), Some(stream)) => {
                 let current = gpu.make_current()?;
                 // SAFETY: the stream is this GPU's and alive; the rest is the caller's to grant.
-                unsafe { gpu.launch::<K>(&current, stream.raw, &shape, arguments)? };
+                unsafe { gpu.launch(&current, stream.raw, kernel, &shape, arguments)? };
             }
             (Kind::Emulator(emulator), _) => {
                 let facts = KernelFacts {
-                    name: K::NAME,
-                    max_threads: K::MAX_THREADS,
+                    name: kernel.name(),
+                    max_threads: kernel.bounds().max_threads,
                     static_shared_bytes: 0,
                 };
                 contract::check(&facts, &Limits::EMULATED, &shape)?;
@@ -142,7 +145,9 @@ impl Stream {
                 if let Some(limit) = emulator.options.step_limit {
                     launch.step_limit = limit;
                 }
-                emulator.device.launch::<K>(&launch, arguments)?;
+                emulator
+                    .device
+                    .launch_instance(kernel, &launch, arguments)?;
             }
             _ => unreachable!("operators on the CPU device call the CPU backend, not kernels"),
         }

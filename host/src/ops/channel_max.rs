@@ -1,5 +1,7 @@
 //! Maximum over the channels.
 
+use kernels_gpu::channel_max::CHANNEL_MAX;
+
 use super::Arena;
 use super::launching::{Argument, bytes, from_cpu, grid, launch};
 use crate::cpu;
@@ -47,9 +49,13 @@ pub(crate) fn channel_max_in(arena: &mut Arena, x: &Tensor) -> Result<Tensor> {
     // SAFETY: the input has the problem's extents and the output the same without channels, the output is fresh,
     // and allocations start on 16 bytes.
     unsafe {
-        launch!(stream, x.dtype(), shape, channel_max::{channel_max_f32, channel_max_f16, channel_max_bf16}(
-            input.pointer(), y.output(), geometry,
-        ))?;
+        launch(
+            stream,
+            &CHANNEL_MAX,
+            &[x.dtype().label()],
+            shape,
+            (input.pointer(), y.output(), geometry),
+        )?;
     }
     stream.moved(bytes(&[x, &y]));
     Ok(y)

@@ -1,5 +1,7 @@
 //! Limiting values to an interval.
 
+use kernels_gpu::clamp::CLAMP;
+
 use super::Arena;
 use super::launching::{Argument, bytes, from_cpu, grid, launch};
 use crate::cpu;
@@ -49,9 +51,18 @@ pub(crate) fn clamp_in(arena: &mut Arena, x: &Tensor, spec: &ClampSpec) -> Resul
     let input = Argument::input(OPERATOR, x)?;
     // SAFETY: both tensors have `problem.len` elements, the output is fresh, and allocations start on 16 bytes.
     unsafe {
-        launch!(stream, x.dtype(), shape, clamp::{clamp_f32, clamp_f16, clamp_bf16}(
-            input.pointer(), y.output(), problem.len as u64, problem.kernel_bounds(),
-        ))?;
+        launch(
+            stream,
+            &CLAMP,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                y.output(),
+                problem.len as u64,
+                problem.kernel_bounds(),
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, &y]));
     Ok(y)

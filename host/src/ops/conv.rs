@@ -1,5 +1,7 @@
 //! Convolution in two and three dimensions.
 
+use cuda_std::Label;
+use kernels_gpu::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
 use ndarray::{Ix1, Ix4, Ix5};
 
 use super::Arena;
@@ -7,8 +9,8 @@ use super::launching::{Argument, bytes, from_cpu, grid, launch, shape_of};
 use crate::cpu;
 use crate::device::{LaunchShape, Tensor};
 use crate::error::{Error, Result};
-use crate::spec::launch::conv::{ChannelTile, ConvGeometry};
-use crate::spec::launch::conv_gemm::{ColumnPlan, FLAT, GemmTile};
+use crate::spec::launch::conv::ConvGeometry;
+use crate::spec::launch::conv_gemm::ColumnPlan;
 use crate::spec::{Conv2dSpec, Conv3dSpec, ConvSpec};
 
 /// How a convolution is computed on a GPU. Both sum in f32 and give results that repeat bit for bit.
@@ -217,36 +219,24 @@ fn direct<const D: usize>(
     let (stream, dtype) = (y.stream(), y.dtype());
     let tile = geometry.direct_tile();
     let shape = grid(operator::<D>(), geometry.direct_shape(tile))?;
-    macro_rules! run {
-        ($f32:ident, $f16:ident, $bf16:ident) => {
-            // SAFETY: the tensors have the shapes that the geometry was made from, in this element type; the bias is
-            // there if the geometry says so; `y` is fresh; `geometry()` refused planes of 2^31 elements.
-            unsafe {
-                launch!(stream, dtype, shape, conv::{$f32, $f16, $bf16}(
-                    arguments.x.pointer(), arguments.weight.pointer(), arguments.bias(),
-                    y.output(), *geometry,
-                ))
-            }
-        };
+    let labels = [dimensions::<D>(), tile.name().into(), dtype.label()];
+    // SAFETY: the tensors have the shapes that the geometry was made from, in this element type; the bias is
+    // there if the geometry says so; `y` is fresh; `geometry()` refused planes of 2^31 elements.
+    unsafe {
+        launch(
+            stream,
+            &CONV_DIRECT,
+            &labels,
+            shape,
+            (
+                arguments.x.pointer(),
+                arguments.weight.pointer(),
+                arguments.bias(),
+                y.output(),
+                *geometry,
+            ),
+        )?;
     }
-    match (D, tile) {
-        (2, ChannelTile::Wide) => run!(conv2d_direct_f32, conv2d_direct_f16, conv2d_direct_bf16),
-        (2, ChannelTile::Narrow) => {
-            run!(
-                conv2d_direct_narrow_f32,
-                conv2d_direct_narrow_f16,
-                conv2d_direct_narrow_bf16
-            )
-        }
-        (_, ChannelTile::Wide) => run!(conv3d_direct_f32, conv3d_direct_f16, conv3d_direct_bf16),
-        (_, ChannelTile::Narrow) => {
-            run!(
-                conv3d_direct_narrow_f32,
-                conv3d_direct_narrow_f16,
-                conv3d_direct_narrow_bf16
-            )
-        }
-    }?;
     stream.moved(bytes(&[arguments.x.tensor, y]) + arguments.parameter_bytes());
     Ok(())
 }
@@ -269,58 +259,36 @@ fn im2col<const D: usize>(
     let columns = arena.tensor(stream, &[plan.workspace_elements() as usize], dtype)?;
     let reading = columns.read_on(operator::<D>(), "columns", stream)?;
     let tile = geometry.gemm_tile();
+    let label = tile.name().unwrap_or_default().into();
     for chunk in plan.chunks() {
         let spread: LaunchShape = grid(operator::<D>(), chunk.im2col_shape(geometry))?;
         let product = grid(operator::<D>(), chunk.gemm_shape(geometry, tile))?;
-        macro_rules! run {
-            ($shape:expr, $f32:ident, $f16:ident, $bf16:ident ($($argument:expr),*)) => {
-                // SAFETY: the tensors have the shapes that the geometry was made from, in this element type; the bias
-                // is there if the geometry says so; the column matrix holds the plan's largest chunk, and each
-                // chunk's writing follows the last one's reading in stream order; `y` is fresh; `geometry()` refused
-                // planes of 2^31 elements.
-                unsafe {
-                    launch!(stream, dtype, $shape, conv::{$f32, $f16, $bf16}($($argument,)* *geometry, chunk))?
-                }
-            };
-        }
-        match D {
-            2 => run!(
+        // SAFETY: the tensors have the shapes that the geometry was made from, in this element type; the bias
+        // is there if the geometry says so; the column matrix holds the plan's largest chunk, and each
+        // chunk's writing follows the last one's reading in stream order; `y` is fresh; `geometry()` refused
+        // planes of 2^31 elements.
+        unsafe {
+            launch(
+                stream,
+                &CONV_IM2COL,
+                &[dimensions::<D>(), dtype.label()],
                 spread,
-                conv2d_im2col_f32,
-                conv2d_im2col_f16,
-                conv2d_im2col_bf16(arguments.x.pointer(), columns.output())
-            ),
-            _ => run!(
-                spread,
-                conv3d_im2col_f32,
-                conv3d_im2col_f16,
-                conv3d_im2col_bf16(arguments.x.pointer(), columns.output())
-            ),
-        }
-        if is_flat(tile) {
-            run!(
+                (arguments.x.pointer(), columns.output(), *geometry, chunk),
+            )?;
+            launch(
+                stream,
+                &CONV_GEMM,
+                &[label, dtype.label()],
                 product,
-                conv_gemm_flat_f32,
-                conv_gemm_flat_f16,
-                conv_gemm_flat_bf16(
+                (
                     arguments.weight.pointer(),
                     arguments.bias(),
                     reading.pointer(),
-                    y.output()
-                )
-            );
-        } else {
-            run!(
-                product,
-                conv_gemm_tall_f32,
-                conv_gemm_tall_f16,
-                conv_gemm_tall_bf16(
-                    arguments.weight.pointer(),
-                    arguments.bias(),
-                    reading.pointer(),
-                    y.output()
-                )
-            );
+                    y.output(),
+                    *geometry,
+                    chunk,
+                ),
+            )?;
         }
         let rows = u64::from(geometry.groups) * u64::from(geometry.reduction());
         let columns_bytes = chunk.samples * rows * u64::from(chunk.pitch) * element;
@@ -330,8 +298,9 @@ fn im2col<const D: usize>(
     Ok(())
 }
 
-fn is_flat(tile: GemmTile) -> bool {
-    tile == FLAT
+/// What kernels of so many dimensions are labelled.
+const fn dimensions<const D: usize>() -> Label {
+    Label::Number(D as u32)
 }
 
 fn operator<const D: usize>() -> &'static str {

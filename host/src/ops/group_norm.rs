@@ -1,5 +1,7 @@
 //! Normalisation over groups of channels.
 
+use kernels_gpu::group_norm::{GROUP_NORM_APPLY, GROUP_NORM_STATS};
+
 use super::Arena;
 use super::launching::{Affine, Argument, bytes, from_cpu, grid, launch, on_host, shape_of, view};
 use crate::cpu;
@@ -80,10 +82,13 @@ pub(super) fn statistics(
     // SAFETY: `x` has `geometry.elements()` elements and `partials` `geometry.partial_elements()`; both start on 16
     // bytes, and nobody else has seen the partials.
     unsafe {
-        launch!(stream, x.dtype(), shape,
-        group_norm::{group_norm_stats_f32, group_norm_stats_f16, group_norm_stats_bf16}(
-            input.pointer(), partials.output(), *geometry,
-        ))?;
+        launch(
+            stream,
+            &GROUP_NORM_STATS,
+            &[x.dtype().label()],
+            shape,
+            (input.pointer(), partials.output(), *geometry),
+        )?;
     }
     stream.moved(bytes(&[x, &partials]));
     Ok(partials)
@@ -110,10 +115,20 @@ pub(super) fn normalise(
     // SAFETY: `x` and `y` have `geometry.elements()` elements and start on 16 bytes; the partial results are those of
     // `x`; weight and bias have a value per channel where the geometry says that they exist; `y` is fresh.
     unsafe {
-        launch!(stream, x.dtype(), shape,
-        group_norm::{group_norm_apply_f32, group_norm_apply_f16, group_norm_apply_bf16}(
-            input.pointer(), statistics.pointer(), affine.weight(), affine.bias(), y.output(), apply,
-        ))?;
+        launch(
+            stream,
+            &GROUP_NORM_APPLY,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                statistics.pointer(),
+                affine.weight(),
+                affine.bias(),
+                y.output(),
+                apply,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, &y, &partials]) + affine.bytes());
     Ok(y)

@@ -1,31 +1,29 @@
 //! What the operators have in common: argument checks, dispatch on the element type, the CPU backend.
 
+use cuda_std::{Family, KernelArgs, Label};
 use ndarray::{Array, ArrayD, ArrayView1, CowArray, Dimension, Ix1};
 
-use crate::device::{DType, LaunchShape, Reading, Tensor};
+use crate::device::{DType, LaunchShape, Reading, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::spec::SpecError;
 
-/// Launches the kernel for an element type: `launch!(stream, dtype, shape, module::{f32, f16, bf16}(arguments))`.
-/// Does nothing for a launch without blocks. Must stand in an `unsafe` block: the arguments are the caller's
-/// to vouch for.
-macro_rules! launch {
-    ($stream:expr, $dtype:expr, $shape:expr,
-     $($module:ident)::+ :: {$f32:ident, $f16:ident, $bf16:ident} ($($argument:expr),* $(,)?)) => {{
-        let shape: crate::device::LaunchShape = $shape;
-        if shape.is_empty() {
-            crate::error::Result::Ok(())
-        } else {
-            use kernels_gpu::$($module)::+ as kernels;
-            match $dtype {
-                crate::device::DType::F32 => $stream.launch::<kernels::$f32>(shape, ($($argument,)*)),
-                crate::device::DType::F16 => $stream.launch::<kernels::$f16>(shape, ($($argument,)*)),
-                crate::device::DType::BF16 => $stream.launch::<kernels::$bf16>(shape, ($($argument,)*)),
-            }
-        }
-    }};
+/// Launches the instance of `family` with these labels. Does nothing for a launch without blocks.
+///
+/// # Safety
+/// As [`Stream::launch`].
+pub(super) unsafe fn launch<A: KernelArgs>(
+    stream: &Stream,
+    family: &Family<A>,
+    labels: &[Label],
+    shape: LaunchShape,
+    arguments: A,
+) -> Result<()> {
+    if shape.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { stream.launch(family.instance(labels)?, shape, arguments) }
 }
-pub(super) use launch;
 
 /// The launch shape, if a grid can be that large.
 pub(super) fn grid(operator: &'static str, shape: Option<LaunchShape>) -> Result<LaunchShape> {

@@ -1,5 +1,7 @@
 //! Maximum over sliding windows of images.
 
+use kernels_gpu::max_pool2d::MAX_POOL2D;
+
 use ndarray::Ix4;
 
 use super::Arena;
@@ -52,9 +54,13 @@ pub(crate) fn max_pool2d_in(arena: &mut Arena, x: &Tensor, spec: &MaxPool2dSpec)
     // SAFETY: the tensors have the problem's input and output shapes, the output is fresh, and allocations start
     // on 16 bytes.
     unsafe {
-        launch!(stream, x.dtype(), shape, max_pool2d::{max_pool2d_f32, max_pool2d_f16, max_pool2d_bf16}(
-            input.pointer(), y.output(), geometry,
-        ))?;
+        launch(
+            stream,
+            &MAX_POOL2D,
+            &[x.dtype().label()],
+            shape,
+            (input.pointer(), y.output(), geometry),
+        )?;
     }
     stream.moved(bytes(&[x, &y]));
     Ok(y)

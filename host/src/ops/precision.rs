@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use cuda_std::Label;
+
+use crate::device::DType;
+
 /// The products that a fully fused pipeline convolves f32 tensors with. Tensors of f16 and bf16 have exact products
 /// either way, and so have all kernels that are not fully fused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -22,6 +26,15 @@ pub enum Precision {
 impl Precision {
     /// Every precision, the most accurate first.
     pub const ALL: [Precision; 2] = [Precision::Accurate, Precision::Fast];
+
+    /// What kernels that multiply tensors of `dtype` so are labelled.
+    pub(crate) const fn label(self, dtype: DType) -> Label {
+        match (dtype, self) {
+            (DType::F32, Precision::Accurate) => Label::Name("split_f32"),
+            (DType::F32, Precision::Fast) => Label::Name("rounded_f32"),
+            (DType::F16 | DType::BF16, _) => dtype.label(),
+        }
+    }
 }
 
 impl fmt::Display for Precision {

@@ -1,5 +1,7 @@
 //! Multiplication by one factor per channel.
 
+use kernels_gpu::scale::SCALE;
+
 use ndarray::Ix1;
 
 use super::Arena;
@@ -56,9 +58,13 @@ pub(crate) fn scale_in(arena: &mut Arena, x: &Tensor, scale: &Tensor) -> Result<
     // SAFETY: both tensors have `geometry.elements` elements, `scale` one per channel, the output is fresh, and
     // allocations start on 16 bytes.
     unsafe {
-        launch!(stream, x.dtype(), shape, scale::{scale_f32, scale_f16, scale_bf16}(
-            input.pointer(), factors.pointer(), y.output(), geometry,
-        ))?;
+        launch(
+            stream,
+            &SCALE,
+            &[x.dtype().label()],
+            shape,
+            (input.pointer(), factors.pointer(), y.output(), geometry),
+        )?;
     }
     stream.moved(bytes(&[x, scale, &y]));
     Ok(y)

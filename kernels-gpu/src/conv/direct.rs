@@ -143,24 +143,34 @@ unsafe fn multiply<const V: usize>(
     });
 }
 
-/// Computes the block's tile of `V` vectors of output channels, in `D` dimensions.
+/// A block computes `V` vectors of output channels of `TILE_PIXELS` consecutive output pixels of one
+/// group of one sample, in `D` dimensions.
+///
+/// *Launch*: `g.direct_shape(tile)`.
+/// *Mapping*: four pixels a thread, a block's width apart, and all channels of the tile.
+/// *Barriers*: two for every `STAGED_ROWS` filter rows, met by all threads.
+/// *Traffic*: an input value is read from cache once per tap and channel tile, the filter
+/// once per block; each output is written once.
 ///
 /// # Safety
-/// All threads of the block call it; the tensors are as large as `g` says and `y` is apart from
-/// them; `staged` holds [`STAGED_ROWS`] rows.
-#[inline(always)]
-unsafe fn body<T: Storage, const D: usize, const V: usize>(
+/// The tensors are as large as the geometry says and `y` is apart from them; `bias` is
+/// read only where the geometry has one; planes have less than 2^31 elements.
+#[kernel(
+    instances(D: [2, 3], V: [wide: WIDE, narrow: NARROW], T: [f32, f16, bf16]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = min_blocks(D)
+)]
+pub unsafe fn conv_direct<T: Storage, const D: usize, const V: usize>(
     x: *const T,
     weight: *const T,
     bias: *const T,
     y: *mut T,
     g: &ConvGeometry,
-    staged: Shared<f32>,
 ) {
-    let shape = if V == WIDE {
-        ChannelTile::Wide
+    let (shape, staged) = if V == WIDE {
+        (ChannelTile::Wide, CONV_DIRECT_WIDE.view())
     } else {
-        ChannelTile::Narrow
+        (ChannelTile::Narrow, CONV_DIRECT_NARROW.view())
     };
     let input_pixels = g.input_pixels() as usize;
     let input_channels = g.input_channels() as usize;
@@ -236,7 +246,7 @@ unsafe fn body<T: Storage, const D: usize, const V: usize>(
 /// Adds the bias to the thread's sums and stores those that exist.
 ///
 /// # Safety
-/// As [`body`].
+/// As [`conv_direct`].
 #[inline(always)]
 unsafe fn store<T: Storage, const V: usize>(
     bias: *const T,
@@ -271,55 +281,3 @@ unsafe fn store<T: Storage, const V: usize>(
         }
     });
 }
-
-macro_rules! direct_kernel {
-    ($name:ident, $T:ident, $D:literal, $tile:ident, $channels:ident, $staged:ident) => {
-        #[doc = concat!("A block computes `", stringify!($channels), "` vectors of output channels of")]
-        /// `TILE_PIXELS` consecutive output pixels of one group of one sample.
-        ///
-        #[doc = concat!("*Launch*: `geometry.direct_shape(ChannelTile::", stringify!($tile), ")`.")]
-        /// *Mapping*: four pixels a thread, a block's width apart, and all channels of the tile.
-        /// *Barriers*: two for every `STAGED_ROWS` filter rows, met by all threads.
-        /// *Traffic*: an input value is read from cache once per tap and channel tile, the filter
-        /// once per block; each output is written once.
-        ///
-        /// # Safety
-        /// The tensors are as large as the geometry says and `y` is apart from them; `bias` is
-        /// read only where the geometry has one; planes have less than 2^31 elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = min_blocks($D))]
-        pub unsafe fn $name(
-            x: *const $T,
-            weight: *const $T,
-            bias: *const $T,
-            y: *mut $T,
-            geometry: ConvGeometry,
-        ) {
-            body::<$T, $D, $channels>(x, weight, bias, y, &geometry, $staged.view());
-        }
-    };
-}
-
-macro_rules! wide_kernel {
-    ($name:ident, $T:ident, $D:literal) => {
-        direct_kernel!($name, $T, $D, Wide, WIDE, CONV_DIRECT_WIDE);
-    };
-}
-
-macro_rules! narrow_kernel {
-    ($name:ident, $T:ident, $D:literal) => {
-        direct_kernel!($name, $T, $D, Narrow, NARROW, CONV_DIRECT_NARROW);
-    };
-}
-
-wide_kernel!(conv2d_direct_f32, f32, 2);
-wide_kernel!(conv2d_direct_f16, f16, 2);
-wide_kernel!(conv2d_direct_bf16, bf16, 2);
-wide_kernel!(conv3d_direct_f32, f32, 3);
-wide_kernel!(conv3d_direct_f16, f16, 3);
-wide_kernel!(conv3d_direct_bf16, bf16, 3);
-narrow_kernel!(conv2d_direct_narrow_f32, f32, 2);
-narrow_kernel!(conv2d_direct_narrow_f16, f16, 2);
-narrow_kernel!(conv2d_direct_narrow_bf16, bf16, 2);
-narrow_kernel!(conv3d_direct_narrow_f32, f32, 3);
-narrow_kernel!(conv3d_direct_narrow_f16, f16, 3);
-narrow_kernel!(conv3d_direct_narrow_bf16, bf16, 3);

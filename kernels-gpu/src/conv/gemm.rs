@@ -52,16 +52,40 @@ trait Shape {
         (Self::TILE.columns() * TILE_REDUCTION / VECTOR / GEMM_THREADS) as usize;
     /// Vectors of output rows of a thread.
     const ROWS: usize = Self::TILE.row_vectors as usize;
+    /// Both filter tiles.
+    fn filters() -> Shared<f32>;
+    /// Both column tiles.
+    fn columns() -> Shared<f32>;
 }
 
 struct Tall;
 impl Shape for Tall {
     const TILE: GemmTile = TALL;
+
+    #[inline(always)]
+    fn filters() -> Shared<f32> {
+        CONV_GEMM_TALL_FILTERS.view()
+    }
+
+    #[inline(always)]
+    fn columns() -> Shared<f32> {
+        CONV_GEMM_TALL_COLUMNS.view()
+    }
 }
 
 struct Flat;
 impl Shape for Flat {
     const TILE: GemmTile = FLAT;
+
+    #[inline(always)]
+    fn filters() -> Shared<f32> {
+        CONV_GEMM_FLAT_FILTERS.view()
+    }
+
+    #[inline(always)]
+    fn columns() -> Shared<f32> {
+        CONV_GEMM_FLAT_COLUMNS.view()
+    }
 }
 
 /// The most that any tile has of each; what a tile does not use is never touched, and so takes no
@@ -203,23 +227,28 @@ unsafe fn multiply<S: Shape>(sums: &mut Sums, filters: Shared<f32>, columns: Sha
     });
 }
 
-/// Computes the block's tile of the product.
+/// A block computes a tile of output channels times pixels.
+///
+/// *Launch*: `chunk.gemm_shape(g, tile)`.
+/// *Mapping*: vectors of channels times vectors of pixels, each a tile's width apart.
+/// *Barriers*: one for every `TILE_REDUCTION` rows of the reduction, and one before.
+/// *Traffic*: the column matrix is read once per tile of output channels, the filter once
+/// per tile of pixels (from cache); each output is written once.
 ///
 /// # Safety
-/// All threads of the block call it. `weight`, `bias` and `y` are as large as `g` says, `columns`
-/// holds the chunk's column matrix and starts on 16 bytes, as `y` does; the shared views hold both
-/// buffers of the tile.
-#[inline(always)]
-unsafe fn body<T: Storage, S: Shape>(
+/// `weight`, `bias` and `y` are as large as the geometry says, `columns` as large as the
+/// chunk says; `columns` and `y` start on 16 bytes; `y` is apart from the others.
+#[kernel(instances(S: [tall: Tall, flat: Flat], T: [f32, f16, bf16]), max_threads = GEMM_THREADS)]
+pub unsafe fn conv_gemm<T: Storage, S: Shape>(
     weight: *const T,
     bias: *const T,
     columns: *const T,
     y: *mut T,
     g: &ConvGeometry,
-    chunk: &Chunk,
-    filter_tiles: Shared<f32>,
-    column_tiles: Shared<f32>,
+    chunk: Chunk,
 ) {
+    let filter_tiles = S::filters();
+    let column_tiles = S::columns();
     let (rest, row_tile) = div_rem(thread::block_idx_x(), g.group_k.div_ceil(S::TILE.rows()));
     let (rest, column_tile) = div_rem(rest, chunk.pixels.div_ceil(S::TILE.columns()));
     let (sample, group) = div_rem(rest, g.groups);
@@ -319,66 +348,3 @@ unsafe fn body<T: Storage, S: Shape>(
         }
     });
 }
-
-macro_rules! gemm_kernel {
-    ($name:ident, $T:ident, $shape:ident, $tile:literal, $filters:ident, $columns:ident) => {
-        #[doc = concat!("A block computes a `", $tile, "` tile of output channels times pixels.")]
-        ///
-        #[doc = concat!("*Launch*: `chunk.gemm_shape(&geometry, ", $tile, ")`.")]
-        /// *Mapping*: vectors of channels times vectors of pixels, each a tile's width apart.
-        /// *Barriers*: one for every `TILE_REDUCTION` rows of the reduction, and one before.
-        /// *Traffic*: the column matrix is read once per tile of output channels, the filter once
-        /// per tile of pixels (from cache); each output is written once.
-        ///
-        /// # Safety
-        /// `weight`, `bias` and `y` are as large as the geometry says, `columns` as large as the
-        /// chunk says; `columns` and `y` start on 16 bytes; `y` is apart from the others.
-        #[kernel(max_threads = GEMM_THREADS)]
-        pub unsafe fn $name(
-            weight: *const $T,
-            bias: *const $T,
-            columns: *const $T,
-            y: *mut $T,
-            geometry: ConvGeometry,
-            chunk: Chunk,
-        ) {
-            let filter_tiles = $filters.view();
-            let column_tiles = $columns.view();
-            body::<$T, $shape>(
-                weight,
-                bias,
-                columns,
-                y,
-                &geometry,
-                &chunk,
-                filter_tiles,
-                column_tiles,
-            );
-        }
-    };
-}
-
-macro_rules! gemm_kernels {
-    ($T:ident, $tall:ident, $flat:ident) => {
-        gemm_kernel!(
-            $tall,
-            $T,
-            Tall,
-            "TALL",
-            CONV_GEMM_TALL_FILTERS,
-            CONV_GEMM_TALL_COLUMNS
-        );
-        gemm_kernel!(
-            $flat,
-            $T,
-            Flat,
-            "FLAT",
-            CONV_GEMM_FLAT_FILTERS,
-            CONV_GEMM_FLAT_COLUMNS
-        );
-    };
-}
-
-gemm_kernels!(f32, conv_gemm_tall_f32, conv_gemm_flat_f32);
-gemm_kernels!(f16, conv_gemm_tall_f16, conv_gemm_flat_f16);
-gemm_kernels!(bf16, conv_gemm_tall_bf16, conv_gemm_flat_bf16);

@@ -16,16 +16,22 @@ use super::window::{Row, Window};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// Writes the block's part of the chunk's column matrix, in `D` dimensions.
+/// A block writes `IM2COL_THREADS` vectors of pixels of all taps of one input channel.
+///
+/// *Launch*: `chunk.im2col_shape(g)`.
+/// *Mapping*: one vector of pixels a thread, for one tap after the other.
+/// *Barriers*: none.
+/// *Traffic*: each column element is written once; its input comes from cache.
 ///
 /// # Safety
-/// `x` is as large as `g` says and `columns` as large as `chunk` says; `columns` starts on 16 bytes.
-#[inline(always)]
-unsafe fn body<T: Storage, const D: usize>(
+/// `x` is as large as the geometry says, `columns` as large as the chunk says; `columns`
+/// starts on 16 bytes and is apart from `x`; planes have less than 2^31 elements.
+#[kernel(instances(D: [2, 3], T: [f32, f16, bf16]), max_threads = IM2COL_THREADS)]
+pub unsafe fn conv_im2col<T: Storage, const D: usize>(
     x: *const T,
     columns: *mut T,
     g: &ConvGeometry,
-    chunk: &Chunk,
+    chunk: Chunk,
 ) {
     let channels = g.input_channels();
     let input_pixels = g.input_pixels() as usize;
@@ -76,29 +82,3 @@ unsafe fn body<T: Storage, const D: usize>(
         row += 1;
     }
 }
-
-macro_rules! im2col_kernel {
-    ($name:ident, $T:ident, $D:literal) => {
-        /// A block writes `IM2COL_THREADS` vectors of pixels of all taps of one input channel.
-        ///
-        /// *Launch*: `chunk.im2col_shape(&geometry)`.
-        /// *Mapping*: one vector of pixels a thread, for one tap after the other.
-        /// *Barriers*: none.
-        /// *Traffic*: each column element is written once; its input comes from cache.
-        ///
-        /// # Safety
-        /// `x` is as large as the geometry says, `columns` as large as the chunk says; `columns`
-        /// starts on 16 bytes and is apart from `x`; planes have less than 2^31 elements.
-        #[kernel(max_threads = IM2COL_THREADS)]
-        pub unsafe fn $name(x: *const $T, columns: *mut $T, geometry: ConvGeometry, chunk: Chunk) {
-            body::<$T, $D>(x, columns, &geometry, &chunk);
-        }
-    };
-}
-
-im2col_kernel!(conv2d_im2col_f32, f32, 2);
-im2col_kernel!(conv2d_im2col_f16, f16, 2);
-im2col_kernel!(conv2d_im2col_bf16, bf16, 2);
-im2col_kernel!(conv3d_im2col_f32, f32, 3);
-im2col_kernel!(conv3d_im2col_f16, f16, 3);
-im2col_kernel!(conv3d_im2col_bf16, bf16, 3);

@@ -39,12 +39,19 @@ impl<T: Storage> ChannelMap for ClampMultiply<T> {
     }
 }
 
-/// Reduces the block's positions.
+/// A block takes the maximum over all clamped and multiplied channels at consecutive
+/// positions of one sample.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
+/// which takes every such channel.
+/// *Barriers*: one if there are several slices.
+/// *Traffic*: each element is read once, each maximum written once.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<T: Storage>(
+/// As `channel_max`; `multiplier` has `g.channels` elements.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn clamp_multiply_channel_max<T: Storage>(
     x: *const T,
     multiplier: *const T,
     y: *mut T,
@@ -58,33 +65,3 @@ unsafe fn body<T: Storage>(
     let meeting = CLAMP_MULTIPLY_CHANNEL_MAX_MEETING.view();
     channel_reduce_block(x, y, g, map, meeting);
 }
-
-macro_rules! channel_max_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block takes the maximum over all clamped and multiplied channels at consecutive
-        /// positions of one sample.
-        ///
-        /// *Launch*: `geometry.shape()`.
-        /// *Mapping*: four positions a thread; the threads form `geometry.slices` slices, each of
-        /// which takes every such channel.
-        /// *Barriers*: one if there are several slices.
-        /// *Traffic*: each element is read once, each maximum written once.
-        ///
-        /// # Safety
-        /// As `channel_max`; `multiplier` has `geometry.channels` elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-        pub unsafe fn $name(
-            x: *const $T,
-            multiplier: *const $T,
-            y: *mut $T,
-            geometry: ChannelMaxGeometry,
-            bounds: Bounds,
-        ) {
-            body(x, multiplier, y, &geometry, bounds);
-        }
-    };
-}
-
-channel_max_kernel!(clamp_multiply_channel_max_f32, f32);
-channel_max_kernel!(clamp_multiply_channel_max_f16, f16);
-channel_max_kernel!(clamp_multiply_channel_max_bf16, bf16);

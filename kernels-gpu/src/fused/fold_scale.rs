@@ -8,12 +8,19 @@ use cuda_std::thread;
 use cuda_std::{Storage, bf16, f16, kernel};
 use op_spec::launch::elementwise::FOLD_THREADS;
 
-/// Folds one channel per thread.
+/// A block folds the scale of `FOLD_THREADS` channels into their weight and bias, which
+/// are 1 and 0 where the norm has none.
+///
+/// *Launch*: `elementwise::fold_shape(channels)`.
+/// *Mapping*: one channel a thread.
+/// *Barriers*: none.
+/// *Traffic*: three numbers are read and two written per channel.
 ///
 /// # Safety
-/// The tensors that exist have `channels` elements.
-#[inline(always)]
-unsafe fn body<T: Storage>(
+/// The tensors have `channels` elements, `weight` and `bias` only if they are said to
+/// exist; the outputs are apart from each other and from the inputs.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = FOLD_THREADS)]
+pub unsafe fn fold_scale<T: Storage>(
     weight: *const T,
     bias: *const T,
     scale: *const T,
@@ -42,45 +49,3 @@ unsafe fn body<T: Storage>(
     GlobalMut::new(folded_weight, len).store(at, T::from_f32(weight * scale));
     GlobalMut::new(folded_bias, len).store(at, T::from_f32(bias * scale));
 }
-
-macro_rules! fold_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block folds the scale of `FOLD_THREADS` channels into their weight and bias, which
-        /// are 1 and 0 where the norm has none.
-        ///
-        /// *Launch*: `elementwise::fold_shape(channels)`.
-        /// *Mapping*: one channel a thread.
-        /// *Barriers*: none.
-        /// *Traffic*: three numbers are read and two written per channel.
-        ///
-        /// # Safety
-        /// The tensors have `channels` elements, `weight` and `bias` only if they are said to
-        /// exist; the outputs are apart from each other and from the inputs.
-        #[kernel(max_threads = FOLD_THREADS)]
-        pub unsafe fn $name(
-            weight: *const $T,
-            bias: *const $T,
-            scale: *const $T,
-            folded_weight: *mut $T,
-            folded_bias: *mut $T,
-            channels: u32,
-            has_weight: u32,
-            has_bias: u32,
-        ) {
-            body(
-                weight,
-                bias,
-                scale,
-                folded_weight,
-                folded_bias,
-                channels,
-                has_weight,
-                has_bias,
-            );
-        }
-    };
-}
-
-fold_kernel!(fold_scale_f32, f32);
-fold_kernel!(fold_scale_f16, f16);
-fold_kernel!(fold_scale_bf16, bf16);

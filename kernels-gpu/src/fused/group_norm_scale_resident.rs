@@ -27,12 +27,19 @@ shared_array! {
     static GROUP_NORM_SCALE_RESIDENT_WARPS: [f32; (WARPS * WARP_SLOT) as usize];
 }
 
-/// Normalises and scales the block's row.
+/// A block normalises and scales one row of `x` into `y`.
+///
+/// *Launch*: `g.resident_shape(size_of element)`.
+/// *Mapping*: vectors of the row go to the threads in turn.
+/// *Barriers*: two, around handing the row's statistics to all threads.
+/// *Traffic*: each element is read once, if the row fits in shared memory, and written once.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<T: Storage>(
+/// `x` and `y` have `g.elements()` elements, start on 16 bytes, and are apart;
+/// `scale`, and `weight` and `bias` if the geometry says that they exist, have
+/// `g.channels`.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = RESIDENT_THREADS)]
+pub unsafe fn group_norm_scale_resident<T: Storage>(
     x: *const T,
     weight: *const T,
     bias: *const T,
@@ -114,34 +121,3 @@ unsafe fn body<T: Storage>(
         plane += 1;
     }
 }
-
-macro_rules! resident_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block normalises and scales one row of `x` into `y`.
-        ///
-        /// *Launch*: `geometry.resident_shape(size_of element)`.
-        /// *Mapping*: vectors of the row go to the threads in turn.
-        /// *Barriers*: two, around handing the row's statistics to all threads.
-        /// *Traffic*: each element is read once, if the row fits in shared memory, and written once.
-        ///
-        /// # Safety
-        /// `x` and `y` have `geometry.elements()` elements, start on 16 bytes, and are apart;
-        /// `scale`, and `weight` and `bias` if the geometry says that they exist, have
-        /// `geometry.channels`.
-        #[kernel(max_threads = RESIDENT_THREADS)]
-        pub unsafe fn $name(
-            x: *const $T,
-            weight: *const $T,
-            bias: *const $T,
-            scale: *const $T,
-            y: *mut $T,
-            geometry: NormGeometry,
-        ) {
-            body(x, weight, bias, scale, y, &geometry);
-        }
-    };
-}
-
-resident_kernel!(group_norm_scale_resident_f32, f32);
-resident_kernel!(group_norm_scale_resident_f16, f16);
-resident_kernel!(group_norm_scale_resident_bf16, bf16);

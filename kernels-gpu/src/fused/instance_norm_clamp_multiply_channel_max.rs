@@ -97,12 +97,22 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
     }
 }
 
-/// Reduces the block's positions.
+/// A block takes the maximum over all multiplied, normalised, clamped and again multiplied
+/// channels at consecutive positions of one sample.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
+/// which takes every such channel.
+/// *Barriers*: two for every `STAGED_CHANNELS` channels, and one if there are several
+/// slices; met by all threads.
+/// *Traffic*: each element is read once, each maximum written once.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<T: Storage>(
+/// As `channel_max`; `multiplier`, and `weight` and `bias` if `norm` says that they exist,
+/// have `g.channels` elements; `partials` is what the
+/// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn instance_norm_clamp_multiply_channel_max<T: Storage>(
     x: *const T,
     partials: *const f32,
     weight: *const T,
@@ -125,42 +135,3 @@ unsafe fn body<T: Storage>(
     let meeting = INSTANCE_NORM_CHANNEL_MAX_MEETING.view();
     channel_reduce_block(x, y, g, map, meeting);
 }
-
-macro_rules! channel_max_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block takes the maximum over all multiplied, normalised, clamped and again multiplied
-        /// channels at consecutive positions of one sample.
-        ///
-        /// *Launch*: `geometry.shape()`.
-        /// *Mapping*: four positions a thread; the threads form `geometry.slices` slices, each of
-        /// which takes every such channel.
-        /// *Barriers*: two for every `STAGED_CHANNELS` channels, and one if there are several
-        /// slices; met by all threads.
-        /// *Traffic*: each element is read once, each maximum written once.
-        ///
-        /// # Safety
-        /// As `channel_max`; `multiplier`, and `weight` and `bias` if `norm` says that they exist,
-        /// have `geometry.channels` elements; `partials` is what the
-        /// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-        pub unsafe fn $name(
-            x: *const $T,
-            partials: *const f32,
-            weight: *const $T,
-            bias: *const $T,
-            multiplier: *const $T,
-            y: *mut $T,
-            norm: NormGeometry,
-            geometry: ChannelMaxGeometry,
-            bounds: Bounds,
-        ) {
-            body(
-                x, partials, weight, bias, multiplier, y, norm, &geometry, bounds,
-            );
-        }
-    };
-}
-
-channel_max_kernel!(instance_norm_clamp_multiply_channel_max_f32, f32);
-channel_max_kernel!(instance_norm_clamp_multiply_channel_max_f16, f16);
-channel_max_kernel!(instance_norm_clamp_multiply_channel_max_bf16, bf16);

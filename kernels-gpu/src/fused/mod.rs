@@ -5,7 +5,7 @@
 
 pub mod clamp_multiply_channel_max;
 // Only Hopper has what these kernels are made of.
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 pub mod conv2d_group_norm_scale_max_pool_clamp;
 pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub mod fold_scale;

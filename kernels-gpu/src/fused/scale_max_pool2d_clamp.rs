@@ -11,12 +11,18 @@ use crate::parts::index::div_rem_u64;
 use crate::parts::map::PlaneScale;
 use crate::parts::pool::pool_block;
 
-/// Pools the block's windows.
+/// A block takes and clamps the maxima of `BLOCK_OUTPUTS` scaled windows.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: four windows a thread; see `op_spec::launch::max_pool2d`.
+/// *Barriers*: none.
+/// *Traffic*: each element of the input is read about once from memory; each output is
+/// written once.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<T: Storage>(
+/// As `max_pool2d`; `scale` has `g.channels` elements.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = SCALED_MIN_BLOCKS)]
+pub unsafe fn scale_max_pool2d_clamp<T: Storage>(
     x: *const T,
     scale: *const T,
     y: *mut T,
@@ -28,32 +34,3 @@ unsafe fn body<T: Storage>(
         first_channel: div_rem_u64(first_plane, g.channels as u64).1 as u32,
     });
 }
-
-macro_rules! pool_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block takes and clamps the maxima of `BLOCK_OUTPUTS` scaled windows.
-        ///
-        /// *Launch*: `geometry.shape()`.
-        /// *Mapping*: four windows a thread; see `op_spec::launch::max_pool2d`.
-        /// *Barriers*: none.
-        /// *Traffic*: each element of the input is read about once from memory; each output is
-        /// written once.
-        ///
-        /// # Safety
-        /// As `max_pool2d`; `scale` has `geometry.channels` elements.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = SCALED_MIN_BLOCKS)]
-        pub unsafe fn $name(
-            x: *const $T,
-            scale: *const $T,
-            y: *mut $T,
-            geometry: PoolGeometry,
-            bounds: Bounds,
-        ) {
-            body(x, scale, y, &geometry, bounds);
-        }
-    };
-}
-
-pool_kernel!(scale_max_pool2d_clamp_f32, f32);
-pool_kernel!(scale_max_pool2d_clamp_f16, f16);
-pool_kernel!(scale_max_pool2d_clamp_bf16, bf16);

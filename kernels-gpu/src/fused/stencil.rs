@@ -287,8 +287,20 @@ unsafe fn write_windows<T: Storage>(
     });
 }
 
-/// The tensors.
-struct Arguments<T> {
+/// A block convolves items of one channel of one sample, and takes moments and, where outputs are
+/// pooled, extrema.
+///
+/// *Launch*: `g.shape()`. *Mapping*: items of a block to its warps in turn; columns to lanes.
+/// *Barriers*: at the head of the module. *Traffic*: the input about once; each output, or the
+/// extremum of each window, once.
+///
+/// # Safety
+/// The tensors are as large as the geometry says; `y` and `moments` are apart from the others and
+/// `moments` starts on 16 bytes; `bias` is read only where the geometry has one, `norm_weight` where it
+/// is not null, both like `scale` with a value for each channel, and the latter two only where outputs are
+/// pooled; planes have less than 2^31 elements.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn stencil<T: Storage>(
     x: *const T,
     weight: *const T,
     bias: *const T,
@@ -296,14 +308,8 @@ struct Arguments<T> {
     scale: *const T,
     y: *mut T,
     moments: *mut f32,
-}
-
-/// Computes the block's items.
-///
-/// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<T: Storage>(arguments: &Arguments<T>, g: &StencilGeometry) {
+    g: &StencilGeometry,
+) {
     let conv = &g.conv;
     let channels = conv.output_channels();
     let planes = conv.n as usize * channels as usize;
@@ -313,17 +319,17 @@ unsafe fn body<T: Storage>(arguments: &Arguments<T>, g: &StencilGeometry) {
     let (plane, part) = (plane as usize, part as usize);
     // With one filter to a channel, planes of input and output have the same number.
     let inputs = conv.input_pixels() as usize;
-    let x = Global::new(arguments.x, planes * inputs).slice(plane * inputs, inputs);
+    let x = Global::new(x, planes * inputs).slice(plane * inputs, inputs);
     let outputs = if g.pool_h > 0 {
         (g.pooled_h * g.pooled_w) as usize
     } else {
         conv.output_pixels() as usize
     };
-    let y = GlobalMut::new(arguments.y, planes * outputs).slice(plane * outputs, outputs);
+    let y = GlobalMut::new(y, planes * outputs).slice(plane * outputs, outputs);
 
     let taps = conv.taps();
     let filter = shared::dynamic::<f32>(0, taps);
-    let weight = Global::new(arguments.weight, channels as usize * taps as usize);
+    let weight = Global::new(weight, channels as usize * taps as usize);
     let mut tap = thread::thread_idx_x();
     while tap < taps {
         let value = weight.load_readonly(channel * taps as usize + tap as usize);
@@ -331,20 +337,14 @@ unsafe fn body<T: Storage>(arguments: &Arguments<T>, g: &StencilGeometry) {
         tap += thread::block_dim_x();
     }
     let bias = if conv.has_bias != 0 {
-        Global::new(arguments.bias, channels as usize)
+        Global::new(bias, channels as usize)
             .load_readonly(channel)
             .to_f32()
     } else {
         0.0
     };
     let pooled = g.pool_h > 0;
-    let reversed = pooled
-        && is_reversed(
-            arguments.norm_weight,
-            arguments.scale,
-            channels as usize,
-            channel,
-        );
+    let reversed = pooled && is_reversed(norm_weight, scale, channels as usize, channel);
     let sign = if reversed { -1.0 } else { 1.0 };
     thread::sync_threads();
 
@@ -382,50 +382,7 @@ unsafe fn body<T: Storage>(arguments: &Arguments<T>, g: &StencilGeometry) {
     let all = all.of_block(STENCIL_WARPS.view(), warps);
     if thread::thread_idx_x() == 0 {
         let at = plane * g.plane_blocks as usize + part;
-        GlobalMut::new(arguments.moments, g.moment_elements() as usize)
+        GlobalMut::new(moments, g.moment_elements() as usize)
             .store_vec(at * COUNTED_ELEMENTS, [all.count, all.mean, all.m2, 0.0]);
     }
 }
-
-macro_rules! stencil_kernel {
-    ($name:ident, $T:ident) => {
-        /// A block convolves items of one channel of one sample, and takes moments and, where outputs are
-        /// pooled, extrema.
-        ///
-        /// *Launch*: `geometry.shape()`. *Mapping*: items of a block to its warps in turn; columns to lanes.
-        /// *Barriers*: at the head of the module. *Traffic*: the input about once; each output, or the
-        /// extremum of each window, once.
-        ///
-        /// # Safety
-        /// The tensors are as large as the geometry says; `y` and `moments` are apart from the others and
-        /// `moments` starts on 16 bytes; `bias` is read only where the geometry has one, `norm_weight` where it
-        /// is not null, both like `scale` with a value for each channel, and the latter two only where outputs are
-        /// pooled; planes have less than 2^31 elements.
-        #[kernel(max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-        pub unsafe fn $name(
-            x: *const $T,
-            weight: *const $T,
-            bias: *const $T,
-            norm_weight: *const $T,
-            scale: *const $T,
-            y: *mut $T,
-            moments: *mut f32,
-            geometry: StencilGeometry,
-        ) {
-            let arguments = Arguments {
-                x,
-                weight,
-                bias,
-                norm_weight,
-                scale,
-                y,
-                moments,
-            };
-            body(&arguments, &geometry);
-        }
-    };
-}
-
-stencil_kernel!(stencil_f32, f32);
-stencil_kernel!(stencil_f16, f16);
-stencil_kernel!(stencil_bf16, bf16);

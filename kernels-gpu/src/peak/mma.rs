@@ -10,30 +10,76 @@ use op_spec::launch::peak::{
 
 use crate::parts::unroll::unroll;
 
-/// Lengthens `CHAINS` chains of products by `steps * MMA_UNROLL` links `d -> A * B + d`, and stores the sum of their ends:
-/// the accumulators of lane `l` of warp `w` from element `(32 * w + l) * MMA_LANE_ELEMENTS` on.
+/// An instruction that multiplies matrices.
+trait Product {
+    /// A register of an operand all of whose elements are `value`.
+    fn encode(value: f32) -> u32;
+    /// `a * b + d`.
+    ///
+    /// # Safety
+    /// All lanes of the warp make this call.
+    unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
+}
+
+/// Products of tf32.
+struct Tf32;
+
+impl Product for Tf32 {
+    #[inline(always)]
+    fn encode(value: f32) -> u32 {
+        to_tf32(value)
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
+        m16n8k8_tf32(d, a, b)
+    }
+}
+
+/// Products of f16.
+struct Half;
+
+impl Product for Half {
+    #[inline(always)]
+    fn encode(value: f32) -> u32 {
+        pack_f16x2(value, value)
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
+        m16n8k16_f16(d, a, b)
+    }
+}
+
+/// Each warp multiplies a matrix of constant rows by one of constant columns, `steps * MMA_UNROLL` times in each of
+/// `CHAINS` chains of links `d -> A * B + d`, and stores the sum of their ends: the accumulators of lane `l` of warp `w`
+/// from element `(32 * w + l) * MMA_LANE_ELEMENTS` on.
 ///
-/// The rows of A are constant, the columns of B too. So a register holds one value however many elements
-/// it packs, and the fragments are the same for all element types.
+/// Since rows of A and columns of B are constant, a register holds one value however many elements it packs, and the
+/// fragments are the same for all element types.
+///
+/// *Launch*: `peak::mma_shape(processors)`.
+/// *Mapping*: four elements a thread, in the order of the instruction's accumulators.
+/// *Barriers*: none.
+/// *Traffic*: 16 bytes written by each thread.
 ///
 /// # Safety
-/// All threads of the block call it. `y` has `MMA_LANE_ELEMENTS` elements for each thread of the grid, and starts on 16 bytes.
-#[inline(always)]
-unsafe fn multiply_repeatedly(
-    y: *mut f32,
-    steps: u32,
-    encode: impl Fn(f32) -> u32,
-    multiply: impl Fn([f32; 4], [u32; 4], [u32; 2]) -> [f32; 4],
-) {
+/// `y` has `MMA_LANE_ELEMENTS` elements for each thread of the grid, and starts on 16 bytes.
+#[kernel(
+    instances(P: [tf32: Tf32, f16: Half]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = MMA_BLOCKS_PER_PROCESSOR
+)]
+pub unsafe fn peak_mma<P: Product>(y: *mut f32, steps: u32) {
     let threads = thread::grid_dim_x() as usize * BLOCK_THREADS as usize;
     let y = GlobalMut::new(y, threads * MMA_LANE_ELEMENTS);
     let group = warp::lane_id() / 4;
     let (upper, lower) = (
-        encode(mma_row_value(group)),
-        encode(mma_row_value(group + 8)),
+        P::encode(mma_row_value(group)),
+        P::encode(mma_row_value(group + 8)),
     );
     let a = [upper, lower, upper, lower];
-    let b = [encode(mma_column_value(group)); 2];
+    let b = [P::encode(mma_column_value(group)); 2];
     let mut chains = [[0.0; MMA_LANE_ELEMENTS]; CHAINS];
     unroll!(8, |i| {
         chains[i] = [chain_start(i); MMA_LANE_ELEMENTS];
@@ -43,7 +89,7 @@ unsafe fn multiply_repeatedly(
         // MMA_UNROLL links.
         unroll!(4, |_link| {
             unroll!(8, |i| {
-                chains[i] = multiply(chains[i], a, b);
+                chains[i] = P::multiply_add(chains[i], a, b);
             });
         });
         step += 1;
@@ -58,25 +104,3 @@ unsafe fn multiply_repeatedly(
         thread::block_idx_x() as usize * BLOCK_THREADS as usize + thread::thread_idx_x() as usize;
     y.store_vec(index * MMA_LANE_ELEMENTS, sum);
 }
-
-macro_rules! mma_kernel {
-    ($name:ident, $multiply:ident, $encode:expr) => {
-        /// Each warp multiplies a matrix of constant rows by one of constant columns, `steps * MMA_UNROLL` times in each of
-        /// `CHAINS` chains, and stores the sum of their ends.
-        ///
-        /// *Launch*: `peak::mma_shape(processors)`.
-        /// *Mapping*: four elements a thread, in the order of the instruction's accumulators.
-        /// *Barriers*: none.
-        /// *Traffic*: 16 bytes written by each thread.
-        ///
-        /// # Safety
-        /// `y` has four elements for each thread of the grid, and starts on 16 bytes.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = MMA_BLOCKS_PER_PROCESSOR)]
-        pub unsafe fn $name(y: *mut f32, steps: u32) {
-            multiply_repeatedly(y, steps, $encode, |d, a, b| $multiply(d, a, b));
-        }
-    };
-}
-
-mma_kernel!(peak_mma_tf32, m16n8k8_tf32, to_tf32);
-mma_kernel!(peak_mma_f16, m16n8k16_f16, |value| pack_f16x2(value, value));

@@ -7,11 +7,11 @@ mod copy;
 mod fma;
 mod mma;
 // Only Hopper has warpgroup products.
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 mod wgmma;
 
-pub use copy::peak_copy_f32;
-pub use fma::peak_fma_f32;
-pub use mma::{peak_mma_f16, peak_mma_tf32};
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
-pub use wgmma::peak_wgmma_f16;
+pub use copy::*;
+pub use fma::*;
+pub use mma::*;
+#[cfg(hopper)]
+pub use wgmma::*;

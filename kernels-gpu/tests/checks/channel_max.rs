@@ -7,9 +7,8 @@ use op_spec::launch::elementwise::Bounds;
 use super::super::kernels::channel_max::*;
 use super::super::kernels::fused::clamp_multiply_channel_max::*;
 use super::super::kernels::fused::instance_norm_clamp_multiply_channel_max::*;
-use super::super::kernels::group_norm::*;
 use super::norm::{EPS, Norm, optional, statistics};
-use super::{Outcome, Run, Wanted, compare, signed};
+use super::{Outcome, Run, Wanted, compare, label, signed};
 
 /// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, more channels than
 /// are staged at a time, a row of several splits.
@@ -56,7 +55,7 @@ fn clamped(x: Wanted, multiplier: f32, min: f64, max: f64) -> Wanted {
 }
 
 macro_rules! channel_max {
-    ($name:ident, $T:ident, $plain:ident, $multiplied:ident) => {
+    ($name:ident, $T:ident) => {
         /// Plain, and clamped and multiplied.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (n, c, spatial) in SHAPES {
@@ -75,7 +74,12 @@ macro_rules! channel_max {
                     .collect();
                 let g = ChannelMaxGeometry::new(n as u64, c as u32, spatial as u64);
                 let (x, y) = (run.tensor::<$T>(&values)?, run.empty::<$T>(n * spatial)?);
-                run.launch::<$plain>(g.shape(), (x.ptr().cast_const(), y.ptr(), g))?;
+                run.launch(
+                    &CHANNEL_MAX,
+                    &[label::<$T>()],
+                    g.shape(),
+                    (x.source(), y.ptr(), g),
+                )?;
                 let what = format!("{n} {c} {spatial}");
                 compare(&what, &y, &largest(&wanted, c, spatial))?;
 
@@ -88,14 +92,13 @@ macro_rules! channel_max {
                     run.empty::<$T>(n * spatial)?,
                 );
                 let bounds = Bounds::new(Some(-0.5), Some(0.75));
-                let arguments = (
-                    x.ptr().cast_const(),
-                    m.ptr().cast_const(),
-                    y.ptr(),
-                    g,
-                    bounds,
-                );
-                run.launch::<$multiplied>(g.shape(), arguments)?;
+                let arguments = (x.source(), m.source(), y.ptr(), g, bounds);
+                run.launch(
+                    &CLAMP_MULTIPLY_CHANNEL_MAX,
+                    &[label::<$T>()],
+                    g.shape(),
+                    arguments,
+                )?;
                 compare(
                     &format!("{what} multiplied"),
                     &y,
@@ -107,27 +110,12 @@ macro_rules! channel_max {
     };
 }
 
-channel_max!(
-    channel_max_f32,
-    f32,
-    channel_max_f32,
-    clamp_multiply_channel_max_f32
-);
-channel_max!(
-    channel_max_f16,
-    f16,
-    channel_max_f16,
-    clamp_multiply_channel_max_f16
-);
-channel_max!(
-    channel_max_bf16,
-    bf16,
-    channel_max_bf16,
-    clamp_multiply_channel_max_bf16
-);
+channel_max!(channel_max_f32, f32);
+channel_max!(channel_max_f16, f16);
+channel_max!(channel_max_bf16, bf16);
 
 macro_rules! normed {
-    ($name:ident, $T:ident, $stats:ident, $kernel:ident) => {
+    ($name:ident, $T:ident) => {
         /// Multiplied, normalised, clamped and multiplied again, with multipliers of either sign
         /// and of 0, and with and without the norm's weight and bias.
         pub(crate) fn $name(run: &Run) -> Outcome {
@@ -146,7 +134,7 @@ macro_rules! normed {
                 let x = run.tensor::<$T>(&values)?;
                 let m = run.tensor::<$T>(&multiplier)?;
                 let (w, b) = (run.tensor::<$T>(&weight)?, run.tensor::<$T>(&bias)?);
-                let partials = statistics!(run, $stats, x, norm.geometry());
+                let partials = statistics(run, &x, norm.geometry())?;
                 for affine in [false, true] {
                     let factor = |c: usize| if affine { f64::from(weight[c]) } else { 1.0 };
                     let wanted: Vec<_> = (values.chunks_exact(spatial).enumerate())
@@ -162,17 +150,22 @@ macro_rules! normed {
                     let max = ChannelMaxGeometry::new(n as u64, channels as u32, spatial as u64);
                     let y = run.empty::<$T>(n * spatial)?;
                     let arguments = (
-                        x.ptr().cast_const(),
-                        partials.ptr().cast_const(),
+                        x.source(),
+                        partials.source(),
                         optional(&w, affine),
                         optional(&b, affine),
-                        m.ptr().cast_const(),
+                        m.source(),
                         y.ptr(),
                         g,
                         max,
                         Bounds::new(Some(-1.0), Some(0.75)),
                     );
-                    run.launch::<$kernel>(max.shape(), arguments)?;
+                    run.launch(
+                        &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX,
+                        &[label::<$T>()],
+                        max.shape(),
+                        arguments,
+                    )?;
                     let what = format!("{norm:?} affine {affine}");
                     compare(&what, &y, &largest(&wanted, channels, spatial))?;
                 }
@@ -182,24 +175,9 @@ macro_rules! normed {
     };
 }
 
-normed!(
-    normed_f32,
-    f32,
-    group_norm_stats_f32,
-    instance_norm_clamp_multiply_channel_max_f32
-);
-normed!(
-    normed_f16,
-    f16,
-    group_norm_stats_f16,
-    instance_norm_clamp_multiply_channel_max_f16
-);
-normed!(
-    normed_bf16,
-    bf16,
-    group_norm_stats_bf16,
-    instance_norm_clamp_multiply_channel_max_bf16
-);
+normed!(normed_f32, f32);
+normed!(normed_f16, f16);
+normed!(normed_bf16, bf16);
 
 /// A plane multiplied by `m`, then normalised, one step after the other.
 fn normed_plane(

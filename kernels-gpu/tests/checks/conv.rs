@@ -1,12 +1,12 @@
 //! Convolutions, by both algorithms.
 
-use cuda_std::{Storage, bf16, f16};
+use cuda_std::{Label, Storage, bf16, f16};
 use op_spec::conv::ConvSpec;
 use op_spec::launch::conv::{ChannelTile, ConvGeometry};
 use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, TALL};
 
 use super::super::kernels::conv::*;
-use super::{Outcome, Run, Tensor, Wanted, compare, signed};
+use super::{Outcome, Run, Tensor, Wanted, compare, label, signed};
 
 /// A convolution and its tensors.
 struct Case<T> {
@@ -144,10 +144,10 @@ impl<T: Storage> Case<T> {
         })
     }
 
-    fn bias_ptr(&self) -> *const T {
+    fn bias_ptr<P>(&self) -> *const P {
         self.bias
             .as_ref()
-            .map_or(std::ptr::null(), |bias| bias.ptr().cast_const())
+            .map_or(std::ptr::null(), |bias| bias.source())
     }
 }
 
@@ -193,7 +193,7 @@ fn reference(g: &ConvGeometry, x: &[f32], weight: &[f32], bias: Option<&[f32]>) 
 
 /// Both kernels of a direct convolution.
 macro_rules! direct {
-    ($name:ident, $T:ident, $D:literal, $rows:expr, $wide:ident, $narrow:ident) => {
+    ($name:ident, $T:ident, $D:literal, $rows:expr) => {
         /// Both tiles of the direct convolution, on every row.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for row in &$rows {
@@ -201,18 +201,14 @@ macro_rules! direct {
                     let case = Case::<$T>::new::<$D>(run, row)?;
                     let g = case.geometry;
                     let arguments = (
-                        case.x.ptr().cast_const(),
-                        case.weight.ptr().cast_const(),
+                        case.x.source(),
+                        case.weight.source(),
                         case.bias_ptr(),
                         case.y.ptr(),
                         g,
                     );
-                    match tile {
-                        ChannelTile::Wide => {
-                            run.launch::<$wide>(g.direct_shape(tile), arguments)?
-                        }
-                        _ => run.launch::<$narrow>(g.direct_shape(tile), arguments)?,
-                    }
+                    let labels = [Label::Number($D), tile.name().into(), label::<$T>()];
+                    run.launch(&CONV_DIRECT, &labels, g.direct_shape(tile), arguments)?;
                     compare(&format!("{tile:?} {}", case.name), &case.y, &case.wanted)?;
                 }
             }
@@ -221,58 +217,16 @@ macro_rules! direct {
     };
 }
 
-direct!(
-    direct2_f32,
-    f32,
-    2,
-    ragged2(),
-    conv2d_direct_f32,
-    conv2d_direct_narrow_f32
-);
-direct!(
-    direct2_f16,
-    f16,
-    2,
-    ragged2()[1..3],
-    conv2d_direct_f16,
-    conv2d_direct_narrow_f16
-);
-direct!(
-    direct2_bf16,
-    bf16,
-    2,
-    ragged2()[1..3],
-    conv2d_direct_bf16,
-    conv2d_direct_narrow_bf16
-);
-direct!(
-    direct3_f32,
-    f32,
-    3,
-    ragged3(),
-    conv3d_direct_f32,
-    conv3d_direct_narrow_f32
-);
-direct!(
-    direct3_f16,
-    f16,
-    3,
-    ragged3()[1..2],
-    conv3d_direct_f16,
-    conv3d_direct_narrow_f16
-);
-direct!(
-    direct3_bf16,
-    bf16,
-    3,
-    ragged3()[1..2],
-    conv3d_direct_bf16,
-    conv3d_direct_narrow_bf16
-);
+direct!(direct2_f32, f32, 2, ragged2());
+direct!(direct2_f16, f16, 2, ragged2()[1..3]);
+direct!(direct2_bf16, bf16, 2, ragged2()[1..3]);
+direct!(direct3_f32, f32, 3, ragged3());
+direct!(direct3_f16, f16, 3, ragged3()[1..2]);
+direct!(direct3_bf16, bf16, 3, ragged3()[1..2]);
 
 /// Both kernels of a convolution by im2col.
 macro_rules! gemm {
-    ($name:ident, $T:ident, $D:literal, $rows:expr, $im2col:ident, $tall:ident, $flat:ident) => {
+    ($name:ident, $T:ident, $D:literal, $rows:expr) => {
         /// Both tiles of the matrix product, with workspaces for all, for one sample, for a part.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for row in &$rows {
@@ -299,23 +253,23 @@ macro_rules! gemm {
                 assert!(plan.workspace_elements() <= workspace);
                 let columns = run.empty::<$T>(plan.workspace_elements() as usize)?;
                 for chunk in plan.chunks() {
-                    run.launch::<$im2col>(
+                    run.launch(
+                        &CONV_IM2COL,
+                        &[Label::Number($D), label::<$T>()],
                         chunk.im2col_shape(&g),
-                        (case.x.ptr().cast_const(), columns.ptr(), g, chunk),
+                        (case.x.source(), columns.ptr(), g, chunk),
                     )?;
                     let arguments = (
-                        case.weight.ptr().cast_const(),
+                        case.weight.source(),
                         case.bias_ptr(),
-                        columns.ptr().cast_const(),
+                        columns.source(),
                         case.y.ptr(),
                         g,
                         chunk,
                     );
-                    if tile == TALL {
-                        run.launch::<$tall>(chunk.gemm_shape(&g, tile), arguments)?;
-                    } else {
-                        run.launch::<$flat>(chunk.gemm_shape(&g, tile), arguments)?;
-                    }
+                    let name = tile.name().expect("a tile with kernels");
+                    let labels = [name.into(), label::<$T>()];
+                    run.launch(&CONV_GEMM, &labels, chunk.gemm_shape(&g, tile), arguments)?;
                 }
                 let what = format!("{tile:?}, workspace {workspace}, {}", case.name);
                 compare(&what, &case.y, &case.wanted)
@@ -324,57 +278,9 @@ macro_rules! gemm {
     };
 }
 
-gemm!(
-    gemm2_f32,
-    f32,
-    2,
-    ragged2(),
-    conv2d_im2col_f32,
-    conv_gemm_tall_f32,
-    conv_gemm_flat_f32
-);
-gemm!(
-    gemm2_f16,
-    f16,
-    2,
-    ragged2()[2..3],
-    conv2d_im2col_f16,
-    conv_gemm_tall_f16,
-    conv_gemm_flat_f16
-);
-gemm!(
-    gemm2_bf16,
-    bf16,
-    2,
-    ragged2()[2..3],
-    conv2d_im2col_bf16,
-    conv_gemm_tall_bf16,
-    conv_gemm_flat_bf16
-);
-gemm!(
-    gemm3_f32,
-    f32,
-    3,
-    ragged3(),
-    conv3d_im2col_f32,
-    conv_gemm_tall_f32,
-    conv_gemm_flat_f32
-);
-gemm!(
-    gemm3_f16,
-    f16,
-    3,
-    ragged3()[1..2],
-    conv3d_im2col_f16,
-    conv_gemm_tall_f16,
-    conv_gemm_flat_f16
-);
-gemm!(
-    gemm3_bf16,
-    bf16,
-    3,
-    ragged3()[1..2],
-    conv3d_im2col_bf16,
-    conv_gemm_tall_bf16,
-    conv_gemm_flat_bf16
-);
+gemm!(gemm2_f32, f32, 2, ragged2());
+gemm!(gemm2_f16, f16, 2, ragged2()[2..3]);
+gemm!(gemm2_bf16, bf16, 2, ragged2()[2..3]);
+gemm!(gemm3_f32, f32, 3, ragged3());
+gemm!(gemm3_f16, f16, 3, ragged3()[1..2]);
+gemm!(gemm3_bf16, bf16, 3, ragged3()[1..2]);

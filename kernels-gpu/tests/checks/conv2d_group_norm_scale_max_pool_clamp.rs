@@ -1,6 +1,6 @@
 //! The whole of problem 85 in one launch, on images that it can take.
 
-use cuda_std::{Storage, bf16, f16};
+use cuda_std::{Label, Storage, bf16, f16};
 use op_spec::Conv2dGroupNormScaleMaxPoolClampSpec;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, CONV_WIDTH, FILTER, FILTER_ELEMENTS, FusedGeometry, FusedMode, IN_CHANNELS,
@@ -191,8 +191,7 @@ impl Case {
 }
 
 macro_rules! fused {
-    ($name:ident, $spread:ident, $outputs:ident, $T:ident, $kernel:ident, $spread_kernel:ident, $prepare:ident,
-     $mode:expr, $rounding:expr) => {
+    ($name:ident, $spread:ident, $outputs:ident, $T:ident, $format:literal, $mode:expr, $rounding:expr) => {
         /// Every image.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for image in IMAGES {
@@ -226,31 +225,32 @@ macro_rules! fused {
             let operands = run.empty::<f32>(mode.operand_words() as usize)?;
             let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;
             let arguments = (
-                f.ptr().cast_const(),
-                b.ptr().cast_const(),
-                w.ptr().cast_const(),
-                beta.ptr().cast_const(),
-                s.ptr().cast_const(),
-                operands.ptr().cast(),
+                f.source(),
+                b.source(),
+                w.source(),
+                beta.source(),
+                s.source(),
+                operands.ptr(),
                 channels.ptr(),
                 g,
             );
-            run.launch::<$prepare>(Some(g.prepare_shape()), arguments)?;
+            let format = [Label::Name($format)];
+            run.launch(
+                &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE,
+                &format,
+                Some(g.prepare_shape()),
+                arguments,
+            )?;
             let y = run.empty::<$T>(case.outputs)?;
-            let arguments = (
-                x.ptr().cast_const(),
-                operands.ptr().cast_const().cast(),
-                channels.ptr().cast_const(),
-                y.ptr(),
-                g,
-            );
+            let arguments = (x.source(), operands.source(), channels.source(), y.ptr(), g);
             // Two clusters, which take samples by turns.
             let shape = Some(g.launch_shape(mode, 2 * mode.cluster_blocks()));
-            if mode.shares == 1 {
-                run.launch::<$kernel>(shape, arguments)?;
+            let family = if mode.shares == 1 {
+                &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
             } else {
-                run.launch::<$spread_kernel>(shape, arguments)?;
-            }
+                &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD
+            };
+            run.launch(family, &format, shape, arguments)?;
             Ok(y)
         }
     };
@@ -261,9 +261,7 @@ fused!(
     accurate_spread,
     accurate_outputs,
     f32,
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_f32,
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f32,
-    conv2d_group_norm_scale_max_pool_clamp_prepare_f32,
+    "split_f32",
     FusedMode::ACCURATE,
     f64::exp2(-22.0)
 );
@@ -273,9 +271,7 @@ fused!(
     fast_spread,
     fast_outputs,
     f32,
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32,
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_fast_f32,
-    conv2d_group_norm_scale_max_pool_clamp_prepare_fast_f32,
+    "rounded_f32",
     FusedMode::FAST,
     f64::exp2(-11.0)
 );
@@ -285,9 +281,7 @@ fused!(
     half_spread,
     half_outputs,
     f16,
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_f16,
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f16,
-    conv2d_group_norm_scale_max_pool_clamp_prepare_f16,
+    "f16",
     FusedMode::HALF,
     f64::exp2(-20.0)
 );
@@ -297,9 +291,7 @@ fused!(
     brain_spread,
     brain_outputs,
     bf16,
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16,
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_bf16,
-    conv2d_group_norm_scale_max_pool_clamp_prepare_bf16,
+    "bf16",
     FusedMode::HALF,
     f64::exp2(-20.0)
 );

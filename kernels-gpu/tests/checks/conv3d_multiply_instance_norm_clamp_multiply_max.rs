@@ -1,6 +1,8 @@
 //! The whole of problem 79 in one launch, on volumes that it can take.
 
-use cuda_std::{Kernel, Storage, bf16, f16};
+use std::ffi::c_void;
+
+use cuda_std::{Family, Label, Storage, bf16, f16};
 use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec;
 use op_spec::launch::LaunchShape;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
@@ -144,21 +146,23 @@ impl<T: Storage> Case<T> {
     }
 
     /// What a kernel makes of it.
-    fn result<K>(&self, run: &Run, shape: Option<LaunchShape>) -> Result<Tensor<T>, Failure>
-    where
-        K: Kernel<Args = Arguments<T>>,
-    {
+    fn result(
+        &self,
+        run: &Run,
+        (family, labels): Chosen,
+        shape: Option<LaunchShape>,
+    ) -> Result<Tensor<T>, Failure> {
         let y = run.empty::<T>(self.g.n as usize * self.g.out_elements())?;
         let [x, w, b, m] = &self.tensors;
         let arguments = (
-            x.ptr().cast_const(),
-            w.ptr().cast_const(),
-            b.ptr().cast_const(),
-            m.ptr().cast_const(),
+            x.source(),
+            w.source(),
+            b.source(),
+            m.source(),
             y.ptr(),
             self.g,
         );
-        run.launch::<K>(shape, arguments)?;
+        run.launch(family, &labels, shape, arguments)?;
         Ok(y)
     }
 
@@ -176,15 +180,35 @@ impl<T: Storage> Case<T> {
     }
 }
 
+/// A kernel by its family and labels.
+type Chosen = (&'static Family<Arguments>, [Label; 2]);
+
 /// What all of these kernels take.
-type Arguments<T> = (
-    *const T,
-    *const T,
-    *const T,
-    *const T,
-    *mut T,
+type Arguments = (
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *const c_void,
+    *mut c_void,
     FusedGeometry,
 );
+
+/// The kernel that takes so many blocks for a sample.
+fn of_warps(format: &'static str, blocks: u32) -> Chosen {
+    (
+        &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
+        [blocks.into(), format.into()],
+    )
+}
+
+/// The same on warpgroups' products.
+fn of_warpgroups(format: &'static str, blocks: u32) -> Chosen {
+    let blocks = if blocks == 1 { "alone" } else { "cluster" };
+    (
+        &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
+        [blocks.into(), format.into()],
+    )
+}
 
 /// Refuses results that are not the same bits, as which all NaN count.
 fn same_bits<T: Storage>(case: &Case<T>, blocks: u32, got: &Tensor<T>, alone: &[f64]) -> Outcome {
@@ -198,13 +222,13 @@ fn same_bits<T: Storage>(case: &Case<T>, blocks: u32, got: &Tensor<T>, alone: &[
 }
 
 macro_rules! fused {
-    ($name:ident, $T:ident, $kernel:ident, $shape:expr, $rounding:expr, $inputs:expr) => {
+    ($name:ident, $T:ident, $kernel:expr, $shape:expr, $rounding:expr, $inputs:expr) => {
         /// Every shape with every input.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for shape in SHAPES {
                 for input in $inputs {
                     let case = Case::<$T>::new(run, shape, input)?;
-                    let y = case.result::<$kernel>(run, $shape(&case.g))?;
+                    let y = case.result(run, $kernel, $shape(&case.g))?;
                     case.compare(&y, $rounding)?;
                 }
             }
@@ -214,16 +238,17 @@ macro_rules! fused {
 }
 
 macro_rules! clustered {
-    ($name:ident, $T:ident, $alone:ident, $shape:expr, [$($blocks:literal $kernel:ident),*]) => {
+    ($name:ident, $T:ident, $format:literal, $kernel:expr, $shape:expr, $blocks:expr) => {
         /// Blocks that are alone and clusters give the same bits.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (shape, input) in CLUSTERED {
                 let case = Case::<$T>::new(run, SHAPES[shape], INPUTS[input])?;
-                let alone = case.result::<$alone>(run, $shape(&case.g, 1))?.values()?;
-                $(
-                    let y = case.result::<$kernel>(run, $shape(&case.g, $blocks))?;
-                    same_bits(&case, $blocks, &y, &alone)?;
-                )*
+                let of =
+                    |blocks| case.result(run, $kernel($format, blocks), $shape(&case.g, blocks));
+                let alone = of(1)?.values()?;
+                for blocks in $blocks {
+                    same_bits(&case, blocks, &of(blocks)?, &alone)?;
+                }
             }
             Ok(())
         }
@@ -241,7 +266,7 @@ fn pair_shape(g: &FusedGeometry) -> Option<LaunchShape> {
 fused!(
     split_f32,
     f32,
-    conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
+    of_warps("split_f32", 1),
     split_shape,
     f64::exp2(-22.0),
     INPUTS
@@ -249,7 +274,7 @@ fused!(
 fused!(
     rounded_f32,
     f32,
-    conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
+    of_warps("rounded_f32", 1),
     pair_shape,
     f64::exp2(-11.0),
     INPUTS.into_iter().filter(|input| input.2 != Some(1e6))
@@ -257,7 +282,7 @@ fused!(
 fused!(
     half,
     f16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_f16,
+    of_warps("f16", 1),
     pair_shape,
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
@@ -265,7 +290,7 @@ fused!(
 fused!(
     brain,
     bf16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_bf16,
+    of_warps("bf16", 1),
     pair_shape,
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
@@ -273,7 +298,7 @@ fused!(
 fused!(
     warpgroup_half,
     f16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
+    of_warpgroups("f16", 1),
     |g: &FusedGeometry| warpgroup::shape(g, 1),
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
@@ -281,7 +306,7 @@ fused!(
 fused!(
     warpgroup_brain,
     bf16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
+    of_warpgroups("bf16", 1),
     |g: &FusedGeometry| warpgroup::shape(g, 1),
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
@@ -290,36 +315,32 @@ fused!(
 clustered!(
     split_clusters,
     f32,
-    conv3d_multiply_instance_norm_clamp_multiply_max_split_f32,
+    "split_f32",
+    of_warps,
     |g: &FusedGeometry, blocks| g.shape(SPLIT_PLANES, blocks),
-    [
-        2 conv3d_multiply_instance_norm_clamp_multiply_max_split_2_f32,
-        4 conv3d_multiply_instance_norm_clamp_multiply_max_split_4_f32,
-        8 conv3d_multiply_instance_norm_clamp_multiply_max_split_8_f32
-    ]
+    [2, 4, 8]
 );
 clustered!(
     rounded_clusters,
     f32,
-    conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32,
+    "rounded_f32",
+    of_warps,
     |g: &FusedGeometry, blocks| g.shape(PAIR_PLANES, blocks),
-    [
-        2 conv3d_multiply_instance_norm_clamp_multiply_max_rounded_2_f32,
-        4 conv3d_multiply_instance_norm_clamp_multiply_max_rounded_4_f32,
-        8 conv3d_multiply_instance_norm_clamp_multiply_max_rounded_8_f32
-    ]
+    [2, 4, 8]
 );
 clustered!(
     warpgroup_half_clusters,
     f16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
+    "f16",
+    of_warpgroups,
     warpgroup::shape,
-    [5 conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_f16]
+    [warpgroup::CLUSTER_BLOCKS]
 );
 clustered!(
     warpgroup_brain_clusters,
     bf16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
+    "bf16",
+    of_warpgroups,
     warpgroup::shape,
-    [5 conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_bf16]
+    [warpgroup::CLUSTER_BLOCKS]
 );

@@ -3,10 +3,10 @@
 use cuda_std::{bf16, f16};
 use op_spec::launch::elementwise::{Bounds, ChannelGeometry, fold_shape, shape};
 
-use super::super::kernels::clamp::*;
-use super::super::kernels::fused::fold_scale::*;
-use super::super::kernels::scale::*;
-use super::{Outcome, Run, Wanted, compare, signed};
+use super::super::kernels::clamp::CLAMP;
+use super::super::kernels::fused::fold_scale::FOLD_SCALE;
+use super::super::kernels::scale::SCALE;
+use super::{Outcome, Run, Wanted, compare, label, signed};
 
 /// `(n, channels, spatial)`: planes of one element and of a few, planes that are no whole vectors,
 /// planes longer than a block, tensors that end inside a vector.
@@ -20,7 +20,7 @@ const SHAPES: [(usize, usize, usize); 6] = [
 ];
 
 macro_rules! scale {
-    ($name:ident, $T:ident, $kernel:ident) => {
+    ($name:ident, $T:ident) => {
         /// Every shape.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (n, c, spatial) in SHAPES {
@@ -33,11 +33,11 @@ macro_rules! scale {
                 let g = ChannelGeometry::new(n as u64, c as u32, spatial as u64);
                 let (x, scale) = (run.tensor::<$T>(&x)?, run.tensor::<$T>(&scale)?);
                 let y = run.empty::<$T>(len)?;
-                let arguments = (x.ptr().cast_const(), scale.ptr().cast_const(), y.ptr(), g);
-                run.launch::<$kernel>(shape(g.elements), arguments)?;
+                let arguments = (x.source(), scale.source(), y.ptr(), g);
+                run.launch(&SCALE, &[label::<$T>()], shape(g.elements), arguments)?;
                 compare(&format!("scale {n} {c} {spatial}"), &y, &wanted)?;
-                let arguments = (x.ptr().cast_const(), scale.ptr().cast_const(), x.ptr(), g);
-                run.launch::<$kernel>(shape(g.elements), arguments)?;
+                let arguments = (x.source(), scale.source(), x.ptr(), g);
+                run.launch(&SCALE, &[label::<$T>()], shape(g.elements), arguments)?;
                 compare(&format!("scale in place {n} {c} {spatial}"), &x, &wanted)?;
             }
             Ok(())
@@ -45,12 +45,12 @@ macro_rules! scale {
     };
 }
 
-scale!(scale_f32, f32, scale_f32);
-scale!(scale_f16, f16, scale_f16);
-scale!(scale_bf16, bf16, scale_bf16);
+scale!(scale_f32, f32);
+scale!(scale_f16, f16);
+scale!(scale_bf16, bf16);
 
 macro_rules! clamp {
-    ($name:ident, $T:ident, $kernel:ident) => {
+    ($name:ident, $T:ident) => {
         /// Bounds that are there, absent and crossed; NaN and infinities.
         pub(crate) fn $name(run: &Run) -> Outcome {
             let mut x = signed::<$T>(1, 5001);
@@ -80,12 +80,12 @@ macro_rules! clamp {
                     .collect();
                 let (from, to) = (run.tensor::<$T>(&x)?, run.empty::<$T>(x.len())?);
                 let arguments = (
-                    from.ptr().cast_const(),
+                    from.source(),
                     to.ptr(),
                     x.len() as u64,
                     Bounds::new(min, max),
                 );
-                run.launch::<$kernel>(shape(x.len() as u64), arguments)?;
+                run.launch(&CLAMP, &[label::<$T>()], shape(x.len() as u64), arguments)?;
                 compare(&format!("clamp {min:?} {max:?}"), &to, &wanted)?;
             }
             Ok(())
@@ -93,12 +93,12 @@ macro_rules! clamp {
     };
 }
 
-clamp!(clamp_f32, f32, clamp_f32);
-clamp!(clamp_f16, f16, clamp_f16);
-clamp!(clamp_bf16, bf16, clamp_bf16);
+clamp!(clamp_f32, f32);
+clamp!(clamp_f16, f16);
+clamp!(clamp_bf16, bf16);
 
 macro_rules! fold {
-    ($name:ident, $T:ident, $kernel:ident) => {
+    ($name:ident, $T:ident) => {
         /// With and without weight and bias.
         pub(crate) fn $name(run: &Run) -> Outcome {
             let channels = 131;
@@ -109,16 +109,21 @@ macro_rules! fold {
                 let (w, b, s) = (w?, b?, s?);
                 let (folded_w, folded_b) = (run.empty::<$T>(channels)?, run.empty::<$T>(channels)?);
                 let arguments = (
-                    w.ptr().cast_const(),
-                    b.ptr().cast_const(),
-                    s.ptr().cast_const(),
+                    w.source(),
+                    b.source(),
+                    s.source(),
                     folded_w.ptr(),
                     folded_b.ptr(),
                     channels as u32,
                     has_weight,
                     has_bias,
                 );
-                run.launch::<$kernel>(fold_shape(channels as u32), arguments)?;
+                run.launch(
+                    &FOLD_SCALE,
+                    &[label::<$T>()],
+                    fold_shape(channels as u32),
+                    arguments,
+                )?;
                 let times = |values: &[f32], has: u32, absent: f32| -> Vec<Wanted> {
                     let value = |i: usize| if has == 1 { values[i] } else { absent };
                     (0..channels)
@@ -133,6 +138,6 @@ macro_rules! fold {
     };
 }
 
-fold!(fold_f32, f32, fold_scale_f32);
-fold!(fold_f16, f16, fold_scale_f16);
-fold!(fold_bf16, bf16, fold_scale_bf16);
+fold!(fold_f32, f32);
+fold!(fold_f16, f16);
+fold!(fold_bf16, bf16);

@@ -1,11 +1,8 @@
 //! The implicit matrix product: what it convolves, the moments that it takes, the windows that it pools.
 
-use cuda_std::{bf16, f16};
+use cuda_std::{Label, bf16, f16};
 use op_spec::conv::ConvSpec;
-use op_spec::launch::implicit_gemm::{
-    GemmDevice, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128, TILES,
-    W64N128,
-};
+use op_spec::launch::implicit_gemm::{GemmDevice, GemmMode, GemmPlan, GemmTile, TILES, W64N128};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
@@ -135,8 +132,7 @@ fn long_rounding(reduction: u32) -> f64 {
 }
 
 macro_rules! product {
-    ($name:ident, $T:ident, $mode:ident, $rounding:expr,
-     $filters:ident, $image:ident, $remake:expr, [$m64n128:ident, $m32n128:ident, $m16n256:ident, $m64n32:ident, $m16n64:ident, $w64n128:ident]) => {
+    ($name:ident, $T:ident, $format:literal, $mode:ident, $rounding:expr) => {
         /// All rows, from filters to combined moments.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (number, ([n, c, k], input, filter, spec, pool, factor), tile) in rows()
@@ -185,82 +181,58 @@ macro_rules! product {
                 let moments = run.empty::<f32>(g.moment_elements() as usize)?;
                 let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
 
-                run.launch::<$filters>(
+                let format = Label::Name($format);
+                run.launch(
+                    &IMPLICIT_GEMM_FILTERS,
+                    &[format],
                     plan.filters_shape(),
                     (
-                        w.ptr().cast_const(),
-                        operands.ptr().cast(),
+                        w.source(),
+                        operands.ptr(),
                         filter_unscales.ptr(),
                         g,
                         plan.tile,
                     ),
                 )?;
-                run.launch::<$image>(
+                run.launch(
+                    &IMPLICIT_GEMM_IMAGE,
+                    &[format],
                     g.image_shape(),
+                    (x.source(), image.ptr(), unscales.ptr(), largest.ptr(), g),
+                )?;
+                if GemmMode::$mode.scaled && g.scans == 0 {
+                    let arguments = (x.source(), image.ptr(), unscales.ptr(), largest.source(), g);
+                    run.launch(
+                        &IMPLICIT_GEMM_REMAKE,
+                        &[format],
+                        g.remake_shape(),
+                        arguments,
+                    )?;
+                }
+                let tile = plan.tile.name().expect("a tile with kernels");
+                run.launch(
+                    &IMPLICIT_GEMM,
+                    &[tile.into(), format],
+                    plan.shape(&DEVICE),
                     (
-                        x.ptr().cast_const(),
-                        image.ptr().cast(),
-                        unscales.ptr(),
-                        largest.ptr().cast(),
+                        image.source(),
+                        unscales.source(),
+                        operands.source(),
+                        filter_unscales.source(),
+                        b.source(),
+                        std::ptr::null(),
+                        f.source(),
+                        y.ptr(),
+                        moments.ptr(),
                         g,
                     ),
                 )?;
-                let remake: fn(
-                    &Run,
-                    &GemmPlan,
-                    *const $T,
-                    *mut u32,
-                    *mut f32,
-                    *const u32,
-                ) -> Outcome = $remake;
-                if GemmMode::$mode.scaled && g.scans == 0 {
-                    let seen = largest.ptr().cast::<u32>().cast_const();
-                    remake(
-                        run,
-                        &plan,
-                        x.ptr().cast_const(),
-                        image.ptr().cast(),
-                        unscales.ptr(),
-                        seen,
-                    )?;
-                }
-                macro_rules! multiply {
-                    ($kernel:ident) => {
-                        run.launch::<$kernel>(
-                            plan.shape(&DEVICE),
-                            (
-                                image.ptr().cast::<u32>().cast_const(),
-                                unscales.ptr().cast_const(),
-                                operands.ptr().cast::<u32>().cast_const(),
-                                filter_unscales.ptr().cast_const(),
-                                b.ptr().cast_const(),
-                                std::ptr::null(),
-                                f.ptr().cast_const(),
-                                y.ptr(),
-                                moments.ptr(),
-                                g,
-                            ),
-                        )?
-                    };
-                }
-                match plan.tile {
-                    M64N128 => multiply!($m64n128),
-                    M32N128 => multiply!($m32n128),
-                    M16N256 => multiply!($m16n256),
-                    M64N32 => multiply!($m64n32),
-                    M16N64 => multiply!($m16n64),
-                    W64N128 => multiply!($w64n128),
-                    tile => panic!("{tile:?}"),
-                }
                 let tiles = u64::from(g.pixel_tiles());
-                run.launch::<implicit_gemm_combine>(
+                run.launch(
+                    &IMPLICIT_GEMM_COMBINE,
+                    &[],
                     op_spec::launch::implicit_gemm::GemmGeometry::combine_shape((n * k) as u64),
-                    (
-                        moments.ptr().cast_const(),
-                        combined.ptr(),
-                        (n * k) as u64,
-                        tiles,
-                    ),
+                    (moments.source(), combined.ptr(), (n * k) as u64, tiles),
                 )?;
 
                 let all = convolved(&conv, &values, &weight, &bias);
@@ -287,77 +259,7 @@ macro_rules! product {
     };
 }
 
-product!(
-    split_f32,
-    f32,
-    ACCURATE,
-    f64::exp2(-22.0),
-    implicit_gemm_filters_split_f32,
-    implicit_gemm_image_split_f32,
-    |run, plan, x, image, unscales, largest| run.launch::<implicit_gemm_remake_split_f32>(
-        plan.geometry.remake_shape(),
-        (x, image, unscales, largest, plan.geometry)
-    ),
-    [
-        implicit_gemm_m64n128_split_f32,
-        implicit_gemm_m32n128_split_f32,
-        implicit_gemm_m16n256_split_f32,
-        implicit_gemm_m64n32_split_f32,
-        implicit_gemm_m16n64_split_f32,
-        implicit_gemm_w64n128_split_f32
-    ]
-);
-product!(
-    rounded_f32,
-    f32,
-    FAST,
-    f64::exp2(-11.0),
-    implicit_gemm_filters_rounded_f32,
-    implicit_gemm_image_rounded_f32,
-    |run, plan, x, image, unscales, largest| run.launch::<implicit_gemm_remake_rounded_f32>(
-        plan.geometry.remake_shape(),
-        (x, image, unscales, largest, plan.geometry)
-    ),
-    [
-        implicit_gemm_m64n128_rounded_f32,
-        implicit_gemm_m32n128_rounded_f32,
-        implicit_gemm_m16n256_rounded_f32,
-        implicit_gemm_m64n32_rounded_f32,
-        implicit_gemm_m16n64_rounded_f32,
-        implicit_gemm_w64n128_rounded_f32
-    ]
-);
-product!(
-    half,
-    f16,
-    HALF,
-    f64::exp2(-22.0),
-    implicit_gemm_filters_f16,
-    implicit_gemm_image_f16,
-    |_, _, _, _, _, _| unreachable!("stored values are not scaled"),
-    [
-        implicit_gemm_m64n128_f16,
-        implicit_gemm_m32n128_f16,
-        implicit_gemm_m16n256_f16,
-        implicit_gemm_m64n32_f16,
-        implicit_gemm_m16n64_f16,
-        implicit_gemm_w64n128_f16
-    ]
-);
-product!(
-    brain,
-    bf16,
-    HALF,
-    f64::exp2(-22.0),
-    implicit_gemm_filters_bf16,
-    implicit_gemm_image_bf16,
-    |_, _, _, _, _, _| unreachable!("stored values are not scaled"),
-    [
-        implicit_gemm_m64n128_bf16,
-        implicit_gemm_m32n128_bf16,
-        implicit_gemm_m16n256_bf16,
-        implicit_gemm_m64n32_bf16,
-        implicit_gemm_m16n64_bf16,
-        implicit_gemm_w64n128_bf16
-    ]
-);
+product!(split_f32, f32, "split_f32", ACCURATE, f64::exp2(-22.0));
+product!(rounded_f32, f32, "rounded_f32", FAST, f64::exp2(-11.0));
+product!(half, f16, "f16", HALF, f64::exp2(-22.0));
+product!(brain, bf16, "bf16", HALF, f64::exp2(-22.0));

@@ -7,14 +7,13 @@ use op_spec::launch::norm::NormGeometry;
 use op_spec::launch::reciprocal::Reciprocal;
 use op_spec::max_pool2d::MaxPool2dSpec;
 
-use super::super::kernels::fused::group_norm_scale::group_norm_scale_f32;
+use super::super::kernels::fused::group_norm_scale::GROUP_NORM_SCALE;
 use super::super::kernels::fused::group_norm_scale_max_pool2d_clamp::*;
 use super::super::kernels::fused::max_pool2d_clamp::*;
 use super::super::kernels::fused::scale_max_pool2d_clamp::*;
-use super::super::kernels::group_norm::*;
 use super::super::kernels::max_pool2d::*;
 use super::norm::{Norm, scaled, statistics};
-use super::{Outcome, Run, Wanted, compare, same_bits, signed};
+use super::{Outcome, Run, Wanted, compare, label, same_bits, signed};
 
 /// `[n, c, h, w]` and attributes: kernel, stride, padding, dilation, ceil_mode.
 type Row = (
@@ -100,7 +99,7 @@ fn exact(x: &[f32]) -> Vec<Wanted> {
 }
 
 macro_rules! max_pool2d {
-    ($name:ident, $T:ident, $plain:ident, $clamped:ident, $scaled:ident) => {
+    ($name:ident, $T:ident) => {
         /// Plain, clamped, and scaled and clamped.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for row in &ROWS {
@@ -110,7 +109,12 @@ macro_rules! max_pool2d {
                 let outputs = g.outputs() as usize;
 
                 let y = run.empty::<$T>(outputs)?;
-                run.launch::<$plain>(g.shape(), (x.ptr().cast_const(), y.ptr(), g))?;
+                run.launch(
+                    &MAX_POOL2D,
+                    &[label::<$T>()],
+                    g.shape(),
+                    (x.source(), y.ptr(), g),
+                )?;
                 let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
                 compare(
                     &format!("{row:?}"),
@@ -123,13 +127,23 @@ macro_rules! max_pool2d {
                     let mut g = g;
                     g.near = Reciprocal::of(g.block_units);
                     let far = run.empty::<$T>(outputs)?;
-                    run.launch::<$plain>(g.shape(), (x.ptr().cast_const(), far.ptr(), g))?;
+                    run.launch(
+                        &MAX_POOL2D,
+                        &[label::<$T>()],
+                        g.shape(),
+                        (x.source(), far.ptr(), g),
+                    )?;
                     same_bits(&format!("{row:?} far"), &far, &y)?;
                 }
 
                 let bounds = Bounds::new(Some(0.25), Some(0.75));
                 let y = run.empty::<$T>(outputs)?;
-                run.launch::<$clamped>(g.shape(), (x.ptr().cast_const(), y.ptr(), g, bounds))?;
+                run.launch(
+                    &MAX_POOL2D_CLAMP,
+                    &[label::<$T>()],
+                    g.shape(),
+                    (x.source(), y.ptr(), g, bounds),
+                )?;
                 compare(
                     &format!("{row:?} clamped"),
                     &y,
@@ -143,14 +157,13 @@ macro_rules! max_pool2d {
                 let plane = (g.h * g.w) as usize;
                 let wanted = scaled(&exact(&values), &scale, plane);
                 let (s, y) = (run.tensor::<$T>(&scale)?, run.empty::<$T>(outputs)?);
-                let arguments = (
-                    x.ptr().cast_const(),
-                    s.ptr().cast_const(),
-                    y.ptr(),
-                    g,
-                    bounds,
-                );
-                run.launch::<$scaled>(g.shape(), arguments)?;
+                let arguments = (x.source(), s.source(), y.ptr(), g, bounds);
+                run.launch(
+                    &SCALE_MAX_POOL2D_CLAMP,
+                    &[label::<$T>()],
+                    g.shape(),
+                    arguments,
+                )?;
                 compare(
                     &format!("{row:?} scaled"),
                     &y,
@@ -162,27 +175,9 @@ macro_rules! max_pool2d {
     };
 }
 
-max_pool2d!(
-    max_pool2d_f32,
-    f32,
-    max_pool2d_f32,
-    max_pool2d_clamp_f32,
-    scale_max_pool2d_clamp_f32
-);
-max_pool2d!(
-    max_pool2d_f16,
-    f16,
-    max_pool2d_f16,
-    max_pool2d_clamp_f16,
-    scale_max_pool2d_clamp_f16
-);
-max_pool2d!(
-    max_pool2d_bf16,
-    bf16,
-    max_pool2d_bf16,
-    max_pool2d_clamp_bf16,
-    scale_max_pool2d_clamp_bf16
-);
+max_pool2d!(max_pool2d_f32, f32);
+max_pool2d!(max_pool2d_f16, f16);
+max_pool2d!(max_pool2d_bf16, bf16);
 
 /// Pools of normalised input: planes and groups; pools that put many planes, and so many rows, in
 /// one block; rows of several splits; stacks.
@@ -196,7 +191,7 @@ const NORMED: [(Row, usize); 6] = [
 ];
 
 macro_rules! normed {
-    ($name:ident, $T:ident, $stats:ident, $kernel:ident) => {
+    ($name:ident, $T:ident) => {
         /// Normalised, scaled, pooled and clamped.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (row, groups) in &NORMED {
@@ -219,20 +214,25 @@ macro_rules! normed {
                 let x = run.tensor::<$T>(&values)?;
                 let (weight, bias) = (run.tensor::<$T>(weight)?, run.tensor::<$T>(bias)?);
                 let scale = run.tensor::<$T>(scale)?;
-                let partials = statistics!(run, $stats, x, g);
+                let partials = statistics(run, &x, g)?;
                 let y = run.empty::<$T>(wanted.len())?;
                 let arguments = (
-                    x.ptr().cast_const(),
-                    partials.ptr().cast_const(),
-                    weight.ptr().cast_const(),
-                    bias.ptr().cast_const(),
-                    scale.ptr().cast_const(),
+                    x.source(),
+                    partials.source(),
+                    weight.source(),
+                    bias.source(),
+                    scale.source(),
                     y.ptr(),
                     g,
                     pool,
                     Bounds::new(Some(-0.5), Some(1.0)),
                 );
-                run.launch::<$kernel>(pool.norm_shape(&g), arguments)?;
+                run.launch(
+                    &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP,
+                    &[label::<$T>()],
+                    pool.norm_shape(&g),
+                    arguments,
+                )?;
                 compare(&format!("{row:?} in {groups} groups"), &y, &wanted)?;
             }
             Ok(())
@@ -240,24 +240,9 @@ macro_rules! normed {
     };
 }
 
-normed!(
-    normed_f32,
-    f32,
-    group_norm_stats_f32,
-    group_norm_scale_max_pool2d_clamp_f32
-);
-normed!(
-    normed_f16,
-    f16,
-    group_norm_stats_f16,
-    group_norm_scale_max_pool2d_clamp_f16
-);
-normed!(
-    normed_bf16,
-    bf16,
-    group_norm_stats_bf16,
-    group_norm_scale_max_pool2d_clamp_bf16
-);
+normed!(normed_f32, f32);
+normed!(normed_f16, f16);
+normed!(normed_bf16, bf16);
 
 /// Weights and scales of either sign, of zero and of what is not finite, rows without deviation, infinite elements: of
 /// all windows what comes is what comes if each element is mapped before the pool, to the last bit.
@@ -311,23 +296,29 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
             0.0,
         )
         .affine(true, true);
-        let partials = statistics!(run, group_norm_stats_f32, x, g);
+        let partials = statistics(run, &x, g)?;
         let bounds = Bounds::new(Some(-2.0), None);
-        let parameters = (
-            weight.ptr().cast_const(),
-            bias.ptr().cast_const(),
-            scale.ptr().cast_const(),
-        );
+        let parameters = (weight.source(), bias.source(), scale.source());
         let (weight, bias, scale) = parameters;
-        let (input, partials) = (x.ptr().cast_const(), partials.ptr().cast_const());
+        let (input, partials) = (x.source(), partials.source());
 
         let mapped = run.empty::<f32>(values.len())?;
         let apply = g.apply();
         let arguments = (input, partials, weight, bias, scale, mapped.ptr(), apply);
-        run.launch::<group_norm_scale_f32>(apply.shape(), arguments)?;
+        run.launch(
+            &GROUP_NORM_SCALE,
+            &[label::<f32>()],
+            apply.shape(),
+            arguments,
+        )?;
         let wanted = run.empty::<f32>(pool.outputs() as usize)?;
-        let arguments = (mapped.ptr().cast_const(), wanted.ptr(), pool, bounds);
-        run.launch::<max_pool2d_clamp_f32>(pool.shape(), arguments)?;
+        let arguments = (mapped.source(), wanted.ptr(), pool, bounds);
+        run.launch(
+            &MAX_POOL2D_CLAMP,
+            &[label::<f32>()],
+            pool.shape(),
+            arguments,
+        )?;
 
         let y = run.empty::<f32>(pool.outputs() as usize)?;
         let arguments = (
@@ -341,7 +332,12 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
             pool,
             bounds,
         );
-        run.launch::<group_norm_scale_max_pool2d_clamp_f32>(pool.norm_shape(&g), arguments)?;
+        run.launch(
+            &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP,
+            &[label::<f32>()],
+            pool.norm_shape(&g),
+            arguments,
+        )?;
         same_bits(&format!("windows of {kernel_size:?}"), &y, &wanted)?;
     }
     Ok(())

@@ -3,10 +3,11 @@
 //! Each check takes a [`Run`], so that it can be repeated under other schedules, and says what is
 //! wrong instead of panicking. The kernels are those of the module `kernels` beside this one.
 
+use std::any::{TypeId, type_name};
 use std::fmt;
 
 use cuda_std::emulator::{Buffer, Device, Fault, Launch};
-use cuda_std::{Kernel, Storage};
+use cuda_std::{Family, KernelArgs, Label, NoInstance, Storage, bf16, f16};
 use op_spec::launch::LaunchShape;
 
 pub(crate) mod channel_max;
@@ -33,6 +34,12 @@ impl fmt::Display for Failure {
 impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         Self(fault.to_string())
+    }
+}
+
+impl From<NoInstance> for Failure {
+    fn from(error: NoInstance) -> Self {
+        Self(error.to_string())
     }
 }
 
@@ -77,12 +84,15 @@ impl Run {
         })
     }
 
-    /// Runs `K`.
-    pub(crate) fn launch<K: Kernel>(
+    /// Runs the instance of `family` with these labels.
+    pub(crate) fn launch<A: KernelArgs>(
         &self,
+        family: &Family<A>,
+        labels: &[Label],
         shape: Option<LaunchShape>,
-        arguments: K::Args,
+        arguments: A,
     ) -> Outcome {
+        let kernel = family.instance(labels)?;
         let shape = shape.expect("the checks' problems are small");
         assert!(!shape.is_empty(), "the checks' problems have outputs");
         let launch = Launch {
@@ -93,7 +103,7 @@ impl Run {
             step_limit: STEP_LIMIT,
             ..Launch::default()
         };
-        self.device.launch::<K>(&launch, arguments)?;
+        self.device.launch_instance(kernel, &launch, arguments)?;
         Ok(())
     }
 }
@@ -106,9 +116,14 @@ pub(crate) struct Tensor<T> {
 }
 
 impl<T: Storage> Tensor<T> {
-    /// Its first element.
-    pub(crate) fn ptr(&self) -> *mut T {
+    /// Its first element, as a kernel writes it.
+    pub(crate) fn ptr<P>(&self) -> *mut P {
         self.buffer.ptr()
+    }
+
+    /// Its first element, as a kernel reads it.
+    pub(crate) fn source<P>(&self) -> *const P {
+        self.ptr::<P>().cast_const()
     }
 
     /// Its bytes.
@@ -126,6 +141,17 @@ impl<T: Storage> Tensor<T> {
             .map(|bytes| f64::from(value::<T>(bytes).to_f32()))
             .collect())
     }
+}
+
+/// What kernels that store `T` are labelled.
+pub(crate) fn label<T: Storage>() -> Label {
+    let name = match TypeId::of::<T>() {
+        one if one == TypeId::of::<f32>() => "f32",
+        one if one == TypeId::of::<f16>() => "f16",
+        one if one == TypeId::of::<bf16>() => "bf16",
+        _ => panic!("no kernel stores {}", type_name::<T>()),
+    };
+    Label::Name(name)
 }
 
 /// The bytes of a stored value.

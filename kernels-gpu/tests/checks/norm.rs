@@ -9,7 +9,7 @@ use super::super::kernels::fused::group_norm_scale::*;
 use super::super::kernels::fused::group_norm_scale_clamp::*;
 use super::super::kernels::fused::group_norm_scale_resident::*;
 use super::super::kernels::group_norm::*;
-use super::{Failure, Outcome, Run, Tensor, Wanted, compare, same_bits, signed};
+use super::{Failure, Outcome, Run, Tensor, Wanted, compare, label, same_bits, signed};
 
 /// Longest chain of additions in the statistics of the rows checked here: sixteen elements and
 /// the combinations of a thread, the five of a warp, those of eight warps, those of the splits.
@@ -102,19 +102,25 @@ impl Norm {
     }
 }
 
-/// Launches the statistics kernel `K` on `x`.
-macro_rules! statistics {
-    ($run:expr, $kernel:ident, $x:expr, $g:expr) => {{
-        let partials = $run.empty::<f32>($g.partial_elements() as usize)?;
-        let arguments = ($x.ptr().cast_const(), partials.ptr(), $g);
-        $run.launch::<$kernel>($g.stats_shape(), arguments)?;
-        partials
-    }};
+/// What the statistics kernel makes of `x`.
+pub(crate) fn statistics<T: Storage>(
+    run: &Run,
+    x: &Tensor<T>,
+    g: NormGeometry,
+) -> Result<Tensor<f32>, Failure> {
+    let partials = run.empty::<f32>(g.partial_elements() as usize)?;
+    let arguments = (x.source(), partials.ptr(), g);
+    run.launch(
+        &GROUP_NORM_STATS,
+        &[label::<T>()],
+        g.stats_shape(),
+        arguments,
+    )?;
+    Ok(partials)
 }
-pub(crate) use statistics;
 
 macro_rules! group_norm {
-    ($name:ident, $T:ident, $norms:expr, $stats:ident, $apply:ident, $scaled:ident) => {
+    ($name:ident, $T:ident, $norms:expr) => {
         /// With and without weight and bias; alone and with a scale after it.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for norm in $norms {
@@ -124,7 +130,7 @@ macro_rules! group_norm {
                 let x = run.tensor::<$T>(&values)?;
                 let (w, b) = (run.tensor::<$T>(weight)?, run.tensor::<$T>(bias)?);
                 let s = run.tensor::<$T>(scale)?;
-                let partials = statistics!(run, $stats, x, norm.geometry());
+                let partials = statistics(run, &x, norm.geometry())?;
                 for (with_weight, with_bias) in [(true, true), (false, false), (true, false)] {
                     let g = norm.geometry().affine(with_weight, with_bias);
                     let what = format!("{norm:?} {with_weight} {with_bias}");
@@ -135,15 +141,25 @@ macro_rules! group_norm {
                     );
                     let (w, b) = (optional(&w, with_weight), optional(&b, with_bias));
                     let y = run.empty::<$T>(norm.len())?;
-                    let (x, partials) = (x.ptr().cast_const(), partials.ptr().cast_const());
+                    let (x, partials) = (x.source(), partials.source());
                     let apply = g.apply();
-                    run.launch::<$apply>(apply.shape(), (x, partials, w, b, y.ptr(), apply))?;
+                    run.launch(
+                        &GROUP_NORM_APPLY,
+                        &[label::<$T>()],
+                        apply.shape(),
+                        (x, partials, w, b, y.ptr(), apply),
+                    )?;
                     compare(&what, &y, &wanted)?;
 
                     let wanted = scaled(&wanted, scale, norm.spatial);
                     let y = run.empty::<$T>(norm.len())?;
-                    let arguments = (x, partials, w, b, s.ptr().cast_const(), y.ptr(), apply);
-                    run.launch::<$scaled>(apply.shape(), arguments)?;
+                    let arguments = (x, partials, w, b, s.source(), y.ptr(), apply);
+                    run.launch(
+                        &GROUP_NORM_SCALE,
+                        &[label::<$T>()],
+                        apply.shape(),
+                        arguments,
+                    )?;
                     compare(&format!("{what} and scale"), &y, &wanted)?;
                 }
             }
@@ -152,30 +168,9 @@ macro_rules! group_norm {
     };
 }
 
-group_norm!(
-    group_norm_f32,
-    f32,
-    NORMS,
-    group_norm_stats_f32,
-    group_norm_apply_f32,
-    group_norm_scale_f32
-);
-group_norm!(
-    group_norm_f16,
-    f16,
-    NORMS[1..2].iter().copied(),
-    group_norm_stats_f16,
-    group_norm_apply_f16,
-    group_norm_scale_f16
-);
-group_norm!(
-    group_norm_bf16,
-    bf16,
-    NORMS[4..5].iter().copied(),
-    group_norm_stats_bf16,
-    group_norm_apply_bf16,
-    group_norm_scale_bf16
-);
+group_norm!(group_norm_f32, f32, NORMS);
+group_norm!(group_norm_f16, f16, NORMS[1..2].iter().copied());
+group_norm!(group_norm_bf16, bf16, NORMS[4..5].iter().copied());
 
 /// Planes that a vector can cross up to four of, that are whole vectors, and that no vector fits; with the elements of
 /// a plane that are left of it after pooling. Vectors cross planes, rows and samples, and the last one is not whole.
@@ -191,7 +186,7 @@ const POOLED: [(Norm, usize); 8] = [
 ];
 
 macro_rules! clamped {
-    ($name:ident, $T:ident, $cases:expr, $stats:ident, $kernel:ident) => {
+    ($name:ident, $T:ident, $cases:expr) => {
         /// Normalised with the statistics of longer planes, scaled and clamped, by blocks of every number of steps.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (norm, spatial) in $cases {
@@ -217,7 +212,7 @@ macro_rules! clamped {
                 let (x, all) = (run.tensor::<$T>(&pooled)?, run.tensor::<$T>(&values)?);
                 let (w, b) = (run.tensor::<$T>(weight)?, run.tensor::<$T>(bias)?);
                 let s = run.tensor::<$T>(scale)?;
-                let partials = statistics!(run, $stats, all, g);
+                let partials = statistics(run, &all, g)?;
                 let mut first: Option<Tensor<$T>> = None;
                 for (steps, near) in [
                     (1, true),
@@ -235,16 +230,21 @@ macro_rules! clamped {
                     }
                     let y = run.empty::<$T>(pooled.len())?;
                     let arguments = (
-                        x.ptr().cast_const(),
-                        partials.ptr().cast_const(),
-                        w.ptr().cast_const(),
-                        b.ptr().cast_const(),
-                        s.ptr().cast_const(),
+                        x.source(),
+                        partials.source(),
+                        w.source(),
+                        b.source(),
+                        s.source(),
                         y.ptr(),
                         geometry,
                         Bounds::new(Some(-0.25), Some(0.5)),
                     );
-                    run.launch::<$kernel>(geometry.shape(), arguments)?;
+                    run.launch(
+                        &GROUP_NORM_SCALE_CLAMP,
+                        &[label::<$T>()],
+                        geometry.shape(),
+                        arguments,
+                    )?;
                     let what =
                         format!("{norm:?} pooled to {spatial}, {steps} steps a block, near {near}");
                     compare(&what, &y, &wanted)?;
@@ -259,27 +259,9 @@ macro_rules! clamped {
     };
 }
 
-clamped!(
-    clamped_f32,
-    f32,
-    POOLED,
-    group_norm_stats_f32,
-    group_norm_scale_clamp_f32
-);
-clamped!(
-    clamped_f16,
-    f16,
-    POOLED[4..5].iter().copied(),
-    group_norm_stats_f16,
-    group_norm_scale_clamp_f16
-);
-clamped!(
-    clamped_bf16,
-    bf16,
-    POOLED[5..6].iter().copied(),
-    group_norm_stats_bf16,
-    group_norm_scale_clamp_bf16
-);
+clamped!(clamped_f32, f32, POOLED);
+clamped!(clamped_f16, f16, POOLED[4..5].iter().copied());
+clamped!(clamped_bf16, bf16, POOLED[5..6].iter().copied());
 
 /// Rows kept in shared memory: whole planes and parts of vectors, a row that fits exactly as far as
 /// its vectors go, and one that does not fit.
@@ -290,7 +272,7 @@ const RESIDENT: [Norm; 3] = [
 ];
 
 macro_rules! resident {
-    ($name:ident, $T:ident, $norms:expr, $kernel:ident) => {
+    ($name:ident, $T:ident, $norms:expr) => {
         /// With and without weight and bias, and a scale.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for norm in $norms {
@@ -306,15 +288,20 @@ macro_rules! resident {
                         norm.wanted(&values, affine.then_some(weight), affine.then_some(bias));
                     let y = run.empty::<$T>(norm.len())?;
                     let arguments = (
-                        x.ptr().cast_const(),
+                        x.source(),
                         optional(&w, affine),
                         optional(&b, affine),
-                        s.ptr().cast_const(),
+                        s.source(),
                         y.ptr(),
                         g,
                     );
                     let shape = g.resident_launch(size_of::<$T>() as u32);
-                    run.launch::<$kernel>(shape, arguments)?;
+                    run.launch(
+                        &GROUP_NORM_SCALE_RESIDENT,
+                        &[label::<$T>()],
+                        shape,
+                        arguments,
+                    )?;
                     let wanted = scaled(&wanted, scale, norm.spatial);
                     compare(&format!("{norm:?} affine {affine}"), &y, &wanted)?;
                 }
@@ -324,24 +311,14 @@ macro_rules! resident {
     };
 }
 
-resident!(resident_f32, f32, RESIDENT, group_norm_scale_resident_f32);
-resident!(
-    resident_f16,
-    f16,
-    RESIDENT[..1].iter().copied(),
-    group_norm_scale_resident_f16
-);
-resident!(
-    resident_bf16,
-    bf16,
-    RESIDENT[..1].iter().copied(),
-    group_norm_scale_resident_bf16
-);
+resident!(resident_f32, f32, RESIDENT);
+resident!(resident_f16, f16, RESIDENT[..1].iter().copied());
+resident!(resident_bf16, bf16, RESIDENT[..1].iter().copied());
 
 /// The pointer, if the tensor is to be there.
-pub(crate) fn optional<T: Storage>(tensor: &Tensor<T>, there: bool) -> *const T {
+pub(crate) fn optional<T: Storage, P>(tensor: &Tensor<T>, there: bool) -> *const P {
     if there {
-        tensor.ptr()
+        tensor.source()
     } else {
         std::ptr::null()
     }
@@ -369,17 +346,22 @@ pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
         let bias = signed::<f32>(3, norm.channels);
         let b = run.tensor::<f32>(&bias)?;
         let g = norm.geometry().affine(false, true);
-        let partials = statistics!(run, group_norm_stats_f32, x, g);
+        let partials = statistics(run, &x, g)?;
         let y = run.empty::<f32>(norm.len())?;
         let arguments = (
-            x.ptr().cast_const(),
-            partials.ptr().cast_const(),
+            x.source(),
+            partials.source(),
             std::ptr::null(),
-            b.ptr().cast_const(),
+            b.source(),
             y.ptr(),
             g.apply(),
         );
-        run.launch::<group_norm_apply_f32>(g.apply().shape(), arguments)?;
+        run.launch(
+            &GROUP_NORM_APPLY,
+            &[label::<f32>()],
+            g.apply().shape(),
+            arguments,
+        )?;
         let wanted: Vec<_> = (0..norm.len())
             .map(|i| Wanted::exact(f64::from(bias[i / norm.spatial % norm.channels])))
             .collect();
@@ -393,7 +375,7 @@ pub(crate) fn first_row_in_a_batch_of(run: &Run, n: usize) -> Result<Vec<f64>, F
     let norm = norm(n, 4, 2, 9001, 10.0);
     let x = run.tensor::<f32>(&norm.input::<f32>())?;
     let g = norm.geometry();
-    let partials = statistics!(run, group_norm_stats_f32, x, g);
+    let partials = statistics(run, &x, g)?;
     let mut values = partials.values()?;
     values.truncate(2 * g.splits as usize);
     Ok(values)

@@ -5,10 +5,10 @@ use op_spec::conv::ConvSpec;
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 use op_spec::launch::stencil::StencilGeometry;
 
-use super::super::kernels::fused::implicit_gemm::implicit_gemm_combine;
+use super::super::kernels::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 use super::super::kernels::fused::stencil::*;
 use super::convolved::{convolved, wanted_moments, wanted_results};
-use super::{Outcome, Run, compare, signed};
+use super::{Outcome, Run, compare, label, signed};
 
 /// Extents of input and filter, attributes, and the pool behind it.
 type Row = ([usize; 5], [usize; 5], ConvSpec<3>, Option<[u32; 2]>);
@@ -82,7 +82,7 @@ fn rows() -> [Row; 7] {
 }
 
 macro_rules! stencil {
-    ($name:ident, $T:ident, $kernel:ident) => {
+    ($name:ident, $T:ident) => {
         /// All rows, from the input to combined moments.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (number, (x_shape, w_shape, spec, pool)) in rows().into_iter().enumerate() {
@@ -103,23 +103,27 @@ macro_rules! stencil {
                 let y = run.empty::<$T>(n * k * if pool.is_some() { windows } else { pixels })?;
                 let moments = run.empty::<f32>(g.moment_elements() as usize)?;
                 let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
-                run.launch::<$kernel>(
+                run.launch(
+                    &STENCIL,
+                    &[label::<$T>()],
                     g.shape(),
                     (
-                        x.ptr().cast_const(),
-                        w.ptr().cast_const(),
-                        b.ptr().cast_const(),
+                        x.source(),
+                        w.source(),
+                        b.source(),
                         std::ptr::null(),
-                        f.ptr().cast_const(),
+                        f.source(),
                         y.ptr(),
                         moments.ptr(),
                         g,
                     ),
                 )?;
-                run.launch::<implicit_gemm_combine>(
+                run.launch(
+                    &IMPLICIT_GEMM_COMBINE,
+                    &[],
                     op_spec::launch::implicit_gemm::GemmGeometry::combine_shape((n * k) as u64),
                     (
-                        moments.ptr().cast_const(),
+                        moments.source(),
                         combined.ptr(),
                         (n * k) as u64,
                         u64::from(g.plane_blocks),
@@ -143,6 +147,6 @@ macro_rules! stencil {
     };
 }
 
-stencil!(full, f32, stencil_f32);
-stencil!(half, f16, stencil_f16);
-stencil!(brain, bf16, stencil_bf16);
+stencil!(full, f32);
+stencil!(half, f16);
+stencil!(brain, bf16);

@@ -7,7 +7,7 @@ use super::launch::{Launch, Stats};
 use super::memory::Memory;
 use super::region::Region;
 use super::{run, worker};
-use crate::Kernel;
+use crate::{Instance, Kernel, KernelArgs};
 
 /// An emulated device. Clones are the same device.
 ///
@@ -84,15 +84,28 @@ impl Device {
         })
     }
 
-    /// Runs kernel `K` to its end.
+    /// [`Self::launch_instance`] of the kernel that `K` is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn launch<K: Kernel>(&self, launch: &Launch, arguments: K::Args) -> Result<Stats, Fault> {
+        self.launch_instance(&Instance::of::<K>(), launch, arguments)
+    }
+
+    /// Runs a kernel to its end.
     ///
     /// The same launch with the same seed and memory gives the same result, and the same fault.
     ///
     /// # Errors
     /// The first fault. What the kernel wrote before it stays written; the device can be used
     /// again, unless the fault is [`FaultKind::DeviceLost`].
-    pub fn launch<K: Kernel>(&self, launch: &Launch, arguments: K::Args) -> Result<Stats, Fault> {
-        let job = run::job::<K>(launch, arguments)?;
+    pub fn launch_instance<A: KernelArgs>(
+        &self,
+        kernel: &Instance<A>,
+        launch: &Launch,
+        arguments: A,
+    ) -> Result<Stats, Fault> {
+        let job = run::job(kernel, launch, arguments)?;
         let slot = &mut *self.lock();
         let memory = slot.memory.take().ok_or_else(lost)?;
         let outcome = worker::run(&mut slot.worker, memory, job, launch.progress_limit);
@@ -102,7 +115,7 @@ impl Device {
                 result
             }
             Err(kind) => Err(Fault {
-                kernel: Some(K::NAME),
+                kernel: Some(kernel.name()),
                 ..Fault::on_host(kind)
             }),
         }

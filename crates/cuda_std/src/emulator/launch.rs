@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::fault::{Fault, FaultKind};
 use super::stamp;
-use crate::Kernel;
 use crate::common::MAX_SHARED_BYTES;
+use crate::{Instance, KernelArgs};
 
 /// The shape of a launch, and how to run it.
 ///
@@ -93,7 +93,7 @@ impl Pulse {
 }
 
 /// Refuses what `cuLaunchKernel` refuses.
-pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
+pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> Result<(), Fault> {
     const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
     const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
     const MAX_THREADS: u64 = 1024;
@@ -108,7 +108,7 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
     let refuse = |message| {
         let fault = Fault::on_host(FaultKind::Launch(message));
         Err(Fault {
-            kernel: Some(K::NAME),
+            kernel: Some(kernel.name()),
             ..fault
         })
     };
@@ -126,14 +126,14 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
     if threads > MAX_THREADS {
         return refuse(format!("block has {threads} threads, limit {MAX_THREADS}"));
     }
-    if let Some(limit) = K::MAX_THREADS
+    if let Some(limit) = kernel.bounds().max_threads
         && threads > u64::from(limit)
     {
         return refuse(format!(
             "block has {threads} threads, the kernel's max_threads is {limit}"
         ));
     }
-    let cluster = cluster_blocks::<K>();
+    let cluster = cluster_blocks(kernel);
     if !(1..=MAX_CLUSTER).contains(&cluster) {
         return refuse(format!(
             "the kernel's cluster_blocks is {cluster}, limit 1..={MAX_CLUSTER}"
@@ -149,7 +149,7 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
         let (bytes, limit) = (u64::from(launch.shared_bytes), u64::from(MAX_SHARED_BYTES));
         let fault = Fault::on_host(FaultKind::SharedMemory { bytes, limit });
         return Err(Fault {
-            kernel: Some(K::NAME),
+            kernel: Some(kernel.name()),
             ..fault
         });
     }
@@ -157,6 +157,6 @@ pub(crate) fn validate<K: Kernel>(launch: &Launch) -> Result<(), Fault> {
 }
 
 /// Blocks of a cluster of this kernel.
-pub(crate) fn cluster_blocks<K: Kernel>() -> u32 {
-    K::CLUSTER_BLOCKS.unwrap_or(1)
+pub(crate) fn cluster_blocks<A: KernelArgs>(kernel: &Instance<A>) -> u32 {
+    kernel.bounds().cluster_blocks.unwrap_or(1)
 }

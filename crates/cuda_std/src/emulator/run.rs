@@ -25,7 +25,7 @@ use super::memory::Memory;
 use super::region::Name;
 use super::signals::Guard;
 use super::{clusters, deadlock, lanes, panics, schedule, stamp};
-use crate::Kernel;
+use crate::{Instance, KernelArgs};
 
 /// Runs on the worker: the memory comes back with the result.
 pub(crate) type Job = Box<
@@ -45,28 +45,27 @@ impl<T: Copy> Arguments<T> {
     }
 }
 
-/// What runs kernel `K`, or why no device would.
-pub(crate) fn job<K: Kernel>(launch: &Launch, arguments: K::Args) -> Result<Job, Fault> {
+/// What runs a kernel, or why no device would.
+pub(crate) fn job<A: KernelArgs>(
+    kernel: &Instance<A>,
+    launch: &Launch,
+    arguments: A,
+) -> Result<Job, Fault> {
     if exec::current_or_none().is_some() {
         let problem = FaultKind::Launch("a kernel cannot launch kernels".to_owned());
         return Err(Fault {
-            kernel: Some(K::NAME),
+            kernel: Some(kernel.name()),
             ..Fault::on_host(problem)
         });
     }
-    validate::<K>(launch)?;
+    validate(kernel, launch)?;
+    let (name, call, cluster_blocks) = (kernel.name(), kernel.call(), cluster_blocks(kernel));
     let (launch, arguments) = (launch.clone(), Arguments(arguments));
     Ok(Box::new(move |mut memory, stacks, pulse| {
         memory.wind_clock();
         // SAFETY: the threads of an emulated launch call it.
-        let body = move || unsafe { K::call(arguments.get()) };
-        let mut exec = Box::new(Exec::new(
-            K::NAME,
-            &launch,
-            memory,
-            pulse,
-            cluster_blocks::<K>(),
-        ));
+        let body = move || unsafe { call(arguments.get()) };
+        let mut exec = Box::new(Exec::new(name, &launch, memory, pulse, cluster_blocks));
         let result = run(&mut exec, &launch, stacks, &body);
         (exec.memory, result)
     }))

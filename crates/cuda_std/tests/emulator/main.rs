@@ -12,6 +12,7 @@ mod clusters;
 mod copies;
 mod endings;
 mod exchanges;
+mod families;
 mod mbarriers;
 mod memory;
 mod ordering;

@@ -264,15 +264,15 @@ fn named_barriers_order_producers_and_consumers() {
 
 /// Neighbouring bytes by different threads; `shift` makes them collide.
 #[kernel]
-unsafe fn bytes(shift: u32) {
+unsafe fn store_bytes(shift: u32) {
     unsafe { BYTES.view().store(thread::thread_idx_x() >> shift, 1) }
 }
 
 #[test]
 fn races_are_found_to_the_byte() {
     let device = Device::new();
-    run_clean::<bytes>(&device, &shape(1, THREADS), (0,));
-    let fault = run_racy::<bytes>(&device, &shape(1, THREADS), (1,));
+    run_clean::<store_bytes>(&device, &shape(1, THREADS), (0,));
+    let fault = run_racy::<store_bytes>(&device, &shape(1, THREADS), (1,));
     assert!(
         matches!(fault.kind, FaultKind::Race { offset: 0, .. }),
         "{fault}"

@@ -99,6 +99,14 @@ pub enum ChannelTile {
 }
 
 impl ChannelTile {
+    /// What kernels of the tile are labelled.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wide => "wide",
+            Self::Narrow => "narrow",
+        }
+    }
+
     /// Output channels of the tile.
     pub const fn channels(self) -> u32 {
         match self {

@@ -47,6 +47,15 @@ pub const FLAT: GemmTile = GemmTile {
 };
 
 impl GemmTile {
+    /// What kernels of the tile are labelled; nothing if there are none.
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            TALL => Some("tall"),
+            FLAT => Some("flat"),
+            _ => None,
+        }
+    }
+
     /// Columns of threads.
     pub const fn thread_columns(self) -> u32 {
         GEMM_THREADS / self.thread_rows

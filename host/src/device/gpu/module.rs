@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
+use cuda_std::{Instance, KernelArgs};
 use cust::sys;
 use op_spec::launch::LaunchShape;
 
@@ -148,21 +149,22 @@ impl Module {
 }
 
 impl Gpu {
-    /// Checks the launch contract, then launches `K` on a stream of this GPU, whose context must be current.
+    /// Checks the launch contract, then launches `kernel` on a stream of this GPU, whose context must be current.
     ///
     /// # Safety
     /// `stream` is a live stream of this GPU, and the caller vouches for the kernel's own requirements.
-    pub(crate) unsafe fn launch<K: cuda_std::Kernel>(
+    pub(crate) unsafe fn launch<A: KernelArgs>(
         &self,
         _current: &Current,
         stream: sys::CUstream,
+        kernel: &Instance<A>,
         shape: &LaunchShape,
-        arguments: K::Args,
+        arguments: A,
     ) -> Result<()> {
-        let function = self.module.function(K::NAME)?;
+        let function = self.module.function(kernel.name())?;
         let facts = KernelFacts {
-            name: K::NAME,
-            max_threads: K::MAX_THREADS,
+            name: kernel.name(),
+            max_threads: kernel.bounds().max_threads,
             static_shared_bytes: function.static_shared_bytes,
         };
         contract::check(&facts, &self.limits, shape)?;
@@ -181,7 +183,7 @@ impl Gpu {
         // SAFETY: the parameter array has one entry per kernel parameter, since it is made from the tuple
         // of the kernel's own parameter types, and the driver copies the values before it returns. The
         // caller vouches for the values.
-        cuda_std::KernelArgs::with_params(&arguments, |parameters| unsafe {
+        arguments.with_params(|parameters| unsafe {
             cu!(cuLaunchKernel(
                 function.handle,
                 grid_x,

@@ -1,5 +1,7 @@
 //! `clamp`, multiply, `channel_max`.
 
+use kernels_gpu::fused::clamp_multiply_channel_max::CLAMP_MULTIPLY_CHANNEL_MAX;
+
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::Arena;
@@ -59,9 +61,19 @@ pub(crate) fn clamp_multiply_channel_max_in(
     // SAFETY: the input has the problem's extents and the output the same without channels, both start on 16 bytes;
     // `multiplier` has a value per channel; `y` is fresh.
     unsafe {
-        launch!(stream, x.dtype(), shape, fused::clamp_multiply_channel_max::{
-            clamp_multiply_channel_max_f32, clamp_multiply_channel_max_f16, clamp_multiply_channel_max_bf16
-        }(input.pointer(), factors.pointer(), y.output(), geometry, bounds))?;
+        launch(
+            stream,
+            &CLAMP_MULTIPLY_CHANNEL_MAX,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                factors.pointer(),
+                y.output(),
+                geometry,
+                bounds,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, multiplier, &y]));
     Ok(y)

@@ -1,10 +1,13 @@
 //! The whole of pipeline 85 in one launch, after one that prepares its parameters.
 
-use kernels_gpu::fused::conv2d_group_norm_scale_max_pool_clamp as kernels;
+use kernels_gpu::fused::conv2d_group_norm_scale_max_pool_clamp::{
+    CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE, CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA,
+    CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD,
+};
 
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::launching::{Affine, Argument, bytes};
+use crate::ops::launching::{Affine, Argument, bytes, launch};
 use crate::ops::{Arena, Precision};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampProblem as Problem;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
@@ -31,21 +34,6 @@ fn mode(dtype: DType, precision: Precision) -> FusedMode {
         (DType::F32, Precision::Fast) => FusedMode::FAST,
         (DType::F16 | DType::BF16, _) => FusedMode::HALF,
     }
-}
-
-/// Launches the kernel for a stored type and a precision; stands in an `unsafe` block.
-macro_rules! launch_mode {
-    ($stream:expr, $dtype:expr, $precision:expr, $shape:expr,
-     {$f32:ident, $fast:ident, $f16:ident, $bf16:ident}($($argument:expr),* $(,)?)) => {
-        match ($dtype, $precision) {
-            (DType::F32, Precision::Accurate) => {
-                $stream.launch::<kernels::$f32>($shape, ($($argument,)*))
-            }
-            (DType::F32, Precision::Fast) => $stream.launch::<kernels::$fast>($shape, ($($argument,)*)),
-            (DType::F16, _) => $stream.launch::<kernels::$f16>($shape, ($($argument,)*)),
-            (DType::BF16, _) => $stream.launch::<kernels::$bf16>($shape, ($($argument,)*)),
-        }
-    };
 }
 
 /// Parameters in the form that the fused kernel takes them in.
@@ -79,15 +67,22 @@ impl Prepared {
         // SAFETY: the geometry is that of these parameters, which exist where it says so; the two buffers have the
         // sizes that the kernel's mode asks for and are fresh.
         unsafe {
-            launch_mode!(stream, dtype, precision, geometry.prepare_shape(), {
-                conv2d_group_norm_scale_max_pool_clamp_prepare_f32,
-                conv2d_group_norm_scale_max_pool_clamp_prepare_fast_f32,
-                conv2d_group_norm_scale_max_pool_clamp_prepare_f16,
-                conv2d_group_norm_scale_max_pool_clamp_prepare_bf16
-            }(
-                convolution.weight(), convolution.bias(), norm.weight(), norm.bias(), factors.pointer(),
-                prepared.operands.output(), prepared.channels.output(), *geometry,
-            ))?;
+            launch(
+                stream,
+                &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE,
+                &[precision.label(dtype)],
+                geometry.prepare_shape(),
+                (
+                    convolution.weight(),
+                    convolution.bias(),
+                    norm.weight(),
+                    norm.bias(),
+                    factors.pointer(),
+                    prepared.operands.output(),
+                    prepared.channels.output(),
+                    *geometry,
+                ),
+            )?;
         }
         Ok(prepared)
     }
@@ -110,6 +105,11 @@ pub(crate) fn conv2d_group_norm_scale_max_pool_clamp_in(
     let multiprocessors = stream.device().multiprocessors();
     let mode = geometry.spread(mode(x.dtype(), precision), multiprocessors);
     let shape = geometry.launch_shape(mode, multiprocessors);
+    let family = if mode.shares == 1 {
+        &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
+    } else {
+        &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD
+    };
     if shape.is_empty() {
         return Ok(y);
     }
@@ -119,21 +119,19 @@ pub(crate) fn conv2d_group_norm_scale_max_pool_clamp_in(
     // SAFETY: the geometry is that of `x`, whose output shape `y` has; the parameters were prepared for it; all start on
     // 16 bytes; `y` is fresh.
     unsafe {
-        if mode.shares == 1 {
-            launch_mode!(stream, x.dtype(), precision, shape, {
-                conv2d_group_norm_scale_max_pool_clamp_wgmma_f32,
-                conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32,
-                conv2d_group_norm_scale_max_pool_clamp_wgmma_f16,
-                conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16
-            }(input.pointer(), operands.pointer(), channels.pointer(), y.output(), *geometry))?;
-        } else {
-            launch_mode!(stream, x.dtype(), precision, shape, {
-                conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f32,
-                conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_fast_f32,
-                conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f16,
-                conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_bf16
-            }(input.pointer(), operands.pointer(), channels.pointer(), y.output(), *geometry))?;
-        }
+        launch(
+            stream,
+            family,
+            &[precision.label(x.dtype())],
+            shape,
+            (
+                input.pointer(),
+                operands.pointer(),
+                channels.pointer(),
+                y.output(),
+                *geometry,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, &prepared.operands, &prepared.channels, &y]));
     Ok(y)

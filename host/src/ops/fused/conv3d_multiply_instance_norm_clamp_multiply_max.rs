@@ -1,10 +1,13 @@
 //! The whole of pipeline 79 in one launch.
 
-use kernels_gpu::fused::conv3d_multiply_instance_norm_clamp_multiply_max as kernels;
+use kernels_gpu::fused::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
+    CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
+};
 
 use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::ops::launching::{Affine, Argument, bytes};
+use crate::ops::launching::{Affine, Argument, bytes, launch};
 use crate::ops::{Arena, FusedOptions, Precision};
 use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem as Problem;
 use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
@@ -66,58 +69,37 @@ pub(crate) fn conv3d_multiply_instance_norm_clamp_multiply_max_in(
     let input = Argument::input(OPERATOR, x)?;
     let parameters = Affine::open(OPERATOR, x, Some(weight), bias)?;
     let factors = Argument::open(OPERATOR, "multiplier", multiplier, x)?;
-    macro_rules! run {
-        ($kernel:ident) => {
-            stream.launch::<kernels::$kernel>(
-                shape,
-                (
-                    input.pointer(),
-                    parameters.weight(),
-                    parameters.bias(),
-                    factors.pointer(),
-                    y.output(),
-                    geometry,
-                ),
-            )
-        };
-    }
+    let format = options.precision.label(x.dtype());
+    let (family, labels) = if on_warpgroups {
+        let blocks = if blocks == 1 { "alone" } else { "cluster" };
+        (
+            &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
+            [blocks.into(), format],
+        )
+    } else {
+        (
+            &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
+            [blocks.into(), format],
+        )
+    };
     // SAFETY: the geometry is that of all these tensors, which start on 16 bytes; there is a bias where it says so; `y`
     // is fresh; the grid has as many blocks for each sample as the kernel has in a cluster.
     unsafe {
-        match (x.dtype(), blocks) {
-            _ if shape.is_empty() => Ok(()),
-            (DType::F32, 2) if rounded => {
-                run!(conv3d_multiply_instance_norm_clamp_multiply_max_rounded_2_f32)
-            }
-            (DType::F32, 4) if rounded => {
-                run!(conv3d_multiply_instance_norm_clamp_multiply_max_rounded_4_f32)
-            }
-            (DType::F32, 8) if rounded => {
-                run!(conv3d_multiply_instance_norm_clamp_multiply_max_rounded_8_f32)
-            }
-            (DType::F32, _) if rounded => {
-                run!(conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32)
-            }
-            (DType::F32, 2) => run!(conv3d_multiply_instance_norm_clamp_multiply_max_split_2_f32),
-            (DType::F32, 4) => run!(conv3d_multiply_instance_norm_clamp_multiply_max_split_4_f32),
-            (DType::F32, 8) => run!(conv3d_multiply_instance_norm_clamp_multiply_max_split_8_f32),
-            (DType::F32, _) => run!(conv3d_multiply_instance_norm_clamp_multiply_max_split_f32),
-            (DType::F16, warpgroup::CLUSTER_BLOCKS) => {
-                run!(conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_f16)
-            }
-            (DType::F16, _) if on_warpgroups => {
-                run!(conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16)
-            }
-            (DType::F16, _) => run!(conv3d_multiply_instance_norm_clamp_multiply_max_f16),
-            (DType::BF16, warpgroup::CLUSTER_BLOCKS) => {
-                run!(conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_bf16)
-            }
-            (DType::BF16, _) if on_warpgroups => {
-                run!(conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16)
-            }
-            (DType::BF16, _) => run!(conv3d_multiply_instance_norm_clamp_multiply_max_bf16),
-        }
-    }?;
+        launch(
+            stream,
+            family,
+            &labels,
+            shape,
+            (
+                input.pointer(),
+                parameters.weight(),
+                parameters.bias(),
+                factors.pointer(),
+                y.output(),
+                geometry,
+            ),
+        )?;
+    }
     stream.moved(bytes(&[x, multiplier, &y]) + parameters.bytes());
     Ok(Some(y))
 }

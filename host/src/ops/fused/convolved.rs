@@ -1,6 +1,6 @@
 //! What a convolution that takes the moments for a norm needs, and what it leaves.
 
-use kernels_gpu::fused::implicit_gemm as kernels;
+use kernels_gpu::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 
 use super::implicit_gemm::FilterCache;
 use crate::device::{DType, Tensor};
@@ -56,7 +56,8 @@ impl Convolved {
             let parts = moments.read_on(OPERATOR, "moments", stream)?;
             // SAFETY: `moments` has `rows * count` of them and `combined` room for `rows`, which are fresh.
             unsafe {
-                stream.launch::<kernels::implicit_gemm_combine>(
+                stream.launch(
+                    IMPLICIT_GEMM_COMBINE.instance(&[])?,
                     shape,
                     (parts.pointer(), combined.output(), rows as u64, count),
                 )?;

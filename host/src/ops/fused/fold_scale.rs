@@ -1,5 +1,7 @@
 //! `scale`, moved into the weight and bias of the norm before it.
 
+use kernels_gpu::fused::fold_scale::FOLD_SCALE;
+
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::Arena;
@@ -85,10 +87,22 @@ pub fn fold_scale(
     let factors = Argument::input(OPERATOR, scale)?;
     // SAFETY: all tensors that exist have `len` elements, and the flags say which do; the outputs are fresh.
     unsafe {
-        launch!(stream, scale.dtype(), shape, fused::fold_scale::{fold_scale_f32, fold_scale_f16, fold_scale_bf16}(
-            affine.weight(), affine.bias(), factors.pointer(), folded_weight.output(), folded_bias.output(), len,
-            u32::from(weight.is_some()), u32::from(bias.is_some()),
-        ))?;
+        launch(
+            stream,
+            &FOLD_SCALE,
+            &[scale.dtype().label()],
+            shape,
+            (
+                affine.weight(),
+                affine.bias(),
+                factors.pointer(),
+                folded_weight.output(),
+                folded_bias.output(),
+                len,
+                u32::from(weight.is_some()),
+                u32::from(bias.is_some()),
+            ),
+        )?;
     }
     stream.moved(bytes(&[scale, &folded_weight, &folded_bias]) + affine.bytes());
     Ok((folded_weight, folded_bias))

@@ -1,5 +1,8 @@
 //! `group_norm`, `scale`.
 
+use kernels_gpu::fused::group_norm_scale::GROUP_NORM_SCALE;
+use kernels_gpu::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
+
 use crate::device::{LaunchError, Tensor};
 use crate::error::{Error, Result};
 use crate::ops::Arena;
@@ -101,9 +104,20 @@ fn resident(
     let input = Argument::input(OPERATOR, x)?;
     // SAFETY: as in `two_passes`, without partial results.
     let launched = unsafe {
-        launch!(stream, x.dtype(), shape, fused::group_norm_scale_resident::{
-            group_norm_scale_resident_f32, group_norm_scale_resident_f16, group_norm_scale_resident_bf16
-        }(input.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(), *geometry))
+        launch(
+            stream,
+            &GROUP_NORM_SCALE_RESIDENT,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                affine.weight(),
+                affine.bias(),
+                factors.pointer(),
+                y.output(),
+                *geometry,
+            ),
+        )
     };
     match launched {
         Err(Error::Launch(LaunchError::SharedMemory { .. })) => return Ok(false),
@@ -138,11 +152,21 @@ fn two_passes(
     // `x`; weight and bias have a value per channel where the geometry says that they exist, and so has `scale`; `y` is
     // fresh.
     unsafe {
-        launch!(stream, x.dtype(), shape,
-        fused::group_norm_scale::{group_norm_scale_f32, group_norm_scale_f16, group_norm_scale_bf16}(
-            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(),
-            apply,
-        ))?;
+        launch(
+            stream,
+            &GROUP_NORM_SCALE,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                moments.pointer(),
+                affine.weight(),
+                affine.bias(),
+                factors.pointer(),
+                y.output(),
+                apply,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, &partials, scale, y]) + affine.bytes());
     Ok(())

@@ -1,5 +1,7 @@
 //! `group_norm`, `scale` and `clamp` of a tensor that was pooled before its norm.
 
+use kernels_gpu::fused::group_norm_scale_clamp::GROUP_NORM_SCALE_CLAMP;
+
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::Arena;
@@ -34,14 +36,22 @@ pub(crate) fn normalise_and_clamp(
     // partial results are those of these rows; weight and bias have a value per channel where the geometry says that
     // they exist, and so has `scale`; `y` is fresh.
     unsafe {
-        launch!(stream, x.dtype(), shape, fused::group_norm_scale_clamp::{
-            group_norm_scale_clamp_f32,
-            group_norm_scale_clamp_f16,
-            group_norm_scale_clamp_bf16
-        }(
-            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(),
-            geometry, bounds,
-        ))?;
+        launch(
+            stream,
+            &GROUP_NORM_SCALE_CLAMP,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                moments.pointer(),
+                affine.weight(),
+                affine.bias(),
+                factors.pointer(),
+                y.output(),
+                geometry,
+                bounds,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, partials, parameters.scale, &y]) + affine.bytes());
     Ok(y)

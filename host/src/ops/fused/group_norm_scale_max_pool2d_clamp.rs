@@ -1,5 +1,7 @@
 //! `group_norm`, `scale`, `max_pool2d`, `clamp`.
 
+use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
+
 use super::{group_norm_scale_in, max_pool2d_clamp_in};
 use crate::device::Tensor;
 use crate::error::Result;
@@ -118,14 +120,23 @@ pub(crate) fn normalise_and_pool(
     // whose channels the planes of `x` belong; weight and bias have a value per channel where the geometry says that
     // they exist, and so has `scale`; `y` is fresh.
     unsafe {
-        launch!(stream, x.dtype(), shape, fused::group_norm_scale_max_pool2d_clamp::{
-            group_norm_scale_max_pool2d_clamp_f32,
-            group_norm_scale_max_pool2d_clamp_f16,
-            group_norm_scale_max_pool2d_clamp_bf16
-        }(
-            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(), norm, pool,
-            bounds,
-        ))?;
+        launch(
+            stream,
+            &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                moments.pointer(),
+                affine.weight(),
+                affine.bias(),
+                factors.pointer(),
+                y.output(),
+                norm,
+                pool,
+                bounds,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, partials, parameters.scale, &y]) + affine.bytes());
     Ok(y)

@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kernels_gpu::fused::implicit_gemm as kernels;
+use kernels_gpu::fused::implicit_gemm::{
+    IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_IMAGE, IMPLICIT_GEMM_REMAKE,
+};
 
 use super::convolved::{Convolved, Parameters};
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::launching::{Affine, Argument, bytes, grid};
+use crate::ops::launching::{Affine, Argument, bytes, grid, launch};
 use crate::ops::{Arena, FusedOptions, Precision};
 use crate::spec::launch::conv::ConvGeometry;
-use crate::spec::launch::implicit_gemm::{
-    GemmDevice, GemmMode, GemmPlan, GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128, W64N128,
-};
+use crate::spec::launch::implicit_gemm::{GemmDevice, GemmMode, GemmPlan, GemmTile};
 
 const OPERATOR: &str = "implicit_gemm";
 
@@ -83,19 +83,6 @@ impl Question {
     }
 }
 
-/// Launches the kernel for a stored type and a precision; stands in an `unsafe` block.
-macro_rules! launch_mode {
-    ($stream:expr, $dtype:expr, $precision:expr, $shape:expr,
-     {$split:ident, $rounded:ident, $f16:ident, $bf16:ident}($($argument:expr),* $(,)?)) => {
-        match ($dtype, $precision) {
-            (DType::F32, Precision::Accurate) => $stream.launch::<kernels::$split>($shape, ($($argument,)*)),
-            (DType::F32, Precision::Fast) => $stream.launch::<kernels::$rounded>($shape, ($($argument,)*)),
-            (DType::F16, _) => $stream.launch::<kernels::$f16>($shape, ($($argument,)*)),
-            (DType::BF16, _) => $stream.launch::<kernels::$bf16>($shape, ($($argument,)*)),
-        }
-    };
-}
-
 /// What the layout of filters depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
@@ -126,14 +113,19 @@ impl Filters {
         let weight = Argument::open(OPERATOR, "weight", weight, weight)?;
         // SAFETY: the plan is that of these filters, and the two buffers have the sizes that it says.
         unsafe {
-            launch_mode!(stream, dtype, precision, shape, {
-                implicit_gemm_filters_split_f32,
-                implicit_gemm_filters_rounded_f32,
-                implicit_gemm_filters_f16,
-                implicit_gemm_filters_bf16
-            }(
-                weight.pointer(), filters.operands.output(), filters.unscales.output(), plan.geometry, plan.tile,
-            ))?;
+            launch(
+                stream,
+                &IMPLICIT_GEMM_FILTERS,
+                &[precision.label(dtype)],
+                shape,
+                (
+                    weight.pointer(),
+                    filters.operands.output(),
+                    filters.unscales.output(),
+                    plan.geometry,
+                    plan.tile,
+                ),
+            )?;
         }
         Ok(filters)
     }
@@ -193,6 +185,7 @@ pub(crate) fn convolve(
     output: &[usize],
 ) -> Result<Convolved> {
     let (stream, dtype) = (x.stream(), x.dtype());
+    let format = precision.label(dtype);
     let g = &plan.geometry;
     let filters = parameters.filters.get(parameters.weight, plan, precision)?;
     let image_shape = grid(OPERATOR, g.image_shape())?;
@@ -216,12 +209,19 @@ pub(crate) fn convolve(
     // SAFETY: `x` has the shape that the geometry was made from, `image` the plan's size, `unscales` an element for
     // each sample, and `largest` one for each block if the kernel writes it.
     unsafe {
-        launch_mode!(stream, dtype, precision, image_shape, {
-            implicit_gemm_image_split_f32,
-            implicit_gemm_image_rounded_f32,
-            implicit_gemm_image_f16,
-            implicit_gemm_image_bf16
-        }(input.pointer(), image.output(), unscales.output(), largest.output(), *g))?;
+        launch(
+            stream,
+            &IMPLICIT_GEMM_IMAGE,
+            &[format],
+            image_shape,
+            (
+                input.pointer(),
+                image.output(),
+                unscales.output(),
+                largest.output(),
+                *g,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, &image, &largest]));
     if twice {
@@ -229,28 +229,19 @@ pub(crate) fn convolve(
         let seen = largest.read_on(OPERATOR, "largest", stream)?;
         // SAFETY: as above; `largest` was written by the kernel before.
         unsafe {
-            match precision {
-                Precision::Accurate => stream.launch::<kernels::implicit_gemm_remake_split_f32>(
-                    shape,
-                    (
-                        input.pointer(),
-                        image.output(),
-                        unscales.output(),
-                        seen.pointer(),
-                        *g,
-                    ),
+            launch(
+                stream,
+                &IMPLICIT_GEMM_REMAKE,
+                &[format],
+                shape,
+                (
+                    input.pointer(),
+                    image.output(),
+                    unscales.output(),
+                    seen.pointer(),
+                    *g,
                 ),
-                Precision::Fast => stream.launch::<kernels::implicit_gemm_remake_rounded_f32>(
-                    shape,
-                    (
-                        input.pointer(),
-                        image.output(),
-                        unscales.output(),
-                        seen.pointer(),
-                        *g,
-                    ),
-                ),
-            }?;
+            )?;
         }
         stream.moved(bytes(&[&largest]));
     }
@@ -267,58 +258,30 @@ pub(crate) fn convolve(
     let (image_view, image_unscales) = (read("image", &image)?, read("unscales", &unscales)?);
     let operands = read("operands", &filters.operands)?;
     let filter_unscales = read("unscales", &filters.unscales)?;
-    macro_rules! run {
-        ($split:ident, $rounded:ident, $f16:ident, $bf16:ident) => {
-            // SAFETY: image and filters are those of this plan; bias, norm weight and scale have an element for each
-            // channel where they exist; `y` has an element for each output or window, `moments` the geometry's size,
-            // and both are fresh.
-            unsafe {
-                launch_mode!(stream, dtype, precision, shape, {$split, $rounded, $f16, $bf16}(
-                    image_view.pointer(), image_unscales.pointer(), operands.pointer(), filter_unscales.pointer(),
-                    convolution.bias(), order.weight(), order.bias(), y.output(), moments.output(), *g,
-                ))
-            }
-        };
+    let tile = plan.tile.name().unwrap_or_default();
+    // SAFETY: image and filters are those of this plan; bias, norm weight and scale have an element for each
+    // channel where they exist; `y` has an element for each output or window, `moments` the geometry's size,
+    // and both are fresh.
+    unsafe {
+        launch(
+            stream,
+            &IMPLICIT_GEMM,
+            &[tile.into(), format],
+            shape,
+            (
+                image_view.pointer(),
+                image_unscales.pointer(),
+                operands.pointer(),
+                filter_unscales.pointer(),
+                convolution.bias(),
+                order.weight(),
+                order.bias(),
+                y.output(),
+                moments.output(),
+                *g,
+            ),
+        )?;
     }
-    match plan.tile {
-        M64N128 => run!(
-            implicit_gemm_m64n128_split_f32,
-            implicit_gemm_m64n128_rounded_f32,
-            implicit_gemm_m64n128_f16,
-            implicit_gemm_m64n128_bf16
-        ),
-        M32N128 => run!(
-            implicit_gemm_m32n128_split_f32,
-            implicit_gemm_m32n128_rounded_f32,
-            implicit_gemm_m32n128_f16,
-            implicit_gemm_m32n128_bf16
-        ),
-        M16N256 => run!(
-            implicit_gemm_m16n256_split_f32,
-            implicit_gemm_m16n256_rounded_f32,
-            implicit_gemm_m16n256_f16,
-            implicit_gemm_m16n256_bf16
-        ),
-        M64N32 => run!(
-            implicit_gemm_m64n32_split_f32,
-            implicit_gemm_m64n32_rounded_f32,
-            implicit_gemm_m64n32_f16,
-            implicit_gemm_m64n32_bf16
-        ),
-        M16N64 => run!(
-            implicit_gemm_m16n64_split_f32,
-            implicit_gemm_m16n64_rounded_f32,
-            implicit_gemm_m16n64_f16,
-            implicit_gemm_m16n64_bf16
-        ),
-        W64N128 => run!(
-            implicit_gemm_w64n128_split_f32,
-            implicit_gemm_w64n128_rounded_f32,
-            implicit_gemm_w64n128_f16,
-            implicit_gemm_w64n128_bf16
-        ),
-        tile => unreachable!("{tile:?} has no kernels"),
-    }?;
     stream.moved(bytes(&[&image, &filters.operands, &y, &moments]));
     Ok(Convolved {
         y,

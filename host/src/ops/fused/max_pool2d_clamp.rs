@@ -1,5 +1,7 @@
 //! `max_pool2d`, `clamp`.
 
+use kernels_gpu::fused::max_pool2d_clamp::MAX_POOL2D_CLAMP;
+
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::Arena;
@@ -50,10 +52,13 @@ pub(crate) fn max_pool2d_clamp_in(
     let input = Argument::input(OPERATOR, x)?;
     // SAFETY: the tensors have the problem's input and output shapes and start on 16 bytes; `y` is fresh.
     unsafe {
-        launch!(stream, x.dtype(), shape,
-        fused::max_pool2d_clamp::{max_pool2d_clamp_f32, max_pool2d_clamp_f16, max_pool2d_clamp_bf16}(
-            input.pointer(), y.output(), geometry, bounds,
-        ))?;
+        launch(
+            stream,
+            &MAX_POOL2D_CLAMP,
+            &[x.dtype().label()],
+            shape,
+            (input.pointer(), y.output(), geometry, bounds),
+        )?;
     }
     stream.moved(bytes(&[x, &y]));
     Ok(y)

@@ -1,5 +1,7 @@
 //! Multiply, `instance_norm`, `clamp`, multiply, `channel_max`.
 
+use kernels_gpu::fused::instance_norm_clamp_multiply_channel_max::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
+
 use super::clamp_multiply_channel_max_in;
 use crate::device::Tensor;
 use crate::error::Result;
@@ -124,14 +126,23 @@ pub(crate) fn normalise_and_reduce(
     // results are those of `x`; weight and bias have a value per channel where the geometry says that they exist, and so
     // has `multiplier`; `y` is fresh.
     unsafe {
-        launch!(stream, x.dtype(), shape, fused::instance_norm_clamp_multiply_channel_max::{
-            instance_norm_clamp_multiply_channel_max_f32,
-            instance_norm_clamp_multiply_channel_max_f16,
-            instance_norm_clamp_multiply_channel_max_bf16
-        }(
-            input.pointer(), moments.pointer(), affine.weight(), affine.bias(), factors.pointer(), y.output(), norm,
-            geometry, bounds,
-        ))?;
+        launch(
+            stream,
+            &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                moments.pointer(),
+                affine.weight(),
+                affine.bias(),
+                factors.pointer(),
+                y.output(),
+                norm,
+                geometry,
+                bounds,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, partials, parameters.multiplier, &y]) + affine.bytes());
     Ok(y)

@@ -1,5 +1,7 @@
 //! `scale`, `max_pool2d`, `clamp`.
 
+use kernels_gpu::fused::scale_max_pool2d_clamp::SCALE_MAX_POOL2D_CLAMP;
+
 use super::max_pool2d_clamp_in;
 use crate::device::Tensor;
 use crate::error::Result;
@@ -54,9 +56,19 @@ pub fn scale_max_pool2d_clamp(
     // SAFETY: the tensors have the problem's input and output shapes and start on 16 bytes, `scale` has a value per
     // channel, and `y` is fresh.
     unsafe {
-        launch!(stream, x.dtype(), shape, fused::scale_max_pool2d_clamp::{
-            scale_max_pool2d_clamp_f32, scale_max_pool2d_clamp_f16, scale_max_pool2d_clamp_bf16
-        }(input.pointer(), factors.pointer(), y.output(), geometry, bounds))?;
+        launch(
+            stream,
+            &SCALE_MAX_POOL2D_CLAMP,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                factors.pointer(),
+                y.output(),
+                geometry,
+                bounds,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, scale, &y]));
     Ok(y)

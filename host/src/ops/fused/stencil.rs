@@ -1,5 +1,7 @@
 //! A depthwise convolution, on FMA, with the moments that a norm wants.
 
+use kernels_gpu::fused::stencil::STENCIL;
+
 use super::convolved::{Convolved, Parameters};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
@@ -45,10 +47,22 @@ pub(crate) fn convolve(
     // element for each channel where they exist; `y` has an element for each output or window, `moments` the geometry's size,
     // and both are fresh and start on 16 bytes.
     unsafe {
-        launch!(stream, x.dtype(), shape, fused::stencil::{stencil_f32, stencil_f16, stencil_bf16}(
-            input.pointer(), convolution.weight(), convolution.bias(), order.weight(), order.bias(), y.output(),
-            moments.output(), *g,
-        ))?;
+        launch(
+            stream,
+            &STENCIL,
+            &[x.dtype().label()],
+            shape,
+            (
+                input.pointer(),
+                convolution.weight(),
+                convolution.bias(),
+                order.weight(),
+                order.bias(),
+                y.output(),
+                moments.output(),
+                *g,
+            ),
+        )?;
     }
     stream.moved(bytes(&[x, &y, &moments]) + convolution.bytes());
     Ok(Convolved {

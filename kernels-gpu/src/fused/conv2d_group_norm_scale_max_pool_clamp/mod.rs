@@ -87,7 +87,7 @@ mod produce;
 mod statistics;
 
 use cuda_std::mbarrier::Barrier;
-use cuda_std::{bf16, cluster, f16, kernel, thread, warp};
+use cuda_std::{cluster, kernel, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{FusedGeometry, WARPGROUP_THREADS};
 
@@ -138,50 +138,72 @@ unsafe fn body<M: Mode>(arguments: &Arguments<M::Stored>, g: &FusedGeometry) {
     }
 }
 
-macro_rules! kernels {
-    ($($(#[$doc:meta])* $name:ident, $mode:ty, $ty:ty;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// *Launch*: `FusedGeometry::launch_shape`. *Traffic*: each element of `x` once for each
-        /// block that shares its half of a sample (of rows between the halves in both), each of
-        /// `y` once.
-        ///
-        /// # Safety
-        /// `x` is `[n, 8, height, 128]` with 16-byte alignment, `y` `[n, 64, pooled rows, 31]`,
-        /// as `g` says; `filters` and `channels` are what the preparing kernel of the same type
-        /// and precision wrote, with 16-byte alignment.
-        #[kernel(
-            max_threads = <$mode>::TILES.block_threads(),
-            min_blocks = 1,
-            cluster_blocks = <$mode>::TILES.cluster_blocks()
-        )]
-        pub unsafe fn $name(
-            x: *const $ty,
-            filters: *const u32,
-            channels: *const f32,
-            y: *mut $ty,
-            g: FusedGeometry,
-        ) {
-            body::<$mode>(&Arguments { x, filters, channels, y }, &g);
-        }
-    )*};
+/// A cluster of two blocks computes samples of the pipeline.
+///
+/// *Launch*: `FusedGeometry::launch_shape`. *Mapping*, *barriers*: at the head of the module.
+/// *Traffic*: each element of `x` once for each block that shares its half of a sample (of rows between
+/// the halves in both), each of `y` once.
+///
+/// # Safety
+/// `x` is `[n, 8, height, 128]` with 16-byte alignment, `y` `[n, 64, pooled rows, 31]`,
+/// as the geometry says; `filters` and `channels` are what the preparing kernel of the same format
+/// wrote, with 16-byte alignment.
+#[kernel(
+    instances(M: [
+        split_f32: Accurate<false>,
+        rounded_f32: Fast<false>,
+        f16: HalfF16<false>,
+        bf16: HalfBf16<false>,
+    ]),
+    max_threads = M::TILES.block_threads(),
+    min_blocks = 1,
+    cluster_blocks = M::TILES.cluster_blocks()
+)]
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<M: Mode>(
+    x: *const M::Stored,
+    filters: *const u32,
+    channels: *const f32,
+    y: *mut M::Stored,
+    g: &FusedGeometry,
+) {
+    let arguments = Arguments {
+        x,
+        filters,
+        channels,
+        y,
+    };
+    body::<M>(&arguments, g);
 }
 
-kernels! {
-    /// The pipeline on f32, with the error of an f32 FMA chain.
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_f32, Accurate<false>, f32;
-    /// The pipeline on f32, with factors rounded to 11 bits, as tf32 would.
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32, Fast<false>, f32;
-    /// The pipeline on f16, with f32 sums and statistics.
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_f16, HalfF16<false>, f16;
-    /// The pipeline on bf16, with f32 sums and statistics.
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16, HalfBf16<false>, bf16;
-    /// `conv2d_group_norm_scale_max_pool_clamp_wgmma_f32`, a sample on more blocks.
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f32, Accurate<true>, f32;
-    /// `conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32`, a sample on more blocks.
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_fast_f32, Fast<true>, f32;
-    /// `conv2d_group_norm_scale_max_pool_clamp_wgmma_f16`, a sample on more blocks.
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_f16, HalfF16<true>, f16;
-    /// `conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16`, a sample on more blocks.
-    conv2d_group_norm_scale_max_pool_clamp_wgmma_spread_bf16, HalfBf16<true>, bf16;
+/// [`conv2d_group_norm_scale_max_pool_clamp_wgmma`] with a sample on more blocks.
+///
+/// *Launch*, *mapping*, *barriers*, *traffic*: as there.
+///
+/// # Safety
+/// As there.
+#[kernel(
+    instances(M: [
+        split_f32: Accurate<true>,
+        rounded_f32: Fast<true>,
+        f16: HalfF16<true>,
+        bf16: HalfBf16<true>,
+    ]),
+    max_threads = M::TILES.block_threads(),
+    min_blocks = 1,
+    cluster_blocks = M::TILES.cluster_blocks()
+)]
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<M: Mode>(
+    x: *const M::Stored,
+    filters: *const u32,
+    channels: *const f32,
+    y: *mut M::Stored,
+    g: &FusedGeometry,
+) {
+    let arguments = Arguments {
+        x,
+        filters,
+        channels,
+        y,
+    };
+    body::<M>(&arguments, g);
 }

@@ -6,7 +6,7 @@
 //! scale`.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, thread};
+use cuda_std::{Storage, kernel, thread};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FusedGeometry, FusedMode, IN_CHANNELS, OUT_CHANNELS,
     QUAD_WORDS, WARPGROUP_THREADS,
@@ -34,41 +34,60 @@ const TAPS: [Taps; 7] = [
     [taps(0, 2), None],
 ];
 
-/// The arguments of a launch.
-struct Parameters<T> {
-    filter: *const T,
-    filter_bias: *const T,
-    weight: *const T,
-    bias: *const T,
-    scale: *const T,
-    operands: *mut u32,
-    channels: *mut f32,
-}
+const _: () = assert!(FusedMode::FAST.quads == TAPS.len() as u32);
+const _: () = assert!(FusedMode::ACCURATE.quads == 2 * TAPS.len() as u32);
 
-/// One channel.
+/// A block makes the parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma`, on however many blocks.
+///
+/// *Launch*: `FusedGeometry::prepare_shape`. *Mapping*: a thread for each channel.
+/// *Barriers*: none. *Traffic*: the parameters are read once (filters a few times, from cache), what is
+/// made of them is written once.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<M: Mode<Stored = T>, T: Storage>(p: &Parameters<T>, g: &FusedGeometry) {
+/// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64
+/// elements (those that the geometry says are absent are not touched); `operands` has
+/// `FusedMode::operand_words`, `channels` `CHANNEL_FLOATS` elements.
+#[kernel(
+    instances(M: [
+        split_f32: Accurate<false>,
+        rounded_f32: Fast<false>,
+        f16: HalfF16<false>,
+        bf16: HalfBf16<false>,
+    ]),
+    max_threads = OUT_CHANNELS
+)]
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
+    filter: *const M::Stored,
+    filter_bias: *const M::Stored,
+    weight: *const M::Stored,
+    bias: *const M::Stored,
+    scale: *const M::Stored,
+    operands: *mut u32,
+    channels: *mut f32,
+    g: &FusedGeometry,
+) {
     let k = thread::thread_idx_x();
-    let (channels, taps) = (OUT_CHANNELS as usize, (FILTER * FILTER) as usize);
-    let elements = channels * FILTER_ELEMENTS as usize;
-    let filter = Global::new(p.filter, elements).slice(
+    let taps = (FILTER * FILTER) as usize;
+    let elements = OUT_CHANNELS as usize * FILTER_ELEMENTS as usize;
+    let filter = Global::new(filter, elements).slice(
         k as usize * FILTER_ELEMENTS as usize,
         FILTER_ELEMENTS as usize,
     );
-    let scale = Global::new(p.scale, channels).load(k as usize).to_f32();
-    let (mut weight, mut bias, mut filter_bias) = (1.0, 0.0, 0.0);
-    if g.affine != 0 {
-        weight = Global::new(p.weight, channels).load(k as usize).to_f32();
-        bias = Global::new(p.bias, channels).load(k as usize).to_f32();
-    }
-    if g.has_bias != 0 {
-        filter_bias = Global::new(p.filter_bias, channels)
-            .load(k as usize)
-            .to_f32();
-    }
+    let of_channel = |tensor: *const M::Stored| {
+        let tensor = Global::new(tensor, OUT_CHANNELS as usize);
+        tensor.load(k as usize).to_f32()
+    };
+    let scale = of_channel(scale);
+    let [weight, bias] = if g.affine != 0 {
+        [of_channel(weight), of_channel(bias)]
+    } else {
+        [1.0, 0.0]
+    };
+    let filter_bias = if g.has_bias != 0 {
+        of_channel(filter_bias)
+    } else {
+        0.0
+    };
 
     // The product may vanish where its factors do not, so the sign is taken from those.
     let sign = if weight != 0.0 && scale != 0.0 && (weight < 0.0) != (scale < 0.0) {
@@ -102,21 +121,21 @@ unsafe fn body<M: Mode<Stored = T>, T: Storage>(p: &Parameters<T>, g: &FusedGeom
         element.to_f32() * sign * power(exponent)
     };
 
-    let numbers = GlobalMut::new(p.channels, CHANNEL_FLOATS as usize);
+    let numbers = GlobalMut::new(channels, CHANNEL_FLOATS as usize);
     let at = |kind: u32| (kind * OUT_CHANNELS + k) as usize;
     numbers.store(at(0), sign * power(-exponent));
     numbers.store(at(1), filter_bias);
     numbers.store(at(2), weight * scale);
     numbers.store(at(3), bias * scale);
 
-    let operands = GlobalMut::new(p.operands, M::TILES.operand_words() as usize);
+    let operands = GlobalMut::new(operands, M::TILES.operand_words() as usize);
     let two_parts = M::TILES.parts == 2;
     let mut quad = 0;
     while quad < M::TILES.quads {
         let low = quad >= TAPS.len() as u32;
         let mut halves = TAPS[(quad as usize) % TAPS.len()];
         if two_parts && !low && halves[1].is_none() {
-            // Both parts of a pixel meet the high part of the single tap.
+            // Both parts of a pixel meet the high part of the single ta
             halves[1] = halves[0];
         }
         let mut half = 0;
@@ -144,45 +163,4 @@ unsafe fn body<M: Mode<Stored = T>, T: Storage>(p: &Parameters<T>, g: &FusedGeom
         }
         quad += 1;
     }
-}
-
-macro_rules! kernels {
-    ($($(#[$doc:meta])* $name:ident, $mode:ty, $ty:ty;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// *Launch*: `FusedGeometry::prepare_shape`, a thread for each channel.
-        ///
-        /// # Safety
-        /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64
-        /// elements (those that `g` says are absent are not touched); `operands` has
-        /// `FusedMode::operand_words`, `channels` `CHANNEL_FLOATS` elements.
-        #[kernel(max_threads = OUT_CHANNELS)]
-        pub unsafe fn $name(
-            filter: *const $ty,
-            filter_bias: *const $ty,
-            weight: *const $ty,
-            bias: *const $ty,
-            scale: *const $ty,
-            operands: *mut u32,
-            channels: *mut f32,
-            g: FusedGeometry,
-        ) {
-            let p = Parameters { filter, filter_bias, weight, bias, scale, operands, channels };
-            body::<$mode, $ty>(&p, &g);
-        }
-    )*};
-}
-
-const _: () = assert!(FusedMode::FAST.quads == TAPS.len() as u32);
-const _: () = assert!(FusedMode::ACCURATE.quads == 2 * TAPS.len() as u32);
-
-kernels! {
-    /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_f32`.
-    conv2d_group_norm_scale_max_pool_clamp_prepare_f32, Accurate<false>, f32;
-    /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_fast_f32`.
-    conv2d_group_norm_scale_max_pool_clamp_prepare_fast_f32, Fast<false>, f32;
-    /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_f16`.
-    conv2d_group_norm_scale_max_pool_clamp_prepare_f16, HalfF16<false>, f16;
-    /// Parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma_bf16`.
-    conv2d_group_norm_scale_max_pool_clamp_prepare_bf16, HalfBf16<false>, bf16;
 }

@@ -58,7 +58,7 @@ use core::marker::PhantomData;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
-use cuda_std::{bf16, cluster, cp_async, f16, kernel, math, thread, warp};
+use cuda_std::{cluster, cp_async, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     BLOCK_THREADS, COMMON_WORDS, FusedGeometry, OUT_CHANNELS, PEEK_ROWS, PLANE_WORDS, STAGE_WORDS,
@@ -72,15 +72,10 @@ mod output;
 mod parameters;
 mod pass;
 // Only Hopper has what these kernels are made of.
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 mod warpgroup;
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
-pub use warpgroup::{
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_bf16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_f16,
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
-};
+#[cfg(hopper)]
+pub use warpgroup::*;
 
 use fill::{Centre, Filler};
 use format::{Brain, Format, Half, Rounded, Split};
@@ -133,10 +128,27 @@ fn scale_for(largest: f32) -> f32 {
     }
 }
 
+/// Blocks for a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`: `BLOCKS`, which are a
+/// cluster where they are several.
+///
+/// *Launch*: `g.shape(planes, BLOCKS)`, `SPLIT_PLANES` for split values, else `PAIR_PLANES`.
+/// *Mapping*: items of 16 rows by 10 columns go to the warps in turn; within an item, lanes as m16n8k16
+/// has them. *Barriers* and invariants: at the head of the module.
+/// *Traffic*: the input once by a block that is alone, parameters and first rows once a block, the output once.
+///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<F: Format, const BLOCKS: u32>(
+/// `x` has `g.input_elements()` elements, `y` has `g.n * g.out_elements()`, `weight`
+/// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
+/// bytes, and `y` is apart from the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
+#[kernel(
+    instances(BLOCKS: [1], F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    #[cfg(hopper)]
+    instances(BLOCKS: [2, 4, 8], F: [split_f32: Split, rounded_f32: Rounded]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = 1,
+    cluster_blocks = BLOCKS
+)]
+pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const BLOCKS: u32>(
     x: *const F::Stored,
     weight: *const F::Stored,
     bias: *const F::Stored,
@@ -305,61 +317,3 @@ unsafe fn sum_of_warp(mut value: f32) -> f32 {
     add!(16 8 4 2 1);
     value
 }
-
-macro_rules! fused_kernel {
-    ($name:ident, $format:ident, $T:ident, $blocks:literal) => {
-        #[doc = concat!("Blocks for a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`: ", $blocks, ".")]
-        ///
-        /// *Launch*: `geometry.shape(planes, blocks)`, `SPLIT_PLANES` for the split kernels, else `PAIR_PLANES`.
-        /// *Mapping*: items of 16 rows by 10 columns go to the warps in turn; within an item, lanes as m16n8k16
-        /// has them. *Barriers* and invariants: at the head of the module.
-        /// *Traffic*: the input once by a block that is alone, parameters and first rows once a block, the output once.
-        ///
-        /// # Safety
-        /// `x` has `geometry.input_elements()` elements, `y` has `geometry.n * geometry.out_elements()`, `weight`
-        /// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
-        /// bytes, and `y` is apart from the others. The grid has so many blocks for each of `geometry.n` samples.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1, cluster_blocks = $blocks)]
-        pub unsafe fn $name(
-            x: *const $T,
-            weight: *const $T,
-            bias: *const $T,
-            multiplier: *const $T,
-            y: *mut $T,
-            geometry: FusedGeometry,
-        ) {
-            body::<$format, $blocks>(x, weight, bias, multiplier, y, &geometry);
-        }
-    };
-}
-
-/// Kernels of the same arguments: `name, format, stored type, blocks`.
-macro_rules! fused_kernels {
-    ($($name:ident, $format:ident, $T:ident, $blocks:literal;)*) => {
-        $(fused_kernel!($name, $format, $T, $blocks);)*
-    };
-}
-
-fused_kernels! {
-    conv3d_multiply_instance_norm_clamp_multiply_max_split_f32, Split, f32, 1;
-    conv3d_multiply_instance_norm_clamp_multiply_max_rounded_f32, Rounded, f32, 1;
-    conv3d_multiply_instance_norm_clamp_multiply_max_f16, Half, f16, 1;
-    conv3d_multiply_instance_norm_clamp_multiply_max_bf16, Brain, bf16, 1;
-}
-
-/// Kernels with clusters, which only Hopper has; the number in a name is that of a sample's blocks.
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
-mod clustered {
-    use super::*;
-
-    fused_kernels! {
-        conv3d_multiply_instance_norm_clamp_multiply_max_split_2_f32, Split, f32, 2;
-        conv3d_multiply_instance_norm_clamp_multiply_max_split_4_f32, Split, f32, 4;
-        conv3d_multiply_instance_norm_clamp_multiply_max_split_8_f32, Split, f32, 8;
-        conv3d_multiply_instance_norm_clamp_multiply_max_rounded_2_f32, Rounded, f32, 2;
-        conv3d_multiply_instance_norm_clamp_multiply_max_rounded_4_f32, Rounded, f32, 4;
-        conv3d_multiply_instance_norm_clamp_multiply_max_rounded_8_f32, Rounded, f32, 8;
-    }
-}
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
-pub use clustered::*;

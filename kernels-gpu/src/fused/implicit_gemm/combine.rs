@@ -13,7 +13,7 @@ const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
 
 shared_array! {
     /// The moments of each warp.
-    static IMPLICIT_GEMM_COMBINE: [f32; (WARPS * WARP_SLOT) as usize];
+    static IMPLICIT_GEMM_COMBINE_WARPS: [f32; (WARPS * WARP_SLOT) as usize];
 }
 
 /// A block combines the moments of one row.
@@ -42,7 +42,7 @@ pub unsafe fn implicit_gemm_combine(
         all = all.and(Moments { count, mean, m2 });
         at += SPREAD_THREADS as usize;
     }
-    let all = all.of_block(IMPLICIT_GEMM_COMBINE.view(), WARPS);
+    let all = all.of_block(IMPLICIT_GEMM_COMBINE_WARPS.view(), WARPS);
     if thread::thread_idx_x() == 0 {
         GlobalMut::new(combined, rows as usize * COUNTED_ELEMENTS)
             .store_vec(row * COUNTED_ELEMENTS, [all.count, all.mean, all.m2, 0.0]);

@@ -1,7 +1,7 @@
 //! The filters as operands of the tensor cores.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, thread, warp};
+use cuda_std::{Storage, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
     GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_VECTORS,
@@ -52,12 +52,23 @@ impl<T: Storage> Filter<'_, T> {
     }
 }
 
-/// Lays out one filter a warp.
+const _: () = assert!(VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
+
+/// A warp lays out one filter.
+///
+/// *Launch*: the plan's `filters_shape()`. *Mapping*: a lane takes every 32nd word of its
+/// filter. *Barriers*: none of the block.
+/// *Traffic*: each filter is read once or twice, each operand written once.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<F: Format>(
+/// `weight` has the elements that the geometry says, `operands` the plan's `filter_words()`,
+/// and `unscales` an element for each filter where values are scaled; `tile` is the
+/// plan's.
+#[kernel(
+    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    max_threads = SPREAD_THREADS
+)]
+pub unsafe fn implicit_gemm_filters<F: Format>(
     weight: *const F::Stored,
     operands: *mut u32,
     unscales: *mut f32,
@@ -133,34 +144,3 @@ unsafe fn body<F: Format>(
         at += WARP_THREADS;
     }
 }
-const _: () = assert!(VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
-
-macro_rules! filters_kernel {
-    ($name:ident, $format:ident, $T:ident) => {
-        /// A warp lays out one filter.
-        ///
-        /// *Launch*: the plan's `filters_shape()`. *Mapping*: a lane takes every 32nd word of its
-        /// filter. *Barriers*: none of the block.
-        /// *Traffic*: each filter is read once or twice, each operand written once.
-        ///
-        /// # Safety
-        /// `weight` has the elements that the geometry says, `operands` the plan's `filter_words()`,
-        /// and `unscales` an element for each filter where values are scaled; `tile` is the
-        /// plan's.
-        #[kernel(max_threads = SPREAD_THREADS)]
-        pub unsafe fn $name(
-            weight: *const $T,
-            operands: *mut u32,
-            unscales: *mut f32,
-            geometry: GemmGeometry,
-            tile: GemmTile,
-        ) {
-            body::<$format>(weight, operands, unscales, &geometry, tile);
-        }
-    };
-}
-
-filters_kernel!(implicit_gemm_filters_split_f32, Split, f32);
-filters_kernel!(implicit_gemm_filters_rounded_f32, Rounded, f32);
-filters_kernel!(implicit_gemm_filters_f16, Half, f16);
-filters_kernel!(implicit_gemm_filters_bf16, Brain, bf16);

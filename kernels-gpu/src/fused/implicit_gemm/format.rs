@@ -1,14 +1,14 @@
 //! How values become operands.
 
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 use cuda_std::wgmma_chain::{self, Columns, InFlight};
 use cuda_std::{Storage, bf16, f16, mma};
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 use op_spec::launch::implicit_gemm::CHAIN_STEPS;
 use op_spec::launch::implicit_gemm::GemmMode;
 
 /// A warp's filters for the steps of a chain, by part.
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 pub(super) type ChainFilters = [[[u32; 4]; CHAIN_STEPS as usize]; 2];
 
 /// How a kernel stores and multiplies.
@@ -33,7 +33,7 @@ pub(super) trait Format {
     ///
     /// # Safety
     /// As [`wgmma_chain::start_f16_9`].
-    #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+    #[cfg(hopper)]
     unsafe fn start(
         sums: [f32; 32],
         a: &ChainFilters,
@@ -78,7 +78,7 @@ macro_rules! format {
             unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
                 mma::$mma(d, a, b)
             }
-            #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+            #[cfg(hopper)]
             #[inline(always)]
             unsafe fn start(
                 sums: [f32; 32],

@@ -6,7 +6,7 @@
 //! notes that value; a second pass makes those again that it does not suit.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread, warp};
+use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
     GemmGeometry, SPREAD_THREADS, VECTOR_VALUES, VECTOR_WORDS, VECTORS_PER_THREAD,
@@ -211,12 +211,23 @@ impl<T: Storage> Maker<'_, T> {
     }
 }
 
-/// Makes the block's vectors of the image.
+/// A block makes some vectors of one plane of the image.
+///
+/// *Launch*: `g.image_shape()`. Blocks of one plane are neighbours.
+/// *Mapping*: threads of consecutive vectors, `VECTORS_PER_THREAD` of them, a block's width
+/// apart. *Barriers*: one where values are scaled.
+/// *Traffic*: each element of the input is read once for every column that vectors hold
+/// (from cache), the image is written once.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<F: Format>(
+/// `x` has `g.conv.n * g.sample_elements()` elements, `image` the plan's
+/// `image_words()`. Where values are scaled, `unscales` has an element for each sample and
+/// `largest` one for each block.
+#[kernel(
+    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    max_threads = SPREAD_THREADS
+)]
+pub unsafe fn implicit_gemm_image<F: Format>(
     x: *const F::Stored,
     image: *mut u32,
     unscales: *mut f32,
@@ -247,12 +258,17 @@ unsafe fn body<F: Format>(
     }
 }
 
-/// Makes the image of the block's sample again, if it needs it.
+/// Where the image kernel did not scan, says which scale each image has, and makes those again that
+/// the usual scale does not suit.
+///
+/// *Launch*: `g.remake_shape()`. *Mapping*: blocks of one sample take blocks of its image
+/// in turn. *Barriers*: one.
+/// *Traffic*: the largest values; for images that are made again, that of the image kernel.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn remake_body<F: Format>(
+/// As there; `largest` is what that kernel wrote.
+#[kernel(instances(F: [split_f32: Split, rounded_f32: Rounded]), max_threads = SPREAD_THREADS)]
+pub unsafe fn implicit_gemm_remake<F: Format>(
     x: *const F::Stored,
     image: *mut u32,
     unscales: *mut f32,
@@ -289,62 +305,3 @@ unsafe fn remake_body<F: Format>(
         block += g.remaking_blocks();
     }
 }
-
-macro_rules! image_kernel {
-    ($name:ident, $format:ident, $T:ident) => {
-        /// A block makes some vectors of one plane of the image.
-        ///
-        /// *Launch*: `geometry.image_shape()`. Blocks of one plane are neighbours.
-        /// *Mapping*: threads of consecutive vectors, `VECTORS_PER_THREAD` of them, a block's width
-        /// apart. *Barriers*: one where values are scaled.
-        /// *Traffic*: each element of the input is read once for every column that vectors hold
-        /// (from cache), the image is written once.
-        ///
-        /// # Safety
-        /// `x` has `geometry.conv.n * geometry.sample_elements()` elements, `image` the plan's
-        /// `image_words()`. Where values are scaled, `unscales` has an element for each sample and
-        /// `largest` one for each block.
-        #[kernel(max_threads = SPREAD_THREADS)]
-        pub unsafe fn $name(
-            x: *const $T,
-            image: *mut u32,
-            unscales: *mut f32,
-            largest: *mut u32,
-            geometry: GemmGeometry,
-        ) {
-            body::<$format>(x, image, unscales, largest, &geometry);
-        }
-    };
-}
-
-image_kernel!(implicit_gemm_image_split_f32, Split, f32);
-image_kernel!(implicit_gemm_image_rounded_f32, Rounded, f32);
-image_kernel!(implicit_gemm_image_f16, Half, f16);
-image_kernel!(implicit_gemm_image_bf16, Brain, bf16);
-
-macro_rules! remake_kernel {
-    ($name:ident, $format:ident) => {
-        /// Where the image kernel did not scan, says which scale each image has, and makes those again that
-        /// the usual scale does not suit.
-        ///
-        /// *Launch*: `geometry.remake_shape()`. *Mapping*: blocks of one sample take blocks of its image
-        /// in turn. *Barriers*: one.
-        /// *Traffic*: the largest values; for images that are made again, that of the image kernel.
-        ///
-        /// # Safety
-        /// As there; `largest` is what that kernel wrote.
-        #[kernel(max_threads = SPREAD_THREADS)]
-        pub unsafe fn $name(
-            x: *const f32,
-            image: *mut u32,
-            unscales: *mut f32,
-            largest: *const u32,
-            geometry: GemmGeometry,
-        ) {
-            remake_body::<$format>(x, image, unscales, largest, &geometry);
-        }
-    };
-}
-
-remake_kernel!(implicit_gemm_remake_split_f32, Split);
-remake_kernel!(implicit_gemm_remake_rounded_f32, Rounded);

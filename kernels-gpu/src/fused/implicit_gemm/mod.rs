@@ -35,7 +35,7 @@ mod image;
 mod patch;
 mod product;
 mod results;
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 mod warpgroup;
 mod warps;
 mod windows;

@@ -26,7 +26,7 @@
 
 use cuda_std::global::Global;
 use cuda_std::shared;
-use cuda_std::{bf16, cp_async, f16, kernel, opaque, thread, warp};
+use cuda_std::{cp_async, kernel, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
@@ -37,32 +37,32 @@ use op_spec::launch::implicit_gemm::{
 use super::format::{Brain, Format, Half, Rounded, Split};
 use super::patch::{FilterSet, Patch, Place, load_tile};
 use super::results::{Output, Results};
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
+#[cfg(hopper)]
 use super::warpgroup::Warpgroup;
 use super::warps::Warps;
 use crate::parts::index::div_rem;
 
 /// A tile as a type.
-pub(super) trait Shape {
+pub(super) trait Shape: Sized {
     const TILE: GemmTile;
+    /// How a block of this tile multiplies.
+    type Multiplier<F: Format>: Multiplier<F, Self>;
 }
 
+/// The tiles as types, and how each multiplies.
 macro_rules! shape {
-    ($($name:ident)*) => {$(
+    ($($name:ident: $multiplier:ident)*) => {$(
         pub(super) struct $name;
         impl Shape for $name {
             const TILE: GemmTile = op_spec::launch::implicit_gemm::$name;
+            type Multiplier<F: Format> = $multiplier;
         }
     )*};
 }
 
-/// The tiles, as types.
-mod shapes {
-    use super::{GemmTile, Shape};
-    shape!(M64N128 M32N128 M16N256 M64N32 M16N64);
-    #[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
-    shape!(W64N128);
-}
+shape!(M64N128: Warps M32N128: Warps M16N256: Warps M64N32: Warps M16N64: Warps);
+#[cfg(hopper)]
+shape!(W64N128: Warpgroup);
 
 /// The most operands and groups of pixels that a warp of any tile has. What a tile does not use is
 /// never touched, and so takes no registers.
@@ -141,19 +141,61 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
     }
 }
 
-/// Computes the block's tiles.
+/// Blocks that a multiprocessor should hold: what the tile says, but for the larger tiles of split
+/// values on Ampere and Ada, where the assembler does not fit them into so few registers.
+const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
+    let roomy = cfg!(hopper) || mode.parts == 1 || tile.operands == 1;
+    tile.blocks_per_processor(mode.parts) - !roomy as u32
+}
+
+/// A block computes tiles of filters times pixels, the moments of each filter over those pixels, and
+/// writes them or their pooled extrema.
+///
+/// *Launch*: the plan's `shape(..)`. *Mapping*, *barriers*: at the head of the module.
+/// *Traffic*: each vector of the image about once for each tile of filters, the filters once a
+/// block (from cache), the output once.
 ///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
+/// `image` and `image_unscales` are what the image kernel of the same plan wrote, `operands` and
+/// `filter_unscales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
+/// have an element for each output channel; `y` has an element for each output, or, with
+/// pooling, for each window; `moments` has the geometry's `moment_elements()`. `y` and `moments`
+/// are apart from all else and start on 16 bytes.
+#[kernel(
+    instances(
+        S: [
+            m64n128: M64N128,
+            m32n128: M32N128,
+            m16n256: M16N256,
+            m64n32: M64N32,
+            m16n64: M16N64,
+            #[cfg(hopper)]
+            w64n128: W64N128,
+        ],
+        F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]
+    ),
+    max_threads = BLOCK_THREADS,
+    min_blocks = min_blocks(S::TILE, F::MODE)
+)]
+pub unsafe fn implicit_gemm<S: Shape, F: Format>(
     image: *const u32,
     image_unscales: *const f32,
     operands: *const u32,
     filter_unscales: *const f32,
-    output: Output<F::Stored>,
+    bias: *const F::Stored,
+    norm_weight: *const F::Stored,
+    scale: *const F::Stored,
+    y: *mut F::Stored,
+    moments: *mut f32,
     g: &GemmGeometry,
 ) {
+    let output = Output {
+        bias,
+        norm_weight,
+        scale,
+        y,
+        moments,
+    };
     let parts = F::MODE.parts;
     let sets = g.filter_sets();
     let (first_item, set) = div_rem(thread::block_idx_x(), sets);
@@ -221,7 +263,7 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
     );
     let image_unscales = Global::new(image_unscales, g.conv.n as usize);
     thread::sync_threads();
-    let mut multiplier = M::new(operands, &patch, &results);
+    let mut multiplier = S::Multiplier::<F>::new(operands, &patch, &results);
 
     let (mut buffer, mut entry) = (0, 0);
     loop {
@@ -231,7 +273,7 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
         let mut stage = 0;
         while stage < g.stages {
             cp_async::wait_all();
-            M::show_patch();
+            S::Multiplier::<F>::show_patch();
             thread::sync_threads();
             if stage + 1 < g.stages {
                 let (place, _) = load_tile(tiles, entry);
@@ -258,91 +300,3 @@ unsafe fn body<F: Format, S: Shape, M: Multiplier<F, S>>(
         entry = 1 - entry;
     }
 }
-
-/// Blocks that a multiprocessor should hold: what the tile says, but for the larger tiles of split
-/// values on Ampere and Ada, where the assembler does not fit them into so few registers.
-const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
-    let roomy = cfg!(cuda_arch = "sm_90a") || mode.parts == 1 || tile.operands == 1;
-    tile.blocks_per_processor(mode.parts) - !roomy as u32
-}
-
-macro_rules! product_kernel {
-    ($name:ident, $format:ident, $T:ident, $shape:ident, $multiplier:ident) => {
-        #[doc = concat!("A block computes `", stringify!($shape), "` tiles of filters times pixels, the")]
-        /// moments of each filter over those pixels, and writes them or their pooled extrema.
-        ///
-        /// *Launch*: the plan's `shape(..)`. *Mapping*, *barriers*: at the head of the module.
-        /// *Traffic*: each vector of the image about once for each tile of filters, the filters once a
-        /// block (from cache), the output once.
-        ///
-        /// # Safety
-        /// `image` and `image_unscales` are what the image kernel of the same plan wrote, `operands` and
-        /// `filter_unscales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
-        /// have an element for each output channel; `y` has an element for each output, or, with
-        /// pooling, for each window; `moments` has the geometry's `moment_elements()`. `y` and `moments`
-        /// are apart from all else and start on 16 bytes.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = min_blocks(shapes::$shape::TILE, $format::MODE))]
-        pub unsafe fn $name(
-            image: *const u32,
-            image_unscales: *const f32,
-            operands: *const u32,
-            filter_unscales: *const f32,
-            bias: *const $T,
-            norm_weight: *const $T,
-            scale: *const $T,
-            y: *mut $T,
-            moments: *mut f32,
-            geometry: GemmGeometry,
-        ) {
-            let output = Output {
-                bias,
-                norm_weight,
-                scale,
-                y,
-                moments,
-            };
-            body::<$format, shapes::$shape, $multiplier>(
-                image,
-                image_unscales,
-                operands,
-                filter_unscales,
-                output,
-                &geometry,
-            );
-        }
-    };
-}
-
-macro_rules! product_kernels {
-    ($shape:ident, $multiplier:ident: $split:ident $rounded:ident $f16:ident $bf16:ident) => {
-        product_kernel!($split, Split, f32, $shape, $multiplier);
-        product_kernel!($rounded, Rounded, f32, $shape, $multiplier);
-        product_kernel!($f16, Half, f16, $shape, $multiplier);
-        product_kernel!($bf16, Brain, bf16, $shape, $multiplier);
-    };
-}
-product_kernels!(
-    M64N128, Warps: implicit_gemm_m64n128_split_f32 implicit_gemm_m64n128_rounded_f32
-    implicit_gemm_m64n128_f16 implicit_gemm_m64n128_bf16
-);
-product_kernels!(
-    M32N128, Warps: implicit_gemm_m32n128_split_f32 implicit_gemm_m32n128_rounded_f32
-    implicit_gemm_m32n128_f16 implicit_gemm_m32n128_bf16
-);
-product_kernels!(
-    M16N256, Warps: implicit_gemm_m16n256_split_f32 implicit_gemm_m16n256_rounded_f32
-    implicit_gemm_m16n256_f16 implicit_gemm_m16n256_bf16
-);
-product_kernels!(
-    M64N32, Warps: implicit_gemm_m64n32_split_f32 implicit_gemm_m64n32_rounded_f32
-    implicit_gemm_m64n32_f16 implicit_gemm_m64n32_bf16
-);
-product_kernels!(
-    M16N64, Warps: implicit_gemm_m16n64_split_f32 implicit_gemm_m16n64_rounded_f32
-    implicit_gemm_m16n64_f16 implicit_gemm_m16n64_bf16
-);
-#[cfg(any(not(target_arch = "nvptx64"), cuda_arch = "sm_90a"))]
-product_kernels!(
-    W64N128, Warpgroup: implicit_gemm_w64n128_split_f32 implicit_gemm_w64n128_rounded_f32
-    implicit_gemm_w64n128_f16 implicit_gemm_w64n128_bf16
-);

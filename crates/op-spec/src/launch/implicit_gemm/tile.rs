@@ -60,6 +60,19 @@ pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
 pub const TILES: [GemmTile; 6] = [M64N128, M32N128, M16N256, M64N32, M16N64, W64N128];
 
 impl GemmTile {
+    /// What kernels of the tile are labelled; nothing if it is none of [`TILES`].
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            M64N128 => Some("m64n128"),
+            M32N128 => Some("m32n128"),
+            M16N256 => Some("m16n256"),
+            M64N32 => Some("m64n32"),
+            M16N64 => Some("m16n64"),
+            W64N128 => Some("w64n128"),
+            _ => None,
+        }
+    }
+
     const fn new(operands: u32, pixel_groups: u32, filter_warps: u32) -> Self {
         Self {
             operands,

@@ -42,7 +42,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
 use cuda_std::wgmma_chain::{self, Columns};
-use cuda_std::{Storage, async_proxy, bf16, cluster, f16, kernel, packed, thread, warp};
+use cuda_std::{Storage, async_proxy, cluster, kernel, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
@@ -136,10 +136,25 @@ unsafe fn warp_index() -> u32 {
     warp::warp_shuffle_idx(WARP, thread::thread_idx_x() / WARP_THREADS, 0, 32).0
 }
 
+/// A block, or a cluster of blocks, computes one sample of
+/// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
+///
+/// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has a run of items of 64
+/// rows by half of the columns.
+/// *Barriers*: at the head of the module. *Traffic*: the input once, the parameters once a block, the output once.
+///
 /// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn body<F: Chain, const BLOCKS: u32>(
+/// As the kernel of the other module for the same type.
+#[kernel(
+    instances(BLOCKS: [alone: 1, cluster: CLUSTER_BLOCKS], F: [f16: Half, bf16: Brain]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = 1,
+    cluster_blocks = BLOCKS
+)]
+pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
+    F: Chain,
+    const BLOCKS: u32,
+>(
     x: *const F::Stored,
     weight: *const F::Stored,
     bias: *const F::Stored,
@@ -308,53 +323,3 @@ unsafe fn body<F: Chain, const BLOCKS: u32>(
         item += step;
     }
 }
-
-macro_rules! fused_kernel {
-    ($name:ident, $format:ident, $T:ident, $blocks:expr) => {
-        /// A block, or a cluster of blocks, computes one sample of
-        /// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
-        ///
-        /// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has a run of items of 64
-        /// rows by half of the columns.
-        /// *Barriers*: at the head of the module. *Traffic*: the input once, the parameters once a block, the output once.
-        ///
-        /// # Safety
-        /// As the kernel of the other module for the same type.
-        #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1, cluster_blocks = $blocks)]
-        pub unsafe fn $name(
-            x: *const $T,
-            weight: *const $T,
-            bias: *const $T,
-            multiplier: *const $T,
-            y: *mut $T,
-            geometry: FusedGeometry,
-        ) {
-            body::<$format, { $blocks }>(x, weight, bias, multiplier, y, &geometry);
-        }
-    };
-}
-
-fused_kernel!(
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_f16,
-    Half,
-    f16,
-    1
-);
-fused_kernel!(
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_bf16,
-    Brain,
-    bf16,
-    1
-);
-fused_kernel!(
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_f16,
-    Half,
-    f16,
-    CLUSTER_BLOCKS
-);
-fused_kernel!(
-    conv3d_multiply_instance_norm_clamp_multiply_max_wgmma_cluster_bf16,
-    Brain,
-    bf16,
-    CLUSTER_BLOCKS
-);

@@ -1,0 +1,167 @@
+//! The instances of a kernel as values, among which a host chooses at run time.
+
+use std::fmt;
+
+use crate::{Kernel, KernelArgs, LaunchBounds};
+
+/// What a value of a generic parameter is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Label {
+    /// By a name, such as `f32`.
+    Name(&'static str),
+    /// By its own number.
+    Number(u32),
+}
+
+impl From<&'static str> for Label {
+    fn from(name: &'static str) -> Self {
+        Label::Name(name)
+    }
+}
+
+impl From<u32> for Label {
+    fn from(number: u32) -> Self {
+        Label::Number(number)
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Label::Name(name) => f.pad(name),
+            Label::Number(number) => number.fmt(f),
+        }
+    }
+}
+
+/// All instances of one kernel: [`#[kernel]`](macro@crate::kernel) makes a static of the kernel's name
+/// in capitals.
+///
+/// ```
+/// use cuda_std::prelude::*;
+/// use cuda_std::Label;
+///
+/// #[kernel(instances(WIDTH: [1, 4], T: [f32, f16]), max_threads = 256)]
+/// pub unsafe fn fill<T: Storage, const WIDTH: u32>(y: *mut T, len: u32) { /* .. */ }
+///
+/// # fn main() -> Result<(), cuda_std::NoInstance> {
+/// let chosen = FILL.instance(&[Label::from(4), Label::from("f16")])?;
+/// assert_eq!(chosen.name(), "fill_width4_f16");
+/// assert_eq!(chosen.bounds().max_threads, Some(256));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Family<A: KernelArgs> {
+    name: &'static str,
+    instances: &'static [Instance<A>],
+}
+
+impl<A: KernelArgs> Family<A> {
+    /// The family of the kernel called `name`.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new(name: &'static str, instances: &'static [Instance<A>]) -> Self {
+        Self { name, instances }
+    }
+
+    /// The kernel's name, with which the symbols of all instances begin.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Every instance.
+    #[must_use]
+    pub const fn instances(&self) -> &'static [Instance<A>] {
+        self.instances
+    }
+
+    /// The instance with these labels, in the order of the kernel's lists.
+    ///
+    /// # Errors
+    /// [`NoInstance`] if none has them.
+    pub fn instance(&self, labels: &[Label]) -> Result<&'static Instance<A>, NoInstance> {
+        let mut instances = self.instances.iter();
+        instances
+            .find(|instance| instance.labels == labels)
+            .ok_or_else(|| NoInstance {
+                family: self.name,
+                labels: labels.to_vec(),
+            })
+    }
+}
+
+impl<A: KernelArgs> fmt::Debug for Family<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.instances.iter().map(|instance| instance.name);
+        write!(f, "Family({}) ", self.name)?;
+        f.debug_list().entries(names).finish()
+    }
+}
+
+/// A kernel that can be launched. `A` are its parameters; pointers to what instances store differently
+/// are pointers to `c_void`.
+pub struct Instance<A> {
+    name: &'static str,
+    labels: &'static [Label],
+    bounds: LaunchBounds,
+    call: unsafe fn(A),
+}
+
+impl<A: KernelArgs> Instance<A> {
+    /// The instance that `K` is.
+    #[must_use]
+    pub const fn of<K: Kernel<Args = A>>() -> Self {
+        Self {
+            name: K::NAME,
+            labels: K::LABELS,
+            bounds: K::BOUNDS,
+            call: K::call,
+        }
+    }
+
+    /// The symbol in PTX.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What sets it apart in its family.
+    #[must_use]
+    pub const fn labels(&self) -> &'static [Label] {
+        self.labels
+    }
+
+    /// The declared launch bounds.
+    #[must_use]
+    pub const fn bounds(&self) -> LaunchBounds {
+        self.bounds
+    }
+
+    /// The kernel as the emulator runs it: one thread.
+    pub(crate) const fn call(&self) -> unsafe fn(A) {
+        self.call
+    }
+}
+
+impl<A> fmt::Debug for Instance<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Instance({})", self.name)
+    }
+}
+
+/// A kernel has no instance with the labels asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{family}: no instance has the labels {}", joined(.labels))]
+#[non_exhaustive]
+pub struct NoInstance {
+    /// The kernel's name.
+    pub family: &'static str,
+    /// The labels.
+    pub labels: Vec<Label>,
+}
+
+fn joined(labels: &[Label]) -> String {
+    let texts: Vec<_> = labels.iter().map(Label::to_string).collect();
+    texts.join(", ")
+}
