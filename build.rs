@@ -6,7 +6,7 @@
 //!
 //! | variable | value |
 //! |---|---|
-//! | `CONVFUSE_PTX_SM_80`, `CONVFUSE_PTX_SM_90A` | paths of the PTX files |
+//! | `CONVFUSE_PTX_SM_80`, `CONVFUSE_PTX_SM_90A` | paths of the PTX files, compressed |
 //! | `CONVFUSE_PTX_ORIGIN` | where they come from, as a sentence |
 
 #[path = "host/ptx/kernel_set.rs"]

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cuda_builder::{Arch, KernelSet, Module, ShippedHeader, Toolchain};
+use cuda_builder::{Arch, KernelSet, Module, ShippedHeader, Toolchain, decompress};
 
 use crate::kernel_set::kernel_set;
 
@@ -40,8 +40,7 @@ pub(crate) fn compile(root: &Path) -> Result<Compiled, Box<dyn Error>> {
 /// where that one is not installed.
 fn toolchain_of_shipped(set: &KernelSet) -> cuda_builder::Result<Toolchain> {
     let mut installed = Toolchain::find_all()?;
-    let shipped = fs::read_to_string(set.shipped_path(Arch::Sm80)).unwrap_or_default();
-    let header = ShippedHeader::parse(&shipped);
+    let header = ShippedHeader::read(&set.header_path()).ok();
     let same = installed.iter().position(|toolchain| {
         header
             .as_ref()
@@ -61,7 +60,9 @@ pub(crate) fn renew(root: &Path) -> Result<(), Box<dyn Error>> {
     compiled.set.ship(&compiled.toolchain, &compiled.modules)?;
     for (arch, module) in &compiled.modules {
         let path = compiled.set.shipped_path(*arch);
-        println!("{}: {} bytes of PTX", path.display(), module.ptx.len());
+        let compressed = fs::metadata(&path)?.len();
+        let (shown, bytes) = (path.display(), module.ptx.len());
+        println!("{shown}: {bytes} bytes of PTX in {compressed}");
     }
     Ok(())
 }
@@ -74,36 +75,37 @@ pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
         toolchain,
         modules,
     } = compile(root)?;
-    for (path, expected) in set.shipped_texts(&toolchain, &modules)? {
+    let shown = set.header_path();
+    let shown = shown.display();
+    let (have, want) = (
+        ShippedHeader::read(&set.header_path())?,
+        set.header(&toolchain)?,
+    );
+    if have.sources != want.sources {
+        return Err(format!(
+            "{shown}: the PTX is from other kernel sources than these; run `cargo xtask ptx`"
+        )
+        .into());
+    }
+    if have.compiler != want.compiler {
+        println!(
+            "{shown}: fresh by its hash; text not compared, it is from {}, here is {}",
+            have.compiler, want.compiler
+        );
+        return Ok(());
+    }
+    for (arch, module) in &modules {
+        let path = set.shipped_path(*arch);
         let shown = path.display();
-        let shipped = fs::read_to_string(&path).map_err(|error| format!("{shown}: {error}"))?;
-        let (Some(have), Some(want)) = (
-            ShippedHeader::parse(&shipped),
-            ShippedHeader::parse(&expected),
-        ) else {
-            return Err(format!("{shown}: no header; run `cargo xtask ptx`").into());
-        };
-        if have.sources != want.sources {
-            return Err(format!(
-                "{shown}: is from other kernel sources than these; run `cargo xtask ptx`"
-            )
-            .into());
-        }
-        if have.compiler != want.compiler {
-            println!(
-                "{shown}: fresh by its hash; text not compared, it is from {}, here is {}",
-                have.compiler, want.compiler
-            );
-        } else if shipped != expected {
+        if decompress(&path)? != module.ptx {
             return Err(format!(
                 "{shown}: differs from what {} makes of the same sources (a dependency may have \
                  changed); run `cargo xtask ptx`",
                 want.compiler
             )
             .into());
-        } else {
-            println!("{shown}: fresh, text compared");
         }
+        println!("{shown}: fresh, text compared");
     }
     Ok(())
 }

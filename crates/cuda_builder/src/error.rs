@@ -59,8 +59,8 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The PTX carried along has no readable header.
-    #[error("shipped PTX: {0} does not begin with the header that `KernelSet::ship` writes")]
+    /// The file beside the PTX carried along does not say what that was compiled from.
+    #[error("shipped PTX: {0} is not the header that `KernelSet::ship` writes")]
     NoHeader(PathBuf),
     /// A file or a program could not be used.
     #[error("{action} {path}: {cause}", path = .path.display())]

@@ -1,8 +1,14 @@
 //! PTX that travels with a crate: compiled afresh where possible, else as it was shipped.
+//!
+//! Modules travel compressed (xz), to a tenth of their size and less. Beside them lies a text file, the [`ShippedHeader`],
+//! that says what they were compiled from and by which compiler.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
+
+use lzma_rust2::{XzOptions, XzReader, XzWriter};
 
 use crate::builder::write_if_changed;
 use crate::source_hash::source_files;
@@ -11,7 +17,7 @@ use crate::{Arch, CudaBuilder, Error, Module, PtxVersion, Result, Toolchain, sou
 /// A kernel crate, the architectures to build it for, and the folder with its shipped PTX.
 #[derive(Clone, Debug)]
 pub struct KernelSet {
-    /// The stem of the PTX files: `kernels` gives `kernels_sm_80.ptx`.
+    /// The stem of the files: `kernels` gives `kernels_sm_80.ptx.xz` and `kernels.txt`.
     pub name: String,
     /// The kernel crate.
     pub crate_path: PathBuf,
@@ -45,13 +51,13 @@ pub enum Origin {
 /// The modules of a set, in the order of its architectures.
 #[derive(Debug)]
 pub struct KernelModules {
-    /// The PTX file of each architecture.
+    /// The compressed PTX of each architecture, see [`decompress`].
     pub modules: Vec<(Arch, PathBuf)>,
     /// Where they come from.
     pub origin: Origin,
 }
 
-/// The comment at the head of a shipped module.
+/// What is said of shipped modules in the text file beside them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ShippedHeader {
     /// [`source_hash`] of what it was compiled from.
@@ -60,36 +66,63 @@ pub struct ShippedHeader {
     pub compiler: String,
 }
 
-const SOURCES_LABEL: &str = "// sources: sha256 ";
-const COMPILER_LABEL: &str = "// compiler: ";
+const SOURCES_LABEL: &str = "sources: sha256 ";
+const COMPILER_LABEL: &str = "compiler: ";
 
 impl ShippedHeader {
-    fn read(path: &Path) -> Result<Self> {
+    /// The header in a file that [`KernelSet::ship`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if there is no such file, [`Error::NoHeader`] if it says something else.
+    pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(Error::io("reading", path))?;
         Self::parse(&text).ok_or_else(|| Error::NoHeader(path.into()))
     }
 
-    /// The header of a shipped module's text.
-    pub fn parse(text: &str) -> Option<Self> {
-        let field = |label| {
-            text.lines()
-                .take(5)
-                .find_map(|line| line.strip_prefix(label))
-        };
+    fn parse(text: &str) -> Option<Self> {
+        let field = |label| text.lines().find_map(|line| line.strip_prefix(label));
         Some(Self {
             sources: field(SOURCES_LABEL)?.trim().to_owned(),
             compiler: field(COMPILER_LABEL)?.trim().to_owned(),
         })
     }
 
-    /// The text of a shipped module.
-    fn with_module(&self, arch: Arch, ptx: &str) -> String {
+    fn to_text(&self) -> String {
         format!(
-            "// Compiled for {arch} from the kernel sources; not to be edited.\n\
-             {SOURCES_LABEL}{}\n{COMPILER_LABEL}{}\n{ptx}",
+            "The PTX beside this file, not to be edited.\n{SOURCES_LABEL}{}\n{COMPILER_LABEL}{}\n",
             self.sources, self.compiler
         )
     }
+}
+
+/// The text of a compressed module.
+///
+/// # Errors
+///
+/// [`Error::Io`] if there is no such file, or it is not what [`KernelSet::ship`] wrote.
+pub fn decompress(path: &Path) -> Result<String> {
+    let file = fs::read(path).map_err(Error::io("reading", path))?;
+    let mut text = String::new();
+    XzReader::new(file.as_slice(), false)
+        .read_to_string(&mut text)
+        .map_err(Error::io("decompressing", path))?;
+    Ok(text)
+}
+
+/// Writes a module's text, compressed, unless the file has it already.
+fn write_compressed(path: &Path, text: &str) -> Result<()> {
+    const PRESET: u32 = 6;
+    if decompress(path).is_ok_and(|present| present == text) {
+        return Ok(());
+    }
+    let compress = || -> std::io::Result<Vec<u8>> {
+        let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(PRESET))?;
+        writer.write_all(text.as_bytes())?;
+        writer.finish()
+    };
+    let bytes = compress().map_err(Error::io("compressing", path))?;
+    fs::write(path, bytes).map_err(Error::io("writing", path))
 }
 
 impl KernelSet {
@@ -101,18 +134,24 @@ impl KernelSet {
     pub fn watched_files(&self) -> Result<Vec<PathBuf>> {
         let mut files = source_files(&self.sources)?;
         files.extend(self.archs.iter().map(|&arch| self.shipped_path(arch)));
+        files.push(self.header_path());
         // New files show as changes of their folder.
         files.extend(self.sources.iter().map(|path| path.join("src")));
         Ok(files)
     }
 
-    /// The shipped module for an architecture.
+    /// The shipped module for an architecture, compressed.
     pub fn shipped_path(&self, arch: Arch) -> PathBuf {
-        self.shipped.join(self.file_name(arch))
+        self.compressed_path(&self.shipped, arch)
     }
 
-    fn file_name(&self, arch: Arch) -> String {
-        format!("{}_{arch}.ptx", self.name)
+    /// The file that says what the shipped modules were compiled from.
+    pub fn header_path(&self) -> PathBuf {
+        self.shipped.join(format!("{}.txt", self.name))
+    }
+
+    fn compressed_path(&self, folder: &Path, arch: Arch) -> PathBuf {
+        folder.join(format!("{}_{arch}.ptx.xz", self.name))
     }
 
     /// Compiles all modules, the architectures side by side.
@@ -125,7 +164,7 @@ impl KernelSet {
             let mut builder = CudaBuilder::new(&self.crate_path)
                 .arch(arch)
                 .toolchain(toolchain.clone())
-                .copy_to(folder.join(self.file_name(arch)));
+                .copy_to(folder.join(format!("{}_{arch}.ptx", self.name)));
             if arch == Arch::Sm90a {
                 // The first version that has `st.async`; it came with CUDA 12.1.
                 builder = builder.ptx_version(PtxVersion::new(8, 1));
@@ -163,64 +202,53 @@ impl KernelSet {
             Ok((modules, toolchain))
         });
         match compiled {
-            Ok((modules, toolchain)) => Ok(KernelModules {
-                modules: modules
-                    .into_iter()
-                    .map(|(arch, module)| (arch, module.path))
-                    .collect(),
-                origin: Origin::Compiled(toolchain),
-            }),
+            Ok((modules, toolchain)) => {
+                let compress = |(arch, module): (Arch, Module)| {
+                    let path = self.compressed_path(folder, arch);
+                    write_compressed(&path, &module.ptx)?;
+                    Ok((arch, path))
+                };
+                Ok(KernelModules {
+                    modules: modules.into_iter().map(compress).collect::<Result<_>>()?,
+                    origin: Origin::Compiled(toolchain),
+                })
+            }
             Err(reason) => self.shipped_modules(reason),
         }
     }
 
     fn shipped_modules(&self, reason: Error) -> Result<KernelModules> {
-        let sources = source_hash(&self.sources)?;
-        let paths: Vec<_> = self
-            .archs
-            .iter()
-            .map(|&arch| (arch, self.shipped_path(arch)))
-            .collect();
-        let headers = paths
-            .iter()
-            .map(|(_, path)| ShippedHeader::read(path))
-            .collect::<Result<Vec<_>>>()?;
-        let stale = headers.iter().any(|header| header.sources != sources);
-        let header = headers
-            .into_iter()
-            .next()
-            .ok_or(Error::NoHeader(self.shipped.clone()))?;
+        let header = ShippedHeader::read(&self.header_path())?;
+        let module = |arch: Arch| {
+            let path = self.shipped_path(arch);
+            fs::metadata(&path).map_err(Error::io("reading", &path))?;
+            Ok((arch, path))
+        };
         Ok(KernelModules {
-            modules: paths,
+            modules: self
+                .archs
+                .iter()
+                .copied()
+                .map(module)
+                .collect::<Result<_>>()?,
             origin: Origin::Shipped {
+                stale: header.sources != source_hash(&self.sources)?,
                 header,
-                stale,
                 reason,
             },
         })
     }
 
-    /// The text of the shipped modules as they should be, from freshly compiled ones.
+    /// What the shipped folder should say of modules that `toolchain` compiles now.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if the sources cannot be read.
-    pub fn shipped_texts(
-        &self,
-        toolchain: &Toolchain,
-        modules: &[(Arch, Module)],
-    ) -> Result<Vec<(PathBuf, String)>> {
-        let header = ShippedHeader {
+    pub fn header(&self, toolchain: &Toolchain) -> Result<ShippedHeader> {
+        Ok(ShippedHeader {
             sources: source_hash(&self.sources)?,
             compiler: toolchain.to_string(),
-        };
-        let text = |(arch, module): &(Arch, Module)| {
-            (
-                self.shipped_path(*arch),
-                header.with_module(*arch, &module.ptx),
-            )
-        };
-        Ok(modules.iter().map(text).collect())
+        })
     }
 
     /// Writes freshly compiled modules to the shipped folder.
@@ -230,10 +258,10 @@ impl KernelSet {
     /// [`Error::Io`] if the sources cannot be read or the modules cannot be written.
     pub fn ship(&self, toolchain: &Toolchain, modules: &[(Arch, Module)]) -> Result<()> {
         fs::create_dir_all(&self.shipped).map_err(Error::io("creating", &self.shipped))?;
-        for (path, text) in self.shipped_texts(toolchain, modules)? {
-            write_if_changed(&path, &text)?;
+        for (arch, module) in modules {
+            write_compressed(&self.shipped_path(*arch), &module.ptx)?;
         }
-        Ok(())
+        write_if_changed(&self.header_path(), &self.header(toolchain)?.to_text())
     }
 }
 
@@ -292,6 +320,8 @@ mod tests {
             Origin::Compiled(_) => unreachable!("nothing was compiled"),
         };
         assert!(!stale());
+        let shipped = set.shipped_path(Arch::Sm80);
+        assert_eq!(decompress(&shipped).unwrap(), ".version 8.0\n");
         fs::write(set.crate_path.join("src/lib.rs"), "#![no_std] // new\n").unwrap();
         assert!(stale());
     }
@@ -302,8 +332,12 @@ mod tests {
         let set = set_in(root.path());
         let error = set.shipped_modules(Error::ToolchainDisabled).unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error}");
-        fs::write(set.shipped_path(Arch::Sm80), ".version 8.0\n").unwrap();
+        fs::write(set.header_path(), "Something else.\n").unwrap();
         let error = set.shipped_modules(Error::ToolchainDisabled).unwrap_err();
         assert!(matches!(error, Error::NoHeader(_)), "{error}");
+        ship(&set);
+        fs::write(set.shipped_path(Arch::Sm80), ".version 8.0\n").unwrap();
+        let error = decompress(&set.shipped_path(Arch::Sm80)).unwrap_err();
+        assert!(matches!(error, Error::Io { .. }), "{error}");
     }
 }

@@ -45,7 +45,7 @@ mod toolchain;
 pub use arch::{Arch, PtxVersion};
 pub use builder::{CudaBuilder, Module};
 pub use error::{Error, Result};
-pub use kernel_set::{KernelModules, KernelSet, Origin, ShippedHeader};
+pub use kernel_set::{KernelModules, KernelSet, Origin, ShippedHeader, decompress};
 pub use launch_bounds::apply_launch_bounds;
 pub use source_hash::source_hash;
 pub use toolchain::{Places, Rejected, Toolchain, Verdict};

@@ -1,7 +1,7 @@
 //! The kernels on one device: compiled once, looked up by name, launched.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use cuda_std::{Instance, KernelArgs};
@@ -18,11 +18,11 @@ use crate::error::{DriverError, Error, Result};
 pub(crate) const MODULES: &[Ptx] = &[
     Ptx {
         arch: "sm_80",
-        text: include_str!(env!("CONVFUSE_PTX_SM_80")),
+        compressed: include_bytes!(env!("CONVFUSE_PTX_SM_80")),
     },
     Ptx {
         arch: "sm_90a",
-        text: include_str!(env!("CONVFUSE_PTX_SM_90A")),
+        compressed: include_bytes!(env!("CONVFUSE_PTX_SM_90A")),
     },
 ];
 
@@ -61,8 +61,7 @@ impl Module {
     /// Compiles `ptx` for the device whose context is current.
     pub(crate) fn load(ptx: &Ptx) -> Result<Module> {
         const LOG_BYTES: usize = 16 * 1024;
-        let text =
-            CString::new(ptx.text).expect("PTX text has no NUL inside: the build script wrote it");
+        let text = ptx.text();
         let mut log = vec![0u8; LOG_BYTES];
         let mut options = [
             sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,

@@ -1,12 +1,28 @@
 //! Which of the build's PTX modules a device gets.
 
+use std::ffi::CString;
+use std::io::Read;
+
+use lzma_rust2::XzReader;
+
 /// A PTX module of this build.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ptx {
     /// What it was compiled for: `sm_80`, or `sm_90a`.
     pub(crate) arch: &'static str,
-    /// Its text.
-    pub(crate) text: &'static str,
+    /// Its text, compressed by xz.
+    pub(crate) compressed: &'static [u8],
+}
+
+impl Ptx {
+    /// The text, as the driver takes it.
+    pub(crate) fn text(&self) -> CString {
+        let mut text = Vec::new();
+        XzReader::new(self.compressed, false)
+            .read_to_end(&mut text)
+            .expect("the build script, or `cargo xtask ptx`, compressed it");
+        CString::new(text).expect("PTX is text without NUL")
+    }
 }
 
 /// The compute capability that an architecture name stands for, and whether it runs on that one alone.
@@ -49,16 +65,25 @@ mod tests {
     const MODULES: &[Ptx] = &[
         Ptx {
             arch: "sm_80",
-            text: "",
+            compressed: &[],
         },
         Ptx {
             arch: "sm_90a",
-            text: "",
+            compressed: &[],
         },
     ];
 
     fn chosen(device: (u32, u32)) -> Option<&'static str> {
         choose(device, MODULES).map(|module| module.arch)
+    }
+
+    #[test]
+    fn every_module_of_this_build_is_text_for_its_architecture() {
+        for module in super::super::module::MODULES {
+            let text = module.text().into_string().expect("PTX is ASCII");
+            let target = format!(".target {}\n", module.arch);
+            assert!(text.contains(&target), "{}", module.arch);
+        }
     }
 
     #[test]
@@ -86,7 +111,7 @@ mod tests {
             MODULES[1],
             Ptx {
                 arch: "sm_100",
-                text: "",
+                compressed: &[],
             },
         ];
         assert_eq!(
