@@ -148,17 +148,9 @@ impl Module {
 }
 
 impl Gpu {
-    /// Checks the launch contract, then launches `K` on a stream of this GPU, whose context must be current.
-    ///
-    /// # Safety
-    /// `stream` is a live stream of this GPU, and the caller vouches for the kernel's own requirements.
-    pub(crate) unsafe fn launch<K: cuda_std::Kernel>(
-        &self,
-        _current: &Current,
-        stream: sys::CUstream,
-        shape: &LaunchShape,
-        arguments: K::Args,
-    ) -> Result<()> {
+    /// The function of `K`, after checking the launch contract and with the shared memory that the launch takes granted.
+    /// The GPU's context must be current.
+    fn function<K: cuda_std::Kernel>(&self, shape: &LaunchShape) -> Result<&'static Function> {
         let function = self.module.function(K::NAME)?;
         let facts = KernelFacts {
             name: K::NAME,
@@ -176,6 +168,31 @@ impl Gpu {
                 || unsafe { cu!(cuFuncSetAttribute(function.handle, attribute, grant as i32)) };
             function.opt_in.get_or_init(opt_in).clone()?;
         }
+        Ok(function)
+    }
+
+    /// Looks up `K` and checks the launch contract, as [`launch`](Gpu::launch) does. The driver loads a kernel at the
+    /// latest when it is looked up.
+    pub(crate) fn load<K: cuda_std::Kernel>(
+        &self,
+        _current: &Current,
+        shape: &LaunchShape,
+    ) -> Result<()> {
+        self.function::<K>(shape).map(drop)
+    }
+
+    /// Checks the launch contract, then launches `K` on a stream of this GPU, whose context must be current.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of this GPU, and the caller vouches for the kernel's own requirements.
+    pub(crate) unsafe fn launch<K: cuda_std::Kernel>(
+        &self,
+        _current: &Current,
+        stream: sys::CUstream,
+        shape: &LaunchShape,
+        arguments: K::Args,
+    ) -> Result<()> {
+        let function = self.function::<K>(shape)?;
         let [grid_x, grid_y, grid_z] = shape.grid;
         let [block_x, block_y, block_z] = shape.block;
         // SAFETY: the parameter array has one entry per kernel parameter, since it is made from the tuple

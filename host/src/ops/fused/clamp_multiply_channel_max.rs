@@ -2,11 +2,10 @@
 
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::channel_max::{channel_max_in, without_channels};
-use crate::ops::clamp::clamp_in;
-use crate::ops::launching::{Argument, bytes, grid, launch};
-use crate::ops::scale::scale_in;
+use crate::ops::channel_max::{channel_max, without_channels};
+use crate::ops::launching::{grid, launch, matching, once};
+use crate::ops::{clamp, scale};
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::{ChannelMaxSpec, ClampSpec, ScaleSpec};
 
 const OPERATOR: &str = "clamp_multiply_channel_max";
@@ -33,36 +32,39 @@ pub fn clamp_multiply_channel_max(
     multiplier: &Tensor,
     clamp: &ClampSpec,
 ) -> Result<Tensor> {
-    clamp_multiply_channel_max_in(&mut Arena::fresh(), x, multiplier, clamp)
+    clamp.problem(x.shape())?;
+    ScaleSpec.problem(x.shape(), multiplier.shape())?;
+    ChannelMaxSpec.problem(x.shape())?;
+    matching(OPERATOR, x, &[("multiplier", Some(multiplier))])?;
+    if x.device().is_cpu() {
+        let multiplied = scale::scale(&clamp::clamp(x, clamp)?, multiplier)?;
+        return channel_max(&multiplied);
+    }
+    once(OPERATOR, x, |program, x| {
+        let multiplier = program.parameter(multiplier);
+        append(program, x, multiplier, clamp)
+    })
 }
 
-pub(crate) fn clamp_multiply_channel_max_in(
-    arena: &mut Arena,
-    x: &Tensor,
-    multiplier: &Tensor,
+/// Appends the operators to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    multiplier: Value,
     clamp: &ClampSpec,
-) -> Result<Tensor> {
-    let bounds = clamp.problem(x.shape())?.kernel_bounds();
-    ScaleSpec.problem(x.shape(), multiplier.shape())?;
-    let problem = ChannelMaxSpec.problem(x.shape())?;
-    let factors = Argument::open(OPERATOR, "multiplier", multiplier, x)?;
-    if x.device().is_cpu() {
-        let clamped = clamp_in(arena, x, clamp)?;
-        let multiplied = scale_in(arena, &clamped, multiplier)?;
-        return channel_max_in(arena, &multiplied);
-    }
-    let stream = x.stream();
-    let geometry = problem.geometry()?;
+) -> Result<Value> {
+    let bounds = clamp.problem(program.shape(x))?.kernel_bounds();
+    ScaleSpec.problem(program.shape(x), program.shape(multiplier))?;
+    let problem = ChannelMaxSpec.problem(program.shape(x))?;
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
-    let y = arena.tensor(stream, &without_channels(x.shape()), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: the input has the problem's extents and the output the same without channels, both start on 16 bytes;
-    // `multiplier` has a value per channel; `y` is fresh.
+    let y = program.tensor(&without_channels(program.shape(x)), dtype)?;
+    let bytes_moved = program.bytes(&[x, multiplier, y]);
+    // SAFETY: `x` has the problem's extents and `y` the same without channels; `multiplier` has a value per channel.
     unsafe {
-        launch!(stream, x.dtype(), shape, fused::clamp_multiply_channel_max::{
+        launch!(program, dtype, shape, bytes_moved, fused::clamp_multiply_channel_max::{
             clamp_multiply_channel_max_f32, clamp_multiply_channel_max_f16, clamp_multiply_channel_max_bf16
-        }(input.pointer(), factors.pointer(), y.output(), geometry, bounds))?;
+        }(Read(x), Read(multiplier), Write(y), geometry, bounds));
     }
-    stream.moved(bytes(&[x, multiplier, &y]));
     Ok(y)
 }

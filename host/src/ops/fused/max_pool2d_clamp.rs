@@ -2,10 +2,9 @@
 
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::clamp::clamp_in;
-use crate::ops::launching::{Argument, bytes, grid, launch};
-use crate::ops::max_pool2d::max_pool2d_in;
+use crate::ops::launching::{grid, launch, once};
+use crate::ops::{clamp, max_pool2d};
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::{ClampSpec, MaxPool2dSpec};
 
 const OPERATOR: &str = "max_pool2d_clamp";
@@ -28,33 +27,31 @@ const OPERATOR: &str = "max_pool2d_clamp";
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 pub fn max_pool2d_clamp(x: &Tensor, pool: &MaxPool2dSpec, clamp: &ClampSpec) -> Result<Tensor> {
-    max_pool2d_clamp_in(&mut Arena::fresh(), x, pool, clamp)
+    if x.device().is_cpu() {
+        return clamp::clamp(&max_pool2d::max_pool2d(x, pool)?, clamp);
+    }
+    once(OPERATOR, x, |program, x| append(program, x, pool, clamp))
 }
 
-pub(crate) fn max_pool2d_clamp_in(
-    arena: &mut Arena,
-    x: &Tensor,
+/// Appends the operators to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
     pool: &MaxPool2dSpec,
     clamp: &ClampSpec,
-) -> Result<Tensor> {
-    let problem = pool.problem(x.shape())?;
+) -> Result<Value> {
+    let problem = pool.problem(program.shape(x))?;
     let bounds = clamp.problem(&problem.output_shape())?.kernel_bounds();
-    if x.device().is_cpu() {
-        let pooled = max_pool2d_in(arena, x, pool)?;
-        return clamp_in(arena, &pooled, clamp);
-    }
-    let stream = x.stream();
-    let geometry = problem.geometry()?;
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
-    let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: the tensors have the problem's input and output shapes and start on 16 bytes; `y` is fresh.
+    let y = program.tensor(&problem.output_shape(), dtype)?;
+    let bytes_moved = program.bytes(&[x, y]);
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
     unsafe {
-        launch!(stream, x.dtype(), shape,
+        launch!(program, dtype, shape, bytes_moved,
         fused::max_pool2d_clamp::{max_pool2d_clamp_f32, max_pool2d_clamp_f16, max_pool2d_clamp_bf16}(
-            input.pointer(), y.output(), geometry, bounds,
-        ))?;
+            Read(x), Write(y), geometry, bounds,
+        ));
     }
-    stream.moved(bytes(&[x, &y]));
     Ok(y)
 }

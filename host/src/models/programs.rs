@@ -1,0 +1,64 @@
+//! The programs that a model has made.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Options;
+use crate::error::Result;
+use crate::program::Program;
+
+/// Programs that a model keeps, the last ones used. Plans keep theirs themselves.
+const KEPT_PROGRAMS: usize = 16;
+
+/// Programs of a model by what they were made for. The model's element type and device are the same for all.
+#[derive(Debug)]
+pub(super) struct Programs<S>(Mutex<Vec<Entry<S>>>);
+
+#[derive(Debug)]
+struct Entry<S> {
+    input: Box<[usize]>,
+    options: Options<S>,
+    program: Arc<Program>,
+}
+
+impl<S> Default for Programs<S> {
+    fn default() -> Self {
+        Programs(Mutex::default())
+    }
+}
+
+impl<S: Copy + Eq> Programs<S> {
+    /// The program for inputs of this shape, from `make` where it is not kept. Threads that ask for different ones at a
+    /// time do not wait for each other.
+    pub(super) fn get(
+        &self,
+        input: &[usize],
+        options: &Options<S>,
+        make: impl FnOnce() -> Result<Program>,
+    ) -> Result<Arc<Program>> {
+        if let Some(program) = self.find(input, options) {
+            return Ok(program);
+        }
+        // Two threads may both make it; either is as good as the other.
+        let program = Arc::new(make()?);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == KEPT_PROGRAMS {
+            kept.remove(0);
+        }
+        kept.push(Entry {
+            input: input.into(),
+            options: *options,
+            program: Arc::clone(&program),
+        });
+        Ok(program)
+    }
+
+    fn find(&self, input: &[usize], options: &Options<S>) -> Option<Arc<Program>> {
+        // A panic under the lock leaves the list whole.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |entry: &Entry<S>| *entry.input == *input && entry.options == *options;
+        let index = kept.iter().rposition(is_it)?;
+        // The last one used is the last one to go.
+        kept[index..].rotate_left(1);
+        kept.last().map(|entry| Arc::clone(&entry.program))
+    }
+}
