@@ -163,6 +163,7 @@ impl Conv2dGroupNormScaleMaxPoolClamp {
 }
 
 /// What runs.
+#[derive(Debug, Clone, Copy)]
 enum Choice {
     /// All of it in one launch.
     OneLaunch(PoolingLaunch),
@@ -306,5 +307,50 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
 
     fn output_shape(&self, input: &[usize]) -> Result<Vec<usize>> {
         Ok(self.shared.spec.problem(input)?.output_shape().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{GroupNormSpec, MaxPool2dSpec};
+
+    const H200: DeviceProperties = DeviceProperties {
+        multiprocessors: 132,
+        shared_bytes_per_block: 227 << 10,
+        has_warpgroup_products: true,
+    };
+    const A100: DeviceProperties = DeviceProperties {
+        multiprocessors: 108,
+        shared_bytes_per_block: 163 << 10,
+        has_warpgroup_products: false,
+    };
+
+    fn choose(spec: &Spec, input: &[usize], properties: &DeviceProperties) -> Choice {
+        let problem = spec.problem(input).unwrap();
+        Choice::new(&problem, DType::F32, properties, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn what_runs_follows_from_problem_and_device() {
+        let spec = Spec::kernelbench();
+        let choose_for = |input: &[usize], device| choose(&spec, input, device);
+        let full = Spec::KERNELBENCH_INPUT;
+        assert!(matches!(choose_for(&full, &H200), Choice::OneLaunch(_)));
+        assert!(matches!(choose_for(&full, &A100), Choice::AnyShape(_)));
+        let narrow = [128, 8, 128, 120];
+        assert!(matches!(choose_for(&narrow, &H200), Choice::AnyShape(_)));
+        let few = Spec {
+            in_channels: 1,
+            out_channels: 2,
+            group_norm: GroupNormSpec::new(1),
+            max_pool: MaxPool2dSpec::new([2, 2]),
+            ..spec
+        };
+        let choice = choose(&few, &[3, 1, 12, 17], &H200);
+        assert!(matches!(
+            choice,
+            Choice::Operators(Strategy::NormScalePoolClamp)
+        ));
     }
 }

@@ -153,6 +153,7 @@ impl Conv3dMultiplyInstanceNormClampMultiplyMax {
 }
 
 /// What runs.
+#[derive(Debug, Clone, Copy)]
 enum Choice {
     /// All of it in one launch.
     OneLaunch(ReducingLaunch),
@@ -294,5 +295,48 @@ impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
 
     fn output_shape(&self, input: &[usize]) -> Result<Vec<usize>> {
         Ok(self.shared.spec.problem(input)?.output_shape().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: DeviceProperties = DeviceProperties {
+        multiprocessors: 132,
+        shared_bytes_per_block: 227 << 10,
+        has_warpgroup_products: true,
+    };
+    const A100: DeviceProperties = DeviceProperties {
+        multiprocessors: 108,
+        shared_bytes_per_block: 163 << 10,
+        has_warpgroup_products: false,
+    };
+
+    fn choose(spec: &Spec, input: &[usize], properties: &DeviceProperties) -> Choice {
+        let problem = spec.problem(input).unwrap();
+        Choice::new(&problem, DType::F32, properties, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn what_runs_follows_from_problem_and_device() {
+        let spec = Spec::kernelbench();
+        let choose_for = |input: &[usize], device| choose(&spec, input, device);
+        let full = Spec::KERNELBENCH_INPUT;
+        assert!(matches!(choose_for(&full, &H200), Choice::OneLaunch(_)));
+        // There the f32 kernel's three planes do not fit shared memory.
+        assert!(matches!(choose_for(&full, &A100), Choice::AnyShape(_)));
+        let narrow = [128, 3, 16, 32, 30];
+        assert!(matches!(choose_for(&narrow, &H200), Choice::AnyShape(_)));
+        let few = Spec {
+            in_channels: 1,
+            out_channels: 2,
+            ..spec
+        };
+        let choice = choose(&few, &[3, 1, 5, 6, 7], &H200);
+        assert!(matches!(
+            choice,
+            Choice::Operators(Strategy::NormClampMultiplyMax)
+        ));
     }
 }

@@ -109,7 +109,7 @@ pub trait Pipeline: Clone + Send + Sync {
     #[doc(hidden)]
     fn program(&self, input: &[usize], options: &Options<Self::Strategy>) -> Result<Arc<Program>>;
 
-    /// One pass of the CPU backend.
+    /// One pass of the CPU backend, for an input whose shape was checked.
     #[doc(hidden)]
     fn run_on_cpu(&self, x: &Tensor) -> Result<Tensor>;
 
@@ -139,7 +139,6 @@ pub trait Pipeline: Clone + Send + Sync {
 
     /// [`forward`](Pipeline::forward) under a chosen strategy.
     fn forward_with(&self, x: &Tensor, options: &Options<Self::Strategy>) -> Result<Tensor> {
-        self.output_shape(x.shape())?;
         if x.dtype() != self.dtype() {
             return Err(Error::DTypeMismatch {
                 operator: Self::NAME,
@@ -150,6 +149,7 @@ pub trait Pipeline: Clone + Send + Sync {
         }
         x.same_device(Self::NAME, "input", self.stream())?;
         if x.device().is_cpu() {
+            self.output_shape(x.shape())?;
             return self.run_on_cpu(x);
         }
         let program = self.program(x.shape(), options)?;

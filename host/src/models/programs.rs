@@ -62,3 +62,30 @@ impl<S: Copy + Eq> Programs<S> {
         kept.last().map(|entry| Arc::clone(&entry.program))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::models::conv2d_group_norm_scale_max_pool_clamp::Strategy;
+    use crate::program::ProgramBuilder;
+
+    #[test]
+    fn those_used_last_are_kept() {
+        let programs = Programs::<Strategy>::default();
+        let mut made = Vec::new();
+        let mut get = |n: usize| {
+            let make = || {
+                made.push(n);
+                Ok(ProgramBuilder::new(&Device::cpu()).finish(&[]))
+            };
+            programs.get(&[n], &Options::default(), make).map(drop)
+        };
+        // The first is used again, so the second goes for the one that is too many.
+        for n in (0..KEPT_PROGRAMS).chain([0, KEPT_PROGRAMS, 0, 1]) {
+            get(n).unwrap();
+        }
+        let wanted: Vec<usize> = (0..=KEPT_PROGRAMS).chain([1]).collect();
+        assert_eq!(made, wanted);
+    }
+}

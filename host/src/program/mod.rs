@@ -14,6 +14,8 @@ mod arguments;
 mod builder;
 mod memory;
 mod prepared;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
