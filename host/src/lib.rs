@@ -32,13 +32,15 @@ pub mod device;
 mod error;
 pub mod models;
 pub mod ops;
+pub mod program;
 pub mod reference;
 pub mod tensor_file;
 pub mod verify;
 pub mod weights;
 
 pub use device::{
-    Counts, DType, Device, DeviceInfo, Element, EmulatorOptions, Event, LaunchError, Stream, Tensor,
+    Counts, DType, Device, DeviceInfo, DeviceProperties, Element, EmulatorOptions, Event,
+    LaunchError, Stream, Tensor,
 };
 pub use error::{DriverError, Error, Result};
 /// Specifications of the operators: attributes under PyTorch's names, checked against shapes.

@@ -22,7 +22,7 @@ pub(super) fn copy(stream: &Stream, source: &Tensor, target: &mut Tensor) -> Res
     assert!(source.len().is_multiple_of(peak::COPY_BLOCK_ELEMENTS));
     let elements = source.len() as u64;
     let shape = grid(KERNEL, peak::copy_shape(elements))?;
-    target.rewrite(KERNEL, stream)?;
+    target.rewrite(KERNEL, "output", stream)?;
     let source = source.read_on(KERNEL, "source", stream)?;
     let arguments = (source.pointer(), target.output(), elements);
     // SAFETY: both have `elements` f32 elements, whole blocks; allocations start on 256 bytes and are apart.
@@ -57,7 +57,7 @@ impl Unit {
 
     /// Whether a device has the unit.
     pub(super) fn is_on(self, device: &Device) -> bool {
-        self != Unit::WgmmaF16 || device.is_emulator() || device.has_warpgroup_products()
+        self != Unit::WgmmaF16 || device.is_emulator() || device.properties().has_warpgroup_products
     }
 
     /// The extent that one instruction sums over.
@@ -130,7 +130,7 @@ impl Unit {
             (y.dtype(), y.len() as u64),
             (f32::DTYPE, self.outputs(shape))
         );
-        y.rewrite(self.kernel(), stream)?;
+        y.rewrite(self.kernel(), "output", stream)?;
         let (shape, y) = (*shape, y.output());
         // SAFETY: `y` has one element for each thread of the FMA kernel, four for each of the others.
         unsafe {

@@ -13,6 +13,7 @@ mod counters;
 mod dtype;
 pub(crate) mod gpu;
 mod info;
+mod properties;
 mod storage;
 mod stream;
 mod tensor;
@@ -25,18 +26,15 @@ pub use counters::Counts;
 pub use dtype::{DType, Element, bf16, f16};
 pub(crate) use gpu::GpuGraph;
 pub use info::DeviceInfo;
+pub use properties::DeviceProperties;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
-pub(crate) use tensor::{Reading, Watch};
+pub(crate) use tensor::{Reading, WeakTensor};
 
 pub(crate) use op_spec::launch::LaunchShape;
 
 use crate::error::Result;
 use gpu::Gpu;
-
-/// What launches in the emulator are made for: enough for a choice between kernels that fill a device and kernels that
-/// do not, where it is the batch that decides.
-const EMULATED_MULTIPROCESSORS: u32 = 16;
 
 /// Where operators run. Cloning is cheap and gives the same device.
 ///
@@ -145,6 +143,11 @@ impl Device {
         DeviceInfo::of(self)
     }
 
+    /// What kernels are chosen by.
+    pub fn properties(&self) -> DeviceProperties {
+        DeviceProperties::of(self)
+    }
+
     /// Whether this is a GPU.
     pub fn is_gpu(&self) -> bool {
         matches!(self.0, Kind::Gpu(_))
@@ -158,33 +161,6 @@ impl Device {
     /// Whether this is the emulator.
     pub fn is_emulator(&self) -> bool {
         matches!(self.0, Kind::Emulator(_))
-    }
-
-    /// The most shared memory that a block may have; none where there are no blocks.
-    pub(crate) fn shared_bytes_per_block(&self) -> u32 {
-        match &self.0 {
-            Kind::Cpu => 0,
-            Kind::Emulator(_) => contract::Limits::EMULATED.shared_bytes,
-            Kind::Gpu(gpu) => gpu.limits.shared_bytes,
-        }
-    }
-
-    /// Whether kernels with clusters and warpgroup products run here.
-    pub(crate) fn has_warpgroup_products(&self) -> bool {
-        match &self.0 {
-            Kind::Cpu => false,
-            Kind::Emulator(_) => true,
-            Kind::Gpu(gpu) => gpu.module_arch() == "sm_90a",
-        }
-    }
-
-    /// Multiprocessors, of which the CPU has one.
-    pub(crate) fn multiprocessors(&self) -> u32 {
-        match &self.0 {
-            Kind::Cpu => 1,
-            Kind::Emulator(_) => EMULATED_MULTIPROCESSORS,
-            Kind::Gpu(gpu) => gpu.facts.multiprocessors,
-        }
     }
 
     pub(crate) fn kind(&self) -> &Kind {

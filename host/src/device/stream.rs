@@ -155,6 +155,24 @@ impl Stream {
         Ok(())
     }
 
+    /// Makes `kernel` ready to be launched in this shape, so that a launch has nothing to look up or to load.
+    ///
+    /// # Errors
+    /// [`Error::Launch`] for a launch that the contract refuses; on a GPU also what the driver says.
+    pub(crate) fn load<A: KernelArgs>(
+        &self,
+        kernel: &Instance<A>,
+        shape: &LaunchShape,
+    ) -> Result<()> {
+        match self.0.device.kind() {
+            Kind::Gpu(gpu) => {
+                let current = gpu.make_current()?;
+                gpu.load(&current, kernel, shape)
+            }
+            Kind::Cpu | Kind::Emulator(_) => Ok(()),
+        }
+    }
+
     /// Adds to the account of bytes that launches move.
     pub(crate) fn moved(&self, bytes: u64) {
         self.0.counters.moved(bytes);

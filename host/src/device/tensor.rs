@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, CowArray, Data, Dimension, IxDyn};
 
-pub(crate) use reuse::Watch;
+pub(crate) use reuse::WeakTensor;
 
 use super::Device;
 use super::dtype::{DType, Element, as_bytes, as_bytes_mut};
@@ -36,8 +36,6 @@ pub struct Tensor {
     dtype: DType,
     stream: Stream,
     storage: Arc<Storage>,
-    /// Bytes of the storage before the first element; only a [`part`](Tensor::part) has such.
-    offset: usize,
 }
 
 impl Tensor {
@@ -134,7 +132,6 @@ impl Tensor {
             dtype,
             stream: stream.clone(),
             storage: Arc::new(storage),
-            offset: 0,
         }
     }
 
@@ -248,7 +245,8 @@ impl Tensor {
         })
     }
 
-    fn same_device(
+    /// Refuses a tensor that is not on the stream's device.
+    pub(crate) fn same_device(
         &self,
         operator: &'static str,
         argument: &'static str,
@@ -272,13 +270,12 @@ impl Tensor {
     }
 
     fn address(&self) -> *mut u8 {
-        let start = match &*self.storage {
+        match &*self.storage {
             Storage::Host(_) => unreachable!("kernels never run on the CPU device"),
             Storage::Emulated(buffer) => buffer.pointer(),
             // The number is an address in the device's memory, which only kernels dereference.
             Storage::Gpu(buffer) => std::ptr::with_exposed_provenance_mut(buffer.pointer as usize),
-        };
-        start.wrapping_add(self.offset)
+        }
     }
 
     /// The elements as f32 with a rank that was checked before.

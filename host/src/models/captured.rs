@@ -76,7 +76,7 @@ impl<M: Pipeline> Captured<M> {
     /// # Errors
     /// [`Error::TensorInUse`] while other handles share the output.
     pub fn replay(&mut self) -> Result<()> {
-        self.y.rewrite(OPERATOR, self.plan.stream())?;
+        self.y.rewrite(OPERATOR, "output", self.plan.stream())?;
         Ok(self.graph.launch()?)
     }
 

@@ -1,18 +1,29 @@
 //! `clamp(max_pool2d(group_norm(conv2d(x)) * scale))`, KernelBench level 2, number 85.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::parameters::{round_to, upload};
-use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, strategies};
+use super::pipeline::{Options, Pipeline, convolution, strategies};
+use super::programs::Programs;
 use crate::cpu;
-use crate::device::{DType, Stream, Tensor};
+use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::{self, ConvolutionParameters, FilterCache, Precision, Prepared};
-use crate::spec::Conv2dGroupNormScaleMaxPoolClampSpec as Spec;
-use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedGeometry;
+use crate::ops::conv::{self, Filters};
+use crate::ops::fused::any_shape::{PoolingChoice, append_pooling};
+use crate::ops::fused::conv2d_group_norm_scale_max_pool_clamp::{
+    self as one_launch, PoolingLaunch,
+};
+use crate::ops::fused::{
+    ConvolutionParameters, Layouts, group_norm_scale, group_norm_scale_max_pool2d_clamp,
+    max_pool2d_clamp,
+};
+use crate::ops::{self, Affine, clamp, group_norm, max_pool2d, scale};
+use crate::program::{Program, ProgramBuilder, Value};
+use crate::spec::{
+    Conv2dGroupNormScaleMaxPoolClampProblem as Problem,
+    Conv2dGroupNormScaleMaxPoolClampSpec as Spec,
+};
 use crate::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights;
-
-const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 
 /// Which operators share kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -85,10 +96,9 @@ struct Shared {
     scale: Tensor,
     /// The norm's weight and bias with the scale in them.
     folded: (Tensor, Tensor),
-    /// The fused kernel's parameters for each precision, from the first run that needs them.
-    prepared: [OnceLock<Prepared>; Precision::ALL.len()],
-    /// The filters as the matrix product on tensor cores takes them.
-    filters: FilterCache,
+    /// Parameters as fused kernels take them.
+    layouts: Layouts,
+    programs: Programs<Strategy>,
 }
 
 impl Conv2dGroupNormScaleMaxPoolClamp {
@@ -131,8 +141,8 @@ impl Conv2dGroupNormScaleMaxPoolClamp {
             norm_weight,
             norm_bias,
             scale,
-            prepared: Default::default(),
-            filters: FilterCache::default(),
+            layouts: Layouts::default(),
+            programs: Programs::default(),
             weights,
         };
         Ok(Self {
@@ -152,24 +162,116 @@ impl Conv2dGroupNormScaleMaxPoolClamp {
     }
 }
 
-impl Conv2dGroupNormScaleMaxPoolClamp {
-    /// The parameters as the fused kernel takes them.
-    fn prepared(&self, geometry: &FusedGeometry, precision: Precision) -> Result<&Prepared> {
-        let shared = &*self.shared;
-        let cell = &shared.prepared[precision as usize];
-        if let Some(prepared) = cell.get() {
-            return Ok(prepared);
+/// What runs.
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    /// All of it in one launch.
+    OneLaunch(PoolingLaunch),
+    /// A convolution that leaves the norm's statistics, then the rest.
+    AnyShape(PoolingChoice),
+    /// The operators that this strategy names.
+    Operators(Strategy),
+}
+
+impl Choice {
+    /// The choice for a problem on a device: the first that can be had.
+    fn new(
+        problem: &Problem,
+        dtype: DType,
+        properties: &DeviceProperties,
+        options: &Options<Strategy>,
+    ) -> Result<Choice> {
+        if options.strategy != Strategy::Fused {
+            return Ok(Choice::Operators(options.strategy));
         }
-        let prepared = Prepared::new(
-            &shared.conv_weight,
-            shared.conv_bias.as_ref(),
-            (shared.norm_weight.as_ref(), shared.norm_bias.as_ref()),
-            &shared.scale,
-            geometry,
-            precision,
-        )?;
-        // Two threads may both get here; what they prepared is the same.
-        Ok(cell.get_or_init(|| prepared))
+        if let Some(choice) = PoolingLaunch::choose(problem, dtype, properties, options.precision) {
+            return Ok(Choice::OneLaunch(choice));
+        }
+        let any_shape = PoolingChoice::choose(problem, dtype, properties, options.fused())?;
+        Ok(any_shape.map_or(
+            Choice::Operators(Strategy::NormScalePoolClamp),
+            Choice::AnyShape,
+        ))
+    }
+}
+
+impl Conv2dGroupNormScaleMaxPoolClamp {
+    /// The launches for inputs of this shape.
+    fn make_program(&self, input: &[usize], options: &Options<Strategy>) -> Result<Program> {
+        let shared = &*self.shared;
+        let problem = shared.spec.problem(input)?;
+        let mut program = ProgramBuilder::new(self.stream.device());
+        let x = program.input(input, shared.dtype)?;
+        let parameters = ConvolutionParameters {
+            filters: Filters {
+                weight: program.parameter(&shared.conv_weight),
+                bias: program.optional_parameter(shared.conv_bias.as_ref()),
+            },
+            norm: Affine::new(
+                &mut program,
+                shared.norm_weight.as_ref(),
+                shared.norm_bias.as_ref(),
+            ),
+            factors: program.parameter(&shared.scale),
+            layouts: &shared.layouts,
+        };
+        let choice = Choice::new(&problem, shared.dtype, program.properties(), options)?;
+        let y = match choice {
+            Choice::OneLaunch(choice) => {
+                one_launch::append(&mut program, x, &parameters, &problem, &choice)?
+            }
+            Choice::AnyShape(choice) => {
+                append_pooling(&mut program, x, &parameters, &problem, &choice)?
+            }
+            Choice::Operators(strategy) => {
+                self.append_operators(&mut program, x, &parameters, strategy, options)?
+            }
+        };
+        Ok(program.finish(&[y]))
+    }
+
+    /// Appends the operators as `strategy` names them.
+    fn append_operators(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        parameters: &ConvolutionParameters<'_>,
+        strategy: Strategy,
+        options: &Options<Strategy>,
+    ) -> Result<Value> {
+        let spec = &self.shared.spec;
+        let (norm, pool, clamp) = (&spec.group_norm, &spec.max_pool, &spec.clamp);
+        let &ConvolutionParameters {
+            filters,
+            norm: affine,
+            factors,
+            ..
+        } = parameters;
+        let options = convolution(options, strategy == Strategy::Unfused);
+        let y = conv::append(program, x, filters, &spec.conv, &options)?;
+        match strategy {
+            Strategy::Unfused | Strategy::UnfusedDirect => {
+                let y = group_norm::append(program, y, affine, norm)?;
+                let y = scale::append(program, y, factors)?;
+                let y = max_pool2d::append(program, y, pool)?;
+                clamp::append(program, y, clamp)
+            }
+            Strategy::FoldedScale => {
+                let (weight, bias) = &self.shared.folded;
+                let folded = Affine::new(program, Some(weight), Some(bias));
+                let y = group_norm::append(program, y, folded, norm)?;
+                max_pool2d_clamp::append(program, y, pool, clamp)
+            }
+            Strategy::NormScale => {
+                let y = group_norm_scale::append(program, y, affine, factors, norm)?;
+                max_pool2d_clamp::append(program, y, pool, clamp)
+            }
+            Strategy::NormScalePoolClamp | Strategy::Fused => {
+                group_norm_scale_max_pool2d_clamp::append(
+                    program, y, affine, factors, norm, pool, clamp,
+                )
+            }
+        }
     }
 }
 
@@ -177,105 +279,18 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
     type Spec = Spec;
     type Strategy = Strategy;
     type Input = ndarray::Ix4;
+    const NAME: &'static str = "conv2d_group_norm_scale_max_pool_clamp";
 
-    fn run(
-        &self,
-        arena: &mut RunArena<'_>,
-        x: &Tensor,
-        options: &Options<Strategy>,
-    ) -> Result<Tensor> {
-        let arena = &mut *arena.0;
-        let Shared {
-            spec,
-            scale,
-            folded,
-            norm_weight,
-            norm_bias,
-            ..
-        } = &*self.shared;
-        let (norm_weight, norm_bias) = (norm_weight.as_ref(), norm_bias.as_ref());
-        let problem = spec.problem(x.shape())?;
-        check_dtype(OPERATOR, x, self.shared.dtype)?;
-        if x.device().is_cpu() {
-            let input = x.host_f32_as::<ndarray::Ix4>();
-            let y = cpu::conv2d_group_norm_scale_max_pool_clamp(
-                input.view(),
-                &self.shared.weights,
-                spec,
-            )?;
-            return Tensor::from_cpu(x.stream(), y.into_dyn(), x.dtype());
-        }
-        let Shared {
-            conv_weight,
-            conv_bias,
-            ..
-        } = &*self.shared;
-        if options.strategy == Strategy::Fused
-            && let Some(geometry) = ops::fused_geometry(&problem, x.stream())
-        {
-            let prepared = self.prepared(&geometry, options.precision)?;
-            return ops::conv2d_group_norm_scale_max_pool_clamp_in(
-                arena,
-                x,
-                prepared,
-                &problem,
-                &geometry,
-                options.precision,
-            );
-        }
-        if options.strategy == Strategy::Fused {
-            let parameters = ConvolutionParameters {
-                weight: conv_weight,
-                bias: conv_bias.as_ref(),
-                norm_weight,
-                norm_bias,
-                factors: scale,
-                filters: &self.shared.filters,
-            };
-            let fused = ops::conv2d_group_norm_scale_max_pool_clamp_any_shape_in(
-                arena,
-                x,
-                &parameters,
-                &problem,
-                options.fused(),
-            )?;
-            if let Some(y) = fused {
-                return Ok(y);
-            }
-        }
-        let conv = convolution(options, options.strategy == Strategy::Unfused);
-        // Each assignment to `y` frees the tensor before it, in stream order.
-        let mut y = ops::conv_in(arena, x, conv_weight, conv_bias.as_ref(), &spec.conv, &conv)?;
-        let (norm, pool, clamp) = (&spec.group_norm, &spec.max_pool, &spec.clamp);
-        match options.strategy {
-            Strategy::Unfused | Strategy::UnfusedDirect => {
-                y = ops::group_norm_in(arena, &y, norm_weight, norm_bias, norm)?;
-                y = ops::scale_in(arena, &y, scale)?;
-                y = ops::max_pool2d_in(arena, &y, pool)?;
-                ops::clamp_in(arena, &y, clamp)
-            }
-            Strategy::FoldedScale => {
-                let (weight, bias) = folded;
-                y = ops::group_norm_in(arena, &y, Some(weight), Some(bias), norm)?;
-                ops::max_pool2d_clamp_in(arena, &y, pool, clamp)
-            }
-            Strategy::NormScale => {
-                y = ops::group_norm_scale_in(arena, &y, norm_weight, norm_bias, scale, norm)?;
-                ops::max_pool2d_clamp_in(arena, &y, pool, clamp)
-            }
-            Strategy::NormScalePoolClamp | Strategy::Fused => {
-                ops::group_norm_scale_max_pool2d_clamp_in(
-                    arena,
-                    &y,
-                    norm_weight,
-                    norm_bias,
-                    scale,
-                    norm,
-                    pool,
-                    clamp,
-                )
-            }
-        }
+    fn program(&self, input: &[usize], options: &Options<Strategy>) -> Result<Arc<Program>> {
+        let make = || self.make_program(input, options);
+        self.shared.programs.get(input, options, make)
+    }
+
+    fn run_on_cpu(&self, x: &Tensor) -> Result<Tensor> {
+        let Shared { spec, weights, .. } = &*self.shared;
+        let input = x.host_f32_as::<ndarray::Ix4>();
+        let y = cpu::conv2d_group_norm_scale_max_pool_clamp(input.view(), weights, spec)?;
+        Tensor::from_cpu(x.stream(), y.into_dyn(), x.dtype())
     }
 
     fn stream(&self) -> &Stream {
@@ -292,5 +307,50 @@ impl Pipeline for Conv2dGroupNormScaleMaxPoolClamp {
 
     fn output_shape(&self, input: &[usize]) -> Result<Vec<usize>> {
         Ok(self.shared.spec.problem(input)?.output_shape().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{GroupNormSpec, MaxPool2dSpec};
+
+    const H200: DeviceProperties = DeviceProperties {
+        multiprocessors: 132,
+        shared_bytes_per_block: 227 << 10,
+        has_warpgroup_products: true,
+    };
+    const A100: DeviceProperties = DeviceProperties {
+        multiprocessors: 108,
+        shared_bytes_per_block: 163 << 10,
+        has_warpgroup_products: false,
+    };
+
+    fn choose(spec: &Spec, input: &[usize], properties: &DeviceProperties) -> Choice {
+        let problem = spec.problem(input).unwrap();
+        Choice::new(&problem, DType::F32, properties, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn what_runs_follows_from_problem_and_device() {
+        let spec = Spec::kernelbench();
+        let choose_for = |input: &[usize], device| choose(&spec, input, device);
+        let full = Spec::KERNELBENCH_INPUT;
+        assert!(matches!(choose_for(&full, &H200), Choice::OneLaunch(_)));
+        assert!(matches!(choose_for(&full, &A100), Choice::AnyShape(_)));
+        let narrow = [128, 8, 128, 120];
+        assert!(matches!(choose_for(&narrow, &H200), Choice::AnyShape(_)));
+        let few = Spec {
+            in_channels: 1,
+            out_channels: 2,
+            group_norm: GroupNormSpec::new(1),
+            max_pool: MaxPool2dSpec::new([2, 2]),
+            ..spec
+        };
+        let choice = choose(&few, &[3, 1, 12, 17], &H200);
+        assert!(matches!(
+            choice,
+            Choice::Operators(Strategy::NormScalePoolClamp)
+        ));
     }
 }

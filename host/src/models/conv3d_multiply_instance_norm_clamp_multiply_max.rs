@@ -3,15 +3,27 @@
 use std::sync::Arc;
 
 use super::parameters::{round_to, upload};
-use super::pipeline::{Options, Pipeline, RunArena, check_dtype, convolution, strategies};
+use super::pipeline::{Options, Pipeline, convolution, strategies};
+use super::programs::Programs;
 use crate::cpu;
-use crate::device::{DType, Stream, Tensor};
+use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
-use crate::ops::{self, ConvolutionParameters, FilterCache};
-use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
+use crate::ops::conv::{self, Filters};
+use crate::ops::fused::any_shape::{StatisticsConvolution, append_reducing};
+use crate::ops::fused::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    self as one_launch, ReducingLaunch,
+};
+use crate::ops::fused::{
+    ConvolutionParameters, Layouts, clamp_multiply_channel_max,
+    multiply_instance_norm_clamp_multiply_channel_max,
+};
+use crate::ops::{Affine, channel_max, clamp, instance_norm, scale};
+use crate::program::{Program, ProgramBuilder, Value};
+use crate::spec::{
+    Conv3dMultiplyInstanceNormClampMultiplyMaxProblem as Problem,
+    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec,
+};
 use crate::weights::Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights;
-
-const OPERATOR: &str = "conv3d_multiply_instance_norm_clamp_multiply_max";
 
 /// Which operators share kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -44,7 +56,7 @@ strategies!(Strategy {
 ///
 /// *Shapes*: `(n, c, d, h, w)` to `(n, z, p, q)`, see the operators.
 ///
-/// *Numerics*, *NaN*: those of the operators in [`ops`]; strategies differ in rounding alone.
+/// *Numerics*, *NaN*: those of the operators in [`ops`](crate::ops); strategies differ in rounding alone.
 ///
 /// On the CPU device every strategy runs the ndarray backend.
 ///
@@ -78,8 +90,9 @@ struct Shared {
     norm_weight: Option<Tensor>,
     norm_bias: Option<Tensor>,
     multiplier: Tensor,
-    /// The filters as the matrix product on tensor cores takes them.
-    filters: FilterCache,
+    /// Parameters as fused kernels take them.
+    layouts: Layouts,
+    programs: Programs<Strategy>,
 }
 
 impl Conv3dMultiplyInstanceNormClampMultiplyMax {
@@ -118,7 +131,8 @@ impl Conv3dMultiplyInstanceNormClampMultiplyMax {
             norm_weight: upload(stream, weights.instance_norm_weight.as_ref(), dtype)?,
             norm_bias: upload(stream, weights.instance_norm_bias.as_ref(), dtype)?,
             multiplier: Tensor::from_f32_array(stream, &weights.multiplier, dtype)?,
-            filters: FilterCache::default(),
+            layouts: Layouts::default(),
+            programs: Programs::default(),
             weights,
         };
         Ok(Self {
@@ -138,100 +152,133 @@ impl Conv3dMultiplyInstanceNormClampMultiplyMax {
     }
 }
 
+/// What runs.
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    /// All of it in one launch.
+    OneLaunch(ReducingLaunch),
+    /// A convolution that leaves the norm's statistics, then the rest.
+    AnyShape(StatisticsConvolution),
+    /// The operators that this strategy names.
+    Operators(Strategy),
+}
+
+impl Choice {
+    /// The choice for a problem on a device: the first that can be had.
+    fn new(
+        problem: &Problem,
+        dtype: DType,
+        properties: &DeviceProperties,
+        options: &Options<Strategy>,
+    ) -> Result<Choice> {
+        if options.strategy != Strategy::Fused {
+            return Ok(Choice::Operators(options.strategy));
+        }
+        let fused = options.fused();
+        if let Some(choice) = ReducingLaunch::choose(problem, dtype, properties, fused) {
+            return Ok(Choice::OneLaunch(choice));
+        }
+        let conv = &problem.conv;
+        let any_shape = StatisticsConvolution::choose(conv, None, dtype, properties, fused)?;
+        Ok(any_shape.map_or(
+            Choice::Operators(Strategy::NormClampMultiplyMax),
+            Choice::AnyShape,
+        ))
+    }
+}
+
+impl Conv3dMultiplyInstanceNormClampMultiplyMax {
+    /// The launches for inputs of this shape.
+    fn make_program(&self, input: &[usize], options: &Options<Strategy>) -> Result<Program> {
+        let shared = &*self.shared;
+        let problem = shared.spec.problem(input)?;
+        let mut program = ProgramBuilder::new(self.stream.device());
+        let x = program.input(input, shared.dtype)?;
+        let parameters = ConvolutionParameters {
+            filters: Filters {
+                weight: program.parameter(&shared.conv_weight),
+                bias: program.optional_parameter(shared.conv_bias.as_ref()),
+            },
+            norm: Affine::new(
+                &mut program,
+                shared.norm_weight.as_ref(),
+                shared.norm_bias.as_ref(),
+            ),
+            factors: program.parameter(&shared.multiplier),
+            layouts: &shared.layouts,
+        };
+        let choice = Choice::new(&problem, shared.dtype, program.properties(), options)?;
+        let y = match choice {
+            Choice::OneLaunch(choice) => {
+                one_launch::append(&mut program, x, &parameters, &problem, &choice)?
+            }
+            Choice::AnyShape(convolution) => {
+                append_reducing(&mut program, x, &parameters, &problem, &convolution)?
+            }
+            Choice::Operators(strategy) => {
+                self.append_operators(&mut program, x, &parameters, strategy, options)?
+            }
+        };
+        Ok(program.finish(&[y]))
+    }
+
+    /// Appends the operators as `strategy` names them.
+    fn append_operators(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        parameters: &ConvolutionParameters<'_>,
+        strategy: Strategy,
+        options: &Options<Strategy>,
+    ) -> Result<Value> {
+        let spec = &self.shared.spec;
+        let (norm, clamp) = (&spec.instance_norm, &spec.clamp);
+        let &ConvolutionParameters {
+            filters,
+            norm: affine,
+            factors,
+            ..
+        } = parameters;
+        let options = convolution(options, strategy == Strategy::Unfused);
+        let y = conv::append(program, x, filters, &spec.conv, &options)?;
+        match strategy {
+            Strategy::Unfused | Strategy::UnfusedDirect => {
+                let y = scale::append(program, y, factors)?;
+                let y = instance_norm::append(program, y, affine, norm)?;
+                let y = clamp::append(program, y, clamp)?;
+                let y = scale::append(program, y, factors)?;
+                channel_max::append(program, y)
+            }
+            Strategy::ClampMultiplyMax => {
+                let y = scale::append(program, y, factors)?;
+                let y = instance_norm::append(program, y, affine, norm)?;
+                clamp_multiply_channel_max::append(program, y, factors, clamp)
+            }
+            Strategy::NormClampMultiplyMax | Strategy::Fused => {
+                multiply_instance_norm_clamp_multiply_channel_max::append(
+                    program, y, affine, factors, norm, clamp,
+                )
+            }
+        }
+    }
+}
+
 impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
     type Spec = Spec;
     type Strategy = Strategy;
     type Input = ndarray::Ix5;
+    const NAME: &'static str = "conv3d_multiply_instance_norm_clamp_multiply_max";
 
-    fn run(
-        &self,
-        arena: &mut RunArena<'_>,
-        x: &Tensor,
-        options: &Options<Strategy>,
-    ) -> Result<Tensor> {
-        let arena = &mut *arena.0;
-        let Shared {
-            spec,
-            multiplier,
-            conv_weight,
-            conv_bias,
-            norm_weight,
-            norm_bias,
-            ..
-        } = &*self.shared;
-        let (norm_weight, norm_bias) = (norm_weight.as_ref(), norm_bias.as_ref());
-        let problem = spec.problem(x.shape())?;
-        check_dtype(OPERATOR, x, self.shared.dtype)?;
-        if x.device().is_cpu() {
-            let input = x.host_f32_as::<ndarray::Ix5>();
-            let y = cpu::conv3d_multiply_instance_norm_clamp_multiply_max(
-                input.view(),
-                &self.shared.weights,
-                spec,
-            )?;
-            return Tensor::from_cpu(x.stream(), y.into_dyn(), x.dtype());
-        }
-        if options.strategy == Strategy::Fused {
-            let fused = ops::conv3d_multiply_instance_norm_clamp_multiply_max_in(
-                arena,
-                x,
-                conv_weight,
-                conv_bias.as_ref(),
-                multiplier,
-                &problem,
-                options.fused(),
-            )?;
-            if let Some(y) = fused {
-                return Ok(y);
-            }
-            let parameters = ConvolutionParameters {
-                weight: conv_weight,
-                bias: conv_bias.as_ref(),
-                norm_weight,
-                norm_bias,
-                factors: multiplier,
-                filters: &self.shared.filters,
-            };
-            let fused = ops::conv3d_multiply_instance_norm_clamp_multiply_max_any_shape_in(
-                arena,
-                x,
-                &parameters,
-                &problem,
-                options.fused(),
-            )?;
-            if let Some(y) = fused {
-                return Ok(y);
-            }
-        }
-        let conv = convolution(options, options.strategy == Strategy::Unfused);
-        // Each assignment to `y` frees the tensor before it, in stream order.
-        let mut y = ops::conv_in(arena, x, conv_weight, conv_bias.as_ref(), &spec.conv, &conv)?;
-        match options.strategy {
-            Strategy::Unfused | Strategy::UnfusedDirect => {
-                y = ops::scale_in(arena, &y, multiplier)?;
-                y = ops::instance_norm_in(arena, &y, norm_weight, norm_bias, &spec.instance_norm)?;
-                y = ops::clamp_in(arena, &y, &spec.clamp)?;
-                y = ops::scale_in(arena, &y, multiplier)?;
-                ops::channel_max_in(arena, &y)
-            }
-            Strategy::ClampMultiplyMax => {
-                y = ops::scale_in(arena, &y, multiplier)?;
-                y = ops::instance_norm_in(arena, &y, norm_weight, norm_bias, &spec.instance_norm)?;
-                ops::clamp_multiply_channel_max_in(arena, &y, multiplier, &spec.clamp)
-            }
-            Strategy::NormClampMultiplyMax | Strategy::Fused => {
-                let (norm, clamp) = (&spec.instance_norm, &spec.clamp);
-                ops::multiply_instance_norm_clamp_multiply_channel_max_in(
-                    arena,
-                    &y,
-                    norm_weight,
-                    norm_bias,
-                    multiplier,
-                    norm,
-                    clamp,
-                )
-            }
-        }
+    fn program(&self, input: &[usize], options: &Options<Strategy>) -> Result<Arc<Program>> {
+        let make = || self.make_program(input, options);
+        self.shared.programs.get(input, options, make)
+    }
+
+    fn run_on_cpu(&self, x: &Tensor) -> Result<Tensor> {
+        let Shared { spec, weights, .. } = &*self.shared;
+        let input = x.host_f32_as::<ndarray::Ix5>();
+        let y = cpu::conv3d_multiply_instance_norm_clamp_multiply_max(input.view(), weights, spec)?;
+        Tensor::from_cpu(x.stream(), y.into_dyn(), x.dtype())
     }
 
     fn stream(&self) -> &Stream {
@@ -248,5 +295,48 @@ impl Pipeline for Conv3dMultiplyInstanceNormClampMultiplyMax {
 
     fn output_shape(&self, input: &[usize]) -> Result<Vec<usize>> {
         Ok(self.shared.spec.problem(input)?.output_shape().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: DeviceProperties = DeviceProperties {
+        multiprocessors: 132,
+        shared_bytes_per_block: 227 << 10,
+        has_warpgroup_products: true,
+    };
+    const A100: DeviceProperties = DeviceProperties {
+        multiprocessors: 108,
+        shared_bytes_per_block: 163 << 10,
+        has_warpgroup_products: false,
+    };
+
+    fn choose(spec: &Spec, input: &[usize], properties: &DeviceProperties) -> Choice {
+        let problem = spec.problem(input).unwrap();
+        Choice::new(&problem, DType::F32, properties, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn what_runs_follows_from_problem_and_device() {
+        let spec = Spec::kernelbench();
+        let choose_for = |input: &[usize], device| choose(&spec, input, device);
+        let full = Spec::KERNELBENCH_INPUT;
+        assert!(matches!(choose_for(&full, &H200), Choice::OneLaunch(_)));
+        // There the f32 kernel's three planes do not fit shared memory.
+        assert!(matches!(choose_for(&full, &A100), Choice::AnyShape(_)));
+        let narrow = [128, 3, 16, 32, 30];
+        assert!(matches!(choose_for(&narrow, &H200), Choice::AnyShape(_)));
+        let few = Spec {
+            in_channels: 1,
+            out_channels: 2,
+            ..spec
+        };
+        let choice = choose(&few, &[3, 1, 5, 6, 7], &H200);
+        assert!(matches!(
+            choice,
+            Choice::Operators(Strategy::NormClampMultiplyMax)
+        ));
     }
 }

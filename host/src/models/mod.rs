@@ -28,6 +28,7 @@ pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod parameters;
 mod pipeline;
 mod plan;
+mod programs;
 
 pub use captured::Captured;
 pub use conv2d_group_norm_scale_max_pool_clamp::Conv2dGroupNormScaleMaxPoolClamp;

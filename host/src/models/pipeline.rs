@@ -2,13 +2,15 @@
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use ndarray::{Array4, ArrayBase, Data, Dimension, Ix4};
 
 use super::Plan;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::{Error, Result};
-use crate::ops::{Arena, ConvAlgorithm, ConvOptions, FusedOptions, Precision};
+use crate::ops::{ConvAlgorithm, ConvOptions, FusedOptions, Precision};
+use crate::program::Program;
 
 /// A way to run a pipeline. All give the same values up to rounding.
 pub trait Strategy:
@@ -90,10 +92,6 @@ impl<S: Strategy> Options<S> {
     }
 }
 
-/// The source of a pass' tensors. Opaque outside the crate, so that only the crate's pipelines can run.
-#[derive(Debug)]
-pub struct RunArena<'a>(pub(crate) &'a mut Arena);
-
 /// A model that is ready to run.
 pub trait Pipeline: Clone + Send + Sync {
     /// The attributes.
@@ -103,14 +101,17 @@ pub trait Pipeline: Clone + Send + Sync {
     /// The rank of the input, as ndarray says it.
     type Input: Dimension;
 
-    /// One pass with its tensors from `arena`.
+    /// The pipeline's name, as errors have it.
     #[doc(hidden)]
-    fn run(
-        &self,
-        arena: &mut RunArena<'_>,
-        x: &Tensor,
-        options: &Options<Self::Strategy>,
-    ) -> Result<Tensor>;
+    const NAME: &'static str;
+
+    /// The launches for inputs of this shape, on a device that runs kernels.
+    #[doc(hidden)]
+    fn program(&self, input: &[usize], options: &Options<Self::Strategy>) -> Result<Arc<Program>>;
+
+    /// One pass of the CPU backend, for an input whose shape was checked.
+    #[doc(hidden)]
+    fn run_on_cpu(&self, x: &Tensor) -> Result<Tensor>;
 
     /// The stream that the parameters were uploaded on.
     fn stream(&self) -> &Stream;
@@ -138,7 +139,22 @@ pub trait Pipeline: Clone + Send + Sync {
 
     /// [`forward`](Pipeline::forward) under a chosen strategy.
     fn forward_with(&self, x: &Tensor, options: &Options<Self::Strategy>) -> Result<Tensor> {
-        self.run(&mut RunArena(&mut Arena::fresh()), x, options)
+        if x.dtype() != self.dtype() {
+            return Err(Error::DTypeMismatch {
+                operator: Self::NAME,
+                argument: "input",
+                actual: x.dtype(),
+                expected: self.dtype(),
+            });
+        }
+        x.same_device(Self::NAME, "input", self.stream())?;
+        if x.device().is_cpu() {
+            self.output_shape(x.shape())?;
+            return self.run_on_cpu(x);
+        }
+        let program = self.program(x.shape(), options)?;
+        let mut outputs = program.run_once(Self::NAME, x.stream(), &[x])?;
+        Ok(outputs.remove(0))
     }
 
     /// [`forward`](Pipeline::forward) for an array: copies it to the model's device, runs, waits, copies back.
@@ -152,7 +168,7 @@ pub trait Pipeline: Clone + Send + Sync {
             .expect("both pipelines give four dimensions"))
     }
 
-    /// Prepares runs on inputs of one shape, on one stream: memory is allocated and every kernel loaded.
+    /// Prepares runs on inputs of one shape, on one stream: kernels are chosen and loaded, and memory is allocated.
     ///
     /// # Errors
     /// As [`forward`](Pipeline::forward); [`Error::DeviceMismatch`] for another device's stream.
@@ -177,19 +193,6 @@ pub(super) fn convolution<S>(options: &Options<S>, im2col: bool) -> ConvOptions 
         ConvAlgorithm::Direct
     };
     ConvOptions::algorithm(algorithm).workspace_bytes(options.workspace_bytes)
-}
-
-/// Refuses an input of another element type than the model's.
-pub(super) fn check_dtype(operator: &'static str, x: &Tensor, expected: DType) -> Result<()> {
-    if x.dtype() == expected {
-        return Ok(());
-    }
-    Err(Error::DTypeMismatch {
-        operator,
-        argument: "input",
-        actual: x.dtype(),
-        expected,
-    })
 }
 
 /// Implements what a strategy's name gives: `Display`, `FromStr`, `Strategy`.

@@ -1,9 +1,11 @@
 //! Runs that were prepared.
 
-use super::{Captured, Options, Pipeline, pipeline::RunArena};
+use std::sync::Arc;
+
+use super::{Captured, Options, Pipeline};
 use crate::device::{DType, Stream, Tensor};
 use crate::error::{Error, Result};
-use crate::ops::Arena;
+use crate::program::{Program, expect};
 
 /// A pipeline for inputs of one shape on one stream, with its memory.
 ///
@@ -34,11 +36,11 @@ use crate::ops::Arena;
 #[derive(Debug)]
 pub struct Plan<M: Pipeline> {
     model: M,
-    options: Options<M::Strategy>,
     stream: Stream,
     input: Vec<usize>,
     output: Vec<usize>,
-    arena: Arena,
+    /// What runs, and its memory; nothing on the CPU device, whose backend runs no kernels.
+    program: Option<(Arc<Program>, Tensor)>,
 }
 
 const OPERATOR: &str = "plan";
@@ -51,18 +53,29 @@ impl<M: Pipeline> Plan<M> {
         options: &Options<M::Strategy>,
     ) -> Result<Plan<M>> {
         let output = model.output_shape(input)?;
-        let mut arena = Arena::recording();
-        // The first run, on zeros, allocates what later runs reuse, and loads the kernels.
-        let zeros = Tensor::zeros(stream, input, model.dtype())?;
-        let y = model.run(&mut RunArena(&mut arena), &zeros, options)?;
-        let arena = arena.settle(&y)?;
+        let (device, wanted) = (model.stream().device(), stream.device());
+        if device != wanted {
+            return Err(Error::DeviceMismatch {
+                operator: OPERATOR,
+                argument: "the model",
+                actual: device.to_string(),
+                expected: wanted.to_string(),
+            });
+        }
+        let program = if device.is_cpu() {
+            None
+        } else {
+            let program = model.program(input, options)?;
+            program.load(OPERATOR, stream)?;
+            let workspace = program.workspace(stream)?;
+            Some((program, workspace))
+        };
         Ok(Plan {
             model: model.clone(),
-            options: *options,
             stream: stream.clone(),
             input: input.to_vec(),
             output,
-            arena,
+            program,
         })
     }
 
@@ -81,41 +94,15 @@ impl<M: Pipeline> Plan<M> {
     /// [`Error::DeviceMismatch`], [`Error::TensorInUse`]. On a stream that is being captured also
     /// [`Error::ForeignInCapture`] for an input of another stream.
     pub fn execute(&mut self, x: &Tensor, y: &mut Tensor) -> Result<()> {
-        for (argument, tensor, expected) in
-            [("input", x, &self.input), ("output", &*y, &self.output)]
-        {
-            let expected_dtype = self.model.dtype();
-            if tensor.shape() != expected.as_slice() {
-                let (actual, expected) = (tensor.shape().to_vec(), expected.clone());
-                return Err(Error::ShapeMismatch {
-                    operator: OPERATOR,
-                    argument,
-                    actual,
-                    expected,
-                });
-            }
-            if tensor.dtype() != expected_dtype {
-                let (actual, expected) = (tensor.dtype(), expected_dtype);
-                return Err(Error::DTypeMismatch {
-                    operator: OPERATOR,
-                    argument,
-                    actual,
-                    expected,
-                });
-            }
+        if let Some((program, workspace)) = &mut self.program {
+            return program.run(OPERATOR, &self.stream, &[x], &mut [y], workspace);
         }
-        let x = x.on(&self.stream)?;
-        y.rewrite(OPERATOR, &self.stream)?;
-        self.arena.rewind(y);
-        let result = self
-            .model
-            .run(&mut RunArena(&mut self.arena), &x, &self.options);
-        self.arena.take_back();
-        let result = result?;
-        if !result.shares_memory(y) {
-            // The CPU backend returns memory of its own.
-            *y = result;
-        }
+        let dtype = self.model.dtype();
+        expect(OPERATOR, "input", x, &self.input, dtype)?;
+        expect(OPERATOR, "output", y, &self.output, dtype)?;
+        x.same_device(OPERATOR, "input", &self.stream)?;
+        y.rewrite(OPERATOR, "output", &self.stream)?;
+        *y = self.model.run_on_cpu(&x.on(&self.stream)?)?;
         Ok(())
     }
 
@@ -138,7 +125,9 @@ impl<M: Pipeline> Plan<M> {
 
     /// Bytes of device memory that the plan holds between runs: intermediates and workspaces.
     pub fn workspace_bytes(&self) -> u64 {
-        self.arena.bytes()
+        self.program
+            .as_ref()
+            .map_or(0, |(_, workspace)| workspace.bytes())
     }
 
     /// The shape that the plan was made for.

@@ -1,12 +1,12 @@
 //! Maximum over the channels.
 
+use super::launching::{from_cpu, grid, once};
 use kernels_gpu::channel_max::CHANNEL_MAX;
 
-use super::Arena;
-use super::launching::{Argument, bytes, from_cpu, grid, launch};
 use crate::cpu;
 use crate::device::Tensor;
 use crate::error::Result;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::ChannelMaxSpec;
 
 const OPERATOR: &str = "channel_max";
@@ -33,31 +33,24 @@ const OPERATOR: &str = "channel_max";
 ///
 /// As the values of [`torch.max`](https://docs.pytorch.org/docs/stable/generated/torch.max.html) over dimension 1.
 pub fn channel_max(x: &Tensor) -> Result<Tensor> {
-    channel_max_in(&mut Arena::fresh(), x)
-}
-
-pub(crate) fn channel_max_in(arena: &mut Arena, x: &Tensor) -> Result<Tensor> {
-    let problem = ChannelMaxSpec.problem(x.shape())?;
     if x.device().is_cpu() {
         return from_cpu(x, cpu::channel_max(x.host_f32().view()));
     }
-    let stream = x.stream();
-    let geometry = problem.geometry()?;
+    once(OPERATOR, x, append)
+}
+
+/// Appends the operator to a program.
+pub(crate) fn append(program: &mut ProgramBuilder, x: Value) -> Result<Value> {
+    let problem = ChannelMaxSpec.problem(program.shape(x))?;
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
-    let y = arena.tensor(stream, &without_channels(x.shape()), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: the input has the problem's extents and the output the same without channels, the output is fresh,
-    // and allocations start on 16 bytes.
+    let y = program.tensor(&without_channels(program.shape(x)), dtype)?;
+    let bytes_moved = program.bytes(&[x, y]);
+    // SAFETY: `x` has the problem's extents, and `y` the same without channels.
     unsafe {
-        launch(
-            stream,
-            &CHANNEL_MAX,
-            &[x.dtype().label()],
-            shape,
-            (input.pointer(), y.output(), geometry),
-        )?;
+        let kernel = CHANNEL_MAX.instance(&[dtype.label()])?;
+        program.launch(kernel, shape, (Read(x), Write(y), geometry), bytes_moved);
     }
-    stream.moved(bytes(&[x, &y]));
     Ok(y)
 }
 

@@ -1,12 +1,12 @@
 //! Limiting values to an interval.
 
+use super::launching::{from_cpu, grid, once};
 use kernels_gpu::clamp::CLAMP;
 
-use super::Arena;
-use super::launching::{Argument, bytes, from_cpu, grid, launch};
 use crate::cpu;
 use crate::device::Tensor;
 use crate::error::Result;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::ClampSpec;
 use crate::spec::launch::elementwise;
 
@@ -37,33 +37,28 @@ const OPERATOR: &str = "clamp";
 ///
 /// As [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
 pub fn clamp(x: &Tensor, spec: &ClampSpec) -> Result<Tensor> {
-    clamp_in(&mut Arena::fresh(), x, spec)
-}
-
-pub(crate) fn clamp_in(arena: &mut Arena, x: &Tensor, spec: &ClampSpec) -> Result<Tensor> {
-    let problem = spec.problem(x.shape())?;
     if x.device().is_cpu() {
         return from_cpu(x, cpu::clamp(x.host_f32().view(), spec));
     }
-    let stream = x.stream();
-    let shape = grid(OPERATOR, elementwise::shape(problem.len as u64))?;
-    let y = arena.tensor(stream, x.shape(), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: both tensors have `problem.len` elements, the output is fresh, and allocations start on 16 bytes.
+    once(OPERATOR, x, |program, x| append(program, x, spec))
+}
+
+/// Appends the operator to a program.
+pub(crate) fn append(program: &mut ProgramBuilder, x: Value, spec: &ClampSpec) -> Result<Value> {
+    let problem = spec.problem(program.shape(x))?;
+    let (len, dtype) = (problem.len as u64, program.dtype(x));
+    let shape = grid(OPERATOR, elementwise::shape(len))?;
+    let y = program.tensor(&program.shape(x).to_vec(), dtype)?;
+    let bytes_moved = program.bytes(&[x, y]);
+    // SAFETY: both values have `len` elements.
     unsafe {
-        launch(
-            stream,
-            &CLAMP,
-            &[x.dtype().label()],
+        let kernel = CLAMP.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
-            (
-                input.pointer(),
-                y.output(),
-                problem.len as u64,
-                problem.kernel_bounds(),
-            ),
-        )?;
+            (Read(x), Write(y), len, problem.kernel_bounds()),
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, &y]));
     Ok(y)
 }

@@ -4,11 +4,11 @@ use cuda_std::Label;
 use kernels_gpu::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
 use ndarray::{Ix1, Ix4, Ix5};
 
-use super::Arena;
-use super::launching::{Argument, bytes, from_cpu, grid, launch, shape_of};
+use super::launching::{from_cpu, grid, matching, once, shape_of};
 use crate::cpu;
-use crate::device::{LaunchShape, Tensor};
+use crate::device::Tensor;
 use crate::error::{Error, Result};
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::conv_gemm::ColumnPlan;
 use crate::spec::{Conv2dSpec, Conv3dSpec, ConvSpec};
@@ -111,7 +111,7 @@ pub fn conv2d_with(
     spec: &Conv2dSpec,
     options: &ConvOptions,
 ) -> Result<Tensor> {
-    conv_in(&mut Arena::fresh(), x, weight, bias, spec, options)
+    run(x, weight, bias, spec, options)
 }
 
 /// [`conv2d`] with a depth: `x` is `(n, c, d, h, w)`, `weight` `(k, c / groups, t, r, s)`, the output
@@ -150,12 +150,11 @@ pub fn conv3d_with(
     spec: &Conv3dSpec,
     options: &ConvOptions,
 ) -> Result<Tensor> {
-    conv_in(&mut Arena::fresh(), x, weight, bias, spec, options)
+    run(x, weight, bias, spec, options)
 }
 
-/// Both convolutions; two dimensions are three with a depth of 1.
-pub(crate) fn conv_in<const D: usize>(
-    arena: &mut Arena,
+/// Both convolutions, once.
+fn run<const D: usize>(
     x: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,
@@ -166,145 +165,141 @@ where
     ConvSpec<D>: CpuConv,
 {
     let operator = ConvSpec::<D>::OPERATOR;
-    let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-    let stream = x.stream();
-    let open = |argument, tensor| Argument::open(operator, argument, tensor, x);
-    let arguments = Arguments {
-        x: Argument::input(operator, x)?,
-        weight: open("weight", weight)?,
-        bias: bias.map(|bias| open("bias", bias)).transpose()?,
-    };
+    spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
+    matching(operator, x, &[("weight", Some(weight)), ("bias", bias)])?;
     if x.device().is_cpu() {
         return spec.on_cpu(x, weight, bias);
     }
+    once(operator, x, |program, x| {
+        let filters = Filters {
+            weight: program.parameter(weight),
+            bias: program.optional_parameter(bias),
+        };
+        append(program, x, filters, spec, options)
+    })
+}
+
+/// What a convolution multiplies and adds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Filters {
+    pub(crate) weight: Value,
+    pub(crate) bias: Option<Value>,
+}
+
+impl Filters {
+    /// Bytes of both.
+    pub(super) fn bytes(self, program: &ProgramBuilder) -> u64 {
+        let bias = self.bias.map_or(0, |bias| program.bytes(&[bias]));
+        program.bytes(&[self.weight]) + bias
+    }
+}
+
+/// Appends a convolution of either kind to a program; two dimensions are three with a depth of 1.
+pub(crate) fn append<const D: usize>(
+    program: &mut ProgramBuilder,
+    x: Value,
+    filters: Filters,
+    spec: &ConvSpec<D>,
+    options: &ConvOptions,
+) -> Result<Value> {
+    let bias = filters.bias.map(|bias| program.shape(bias));
+    let problem = spec.problem(program.shape(x), program.shape(filters.weight), bias)?;
     let geometry = problem.geometry()?;
-    let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
-    if y.is_empty() {
+    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
+    if program.bytes(&[y]) == 0 {
         return Ok(y);
     }
     match options.algorithm {
-        ConvAlgorithm::Direct => direct::<D>(&arguments, &geometry, &y)?,
+        ConvAlgorithm::Direct => direct::<D>(program, x, filters, &geometry, y)?,
         ConvAlgorithm::Im2col => {
-            im2col::<D>(arena, &arguments, &geometry, &y, options.workspace_bytes)?
+            im2col::<D>(program, x, filters, &geometry, y, options.workspace_bytes)?;
         }
     }
     Ok(y)
 }
 
-/// The tensors that the kernels read.
-struct Arguments<'a> {
-    x: Argument<'a>,
-    weight: Argument<'a>,
-    bias: Option<Argument<'a>>,
-}
-
-impl Arguments<'_> {
-    /// The bias' address, null if there is none.
-    fn bias<T>(&self) -> *const T {
-        self.bias
-            .as_ref()
-            .map_or(std::ptr::null(), Argument::pointer)
-    }
-
-    fn parameter_bytes(&self) -> u64 {
-        self.weight.tensor.bytes() + self.bias.as_ref().map_or(0, |bias| bias.tensor.bytes())
-    }
+/// What kernels of this many dimensions are labelled.
+fn dimensions<const D: usize>() -> Label {
+    Label::Number(D as u32)
 }
 
 fn direct<const D: usize>(
-    arguments: &Arguments<'_>,
+    program: &mut ProgramBuilder,
+    x: Value,
+    filters: Filters,
     geometry: &ConvGeometry,
-    y: &Tensor,
+    y: Value,
 ) -> Result<()> {
-    let (stream, dtype) = (y.stream(), y.dtype());
+    let dtype = program.dtype(x);
     let tile = geometry.direct_tile();
-    let shape = grid(operator::<D>(), geometry.direct_shape(tile))?;
+    let shape = grid(ConvSpec::<D>::OPERATOR, geometry.direct_shape(tile))?;
+    let bytes_moved = program.bytes(&[x, y]) + filters.bytes(program);
+    let Filters { weight, bias } = filters;
     let labels = [dimensions::<D>(), tile.name().into(), dtype.label()];
-    // SAFETY: the tensors have the shapes that the geometry was made from, in this element type; the bias is
-    // there if the geometry says so; `y` is fresh; `geometry()` refused planes of 2^31 elements.
-    unsafe {
-        launch(
-            stream,
-            &CONV_DIRECT,
-            &labels,
-            shape,
-            (
-                arguments.x.pointer(),
-                arguments.weight.pointer(),
-                arguments.bias(),
-                y.output(),
-                *geometry,
-            ),
-        )?;
-    }
-    stream.moved(bytes(&[arguments.x.tensor, y]) + arguments.parameter_bytes());
+    let kernel = CONV_DIRECT.instance(&labels)?;
+    let arguments = (Read(x), Read(weight), bias.map(Read), Write(y), *geometry);
+    // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry says so;
+    // `geometry()` refused planes of 2^31 elements.
+    unsafe { program.launch(kernel, shape, arguments, bytes_moved) }
     Ok(())
 }
 
 fn im2col<const D: usize>(
-    arena: &mut Arena,
-    arguments: &Arguments<'_>,
+    program: &mut ProgramBuilder,
+    x: Value,
+    filters: Filters,
     geometry: &ConvGeometry,
-    y: &Tensor,
+    y: Value,
     workspace_bytes: u64,
 ) -> Result<()> {
-    let (stream, dtype) = (y.stream(), y.dtype());
+    let (operator, dtype) = (ConvSpec::<D>::OPERATOR, program.dtype(x));
     let element = dtype.size() as u64;
     let Some(plan) = ColumnPlan::new(geometry, workspace_bytes / element) else {
         return Err(Error::WorkspaceTooSmall {
-            operator: operator::<D>(),
+            operator,
             limit: workspace_bytes,
         });
     };
-    let columns = arena.tensor(stream, &[plan.workspace_elements() as usize], dtype)?;
-    let reading = columns.read_on(operator::<D>(), "columns", stream)?;
+    let columns = program.tensor(&[plan.workspace_elements() as usize], dtype)?;
     let tile = geometry.gemm_tile();
-    let label = tile.name().unwrap_or_default().into();
+    let Filters { weight, bias } = filters;
+    let shape_name = tile.name().unwrap_or_default();
+    let spread_kernel = CONV_IM2COL.instance(&[dimensions::<D>(), dtype.label()])?;
+    let product_kernel = CONV_GEMM.instance(&[shape_name.into(), dtype.label()])?;
+    let rows = u64::from(geometry.groups) * u64::from(geometry.reduction());
     for chunk in plan.chunks() {
-        let spread: LaunchShape = grid(operator::<D>(), chunk.im2col_shape(geometry))?;
-        let product = grid(operator::<D>(), chunk.gemm_shape(geometry, tile))?;
-        // SAFETY: the tensors have the shapes that the geometry was made from, in this element type; the bias
-        // is there if the geometry says so; the column matrix holds the plan's largest chunk, and each
-        // chunk's writing follows the last one's reading in stream order; `y` is fresh; `geometry()` refused
-        // planes of 2^31 elements.
+        let spread = grid(operator, chunk.im2col_shape(geometry))?;
+        let product = grid(operator, chunk.gemm_shape(geometry, tile))?;
+        let of_chunk = |channels: u32, pixels: u32| {
+            chunk.samples * u64::from(channels) * u64::from(pixels) * element
+        };
+        let column_bytes = chunk.samples * rows * u64::from(chunk.pitch) * element;
+        // Of a sample that is cut, the first chunk accounts for the input.
+        let input_bytes = match chunk.first_pixel {
+            0 => of_chunk(geometry.input_channels(), geometry.input_pixels()),
+            _ => 0,
+        };
+        let spread_bytes = input_bytes + column_bytes;
+        let output_bytes = of_chunk(geometry.output_channels(), chunk.pixels);
+        let product_bytes = column_bytes + filters.bytes(program) + output_bytes;
+        let spreading = (Read(x), Write(columns), *geometry, chunk);
+        let multiplying = (
+            Read(weight),
+            bias.map(Read),
+            Read(columns),
+            Write(y),
+            *geometry,
+            chunk,
+        );
+        // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry says
+        // so; the column matrix holds the plan's largest chunk, and each chunk's writing follows the last one's
+        // reading; `geometry()` refused planes of 2^31 elements.
         unsafe {
-            launch(
-                stream,
-                &CONV_IM2COL,
-                &[dimensions::<D>(), dtype.label()],
-                spread,
-                (arguments.x.pointer(), columns.output(), *geometry, chunk),
-            )?;
-            launch(
-                stream,
-                &CONV_GEMM,
-                &[label, dtype.label()],
-                product,
-                (
-                    arguments.weight.pointer(),
-                    arguments.bias(),
-                    reading.pointer(),
-                    y.output(),
-                    *geometry,
-                    chunk,
-                ),
-            )?;
+            program.launch(spread_kernel, spread, spreading, spread_bytes);
+            program.launch(product_kernel, product, multiplying, product_bytes);
         }
-        let rows = u64::from(geometry.groups) * u64::from(geometry.reduction());
-        let columns_bytes = chunk.samples * rows * u64::from(chunk.pitch) * element;
-        stream.moved(2 * columns_bytes + arguments.parameter_bytes());
     }
-    stream.moved(bytes(&[arguments.x.tensor, y]));
     Ok(())
-}
-
-/// What kernels of so many dimensions are labelled.
-const fn dimensions<const D: usize>() -> Label {
-    Label::Number(D as u32)
-}
-
-fn operator<const D: usize>() -> &'static str {
-    ConvSpec::<D>::OPERATOR
 }
 
 /// The CPU backend's convolution of this many dimensions.

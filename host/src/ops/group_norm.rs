@@ -1,12 +1,14 @@
 //! Normalisation over groups of channels.
 
-use kernels_gpu::group_norm::{GROUP_NORM_APPLY, GROUP_NORM_STATS};
+use super::launching::{Affine, from_cpu, grid, matching, on_host, once, shape_of, view};
+use kernels_gpu::group_norm::GROUP_NORM_STATS;
 
-use super::Arena;
-use super::launching::{Affine, Argument, bytes, from_cpu, grid, launch, on_host, shape_of, view};
+use kernels_gpu::group_norm::GROUP_NORM_APPLY;
+
 use crate::cpu;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::GroupNormSpec;
 use crate::spec::launch::norm::NormGeometry;
 
@@ -46,18 +48,8 @@ pub fn group_norm(
     bias: Option<&Tensor>,
     spec: &GroupNormSpec,
 ) -> Result<Tensor> {
-    group_norm_in(&mut Arena::fresh(), x, weight, bias, spec)
-}
-
-pub(crate) fn group_norm_in(
-    arena: &mut Arena,
-    x: &Tensor,
-    weight: Option<&Tensor>,
-    bias: Option<&Tensor>,
-    spec: &GroupNormSpec,
-) -> Result<Tensor> {
-    let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
-    let affine = Affine::open(OPERATOR, x, weight, bias)?;
+    spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    matching(OPERATOR, x, &[("weight", weight), ("bias", bias)])?;
     if x.device().is_cpu() {
         let (weight, bias) = (on_host(weight), on_host(bias));
         return from_cpu(
@@ -65,71 +57,91 @@ pub(crate) fn group_norm_in(
             cpu::group_norm(x.host_f32().view(), view(&weight), view(&bias), spec),
         );
     }
-    normalise(OPERATOR, arena, x, &affine, problem.geometry()?)
+    once(OPERATOR, x, |program, x| {
+        let affine = Affine::new(program, weight, bias);
+        append(program, x, affine, spec)
+    })
+}
+
+/// Appends the operator to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    spec: &GroupNormSpec,
+) -> Result<Value> {
+    let [weight, bias] = affine.shapes(program);
+    let problem = spec.problem(program.shape(x), weight, bias)?;
+    normalise(OPERATOR, program, x, affine, problem.geometry()?)
+}
+
+/// The statistics of a norm's rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Statistics {
+    /// Partial results.
+    pub(crate) partials: Value,
+    /// The norm, which says how they lie.
+    pub(crate) norm: NormGeometry,
 }
 
 /// The statistics of every row of `x`, as partial results that the kernels after it combine.
 pub(super) fn statistics(
     operator: &'static str,
-    arena: &mut Arena,
-    x: &Tensor,
+    program: &mut ProgramBuilder,
+    x: Value,
     geometry: &NormGeometry,
-) -> Result<Tensor> {
-    let stream = x.stream();
+) -> Result<Statistics> {
     let shape = grid(operator, geometry.stats_shape())?;
-    let partials = arena.tensor(stream, &[geometry.partial_elements() as usize], DType::F32)?;
-    let input = Argument::input(operator, x)?;
-    // SAFETY: `x` has `geometry.elements()` elements and `partials` `geometry.partial_elements()`; both start on 16
-    // bytes, and nobody else has seen the partials.
+    let partials = program.tensor(&[geometry.partial_elements() as usize], DType::F32)?;
+    let (dtype, bytes_moved) = (program.dtype(x), program.bytes(&[x, partials]));
+    // SAFETY: `x` has `geometry.elements()` elements and `partials` `geometry.partial_elements()`.
     unsafe {
-        launch(
-            stream,
-            &GROUP_NORM_STATS,
-            &[x.dtype().label()],
+        let kernel = GROUP_NORM_STATS.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
-            (input.pointer(), partials.output(), *geometry),
-        )?;
+            (Read(x), Write(partials), *geometry),
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, &partials]));
-    Ok(partials)
+    let norm = *geometry;
+    Ok(Statistics { partials, norm })
 }
 
 /// Both launches of a norm. Instance norm is one, too, with a group per channel.
 pub(super) fn normalise(
     operator: &'static str,
-    arena: &mut Arena,
-    x: &Tensor,
-    affine: &Affine<'_>,
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
     geometry: NormGeometry,
-) -> Result<Tensor> {
-    let stream = x.stream();
+) -> Result<Value> {
+    let dtype = program.dtype(x);
     let apply = geometry.apply();
     let shape = grid(operator, apply.shape())?;
-    let y = arena.tensor(stream, x.shape(), x.dtype())?;
-    if y.is_empty() {
+    let y = program.tensor(&program.shape(x).to_vec(), dtype)?;
+    if program.bytes(&[y]) == 0 {
         return Ok(y);
     }
-    let partials = statistics(operator, arena, x, &geometry)?;
-    let input = Argument::input(operator, x)?;
-    let statistics = partials.read_on(operator, "statistics", stream)?;
-    // SAFETY: `x` and `y` have `geometry.elements()` elements and start on 16 bytes; the partial results are those of
-    // `x`; weight and bias have a value per channel where the geometry says that they exist; `y` is fresh.
+    let Statistics { partials, .. } = statistics(operator, program, x, &geometry)?;
+    let bytes_moved = program.bytes(&[x, y, partials]) + affine.bytes(program);
+    // SAFETY: `x` and `y` have `geometry.elements()` elements; the partial results are those of `x`; weight and bias
+    // have a value per channel where the geometry says that they exist.
     unsafe {
-        launch(
-            stream,
-            &GROUP_NORM_APPLY,
-            &[x.dtype().label()],
+        let kernel = GROUP_NORM_APPLY.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
             (
-                input.pointer(),
-                statistics.pointer(),
+                Read(x),
+                Read(partials),
                 affine.weight(),
                 affine.bias(),
-                y.output(),
+                Write(y),
                 apply,
             ),
-        )?;
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, &y, &partials]) + affine.bytes());
     Ok(y)
 }

@@ -1,11 +1,11 @@
 //! Normalisation of every channel of every sample by itself.
 
-use super::Arena;
 use super::group_norm::normalise;
-use super::launching::{Affine, from_cpu, on_host, shape_of, view};
+use super::launching::{Affine, from_cpu, matching, on_host, once, shape_of, view};
 use crate::cpu;
 use crate::device::Tensor;
 use crate::error::Result;
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::InstanceNormSpec;
 
 const OPERATOR: &str = "instance_norm";
@@ -43,18 +43,8 @@ pub fn instance_norm(
     bias: Option<&Tensor>,
     spec: &InstanceNormSpec,
 ) -> Result<Tensor> {
-    instance_norm_in(&mut Arena::fresh(), x, weight, bias, spec)
-}
-
-pub(crate) fn instance_norm_in(
-    arena: &mut Arena,
-    x: &Tensor,
-    weight: Option<&Tensor>,
-    bias: Option<&Tensor>,
-    spec: &InstanceNormSpec,
-) -> Result<Tensor> {
-    let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
-    let affine = Affine::open(OPERATOR, x, weight, bias)?;
+    spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    matching(OPERATOR, x, &[("weight", weight), ("bias", bias)])?;
     if x.device().is_cpu() {
         let (weight, bias) = (on_host(weight), on_host(bias));
         return from_cpu(
@@ -62,5 +52,20 @@ pub(crate) fn instance_norm_in(
             cpu::instance_norm(x.host_f32().view(), view(&weight), view(&bias), spec),
         );
     }
-    normalise(OPERATOR, arena, x, &affine, problem.geometry()?)
+    once(OPERATOR, x, |program, x| {
+        let affine = Affine::new(program, weight, bias);
+        append(program, x, affine, spec)
+    })
+}
+
+/// Appends the operator to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    spec: &InstanceNormSpec,
+) -> Result<Value> {
+    let [weight, bias] = affine.shapes(program);
+    let problem = spec.problem(program.shape(x), weight, bias)?;
+    normalise(OPERATOR, program, x, affine, problem.geometry()?)
 }

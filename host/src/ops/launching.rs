@@ -1,52 +1,52 @@
-//! What the operators have in common: argument checks, dispatch on the element type, the CPU backend.
+//! What the operators have in common: argument checks, dispatch on the element type, single runs, the CPU backend.
 
-use cuda_std::{Family, KernelArgs, Label};
 use ndarray::{Array, ArrayD, ArrayView1, CowArray, Dimension, Ix1};
 
-use crate::device::{DType, LaunchShape, Reading, Stream, Tensor};
+use crate::device::{LaunchShape, Tensor};
 use crate::error::{Error, Result};
+use crate::program::{ProgramBuilder, Read, Value};
 use crate::spec::SpecError;
-
-/// Launches the instance of `family` with these labels. Does nothing for a launch without blocks.
-///
-/// # Safety
-/// As [`Stream::launch`].
-pub(super) unsafe fn launch<A: KernelArgs>(
-    stream: &Stream,
-    family: &Family<A>,
-    labels: &[Label],
-    shape: LaunchShape,
-    arguments: A,
-) -> Result<()> {
-    if shape.is_empty() {
-        return Ok(());
-    }
-    // SAFETY: handed on to the caller.
-    unsafe { stream.launch(family.instance(labels)?, shape, arguments) }
-}
 
 /// The launch shape, if a grid can be that large.
 pub(super) fn grid(operator: &'static str, shape: Option<LaunchShape>) -> Result<LaunchShape> {
     shape.ok_or(Error::TooManyBlocks { operator })
 }
 
-/// Refuses a parameter whose element type is not the input's.
-pub(super) fn same_dtype(
+/// Refuses parameters that are on another device than the operator's input `x`, or have another element type.
+pub(super) fn matching(
     operator: &'static str,
-    argument: &'static str,
-    tensor: &Tensor,
-    expected: DType,
+    x: &Tensor,
+    parameters: &[(&'static str, Option<&Tensor>)],
 ) -> Result<()> {
-    let actual = tensor.dtype();
-    if actual == expected {
-        return Ok(());
+    for &(argument, tensor) in parameters {
+        let Some(tensor) = tensor else { continue };
+        tensor.same_device(operator, argument, x.stream())?;
+        if tensor.dtype() != x.dtype() {
+            return Err(Error::DTypeMismatch {
+                operator,
+                argument,
+                actual: tensor.dtype(),
+                expected: x.dtype(),
+            });
+        }
     }
-    Err(Error::DTypeMismatch {
-        operator,
-        argument,
-        actual,
-        expected,
-    })
+    Ok(())
+}
+
+/// Runs the operator that `append` appends, once, on the stream of its input `x`. Parameters of it are on the device
+/// of `x`, as [`matching`] checks.
+pub(super) fn once(
+    operator: &'static str,
+    x: &Tensor,
+    append: impl FnOnce(&mut ProgramBuilder, Value) -> Result<Value>,
+) -> Result<Tensor> {
+    let mut program = ProgramBuilder::new(x.device());
+    let input = program.input(x.shape(), x.dtype())?;
+    let output = append(&mut program, input)?;
+    let mut outputs = program
+        .finish(&[output])
+        .run_once(operator, x.stream(), &[x])?;
+    Ok(outputs.remove(0))
 }
 
 /// The tensor of what the CPU backend computed, in the input's element type and on its stream.
@@ -58,82 +58,45 @@ pub(super) fn from_cpu<D: Dimension>(
     Tensor::from_cpu(input.stream(), array, input.dtype())
 }
 
-/// Bytes of all the tensors together.
-pub(super) fn bytes(tensors: &[&Tensor]) -> u64 {
-    tensors.iter().map(|tensor| tensor.bytes()).sum()
-}
-
-/// A tensor that was checked against the operator's input and is open for the input's stream.
-pub(super) struct Argument<'a> {
-    pub(super) tensor: &'a Tensor,
-    reading: Reading<'a>,
-}
-
-impl<'a> Argument<'a> {
-    /// The input itself, which nothing has to be checked against.
-    pub(super) fn input(operator: &'static str, x: &'a Tensor) -> Result<Argument<'a>> {
-        Argument::open(operator, "input", x, x)
-    }
-
-    /// A parameter of the operator whose input is `x`.
-    pub(super) fn open(
-        operator: &'static str,
-        argument: &'static str,
-        tensor: &'a Tensor,
-        x: &Tensor,
-    ) -> Result<Argument<'a>> {
-        let reading = tensor.read_on(operator, argument, x.stream())?;
-        same_dtype(operator, argument, tensor, x.dtype())?;
-        Ok(Argument { tensor, reading })
-    }
-
-    /// The address for kernels to read from.
-    pub(super) fn pointer<T>(&self) -> *const T {
-        self.reading.pointer()
-    }
-}
-
 /// The optional weight and bias of an operator.
-pub(super) struct Affine<'a> {
-    weight: Option<Argument<'a>>,
-    bias: Option<Argument<'a>>,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Affine {
+    pub(crate) weight: Option<Value>,
+    pub(crate) bias: Option<Value>,
 }
 
-impl<'a> Affine<'a> {
-    pub(super) fn open(
-        operator: &'static str,
-        x: &Tensor,
-        weight: Option<&'a Tensor>,
-        bias: Option<&'a Tensor>,
-    ) -> Result<Affine<'a>> {
-        let open = |argument, tensor| Argument::open(operator, argument, tensor, x);
-        Ok(Affine {
-            weight: weight.map(|tensor| open("weight", tensor)).transpose()?,
-            bias: bias.map(|tensor| open("bias", tensor)).transpose()?,
-        })
+impl Affine {
+    /// Both as parameters of a program.
+    pub(crate) fn new(
+        program: &mut ProgramBuilder,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+    ) -> Affine {
+        Affine {
+            weight: program.optional_parameter(weight),
+            bias: program.optional_parameter(bias),
+        }
     }
 
-    /// The weight's address, null if there is none.
-    pub(super) fn weight<T>(&self) -> *const T {
-        self.weight
-            .as_ref()
-            .map_or(std::ptr::null(), Argument::pointer)
+    /// The weight as a kernel's argument.
+    pub(super) fn weight(self) -> Option<Read> {
+        self.weight.map(Read)
     }
 
-    /// The bias' address, null if there is none.
-    pub(super) fn bias<T>(&self) -> *const T {
-        self.bias
-            .as_ref()
-            .map_or(std::ptr::null(), Argument::pointer)
+    /// The bias as a kernel's argument.
+    pub(super) fn bias(self) -> Option<Read> {
+        self.bias.map(Read)
+    }
+
+    /// The shapes of both.
+    pub(super) fn shapes(self, program: &ProgramBuilder) -> [Option<&[usize]>; 2] {
+        [self.weight, self.bias].map(|value| value.map(|value| program.shape(value)))
     }
 
     /// Bytes of what there is.
-    pub(super) fn bytes(&self) -> u64 {
-        [&self.weight, &self.bias]
-            .into_iter()
-            .flatten()
-            .map(|argument| argument.tensor.bytes())
-            .sum()
+    pub(super) fn bytes(self, program: &ProgramBuilder) -> u64 {
+        let values = [self.weight, self.bias].into_iter().flatten();
+        values.map(|value| program.bytes(&[value])).sum()
     }
 }
 

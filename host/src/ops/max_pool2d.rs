@@ -1,14 +1,14 @@
 //! Maximum over sliding windows of images.
 
-use kernels_gpu::max_pool2d::MAX_POOL2D;
-
 use ndarray::Ix4;
 
-use super::Arena;
-use super::launching::{Argument, bytes, from_cpu, grid, launch};
+use super::launching::{from_cpu, grid, once};
+use kernels_gpu::max_pool2d::MAX_POOL2D;
+
 use crate::cpu;
 use crate::device::Tensor;
 use crate::error::Result;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::MaxPool2dSpec;
 
 const OPERATOR: &str = "max_pool2d";
@@ -38,30 +38,28 @@ const OPERATOR: &str = "max_pool2d";
 ///
 /// As [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
 pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
-    max_pool2d_in(&mut Arena::fresh(), x, spec)
-}
-
-pub(crate) fn max_pool2d_in(arena: &mut Arena, x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
-    let problem = spec.problem(x.shape())?;
+    spec.problem(x.shape())?;
     if x.device().is_cpu() {
         return from_cpu(x, cpu::max_pool2d(x.host_f32_as::<Ix4>().view(), spec));
     }
-    let stream = x.stream();
-    let geometry = problem.geometry()?;
+    once(OPERATOR, x, |program, x| append(program, x, spec))
+}
+
+/// Appends the operator to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    spec: &MaxPool2dSpec,
+) -> Result<Value> {
+    let problem = spec.problem(program.shape(x))?;
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
-    let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: the tensors have the problem's input and output shapes, the output is fresh, and allocations start
-    // on 16 bytes.
+    let y = program.tensor(&problem.output_shape(), dtype)?;
+    let bytes_moved = program.bytes(&[x, y]);
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
     unsafe {
-        launch(
-            stream,
-            &MAX_POOL2D,
-            &[x.dtype().label()],
-            shape,
-            (input.pointer(), y.output(), geometry),
-        )?;
+        let kernel = MAX_POOL2D.instance(&[dtype.label()])?;
+        program.launch(kernel, shape, (Read(x), Write(y), geometry), bytes_moved);
     }
-    stream.moved(bytes(&[x, &y]));
     Ok(y)
 }

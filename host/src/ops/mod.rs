@@ -5,6 +5,9 @@
 //! other streams of the device are waited for there, on the device; parameters on other devices, or of
 //! another element type than the input, are refused.
 //!
+//! Behind each is a function that appends the operator's launches to a program; models put their programs together
+//! from these, and the functions here make a program of one operator and run it once.
+//!
 //! Elements may be `f32`, `f16` or `bf16`: storage differs, arithmetic is f32 in all cases. On the CPU
 //! device the same functions run the ndarray backend.
 //!
@@ -15,17 +18,16 @@
 //! operator's own condition: the sum of magnitudes for a convolution, `rstd * |weight| * (|x| + mean|x|) +
 //! |y| + |bias|` for a norm. Maxima and clamps are exact.
 
-mod arena;
-mod channel_max;
-mod clamp;
-mod conv;
-mod fused;
-mod group_norm;
-mod instance_norm;
+pub(crate) mod channel_max;
+pub(crate) mod clamp;
+pub(crate) mod conv;
+pub(crate) mod fused;
+pub(crate) mod group_norm;
+pub(crate) mod instance_norm;
 mod launching;
-mod max_pool2d;
+pub(crate) mod max_pool2d;
 mod precision;
-mod scale;
+pub(crate) mod scale;
 
 pub use channel_max::channel_max;
 pub use clamp::clamp;
@@ -37,23 +39,8 @@ pub use fused::{
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
-pub(crate) use precision::FusedOptions;
 pub use precision::Precision;
 pub use scale::scale;
 
-pub(crate) use arena::Arena;
-pub(crate) use channel_max::channel_max_in;
-pub(crate) use clamp::clamp_in;
-pub(crate) use conv::conv_in;
-pub(crate) use fused::{
-    ConvolutionParameters, FilterCache, Prepared, clamp_multiply_channel_max_in,
-    conv2d_group_norm_scale_max_pool_clamp_any_shape_in, conv2d_group_norm_scale_max_pool_clamp_in,
-    conv3d_multiply_instance_norm_clamp_multiply_max_any_shape_in,
-    conv3d_multiply_instance_norm_clamp_multiply_max_in, fused_geometry, group_norm_scale_in,
-    group_norm_scale_max_pool2d_clamp_in, max_pool2d_clamp_in,
-    multiply_instance_norm_clamp_multiply_channel_max_in,
-};
-pub(crate) use group_norm::group_norm_in;
-pub(crate) use instance_norm::instance_norm_in;
-pub(crate) use max_pool2d::max_pool2d_in;
-pub(crate) use scale::scale_in;
+pub(crate) use launching::Affine;
+pub(crate) use precision::FusedOptions;

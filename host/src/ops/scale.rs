@@ -1,14 +1,14 @@
 //! Multiplication by one factor per channel.
 
-use kernels_gpu::scale::SCALE;
-
 use ndarray::Ix1;
 
-use super::Arena;
-use super::launching::{Argument, bytes, from_cpu, grid, launch};
+use super::launching::{from_cpu, grid, matching, once};
+use kernels_gpu::scale::SCALE;
+
 use crate::cpu;
 use crate::device::Tensor;
 use crate::error::Result;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::ScaleSpec;
 use crate::spec::launch::elementwise;
 
@@ -38,34 +38,34 @@ const OPERATOR: &str = "scale";
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 pub fn scale(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
-    scale_in(&mut Arena::fresh(), x, scale)
+    ScaleSpec.problem(x.shape(), scale.shape())?;
+    matching(OPERATOR, x, &[("scale", Some(scale))])?;
+    if x.device().is_cpu() {
+        let factors = scale.host_f32_as::<Ix1>();
+        return from_cpu(x, cpu::scale(x.host_f32().view(), factors.view()));
+    }
+    once(OPERATOR, x, |program, x| {
+        let scale = program.parameter(scale);
+        append(program, x, scale)
+    })
 }
 
-pub(crate) fn scale_in(arena: &mut Arena, x: &Tensor, scale: &Tensor) -> Result<Tensor> {
-    let problem = ScaleSpec.problem(x.shape(), scale.shape())?;
-    let stream = x.stream();
-    let factors = Argument::open(OPERATOR, "scale", scale, x)?;
-    if x.device().is_cpu() {
-        return from_cpu(
-            x,
-            cpu::scale(x.host_f32().view(), scale.host_f32_as::<Ix1>().view()),
+/// Appends the operator to a program.
+pub(crate) fn append(program: &mut ProgramBuilder, x: Value, scale: Value) -> Result<Value> {
+    let problem = ScaleSpec.problem(program.shape(x), program.shape(scale))?;
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
+    let shape = grid(OPERATOR, elementwise::shape(geometry.elements))?;
+    let y = program.tensor(&program.shape(x).to_vec(), dtype)?;
+    let bytes_moved = program.bytes(&[x, scale, y]);
+    // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
+    unsafe {
+        let kernel = SCALE.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
+            shape,
+            (Read(x), Read(scale), Write(y), geometry),
+            bytes_moved,
         );
     }
-    let geometry = problem.geometry()?;
-    let shape = grid(OPERATOR, elementwise::shape(geometry.elements))?;
-    let y = arena.tensor(stream, x.shape(), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: both tensors have `geometry.elements` elements, `scale` one per channel, the output is fresh, and
-    // allocations start on 16 bytes.
-    unsafe {
-        launch(
-            stream,
-            &SCALE,
-            &[x.dtype().label()],
-            shape,
-            (input.pointer(), factors.pointer(), y.output(), geometry),
-        )?;
-    }
-    stream.moved(bytes(&[x, scale, &y]));
     Ok(y)
 }

@@ -1,7 +1,7 @@
 //! The kernels on one device: compiled once, looked up by name, launched.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use cuda_std::{Instance, KernelArgs};
@@ -148,18 +148,13 @@ impl Module {
 }
 
 impl Gpu {
-    /// Checks the launch contract, then launches `kernel` on a stream of this GPU, whose context must be current.
-    ///
-    /// # Safety
-    /// `stream` is a live stream of this GPU, and the caller vouches for the kernel's own requirements.
-    pub(crate) unsafe fn launch<A: KernelArgs>(
+    /// The function of `kernel`, after checking the launch contract and with the shared memory that the launch takes
+    /// granted. The GPU's context must be current.
+    fn function<A: KernelArgs>(
         &self,
-        _current: &Current,
-        stream: sys::CUstream,
         kernel: &Instance<A>,
         shape: &LaunchShape,
-        arguments: A,
-    ) -> Result<()> {
+    ) -> Result<&'static Function> {
         let function = self.module.function(kernel.name())?;
         let facts = KernelFacts {
             name: kernel.name(),
@@ -177,6 +172,33 @@ impl Gpu {
                 || unsafe { cu!(cuFuncSetAttribute(function.handle, attribute, grant as i32)) };
             function.opt_in.get_or_init(opt_in).clone()?;
         }
+        Ok(function)
+    }
+
+    /// Looks up `kernel` and checks the launch contract, as [`launch`](Gpu::launch) does. The driver loads a kernel at the
+    /// latest when it is looked up.
+    pub(crate) fn load<A: KernelArgs>(
+        &self,
+        _current: &Current,
+        kernel: &Instance<A>,
+        shape: &LaunchShape,
+    ) -> Result<()> {
+        self.function(kernel, shape).map(drop)
+    }
+
+    /// Checks the launch contract, then launches `kernel` on a stream of this GPU, whose context must be current.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of this GPU, and the caller vouches for the kernel's own requirements.
+    pub(crate) unsafe fn launch<A: KernelArgs>(
+        &self,
+        _current: &Current,
+        stream: sys::CUstream,
+        kernel: &Instance<A>,
+        shape: &LaunchShape,
+        arguments: A,
+    ) -> Result<()> {
+        let function = self.function(kernel, shape)?;
         let [grid_x, grid_y, grid_z] = shape.grid;
         let [block_x, block_y, block_z] = shape.block;
         // SAFETY: the parameter array has one entry per kernel parameter, since it is made from the tuple

@@ -1,4 +1,4 @@
-//! Tensors whose memory is used again: overwritten, or shared by turns.
+//! Tensors whose memory is overwritten, and handles that do not keep it.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -12,38 +12,35 @@ use crate::device::stream::Stream;
 use crate::error::{Error, Result};
 
 impl Tensor {
-    /// Elements from byte `offset` of this tensor's memory on, of unspecified content. For intermediate tensors alone: the
-    /// host can neither read a part nor write to it.
-    pub(crate) fn part(&self, offset: u64, shape: &[usize], dtype: DType) -> Tensor {
-        let part = Tensor {
-            shape: shape.into(),
-            dtype,
-            offset: self.offset + offset as usize,
-            ..self.clone()
-        };
-        debug_assert!(offset + part.bytes() <= self.bytes() || part.is_empty());
-        part
-    }
-
-    /// Something that tells when the last handle to the memory is gone.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch(Arc::downgrade(&self.storage))
+    /// A handle that does not keep the memory.
+    pub(crate) fn downgrade(&self) -> WeakTensor {
+        WeakTensor {
+            shape: self.shape.clone(),
+            dtype: self.dtype,
+            stream: self.stream.clone(),
+            storage: Arc::downgrade(&self.storage),
+        }
     }
 
     /// Prepares an existing tensor to be written anew by work on `stream`, which must be the one it was made
     /// on; nobody else may hold it.
-    pub(crate) fn rewrite(&mut self, operator: &'static str, stream: &Stream) -> Result<()> {
+    pub(crate) fn rewrite(
+        &mut self,
+        operator: &'static str,
+        argument: &'static str,
+        stream: &Stream,
+    ) -> Result<()> {
         if self.stream != *stream {
             return Err(Error::TensorInUse {
                 operator,
-                argument: "output",
+                argument,
                 reason: "belongs to another stream than the plan",
             });
         }
         match Arc::get_mut(&mut self.storage) {
             None => Err(Error::TensorInUse {
                 operator,
-                argument: "output",
+                argument,
                 reason: "is shared with other tensors",
             }),
             Some(Storage::Gpu(buffer)) => Ok(buffer.before_rewrite()?),
@@ -108,31 +105,30 @@ impl Tensor {
         }
         Ok(())
     }
+}
 
-    /// Whether the two are handles to the same memory.
-    pub(crate) fn shares_memory(&self, other: &Tensor) -> bool {
-        Arc::ptr_eq(&self.storage, &other.storage)
+/// A handle to a tensor that does not keep its memory.
+pub(crate) struct WeakTensor {
+    shape: Box<[usize]>,
+    dtype: DType,
+    stream: Stream,
+    storage: Weak<Storage>,
+}
+
+impl WeakTensor {
+    /// The tensor, while another handle keeps its memory.
+    pub(crate) fn upgrade(&self) -> Option<Tensor> {
+        Some(Tensor {
+            storage: self.storage.upgrade()?,
+            shape: self.shape.clone(),
+            dtype: self.dtype,
+            stream: self.stream.clone(),
+        })
     }
 }
 
-/// Tells when the last handle to a tensor's memory is gone, without being one.
-#[derive(Clone)]
-pub(crate) struct Watch(Weak<Storage>);
-
-impl Watch {
-    /// Whether nobody holds the memory any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.0.strong_count() == 0
-    }
-
-    /// Whether `tensor` holds the memory.
-    pub(crate) fn is_of(&self, tensor: &Tensor) -> bool {
-        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&tensor.storage))
-    }
-}
-
-impl fmt::Debug for Watch {
+impl fmt::Debug for WeakTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watch(gone: {})", self.is_gone())
+        write!(f, "WeakTensor({} {:?})", self.dtype, self.shape)
     }
 }

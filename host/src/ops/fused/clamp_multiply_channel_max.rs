@@ -4,11 +4,10 @@ use kernels_gpu::fused::clamp_multiply_channel_max::CLAMP_MULTIPLY_CHANNEL_MAX;
 
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::channel_max::{channel_max_in, without_channels};
-use crate::ops::clamp::clamp_in;
-use crate::ops::launching::{Argument, bytes, grid, launch};
-use crate::ops::scale::scale_in;
+use crate::ops::channel_max::{channel_max, without_channels};
+use crate::ops::launching::{grid, matching, once};
+use crate::ops::{clamp, scale};
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::{ChannelMaxSpec, ClampSpec, ScaleSpec};
 
 const OPERATOR: &str = "clamp_multiply_channel_max";
@@ -35,46 +34,43 @@ pub fn clamp_multiply_channel_max(
     multiplier: &Tensor,
     clamp: &ClampSpec,
 ) -> Result<Tensor> {
-    clamp_multiply_channel_max_in(&mut Arena::fresh(), x, multiplier, clamp)
+    clamp.problem(x.shape())?;
+    ScaleSpec.problem(x.shape(), multiplier.shape())?;
+    ChannelMaxSpec.problem(x.shape())?;
+    matching(OPERATOR, x, &[("multiplier", Some(multiplier))])?;
+    if x.device().is_cpu() {
+        let multiplied = scale::scale(&clamp::clamp(x, clamp)?, multiplier)?;
+        return channel_max(&multiplied);
+    }
+    once(OPERATOR, x, |program, x| {
+        let multiplier = program.parameter(multiplier);
+        append(program, x, multiplier, clamp)
+    })
 }
 
-pub(crate) fn clamp_multiply_channel_max_in(
-    arena: &mut Arena,
-    x: &Tensor,
-    multiplier: &Tensor,
+/// Appends the operators to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    multiplier: Value,
     clamp: &ClampSpec,
-) -> Result<Tensor> {
-    let bounds = clamp.problem(x.shape())?.kernel_bounds();
-    ScaleSpec.problem(x.shape(), multiplier.shape())?;
-    let problem = ChannelMaxSpec.problem(x.shape())?;
-    let factors = Argument::open(OPERATOR, "multiplier", multiplier, x)?;
-    if x.device().is_cpu() {
-        let clamped = clamp_in(arena, x, clamp)?;
-        let multiplied = scale_in(arena, &clamped, multiplier)?;
-        return channel_max_in(arena, &multiplied);
-    }
-    let stream = x.stream();
-    let geometry = problem.geometry()?;
+) -> Result<Value> {
+    let bounds = clamp.problem(program.shape(x))?.kernel_bounds();
+    ScaleSpec.problem(program.shape(x), program.shape(multiplier))?;
+    let problem = ChannelMaxSpec.problem(program.shape(x))?;
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
-    let y = arena.tensor(stream, &without_channels(x.shape()), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: the input has the problem's extents and the output the same without channels, both start on 16 bytes;
-    // `multiplier` has a value per channel; `y` is fresh.
+    let y = program.tensor(&without_channels(program.shape(x)), dtype)?;
+    let bytes_moved = program.bytes(&[x, multiplier, y]);
+    // SAFETY: `x` has the problem's extents and `y` the same without channels; `multiplier` has a value per channel.
     unsafe {
-        launch(
-            stream,
-            &CLAMP_MULTIPLY_CHANNEL_MAX,
-            &[x.dtype().label()],
+        let kernel = CLAMP_MULTIPLY_CHANNEL_MAX.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
-            (
-                input.pointer(),
-                factors.pointer(),
-                y.output(),
-                geometry,
-                bounds,
-            ),
-        )?;
+            (Read(x), Read(multiplier), Write(y), geometry, bounds),
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, multiplier, &y]));
     Ok(y)
 }

@@ -5,10 +5,13 @@ use kernels_gpu::fused::conv2d_group_norm_scale_max_pool_clamp::{
     CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD,
 };
 
-use crate::device::{DType, Stream, Tensor};
+use super::convolved::Parameters;
+use super::layout::Layout;
+use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
 use crate::error::Result;
-use crate::ops::launching::{Affine, Argument, bytes, launch};
-use crate::ops::{Arena, Precision};
+use crate::ops::Precision;
+use crate::ops::launching::Affine;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampProblem as Problem;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, FusedGeometry, FusedMode,
@@ -16,15 +19,45 @@ use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 
 const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 
-/// Whether the kernels take this problem on the stream's device, and as what.
-///
-/// They are made of what only Hopper and the emulator have, clusters and warpgroup products. Since a small batch is
-/// spread over more blocks, no other kernels are faster for it.
-pub(crate) fn fused_geometry(problem: &Problem, stream: &Stream) -> Option<FusedGeometry> {
-    if !stream.device().has_warpgroup_products() {
-        return None;
+/// How the one launch is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolingLaunch {
+    geometry: FusedGeometry,
+    mode: FusedMode,
+    precision: Precision,
+    shape: LaunchShape,
+}
+
+impl PoolingLaunch {
+    /// The launch for this problem on this device; nothing where the kernels cannot take it.
+    ///
+    /// They are made of what only Hopper and the emulator have, clusters and warpgroup products. Since a small batch is
+    /// spread over more blocks, no other kernels are faster for it.
+    pub(crate) fn choose(
+        problem: &Problem,
+        dtype: DType,
+        properties: &DeviceProperties,
+        precision: Precision,
+    ) -> Option<Self> {
+        if !properties.has_warpgroup_products {
+            return None;
+        }
+        let geometry = FusedGeometry::new(
+            &problem.conv.as_conv3d(),
+            &problem.group_norm,
+            &problem.max_pool,
+            &problem.clamp,
+        )
+        .ok()?;
+        let multiprocessors = properties.multiprocessors;
+        let mode = geometry.spread(mode(dtype, precision), multiprocessors);
+        Some(Self {
+            geometry,
+            mode,
+            precision,
+            shape: geometry.launch_shape(mode, multiprocessors),
+        })
     }
-    FusedGeometry::new(problem)
 }
 
 /// The way to multiply.
@@ -36,103 +69,80 @@ fn mode(dtype: DType, precision: Precision) -> FusedMode {
     }
 }
 
-/// Parameters in the form that the fused kernel takes them in.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    /// 32-bit words: filters as operands of the tensor cores.
-    operands: Tensor,
-    /// Four numbers for each channel.
-    channels: Tensor,
+/// The parameters as the kernel takes them, on the stream of the filters: 32-bit words, the filters as operands of the
+/// tensor cores, and four numbers for each channel.
+fn prepare(
+    of: &ProgramBuilder,
+    parameters: &Parameters<'_>,
+    choice: &PoolingLaunch,
+) -> Result<Vec<Tensor>> {
+    let PoolingLaunch {
+        geometry,
+        precision,
+        ..
+    } = *choice;
+    let known = |value: Option<Value>| value.map(|value| of.known(value));
+    let filter = of.known(parameters.filters.weight);
+    let dtype = filter.dtype();
+    let mut program = ProgramBuilder::new(filter.device());
+    let weight = program.parameter(filter);
+    let bias = program.optional_parameter(known(parameters.filters.bias));
+    let [norm_weight, norm_bias] = [parameters.norm.weight, parameters.norm.bias].map(known);
+    let norm = Affine::new(&mut program, norm_weight, norm_bias);
+    let scale = program.parameter(of.known(parameters.factors));
+    let words = mode(dtype, precision).operand_words() as usize;
+    let operands = program.tensor(&[words], DType::F32)?;
+    let channels = program.tensor(&[CHANNEL_FLOATS as usize], DType::F32)?;
+    let arguments = (
+        Read(weight),
+        bias.map(Read),
+        norm.weight(),
+        norm.bias(),
+        Read(scale),
+        Write(operands),
+        Write(channels),
+        geometry,
+    );
+    let labels = [precision.label(dtype)];
+    let kernel = CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE.instance(&labels)?;
+    // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs have the sizes
+    // that the kernel's mode asks for.
+    unsafe { program.launch(kernel, geometry.prepare_shape(), arguments, 0) }
+    let program = program.finish(&[operands, channels]);
+    program.run_once(OPERATOR, filter.stream(), &[])
 }
 
-impl Prepared {
-    /// Prepares parameters on their stream.
-    pub(crate) fn new(
-        weight: &Tensor,
-        bias: Option<&Tensor>,
-        norm: (Option<&Tensor>, Option<&Tensor>),
-        scale: &Tensor,
-        geometry: &FusedGeometry,
-        precision: Precision,
-    ) -> Result<Prepared> {
-        let (stream, dtype) = (weight.stream(), weight.dtype());
-        let words = mode(dtype, precision).operand_words() as usize;
-        let prepared = Prepared {
-            operands: Tensor::uninit(stream, &[words], DType::F32)?,
-            channels: Tensor::uninit(stream, &[CHANNEL_FLOATS as usize], DType::F32)?,
-        };
-        let convolution = Affine::open(OPERATOR, weight, Some(weight), bias)?;
-        let norm = Affine::open(OPERATOR, weight, norm.0, norm.1)?;
-        let factors = Argument::open(OPERATOR, "scale", scale, weight)?;
-        // SAFETY: the geometry is that of these parameters, which exist where it says so; the two buffers have the
-        // sizes that the kernel's mode asks for and are fresh.
-        unsafe {
-            launch(
-                stream,
-                &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE,
-                &[precision.label(dtype)],
-                geometry.prepare_shape(),
-                (
-                    convolution.weight(),
-                    convolution.bias(),
-                    norm.weight(),
-                    norm.bias(),
-                    factors.pointer(),
-                    prepared.operands.output(),
-                    prepared.channels.output(),
-                    *geometry,
-                ),
-            )?;
-        }
-        Ok(prepared)
-    }
-}
-
-/// `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch.
-///
-/// `problem` is that of `x` and of the tensors that `prepared` was made from, `geometry` what [`fused_geometry`] gave
-/// for it, and `precision` the one that `prepared` was made for.
-pub(crate) fn conv2d_group_norm_scale_max_pool_clamp_in(
-    arena: &mut Arena,
-    x: &Tensor,
-    prepared: &Prepared,
+/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, as `choice` says for `problem`, which is
+/// that of `x` and of the parameters.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    parameters: &Parameters<'_>,
     problem: &Problem,
-    geometry: &FusedGeometry,
-    precision: Precision,
-) -> Result<Tensor> {
-    let stream = x.stream();
-    let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
-    let multiprocessors = stream.device().multiprocessors();
-    let mode = geometry.spread(mode(x.dtype(), precision), multiprocessors);
-    let shape = geometry.launch_shape(mode, multiprocessors);
+    choice: &PoolingLaunch,
+) -> Result<Value> {
+    let &PoolingLaunch {
+        geometry,
+        mode,
+        precision,
+        shape,
+    } = choice;
+    let dtype = program.dtype(x);
+    let y = program.tensor(&problem.output_shape(), dtype)?;
+    let layout = Layout::OneLaunch(precision);
+    let prepared = parameters
+        .layouts
+        .get(layout, || prepare(program, parameters, choice))?;
+    let [operands, channels] = [0, 1].map(|index| program.parameter(&prepared[index]));
+    let bytes_moved = program.bytes(&[x, operands, channels, y]);
+    let arguments = (Read(x), Read(operands), Read(channels), Write(y), geometry);
     let family = if mode.shares == 1 {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     } else {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD
     };
-    if shape.is_empty() {
-        return Ok(y);
-    }
-    let input = Argument::input(OPERATOR, x)?;
-    let operands = prepared.operands.read_on(OPERATOR, "operands", stream)?;
-    let channels = prepared.channels.read_on(OPERATOR, "channels", stream)?;
-    // SAFETY: the geometry is that of `x`, whose output shape `y` has; the parameters were prepared for it; all start on
-    // 16 bytes; `y` is fresh.
-    unsafe {
-        launch(
-            stream,
-            family,
-            &[precision.label(x.dtype())],
-            shape,
-            (
-                input.pointer(),
-                operands.pointer(),
-                channels.pointer(),
-                y.output(),
-                *geometry,
-            ),
-        )?;
-    }
-    stream.moved(bytes(&[x, &prepared.operands, &prepared.channels, &y]));
+    let kernel = family.instance(&[precision.label(dtype)])?;
+    // SAFETY: the geometry is that of `x`, whose output shape `y` has; the parameters were prepared for it.
+    unsafe { program.launch(kernel, shape, arguments, bytes_moved) }
     Ok(y)
 }

@@ -4,8 +4,8 @@ use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
+use crate::ops::launching::{Affine, grid, matching, shape_of};
+use crate::program::{ProgramBuilder, Read, Write};
 use crate::spec::launch::elementwise;
 use crate::spec::{Quantity, ScaleSpec, SpecError};
 
@@ -62,7 +62,7 @@ pub fn fold_scale(
         }
     }
     let stream = scale.stream();
-    let affine = Affine::open(OPERATOR, scale, weight, bias)?;
+    matching(OPERATOR, scale, &[("weight", weight), ("bias", bias)])?;
     if scale.device().is_cpu() {
         let factors = scale.host_f32();
         let folded = |parameter: Option<&Tensor>, absent: f32| {
@@ -81,29 +81,33 @@ pub fn fold_scale(
         limit: u32::MAX as usize,
     })?;
     let shape = grid(OPERATOR, elementwise::fold_shape(len))?;
-    let arena = &mut Arena::fresh();
-    let folded_weight = arena.tensor(stream, &[channels], scale.dtype())?;
-    let folded_bias = arena.tensor(stream, &[channels], scale.dtype())?;
-    let factors = Argument::input(OPERATOR, scale)?;
-    // SAFETY: all tensors that exist have `len` elements, and the flags say which do; the outputs are fresh.
+    let mut program = ProgramBuilder::new(scale.device());
+    let affine = Affine::new(&mut program, weight, bias);
+    let factors = program.parameter(scale);
+    let folded_weight = program.tensor(&[channels], scale.dtype())?;
+    let folded_bias = program.tensor(&[channels], scale.dtype())?;
+    let outputs = [folded_weight, folded_bias];
+    let bytes_moved = program.bytes(&[factors]) + program.bytes(&outputs) + affine.bytes(&program);
+    // SAFETY: all values that exist have `len` elements, and the flags say which do.
     unsafe {
-        launch(
-            stream,
-            &FOLD_SCALE,
-            &[scale.dtype().label()],
+        let kernel = FOLD_SCALE.instance(&[scale.dtype().label()])?;
+        program.launch(
+            kernel,
             shape,
             (
                 affine.weight(),
                 affine.bias(),
-                factors.pointer(),
-                folded_weight.output(),
-                folded_bias.output(),
+                Read(factors),
+                Write(folded_weight),
+                Write(folded_bias),
                 len,
                 u32::from(weight.is_some()),
                 u32::from(bias.is_some()),
             ),
-        )?;
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[scale, &folded_weight, &folded_bias]) + affine.bytes());
-    Ok((folded_weight, folded_bias))
+    let mut folded = program.finish(&outputs).run_once(OPERATOR, stream, &[])?;
+    let bias = folded.remove(1);
+    Ok((folded.remove(0), bias))
 }

@@ -1,15 +1,17 @@
 //! `group_norm`, `scale`.
 
-use kernels_gpu::fused::group_norm_scale::GROUP_NORM_SCALE;
 use kernels_gpu::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
 
-use crate::device::{LaunchError, Tensor};
-use crate::error::{Error, Result};
-use crate::ops::Arena;
-use crate::ops::group_norm::{group_norm_in, statistics};
-use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
-use crate::ops::scale::scale_in;
-use crate::spec::launch::norm::NormGeometry;
+use kernels_gpu::fused::group_norm_scale::GROUP_NORM_SCALE;
+
+use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
+use crate::error::Result;
+use crate::ops::group_norm::{Statistics, group_norm, statistics};
+use crate::ops::launching::{Affine, grid, matching, once, shape_of};
+use crate::ops::scale;
+use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::spec::launch::WARP_THREADS;
+use crate::spec::launch::norm::{NormGeometry, RESIDENT_THREADS};
 use crate::spec::{GroupNormSpec, ScaleSpec};
 
 const OPERATOR: &str = "group_norm_scale";
@@ -43,131 +45,139 @@ pub fn group_norm_scale(
     scale: &Tensor,
     spec: &GroupNormSpec,
 ) -> Result<Tensor> {
-    group_norm_scale_in(&mut Arena::fresh(), x, weight, bias, scale, spec)
+    spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    ScaleSpec.problem(x.shape(), scale.shape())?;
+    let parameters = [("weight", weight), ("bias", bias), ("scale", Some(scale))];
+    matching(OPERATOR, x, &parameters)?;
+    if x.device().is_cpu() {
+        return scale::scale(&group_norm(x, weight, bias, spec)?, scale);
+    }
+    once(OPERATOR, x, |program, x| {
+        let affine = Affine::new(program, weight, bias);
+        let scale = program.parameter(scale);
+        append(program, x, affine, scale, spec)
+    })
 }
 
-pub(crate) fn group_norm_scale_in(
-    arena: &mut Arena,
-    x: &Tensor,
-    weight: Option<&Tensor>,
-    bias: Option<&Tensor>,
-    scale: &Tensor,
+/// Appends the operators to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    scale: Value,
     spec: &GroupNormSpec,
-) -> Result<Tensor> {
-    let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
-    ScaleSpec.problem(x.shape(), scale.shape())?;
-    let affine = Affine::open(OPERATOR, x, weight, bias)?;
-    let factors = Argument::open(OPERATOR, "scale", scale, x)?;
-    if x.device().is_cpu() {
-        let normed = group_norm_in(arena, x, weight, bias, spec)?;
-        return scale_in(arena, &normed, scale);
-    }
-    let geometry = problem.geometry()?;
-    let y = arena.tensor(x.stream(), x.shape(), x.dtype())?;
-    if y.is_empty() {
+) -> Result<Value> {
+    let [weight, bias] = affine.shapes(program);
+    let problem = spec.problem(program.shape(x), weight, bias)?;
+    ScaleSpec.problem(program.shape(x), program.shape(scale))?;
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
+    let y = program.tensor(&program.shape(x).to_vec(), dtype)?;
+    if program.bytes(&[y]) == 0 {
         return Ok(y);
     }
-    let parameters = Parameters {
-        affine,
-        factors,
-        scale,
-    };
-    if !resident(x, &parameters, &geometry, &y)? {
-        two_passes(arena, x, &parameters, &geometry, &y)?;
+    match resident(&geometry, dtype, program.properties()) {
+        Some(shape) => keep_rows(program, x, affine, scale, &geometry, y, shape)?,
+        None => two_passes(program, x, affine, scale, &geometry, y)?,
     }
     Ok(y)
 }
 
-struct Parameters<'a> {
-    affine: Affine<'a>,
-    factors: Argument<'a>,
-    scale: &'a Tensor,
+/// Bytes of the resident kernel's static arrays: 16 for each of its warps.
+const RESIDENT_STATIC_BYTES: u32 = RESIDENT_THREADS / WARP_THREADS * 16;
+
+/// The one launch whose blocks keep their rows in shared memory between statistics and normalisation, where that pays
+/// and the device has the memory for it.
+fn resident(
+    geometry: &NormGeometry,
+    dtype: DType,
+    properties: &DeviceProperties,
+) -> Option<LaunchShape> {
+    let shape = geometry.resident_shape(dtype.size() as u32)?;
+    let bytes = RESIDENT_STATIC_BYTES + shape.shared_bytes;
+    (bytes <= properties.shared_bytes_per_block).then_some(shape)
 }
 
-/// One launch whose blocks keep their rows in shared memory between statistics and normalisation. Whether that pays, and
-/// whether the device has the memory for it, decides if it is done.
-fn resident(
-    x: &Tensor,
-    parameters: &Parameters<'_>,
+fn keep_rows(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    scale: Value,
     geometry: &NormGeometry,
-    y: &Tensor,
-) -> Result<bool> {
-    let stream = x.stream();
-    let Some(shape) = geometry.resident_shape(x.dtype().size() as u32) else {
-        return Ok(false);
-    };
-    let Parameters {
-        affine,
-        factors,
-        scale,
-    } = parameters;
-    let input = Argument::input(OPERATOR, x)?;
+    y: Value,
+    shape: LaunchShape,
+) -> Result<()> {
+    let bytes_moved = program.bytes(&[x, scale, y]) + affine.bytes(program);
     // SAFETY: as in `two_passes`, without partial results.
-    let launched = unsafe {
-        launch(
-            stream,
-            &GROUP_NORM_SCALE_RESIDENT,
-            &[x.dtype().label()],
+    unsafe {
+        let kernel = GROUP_NORM_SCALE_RESIDENT.instance(&[program.dtype(x).label()])?;
+        program.launch(
+            kernel,
             shape,
             (
-                input.pointer(),
+                Read(x),
                 affine.weight(),
                 affine.bias(),
-                factors.pointer(),
-                y.output(),
+                Read(scale),
+                Write(y),
                 *geometry,
             ),
-        )
-    };
-    match launched {
-        Err(Error::Launch(LaunchError::SharedMemory { .. })) => return Ok(false),
-        launched => launched?,
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, scale, y]) + affine.bytes());
-    Ok(true)
+    Ok(())
 }
 
 /// The statistics, then a pass that normalises and scales.
 fn two_passes(
-    arena: &mut Arena,
-    x: &Tensor,
-    parameters: &Parameters<'_>,
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    scale: Value,
     geometry: &NormGeometry,
-    y: &Tensor,
+    y: Value,
 ) -> Result<()> {
-    let stream = x.stream();
     let apply = geometry.apply();
     let shape = grid(OPERATOR, apply.shape())?;
-    let partials = statistics(OPERATOR, arena, x, geometry)?;
-    let Parameters {
-        affine,
-        factors,
-        scale,
-    } = parameters;
-    let (input, moments) = (
-        Argument::input(OPERATOR, x)?,
-        Argument::input(OPERATOR, &partials)?,
-    );
-    // SAFETY: `x` and `y` have `geometry.elements()` elements and start on 16 bytes; the partial results are those of
-    // `x`; weight and bias have a value per channel where the geometry says that they exist, and so has `scale`; `y` is
-    // fresh.
+    let Statistics { partials, .. } = statistics(OPERATOR, program, x, geometry)?;
+    let bytes_moved = program.bytes(&[x, partials, scale, y]) + affine.bytes(program);
+    // SAFETY: `x` and `y` have `geometry.elements()` elements; the partial results are those of `x`; weight and bias
+    // have a value per channel where the geometry says that they exist, and so has `scale`.
     unsafe {
-        launch(
-            stream,
-            &GROUP_NORM_SCALE,
-            &[x.dtype().label()],
+        let kernel = GROUP_NORM_SCALE.instance(&[program.dtype(x).label()])?;
+        program.launch(
+            kernel,
             shape,
             (
-                input.pointer(),
-                moments.pointer(),
+                Read(x),
+                Read(partials),
                 affine.weight(),
                 affine.bias(),
-                factors.pointer(),
-                y.output(),
+                Read(scale),
+                Write(y),
                 apply,
             ),
-        )?;
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, &partials, scale, y]) + affine.bytes());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_kept_where_a_block_has_the_memory() {
+        let with = |shared_bytes_per_block| DeviceProperties {
+            multiprocessors: 132,
+            shared_bytes_per_block,
+            has_warpgroup_products: false,
+        };
+        // 256 rows of 40,000 elements, of which f32 takes 160,012 bytes with the vector it may touch beyond.
+        let geometry = NormGeometry::new(32, 64, 8, 5000, 1e-5);
+        let kept = |dtype, bytes| resident(&geometry, dtype, &with(bytes)).is_some();
+        assert!(kept(DType::F32, 227 << 10) && kept(DType::F32, 160_012 + 512));
+        assert!(!kept(DType::F32, 160_012 + 511) && !kept(DType::F32, 99 << 10));
+        assert!(kept(DType::F16, 99 << 10));
+    }
 }

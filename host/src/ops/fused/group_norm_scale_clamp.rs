@@ -2,57 +2,50 @@
 
 use kernels_gpu::fused::group_norm_scale_clamp::GROUP_NORM_SCALE_CLAMP;
 
-use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::launching::{Affine, Argument, bytes, grid, launch};
+use crate::ops::group_norm::Statistics;
+use crate::ops::launching::{Affine, grid};
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::elementwise::Bounds;
-use crate::spec::launch::norm::NormGeometry;
-
-use super::group_norm_scale_max_pool2d_clamp::Parameters;
 
 const OPERATOR: &str = "group_norm_scale_clamp";
 
-/// Normalises, scales and clamps `x`, `(n, c, h, w)`, with the statistics of the tensor that it was pooled from, which
-/// `partials` has as `norm` says.
+/// Appends what normalises, scales and clamps `x`, `(n, c, h, w)`, with the statistics of the tensor that it was pooled
+/// from.
 pub(crate) fn normalise_and_clamp(
-    arena: &mut Arena,
-    x: &Tensor,
-    partials: &Tensor,
-    parameters: &Parameters<'_>,
-    norm: NormGeometry,
+    program: &mut ProgramBuilder,
+    x: Value,
+    statistics: &Statistics,
+    affine: Affine,
+    scale: Value,
     bounds: Bounds,
-) -> Result<Tensor> {
-    let stream = x.stream();
-    let spatial: usize = x.shape()[2..].iter().product();
+) -> Result<Value> {
+    let &Statistics { partials, norm } = statistics;
+    let (output, dtype) = (program.shape(x).to_vec(), program.dtype(x));
+    let spatial: usize = output[2..].iter().product();
     let geometry = norm.pooled(spatial as u64);
     let shape = grid(OPERATOR, geometry.shape())?;
-    let affine = Affine::open(OPERATOR, x, parameters.weight, parameters.bias)?;
-    let factors = Argument::open(OPERATOR, "scale", parameters.scale, x)?;
-    let y = arena.tensor(stream, x.shape(), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    let moments = partials.read_on(OPERATOR, "statistics", stream)?;
-    // SAFETY: `x` and `y` have `spatial` elements for each channel of the norm's rows, all start on 16 bytes; the
-    // partial results are those of these rows; weight and bias have a value per channel where the geometry says that
-    // they exist, and so has `scale`; `y` is fresh.
+    let y = program.tensor(&output, dtype)?;
+    let bytes_moved = program.bytes(&[x, partials, scale, y]) + affine.bytes(program);
+    // SAFETY: `x` and `y` have `spatial` elements for each channel of the norm's rows; the partial results are those of
+    // these rows; weight and bias have a value per channel where the geometry says that they exist, and so has `scale`.
     unsafe {
-        launch(
-            stream,
-            &GROUP_NORM_SCALE_CLAMP,
-            &[x.dtype().label()],
+        let kernel = GROUP_NORM_SCALE_CLAMP.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
             (
-                input.pointer(),
-                moments.pointer(),
+                Read(x),
+                Read(partials),
                 affine.weight(),
                 affine.bias(),
-                factors.pointer(),
-                y.output(),
+                Read(scale),
+                Write(y),
                 geometry,
                 bounds,
             ),
-        )?;
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, partials, parameters.scale, &y]) + affine.bytes());
     Ok(y)
 }

@@ -1,16 +1,15 @@
 //! `group_norm`, `scale`, `max_pool2d`, `clamp`.
 
+use super::{group_norm_scale, max_pool2d_clamp};
 use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
 
-use super::{group_norm_scale_in, max_pool2d_clamp_in};
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::group_norm::statistics;
-use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
+use crate::ops::group_norm::{Statistics, statistics};
+use crate::ops::launching::{Affine, grid, matching, once, shape_of};
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::elementwise::Bounds;
 use crate::spec::launch::max_pool2d::PoolGeometry;
-use crate::spec::launch::norm::NormGeometry;
 use crate::spec::{ClampSpec, GroupNormSpec, MaxPool2dSpec, ScaleSpec};
 
 const OPERATOR: &str = "group_norm_scale_max_pool2d_clamp";
@@ -43,101 +42,83 @@ pub fn group_norm_scale_max_pool2d_clamp(
     pool: &MaxPool2dSpec,
     clamp: &ClampSpec,
 ) -> Result<Tensor> {
-    group_norm_scale_max_pool2d_clamp_in(
-        &mut Arena::fresh(),
-        x,
-        weight,
-        bias,
-        scale,
-        norm,
-        pool,
-        clamp,
-    )
+    norm.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    ScaleSpec.problem(x.shape(), scale.shape())?;
+    pool.problem(x.shape())?;
+    let parameters = [("weight", weight), ("bias", bias), ("scale", Some(scale))];
+    matching(OPERATOR, x, &parameters)?;
+    if x.device().is_cpu() {
+        let scaled = group_norm_scale::group_norm_scale(x, weight, bias, scale, norm)?;
+        return max_pool2d_clamp::max_pool2d_clamp(&scaled, pool, clamp);
+    }
+    once(OPERATOR, x, |program, x| {
+        let affine = Affine::new(program, weight, bias);
+        let scale = program.parameter(scale);
+        append(program, x, affine, scale, norm, pool, clamp)
+    })
 }
 
-#[allow(clippy::too_many_arguments, reason = "four operators' parameters")]
-pub(crate) fn group_norm_scale_max_pool2d_clamp_in(
-    arena: &mut Arena,
-    x: &Tensor,
-    weight: Option<&Tensor>,
-    bias: Option<&Tensor>,
-    scale: &Tensor,
+/// Appends the operators to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    scale: Value,
     norm: &GroupNormSpec,
     pool: &MaxPool2dSpec,
     clamp: &ClampSpec,
-) -> Result<Tensor> {
-    let normed = norm.problem(x.shape(), shape_of(weight), shape_of(bias))?;
-    ScaleSpec.problem(x.shape(), scale.shape())?;
-    let pooled = pool.problem(x.shape())?;
-    let bounds = clamp.problem(&pooled.output_shape())?.kernel_bounds();
-    Affine::open(OPERATOR, x, weight, bias)?;
-    Argument::open(OPERATOR, "scale", scale, x)?;
-    if x.device().is_cpu() {
-        let scaled = group_norm_scale_in(arena, x, weight, bias, scale, norm)?;
-        return max_pool2d_clamp_in(arena, &scaled, pool, clamp);
-    }
-    let (norm, pool) = (normed.geometry()?, pooled.geometry()?);
+) -> Result<Value> {
+    let [weight, bias] = affine.shapes(program);
+    let normed = norm.problem(program.shape(x), weight, bias)?;
+    ScaleSpec.problem(program.shape(x), program.shape(scale))?;
+    let pooled = pool.problem(program.shape(x))?;
     let shape = pooled.output_shape();
+    let bounds = clamp.problem(&shape)?.kernel_bounds();
+    let (norm, pool) = (normed.geometry()?, pooled.geometry()?);
     if shape.elements() == 0 {
-        return arena.tensor(x.stream(), &shape, x.dtype());
+        return program.tensor(&shape, program.dtype(x));
     }
-    let partials = statistics(OPERATOR, arena, x, &norm)?;
-    let parameters = Parameters {
-        weight,
-        bias,
-        scale,
-    };
-    normalise_and_pool(arena, x, &partials, &parameters, norm, pool, &shape, bounds)
+    let statistics = statistics(OPERATOR, program, x, &norm)?;
+    normalise_and_pool(program, x, &statistics, affine, scale, pool, &shape, bounds)
 }
 
-/// The per-channel parameters of norm and scale.
-pub(crate) struct Parameters<'a> {
-    pub(crate) weight: Option<&'a Tensor>,
-    pub(crate) bias: Option<&'a Tensor>,
-    pub(crate) scale: &'a Tensor,
-}
-
-/// All that follows the norm's statistics, which `partials` has as `norm` says. `shape` is the output's.
+/// Appends all that follows the norm's statistics. `output` is the shape of the result.
 #[allow(clippy::too_many_arguments, reason = "three operators' parameters")]
 pub(crate) fn normalise_and_pool(
-    arena: &mut Arena,
-    x: &Tensor,
-    partials: &Tensor,
-    parameters: &Parameters<'_>,
-    norm: NormGeometry,
+    program: &mut ProgramBuilder,
+    x: Value,
+    statistics: &Statistics,
+    affine: Affine,
+    scale: Value,
     pool: PoolGeometry,
     output: &[usize],
     bounds: Bounds,
-) -> Result<Tensor> {
-    let stream = x.stream();
-    let shape = grid(OPERATOR, pool.norm_shape(&norm))?;
-    let affine = Affine::open(OPERATOR, x, parameters.weight, parameters.bias)?;
-    let factors = Argument::open(OPERATOR, "scale", parameters.scale, x)?;
-    let y = arena.tensor(stream, output, x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    let moments = partials.read_on(OPERATOR, "statistics", stream)?;
-    // SAFETY: `pool` describes `x` and `y`, all start on 16 bytes; the partial results are those of the norm's rows, to
-    // whose channels the planes of `x` belong; weight and bias have a value per channel where the geometry says that
-    // they exist, and so has `scale`; `y` is fresh.
+) -> Result<Value> {
+    let &Statistics { partials, norm } = statistics;
+    let (shape, dtype) = (grid(OPERATOR, pool.norm_shape(&norm))?, program.dtype(x));
+    let y = program.tensor(output, dtype)?;
+    let bytes_moved = program.bytes(&[x, partials, scale, y]) + affine.bytes(program);
+    // SAFETY: `pool` describes `x` and `y`; the partial results are those of the norm's rows, to whose channels the
+    // planes of `x` belong; weight and bias have a value per channel where the geometry says that they exist, and so
+    // has `scale`.
     unsafe {
-        launch(
-            stream,
-            &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP,
-            &[x.dtype().label()],
+        let kernel = GROUP_NORM_SCALE_MAX_POOL2D_CLAMP.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
             (
-                input.pointer(),
-                moments.pointer(),
+                Read(x),
+                Read(partials),
                 affine.weight(),
                 affine.bias(),
-                factors.pointer(),
-                y.output(),
+                Read(scale),
+                Write(y),
                 norm,
                 pool,
                 bounds,
             ),
-        )?;
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, partials, parameters.scale, &y]) + affine.bytes());
     Ok(y)
 }

@@ -4,10 +4,9 @@ use kernels_gpu::fused::max_pool2d_clamp::MAX_POOL2D_CLAMP;
 
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::clamp::clamp_in;
-use crate::ops::launching::{Argument, bytes, grid, launch};
-use crate::ops::max_pool2d::max_pool2d_in;
+use crate::ops::launching::{grid, once};
+use crate::ops::{clamp, max_pool2d};
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::{ClampSpec, MaxPool2dSpec};
 
 const OPERATOR: &str = "max_pool2d_clamp";
@@ -30,36 +29,34 @@ const OPERATOR: &str = "max_pool2d_clamp";
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 pub fn max_pool2d_clamp(x: &Tensor, pool: &MaxPool2dSpec, clamp: &ClampSpec) -> Result<Tensor> {
-    max_pool2d_clamp_in(&mut Arena::fresh(), x, pool, clamp)
+    if x.device().is_cpu() {
+        return clamp::clamp(&max_pool2d::max_pool2d(x, pool)?, clamp);
+    }
+    once(OPERATOR, x, |program, x| append(program, x, pool, clamp))
 }
 
-pub(crate) fn max_pool2d_clamp_in(
-    arena: &mut Arena,
-    x: &Tensor,
+/// Appends the operators to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
     pool: &MaxPool2dSpec,
     clamp: &ClampSpec,
-) -> Result<Tensor> {
-    let problem = pool.problem(x.shape())?;
+) -> Result<Value> {
+    let problem = pool.problem(program.shape(x))?;
     let bounds = clamp.problem(&problem.output_shape())?.kernel_bounds();
-    if x.device().is_cpu() {
-        let pooled = max_pool2d_in(arena, x, pool)?;
-        return clamp_in(arena, &pooled, clamp);
-    }
-    let stream = x.stream();
-    let geometry = problem.geometry()?;
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
-    let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: the tensors have the problem's input and output shapes and start on 16 bytes; `y` is fresh.
+    let y = program.tensor(&problem.output_shape(), dtype)?;
+    let bytes_moved = program.bytes(&[x, y]);
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
     unsafe {
-        launch(
-            stream,
-            &MAX_POOL2D_CLAMP,
-            &[x.dtype().label()],
+        let kernel = MAX_POOL2D_CLAMP.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
-            (input.pointer(), y.output(), geometry, bounds),
-        )?;
+            (Read(x), Write(y), geometry, bounds),
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, &y]));
     Ok(y)
 }

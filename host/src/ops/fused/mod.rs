@@ -4,18 +4,19 @@
 //! calls just that. Numerics, NaN behaviour and errors are those of the operators, whose roundings happen in the same
 //! places unless the function says otherwise.
 
-mod any_shape;
-mod clamp_multiply_channel_max;
-mod conv2d_group_norm_scale_max_pool_clamp;
-mod conv3d_multiply_instance_norm_clamp_multiply_max;
+pub(crate) mod any_shape;
+pub(crate) mod clamp_multiply_channel_max;
+pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
+pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod convolved;
 mod fold_scale;
-mod group_norm_scale;
+pub(crate) mod group_norm_scale;
 mod group_norm_scale_clamp;
-mod group_norm_scale_max_pool2d_clamp;
+pub(crate) mod group_norm_scale_max_pool2d_clamp;
 mod implicit_gemm;
-mod max_pool2d_clamp;
-mod multiply_instance_norm_clamp_multiply_channel_max;
+mod layout;
+pub(crate) mod max_pool2d_clamp;
+pub(crate) mod multiply_instance_norm_clamp_multiply_channel_max;
 mod scale_max_pool2d_clamp;
 mod stencil;
 
@@ -27,18 +28,5 @@ pub use max_pool2d_clamp::max_pool2d_clamp;
 pub use multiply_instance_norm_clamp_multiply_channel_max::multiply_instance_norm_clamp_multiply_channel_max;
 pub use scale_max_pool2d_clamp::scale_max_pool2d_clamp;
 
-pub(crate) use any_shape::{
-    conv2d_group_norm_scale_max_pool_clamp_any_shape_in,
-    conv3d_multiply_instance_norm_clamp_multiply_max_any_shape_in,
-};
-pub(crate) use clamp_multiply_channel_max::clamp_multiply_channel_max_in;
-pub(crate) use conv2d_group_norm_scale_max_pool_clamp::{
-    Prepared, conv2d_group_norm_scale_max_pool_clamp_in, fused_geometry,
-};
-pub(crate) use conv3d_multiply_instance_norm_clamp_multiply_max::conv3d_multiply_instance_norm_clamp_multiply_max_in;
 pub(crate) use convolved::Parameters as ConvolutionParameters;
-pub(crate) use group_norm_scale::group_norm_scale_in;
-pub(crate) use group_norm_scale_max_pool2d_clamp::group_norm_scale_max_pool2d_clamp_in;
-pub(crate) use implicit_gemm::FilterCache;
-pub(crate) use max_pool2d_clamp::max_pool2d_clamp_in;
-pub(crate) use multiply_instance_norm_clamp_multiply_channel_max::multiply_instance_norm_clamp_multiply_channel_max_in;
+pub(crate) use layout::Layouts;

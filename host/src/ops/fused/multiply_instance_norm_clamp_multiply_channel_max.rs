@@ -1,19 +1,18 @@
 //! Multiply, `instance_norm`, `clamp`, multiply, `channel_max`.
 
+use super::clamp_multiply_channel_max;
 use kernels_gpu::fused::instance_norm_clamp_multiply_channel_max::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
 
-use super::clamp_multiply_channel_max_in;
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
 use crate::ops::channel_max::without_channels;
-use crate::ops::group_norm::statistics;
-use crate::ops::instance_norm::instance_norm_in;
-use crate::ops::launching::{Affine, Argument, bytes, grid, launch, shape_of};
-use crate::ops::scale::scale_in;
+use crate::ops::group_norm::{Statistics, statistics};
+use crate::ops::instance_norm::instance_norm;
+use crate::ops::launching::{Affine, grid, matching, once, shape_of};
+use crate::ops::scale::scale;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::channel_max::ChannelMaxGeometry;
 use crate::spec::launch::elementwise::Bounds;
-use crate::spec::launch::norm::NormGeometry;
 use crate::spec::{ChannelMaxSpec, ClampSpec, InstanceNormSpec, ScaleSpec};
 
 const OPERATOR: &str = "multiply_instance_norm_clamp_multiply_channel_max";
@@ -50,100 +49,92 @@ pub fn multiply_instance_norm_clamp_multiply_channel_max(
     norm: &InstanceNormSpec,
     clamp: &ClampSpec,
 ) -> Result<Tensor> {
-    let arena = &mut Arena::fresh();
-    multiply_instance_norm_clamp_multiply_channel_max_in(
-        arena, x, weight, bias, multiplier, norm, clamp,
-    )
+    ScaleSpec.problem(x.shape(), multiplier.shape())?;
+    norm.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    let parameters = [
+        ("weight", weight),
+        ("bias", bias),
+        ("multiplier", Some(multiplier)),
+    ];
+    matching(OPERATOR, x, &parameters)?;
+    if x.device().is_cpu() {
+        let normed = instance_norm(&scale(x, multiplier)?, weight, bias, norm)?;
+        return clamp_multiply_channel_max::clamp_multiply_channel_max(&normed, multiplier, clamp);
+    }
+    once(OPERATOR, x, |program, x| {
+        let affine = Affine::new(program, weight, bias);
+        let multiplier = program.parameter(multiplier);
+        append(program, x, affine, multiplier, norm, clamp)
+    })
 }
 
-pub(crate) fn multiply_instance_norm_clamp_multiply_channel_max_in(
-    arena: &mut Arena,
-    x: &Tensor,
-    weight: Option<&Tensor>,
-    bias: Option<&Tensor>,
-    multiplier: &Tensor,
+/// Appends the operators to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    multiplier: Value,
     norm: &InstanceNormSpec,
     clamp: &ClampSpec,
-) -> Result<Tensor> {
-    ScaleSpec.problem(x.shape(), multiplier.shape())?;
-    let normed = norm.problem(x.shape(), shape_of(weight), shape_of(bias))?;
-    let bounds = clamp.problem(x.shape())?.kernel_bounds();
-    let problem = ChannelMaxSpec.problem(x.shape())?;
-    Affine::open(OPERATOR, x, weight, bias)?;
-    Argument::open(OPERATOR, "multiplier", multiplier, x)?;
-    if x.device().is_cpu() {
-        let multiplied = scale_in(arena, x, multiplier)?;
-        let normed = instance_norm_in(arena, &multiplied, weight, bias, norm)?;
-        return clamp_multiply_channel_max_in(arena, &normed, multiplier, clamp);
-    }
+) -> Result<Value> {
+    let [weight, bias] = affine.shapes(program);
+    let shape = program.shape(x);
+    ScaleSpec.problem(shape, program.shape(multiplier))?;
+    let normed = norm.problem(shape, weight, bias)?;
+    let bounds = clamp.problem(shape)?.kernel_bounds();
+    let problem = ChannelMaxSpec.problem(shape)?;
     let norm = normed.geometry()?;
-    let output = without_channels(x.shape());
+    let output = without_channels(shape);
     if output.iter().product::<usize>() == 0 {
-        return arena.tensor(x.stream(), &output, x.dtype());
+        return program.tensor(&output, program.dtype(x));
     }
-    let partials = statistics(OPERATOR, arena, x, &norm)?;
-    let parameters = Parameters {
-        weight,
-        bias,
-        multiplier,
-    };
+    let statistics = statistics(OPERATOR, program, x, &norm)?;
+    let geometry = problem.geometry()?;
     normalise_and_reduce(
-        arena,
+        program,
         x,
-        &partials,
-        &parameters,
-        norm,
-        problem.geometry()?,
+        &statistics,
+        affine,
+        multiplier,
+        geometry,
         bounds,
     )
 }
 
-/// The per-channel parameters of norm and multiplications.
-pub(crate) struct Parameters<'a> {
-    pub(crate) weight: Option<&'a Tensor>,
-    pub(crate) bias: Option<&'a Tensor>,
-    pub(crate) multiplier: &'a Tensor,
-}
-
-/// All that follows the statistics of `x`, which `partials` has as `norm` says.
+/// Appends all that follows the statistics of `x`.
 pub(crate) fn normalise_and_reduce(
-    arena: &mut Arena,
-    x: &Tensor,
-    partials: &Tensor,
-    parameters: &Parameters<'_>,
-    norm: NormGeometry,
+    program: &mut ProgramBuilder,
+    x: Value,
+    statistics: &Statistics,
+    affine: Affine,
+    multiplier: Value,
     geometry: ChannelMaxGeometry,
     bounds: Bounds,
-) -> Result<Tensor> {
-    let stream = x.stream();
-    let shape = grid(OPERATOR, geometry.shape())?;
-    let affine = Affine::open(OPERATOR, x, parameters.weight, parameters.bias)?;
-    let factors = Argument::open(OPERATOR, "multiplier", parameters.multiplier, x)?;
-    let y = arena.tensor(stream, &without_channels(x.shape()), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    let moments = partials.read_on(OPERATOR, "statistics", stream)?;
-    // SAFETY: both geometries describe `x`, `y` has its shape without channels, all start on 16 bytes; the partial
-    // results are those of `x`; weight and bias have a value per channel where the geometry says that they exist, and so
-    // has `multiplier`; `y` is fresh.
+) -> Result<Value> {
+    let &Statistics { partials, norm } = statistics;
+    let (shape, dtype) = (grid(OPERATOR, geometry.shape())?, program.dtype(x));
+    let y = program.tensor(&without_channels(program.shape(x)), dtype)?;
+    let bytes_moved = program.bytes(&[x, partials, multiplier, y]) + affine.bytes(program);
+    // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those of `x`;
+    // weight and bias have a value per channel where the geometry says that they exist, and so has `multiplier`.
     unsafe {
-        launch(
-            stream,
-            &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX,
-            &[x.dtype().label()],
+        let kernel = INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
             (
-                input.pointer(),
-                moments.pointer(),
+                Read(x),
+                Read(partials),
                 affine.weight(),
                 affine.bias(),
-                factors.pointer(),
-                y.output(),
+                Read(multiplier),
+                Write(y),
                 norm,
                 geometry,
                 bounds,
             ),
-        )?;
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, partials, parameters.multiplier, &y]) + affine.bytes());
     Ok(y)
 }

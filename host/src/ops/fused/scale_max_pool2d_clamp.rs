@@ -1,13 +1,13 @@
 //! `scale`, `max_pool2d`, `clamp`.
 
+use super::max_pool2d_clamp;
 use kernels_gpu::fused::scale_max_pool2d_clamp::SCALE_MAX_POOL2D_CLAMP;
 
-use super::max_pool2d_clamp_in;
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::launching::{Argument, bytes, grid, launch};
-use crate::ops::scale::scale_in;
+use crate::ops::launching::{grid, matching, once};
+use crate::ops::scale;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::{ClampSpec, MaxPool2dSpec, ScaleSpec};
 
 const OPERATOR: &str = "scale_max_pool2d_clamp";
@@ -39,37 +39,42 @@ pub fn scale_max_pool2d_clamp(
     pool: &MaxPool2dSpec,
     clamp: &ClampSpec,
 ) -> Result<Tensor> {
-    let arena = &mut Arena::fresh();
     ScaleSpec.problem(x.shape(), scale.shape())?;
-    let problem = pool.problem(x.shape())?;
-    let bounds = clamp.problem(&problem.output_shape())?.kernel_bounds();
-    let factors = Argument::open(OPERATOR, "scale", scale, x)?;
+    pool.problem(x.shape())?;
+    matching(OPERATOR, x, &[("scale", Some(scale))])?;
     if x.device().is_cpu() {
-        let scaled = scale_in(arena, x, scale)?;
-        return max_pool2d_clamp_in(arena, &scaled, pool, clamp);
+        return max_pool2d_clamp::max_pool2d_clamp(&scale::scale(x, scale)?, pool, clamp);
     }
-    let stream = x.stream();
-    let geometry = problem.geometry()?;
+    once(OPERATOR, x, |program, x| {
+        let scale = program.parameter(scale);
+        append(program, x, scale, pool, clamp)
+    })
+}
+
+/// Appends the operators to a program.
+fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    scale: Value,
+    pool: &MaxPool2dSpec,
+    clamp: &ClampSpec,
+) -> Result<Value> {
+    ScaleSpec.problem(program.shape(x), program.shape(scale))?;
+    let problem = pool.problem(program.shape(x))?;
+    let bounds = clamp.problem(&problem.output_shape())?.kernel_bounds();
+    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
-    let y = arena.tensor(stream, &problem.output_shape(), x.dtype())?;
-    let input = Argument::input(OPERATOR, x)?;
-    // SAFETY: the tensors have the problem's input and output shapes and start on 16 bytes, `scale` has a value per
-    // channel, and `y` is fresh.
+    let y = program.tensor(&problem.output_shape(), dtype)?;
+    let bytes_moved = program.bytes(&[x, scale, y]);
+    // SAFETY: `x` and `y` have the problem's input and output shapes, `scale` has a value per channel.
     unsafe {
-        launch(
-            stream,
-            &SCALE_MAX_POOL2D_CLAMP,
-            &[x.dtype().label()],
+        let kernel = SCALE_MAX_POOL2D_CLAMP.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
-            (
-                input.pointer(),
-                factors.pointer(),
-                y.output(),
-                geometry,
-                bounds,
-            ),
-        )?;
+            (Read(x), Read(scale), Write(y), geometry, bounds),
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, scale, &y]));
     Ok(y)
 }

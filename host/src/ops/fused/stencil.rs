@@ -1,12 +1,13 @@
 //! A depthwise convolution, on FMA, with the moments that a norm wants.
 
+use super::convolved::{Convolved, Parameters};
 use kernels_gpu::fused::stencil::STENCIL;
 
-use super::convolved::{Convolved, Parameters};
-use crate::device::{DType, Tensor};
+use crate::device::DType;
 use crate::error::Result;
-use crate::ops::Arena;
-use crate::ops::launching::{Affine, Argument, bytes, grid, launch};
+use crate::ops::conv::Filters;
+use crate::ops::launching::grid;
+use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::stencil::StencilGeometry;
 
@@ -18,56 +19,48 @@ pub(crate) fn stencil_geometry(
     conv: &ConvGeometry,
     pool: Option<[u32; 2]>,
 ) -> Option<StencilGeometry> {
-    StencilGeometry::new(conv, pool).filter(|geometry| geometry.shape().is_some())
+    StencilGeometry::new(conv, pool).ok()
 }
 
-/// The convolution of `x`; its output has the shape `output`.
+/// Appends the convolution of `x`; its output has the shape `output`.
 ///
 /// `geometry` is what [`stencil_geometry`] gave for the shapes of `x` and of the parameters.
-pub(crate) fn convolve(
-    arena: &mut Arena,
-    x: &Tensor,
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
     parameters: &Parameters<'_>,
     geometry: &StencilGeometry,
     output: &[usize],
 ) -> Result<Convolved> {
-    let (stream, g) = (x.stream(), geometry);
-    let shape = grid(OPERATOR, g.shape())?;
-    let y = arena.tensor(stream, output, x.dtype())?;
-    let moments = arena.tensor(stream, &[g.moment_elements() as usize], DType::F32)?;
-    let input = Argument::input(OPERATOR, x)?;
-    let convolution = Affine::open(OPERATOR, x, Some(parameters.weight), parameters.bias)?;
-    let order = Affine::open(
-        OPERATOR,
-        x,
-        parameters.norm_weight,
-        Some(parameters.factors),
-    )?;
+    let (shape, dtype) = (grid(OPERATOR, geometry.shape())?, program.dtype(x));
+    let y = program.tensor(output, dtype)?;
+    let moments = program.tensor(&[geometry.moment_elements() as usize], DType::F32)?;
+    let Filters { weight, bias } = parameters.filters;
+    let bytes_moved = program.bytes(&[x, y, moments]) + parameters.filters.bytes(program);
     // SAFETY: `x` and the filters have the shapes that the geometry was made from; bias, norm weight and scale have an
-    // element for each channel where they exist; `y` has an element for each output or window, `moments` the geometry's size,
-    // and both are fresh and start on 16 bytes.
+    // element for each channel where they exist; `y` has an element for each output or window, `moments` the geometry's
+    // size.
     unsafe {
-        launch(
-            stream,
-            &STENCIL,
-            &[x.dtype().label()],
+        let kernel = STENCIL.instance(&[dtype.label()])?;
+        program.launch(
+            kernel,
             shape,
             (
-                input.pointer(),
-                convolution.weight(),
-                convolution.bias(),
-                order.weight(),
-                order.bias(),
-                y.output(),
-                moments.output(),
-                *g,
+                Read(x),
+                Read(weight),
+                bias.map(Read),
+                parameters.norm.weight(),
+                Read(parameters.factors),
+                Write(y),
+                Write(moments),
+                *geometry,
             ),
-        )?;
+            bytes_moved,
+        );
     }
-    stream.moved(bytes(&[x, &y, &moments]) + convolution.bytes());
     Ok(Convolved {
         y,
         moments,
-        parts: g.plane_blocks,
+        parts: geometry.plane_blocks,
     })
 }

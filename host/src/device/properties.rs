@@ -1,0 +1,41 @@
+//! What a choice between kernels may depend on.
+
+use super::{Device, Kind, contract};
+
+/// What launches in the emulator are made for: enough for a choice between kernels that fill a device and kernels that
+/// do not, where it is the batch that decides.
+const EMULATED_MULTIPROCESSORS: u32 = 16;
+
+/// The properties of a device that kernels, tiles and launches are chosen by. A choice takes these and no device, so it
+/// can be asked for a device that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceProperties {
+    /// Multiprocessors, of which the CPU has one.
+    pub multiprocessors: u32,
+    /// The most shared memory that a block may have, in bytes; none where there are no blocks.
+    pub shared_bytes_per_block: u32,
+    /// Whether kernels with clusters and warpgroup products run there.
+    pub has_warpgroup_products: bool,
+}
+
+impl DeviceProperties {
+    pub(super) fn of(device: &Device) -> DeviceProperties {
+        match device.kind() {
+            Kind::Cpu => DeviceProperties {
+                multiprocessors: 1,
+                shared_bytes_per_block: 0,
+                has_warpgroup_products: false,
+            },
+            Kind::Emulator(_) => DeviceProperties {
+                multiprocessors: EMULATED_MULTIPROCESSORS,
+                shared_bytes_per_block: contract::Limits::EMULATED.shared_bytes,
+                has_warpgroup_products: true,
+            },
+            Kind::Gpu(gpu) => DeviceProperties {
+                multiprocessors: gpu.facts.multiprocessors,
+                shared_bytes_per_block: gpu.limits.shared_bytes,
+                has_warpgroup_products: gpu.module_arch() == "sm_90a",
+            },
+        }
+    }
+}

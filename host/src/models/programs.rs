@@ -1,0 +1,91 @@
+//! The programs that a model has made.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Options;
+use crate::error::Result;
+use crate::program::Program;
+
+/// Programs that a model keeps, the last ones used. Plans keep theirs themselves.
+const KEPT_PROGRAMS: usize = 16;
+
+/// Programs of a model by what they were made for. The model's element type and device are the same for all.
+#[derive(Debug)]
+pub(super) struct Programs<S>(Mutex<Vec<Entry<S>>>);
+
+#[derive(Debug)]
+struct Entry<S> {
+    input: Box<[usize]>,
+    options: Options<S>,
+    program: Arc<Program>,
+}
+
+impl<S> Default for Programs<S> {
+    fn default() -> Self {
+        Programs(Mutex::default())
+    }
+}
+
+impl<S: Copy + Eq> Programs<S> {
+    /// The program for inputs of this shape, from `make` where it is not kept. Threads that ask for different ones at a
+    /// time do not wait for each other.
+    pub(super) fn get(
+        &self,
+        input: &[usize],
+        options: &Options<S>,
+        make: impl FnOnce() -> Result<Program>,
+    ) -> Result<Arc<Program>> {
+        if let Some(program) = self.find(input, options) {
+            return Ok(program);
+        }
+        // Two threads may both make it; either is as good as the other.
+        let program = Arc::new(make()?);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == KEPT_PROGRAMS {
+            kept.remove(0);
+        }
+        kept.push(Entry {
+            input: input.into(),
+            options: *options,
+            program: Arc::clone(&program),
+        });
+        Ok(program)
+    }
+
+    fn find(&self, input: &[usize], options: &Options<S>) -> Option<Arc<Program>> {
+        // A panic under the lock leaves the list whole.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |entry: &Entry<S>| *entry.input == *input && entry.options == *options;
+        let index = kept.iter().rposition(is_it)?;
+        // The last one used is the last one to go.
+        kept[index..].rotate_left(1);
+        kept.last().map(|entry| Arc::clone(&entry.program))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::models::conv2d_group_norm_scale_max_pool_clamp::Strategy;
+    use crate::program::ProgramBuilder;
+
+    #[test]
+    fn those_used_last_are_kept() {
+        let programs = Programs::<Strategy>::default();
+        let mut made = Vec::new();
+        let mut get = |n: usize| {
+            let make = || {
+                made.push(n);
+                Ok(ProgramBuilder::new(&Device::cpu()).finish(&[]))
+            };
+            programs.get(&[n], &Options::default(), make).map(drop)
+        };
+        // The first is used again, so the second goes for the one that is too many.
+        for n in (0..KEPT_PROGRAMS).chain([0, KEPT_PROGRAMS, 0, 1]) {
+            get(n).unwrap();
+        }
+        let wanted: Vec<usize> = (0..=KEPT_PROGRAMS).chain([1]).collect();
+        assert_eq!(made, wanted);
+    }
+}

@@ -1,0 +1,131 @@
+//! Arguments of launches: handles of values, which become addresses when a program runs, and plain numbers.
+
+use std::ffi::c_void;
+
+use super::{Addresses, Value};
+use crate::device::{DType, bf16, f16};
+
+/// An argument that a kernel reads the value's elements through, or a null pointer in an `Option` without a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Read(pub(crate) Value);
+
+/// An argument that a kernel writes all of the value's elements through, or reads what it has written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write(pub(crate) Value);
+
+/// What kernels take the elements of a value as.
+pub(crate) trait Stored: 'static {
+    /// The element type that the value must have, if not any.
+    const DTYPE: Option<DType>;
+}
+
+/// What the instances of a kernel take as what they are made for.
+impl Stored for c_void {
+    const DTYPE: Option<DType> = None;
+}
+
+impl Stored for f32 {
+    const DTYPE: Option<DType> = Some(DType::F32);
+}
+impl Stored for f16 {
+    const DTYPE: Option<DType> = Some(DType::F16);
+}
+impl Stored for bf16 {
+    const DTYPE: Option<DType> = Some(DType::BF16);
+}
+/// Words that only kernels know the meaning of are kept in tensors of f32.
+impl Stored for u32 {
+    const DTYPE: Option<DType> = Some(DType::F32);
+}
+
+/// What a launch does with values, in the order of its arguments.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    pub(super) reads: Vec<(Value, Option<DType>)>,
+    pub(super) writes: Vec<(Value, Option<DType>)>,
+}
+
+/// What gives a kernel's parameter of type `T` when the program runs.
+pub(crate) trait Argument<T>: Copy + Send + Sync + 'static {
+    /// The parameter.
+    fn resolve(self, addresses: &Addresses<'_>) -> T;
+
+    /// Notes the values behind it.
+    fn note(self, _uses: &mut Uses) {}
+}
+
+impl<T: Copy + Send + Sync + 'static> Argument<T> for T {
+    fn resolve(self, _addresses: &Addresses<'_>) -> T {
+        self
+    }
+}
+
+impl<T: Stored> Argument<*const T> for Read {
+    fn resolve(self, addresses: &Addresses<'_>) -> *const T {
+        addresses.of(self.0).cast_const().cast()
+    }
+
+    fn note(self, uses: &mut Uses) {
+        uses.reads.push((self.0, T::DTYPE));
+    }
+}
+
+impl<T: Stored> Argument<*const T> for Option<Read> {
+    fn resolve(self, addresses: &Addresses<'_>) -> *const T {
+        self.map_or(std::ptr::null(), |read| read.resolve(addresses))
+    }
+
+    fn note(self, uses: &mut Uses) {
+        if let Some(read) = self {
+            Argument::<*const T>::note(read, uses);
+        }
+    }
+}
+
+impl<T: Stored> Argument<*mut T> for Write {
+    fn resolve(self, addresses: &Addresses<'_>) -> *mut T {
+        addresses.of(self.0).cast()
+    }
+
+    fn note(self, uses: &mut Uses) {
+        uses.writes.push((self.0, T::DTYPE));
+    }
+}
+
+/// All arguments of a kernel whose parameters are `P`: a tuple with one for each.
+pub(crate) trait Arguments<P>: Copy + Send + Sync + 'static {
+    /// The parameters.
+    fn resolve(self, addresses: &Addresses<'_>) -> P;
+
+    /// Notes the values behind them.
+    fn note(self, uses: &mut Uses);
+}
+
+macro_rules! arguments {
+    ($($name:ident $Parameter:ident)*) => {
+        impl<$($name: Argument<$Parameter>, $Parameter),*> Arguments<($($Parameter,)*)> for ($($name,)*) {
+            #[allow(non_snake_case, reason = "a type's name is its argument's, too")]
+            fn resolve(self, addresses: &Addresses<'_>) -> ($($Parameter,)*) {
+                let ($($name,)*) = self;
+                ($($name.resolve(addresses),)*)
+            }
+
+            #[allow(non_snake_case, reason = "a type's name is its argument's, too")]
+            fn note(self, uses: &mut Uses) {
+                let ($($name,)*) = self;
+                $($name.note(uses);)*
+            }
+        }
+    };
+}
+
+/// Implements [`Arguments`] for the pairs in brackets, then for one pair more, to the end.
+macro_rules! arguments_from {
+    ([$($done:ident)*]) => { arguments!($($done)*); };
+    ([$($done:ident)*] $name:ident $Parameter:ident $($rest:ident)*) => {
+        arguments!($($done)*);
+        arguments_from!([$($done)* $name $Parameter] $($rest)*);
+    };
+}
+
+arguments_from!([A0 P0] A1 P1 A2 P2 A3 P3 A4 P4 A5 P5 A6 P6 A7 P7 A8 P8 A9 P9 A10 P10 A11 P11 A12 P12);

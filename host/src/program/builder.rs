@@ -1,0 +1,250 @@
+//! How a program is made: values and launches, one after the other.
+
+use cuda_std::{Instance, KernelArgs};
+
+use super::arguments::{Arguments, Uses};
+use super::memory::{Life, pack};
+use super::{Addresses, Launch, Place, Program, Step, Value, ValueFacts};
+use crate::device::{DType, Device, DeviceProperties, LaunchShape, Stream, Tensor};
+use crate::error::{Error, Result};
+
+/// A program in the making.
+///
+/// Operators take it with the handles of their inputs and append the launches that compute their output.
+#[derive(Debug)]
+pub(crate) struct ProgramBuilder {
+    device: Device,
+    properties: DeviceProperties,
+    values: Vec<ValueFacts>,
+    inputs: usize,
+    parameters: Vec<Tensor>,
+    steps: Vec<Step>,
+}
+
+impl ProgramBuilder {
+    /// An empty program for a device that runs kernels.
+    pub(crate) fn new(device: &Device) -> ProgramBuilder {
+        ProgramBuilder {
+            device: device.clone(),
+            properties: device.properties(),
+            values: Vec::new(),
+            inputs: 0,
+            parameters: Vec::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// What kernels are chosen by.
+    pub(crate) fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    /// A value that every run is given.
+    pub(crate) fn input(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
+        let place = Place::Input(self.inputs);
+        self.inputs += 1;
+        self.value(shape, dtype, place)
+    }
+
+    /// A tensor of the program's device that is known now and the same in every run.
+    pub(crate) fn parameter(&mut self, tensor: &Tensor) -> Value {
+        assert_eq!(
+            *tensor.device(),
+            self.device,
+            "who makes a program has checked where its parameters are"
+        );
+        let facts = ValueFacts {
+            shape: tensor.shape().into(),
+            dtype: tensor.dtype(),
+            bytes: tensor.bytes(),
+            place: Place::Parameter(self.parameters.len()),
+            life: None,
+        };
+        self.parameters.push(tensor.clone());
+        self.push(facts)
+    }
+
+    /// The same for one that may be absent.
+    pub(crate) fn optional_parameter(&mut self, tensor: Option<&Tensor>) -> Option<Value> {
+        tensor.map(|tensor| self.parameter(tensor))
+    }
+
+    /// A value that the program computes: the first launch that uses it writes all of it.
+    pub(crate) fn tensor(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
+        self.value(shape, dtype, Place::Workspace(0))
+    }
+
+    fn value(&mut self, shape: &[usize], dtype: DType, place: Place) -> Result<Value> {
+        let bytes = shape
+            .iter()
+            .try_fold(dtype.size(), |product, &extent| product.checked_mul(extent));
+        let Some(bytes) = bytes.filter(|&bytes| bytes <= isize::MAX as usize) else {
+            return Err(Error::OutOfMemory {
+                device: self.device.to_string(),
+                requested: u64::MAX,
+                available: "more than any address space".to_owned(),
+            });
+        };
+        Ok(self.push(ValueFacts {
+            shape: shape.into(),
+            dtype,
+            bytes: bytes as u64,
+            place,
+            life: None,
+        }))
+    }
+
+    fn push(&mut self, facts: ValueFacts) -> Value {
+        self.values.push(facts);
+        Value(self.values.len() - 1)
+    }
+
+    /// The value's extents, outermost first.
+    pub(crate) fn shape(&self, value: Value) -> &[usize] {
+        &self.values[value.0].shape
+    }
+
+    /// The value's element type.
+    pub(crate) fn dtype(&self, value: Value) -> DType {
+        self.values[value.0].dtype
+    }
+
+    /// The tensor behind a parameter.
+    pub(crate) fn known(&self, parameter: Value) -> &Tensor {
+        match self.values[parameter.0].place {
+            Place::Parameter(index) => &self.parameters[index],
+            _ => panic!("only a parameter is known when a program is made"),
+        }
+    }
+
+    /// Bytes of all the values together.
+    pub(crate) fn bytes(&self, values: &[Value]) -> u64 {
+        values.iter().map(|&value| self.values[value.0].bytes).sum()
+    }
+
+    /// Appends a launch of `kernel` that moves `bytes_moved` bytes by its own account; nothing for a launch without
+    /// blocks. This is the one place where operators launch kernels.
+    ///
+    /// # Panics
+    /// If a value does not have the element type that the kernel takes it as, where that is fixed, is read before it was written, or is
+    /// written although it is an input or a parameter: an operator that does so is wrong for every problem.
+    ///
+    /// # Safety
+    /// With the values' addresses in their places, the arguments are what the kernel's *Safety* section asks for: the
+    /// values have as many elements as it accesses, and start on 256 bytes if the device's allocations do. No two
+    /// values overlap while both are used.
+    pub(crate) unsafe fn launch<A: KernelArgs>(
+        &mut self,
+        kernel: &'static Instance<A>,
+        shape: LaunchShape,
+        arguments: impl Arguments<A>,
+        bytes_moved: u64,
+    ) {
+        let mut uses = Uses::default();
+        arguments.note(&mut uses);
+        let now = self.steps.len();
+        let mut values = Vec::with_capacity(uses.reads.len() + uses.writes.len());
+        let reads = uses.reads.iter().map(|used| (used, false));
+        let writes = uses.writes.iter().map(|used| (used, true));
+        for (&(value, dtype), is_written) in reads.chain(writes) {
+            let facts = &mut self.values[value.0];
+            let kernel = kernel.name();
+            let takes = dtype.is_none_or(|dtype| facts.dtype == dtype);
+            assert!(takes, "{kernel} takes no {}", facts.dtype);
+            let is_own = matches!(facts.place, Place::Workspace(_));
+            assert!(is_own || !is_written, "{kernel} writes what is not its own");
+            let is_there = !is_own || facts.life.is_some() || facts.bytes == 0;
+            assert!(is_there || is_written, "{kernel} reads what nothing wrote");
+            let [born, _] = facts.life.unwrap_or([now; 2]);
+            facts.life = Some([born, now]);
+            values.push(value);
+        }
+        if shape.is_empty() {
+            return;
+        }
+        self.steps.push(Step {
+            kernel: kernel.name(),
+            shape,
+            bytes_moved,
+            values: values.into(),
+            launch: Box::new(Typed { kernel, arguments }),
+        });
+    }
+
+    /// The program, whose results are `outputs`.
+    pub(crate) fn finish(mut self, outputs: &[Value]) -> Program {
+        for (index, output) in outputs.iter().enumerate() {
+            let facts = &mut self.values[output.0];
+            assert!(
+                matches!(facts.place, Place::Workspace(_)),
+                "an output is computed, and is given once"
+            );
+            assert!(
+                facts.life.is_some() || facts.bytes == 0,
+                "an output is written"
+            );
+            facts.place = Place::Output(index);
+        }
+        let lives: Vec<Life> = self
+            .values
+            .iter()
+            .map(|facts| {
+                let [born, last] = facts.life.unwrap_or_default();
+                Life {
+                    // Only intermediate values are in the workspace.
+                    bytes: match (facts.place, facts.life) {
+                        (Place::Workspace(_), Some(_)) => facts.bytes,
+                        _ => 0,
+                    },
+                    born,
+                    gone_by: last + 1,
+                }
+            })
+            .collect();
+        let (offsets, workspace_bytes) = pack(&lives);
+        // Of the parameters those stay that a launch reads; others were there for what was made of them.
+        let mut parameters = Vec::new();
+        for (facts, offset) in self.values.iter_mut().zip(offsets) {
+            match (&mut facts.place, facts.life) {
+                (Place::Workspace(place), _) => *place = offset,
+                (Place::Parameter(index), Some(_)) => {
+                    parameters.push(self.parameters[*index].clone());
+                    *index = parameters.len() - 1;
+                }
+                _ => {}
+            }
+        }
+        let inputs = self.values.iter().enumerate();
+        let inputs = inputs.filter(|(_, facts)| matches!(facts.place, Place::Input(_)));
+        Program {
+            inputs: inputs.map(|(index, _)| Value(index)).collect(),
+            outputs: outputs.into(),
+            values: self.values.into(),
+            parameters: parameters.into(),
+            steps: self.steps.into(),
+            workspace_bytes,
+        }
+    }
+}
+
+/// A launch of a kernel whose parameters are `A`.
+struct Typed<A: 'static, R> {
+    kernel: &'static Instance<A>,
+    arguments: R,
+}
+
+impl<A: KernelArgs, R: Arguments<A>> Launch for Typed<A, R> {
+    fn load(&self, stream: &Stream, shape: &LaunchShape) -> Result<()> {
+        stream.load(self.kernel, shape)
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        shape: LaunchShape,
+        addresses: &Addresses<'_>,
+    ) -> Result<()> {
+        // SAFETY: who appended the launch vouched for these arguments, and the caller for the addresses.
+        unsafe { stream.launch(self.kernel, shape, self.arguments.resolve(addresses)) }
+    }
+}

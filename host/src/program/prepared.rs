@@ -1,0 +1,49 @@
+//! Parameters in the layouts that kernels take them in.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::device::{Tensor, WeakTensor};
+use crate::error::Result;
+
+/// Prepared parameters that the programs of a model share, by layout. Programs keep them; here they are only known, so
+/// a layout's memory goes with the last program that uses it.
+#[derive(Debug)]
+pub(crate) struct PreparedParameters<L> {
+    known: Mutex<Vec<(L, Vec<WeakTensor>)>>,
+}
+
+impl<L> Default for PreparedParameters<L> {
+    fn default() -> Self {
+        PreparedParameters {
+            known: Mutex::default(),
+        }
+    }
+}
+
+impl<L: PartialEq> PreparedParameters<L> {
+    /// The tensors of a layout, from `prepare` where no program has them.
+    pub(crate) fn get(
+        &self,
+        layout: L,
+        prepare: impl FnOnce() -> Result<Vec<Tensor>>,
+    ) -> Result<Vec<Tensor>> {
+        // Held while `prepare` queues its launches, so that two threads do not both prepare. A panic under the lock
+        // leaves the list whole.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let tensors = |(_, weak): &(L, Vec<WeakTensor>)| -> Option<Vec<Tensor>> {
+            weak.iter().map(WeakTensor::upgrade).collect()
+        };
+        known.retain(|entry| tensors(entry).is_some());
+        if let Some(found) = known
+            .iter()
+            .find(|(other, _)| *other == layout)
+            .and_then(tensors)
+        {
+            return Ok(found);
+        }
+        let prepared = prepare()?;
+        let weak = prepared.iter().map(Tensor::downgrade).collect();
+        known.push((layout, weak));
+        Ok(prepared)
+    }
+}

@@ -1,0 +1,134 @@
+use std::sync::Arc;
+
+use ndarray::array;
+
+use super::*;
+use crate::data;
+use crate::device::Device;
+use crate::ops::{clamp, scale};
+use crate::spec::ClampSpec;
+
+const LEN: usize = 1000;
+
+/// Clamps to ever smaller intervals, one after the other.
+fn clamps(device: &Device, count: usize) -> Program {
+    let mut program = ProgramBuilder::new(device);
+    let mut value = program.input(&[LEN], DType::F32).unwrap();
+    for step in 1..=count {
+        let spec = ClampSpec::new(0.0, 1.0 / step as f64);
+        value = clamp::append(&mut program, value, &spec).unwrap();
+    }
+    program.finish(&[value])
+}
+
+fn input(stream: &Stream, seed: u64) -> Tensor {
+    Tensor::from_array(stream, &data::signed(seed, LEN)).unwrap()
+}
+
+#[test]
+fn values_that_never_live_together_share_bytes() {
+    let program = clamps(&Device::emulator(), 6);
+    // Two at a time, each on 256 bytes; the last is the output, which the caller brings.
+    assert_eq!(program.workspace_bytes(), 4096 + 4000);
+    assert_eq!(clamps(&Device::emulator(), 1).workspace_bytes(), 0);
+}
+
+#[test]
+fn steps_say_what_is_launched() {
+    let program = clamps(&Device::emulator(), 2);
+    let [_, step] = program.steps() else {
+        panic!("two clamps are two launches")
+    };
+    assert_eq!((step.kernel(), step.bytes_moved()), ("clamp_f32", 8000));
+    assert_eq!(step.shape().block, [256, 1, 1]);
+}
+
+#[test]
+fn threads_run_one_program_each_with_its_own_memory() {
+    let device = Device::emulator();
+    let program = Arc::new(clamps(&device, 4));
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (device, program) = (device.clone(), Arc::clone(&program));
+            scope.spawn(move || {
+                let stream = device.stream().unwrap();
+                let x = input(&stream, seed);
+                let fresh = program.run_once("test", &stream, &[&x]).unwrap().remove(0);
+                let mut workspace = program.workspace(&stream).unwrap();
+                let mut y = Tensor::zeros(&stream, &[LEN], DType::F32).unwrap();
+                for _ in 0..2 {
+                    program
+                        .run("test", &stream, &[&x], &mut [&mut y], &mut workspace)
+                        .unwrap();
+                }
+                let wanted = x.to_array::<f32>().unwrap().mapv(|v| v.clamp(0.0, 0.25));
+                assert_eq!(y.to_array::<f32>().unwrap(), wanted);
+                assert_eq!(fresh.to_array::<f32>().unwrap(), wanted);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_run_refuses_memory_that_others_hold() {
+    let device = Device::emulator();
+    let stream = device.stream().unwrap();
+    let (program, x) = (clamps(&device, 3), input(&stream, 1));
+    let mut workspace = program.workspace(&stream).unwrap();
+    let mut y = Tensor::zeros(&stream, &[LEN], DType::F32).unwrap();
+    let held = workspace.clone();
+    let mut run = |workspace: &mut Tensor| {
+        let outcome = program.run("test", &stream, &[&x], &mut [&mut y], workspace);
+        outcome.err().map(|error| error.to_string())
+    };
+    let refusal = "test: the workspace is shared with other tensors";
+    assert_eq!(run(&mut workspace).as_deref(), Some(refusal));
+    drop(held);
+    assert_eq!(run(&mut workspace), None);
+}
+
+#[test]
+fn parameters_stay_only_where_a_launch_reads_them() {
+    let device = Device::emulator();
+    let stream = device.stream().unwrap();
+    let vector = || Tensor::from_array(&stream, &array![2.0f32, 3.0]).unwrap();
+    let (unused, used) = (vector(), vector());
+    let mut program = ProgramBuilder::new(&device);
+    let x = program.input(&[1, 2], DType::F32).unwrap();
+    let [_, factors] = [&unused, &used].map(|tensor| program.parameter(tensor));
+    let y = scale::append(&mut program, x, factors).unwrap();
+    let program = program.finish(&[y]);
+    let (unused, used) = (unused.downgrade(), used.downgrade());
+    assert!(unused.upgrade().is_none() && used.upgrade().is_some());
+    let x = Tensor::from_array(&stream, &array![[1.0f32, -1.0]]).unwrap();
+    let y = program.run_once("test", &stream, &[&x]).unwrap().remove(0);
+    assert_eq!(y.to_array::<f32>().unwrap(), array![[2.0, -3.0]].into_dyn());
+}
+
+#[test]
+fn prepared_parameters_go_with_the_last_program_that_uses_them() {
+    let stream = Device::emulator().stream().unwrap();
+    let prepared = PreparedParameters::default();
+    let mut made = 0;
+    let mut get = |layout: u32| {
+        prepared.get(layout, || {
+            made += 1;
+            Ok(vec![Tensor::zeros(&stream, &[4], DType::F32)?])
+        })
+    };
+    let (one, same) = (get(1).unwrap(), get(1).unwrap());
+    let other = get(2).unwrap();
+    drop(one);
+    drop((same, get(1).unwrap()));
+    assert_eq!(get(2).unwrap().len(), 1);
+    // The first layout is gone by now, the second is held.
+    drop(get(1).unwrap());
+    drop(other);
+    assert_eq!(made, 3);
+}
+
+#[test]
+fn programs_cross_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<Program>();
+}
