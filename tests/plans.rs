@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         add("give_what_forward_gives", same_as_forward);
         add("refuse_tensors_that_they_were_not_made_for", misuse);
         add("wait_for_inputs_of_other_streams", foreign_input);
+        add("and_models_refuse_other_devices", other_devices);
     }
     for backend in Backend::KERNELS {
         trials.push(backend.trial("plans", "allocate_nothing_when_executed", no_allocation));
@@ -112,6 +113,32 @@ fn foreign_input(backend: Backend) -> Outcome {
     plan.execute(&x, &mut y)?;
     assert_eq!(y.to_array::<f32>()?, model.forward(&x)?.to_array::<f32>()?);
     Ok(())
+}
+
+fn other_devices(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let elsewhere = match backend {
+        Backend::Cpu => Backend::Emulator.stream()?,
+        _ => Backend::Cpu.stream()?,
+    };
+    let (here, there) = (stream.device(), elsewhere.device());
+    let model = model_79(&stream)?;
+    let x = Tensor::from_array(&elsewhere, &volume(1))?;
+    says(
+        model.plan(&elsewhere, x.shape(), &Options::default()),
+        &format!("plan: the model is on {here}, must be on {there}"),
+    )?;
+    let name = "conv3d_multiply_instance_norm_clamp_multiply_max";
+    says(
+        model.forward(&x),
+        &format!("{name}: input is on {there}, must be on {here}"),
+    )?;
+    let mut plan = model.plan(&stream, x.shape(), &Options::default())?;
+    let mut y = plan.output()?;
+    says(
+        plan.execute(&x, &mut y),
+        &format!("plan: input is on {there}, must be on {here}"),
+    )
 }
 
 fn no_allocation(backend: Backend) -> Outcome {

@@ -25,6 +25,30 @@ macro_rules! launch {
 }
 pub(super) use launch;
 
+/// Appends a launch of the kernel for a stored type and a precision, of the module that is called `kernels` where this
+/// stands: `launch_mode!(program, dtype, precision, {accurate, fast, f16, bf16}(shape, arguments, bytes_moved))`. Must
+/// stand in an `unsafe` block, as [`launch!`].
+macro_rules! launch_mode {
+    ($program:expr, $dtype:expr, $precision:expr,
+     {$accurate:ident, $fast:ident, $f16:ident, $bf16:ident}
+     ($shape:expr, $arguments:expr, $bytes_moved:expr)) => {{
+        use crate::device::DType;
+        use crate::ops::Precision;
+        let (shape, arguments, bytes_moved) = ($shape, $arguments, $bytes_moved);
+        match ($dtype, $precision) {
+            (DType::F32, Precision::Accurate) => {
+                $program.launch::<kernels::$accurate>(shape, arguments, bytes_moved)
+            }
+            (DType::F32, Precision::Fast) => {
+                $program.launch::<kernels::$fast>(shape, arguments, bytes_moved)
+            }
+            (DType::F16, _) => $program.launch::<kernels::$f16>(shape, arguments, bytes_moved),
+            (DType::BF16, _) => $program.launch::<kernels::$bf16>(shape, arguments, bytes_moved),
+        }
+    }};
+}
+pub(super) use launch_mode;
+
 /// The launch shape, if a grid can be that large.
 pub(super) fn grid(operator: &'static str, shape: Option<LaunchShape>) -> Result<LaunchShape> {
     shape.ok_or(Error::TooManyBlocks { operator })

@@ -7,7 +7,7 @@ use super::layout::Layout;
 use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
 use crate::error::Result;
 use crate::ops::Precision;
-use crate::ops::launching::Affine;
+use crate::ops::launching::{Affine, launch_mode};
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampProblem as Problem;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
@@ -58,26 +58,6 @@ fn mode(dtype: DType, precision: Precision) -> FusedMode {
         (DType::F32, Precision::Fast) => FusedMode::FAST,
         (DType::F16 | DType::BF16, _) => FusedMode::HALF,
     }
-}
-
-/// Appends a launch of the kernel for a stored type and a precision:
-/// `launch_mode!(program, dtype, precision, {accurate, fast, f16, bf16}(shape, arguments, bytes_moved))`. Stands in an
-/// `unsafe` block.
-macro_rules! launch_mode {
-    ($program:expr, $dtype:expr, $precision:expr,
-     {$f32:ident, $fast:ident, $f16:ident, $bf16:ident}($shape:expr, $arguments:expr, $bytes_moved:expr)) => {{
-        let (shape, arguments, bytes_moved) = ($shape, $arguments, $bytes_moved);
-        match ($dtype, $precision) {
-            (DType::F32, Precision::Accurate) => {
-                $program.launch::<kernels::$f32>(shape, arguments, bytes_moved)
-            }
-            (DType::F32, Precision::Fast) => {
-                $program.launch::<kernels::$fast>(shape, arguments, bytes_moved)
-            }
-            (DType::F16, _) => $program.launch::<kernels::$f16>(shape, arguments, bytes_moved),
-            (DType::BF16, _) => $program.launch::<kernels::$bf16>(shape, arguments, bytes_moved),
-        }
-    }};
 }
 
 /// The parameters as the kernel takes them, on the stream of the filters: 32-bit words, the filters as operands of the

@@ -6,7 +6,7 @@ use super::convolved::{Convolved, Parameters};
 use super::layout::Layout;
 use crate::device::{DType, DeviceProperties, Tensor};
 use crate::error::Result;
-use crate::ops::launching::grid;
+use crate::ops::launching::{grid, launch_mode};
 use crate::ops::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::conv::ConvGeometry;
@@ -53,26 +53,6 @@ pub(crate) fn gemm_plan(
             && plan.geometry.image_shape().is_some()
             && plan.geometry.remake_shape().is_some()
     })
-}
-
-/// Appends a launch of the kernel for a stored type and a precision:
-/// `launch_mode!(program, dtype, precision, {split, rounded, f16, bf16}(shape, arguments, bytes_moved))`. Stands in an
-/// `unsafe` block.
-macro_rules! launch_mode {
-    ($program:expr, $dtype:expr, $precision:expr,
-     {$split:ident, $rounded:ident, $f16:ident, $bf16:ident}($shape:expr, $arguments:expr, $bytes_moved:expr)) => {{
-        let (shape, arguments, bytes_moved) = ($shape, $arguments, $bytes_moved);
-        match ($dtype, $precision) {
-            (DType::F32, Precision::Accurate) => {
-                $program.launch::<kernels::$split>(shape, arguments, bytes_moved)
-            }
-            (DType::F32, Precision::Fast) => {
-                $program.launch::<kernels::$rounded>(shape, arguments, bytes_moved)
-            }
-            (DType::F16, _) => $program.launch::<kernels::$f16>(shape, arguments, bytes_moved),
-            (DType::BF16, _) => $program.launch::<kernels::$bf16>(shape, arguments, bytes_moved),
-        }
-    }};
 }
 
 /// The filters as operands of the tensor cores, and the reciprocals of the filters' scales, on the stream of `weight`.
