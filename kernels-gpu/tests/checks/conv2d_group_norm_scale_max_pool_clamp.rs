@@ -164,7 +164,13 @@ impl Case {
         let problem = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
             .problem(&[n, INPUTS, height, row])
             .expect("the pipeline takes this shape");
-        let mut g = FusedGeometry::new(&problem).expect("the kernel takes this shape");
+        let mut g = FusedGeometry::new(
+            &problem.conv.as_conv3d(),
+            &problem.group_norm,
+            &problem.max_pool,
+            &problem.clamp,
+        )
+        .expect("the kernel takes this shape");
         // Bounds that leave something to see.
         (g.min, g.max) = (-0.5, 1.5);
         Self {

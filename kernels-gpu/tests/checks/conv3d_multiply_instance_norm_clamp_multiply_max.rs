@@ -130,7 +130,12 @@ impl<T: Storage> Case<T> {
             .expect("the pipeline takes this shape");
         Ok(Self {
             name: format!("{n} {depth} {height}, {special:?}"),
-            g: FusedGeometry::new(&problem).expect("the kernel takes this shape"),
+            g: FusedGeometry::new(
+                &problem.conv,
+                &problem.instance_norm.as_group_norm(),
+                &problem.clamp,
+            )
+            .expect("the kernel takes this shape"),
             depth,
             height,
             tensors: [

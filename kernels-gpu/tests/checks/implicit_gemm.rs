@@ -153,7 +153,9 @@ macro_rules! product {
                 }
                 let plan = match tile {
                     Some(tile) => GemmPlan::with_tile(&conv, pool, GemmMode::$mode, &DEVICE, tile),
-                    None => GemmPlan::new(&conv, pool, GemmMode::$mode, &WITHOUT_WARPGROUPS, None),
+                    None => {
+                        GemmPlan::new(&conv, pool, GemmMode::$mode, &WITHOUT_WARPGROUPS, None).ok()
+                    }
                 };
                 let plan = plan.expect("a plan");
                 let g = plan.geometry;

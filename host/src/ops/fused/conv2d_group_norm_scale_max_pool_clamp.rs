@@ -10,7 +10,7 @@ use super::layout::Layout;
 use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
 use crate::error::Result;
 use crate::ops::Precision;
-use crate::ops::launching::{Affine, launch_mode};
+use crate::ops::launching::Affine;
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampProblem as Problem;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
