@@ -179,7 +179,7 @@ max_pool2d!(max_pool2d_f32, f32);
 max_pool2d!(max_pool2d_f16, f16);
 max_pool2d!(max_pool2d_bf16, bf16);
 
-/// Pools of normalised input: planes and groups; pools that put many planes, and so many rows, in
+/// Pools of normalised input: planes and groups; pools that put many planes, and with them many rows, in
 /// one block; rows of several splits; stacks.
 const NORMED: [(Row, usize); 6] = [
     (([2, 6, 15, 13], [3, 3], [2, 2], [1, 1], [1, 1], false), 3),

@@ -26,7 +26,7 @@ const ROW_BYTES: usize = 16;
 const ROW_VALUES: usize = ROW_BYTES / 2;
 const K_MATRICES: usize = K / ROW_VALUES;
 
-/// Columns of B, of a chain that gives each thread so many results.
+/// Columns of B, of a chain that gives each thread `results` results.
 const fn columns(results: usize) -> usize {
     results * THREADS / ROWS
 }
