@@ -1,0 +1,60 @@
+/// The arithmetic that a tolerance allows for.
+///
+/// Units are unit roundoffs: half the distance from 1 to the next larger number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// Unit roundoff of a convolution's products and sums.
+    pub products: f64,
+    /// Unit roundoff of all other arithmetic.
+    pub arithmetic: f64,
+    /// Unit roundoff of the format that tensors are stored in, 0 if it is the arithmetic's own.
+    pub storage: f64,
+    /// Half the smallest positive number of that format, the error of rounding to nothing.
+    pub underflow: f64,
+    /// The largest finite number of that format; beyond, infinity is the right answer.
+    pub largest: f64,
+}
+
+const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
+const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
+
+impl Precision {
+    /// f32 throughout.
+    pub const F32: Self = Self {
+        products: F32_UNIT,
+        arithmetic: F32_UNIT,
+        storage: 0.0,
+        // Subnormal numbers may be flushed to zero.
+        underflow: f32::MIN_POSITIVE as f64,
+        largest: f32::MAX as f64,
+    };
+
+    /// f32 with convolutions of factors rounded to 11 bits (tf32, or scaled f16).
+    pub const TF32: Self = Self {
+        products: TF32_UNIT,
+        ..Self::F32
+    };
+
+    /// f32 arithmetic on tensors stored in half precision.
+    pub const F16: Self = Self {
+        storage: TF32_UNIT,
+        underflow: 1.0 / (1u64 << 25) as f64,
+        largest: 65504.0,
+        ..Self::F32
+    };
+
+    /// f32 arithmetic on tensors stored in bfloat16.
+    pub const BF16: Self = Self {
+        storage: 1.0 / (1u64 << 8) as f64,
+        ..Self::F32
+    };
+
+    /// float64 on both sides: the reference against PyTorch, each with errors of its own.
+    pub const F64: Self = Self {
+        products: f64::EPSILON,
+        arithmetic: f64::EPSILON,
+        storage: 0.0,
+        underflow: f64::MIN_POSITIVE,
+        largest: f64::MAX,
+    };
+}
