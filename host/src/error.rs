@@ -18,6 +18,14 @@ pub enum Error {
     #[error(transparent)]
     Weights(#[from] crate::tensor_file::TensorFileError),
 
+    /// Values that are not the parameters of a chain.
+    #[error(transparent)]
+    Parameters(#[from] crate::parameters::ParametersError),
+
+    /// Layers that are no chain, or an input that a chain refuses.
+    #[error(transparent)]
+    Chain(#[from] op_spec::chain::ChainError),
+
     /// No CUDA driver answers on this machine.
     #[error("gpu: {reason}")]
     NoDriver {

@@ -30,12 +30,13 @@ pub mod cpu;
 pub mod data;
 pub mod device;
 mod error;
+#[doc(hidden)]
+pub mod lab;
 pub mod models;
 pub mod ops;
+pub mod parameters;
 pub mod program;
-pub mod reference;
 pub mod tensor_file;
-pub mod verify;
 pub mod weights;
 
 pub use device::{
@@ -45,3 +46,4 @@ pub use device::{
 pub use error::{DriverError, Error, Result};
 /// Specifications of the operators: attributes under PyTorch's names, checked against shapes.
 pub use op_spec as spec;
+pub use parameters::{Parameters, ParametersError};

@@ -2,11 +2,11 @@
 //! none is left, so that nothing in a file goes unnoticed.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ndarray::{Array, Array1, ArrayBase, Data, Dimension, IntoDimension};
+use ndarray::{Array, ArrayBase, Data, Dimension, IntoDimension};
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
 
 /// Why tensors could not be loaded or saved.
@@ -43,7 +43,7 @@ pub enum TensorFileError {
         /// The file.
         path: PathBuf,
         /// The tensor.
-        name: &'static str,
+        name: String,
         /// The tensors it has.
         present: Vec<String>,
     },
@@ -61,7 +61,7 @@ pub enum TensorFileError {
         /// The file.
         path: PathBuf,
         /// The tensor.
-        name: &'static str,
+        name: String,
         /// Its shape.
         actual: Vec<usize>,
         /// The shape it should have.
@@ -73,39 +73,13 @@ pub enum TensorFileError {
         /// The file.
         path: PathBuf,
         /// The tensor.
-        name: &'static str,
+        name: String,
         /// safetensors' name of its element type.
         actual: String,
         /// The name of the type that it should hold.
         expected: String,
     },
 }
-
-/// An element type that files may hold.
-pub(crate) trait Element: Sized {
-    const DTYPE: Dtype;
-    fn read(bytes: &[u8]) -> Vec<Self>;
-}
-
-macro_rules! element {
-    ($type:ty, $dtype:ident) => {
-        impl Element for $type {
-            const DTYPE: Dtype = Dtype::$dtype;
-
-            fn read(bytes: &[u8]) -> Vec<Self> {
-                let (words, _) = bytes.as_chunks();
-                words
-                    .iter()
-                    .map(|&word| Self::from_le_bytes(word))
-                    .collect()
-            }
-        }
-    };
-}
-
-element!(f32, F32);
-element!(f64, F64);
-element!(i64, I64);
 
 /// One tensor of a file.
 struct Tensor {
@@ -118,7 +92,6 @@ struct Tensor {
 pub(crate) struct Tensors {
     path: PathBuf,
     left: BTreeMap<String, Tensor>,
-    metadata: HashMap<String, String>,
     /// All names, for the message about one that is missing.
     names: Vec<String>,
 }
@@ -133,7 +106,6 @@ impl Tensors {
             path: path.into(),
             source,
         };
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(format)?;
         let tensors = SafeTensors::deserialize(&bytes).map_err(format)?;
         let left: BTreeMap<_, _> = tensors
             .iter()
@@ -148,37 +120,31 @@ impl Tensors {
             .collect();
         Ok(Self {
             path: path.into(),
-            metadata: header.metadata().clone().unwrap_or_default(),
             names: left.keys().cloned().collect(),
             left,
         })
     }
 
-    /// The text stored beside the tensors under `key`.
-    pub(crate) fn metadata(&self, key: &str) -> Option<&str> {
-        self.metadata.get(key).map(String::as_str)
-    }
-
-    /// Takes out `name`, which must hold `T` in exactly `shape`.
-    pub(crate) fn take<T: Element, E: IntoDimension>(
+    /// Takes out `name`, which must hold f32 in exactly `shape`.
+    pub(crate) fn take<E: IntoDimension>(
         &mut self,
-        name: &'static str,
+        name: &str,
         shape: E,
-    ) -> Result<Array<T, E::Dim>, TensorFileError> {
-        let path = self.path.clone();
-        let Some(tensor) = self.left.remove(name) else {
+    ) -> Result<Array<f32, E::Dim>, TensorFileError> {
+        let (path, name) = (self.path.clone(), name.to_owned());
+        let Some(tensor) = self.left.remove(&name) else {
             return Err(TensorFileError::Missing {
                 path,
                 name,
                 present: self.names.clone(),
             });
         };
-        if tensor.dtype != T::DTYPE {
+        if tensor.dtype != Dtype::F32 {
             return Err(TensorFileError::Dtype {
                 path,
                 name,
                 actual: format!("{:?}", tensor.dtype),
-                expected: format!("{:?}", T::DTYPE),
+                expected: format!("{:?}", Dtype::F32),
             });
         }
         let shape = shape.into_dimension();
@@ -190,20 +156,10 @@ impl Tensors {
                 expected: shape.slice().to_vec(),
             });
         }
-        Ok(Array::from_shape_vec(shape, T::read(&tensor.bytes))
+        let (words, _) = tensor.bytes.as_chunks();
+        let values = words.iter().map(|&word| f32::from_le_bytes(word));
+        Ok(Array::from_shape_vec(shape, values.collect())
             .expect("safetensors has checked the length against the shape"))
-    }
-
-    /// Takes out `name`, which must hold `T` in one dimension of any extent.
-    pub(crate) fn take_vector<T: Element>(
-        &mut self,
-        name: &'static str,
-    ) -> Result<Array1<T>, TensorFileError> {
-        let len = self
-            .left
-            .get(name)
-            .map_or(0, |tensor| tensor.shape.iter().product());
-        self.take(name, len)
     }
 
     /// Refuses tensors that nobody took.
@@ -220,14 +176,14 @@ impl Tensors {
 
 /// A tensor to be written.
 pub(crate) struct Entry {
-    name: &'static str,
+    name: String,
     shape: Vec<usize>,
     bytes: Vec<u8>,
 }
 
 impl Entry {
     pub(crate) fn new<S: Data<Elem = f32>, D: Dimension>(
-        name: &'static str,
+        name: &str,
         tensor: &ArrayBase<S, D>,
     ) -> Self {
         Self::with_shape(name, tensor, tensor.shape())
@@ -235,12 +191,12 @@ impl Entry {
 
     /// The same elements under another shape.
     pub(crate) fn with_shape<S: Data<Elem = f32>, D: Dimension>(
-        name: &'static str,
+        name: &str,
         tensor: &ArrayBase<S, D>,
         shape: impl Into<Vec<usize>>,
     ) -> Self {
         Self {
-            name,
+            name: name.to_owned(),
             shape: shape.into(),
             bytes: tensor.iter().flat_map(|v| v.to_le_bytes()).collect(),
         }
@@ -271,7 +227,7 @@ impl View for &Entry {
 /// [`TensorFileError::Write`].
 pub fn save<S: Data<Elem = f32>, D: Dimension>(
     path: &Path,
-    name: &'static str,
+    name: &str,
     tensor: &ArrayBase<S, D>,
 ) -> Result<(), TensorFileError> {
     write(path, &[Entry::new(name, tensor)])
@@ -283,7 +239,7 @@ pub(crate) fn write(path: &Path, entries: &[Entry]) -> Result<(), TensorFileErro
         path: path.into(),
         source,
     };
-    let views = entries.iter().map(|entry| (entry.name, entry));
+    let views = entries.iter().map(|entry| (&entry.name, entry));
     let bytes = safetensors::serialize(views, None)
         .map_err(|source| failed(std::io::Error::other(source)))?;
     let mut partial = path.as_os_str().to_owned();

@@ -51,6 +51,8 @@ pub mod chain;
 pub mod channel_max;
 pub mod clamp;
 pub mod conv;
+#[cfg(feature = "chain")]
+pub mod data;
 pub mod fused;
 pub mod group_norm;
 pub mod instance_norm;

@@ -3,21 +3,23 @@
 use std::path::Path;
 
 use ndarray::{Array, Array1, Dimension, IxDyn};
+use oracle::{Case, Expected, Precision};
 use serde_json::json;
 
 use super::report::Products;
 use crate::data;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
+use crate::lab::{case_79, case_85, rounded};
 use crate::models::{
     Conv2dGroupNormScaleMaxPoolClamp, Conv3dMultiplyInstanceNormClampMultiplyMax, Pipeline,
 };
 use crate::ops;
+use crate::parameters::Parameters;
 use crate::spec::{
     Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
 };
-use crate::verify::{Expected, Operation, Precision};
 use crate::weights::{
     Conv2dGroupNormScaleMaxPoolClampWeights as Weights85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights79,
@@ -34,7 +36,7 @@ pub struct Subject<M> {
     pub(super) bytes: u64,
     pub(super) output: Vec<usize>,
     pub(super) attributes: serde_json::Value,
-    operation: Operation,
+    case: Case,
 }
 
 /// Operations of a convolution from `output`, its output's elements, and the filter's shape.
@@ -139,9 +141,8 @@ impl Subject<Conv2dGroupNormScaleMaxPoolClamp> {
             "clamp": [spec.clamp.min, spec.clamp.max],
         });
         let x = input(Part::Input.seed(seed), shape);
-        let spec = *spec;
-        let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
-        Subject::new(85, model, operation, flop, attributes, seed)
+        let case = case_85(spec, &weights, x);
+        Subject::new(85, model, &case, flop, attributes, seed)
     }
 }
 
@@ -196,9 +197,8 @@ impl Subject<Conv3dMultiplyInstanceNormClampMultiplyMax> {
             "clamp": [spec.clamp.min, spec.clamp.max],
         });
         let x = input(Part::Input.seed(seed), shape);
-        let spec = *spec;
-        let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
-        Subject::new(79, model, operation, flop, attributes, seed)
+        let case = case_79(spec, &weights, x);
+        Subject::new(79, model, &case, flop, attributes, seed)
     }
 }
 
@@ -206,22 +206,14 @@ impl<M: Pipeline> Subject<M> {
     fn new(
         number: u32,
         model: M,
-        operation: Operation,
+        case: &Case,
         flop: u64,
         attributes: serde_json::Value,
         seed: u64,
     ) -> Result<Self> {
-        let operation = operation.rounded(model.dtype());
-        let (x, parameters) = match &operation {
-            Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, .. } => {
-                (x.view().into_dyn(), parameters_85(weights))
-            }
-            Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, .. } => {
-                (x.view().into_dyn(), parameters_79(weights))
-            }
-            _ => unreachable!("subjects are made of the two pipelines"),
-        };
-        let x = Tensor::from_f32_array(model.stream(), &x, model.dtype())?;
+        let case = rounded(case, model.dtype());
+        let parameters: usize = case.parameters.iter().map(|values| values.len()).sum();
+        let x = Tensor::from_f32_array(model.stream(), &case.x, model.dtype())?;
         let output = model.output_shape(x.shape())?;
         let elements = x.len() + output.iter().product::<usize>() + parameters;
         Ok(Subject {
@@ -233,7 +225,7 @@ impl<M: Pipeline> Subject<M> {
             flop,
             output,
             attributes,
-            operation,
+            case,
         })
     }
 
@@ -248,7 +240,7 @@ impl<M: Pipeline> Subject<M> {
             DType::F16 => Precision::F16,
             DType::BF16 => Precision::BF16,
         };
-        Ok(self.operation.expected(&precision)?)
+        Ok(self.case.expected(&precision)?)
     }
 
     /// The element type of the model.
@@ -285,40 +277,18 @@ impl<M: Pipeline> Subject<M> {
     /// # Errors
     /// [`Error::Weights`](crate::Error::Weights).
     pub fn save_parameters(&self, path: &Path) -> Result<()> {
-        match &self.operation {
-            Operation::Conv2dGroupNormScaleMaxPoolClamp { weights, .. } => weights.save(path)?,
-            Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { weights, .. } => {
-                weights.save(path)?;
-            }
-            _ => unreachable!("subjects are made of the two pipelines"),
-        }
+        let table = self.case.chain.parameters().iter();
+        let names = table.map(|parameter| parameter.name.clone());
+        let named = names.zip(self.case.parameters.iter().cloned());
+        Parameters::new(&self.case.chain, named)?.save(path)?;
         Ok(())
     }
 
     /// The operator's name, as its functions and files have it.
     pub fn name(&self) -> &'static str {
-        self.operation.name()
+        match self.number {
+            85 => "conv2d_group_norm_scale_max_pool_clamp",
+            _ => "conv3d_multiply_instance_norm_clamp_multiply_max",
+        }
     }
-}
-
-/// Elements of the parameters.
-fn parameters_85(weights: &Weights85) -> usize {
-    let optional = [
-        &weights.conv_bias,
-        &weights.group_norm_weight,
-        &weights.group_norm_bias,
-    ];
-    let optional = optional.into_iter().flatten().map(|vector| vector.len());
-    weights.conv_weight.len() + weights.scale.len() + optional.sum::<usize>()
-}
-
-/// Elements of the parameters.
-fn parameters_79(weights: &Weights79) -> usize {
-    let optional = [
-        &weights.conv_bias,
-        &weights.instance_norm_weight,
-        &weights.instance_norm_bias,
-    ];
-    let optional = optional.into_iter().flatten().map(|vector| vector.len());
-    weights.conv_weight.len() + weights.multiplier.len() + optional.sum::<usize>()
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use convfuse::lab::{case_79, case_85};
 use convfuse::models::{
     Conv2dGroupNormScaleMaxPoolClamp, Conv3dMultiplyInstanceNormClampMultiplyMax, Options,
     Pipeline, Strategy,
@@ -10,13 +11,12 @@ use convfuse::spec::{
     Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
 };
-use convfuse::verify::{Expected, Operation, Precision};
 use convfuse::weights::{
     Conv2dGroupNormScaleMaxPoolClampWeights as Weights85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights79,
 };
 use convfuse::{Counts, Device, Stream, Tensor, data};
-use ndarray::ArrayD;
+use oracle::{Case, Expected, Precision};
 
 use super::device::Choice;
 use super::progress::Step;
@@ -89,13 +89,11 @@ fn pipeline_85(stream: &Stream, settings: &Settings) -> Outcome {
     weights.group_norm_bias = Some(vector(3, 0.5));
     weights.scale = vector(4, 1.5);
     let model = Conv2dGroupNormScaleMaxPoolClamp::new(stream, &spec, &weights)?;
-    let input = x.clone().into_dyn();
-    let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
+    let case = case_85(&spec, &weights, x);
     pipeline(
         "85: conv2d, group_norm, scale, max_pool2d, clamp",
         &model,
-        &input,
-        &operation,
+        &case,
         stream,
         settings,
     )
@@ -107,29 +105,27 @@ fn pipeline_79(stream: &Stream, settings: &Settings) -> Outcome {
     let x = data::fill(settings.seed + 5, (settings.batch, c, d, h, w));
     let weights = Weights79::init(&spec, settings.seed);
     let model = Conv3dMultiplyInstanceNormClampMultiplyMax::new(stream, &spec, &weights)?;
-    let input = x.clone().into_dyn();
-    let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
+    let case = case_79(&spec, &weights, x);
     let title = "79: conv3d, multiply, instance_norm, clamp, multiply, channel_max";
-    pipeline(title, &model, &input, &operation, stream, settings)
+    pipeline(title, &model, &case, stream, settings)
 }
 
 fn pipeline<M: Pipeline>(
     title: &str,
     model: &M,
-    x: &ArrayD<f32>,
-    operation: &Operation,
+    case: &Case,
     stream: &Stream,
     settings: &Settings,
 ) -> Outcome {
     let step = Step::start(format!("{title}: float64 reference of all outputs"));
-    let expected = operation.expected(&Precision::F32)?;
+    let expected = case.expected(&Precision::F32)?;
     step.done();
     println!(
         "{title}\n  input {:?}, output {:?}\n",
-        x.shape(),
+        case.x.shape(),
         expected.shape()
     );
-    let x = Tensor::from_array(stream, x)?;
+    let x = Tensor::from_array(stream, &case.x)?;
     let all = M::Strategy::ALL;
     // The CPU backend has one way to do it.
     let cpu = stream.device().is_cpu();

@@ -1,11 +1,11 @@
-//! `convfuse verify`: every operator and pipeline, in every way that the library has for it, against float64.
+//! `convfuse verify`: every operator and chain, in every way that the library has for it, against float64.
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use convfuse::verify::on_device::Way;
-use convfuse::verify::{Agreement, Case, Expected, Operation, Precision, golden, tables};
+use convfuse::lab::{Way, rounded};
 use convfuse::{DType, Stream};
+use oracle::{Agreement, Case, Expected, Precision, golden};
 
 use super::device::Choice;
 use super::progress::Step;
@@ -71,11 +71,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             tally.compare(
                 &stream,
                 &case.name,
-                &case.operation.rounded(dtype),
+                &rounded(case, dtype),
                 dtype,
-                &|operation, way| {
-                    operation
-                        .expected(&way.precision())
+                &|case, way| {
+                    case.expected(&way.precision())
                         .map_err(|error| error.to_string())
                 },
             );
@@ -89,12 +88,12 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn cases(shapes: Shapes) -> Vec<Case> {
-    let mut cases = tables::smoke();
+    let mut cases = oracle::smoke();
     if shapes >= Shapes::Ragged {
-        cases.extend(tables::ragged());
+        cases.extend(oracle::ragged());
     }
     if shapes >= Shapes::Realistic {
-        cases.extend(tables::realistic());
+        cases.extend(oracle::realistic());
     }
     cases
 }
@@ -116,25 +115,20 @@ fn golden_files(
             continue;
         }
         step.at(done, files.len(), &name);
-        tally.compare(
-            stream,
-            &name,
-            &golden.case.operation,
-            DType::F32,
-            &|_, way| {
-                golden
-                    .expected(&way.precision())
-                    .map_err(|error| error.to_string())
-            },
-        );
+        tally.compare(stream, &name, &golden.case, DType::F32, &|_, way| {
+            golden
+                .expected(&way.precision())
+                .map_err(|error| error.to_string())
+        });
     }
     step.done();
     Ok(())
 }
 
-/// What one operator's cases came to.
+/// What the cases of an operator or a chain came to.
 struct Line {
-    operation: &'static str,
+    kind: String,
+    layers: usize,
     dtype: DType,
     /// Whether f32 was multiplied with fast products, which have a tolerance of their own.
     fast: bool,
@@ -150,32 +144,32 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs an operation in all its ways.
+    /// Runs a case in all its ways.
     fn compare(
         &mut self,
         stream: &Stream,
-        case: &str,
-        operation: &Operation,
+        name: &str,
+        case: &Case,
         dtype: DType,
-        expected: &dyn Fn(&Operation, &Way) -> Result<Expected, String>,
+        expected: &dyn Fn(&Case, &Way) -> Result<Expected, String>,
     ) {
-        let mut ways = Way::all(operation, dtype);
+        let mut ways = Way::all(case, dtype);
         if stream.device().is_cpu() {
             ways.truncate(1);
         }
         // Ways of one precision have one expectation, and follow one another.
         let mut precision = ways[0].precision();
-        let mut wanted = expected(operation, &ways[0]);
+        let mut wanted = expected(case, &ways[0]);
         for way in ways {
             if way.precision() != precision {
                 precision = way.precision();
-                wanted = expected(operation, &way);
+                wanted = expected(case, &way);
             }
             let result = match &wanted {
-                Ok(wanted) => check(wanted, &way, operation, stream),
+                Ok(wanted) => check(wanted, &way, case, stream),
                 Err(error) => Err(error.clone()),
             };
-            let line = self.line(operation.name(), dtype, precision == Precision::TF32);
+            let line = self.line(case, dtype, precision == Precision::TF32);
             line.runs += 1;
             match result {
                 Ok(agreement) => {
@@ -186,21 +180,20 @@ impl Tally {
                 }
                 Err(complaint) => {
                     line.wrong += 1;
-                    self.complaints.push(format!("{case} {way}: {complaint}"));
+                    self.complaints.push(format!("{name} {way}: {complaint}"));
                 }
             }
         }
     }
 
-    fn line(&mut self, operation: &'static str, dtype: DType, fast: bool) -> &mut Line {
-        let key = (operation, dtype, fast);
-        let found = self
-            .lines
-            .iter()
-            .position(|line| (line.operation, line.dtype, line.fast) == key);
+    fn line(&mut self, case: &Case, dtype: DType, fast: bool) -> &mut Line {
+        let kind = case.kind();
+        let is_line = |line: &Line| line.kind == kind && (line.dtype, line.fast) == (dtype, fast);
+        let found = self.lines.iter().position(is_line);
         let index = found.unwrap_or_else(|| {
             self.lines.push(Line {
-                operation,
+                kind: kind.to_owned(),
+                layers: case.chain.layers().len(),
                 dtype,
                 fast,
                 runs: 0,
@@ -214,7 +207,7 @@ impl Tally {
 
     fn report(&self) -> Outcome {
         let mut table = Table::new(&[
-            Column::Left("operator or pipeline"),
+            Column::Left("operator or chain"),
             Column::Left("type"),
             Column::Right("runs"),
             Column::Right("elements"),
@@ -224,17 +217,16 @@ impl Tally {
         ]);
         let mut lines: Vec<&Line> = self.lines.iter().collect();
         lines.sort_by_key(|line| {
-            let is_pipeline = line.operation.len() > 20;
             (
-                is_pipeline,
-                line.operation,
+                line.layers > 1,
+                &line.kind,
                 std::cmp::Reverse(line.dtype.size()),
                 line.fast,
             )
         });
         for line in lines {
             table.row([
-                line.operation.to_owned(),
+                line.kind.clone(),
                 if line.fast {
                     format!("{} fast", line.dtype)
                 } else {
@@ -269,12 +261,10 @@ impl Tally {
 fn check(
     expected: &Expected,
     way: &Way,
-    operation: &Operation,
+    case: &Case,
     stream: &Stream,
 ) -> Result<Agreement, String> {
-    let got = way
-        .run(operation, stream)
-        .map_err(|error| error.to_string())?;
+    let got = way.run(case, stream).map_err(|error| error.to_string())?;
     expected
         .check(got.view())
         .map_err(|disagreement| disagreement.to_string())

@@ -7,7 +7,7 @@ use super::max_keeping_nan;
 /// Positions that one task takes through all channels.
 const TASK_POSITIONS: usize = 1 << 12;
 
-/// [`reference::channel_max`](crate::reference::channel_max) in f32.
+/// The maximum over the channels; NaN in any of them gives NaN.
 ///
 /// # Errors
 /// What [`ChannelMaxSpec::problem`] refuses.

@@ -1,7 +1,7 @@
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::{ClampProblem, ClampSpec, SpecError};
 
-/// [`reference::clamp`](crate::reference::clamp) in f32.
+/// Values limited to an interval; NaN stays.
 ///
 /// # Errors
 /// What [`ClampSpec::problem`] refuses.

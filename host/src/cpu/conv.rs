@@ -18,7 +18,7 @@ const COLUMN_ELEMENTS: usize = 1 << 16;
 /// The fewest positions worth a matrix product, whatever the filter's size.
 const MIN_POSITIONS: usize = 256;
 
-/// [`reference::conv2d`](crate::reference::conv2d) in f32.
+/// A convolution of images.
 ///
 /// # Errors
 /// What [`Conv2dSpec::problem`] refuses.
@@ -35,7 +35,7 @@ pub fn conv2d(
     Ok(convolve_batch(x, weight, bias, &problem.as_conv3d()).remove_axis(depth))
 }
 
-/// [`reference::conv3d`](crate::reference::conv3d) in f32.
+/// A convolution of volumes.
 ///
 /// # Errors
 /// What [`Conv3dSpec::problem`] refuses.

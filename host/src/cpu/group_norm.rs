@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::moments::{Moments, normalize};
 
-/// [`reference::group_norm`](crate::reference::group_norm) in f32, statistics in float64.
+/// A group norm, statistics in float64.
 ///
 /// # Errors
 /// What [`GroupNormSpec::problem`] refuses.

@@ -3,7 +3,7 @@ use op_spec::{InstanceNormSpec, SpecError};
 
 use super::group_norm::normalize_groups;
 
-/// [`reference::instance_norm`](crate::reference::instance_norm) in f32, statistics in float64.
+/// An instance norm, statistics in float64.
 ///
 /// # Errors
 /// What [`InstanceNormSpec::problem`] refuses.

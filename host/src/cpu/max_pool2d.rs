@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::max_keeping_nan;
 
-/// [`reference::max_pool2d`](crate::reference::max_pool2d) in f32.
+/// The maximum of windows; NaN in one gives NaN.
 ///
 /// # Errors
 /// What [`MaxPool2dSpec::problem`] refuses.

@@ -2,7 +2,7 @@ use ndarray::{ArrayD, ArrayView1, ArrayViewD};
 use op_spec::{ScaleSpec, SpecError};
 use rayon::prelude::*;
 
-/// [`reference::scale`](crate::reference::scale) in f32.
+/// A product with one factor for each channel.
 ///
 /// # Errors
 /// What [`ScaleSpec::problem`] refuses.

@@ -1,5 +1,7 @@
 //! The parameters of a chain: one table that initialisation, checks, files and uploads walk over.
 
+extern crate std;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -9,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ChainError;
 use super::layer::{Flow, Layer};
+use crate::data;
 
 /// What a parameter is before training, as PyTorch has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +52,24 @@ impl Parameter {
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// Element `index` before training, in a model initialised from `seed`.
+    #[must_use]
+    pub fn initial(&self, seed: u64, index: u64) -> f32 {
+        // Four parameters with random values have numbers of their own; a fifth shares its with the next seed's first.
+        let seed = seed.wrapping_mul(4).wrapping_add(self.stream);
+        match self.initialisation {
+            Initialisation::Uniform { fan_in } => data::signed(seed, index) * uniform_bound(fan_in),
+            Initialisation::Ones => 1.0,
+            Initialisation::Zeros => 0.0,
+            Initialisation::Normal => data::normal(seed, index),
+        }
+    }
+}
+
+/// Kaiming's uniform bound with `a = sqrt(5)`, which is `1 / sqrt(fan_in)`.
+fn uniform_bound(fan_in: usize) -> f32 {
+    (1.0 / (fan_in.max(1) as f64).sqrt()) as f32
 }
 
 /// A parameter of a layer, if it has it.

@@ -1,0 +1,74 @@
+use ndarray::{ArrayD, ArrayViewD, Zip};
+use op_spec::chain::LayerProblem;
+
+use crate::Precision;
+use crate::operators;
+
+/// Values in float64 and, element by element, how far off another computation of them may be.
+///
+/// Every operator contributes `(4 + sqrt(L)) * unit * condition`: `L` is the longest chain of
+/// additions that follow one another, `condition` the sum of the magnitudes that rounding errors
+/// are relative to, and the square root takes those errors for independent. Errors that its input
+/// already has pass on through the operator's derivative. What comes out is tight enough to notice
+/// one dropped element in a mean over 65,536, and needs no tuning for new shapes or data.
+///
+/// | operator | condition | passes on an input error `t` as |
+/// |---|---|---|
+/// | convolution | `sum of abs(x * w) + abs(bias)` | `sum of t * abs(w)` |
+/// | norm | `rstd * abs(weight) * (abs(x) + mean of abs(x)) + abs(y) + abs(bias)` | `rstd * abs(weight) * (t + mean of t + abs(x̂) * mean of abs(x̂) * t)` |
+/// | scale | `abs(y)` | `t * abs(scale)` |
+/// | maxima | 0 | the largest `t` of the window |
+/// | clamp | `abs(y)`, for the rounding of the bounds | `t`, nothing where a bound surely holds |
+///
+/// Infinities and NaN are either right or wrong: their tolerance is 0.
+#[derive(Clone, Debug)]
+pub struct Bounded {
+    /// The values.
+    pub values: ArrayD<f64>,
+    /// For each of them, how far off it may be.
+    pub tolerance: ArrayD<f64>,
+}
+
+impl Bounded {
+    /// An input: nothing has been computed yet.
+    #[must_use]
+    pub fn exact(x: ArrayViewD<'_, f32>) -> Self {
+        let values = x.mapv(f64::from);
+        Self {
+            tolerance: ArrayD::zeros(values.raw_dim()),
+            values,
+        }
+    }
+
+    /// What a layer makes of these values, computed and stored with this precision.
+    ///
+    /// # Panics
+    /// If values or parameters are not those of the layer. The batch may be another one.
+    #[must_use]
+    pub fn through(
+        self,
+        layer: &LayerProblem,
+        parameters: &[&ArrayD<f64>],
+        precision: &Precision,
+    ) -> Self {
+        let operator = operators::of(layer);
+        let values = operator.reference(&self.values, parameters);
+        let mut tolerance = operator.tolerance(&self, &values, parameters, precision);
+        // The values of a selection are stored already.
+        let (storage, underflow) = if operator.selects() {
+            (0.0, 0.0)
+        } else {
+            (precision.storage, precision.underflow)
+        };
+        Zip::from(&mut tolerance)
+            .and(&values)
+            .for_each(|tolerance, value| {
+                *tolerance = if value.is_finite() {
+                    *tolerance + storage * value.abs() + underflow
+                } else {
+                    0.0
+                };
+            });
+        Self { values, tolerance }
+    }
+}

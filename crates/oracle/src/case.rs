@@ -1,0 +1,216 @@
+use ndarray::{ArrayD, ArrayViewD, Axis};
+use op_spec::chain::{Chain, ChainError, ChainProblem, Initialisation, Layer, Parameter};
+use rayon::prelude::*;
+
+use crate::{Bounded, Expected, Precision, data, operators};
+
+/// A chain with everything that it is applied to, under a name.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What its kind is called, a slash, and what is unique among the cases of a run: `clamp/nan_bound`.
+    pub name: String,
+    /// What is to be computed.
+    pub chain: Chain,
+    /// The values of the chain's parameters, in the order of its table.
+    pub parameters: Vec<ArrayD<f32>>,
+    /// The input.
+    pub x: ArrayD<f32>,
+}
+
+impl Case {
+    /// A single layer. Input and parameters are values in [-1, 1) that the name alone decides, so that a case keeps its
+    /// data when others come and go.
+    ///
+    /// # Errors
+    /// What [`Chain::new`] refuses; an input without channels is taken to have none.
+    pub fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, ChainError> {
+        let chain = Chain::new(input.get(1).copied().unwrap_or(0), [layer])?;
+        Ok(Self::made(
+            name,
+            chain,
+            |seed| data::signed(seed, input),
+            |_, seed, index| op_spec::data::signed(seed, index),
+        ))
+    }
+
+    /// A whole chain: the input in [0, 1), convolutions as PyTorch initialises them, and all other parameters random and of
+    /// both signs, since of ones and zeros half the arithmetic would not show. The name alone decides them.
+    #[must_use]
+    pub fn of_chain(name: &str, chain: Chain, input: &[usize]) -> Case {
+        let value = |parameter: &Parameter, seed, index| {
+            let signed = op_spec::data::signed(seed, index);
+            match parameter.initialisation {
+                Initialisation::Ones => signed * 1.5,
+                Initialisation::Zeros => signed * 0.5,
+                Initialisation::Normal => signed * 2.0,
+                _ => parameter.initial(seed, index),
+            }
+        };
+        Self::made(name, chain, |seed| data::fill(seed, input), value)
+    }
+
+    fn made(
+        name: &str,
+        chain: Chain,
+        input: impl Fn(u64) -> ArrayD<f32>,
+        value: impl Fn(&Parameter, u64, u64) -> f32,
+    ) -> Case {
+        // FNV-1a.
+        let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        let mut seed = name.bytes().fold(0xCBF2_9CE4_8422_2325, hash);
+        let mut next = || {
+            seed = seed.wrapping_add(1);
+            seed
+        };
+        let x = input(next());
+        let parameters = chain.parameters().iter().map(|parameter| {
+            let seed = next();
+            data::generate(&parameter.shape, |index| value(parameter, seed, index))
+        });
+        Case {
+            name: name.to_owned(),
+            parameters: parameters.collect(),
+            chain,
+            x,
+        }
+    }
+
+    /// What its kind is called: an operator's name, or a chain's.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.name.split_once('/').map_or("", |(kind, _)| kind)
+    }
+
+    /// All extents.
+    ///
+    /// # Errors
+    /// What the first layer that refuses its input says.
+    pub fn problem(&self) -> Result<ChainProblem, ChainError> {
+        self.chain.problem(self.x.shape())
+    }
+
+    /// The output in float64, one sample after the other.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn reference(&self) -> Result<ArrayD<f64>, ChainError> {
+        let problem = self.problem()?;
+        let parameters = self.wide_parameters();
+        let mut y = ArrayD::zeros(problem.output_shape());
+        y.axis_chunks_iter_mut(Axis(0), 1)
+            .into_par_iter()
+            .zip(self.x.axis_chunks_iter(Axis(0), 1))
+            .for_each(|(mut y, x)| {
+                let mut sample = x.mapv(f64::from);
+                for (index, step) in problem.steps.iter().enumerate() {
+                    let parameters = self.parameters_of(index, &parameters);
+                    sample = operators::of(&step.problem).reference(&sample, &parameters);
+                }
+                y.assign(&sample);
+            });
+        Ok(y)
+    }
+
+    /// The same with the tolerance that `precision` asks for, element by element.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn expected(&self, precision: &Precision) -> Result<Expected, ChainError> {
+        let problem = self.problem()?;
+        let parameters = self.wide_parameters();
+        let zeros = || ArrayD::zeros(problem.output_shape());
+        let (mut values, mut tolerance) = (zeros(), zeros());
+        values
+            .axis_chunks_iter_mut(Axis(0), 1)
+            .into_par_iter()
+            .zip(tolerance.axis_chunks_iter_mut(Axis(0), 1))
+            .zip(self.x.axis_chunks_iter(Axis(0), 1))
+            .for_each(|((mut values, mut tolerance), x)| {
+                let sample = self.bounded_sample(x, &problem, &parameters, precision);
+                values.assign(&sample.values);
+                tolerance.assign(&sample.tolerance);
+            });
+        Ok(Expected::new(Bounded { values, tolerance }, precision))
+    }
+
+    fn bounded_sample(
+        &self,
+        x: ArrayViewD<'_, f32>,
+        problem: &ChainProblem,
+        parameters: &[ArrayD<f64>],
+        precision: &Precision,
+    ) -> Bounded {
+        let mut sample = Bounded::exact(x);
+        for (index, step) in problem.steps.iter().enumerate() {
+            let parameters = self.parameters_of(index, parameters);
+            sample = sample.through(&step.problem, &parameters, precision);
+        }
+        sample
+    }
+
+    fn wide_parameters(&self) -> Vec<ArrayD<f64>> {
+        let parameters = self.parameters.iter();
+        parameters.map(|values| values.mapv(f64::from)).collect()
+    }
+
+    /// Of all parameters, those of a layer.
+    fn parameters_of<'a, T>(&self, layer: usize, parameters: &'a [T]) -> Vec<&'a T> {
+        let slots = self.chain.parameters_of(layer).iter();
+        slots.map(|&slot| &parameters[slot]).collect()
+    }
+
+    /// Multiplications of a convolution, elements that other layers read; 0 for a case that is refused.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        let steps = self.problem().map_or(Vec::new(), |problem| problem.steps);
+        let cost = steps.iter().map(|step| operators::of(&step.problem).cost());
+        cost.sum()
+    }
+
+    /// The case on an input and parameters that `round` has made representable in another element type.
+    #[must_use]
+    pub fn rounded(mut self, round: impl Fn(f32) -> f32) -> Case {
+        self.x.mapv_inplace(&round);
+        for values in &mut self.parameters {
+            values.mapv_inplace(&round);
+        }
+        self
+    }
+
+    /// The case with `mean` added to its input.
+    #[must_use]
+    pub fn shifted(mut self, mean: f32) -> Case {
+        self.x.mapv_inplace(|v| v + mean);
+        self
+    }
+
+    /// The case with its input multiplied by `factor`.
+    #[must_use]
+    pub fn scaled(mut self, factor: f32) -> Case {
+        self.x.mapv_inplace(|v| v * factor);
+        self
+    }
+
+    /// The case with NaN and infinities strewn over its input, some windows and groups left free.
+    #[must_use]
+    pub fn special(mut self) -> Case {
+        for (index, v) in (1..).zip(&mut self.x) {
+            *v = match index {
+                i if i % 97 == 3 => f32::NAN,
+                i if i % 89 == 5 => f32::INFINITY,
+                i if i % 83 == 7 => f32::NEG_INFINITY,
+                _ => *v,
+            };
+        }
+        self
+    }
+
+    /// The case with a single NaN, the 20th element of its input.
+    #[must_use]
+    pub fn poisoned(mut self) -> Case {
+        if let Some(v) = self.x.iter_mut().nth(19) {
+            *v = f32::NAN;
+        }
+        self
+    }
+}

@@ -1,0 +1,25 @@
+//! Arrays of reproducible values, in row-major order.
+
+use ndarray::{ArrayD, IxDyn};
+use op_spec::data;
+
+/// Values in [0, 1).
+#[must_use]
+pub fn fill(seed: u64, shape: &[usize]) -> ArrayD<f32> {
+    generate(shape, |index| data::uniform(seed, index))
+}
+
+/// Values in [-1, 1).
+#[must_use]
+pub fn signed(seed: u64, shape: &[usize]) -> ArrayD<f32> {
+    generate(shape, |index| data::signed(seed, index))
+}
+
+/// `value` of each element's position.
+pub(crate) fn generate(shape: &[usize], value: impl Fn(u64) -> f32) -> ArrayD<f32> {
+    let mut index = 0;
+    ArrayD::from_shape_simple_fn(IxDyn(shape), || {
+        index += 1;
+        value(index - 1)
+    })
+}

@@ -1,0 +1,327 @@
+use std::fmt;
+
+use ndarray::{ArrayD, ArrayViewD, IxDyn};
+
+use crate::{Bounded, Precision};
+
+/// What a computation should give: values and, for each, how far off it may be.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    shape: Vec<usize>,
+    /// Which elements of the flattened output are known, all of them if absent.
+    index: Option<Vec<usize>>,
+    values: Vec<f64>,
+    tolerance: Vec<f64>,
+    /// Mean of the whole output and how far off it may be, where elements are sampled.
+    mean: Option<(f64, f64)>,
+    precision: Precision,
+}
+
+/// How well a result agrees.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Agreement {
+    /// The largest difference between finite elements.
+    pub largest_error: f64,
+    /// The largest part of its tolerance that any element uses, at most 1.
+    pub tolerance_used: f64,
+    /// Elements compared.
+    pub elements: usize,
+}
+
+/// How a result disagrees.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Disagreement {
+    /// The output has another shape.
+    #[error("output has shape {actual:?}, expected {expected:?}")]
+    Shape {
+        /// Its shape.
+        actual: Vec<usize>,
+        /// The right shape.
+        expected: Vec<usize>,
+    },
+    /// The mean of an output of which only samples are known is off, so elements between them are.
+    #[error("the mean of all elements is {got:e}, want {want:e}, tolerance {tolerance:.3e}")]
+    Mean {
+        /// What it is.
+        got: f64,
+        /// What it should be.
+        want: f64,
+        /// How far off it may be.
+        tolerance: f64,
+    },
+    /// Elements are off; the worst of them is described.
+    #[error("{0}")]
+    Values(WorstElement),
+}
+
+/// The element that exceeds its tolerance by the largest factor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorstElement {
+    /// Where it is.
+    pub index: Vec<usize>,
+    /// What was computed.
+    pub got: f64,
+    /// What it should be.
+    pub want: f64,
+    /// How far off it may be.
+    pub tolerance: f64,
+    /// Elements that exceed their tolerance.
+    pub failures: usize,
+    /// Elements compared.
+    pub elements: usize,
+}
+
+impl fmt::Display for WorstElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} elements are off, the worst at {:?}: got {:e}, want {:e}, \
+             difference {:.3e}, tolerance {:.3e}",
+            self.failures,
+            self.elements,
+            self.index,
+            self.got,
+            self.want,
+            (self.got - self.want).abs(),
+            self.tolerance
+        )
+    }
+}
+
+impl Expected {
+    /// Values with tolerances for arithmetic of this precision.
+    #[must_use]
+    pub fn new(bounded: Bounded, precision: &Precision) -> Self {
+        Self {
+            shape: bounded.values.shape().to_vec(),
+            index: None,
+            values: bounded.values.into_iter().collect(),
+            tolerance: bounded.tolerance.into_iter().collect(),
+            mean: None,
+            precision: *precision,
+        }
+    }
+
+    /// Shape of the output.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The same tolerances around other values: all elements, or those at `index` of the
+    /// flattened output. Values that are not finite lose their tolerance.
+    ///
+    /// # Panics
+    /// If the numbers of values do not fit, or an index lies outside.
+    #[must_use]
+    pub fn around(&self, values: Vec<f64>, index: Option<Vec<usize>>) -> Self {
+        assert!(
+            self.index.is_none(),
+            "tolerances are known for all elements"
+        );
+        let tolerance = match &index {
+            Some(index) => index.iter().map(|&i| self.tolerance[i]).collect(),
+            None => self.tolerance.clone(),
+        };
+        assert_eq!(values.len(), tolerance.len());
+        Self {
+            shape: self.shape.clone(),
+            index,
+            values,
+            tolerance,
+            mean: None,
+            precision: self.precision,
+        }
+    }
+
+    /// Expects this mean of the whole output, too. The elements' tolerances bound the mean's,
+    /// with what float64 may lose in adding the elements up.
+    #[must_use]
+    pub(crate) fn with_mean(mut self, mean: f64, of: &Self) -> Self {
+        let count = of.tolerance.len().max(1) as f64;
+        let own = (4.0 + count.sqrt().sqrt()) * f64::EPSILON * mean.abs();
+        let tolerance = of.tolerance.iter().sum::<f64>() / count + own;
+        self.mean = Some((mean, tolerance));
+        self
+    }
+
+    /// Compares an f32 result.
+    ///
+    /// # Errors
+    /// [`Disagreement`] with the worst element.
+    pub fn check(&self, got: ArrayViewD<'_, f32>) -> Result<Agreement, Disagreement> {
+        self.check_shape(got.shape())?;
+        let got = got.as_standard_layout();
+        let got = got.as_slice().expect("standard layout is contiguous");
+        self.compare(|i| f64::from(got[i]))
+    }
+
+    /// Compares a float64 result.
+    ///
+    /// # Errors
+    /// [`Disagreement`] with the worst element.
+    pub fn check_f64(&self, got: ArrayViewD<'_, f64>) -> Result<Agreement, Disagreement> {
+        self.check_shape(got.shape())?;
+        let got = got.as_standard_layout();
+        let got = got.as_slice().expect("standard layout is contiguous");
+        self.compare(|i| got[i])
+    }
+
+    fn check_shape(&self, shape: &[usize]) -> Result<(), Disagreement> {
+        if shape != self.shape {
+            return Err(Disagreement::Shape {
+                actual: shape.to_vec(),
+                expected: self.shape.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    fn compare(&self, got: impl Fn(usize) -> f64) -> Result<Agreement, Disagreement> {
+        let mut agreement = Agreement::default();
+        let mut failures = 0;
+        let mut worst: Option<(f64, usize)> = None;
+        for (i, (&want, &tolerance)) in self.values.iter().zip(&self.tolerance).enumerate() {
+            let got = got(self.position(i));
+            agreement.elements += 1;
+            if self.right_without_tolerance(got, want, tolerance) {
+                continue;
+            }
+            let difference = (got - want).abs();
+            if difference <= tolerance {
+                agreement.largest_error = agreement.largest_error.max(difference);
+                let used = difference / tolerance;
+                agreement.tolerance_used = agreement.tolerance_used.max(used);
+            } else {
+                // A NaN difference ends up here, too.
+                failures += 1;
+                let excess = if difference.is_nan() {
+                    f64::INFINITY
+                } else {
+                    difference / tolerance
+                };
+                if worst.is_none_or(|(largest, _)| excess > largest) {
+                    worst = Some((excess, i));
+                }
+            }
+        }
+        let Some((_, i)) = worst else {
+            self.compare_mean(&got)?;
+            return Ok(agreement);
+        };
+        Err(Disagreement::Values(WorstElement {
+            index: self.coordinates(self.position(i)),
+            got: got(self.position(i)),
+            want: self.values[i],
+            tolerance: self.tolerance[i],
+            failures,
+            elements: agreement.elements,
+        }))
+    }
+
+    fn compare_mean(&self, got: impl Fn(usize) -> f64) -> Result<(), Disagreement> {
+        let Some((want, tolerance)) = self.mean else {
+            return Ok(());
+        };
+        let count: usize = self.shape.iter().product();
+        // Sums of sums: one chain of millions of additions would lose more than the tolerance.
+        let chain = count.isqrt().max(1);
+        let part = |start| (start..count.min(start + chain)).map(&got).sum::<f64>();
+        let got = (0..count).step_by(chain).map(part).sum::<f64>() / count as f64;
+        if (got - want).abs() <= tolerance {
+            return Ok(());
+        }
+        Err(Disagreement::Mean {
+            got,
+            want,
+            tolerance,
+        })
+    }
+
+    /// Equal numbers, NaN for NaN, and infinity for what the format cannot hold.
+    fn right_without_tolerance(&self, got: f64, want: f64, tolerance: f64) -> bool {
+        let overflow = want.abs() + tolerance > self.precision.largest
+            && got.is_infinite()
+            && got.signum() == want.signum();
+        got == want || (got.is_nan() && want.is_nan()) || overflow
+    }
+
+    /// Where entry `i` lies in the flattened output.
+    fn position(&self, i: usize) -> usize {
+        self.index.as_ref().map_or(i, |index| index[i])
+    }
+
+    fn coordinates(&self, mut position: usize) -> Vec<usize> {
+        let mut coordinates = vec![0; self.shape.len()];
+        for (coordinate, &extent) in coordinates.iter_mut().zip(&self.shape).rev() {
+            *coordinate = position % extent;
+            position /= extent;
+        }
+        coordinates
+    }
+
+    /// The values as an array, if all are known.
+    #[must_use]
+    pub fn values(&self) -> Option<ArrayD<f64>> {
+        if self.index.is_some() {
+            return None;
+        }
+        ArrayD::from_shape_vec(IxDyn(&self.shape), self.values.clone()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::arr1;
+
+    fn expected(values: &[f64], tolerance: f64) -> Expected {
+        Expected {
+            shape: vec![values.len()],
+            index: None,
+            values: values.to_vec(),
+            tolerance: vec![tolerance; values.len()],
+            mean: None,
+            precision: Precision::F32,
+        }
+    }
+
+    #[test]
+    fn nan_and_infinities_must_be_where_they_should() {
+        let values = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0];
+        let expected = expected(&values, 0.1);
+        let check = |got: [f32; 4]| expected.check(arr1(&got).view().into_dyn());
+        let right = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.05];
+        assert_eq!(check(right).unwrap().elements, 4);
+        for i in 0..4 {
+            for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0] {
+                let mut got = right;
+                got[i] = wrong;
+                let same = got[i] == right[i] || got[i].is_nan() && right[i].is_nan();
+                assert_eq!(check(got).is_ok(), same, "{got:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_beyond_f32_may_be_infinite() {
+        let expected = expected(&[1e39, -1e39], 0.0);
+        let check = |got: [f32; 2]| expected.check(arr1(&got).view().into_dyn());
+        assert!(check([f32::INFINITY, f32::NEG_INFINITY]).is_ok());
+        assert!(check([f32::INFINITY, f32::INFINITY]).is_err());
+    }
+
+    #[test]
+    fn a_failure_names_the_worst_element() {
+        let expected = expected(&[1.0, 2.0, 3.0], 0.25);
+        let error = expected
+            .check(arr1(&[1.5, 2.0, 5.0]).view().into_dyn())
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "2 of 3 elements are off, the worst at [2]: got 5e0, want 3e0, \
+             difference 2.000e0, tolerance 2.500e-1"
+        );
+    }
+}

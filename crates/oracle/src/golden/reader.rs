@@ -1,0 +1,208 @@
+//! From a file's description and tensors to a case.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use ndarray::ArrayD;
+use op_spec::chain::{Chain, ChainError, Layer};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::tensors::Tensors;
+use super::{GoldenCase, GoldenError};
+use crate::{Case, data, tables};
+
+/// The description of a case.
+#[derive(Deserialize)]
+pub(super) struct Header {
+    op: String,
+    attributes: Value,
+    shapes: HashMap<String, Vec<usize>>,
+    out_shape: Vec<usize>,
+    out_mean: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct SeedAttributes {
+    x_seed: u64,
+}
+
+/// A file being read.
+pub(crate) struct Reader {
+    pub(super) path: PathBuf,
+    pub(super) tensors: Tensors,
+    pub(super) header: Header,
+}
+
+impl Reader {
+    pub(super) fn golden_case(mut self) -> Result<GoldenCase, GoldenError> {
+        let elements = self.elements(&self.header.out_shape)?;
+        let index = self.index(elements)?;
+        let shape = match &index {
+            Some(index) => vec![index.len()],
+            None => self.header.out_shape.clone(),
+        };
+        let values: ArrayD<f64> = self.tensors.take("out", &shape)?;
+        let op = &self.header.op;
+        let Some(cases) = tables::all().find(|cases| cases.golden == op) else {
+            return Err(GoldenError::UnknownOperator {
+                path: self.path,
+                op: self.header.op,
+            });
+        };
+        let case = (cases.read)(&mut self)?;
+        self.tensors.finish()?;
+        let output_shape = self.batched(self.header.out_shape.clone());
+        Ok(GoldenCase {
+            case,
+            mean: self.header.out_mean,
+            path: self.path,
+            output_shape,
+            index,
+            values: values.into_iter().collect(),
+        })
+    }
+
+    /// Which outputs are known, where a mean says that not all are.
+    fn index(&mut self, elements: usize) -> Result<Option<Vec<usize>>, GoldenError> {
+        if self.header.out_mean.is_none() {
+            return Ok(None);
+        }
+        let shape = self.tensors.shape("index").unwrap_or(&[]).to_vec();
+        let index: ArrayD<i64> = self.tensors.take("index", &shape)?;
+        let inside = |index: i64| {
+            usize::try_from(index)
+                .ok()
+                .filter(|&index| index < elements)
+                .ok_or_else(|| GoldenError::Index {
+                    path: self.path.clone(),
+                    index,
+                    elements,
+                })
+        };
+        let index: Result<_, _> = index.into_iter().map(inside).collect();
+        index.map(Some)
+    }
+
+    /// The case of these layers. `names` are the chain's names of parameters, each with the file's.
+    pub(crate) fn case(
+        &mut self,
+        kind: &str,
+        layers: impl IntoIterator<Item = Layer>,
+        names: &[(&str, &str)],
+    ) -> Result<Case, GoldenError> {
+        self.chain_case(kind, Chain::new(self.in_channels(), layers), names)
+    }
+
+    /// The same of a chain that may have been refused.
+    pub(crate) fn chain_case(
+        &mut self,
+        kind: &str,
+        chain: Result<Chain, ChainError>,
+        names: &[(&str, &str)],
+    ) -> Result<Case, GoldenError> {
+        let chain = chain.map_err(|source| GoldenError::Chain {
+            path: self.path.clone(),
+            source,
+        })?;
+        let x = self.input()?;
+        let parameters = chain.parameters().iter().map(|parameter| {
+            let (_, name) = names
+                .iter()
+                .find(|(name, _)| *name == parameter.name)
+                .expect("a name for every parameter of the chain");
+            let mut shape = parameter.shape.clone();
+            // A factor per channel is a vector there.
+            if self
+                .header
+                .shapes
+                .get(*name)
+                .is_some_and(|of_file| of_file.len() == 1)
+            {
+                shape.truncate(1);
+            }
+            let values = self.tensors.take(name, &shape)?;
+            let values = values.into_shape_with_order(&parameter.shape[..]);
+            Ok(values.expect("trailing extents of 1 change no count"))
+        });
+        let parameters = parameters.collect::<Result<_, GoldenError>>()?;
+        let file = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        Ok(Case {
+            name: format!("{kind}/{file}"),
+            chain,
+            parameters,
+            x,
+        })
+    }
+
+    /// The attributes that an operator wants.
+    pub(crate) fn attributes<'a, T: Deserialize<'a>>(&'a self) -> Result<T, GoldenError> {
+        T::deserialize(&self.header.attributes).map_err(|source| GoldenError::Case {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// Whether there is a tensor of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.header.shapes.contains_key(name)
+    }
+
+    /// Channels of the input.
+    pub(crate) fn in_channels(&self) -> usize {
+        let shape = self.batched(self.shape("x"));
+        shape.get(1).copied().unwrap_or(0)
+    }
+
+    /// Output channels and extents of the filter.
+    pub(crate) fn filter<const D: usize>(&self) -> Result<(usize, [usize; D]), GoldenError> {
+        let shape = self.shape("weight");
+        let extents = shape.get(2..).unwrap_or(&[]);
+        let Ok(kernel_size) = extents.try_into() else {
+            return Err(GoldenError::Rank {
+                path: self.path.clone(),
+                tensor: "weight",
+                actual: shape.len(),
+                expected: D + 2,
+            });
+        };
+        Ok((shape[0], kernel_size))
+    }
+
+    /// The input `x`, made from its seed where the file does not hold it.
+    fn input(&mut self) -> Result<ArrayD<f32>, GoldenError> {
+        let shape = self.shape("x");
+        self.elements(&shape)?;
+        let x = if self.header.out_mean.is_none() {
+            self.tensors.take("x", &shape)?
+        } else {
+            let SeedAttributes { x_seed } = self.attributes()?;
+            data::fill(x_seed, &shape)
+        };
+        let x = x.into_shape_with_order(self.batched(shape));
+        Ok(x.expect("leading extents of 1 change no count"))
+    }
+
+    /// The shape with extents of 1 before it, as many as a vector or a scalar `x` needs to have samples and channels.
+    fn batched(&self, mut shape: Vec<usize>) -> Vec<usize> {
+        let missing = 2_usize.saturating_sub(self.shape("x").len());
+        shape.splice(0..0, vec![1; missing]);
+        shape
+    }
+
+    /// The shape that the header gives `name`; that of a scalar, if it does not know the tensor.
+    fn shape(&self, name: &str) -> Vec<usize> {
+        self.header.shapes.get(name).cloned().unwrap_or_default()
+    }
+
+    fn elements(&self, shape: &[usize]) -> Result<usize, GoldenError> {
+        let product = |total: usize, &extent: &usize| total.checked_mul(extent);
+        let elements = shape.iter().try_fold(1, product);
+        elements
+            .filter(|&elements| elements <= op_spec::MAX_ELEMENTS)
+            .ok_or_else(|| GoldenError::TooLarge {
+                path: self.path.clone(),
+                shape: shape.to_vec(),
+            })
+    }
+}

@@ -1,0 +1,125 @@
+//! The tensors of a safetensors file, taken out by name until none is left.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ndarray::{ArrayD, IxDyn};
+use safetensors::tensor::{Dtype, SafeTensors};
+
+use super::GoldenError;
+
+/// An element type that golden files have.
+pub(super) trait Element: Sized {
+    const DTYPE: Dtype;
+    fn read(bytes: &[u8]) -> Vec<Self>;
+}
+
+macro_rules! element {
+    ($type:ty, $dtype:ident) => {
+        impl Element for $type {
+            const DTYPE: Dtype = Dtype::$dtype;
+
+            fn read(bytes: &[u8]) -> Vec<Self> {
+                let (words, _) = bytes.as_chunks();
+                let words = words.iter();
+                words.map(|&word| Self::from_le_bytes(word)).collect()
+            }
+        }
+    };
+}
+
+element!(f32, F32);
+element!(f64, F64);
+element!(i64, I64);
+
+struct Tensor {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+pub(super) struct Tensors {
+    path: PathBuf,
+    left: BTreeMap<String, Tensor>,
+    metadata: HashMap<String, String>,
+}
+
+impl Tensors {
+    pub(super) fn read(path: &Path) -> Result<Self, GoldenError> {
+        let bytes = fs::read(path).map_err(|source| GoldenError::Read {
+            path: path.into(),
+            source,
+        })?;
+        let format = |source| GoldenError::Format {
+            path: path.into(),
+            source,
+        };
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(format)?;
+        let tensors = SafeTensors::deserialize(&bytes).map_err(format)?;
+        let owned = tensors.iter().map(|(name, view)| {
+            let tensor = Tensor {
+                dtype: view.dtype(),
+                shape: view.shape().to_vec(),
+                bytes: view.data().to_vec(),
+            };
+            (name.to_owned(), tensor)
+        });
+        Ok(Self {
+            path: path.into(),
+            left: owned.collect(),
+            metadata: header.metadata().clone().unwrap_or_default(),
+        })
+    }
+
+    /// The text stored beside the tensors under `key`.
+    pub(super) fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
+    }
+
+    /// The shape of a tensor that nobody has taken yet.
+    pub(super) fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.left.get(name).map(|tensor| &tensor.shape[..])
+    }
+
+    /// Takes out `name`, which must hold `T` in exactly `shape`.
+    pub(super) fn take<T: Element>(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+    ) -> Result<ArrayD<T>, GoldenError> {
+        let (path, name) = (self.path.clone(), name.to_owned());
+        let Some(tensor) = self.left.remove(&name) else {
+            return Err(GoldenError::Missing { path, name });
+        };
+        if tensor.dtype != T::DTYPE {
+            return Err(GoldenError::Dtype {
+                path,
+                name,
+                actual: tensor.dtype,
+                expected: T::DTYPE,
+            });
+        }
+        if tensor.shape != shape {
+            return Err(GoldenError::Shape {
+                path,
+                name,
+                actual: tensor.shape,
+                expected: shape.to_vec(),
+            });
+        }
+        Ok(ArrayD::from_shape_vec(IxDyn(shape), T::read(&tensor.bytes))
+            .expect("safetensors has checked the length against the shape"))
+    }
+
+    /// Refuses tensors that nobody took.
+    pub(super) fn finish(&self) -> Result<(), GoldenError> {
+        match self.left.keys().next() {
+            None => Ok(()),
+            Some(name) => Err(GoldenError::Unexpected {
+                path: self.path.clone(),
+                name: name.clone(),
+            }),
+        }
+    }
+}

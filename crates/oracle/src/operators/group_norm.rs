@@ -1,0 +1,252 @@
+//! `y = (x - mean) / sqrt(variance + eps) * weight[c] + bias[c]`, mean and (biased) variance over the channels of a group
+//! and all positions of one sample.
+
+use ndarray::ArrayD;
+use op_spec::chain::{GroupNormLayer, Layer};
+use op_spec::launch::norm::{NormGeometry, STATS_THREADS};
+use op_spec::{GroupNormProblem, GroupNormSpec};
+use rayon::prelude::*;
+use serde::Deserialize;
+
+use super::{Operator, chained};
+use crate::golden::{GoldenError, Reader};
+use crate::{Bounded, Case, Cases, Precision};
+
+impl Operator for GroupNormProblem {
+    fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
+        let mut y = x.as_standard_layout().into_owned();
+        if y.is_empty() {
+            return y;
+        }
+        let affine = Affine::new(self, parameters);
+        let groups = y.as_slice_mut().expect("standard layout is contiguous");
+        groups
+            .par_chunks_mut(self.group_len())
+            .enumerate()
+            .for_each(|(index, group)| {
+                let count = group.len() as f64;
+                let mean = group.iter().sum::<f64>() / count;
+                let variance = group.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+                let rstd = 1.0 / (variance + self.eps).sqrt();
+                let first = index % self.num_groups * self.channels_per_group();
+                for (c, channel) in (first..).zip(group.chunks_exact_mut(self.shape.spatial)) {
+                    let (weight, bias) = affine.of(c);
+                    for v in channel {
+                        *v = (*v - mean) * rstd * weight + bias;
+                    }
+                }
+            });
+        y
+    }
+
+    fn tolerance(
+        &self,
+        x: &Bounded,
+        y: &ArrayD<f64>,
+        parameters: &[&ArrayD<f64>],
+        precision: &Precision,
+    ) -> ArrayD<f64> {
+        let mut tolerance = x.tolerance.as_standard_layout().into_owned();
+        if y.is_empty() {
+            return tolerance;
+        }
+        let affine = Affine::new(self, parameters);
+        let group_len = self.group_len();
+        let unit = chained(longest_chain(group_len)) * precision.arithmetic;
+        let x = x.values.as_standard_layout();
+        let groups = x.as_slice().expect("standard layout").par_chunks(group_len);
+        let tolerances = tolerance.as_slice_mut().expect("standard layout");
+        let y = y
+            .as_slice()
+            .expect("the reference's output is in standard layout");
+        groups
+            .zip(tolerances.par_chunks_mut(group_len))
+            .zip(y.par_chunks(group_len))
+            .enumerate()
+            .for_each(|(index, ((x, t), y))| {
+                let group = Group::of(x, t, self.eps);
+                let first = index % self.num_groups * self.channels_per_group();
+                for (i, t) in t.iter_mut().enumerate() {
+                    let (weight, bias) = affine.of(first + i / self.shape.spatial);
+                    let gain = group.rstd * weight.abs();
+                    let own = gain * (x[i].abs() + group.mean_abs) + y[i].abs() + bias.abs();
+                    *t = unit * own + gain * group.passed_on(x[i], *t);
+                }
+            });
+        tolerance
+    }
+
+    fn cost(&self) -> u64 {
+        self.shape.elements() as u64
+    }
+}
+
+/// The parameters that there are.
+struct Affine<'a> {
+    weight: Option<&'a ArrayD<f64>>,
+    bias: Option<&'a ArrayD<f64>>,
+}
+
+impl<'a> Affine<'a> {
+    fn new(problem: &GroupNormProblem, parameters: &[&'a ArrayD<f64>]) -> Self {
+        let mut parameters = parameters.iter().copied();
+        let mut next = |present: bool| {
+            present.then(|| parameters.next().expect("a value for every parameter"))
+        };
+        Self {
+            weight: next(problem.weight),
+            bias: next(problem.bias),
+        }
+    }
+
+    /// Weight and bias of channel `c`.
+    fn of(&self, c: usize) -> (f64, f64) {
+        let value = |values: Option<&ArrayD<f64>>, absent| values.map_or(absent, |v| v[c]);
+        (value(self.weight, 1.0), value(self.bias, 0.0))
+    }
+}
+
+/// What the tolerance needs to know of a group.
+struct Group {
+    mean: f64,
+    mean_abs: f64,
+    rstd: f64,
+    /// Mean of the input's tolerance.
+    mean_t: f64,
+    /// Mean of the input's tolerance, weighted with the normalised values.
+    mean_weighted_t: f64,
+}
+
+impl Group {
+    fn of(x: &[f64], t: &[f64], eps: f64) -> Self {
+        let count = x.len() as f64;
+        let mean = x.iter().sum::<f64>() / count;
+        let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+        let rstd = 1.0 / (variance + eps).sqrt();
+        let weighted = x.iter().zip(t).map(|(v, t)| (v - mean).abs() * rstd * t);
+        Self {
+            mean,
+            mean_abs: x.iter().map(|v| v.abs()).sum::<f64>() / count,
+            rstd,
+            mean_t: t.iter().sum::<f64>() / count,
+            mean_weighted_t: weighted.sum::<f64>() / count,
+        }
+    }
+
+    /// The derivative of `(x - mean) / deviation` applied to the input's tolerance, without its
+    /// factor `rstd`.
+    fn passed_on(&self, x: f64, t: f64) -> f64 {
+        t + self.mean_t + ((x - self.mean) * self.rstd).abs() * self.mean_weighted_t
+    }
+}
+
+/// The longest chain of additions in a mean over `len` values: what one thread of the statistics
+/// kernel adds up, the tree over the block, and the splits in sequence.
+fn longest_chain(len: usize) -> usize {
+    let geometry = NormGeometry::new(1, 1, 1, len as u64, 0.0);
+    let split = geometry.split_elements.min(geometry.row_elements);
+    let tree = STATS_THREADS.ilog2() as usize;
+    split.div_ceil(u64::from(STATS_THREADS)) as usize + tree + geometry.splits as usize
+}
+
+pub(super) const CASES: Cases = Cases {
+    kind: "group_norm",
+    smoke: || vec![case("plain", &[2, 6, 5, 7], 3, 1e-5, true)],
+    ragged: || {
+        vec![
+            case("empty_batch", &[0, 6, 5, 7], 3, 1e-5, true),
+            case("empty_image", &[2, 6, 0, 7], 3, 1e-5, true),
+            case("one_value_per_group", &[2, 5, 1, 1], 5, 1e-5, true),
+            case("matrix", &[7, 30], 6, 1e-5, true),
+            case("one_group", &[2, 7, 11, 13], 1, 1e-3, true),
+            case("group_per_channel", &[3, 7, 5, 3], 7, 1e-5, false),
+            case("volume", &[2, 6, 3, 5, 7], 2, 1e-5, true),
+            case("long_rows", &[1, 2, 127, 257], 2, 1e-5, true),
+            case("mean_1000_times_deviation", &[2, 4, 33, 35], 2, 1e-5, true).shifted(577.0),
+        ]
+    },
+    realistic: || {
+        vec![
+            case("unet", &[2, 64, 62, 62], 16, 1e-5, true),
+            case("layer_norm_of_images", &[2, 48, 56, 56], 1, 1e-6, true),
+        ]
+    },
+    golden: "group_norm",
+    read,
+};
+
+fn layer(num_groups: usize, eps: f64, affine: bool) -> Layer {
+    Layer::GroupNorm(GroupNormLayer {
+        name: "group_norm".to_owned(),
+        attributes: GroupNormSpec { num_groups, eps },
+        affine,
+    })
+}
+
+fn case(name: &str, x: &[usize], num_groups: usize, eps: f64, affine: bool) -> Case {
+    let name = format!("group_norm/{name}");
+    Case::of_layer(&name, layer(num_groups, eps, affine), x).expect("a chain")
+}
+
+/// What golden files say of a norm.
+#[derive(Deserialize)]
+pub(crate) struct Attributes {
+    pub(crate) eps: f64,
+    #[serde(default)]
+    pub(crate) num_groups: usize,
+}
+
+fn read(file: &mut Reader) -> Result<Case, GoldenError> {
+    let attributes: Attributes = file.attributes()?;
+    let layer = layer(attributes.num_groups, attributes.eps, file.has("gamma"));
+    let names = [("group_norm.weight", "gamma"), ("group_norm.bias", "beta")];
+    file.case("group_norm", [layer], &names)
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Zip, array};
+    use op_spec::chain::LayerProblem;
+
+    use super::*;
+    use crate::data::signed;
+
+    #[test]
+    fn a_norm_worked_by_hand() {
+        let x = array![[1.0, 3.0], [5.0, 5.0]].into_dyn();
+        let (weight, bias) = (array![2.0, 4.0].into_dyn(), array![10.0, 20.0].into_dyn());
+        let spec = GroupNormSpec {
+            num_groups: 1,
+            eps: 3.0,
+        };
+        let problem = spec.problem(&[2, 2], Some(&[2]), Some(&[2])).unwrap();
+        let y = problem.reference(&x, &[&weight, &bias]);
+        assert_eq!(y, array![[9.0, 22.0], [10.0, 20.0]].into_dyn());
+        let problem = spec.problem(&[2, 2], None, Some(&[2])).unwrap();
+        let y = problem.reference(&x, &[&bias]);
+        assert_eq!(y, array![[9.5, 20.5], [10.0, 20.0]].into_dyn());
+    }
+
+    #[test]
+    fn a_mean_of_65536_values_notices_a_dropped_element_and_a_wrong_divisor() {
+        let x = signed(5, &[1, 1, 256, 256]);
+        let spec = GroupNormSpec::new(1);
+        let problem = LayerProblem::GroupNorm(spec.problem(x.shape(), None, None).unwrap());
+        let bounded = Bounded::exact(x.view()).through(&problem, &[], &Precision::F32);
+        let x = x.mapv(f64::from);
+        let count = x.len() as f64;
+        let mean = x.sum() / count;
+        let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+        let fails = |mean: f64, variance: f64| {
+            let y = x.mapv(|v| (v - mean) / (variance + spec.eps).sqrt());
+            Zip::from(&y)
+                .and(&bounded.values)
+                .and(&bounded.tolerance)
+                .any(|y, value, t| (y - value).abs() > *t)
+        };
+        assert!(!fails(mean, variance));
+        assert!(fails(mean, variance * count / (count - 1.0)));
+        let dropped = x.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
+        assert!(fails(mean - dropped / count, variance));
+    }
+}

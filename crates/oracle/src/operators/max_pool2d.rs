@@ -1,0 +1,180 @@
+//! `y[n, c, p, q] = max over r, s of x[n, c, p', q']` with `p' = p * stride - padding + r * dilation` and `q'` likewise,
+//! positions outside the image left out. NaN in a window gives NaN; a window with no position inside (possible only with
+//! dilation) gives minus infinity.
+
+use ndarray::{Array4, ArrayD, ArrayView2, Axis, Ix4, Zip};
+use op_spec::chain::Layer;
+use op_spec::{MaxPool2dProblem, MaxPool2dSpec};
+use serde::Deserialize;
+
+use super::Operator;
+use crate::golden::{GoldenError, Reader};
+use crate::{Bounded, Case, Cases, Precision};
+
+impl Operator for MaxPool2dProblem {
+    fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
+        let x = x.view().into_dimensionality::<Ix4>().expect("images");
+        let [p, q] = self.output;
+        let mut y = Array4::zeros((x.dim().0, self.c, p, q));
+        for (mut sample, image) in y.axis_iter_mut(Axis(0)).zip(x.axis_iter(Axis(0))) {
+            Zip::from(sample.axis_iter_mut(Axis(0)))
+                .and(image.axis_iter(Axis(0)))
+                .par_for_each(|mut y, x| {
+                    for ((p, q), best) in y.indexed_iter_mut() {
+                        *best = window_max(&x, self, p, q);
+                    }
+                });
+        }
+        y.into_dyn()
+    }
+
+    fn tolerance(
+        &self,
+        x: &Bounded,
+        _: &ArrayD<f64>,
+        _: &[&ArrayD<f64>],
+        _: &Precision,
+    ) -> ArrayD<f64> {
+        self.reference(&x.tolerance, &[])
+    }
+
+    fn selects(&self) -> bool {
+        true
+    }
+
+    fn cost(&self) -> u64 {
+        let window: usize = self.kernel_size.iter().product();
+        (self.output_shape().elements() * window) as u64
+    }
+}
+
+fn window_max(x: &ArrayView2<'_, f64>, problem: &MaxPool2dProblem, p: usize, q: usize) -> f64 {
+    let position = |axis: usize, output: usize, tap: usize| {
+        let padded = output * problem.stride[axis] + tap * problem.dilation[axis];
+        padded.checked_sub(problem.padding[axis])
+    };
+    let [r_len, s_len] = problem.kernel_size;
+    let mut best = f64::NEG_INFINITY;
+    for r in 0..r_len {
+        for s in 0..s_len {
+            let (Some(row), Some(column)) = (position(0, p, r), position(1, q, s)) else {
+                continue;
+            };
+            let Some(&v) = x.get([row, column]) else {
+                continue;
+            };
+            if v > best || v.is_nan() {
+                best = v;
+            }
+        }
+    }
+    best
+}
+
+pub(super) const CASES: Cases = Cases {
+    kind: "max_pool2d",
+    smoke: || vec![case("plain", [2, 3, 8, 12], MaxPool2dSpec::new([4, 4]))],
+    ragged,
+    realistic: || {
+        let pool = MaxPool2dSpec {
+            stride: Some([2, 2]),
+            padding: [1, 1],
+            ..MaxPool2dSpec::new([3, 3])
+        };
+        vec![case("resnet", [2, 32, 56, 56], pool)]
+    },
+    golden: "max_pool2d",
+    read,
+};
+
+fn case(name: &str, x: [usize; 4], spec: MaxPool2dSpec) -> Case {
+    let name = format!("max_pool2d/{name}");
+    Case::of_layer(&name, Layer::max_pool2d(spec), &x).expect("a chain")
+}
+
+fn ragged() -> Vec<Case> {
+    let overlapping = MaxPool2dSpec {
+        stride: Some([2, 1]),
+        padding: [1, 2],
+        ..MaxPool2dSpec::new([3, 5])
+    };
+    let dilated = MaxPool2dSpec {
+        stride: Some([3, 2]),
+        padding: [1, 1],
+        dilation: [2, 3],
+        ceil_mode: true,
+        ..MaxPool2dSpec::new([3, 2])
+    };
+    let hollow = MaxPool2dSpec {
+        stride: Some([1, 1]),
+        padding: [1, 1],
+        dilation: [2, 2],
+        ..MaxPool2dSpec::new([2, 2])
+    };
+    let plain = MaxPool2dSpec::new;
+    vec![
+        case("empty_batch", [0, 3, 8, 9], plain([2, 3])),
+        case("identity", [2, 3, 5, 7], plain([1, 1])),
+        case("whole_image", [2, 3, 5, 7], plain([5, 7])),
+        case("overlapping_with_border", [2, 3, 13, 11], overlapping),
+        case("dilated_ceil_mode", [1, 5, 17, 23], dilated),
+        case("window_around_a_single_pixel", [1, 2, 1, 1], hollow),
+        case("nan_and_infinities", [2, 3, 29, 31], plain([3, 2])).special(),
+        case(
+            "nan_and_infinities_with_border",
+            [1, 2, 31, 29],
+            overlapping,
+        )
+        .special(),
+    ]
+}
+
+#[derive(Deserialize)]
+struct Attributes {
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    dilation: [usize; 2],
+    ceil_mode: bool,
+}
+
+fn read(file: &mut Reader) -> Result<Case, GoldenError> {
+    let attributes: Attributes = file.attributes()?;
+    let layer = Layer::max_pool2d(MaxPool2dSpec {
+        kernel_size: attributes.kernel,
+        stride: Some(attributes.stride),
+        padding: attributes.padding,
+        dilation: attributes.dilation,
+        ceil_mode: attributes.ceil_mode,
+    });
+    file.case("max_pool2d", [layer], &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn nan_wins_and_padding_never_does() {
+        let (nan, minus) = (f64::NAN, f64::NEG_INFINITY);
+        let x = array![[[[-5.0, nan, minus, minus]]]].into_dyn();
+        let bordered = MaxPool2dSpec {
+            stride: Some([1, 2]),
+            padding: [0, 1],
+            ..MaxPool2dSpec::new([1, 2])
+        };
+        let y = bordered.problem(x.shape()).unwrap().reference(&x, &[]);
+        assert_eq!(y.shape(), [1, 1, 1, 3]);
+        assert!(y[[0, 0, 0, 0]] == -5.0 && y[[0, 0, 0, 1]].is_nan() && y[[0, 0, 0, 2]] == minus);
+    }
+
+    #[test]
+    fn a_maximum_tolerates_nothing_new() {
+        let case = case("exact", [1, 2, 6, 6], MaxPool2dSpec::new([2, 2]));
+        let layer = &case.problem().unwrap().steps[0].problem;
+        let y = Bounded::exact(case.x.view()).through(layer, &[], &Precision::F32);
+        assert!(y.tolerance.iter().all(|&t| t == 0.0));
+    }
+}

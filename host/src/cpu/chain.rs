@@ -1,0 +1,314 @@
+//! Whole chains, sample by sample.
+//!
+//! A chain is cut into the longest runs of layers that have a normal form. Of a run, a sample is convolved as a whole;
+//! then each group of channels is normalised, and each of its channels mapped and pooled, while it is in the cache.
+//! Factors around a norm are folded into it and cost nothing. Tensors between two runs are never whole either.
+
+use ndarray::{ArrayD, ArrayView1, ArrayViewD, IxDyn};
+use op_spec::chain::{Chain, ChainProblem, NormalForm, Pointwise, Reduction};
+use op_spec::{ConvProblem, GroupNormProblem};
+use rayon::prelude::*;
+
+use super::channel_max::max_over_channels;
+use super::clamp::limiter;
+use super::conv::convolve_sample;
+use super::max_pool2d::pool_plane;
+use super::moments::{Moments, normalize};
+use crate::parameters::Parameters;
+
+/// What the layers of `chain` make of `x`, whose shape is the problem's: f32, statistics in float64.
+///
+/// # Panics
+/// If problem, parameters or input are those of another chain.
+#[must_use]
+pub fn run(
+    chain: &Chain,
+    problem: &ChainProblem,
+    parameters: &Parameters,
+    x: ArrayViewD<'_, f32>,
+) -> ArrayD<f32> {
+    assert_eq!(x.shape(), problem.input_shape());
+    parameters.check(chain).expect("the chain's parameters");
+    let mut y = ArrayD::zeros(IxDyn(problem.output_shape()));
+    if y.is_empty() {
+        return y;
+    }
+    let stages = stages(chain, problem, parameters);
+    let n = problem.input_shape()[0];
+    let x = x.as_standard_layout();
+    let x = x.as_slice().expect("standard layout is contiguous");
+    let output_len = y.len() / n;
+    y.as_slice_mut()
+        .expect("a new array is contiguous")
+        .par_chunks_mut(output_len)
+        .zip(x.par_chunks(x.len() / n))
+        .for_each_init(Buffers::default, |buffers, (y, x)| {
+            let (last, first) = stages.split_last().expect("a chain has a layer");
+            let mut sample = std::mem::take(&mut buffers.sample);
+            let mut next = std::mem::take(&mut buffers.next);
+            for (index, stage) in first.iter().enumerate() {
+                next.resize(stage.output_len, 0.0);
+                let x = if index == 0 { x } else { &sample };
+                stage.run(x, &mut next, &mut buffers.mapped);
+                std::mem::swap(&mut sample, &mut next);
+            }
+            let x = if first.is_empty() { x } else { &sample };
+            last.run(x, y, &mut buffers.mapped);
+            (buffers.sample, buffers.next) = (sample, next);
+        });
+    y
+}
+
+/// What a thread keeps from sample to sample.
+#[derive(Default)]
+struct Buffers {
+    /// What a run makes before its maximum.
+    mapped: Vec<f32>,
+    /// Between runs.
+    sample: Vec<f32>,
+    next: Vec<f32>,
+}
+
+/// A run of layers, with its parameters.
+struct Stage<'a> {
+    convolution: Option<Convolution<'a>>,
+    norm: Option<Norm<'a>>,
+    pointwise: Vec<Map<'a>>,
+    reduction: Option<Reduction>,
+    behind: Vec<Map<'a>>,
+    /// Elements of a sample once it is convolved, and of one of its channels.
+    mapped_len: usize,
+    plane: usize,
+    output_len: usize,
+}
+
+struct Convolution<'a> {
+    problem: ConvProblem<3>,
+    weight: &'a [f32],
+    bias: Option<&'a [f32]>,
+}
+
+struct Norm<'a> {
+    problem: GroupNormProblem,
+    weight: Option<&'a [f32]>,
+    bias: Option<&'a [f32]>,
+    before: Vec<&'a [f32]>,
+    behind: Vec<&'a [f32]>,
+}
+
+enum Map<'a> {
+    Clamp(op_spec::ClampProblem),
+    Scale(&'a [f32]),
+}
+
+/// The longest runs that have a normal form.
+fn stages<'a>(chain: &Chain, problem: &ChainProblem, parameters: &'a Parameters) -> Vec<Stage<'a>> {
+    let mut stages = Vec::new();
+    let mut start = 0;
+    while start < problem.steps.len() {
+        let mut end = start + 1;
+        let mut form = NormalForm::of(problem, start..end).expect("a single layer has one");
+        while end < problem.steps.len()
+            && let Ok(longer) = NormalForm::of(problem, start..end + 1)
+        {
+            (form, end) = (longer, end + 1);
+        }
+        let parameters = |layer: usize| {
+            let slots = chain.parameters_of(layer).iter();
+            let values = slots.map(|&slot| parameters.values()[slot].as_slice());
+            values.map(|values| values.expect("standard layout"))
+        };
+        let output = &problem.steps[end - 1].output;
+        stages.push(Stage::new(
+            form,
+            &problem.steps[start].input,
+            output,
+            parameters,
+        ));
+        start = end;
+    }
+    stages
+}
+
+impl<'a> Stage<'a> {
+    fn new<P: Iterator<Item = &'a [f32]>>(
+        form: NormalForm,
+        input: &[usize],
+        output: &[usize],
+        parameters: impl Fn(usize) -> P,
+    ) -> Self {
+        let factors = |layers: &[(usize, op_spec::ScaleProblem)]| {
+            let factors = layers
+                .iter()
+                .filter_map(|(layer, _)| parameters(*layer).next());
+            factors.collect::<Vec<_>>()
+        };
+        let maps = |pointwise: &[(usize, Pointwise)]| {
+            let map = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
+                Pointwise::Clamp(problem) => Map::Clamp(*problem),
+                Pointwise::Scale(_) => Map::Scale(
+                    parameters(*layer)
+                        .next()
+                        .expect("a factor for each channel"),
+                ),
+            };
+            pointwise.iter().map(map).collect::<Vec<_>>()
+        };
+        let norm = form.norm.map(|(layer, problem)| {
+            let mut affine = parameters(layer);
+            Norm {
+                weight: affine.next().filter(|_| problem.weight),
+                bias: affine.next().filter(|_| problem.bias),
+                before: factors(&form.factors_before),
+                behind: factors(&form.factors_behind),
+                problem,
+            }
+        });
+        let convolution = form.convolution.map(|(layer, problem)| {
+            let mut parameters = parameters(layer);
+            Convolution {
+                weight: parameters.next().expect("a filter"),
+                bias: parameters.next(),
+                problem,
+            }
+        });
+        let (channels, plane) = match &convolution {
+            Some(convolution) => {
+                let problem = &convolution.problem;
+                (problem.k, problem.output_spatial())
+            }
+            None => (input[1], input[2..].iter().product()),
+        };
+        Self {
+            convolution,
+            norm,
+            pointwise: maps(&form.pointwise),
+            reduction: form.reduction.map(|(_, reduction)| reduction),
+            behind: maps(&form.behind),
+            mapped_len: channels * plane,
+            plane,
+            output_len: output[1..].iter().product(),
+        }
+    }
+
+    /// One sample.
+    fn run(&self, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) {
+        match self.reduction {
+            None => {
+                self.convolve(x, y);
+                y.par_chunks_mut(self.group_len())
+                    .enumerate()
+                    .for_each(|(group, y)| self.map_group(group, y, |_, _| {}));
+            }
+            Some(Reduction::ChannelMax(_)) => {
+                mapped.resize(self.mapped_len, 0.0);
+                self.convolve(x, mapped);
+                mapped
+                    .par_chunks_mut(self.group_len())
+                    .enumerate()
+                    .for_each(|(group, x)| self.map_group(group, x, |_, _| {}));
+                max_over_channels(mapped, y);
+                // There are no channels any more that a factor could belong to.
+                self.behind.iter().for_each(|map| map.apply(0, y));
+            }
+            Some(Reduction::MaxPool2d(pool)) => {
+                mapped.resize(self.mapped_len, 0.0);
+                self.convolve(x, mapped);
+                let pooled = pool.output[0] * pool.output[1];
+                let group_len = self.group_len();
+                mapped
+                    .par_chunks_mut(group_len)
+                    .zip(y.par_chunks_mut(group_len / self.plane * pooled))
+                    .enumerate()
+                    .for_each_init(Vec::new, |tall, (group, (x, y))| {
+                        let mut planes = y.chunks_exact_mut(pooled);
+                        self.map_group(group, x, |c, x| {
+                            let y = planes.next().expect("a plane for each channel");
+                            pool_plane(x, y, &pool, tall);
+                            self.behind.iter().for_each(|map| map.apply(c, y));
+                        });
+                    });
+            }
+        }
+    }
+
+    fn convolve(&self, x: &[f32], y: &mut [f32]) {
+        match &self.convolution {
+            None => y.copy_from_slice(x),
+            Some(convolution) => {
+                let bias = convolution.bias.map(ArrayView1::from);
+                convolve_sample(x, convolution.weight, bias, &convolution.problem, y);
+            }
+        }
+    }
+
+    /// Elements that are normalised together.
+    fn group_len(&self) -> usize {
+        let norm = self.norm.as_ref();
+        norm.map_or(self.plane, |norm| norm.problem.group_len())
+    }
+
+    /// Normalises a group, then takes each channel, with its number, through the pointwise functions and to `finish`.
+    fn map_group(&self, group: usize, x: &mut [f32], mut finish: impl FnMut(usize, &[f32])) {
+        let first = group * (x.len() / self.plane);
+        let normalise = self.norm.as_ref().map(|norm| norm.of_group(first, x));
+        for (c, x) in (first..).zip(x.chunks_exact_mut(self.plane)) {
+            if let Some((norm, moments)) = &normalise {
+                norm.normalise(c, *moments, x);
+            }
+            self.pointwise.iter().for_each(|map| map.apply(c, x));
+            finish(c, x);
+        }
+    }
+}
+
+impl Norm<'_> {
+    /// The moments of a group, whose first channel is `first`; together with the norm, for the group's channels.
+    fn of_group(&self, first: usize, x: &mut [f32]) -> (&Self, Moments) {
+        // Factors of several channels change how these go into the moments, so they are multiplied with.
+        if self.problem.channels_per_group() > 1 {
+            for (c, x) in (first..).zip(x.chunks_exact_mut(self.problem.shape.spatial)) {
+                let maps = self.before.iter().map(|factors| Map::Scale(factors));
+                maps.for_each(|map| map.apply(c, x));
+            }
+        }
+        (self, Moments::of(x))
+    }
+
+    fn normalise(&self, c: usize, moments: Moments, x: &mut [f32]) {
+        let product = |factors: &[&[f32]]| factors.iter().map(|f| f64::from(f[c])).product();
+        let parameter = |values: Option<&[f32]>, absent| values.map_or(absent, |v| f64::from(v[c]));
+        // The factor of a single channel scales mean and deviation, so the norm of the product needs the moments of what
+        // was convolved alone.
+        let before: f64 = if self.problem.channels_per_group() > 1 {
+            1.0
+        } else {
+            product(&self.before)
+        };
+        let behind: f64 = product(&self.behind);
+        let scaled = Moments {
+            mean: moments.mean * before,
+            variance: moments.variance * before * before,
+        };
+        let rstd = scaled.rstd(self.problem.eps);
+        let gain = rstd * before * parameter(self.weight, 1.0) * behind;
+        let bias = parameter(self.bias, 0.0) * behind;
+        normalize(x, moments.mean, gain, bias);
+    }
+}
+
+impl Map<'_> {
+    /// On values of channel `c`.
+    fn apply(&self, c: usize, x: &mut [f32]) {
+        match self {
+            Map::Clamp(problem) => {
+                let limit = limiter(problem);
+                x.iter_mut().for_each(|v| *v = limit(*v));
+            }
+            Map::Scale(factors) => {
+                let factor = factors[c];
+                x.iter_mut().for_each(|v| *v *= factor);
+            }
+        }
+    }
+}

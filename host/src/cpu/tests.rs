@@ -1,0 +1,160 @@
+//! Chains on the CPU against the float64 reference, and against the operators one by one.
+
+use ndarray::{ArrayD, ArrayView, ArrayViewD, Dimension};
+use op_spec::MaxPool2dSpec;
+use op_spec::chain::{Chain, ConvLayer, Layer};
+use oracle::{Case, Precision};
+
+use super::*;
+use crate::parameters::Parameters;
+
+fn parameters(case: &Case) -> Parameters {
+    let names = case
+        .chain
+        .parameters()
+        .iter()
+        .map(|parameter| parameter.name.clone());
+    Parameters::new(&case.chain, names.zip(case.parameters.iter().cloned())).unwrap()
+}
+
+fn run(case: &Case) -> ArrayD<f32> {
+    let problem = case.problem().unwrap();
+    run_chain(&case.chain, &problem, &parameters(case), case.x.view())
+}
+
+/// Chains that are nobody's, among them some that have no normal form.
+fn others() -> Vec<Case> {
+    let conv = |name, channels| Layer::conv2d(ConvLayer::new(name, channels, [2, 3]));
+    let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
+    let clamp = || Layer::clamp(-0.6, 0.5);
+    let case = |name: &str, layers: Vec<Layer>| {
+        let chain = Chain::new(4, layers).unwrap();
+        Case::of_chain(&format!("other/{name}"), chain, &[3, 4, 12, 13])
+    };
+    vec![
+        case(
+            "two_convolutions",
+            vec![conv("a", 6), clamp(), conv("b", 5), pool()],
+        ),
+        case(
+            "two_norms",
+            vec![
+                conv("a", 6),
+                Layer::instance_norm("i"),
+                clamp(),
+                Layer::group_norm("g", 3),
+            ],
+        ),
+        case(
+            "factors_before_a_group_norm",
+            vec![
+                Layer::scale("s"),
+                Layer::scale("t"),
+                Layer::group_norm("g", 2),
+                Layer::scale("s"),
+            ],
+        ),
+        case(
+            "two_maxima",
+            vec![
+                pool(),
+                Layer::scale("s"),
+                pool(),
+                Layer::channel_max(),
+                clamp(),
+            ],
+        ),
+        case(
+            "factors_before_a_convolution",
+            vec![Layer::scale("s"), conv("a", 3)],
+        ),
+    ]
+}
+
+#[test]
+fn chains_match_the_reference() {
+    let mut cases = [oracle::smoke(), oracle::ragged(), others()].concat();
+    cases.extend(
+        oracle::realistic()
+            .into_iter()
+            .filter(|case| case.cost() < 3_000_000),
+    );
+    for case in cases {
+        let expected = case.expected(&Precision::F32).unwrap();
+        if let Err(complaint) = expected.check(run(&case).view()) {
+            panic!("{}: {complaint}", case.name);
+        }
+    }
+}
+
+fn ranked<D: Dimension>(values: &ArrayD<f32>) -> ArrayView<'_, f32, D> {
+    values.view().into_dimensionality().unwrap()
+}
+
+/// A chain of one layer gives the bits that the operator's own function gives.
+#[test]
+fn a_single_layer_is_its_operator() {
+    let bits = |values: ArrayViewD<'_, f32>| -> Vec<u32> {
+        values.iter().map(|value| value.to_bits()).collect()
+    };
+    for case in [oracle::smoke(), oracle::ragged()].concat() {
+        let [layer] = case.chain.layers() else {
+            continue;
+        };
+        let (x, parameters) = (case.x.view(), &case.parameters);
+        let second = || parameters.get(1).map(ranked);
+        let operator = match layer {
+            Layer::Conv2d(layer) => {
+                let weight = ranked(&parameters[0]);
+                conv2d(ranked(&case.x), weight, second(), &layer.attributes).map(|y| y.into_dyn())
+            }
+            Layer::Conv3d(layer) => {
+                let weight = ranked(&parameters[0]);
+                conv3d(ranked(&case.x), weight, second(), &layer.attributes).map(|y| y.into_dyn())
+            }
+            Layer::GroupNorm(layer) => group_norm(
+                x,
+                parameters.first().map(ranked),
+                second(),
+                &layer.attributes,
+            ),
+            Layer::InstanceNorm(layer) => instance_norm(
+                x,
+                parameters.first().map(ranked),
+                second(),
+                &layer.attributes,
+            ),
+            Layer::Scale(_) => {
+                let factors: ndarray::Array1<f32> = parameters[0].iter().copied().collect();
+                scale(x, factors.view())
+            }
+            Layer::MaxPool2d(spec) => max_pool2d(ranked(&case.x), spec).map(|y| y.into_dyn()),
+            Layer::Clamp(spec) => clamp(x, spec),
+            Layer::ChannelMax(_) => channel_max(x),
+            layer => panic!("no operator does {}", layer.operator()),
+        };
+        assert_eq!(
+            bits(run(&case).view()),
+            bits(operator.unwrap().view()),
+            "{}",
+            case.name
+        );
+    }
+}
+
+#[test]
+fn old_pipelines_bits() {
+    use crate::lab::bridge_test::*;
+    for case in [oracle::smoke(), oracle::ragged(), oracle::realistic()].concat() {
+        if let Some(old) = old(&case) {
+            let new = run(&case);
+            assert_eq!(new.shape(), old.shape());
+            let same = new
+                .iter()
+                .zip(&old)
+                .all(|(a, b)| a.to_bits() == b.to_bits());
+            println!("{} {}", case.name, same);
+            assert!(same, "{}", case.name);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+use std::fmt;
+
+use ndarray::{ArrayD, Axis};
+use op_spec::chain::Layer;
+use oracle::{Case, Precision};
+
+use super::bridge::{Pipeline, pipeline};
+use crate::device::{DType, Stream, Tensor};
+use crate::error::Result;
+use crate::models::{
+    Conv2dGroupNormScaleMaxPoolClamp, Conv3dMultiplyInstanceNormClampMultiplyMax, Options,
+    Pipeline as _, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
+    conv3d_multiply_instance_norm_clamp_multiply_max as model_79,
+};
+use crate::ops::{self, ConvAlgorithm, ConvOptions, Precision as Products};
+use crate::parameters::round;
+
+/// One of the ways that the library has to carry out a [`Case`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    kind: Kind,
+    dtype: DType,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Only,
+    Conv(ConvAlgorithm),
+    /// im2col with a workspace of a few kilobytes, so that there are many chunks.
+    ConvChunked,
+    Model85(model_85::Strategy, Products),
+    Model79(model_79::Strategy, Products),
+}
+
+/// A workspace that cuts even small convolutions into chunks.
+const SMALL_WORKSPACE: u64 = 16 << 10;
+
+/// Every strategy, and the fused one with fast products too where there is a difference.
+fn pipeline_ways<S: Strategy>(dtype: DType, kind: impl Fn(S, Products) -> Kind) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = S::ALL
+        .iter()
+        .map(|&strategy| kind(strategy, Products::Accurate))
+        .collect();
+    if dtype == DType::F32 {
+        kinds.push(kind(S::FUSED, Products::Fast));
+    }
+    kinds
+}
+
+fn pipeline_name(strategy: impl Strategy, products: Products) -> String {
+    match products {
+        Products::Accurate => strategy.to_string(),
+        Products::Fast => format!("{strategy} {products}"),
+    }
+}
+
+impl fmt::Display for Way {
+    /// Such as `im2col f16`; empty for the one way of an operator in f32.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.kind {
+            Kind::Only => String::new(),
+            Kind::Conv(ConvAlgorithm::Direct) => "direct".to_owned(),
+            Kind::Conv(ConvAlgorithm::Im2col) => "im2col".to_owned(),
+            Kind::ConvChunked => "im2col-chunked".to_owned(),
+            Kind::Model85(strategy, products) => pipeline_name(strategy, products),
+            Kind::Model79(strategy, products) => pipeline_name(strategy, products),
+        };
+        match (self.dtype, name.is_empty()) {
+            (DType::F32, _) => f.pad(&name),
+            (dtype, true) => f.pad(&dtype.to_string()),
+            (dtype, false) => f.pad(&format!("{name} {dtype}")),
+        }
+    }
+}
+
+impl Way {
+    /// All ways of a case on tensors of this type. On the CPU backend they are one and the same.
+    #[must_use]
+    pub fn all(case: &Case, dtype: DType) -> Vec<Way> {
+        let kinds = match case.chain.layers() {
+            [Layer::Conv2d(_) | Layer::Conv3d(_)] => vec![
+                Kind::Conv(ConvAlgorithm::Direct),
+                Kind::Conv(ConvAlgorithm::Im2col),
+                Kind::ConvChunked,
+            ],
+            [_] => vec![Kind::Only],
+            _ => match pipeline(case) {
+                Some(Pipeline::Of85(..)) => pipeline_ways(dtype, Kind::Model85),
+                Some(Pipeline::Of79(..)) => pipeline_ways(dtype, Kind::Model79),
+                None => panic!("no model does {}", case.chain.operators()),
+            },
+        };
+        kinds.into_iter().map(|kind| Way { kind, dtype }).collect()
+    }
+
+    /// The precision that its results have.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        let fast = matches!(
+            self.kind,
+            Kind::Model85(_, Products::Fast) | Kind::Model79(_, Products::Fast)
+        );
+        match self.dtype {
+            DType::F32 if fast => Precision::TF32,
+            DType::F32 => Precision::F32,
+            DType::F16 => Precision::F16,
+            DType::BF16 => Precision::BF16,
+        }
+    }
+
+    /// Carries out the case on the stream's device, and waits for the result.
+    ///
+    /// Inputs and parameters are rounded to the element type first; a fair expectation comes from [`rounded`].
+    ///
+    /// # Errors
+    /// What the layers refuse, and what may go wrong on a device.
+    pub fn run(&self, case: &Case, stream: &Stream) -> Result<ArrayD<f32>> {
+        let x = Tensor::from_f32_array(stream, &case.x, self.dtype)?;
+        let y = match case.chain.layers() {
+            [layer] => self.run_layer(layer, case, &x)?,
+            _ => self.run_model(case, &x)?,
+        };
+        y.to_f32_array()
+    }
+
+    fn run_layer(&self, layer: &Layer, case: &Case, x: &Tensor) -> Result<Tensor> {
+        let upload = |values: &ArrayD<f32>| {
+            let mut values = values.view();
+            // A factor per channel has trailing extents of 1 in a chain, and none in an operator.
+            while matches!(layer, Layer::Scale(_)) && values.ndim() > 1 {
+                let last = Axis(values.ndim() - 1);
+                values = values.remove_axis(last);
+            }
+            Tensor::from_f32_array(x.stream(), &values, self.dtype)
+        };
+        let parameters = case.parameters.iter().map(upload);
+        let parameters = parameters.collect::<Result<Vec<_>>>()?;
+        let (first, second) = (parameters.first(), parameters.get(1));
+        let first_of = || first.expect("the chain's table has it");
+        match layer {
+            Layer::Conv2d(layer) => {
+                let spec = &layer.attributes;
+                ops::conv2d_with(x, first_of(), second, spec, &self.conv_options())
+            }
+            Layer::Conv3d(layer) => {
+                let spec = &layer.attributes;
+                ops::conv3d_with(x, first_of(), second, spec, &self.conv_options())
+            }
+            Layer::GroupNorm(layer) => ops::group_norm(x, first, second, &layer.attributes),
+            Layer::InstanceNorm(layer) => ops::instance_norm(x, first, second, &layer.attributes),
+            Layer::Scale(_) => ops::scale(x, first_of()),
+            Layer::MaxPool2d(spec) => ops::max_pool2d(x, spec),
+            Layer::Clamp(spec) => ops::clamp(x, spec),
+            Layer::ChannelMax(_) => ops::channel_max(x),
+            _ => panic!("no operator does {}: add it here", layer.operator()),
+        }
+    }
+
+    fn run_model(&self, case: &Case, x: &Tensor) -> Result<Tensor> {
+        let stream = x.stream();
+        match pipeline(case) {
+            Some(Pipeline::Of85(spec, weights)) => {
+                let dtype = self.dtype;
+                let model =
+                    Conv2dGroupNormScaleMaxPoolClamp::with_dtype(stream, &spec, &weights, dtype)?;
+                let options = match self.kind {
+                    Kind::Model85(strategy, products) => {
+                        Options::strategy(strategy).precision(products)
+                    }
+                    _ => Options::default(),
+                };
+                model.forward_with(x, &options)
+            }
+            Some(Pipeline::Of79(spec, weights)) => {
+                let model = Conv3dMultiplyInstanceNormClampMultiplyMax::with_dtype(
+                    stream, &spec, &weights, self.dtype,
+                )?;
+                let options = match self.kind {
+                    Kind::Model79(strategy, products) => {
+                        Options::strategy(strategy).precision(products)
+                    }
+                    _ => Options::default(),
+                };
+                model.forward_with(x, &options)
+            }
+            None => panic!("no model does {}", case.chain.operators()),
+        }
+    }
+
+    fn conv_options(&self) -> ConvOptions {
+        match self.kind {
+            Kind::Conv(algorithm) => ConvOptions::algorithm(algorithm),
+            Kind::ConvChunked => {
+                ConvOptions::algorithm(ConvAlgorithm::Im2col).workspace_bytes(SMALL_WORKSPACE)
+            }
+            _ => ConvOptions::default(),
+        }
+    }
+}
+
+/// The case on an input and parameters rounded to what `dtype` can hold.
+#[must_use]
+pub fn rounded(case: &Case, dtype: DType) -> Case {
+    case.clone().rounded(|value| round(value, dtype))
+}

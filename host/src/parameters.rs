@@ -1,0 +1,230 @@
+//! The values of a chain's parameters: PyTorch's initialisation, checks, and safetensors files under the names that
+//! PyTorch gives them.
+
+use std::path::Path;
+
+use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use op_spec::chain::{Chain, Parameter};
+
+use crate::device::{DType, Element, bf16, f16};
+use crate::tensor_file::{self, Entry, TensorFileError, Tensors};
+
+/// A value for every parameter of a chain, in the shape that the chain's table gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters {
+    table: Vec<Parameter>,
+    /// In standard layout.
+    values: Vec<ArrayD<f32>>,
+}
+
+/// Why values are not the parameters of a chain.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParametersError {
+    /// A parameter has no value.
+    #[error("{name}: is missing, the chain has it with shape {expected:?}")]
+    Missing {
+        /// The parameter.
+        name: String,
+        /// Its shape.
+        expected: Vec<usize>,
+    },
+    /// A value belongs to no parameter, or to one that has a value already.
+    #[error("{name}: is given, but the chain has no use for it")]
+    Unexpected {
+        /// What it is called.
+        name: String,
+    },
+    /// A value has another shape than its parameter.
+    #[error("{name}: shape is {actual:?}, expected {expected:?}")]
+    Shape {
+        /// The parameter.
+        name: String,
+        /// The value's shape.
+        actual: Vec<usize>,
+        /// The parameter's.
+        expected: Vec<usize>,
+    },
+    /// A parameter that does not fit into memory.
+    #[error("{name}: shape is {shape:?}, for which there is no memory")]
+    TooLarge {
+        /// The parameter.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+}
+
+impl Parameters {
+    /// What PyTorch initialises the parameters with, from random numbers of this seed.
+    ///
+    /// # Errors
+    /// [`ParametersError::TooLarge`].
+    pub fn init(chain: &Chain, seed: u64) -> Result<Parameters, ParametersError> {
+        let table = chain.parameters().to_vec();
+        let values = table.iter().map(|parameter| initial(parameter, seed));
+        Ok(Parameters {
+            values: values.collect::<Result<_, _>>()?,
+            table,
+        })
+    }
+
+    /// These values, each under its parameter's name.
+    ///
+    /// # Errors
+    /// [`ParametersError`] with the first parameter that is missing, superfluous, or of another shape.
+    pub fn new(
+        chain: &Chain,
+        values: impl IntoIterator<Item = (String, ArrayD<f32>)>,
+    ) -> Result<Parameters, ParametersError> {
+        let mut given: Vec<(String, ArrayD<f32>)> = values.into_iter().collect();
+        let table = chain.parameters().to_vec();
+        let mut values = Vec::with_capacity(table.len());
+        for parameter in &table {
+            let Some(index) = given.iter().position(|(name, _)| *name == parameter.name) else {
+                return Err(ParametersError::Missing {
+                    name: parameter.name.clone(),
+                    expected: parameter.shape.clone(),
+                });
+            };
+            let (_, value) = given.remove(index);
+            check_shape(parameter, value.shape())?;
+            values.push(value.as_standard_layout().into_owned());
+        }
+        match given.into_iter().next() {
+            Some((name, _)) => Err(ParametersError::Unexpected { name }),
+            None => Ok(Parameters { table, values }),
+        }
+    }
+
+    /// Whether these are parameters of `chain`.
+    ///
+    /// # Errors
+    /// [`ParametersError`] with the first parameter that the chain has and these have not, or in another shape, or the
+    /// other way round.
+    pub fn check(&self, chain: &Chain) -> Result<(), ParametersError> {
+        for parameter in chain.parameters() {
+            match self.get(&parameter.name) {
+                Some(value) => check_shape(parameter, value.shape())?,
+                None => {
+                    return Err(ParametersError::Missing {
+                        name: parameter.name.clone(),
+                        expected: parameter.shape.clone(),
+                    });
+                }
+            }
+        }
+        let known = |name: &str| chain.parameters().iter().any(|other| other.name == name);
+        match self.table.iter().find(|parameter| !known(&parameter.name)) {
+            Some(parameter) => Err(ParametersError::Unexpected {
+                name: parameter.name.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the parameters of `chain`.
+    ///
+    /// # Errors
+    /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,
+    /// say), and for tensors that are missing, superfluous, misshapen, or not f32.
+    pub fn load(path: impl AsRef<Path>, chain: &Chain) -> Result<Parameters, TensorFileError> {
+        let mut tensors = Tensors::read(path.as_ref())?;
+        let table = chain.parameters().to_vec();
+        let mut values = Vec::with_capacity(table.len());
+        for parameter in &table {
+            values.push(tensors.take(&parameter.name, IxDyn(&parameter.shape))?);
+        }
+        tensors.finish()?;
+        Ok(Parameters { table, values })
+    }
+
+    /// Writes the parameters to `path`, replacing the file only once it is complete.
+    ///
+    /// # Errors
+    /// [`TensorFileError::Write`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorFileError> {
+        let entries = self.iter().map(|(name, value)| Entry::new(name, value));
+        tensor_file::write(path.as_ref(), &entries.collect::<Vec<_>>())
+    }
+
+    /// The value of a parameter.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<ArrayViewD<'_, f32>> {
+        let mut named = self.iter();
+        named.find_map(|(other, value)| (other == name).then(|| value.view()))
+    }
+
+    /// Replaces the value of a parameter.
+    ///
+    /// # Errors
+    /// [`ParametersError::Unexpected`], [`ParametersError::Shape`].
+    pub fn set(&mut self, name: &str, value: ArrayD<f32>) -> Result<(), ParametersError> {
+        let known = self.table.iter().position(|other| other.name == name);
+        let Some(index) = known else {
+            let name = name.to_owned();
+            return Err(ParametersError::Unexpected { name });
+        };
+        check_shape(&self.table[index], value.shape())?;
+        self.values[index] = value.as_standard_layout().into_owned();
+        Ok(())
+    }
+
+    /// Names and values, in the order of the chain's table.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ArrayD<f32>)> {
+        let names = self.table.iter().map(|parameter| parameter.name.as_str());
+        names.zip(&self.values)
+    }
+
+    /// The values, in the order of the chain's table and in standard layout.
+    #[must_use]
+    pub fn values(&self) -> &[ArrayD<f32>] {
+        &self.values
+    }
+
+    /// Every value rounded to what `dtype` can hold.
+    #[must_use]
+    pub fn rounded(mut self, dtype: DType) -> Parameters {
+        for values in &mut self.values {
+            values.mapv_inplace(|value| round(value, dtype));
+        }
+        self
+    }
+}
+
+/// The nearest number that `dtype` can hold.
+pub(crate) fn round(value: f32, dtype: DType) -> f32 {
+    match dtype {
+        DType::F32 => value,
+        DType::F16 => f16::from_f32(value).to_f32(),
+        DType::BF16 => <bf16 as Element>::from_f32(value).to_f32(),
+    }
+}
+
+fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), ParametersError> {
+    if shape == parameter.shape {
+        return Ok(());
+    }
+    Err(ParametersError::Shape {
+        name: parameter.name.clone(),
+        actual: shape.to_vec(),
+        expected: parameter.shape.clone(),
+    })
+}
+
+fn initial(parameter: &Parameter, seed: u64) -> Result<ArrayD<f32>, ParametersError> {
+    let refused = || ParametersError::TooLarge {
+        name: parameter.name.clone(),
+        shape: parameter.shape.clone(),
+    };
+    let product = |total: usize, &extent: &usize| total.checked_mul(extent);
+    let elements = parameter.shape.iter().try_fold(1, product);
+    let elements = elements.ok_or_else(refused)?;
+    let mut values = Vec::new();
+    values.try_reserve_exact(elements).map_err(|_| refused())?;
+    values.extend((0..elements as u64).map(|index| parameter.initial(seed, index)));
+    ArrayD::from_shape_vec(IxDyn(&parameter.shape), values).map_err(|_| refused())
+}
+
+#[cfg(test)]
+mod tests;
