@@ -52,7 +52,7 @@ def stop(process):
 
 
 def supervise(start, titles, finished, seconds, deadline):
-    """Runs `start(remaining titles)` until all are finished, each within so many seconds; returns those that were not.
+    """Runs `start(remaining titles)` until all are finished, each within `seconds`; returns those that were not.
 
     `finished()` gives the titles that are done. They are taken in their order. A process that is stuck or dies loses the
     problem it is at; another is started for the rest.
@@ -129,7 +129,7 @@ class Convfuse:
 
 
 def compile_all(arguments, folder, deadline):
-    """Compiles every variant of every problem in worker processes, each of which takes every so many-th."""
+    """Compiles every variant of every problem in `workers` processes, each of which takes every `workers`-th problem."""
     workers = [
         subprocess.Popen(
             stage_command(arguments, folder, "compile", f"{index}/{arguments.workers}"),

@@ -95,7 +95,7 @@ impl Backend {
         self.trial_with_memory(group, name, 0, test)
     }
 
-    /// The same for a test that needs so many bytes of a GPU's memory.
+    /// The same for a test that needs `bytes` bytes of a GPU's memory.
     pub(crate) fn trial_with_memory(
         self,
         group: &str,

@@ -62,7 +62,7 @@ impl Columns {
         Self(low | (group_units as u64) << 32)
     }
 
-    /// The same layout so many units of 16 bytes further.
+    /// The same layout `units` units of 16 bytes further.
     #[must_use]
     #[inline(always)]
     pub const fn offset(self, units: u32) -> Self {

@@ -109,7 +109,7 @@ impl Ceilings {
         all.into_iter().filter_map(known)
     }
 
-    /// The least time for work that moves so many bytes and does so many operations.
+    /// The least time for work that moves `bytes` bytes and does `flop` operations.
     #[must_use]
     pub fn floor_s(&self, bytes: u64, flop: u64, products: Products) -> f64 {
         let memory = bytes as f64 / self.copy_bytes_per_s;

@@ -68,7 +68,7 @@ impl Unit {
         }
     }
 
-    /// The kernel's launch on so many multiprocessors.
+    /// The kernel's launch on a device with `processors` multiprocessors.
     pub(super) fn shape(self, processors: u32) -> Result<LaunchShape> {
         let shape = match self {
             Unit::Fma => peak::fma_shape(processors),

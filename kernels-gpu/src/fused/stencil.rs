@@ -203,7 +203,7 @@ unsafe fn convolve_edge<T: Storage>(
 /// Writes the lane's first `rows` sums to the output plane `y`.
 ///
 /// # Safety
-/// The lane has a column, and so many rows of it are in the output.
+/// Where `rows` is not 0 the lane has a column, and `rows` rows of it, from the item's first on, are in the output.
 #[inline(always)]
 unsafe fn write_rows<T: Storage>(
     y: GlobalMut<T>,

@@ -39,7 +39,7 @@ const fn image(n: usize, height: usize) -> Image {
     }
 }
 
-/// The smallest, so many that a cluster has three; a ring of slots that is used more than once, with
+/// The smallest image, in a batch of which a cluster has three samples; a ring of slots that is used more than once, with
 /// rows that the pooling leaves over, far from zero; a row that does not fit the first rows' scale.
 const IMAGES: [Image; 3] = [
     image(5, 10),

@@ -58,8 +58,8 @@ pub(super) fn wanted_moments(planes: &[&[(f64, f64)]], rounding: f64) -> Vec<Wan
     all
 }
 
-/// What is wanted of the output, or, where there is a pool of windows `[h, w]` with so many rows and columns of them,
-/// of each window: the value that is the largest after a multiplication with the channel's `scale`.
+/// What is wanted of the output, or, where there is a pool (the extents of its windows, and how many rows and columns
+/// of them there are), of each window: the value that is the largest after a multiplication with the channel's `scale`.
 pub(super) fn wanted_results(
     planes: &[&[(f64, f64)]],
     conv: &ConvGeometry,

@@ -184,7 +184,7 @@ max_pool2d!(
     scale_max_pool2d_clamp_bf16
 );
 
-/// Pools of normalised input: planes and groups; pools that put many planes, and so many rows, in
+/// Pools of normalised input: planes and groups; pools that put many planes, and with them many rows, in
 /// one block; rows of several splits; stacks.
 const NORMED: [(Row, usize); 6] = [
     (([2, 6, 15, 13], [3, 3], [2, 2], [1, 1], [1, 1], false), 3),

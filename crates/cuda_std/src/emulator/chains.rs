@@ -16,7 +16,7 @@ use super::{schedule, tensor};
 
 /// K of a step of 16-bit values.
 const K: usize = 16;
-/// Columns of B, of a chain that gives each thread so many results.
+/// Columns of B, of a chain that gives each thread `results` results.
 const fn columns(results: usize) -> usize {
     results * THREADS / ROWS
 }

@@ -91,7 +91,7 @@ pub(crate) fn add(start: f32, products: impl Iterator<Item = (Factor, Factor)> +
 mod tests {
     use super::*;
 
-    /// A product of 2^-12 and 2^(12 - e), so many times, beside 1; what was measured.
+    /// `count` products of 2^-12 and 2^(12 - e) beside 1; what was measured.
     fn ulps(sign: f64, e: i32, count: usize) -> f64 {
         let product = (
             Factor::from(sign * power_of_two(-12)),

@@ -134,7 +134,7 @@ pub enum PartitionError {
         layer: usize,
         /// The text's.
         actual: String,
-        /// The chain's, if it has so many.
+        /// The chain's layer in that place; nothing behind its last.
         expected: Option<&'static str>,
     },
     /// A run has no layers.

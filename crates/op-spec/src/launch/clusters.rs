@@ -10,7 +10,7 @@ const COUNTED: [(u32, u64); 5] = [(8, 15), (6, 17), (5, 22), (4, 30), (2, 66)];
 /// The multiprocessors that they were counted on.
 const COUNTED_ON: u64 = 132;
 
-/// Clusters of `blocks` blocks, one to a multiprocessor, that run at once on so many multiprocessors; none for a
+/// Clusters of `blocks` blocks, one to a multiprocessor, that run at once on `multiprocessors` of them; none for a
 /// number of blocks that nothing is known of.
 #[must_use]
 pub(crate) const fn at_once(blocks: u32, multiprocessors: u32) -> u64 {

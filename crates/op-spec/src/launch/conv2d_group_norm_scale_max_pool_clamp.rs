@@ -204,11 +204,11 @@ impl FusedGeometry {
     }
 }
 
-/// One in so many of the clusters that ran at once on one device are not counted on: on a device that has fewer, one
+/// One in `MARGIN` of the clusters that ran at once on one device is not counted on: on a device that has fewer, one
 /// sample too many takes as long again as all others, which is more than was to be gained.
 const MARGIN: u64 = 15;
 
-/// Clusters of so many blocks that surely run at the same time.
+/// Clusters of `blocks` blocks that surely run at the same time.
 const fn clusters_at_once(blocks: u32, multiprocessors: u32) -> u64 {
     let counted = at_once(blocks, multiprocessors);
     counted - counted / MARGIN

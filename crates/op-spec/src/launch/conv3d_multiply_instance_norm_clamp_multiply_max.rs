@@ -248,7 +248,7 @@ impl FusedGeometry {
         Share::new(self, [first, end], CHUNKS, TILE_ROWS)
     }
 
-    /// Blocks of a cluster that share a sample on a device with clusters and so many multiprocessors: as many
+    /// Blocks of a cluster that share a sample on a device with clusters and `multiprocessors` multiprocessors: as many
     /// as leave no sample waiting. One, and no cluster, where there are samples enough, or no more
     /// items than one block has warps.
     #[must_use]
@@ -272,8 +272,8 @@ impl FusedGeometry {
         self.n.saturating_mul(share) >= multiprocessors as u64
     }
 
-    /// Launch of a kernel that keeps `planes` words of each pixel, with so many blocks for each sample, or
-    /// nothing when a grid has fewer blocks.
+    /// Launch of a kernel that keeps `planes` words of each pixel, with `blocks` blocks for each sample, or
+    /// nothing when a grid cannot have all blocks.
     #[must_use]
     pub const fn shape(&self, planes: u32, blocks: u32) -> Option<LaunchShape> {
         match LaunchShape::linear(self.n.saturating_mul(blocks as u64), BLOCK_THREADS) {

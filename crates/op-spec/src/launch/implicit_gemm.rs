@@ -53,7 +53,7 @@ pub const OPERAND_ROWS: u32 = 16;
 /// Threads of the blocks that make image, filters and statistics.
 pub const SPREAD_THREADS: u32 = 256;
 
-/// Samples of at most so many elements are looked through by every block that makes their image.
+/// Most elements of a sample that every block looks through before it makes its vectors of the image.
 const SCANNED_ELEMENTS: u64 = 16 * 1024;
 
 /// Most blocks of one sample in the second pass over the image.

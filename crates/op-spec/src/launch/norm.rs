@@ -128,7 +128,7 @@ impl NormGeometry {
         }
     }
 
-    /// The same norm, with statistics that some other kernel left in so many splits of a row.
+    /// The same norm, with statistics that some other kernel left, in `splits` splits of a row.
     pub const fn counted(self, splits: u32) -> Self {
         Self {
             splits,

@@ -333,7 +333,7 @@ unsafe fn write<M: Mode>(
     thread: u32,
 ) {
     const { assert!(M::TILES.pool_rows() * OUT_WIDTH <= 16 * WARP_THREADS) };
-    // Of the half's pooled rows, those of the block's share are every so many-th.
+    // The block has every `shares`-th pooled row of the half.
     let shares = M::TILES.shares;
     let share = if shares == 1 {
         0
@@ -380,7 +380,7 @@ unsafe fn write<M: Mode>(
     }
 }
 
-/// The lane's `i`-th value of a channel; beyond all values if no channel has so many.
+/// The place of the lane's `i`-th value of a channel; beyond all values if no channel has one there.
 #[inline(always)]
 const fn nth<M: Mode>(lane: u32, i: u32) -> u32 {
     if i * WARP_THREADS < M::TILES.pool_rows() * OUT_WIDTH {

@@ -318,7 +318,7 @@ macro_rules! fused_kernel {
         /// # Safety
         /// `x` has `geometry.input_elements()` elements, `y` has `geometry.n * geometry.out_elements()`, `weight`
         /// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
-        /// bytes, and `y` is apart from the others. The grid has so many blocks for each of `geometry.n` samples.
+        /// bytes, and `y` is apart from the others. The grid has a cluster, or a block where there are no clusters, for each of `geometry.n` samples.
         #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1, cluster_blocks = $blocks)]
         pub unsafe fn $name(
             x: *const $T,

@@ -168,7 +168,7 @@ impl<T: Storage> Maker<'_, T> {
             unroll!(8, |j| {
                 let used = w + j as u32 * conv.dilation_w;
                 let from = used.wrapping_sub(conv.pad_w);
-                // A vector has so many columns of all its channels.
+                // A vector holds `VALUES / CHANNELS` columns, each with all of its channels.
                 if j < VALUES / CHANNELS && row_inside && used < g.used_w && from < conv.w {
                     let at = row_start.wrapping_add(from) as usize;
                     unroll!(8, |c| {

@@ -20,7 +20,7 @@ use crate::parts::unroll::unroll;
 /// Every lane of a warp.
 const WARP: u32 = u32::MAX;
 
-/// The place of a pixel that is not in the output. No plane has so many.
+/// The place of a pixel that is not in the output. No plane is as long as this.
 const NOWHERE: u32 = u32::MAX;
 
 /// The bits above packed coordinates.

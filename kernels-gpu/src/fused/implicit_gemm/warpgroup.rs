@@ -79,7 +79,7 @@ fn following(step: u32, all_steps: u32) -> u32 {
 struct Chain([InFlight; 2]);
 
 impl Chain {
-    /// Multiplies both halves of the pixels; the second one's vectors are so many units behind the first one's.
+    /// Multiplies both halves of the pixels; the second one's vectors are `second_half` units behind the first one's.
     #[inline(always)]
     unsafe fn start<F: Format>(
         sums: &Sums,

@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn registers_suffice() {
         for mode in MODES {
-            // What a launch of so many threads takes, in units of 8 for each thread.
+            // What a launch takes of the 65,536 registers, in multiples of 8 for each thread.
             let at_entry = (65_536 / mode.block_threads()) & !7;
             let held = mode.producer_registers + mode.consumers * mode.consumer_registers;
             assert!(held <= at_entry * (1 + mode.consumers), "{mode:?}");

@@ -142,7 +142,7 @@ pub const fn share(g: &FusedGeometry, group: u32) -> Share {
 /// Rounds of clusters that take less time than one of blocks that are alone.
 const ROUNDS: u64 = 2;
 
-/// Blocks that share a sample on a device of so many multiprocessors: a cluster, or one where there are
+/// Blocks that share a sample on a device with `multiprocessors` multiprocessors: a cluster, or one where there are
 /// samples enough, or no more items than one block has warpgroups.
 #[must_use]
 pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
@@ -153,7 +153,7 @@ pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
     }
 }
 
-/// Launch of the kernel with so many blocks for each sample, or nothing when a grid has fewer blocks.
+/// Launch of the kernel with `blocks` blocks for each sample, or nothing when a grid cannot have all blocks.
 #[must_use]
 pub const fn shape(g: &FusedGeometry, blocks: u32) -> Option<LaunchShape> {
     let words = if blocks == 1 {

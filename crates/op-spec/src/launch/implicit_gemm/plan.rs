@@ -25,7 +25,7 @@ const FEWEST_WARPGROUP_STEPS: u32 = 9;
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;
 
-/// Costs of the steps of tiles are given in parts of a cycle, so many to one.
+/// Costs of the steps of tiles are given in fractions of a cycle; this many are one.
 const STEP_COST_UNIT: u64 = 10_000;
 
 /// What an output takes of a multiprocessor beside its products: about 0.3 cycles.

@@ -87,7 +87,7 @@ impl GemmTile {
         self.pixel_groups * INSTRUCTION_PIXELS
     }
 
-    /// Blocks that a multiprocessor should hold, of values in so many parts: as many as their threads' registers
+    /// Blocks that a multiprocessor should hold where values have `parts` parts: as many as their threads' registers
     /// allow.
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
@@ -118,7 +118,7 @@ impl GemmTile {
         self.warpgroup == 0 && self.operands < 4
     }
 
-    /// Whether so many steps of split values are no more than the tile adds up well.
+    /// Whether the tile adds up `steps` steps of split values well.
     pub(super) const fn allows_split(self, steps: u32) -> bool {
         self.warpgroup != 0 || self.puts_aside() || steps <= KEPT_STEPS
     }
@@ -170,7 +170,7 @@ const PIXEL_WEIGHT: u64 = 4;
 /// Weight of a row of a warpgroup's patch, in vectors: its ends are parts of what memory transfers at once.
 const ROW_WEIGHT: u64 = 4;
 
-/// How far so many windows along one axis reach.
+/// How far the windows of `outputs` neighbouring outputs reach along one axis.
 pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Option<u32> {
     let last = (outputs - 1).checked_mul(stride)?;
     let window = (taps - 1).checked_mul(dilation)?;
@@ -178,7 +178,7 @@ pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Opti
 }
 
 impl GemmGeometry {
-    /// The same with tiles of so many rows and columns, in every layout. As deep as it goes: a plane less
+    /// The same with tiles of `h` rows and `w` columns, in every layout. As deep as it goes: a plane less
     /// is never better.
     fn candidates(&self, h: u32, w: u32, tile: GemmTile) -> [Option<Self>; 2] {
         let most = tile.pixels();
