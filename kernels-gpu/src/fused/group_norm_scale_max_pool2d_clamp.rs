@@ -1,7 +1,19 @@
 //! `group_norm`, `scale`, `max_pool2d` and `clamp` in one pass, behind the norm's statistics kernel.
 //!
+//! # Idea
 //! The convolution's output is read once and never written again. Norm and scale keep the order of the values of a
 //! channel or reverse it, so only the extremes of a window are normalised and scaled.
+//!
+//! ```text
+//! a block has consecutive outputs, and so the windows of some planes in a row
+//! mean, rstd of the rows that these planes belong to, if they are in splits; barrier       # `parts::planes`
+//! for each plane, a thread: [mean, rstd * weight, bias, scale] -> shared memory; barrier
+//! for each of the thread's windows, four at a time:                                        # `parts::pool`
+//!     smallest, largest = over the elements of the window that are in the input, as stored
+//!     map(x) = ((x - mean) * factor + bias) * scale                                        # of its plane
+//!     y = clamp(max(map(smallest), map(largest)))                                          # NaN wins
+//!     where factor or scale is infinite: y = clamp(max over map(each element))             # 0 * inf is NaN
+//! ```
 
 use cuda_std::{bf16, f16, kernel};
 use op_spec::launch::elementwise::Bounds;

@@ -1,9 +1,25 @@
 //! `group_norm` and `scale` in one launch that reads the tensor once.
 //!
-//! A block takes a whole row. What it reads for the statistics it keeps in shared memory, as much
-//! as fits, and normalises from there; the little that did not fit it reads again, from the second
-//! level of cache if that still has it. With statistics in a launch of their own the tensor
-//! crosses the memory bus three times, here twice.
+//! # Idea
+//! What a block reads for the statistics of its row it keeps in shared memory, as much as fits, and
+//! normalises from there; the little that did not fit it reads again, from the second level of cache
+//! if that still has it. With statistics in a launch of their own the tensor crosses the memory bus
+//! three times, here twice.
+//!
+//! ```text
+//! a block has a row: the channels of one group of one sample
+//! for each vector of the row, 1,024 threads by turns:
+//!     moments += moments of the vector
+//!     kept[vector] = vector, if shared memory reaches that far
+//! moments of the block: lanes, warps, and by one barrier all of it
+//! mean, rstd = 1 / sqrt(variance + eps), from one thread to all; barrier
+//! for each plane of the row:
+//!     factor = rstd * weight[channel]; added = bias[channel]; times = scale[channel]
+//!     for each vector of the plane:
+//!         x = kept[vector], or the vector once more
+//!         y = ((x - mean) * factor + added) * times
+//!     the up to three elements before the first vector and behind the last one, from memory
+//! ```
 //!
 //! One block fills a multiprocessor, so this pays only with rows for all of them;
 //! `NormGeometry::resident_shape` says where.

@@ -1,12 +1,27 @@
 //! `multiply`, `instance_norm`, `clamp`, `multiply` and `channel_max` in one pass over a tensor that
 //! was never multiplied, behind the norm's statistics kernel.
 //!
+//! # Idea
 //! The first multiplication is folded into the statistics. With mean and variance those of `x`,
 //! ```text
 //! norm(m x) = (m x - m mean) / sqrt(m² variance + eps) = (x - mean) * [m / sqrt(m² variance + eps)]
 //! ```
-//! which holds for any `m`, 0 included. The bracket (times the norm's weight, if it has one) and the
-//! mean are worked out once per block and channel.
+//! which holds for any `m`, 0 included.
+//!
+//! ```text
+//! a block has consecutive positions of one sample; its threads are `slices` times `lanes`
+//! best[four positions] = -inf
+//! for each 256 channels:
+//!     barrier                                                  # those before are in use until here
+//!     for each of them, a thread (a warp, where its row is in splits):
+//!         factor = m / sqrt(m² variance + eps) * weight
+//!         staged[channel] = [mean, factor, bias, m]            # to shared memory
+//!     barrier
+//!     for each of them that is the slice's, every `slices`-th: # four channels in flight
+//!         best = max(best, clamp((x - mean) * factor + bias) * m)
+//! where there are several slices: best = max over them, through shared memory and one barrier
+//! y[four positions] = best
+//! ```
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;

@@ -11,10 +11,27 @@
 //! 2. Items that touch no padding, most of them, are computed without asking for it, and those that do only beside
 //!    columns with one question a column. Padding is multiplied like an
 //!    input of 0, so that it meets an infinite filter value as it does in PyTorch.
-//! 3. A lane takes the moments of its rows from registers, adds them to those of its other items, and the block
-//!    leaves one moment for the norm that follows.
-//! 4. The convolution is written, or of each pooling window the value that pooling would take after the norm
-//!    (`parts::extrema`): down the rows in registers, across the columns by shuffles.
+//! 3. Where windows lie side by side, of each only the value is written that pooling would take after the norm
+//!    (`parts::extrema`).
+//!
+//! ```text
+//! a block has up to 32 items of one channel of one sample
+//! filter = the channel's taps, to shared memory
+//! barrier
+//! for each item of the warp, a column to a lane:
+//!     sum[0..8] = 0
+//!     for each tap (t, r, s):
+//!         factor = filter[t, r, s]
+//!         for each row i of the item:                          # 8 loads in flight
+//!             sum[i] += x[input slice + t][input row i + r][input column + s] * factor   # 0 in the padding
+//!     sum += bias
+//!     moments += moments of the rows of `sum` that are in the output
+//!     with a pool: largest = max of sign * sum, down the rows of a window in registers
+//!                  largest = max over the window's columns, by shuffles
+//!                  y[window] = sign * largest                  # sign = -1 where norm and scale reverse the order
+//!     without one: y[row i][column] = sum[i]
+//! moments of the block: lanes, warps, and by one barrier all of it
+//! ```
 //!
 //! Sums are f32, FMA in the order of the taps. How items lie: `op_spec::launch::stencil`.
 //!

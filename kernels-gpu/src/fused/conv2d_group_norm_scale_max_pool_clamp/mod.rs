@@ -18,17 +18,39 @@
 //!    and of the four products the one of two low parts is left out: 14 steps a row instead of
 //!    18. A power of two keeps inputs in f16's range; it is chosen from the first rows of a block
 //!    and lowered when later rows need it. Filters have one of their own for each channel.
-//! 5. *Statistics about a shift.* The mean of a warpgroup's first row is subtracted from all that
-//!    follows, so a mean far from zero costs no accuracy. It costs no instruction either: of 27
+//! 5. *Statistics about a shift.* The mean of the left half of a warpgroup's first row is subtracted
+//!    from all of its rows, so a mean far from zero costs no accuracy. It costs no instruction either: of 27
 //!    (or 9) halves of steps one is left over, and there the shift, as a filter, meets a row of
 //!    constant pixels.
-//! 6. *Half a row at a time.* A row's products are two chains of 64 columns each. In a unit of four
-//!    rows a warpgroup reduces one half while the tensor cores are at the next one, so that it
-//!    keeps them busy also while the other warpgroups do not.
+//! 6. *Half a row at a time.* A row's products are two chains of 64 columns each, of which one is
+//!    reduced while the tensor cores are at the next one. So a warpgroup keeps them busy also while
+//!    the other warpgroups do not.
+//!
+//! ```text
+//! for each sample of the cluster, in each block for its half of the rows:
+//!     warpgroup 0 (`produce`), for each step of four input rows, a row to a warp:
+//!         raw = 8 channels of 4 pixels a lane, loaded one or two steps ahead
+//!         f32: choose the scale, at the first step and where a magnitude is too large for the last one
+//!         wait(freed[slot])                                    # the unit that was there last time
+//!         ring[slot][row][part][column % 4][column / 4] = f16(raw * scale), and what that leaves of it
+//!         arrive(filled[slot])
+//!     the other warpgroups (`consume`), a unit of four output rows each by turns:
+//!         wait(filled[slot]); wait(filled[next slot])
+//!         for each of the four rows, for each half of its columns:
+//!             d = filters (registers) x taps of three input rows - shift     # 64 channels x 64 columns
+//!             while the next chain runs: sum += d; squares += d * d; best[window] = max(best[window], d)
+//!             in its first row, which has no shift yet: shift = mean of d's left half; d -= shift
+//!         arrive(freed[slot])
+//!         pooled[channel][unit] = (best + shift) * unscale
+//!     the other warpgroups together (`statistics`), at the sample's end:
+//!         moments of each channel: threads, quads, warpgroups, and the other half's, through the cluster
+//!         mean and variance of each group -> center, factor and summand of each channel
+//!         y = clamp((pooled - center) * factor + summand)      # the loads of the next sample go on
+//! ```
 //!
 //! # Tiles
 //! A cluster of two blocks takes a sample, one block the upper half of its rows and one the
-//! lower; the blocks are persistent and take every so many-th sample. A *step* is four input
+//! lower; the blocks are persistent, and the clusters take samples by turns. A *step* is four input
 //! rows, of 2 KiB a channel in f32; a *unit* is four rows of the convolution, one pooled row, and
 //! needs its own step and two rows of the next. Constants and the map of shared memory are in
 //! `op_spec::launch::conv2d_group_norm_scale_max_pool_clamp`.
@@ -42,12 +64,6 @@
 //! statistics of every warpgroup, combine them in the one order that there is, and write the rows
 //! of their own units. The tensor cores have half or a third of the work; loads, which are the same
 //! in all blocks of a half, come from the L2 cache.
-//!
-//! # Roles
-//! The first warpgroup loads: each warp one row of a step, one window of columns to a lane,
-//! converts it and stores it in a ring of slots (`produce`). The others multiply and reduce, a
-//! unit each by turns (`consume`); at the end of a sample they combine statistics
-//! (`statistics`) and write the output, while the loads of the next sample go on.
 //!
 //! # Barriers
 //! | barrier | arrivals | says |

@@ -6,16 +6,26 @@
 //! statistics of each filter, once more for the result. Nothing but the result is
 //! written.
 //!
-//! 1. The filters become operands: scaled by a power of two, rounded, laid out, and then held in
-//!    registers by every warp.
-//! 2. The first [`PEEK_ROWS`] rows of the sample give each channel's mean (a guess: any value would
-//!    do) and the scale of the conversion (`fill::Centre`). They are converted.
-//! 3. First pass: warps convolve their items, sums and sums of squares stay in registers. Meanwhile the
-//!    next rows arrive, and are converted at the end of each round.
-//! 4. The statistics of the warps are combined in a fixed order, in f64. If the largest magnitude, known only
-//!    now, does not suit the scale, pass and conversion are repeated once, with the scale that does.
-//! 5. Second pass: the same products, then per value one FMA, a minimum and a maximum
-//!    (`output::Constants`).
+//! ```text
+//! 1   filters = weight * 2^e, rounded (and what that leaves): operands, in the registers of every warp
+//! 2   means, scale = survey of the first PEEK_ROWS rows        # a guess of the means: any value would do
+//!     planes = (those rows - means) * scale, rounded (and what that leaves)      # 16-bit types: as stored
+//! 3   for each round, an item of 16 rows x 10 columns to a warp:                 # first pass (`pass`)
+//!         start to copy the next STAGE_ROWS rows
+//!         for each column of the item (`item::convolve`):
+//!             d = planes x filters, over 27 taps and 3 channels                  # 16 rows x 16 filters; 16-bit
+//!                                                                                # types: - means x filters
+//!             sum += d; squares += d * d
+//!         wait for the rows; planes = (rows - means) * scale; largest = max(largest, magnitudes)
+//!         barrier
+//! 4   mean, variance = sums of all warps in their order, in f64
+//!     factor, added, lower, upper of each filter                                 # `output::Constants`
+//!     if `largest`, known only now, does not suit the scale: once more from 3, with the scale that does
+//! 5   for each item of the warp:                                                 # second pass
+//!         for each column of the item:
+//!             d = as in 3
+//!             y = max over the filters of min(d * factor + added, upper), but at least the largest `lower`
+//! ```
 //!
 //! The norm takes away any factor and any constant from a filter's outputs, so scales and
 //! means only show where eps does; and the bias has no effect unless it is not finite. A value of the
@@ -318,7 +328,8 @@ macro_rules! fused_kernel {
         /// # Safety
         /// `x` has `geometry.input_elements()` elements, `y` has `geometry.n * geometry.out_elements()`, `weight`
         /// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
-        /// bytes, and `y` is apart from the others. The grid has a cluster, or a block where there are no clusters, for each of `geometry.n` samples.
+        /// bytes, and `y` is apart from the others. The grid has a cluster, or a block where there are no clusters, for each
+        /// of `geometry.n` samples.
         #[kernel(max_threads = BLOCK_THREADS, min_blocks = 1, cluster_blocks = $blocks)]
         pub unsafe fn $name(
             x: *const $T,

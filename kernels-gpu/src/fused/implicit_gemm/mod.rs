@@ -5,14 +5,26 @@
 //! 16-bit values, and a vector of the padded input, laid out right, is a piece of a column for
 //! every window that it is in. Only where it is differs, and that is an addition to an address.
 //!
-//! 1. `image`: the largest magnitude of each sample, then the padded input as such vectors. f32 is
-//!    scaled by a power of two and rounded to one f16, or split in two.
-//! 2. `filters`: the filters as operands, once for a model.
-//! 3. `product`: a block brings the patch of the image that its pixels touch into shared memory and
-//!    multiplies (`patch`). `results` then takes each channel's moments over the block's pixels, for the norm
-//!    that follows, and writes the convolution, or of each window only the value that pooling would
-//!    take after the norm: the largest, or, where norm and scale reverse the order, the smallest.
-//! 4. `combine`: the moments of all blocks, always in the same order.
+//! ```text
+//! image     image = padded input * 16, f16 (and what that leaves), in vectors    # 16-bit types: as stored
+//!           largest magnitude of each sample; `remake`: the image again, where 16 does not suit it
+//! filters   operands = filters * 2^e, f16 (and what that leaves)                 # once for a model
+//! product   a block has a tile of filters; for each of its tiles of pixels:
+//!               sums = 0
+//!               for each stage of channels:                                      # in one of two buffers
+//!                   wait for the patch: the vectors of the image that the tile touches; barrier
+//!                   start to copy the next stage's, be it the next tile's        # (`patch`)
+//!                   for each step, two vectors of the reduction:                 # (`warps`, `warpgroup`)
+//!                       sums[filter][pixel] += operands[step] * patch[base[pixel] + offset[step]]
+//!               value = sums * unscale + bias                                    # (`results`)
+//!               moments of each filter over the tile's pixels
+//!               without a pool: y = value
+//!               with one: y = of each window the value that pooling would take after the norm, the
+//!                         largest, or, where norm and scale reverse the order, the smallest
+//! combine   moments of each row of the norm, from those of its tiles, always in the same order
+//! ```
+//! What follows is `group_norm_scale_clamp` where outputs were pooled, else
+//! `group_norm_scale_max_pool2d_clamp` or `instance_norm_clamp_multiply_channel_max`.
 //!
 //! How images and tiles are laid out: `op_spec::launch::implicit_gemm`.
 //!

@@ -19,6 +19,29 @@
 //!    numbers, and rounding keeps their order.
 //! 5. *Results in rows.* They wait in shared memory until the warp has those of a whole item.
 //!
+//! ```text
+//! load what the thread has of the filters and of the sample                      # all loads are in flight
+//! B = filters, for either column of a pair; planes = sample, as it is stored
+//! barrier
+//! start = -(means of the first rows) x filters, where B meets the constants
+//! barrier
+//! for each item of the warpgroup, 64 rows x half of the columns:                 # first pass
+//!     even = words of the first two input columns
+//!     for each pair of output columns:
+//!         odd = words of the next two input columns
+//!         d = 7 steps: even (3), odd (3), the rest of both (1), x B              # 64 rows x 2 x 16 filters
+//!         sum += d; squares += d * d
+//!         even = odd                                                             # B of the other order
+//!     add the item's sums to those of the warpgroup
+//! mean, variance = totals of all warps (in a cluster, of all blocks), in f64
+//! factor, added, lower, upper of each filter
+//! for each item of the warpgroup:                                                # second pass
+//!     for each pair of output columns:
+//!         d = as above
+//!         results[row][pair] = max over the filters of min(round(d * factor + added), upper)
+//!     y = max(results, the largest `lower`), row by row
+//! ```
+//!
 //! # Tiles
 //! An item is [`TILE_ROWS`] output rows by half of the columns; each warpgroup takes a run of them, one behind
 //! the other. Five warpgroups leave each thread 96 registers: with seven the assembler has 72, and either spills or puts the
