@@ -410,7 +410,7 @@ const fn inside(value: f32, f: usize, o: usize, e: usize, edge: bool) -> f32 {
     }
 }
 
-/// The mean of channel `h` over the left half of a row.
+/// The mean of channel `h` over the first half of a row of products: of every four columns the first two.
 #[inline(always)]
 unsafe fn mean_of_half_row(d: &[f32; 32], h: usize) -> f32 {
     let mut sum = [0.0; 2];

@@ -18,8 +18,8 @@
 //!    and of the four products the one of two low parts is left out: 14 steps a row instead of
 //!    18. A power of two keeps inputs in f16's range; it is chosen from the first rows of a block
 //!    and lowered when later rows need it. Filters have one of their own for each channel.
-//! 5. *Statistics about a shift.* The mean of the left half of a warpgroup's first row is subtracted
-//!    from all of its rows, so a mean far from zero costs no accuracy. It costs no instruction either: of 27
+//! 5. *Statistics about a shift.* The mean of the first half of a warpgroup's first row of products is
+//!    subtracted from all of its rows, so a mean far from zero costs no accuracy. It costs no instruction either: of 27
 //!    (or 9) halves of steps one is left over, and there the shift, as a filter, meets a row of
 //!    constant pixels.
 //! 6. *Half a row at a time.* A row's products are two chains of 64 columns each, of which one is
@@ -39,7 +39,7 @@
 //!         for each of the four rows, for each half of its columns:
 //!             d = filters (registers) x taps of three input rows - shift     # 64 channels x 64 columns
 //!             while the next chain runs: sum += d; squares += d * d; best[window] = max(best[window], d)
-//!             in its first row, which has no shift yet: shift = mean of d's left half; d -= shift
+//!             in its first row, which has no shift yet: shift = mean of its first half; d -= shift
 //!         arrive(freed[slot])
 //!         pooled[channel][unit] = (best + shift) * unscale
 //!     the other warpgroups together (`statistics`), at the sample's end:
