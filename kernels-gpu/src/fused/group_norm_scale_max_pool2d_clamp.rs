@@ -5,7 +5,7 @@
 //! channel or reverse it, so only the extremes of a window are normalised and scaled.
 //!
 //! ```text
-//! a block has consecutive outputs, and so the windows of some planes in a row
+//! a block has consecutive outputs, or stacks of four, and so the windows of some planes in a row
 //! mean, rstd of the rows that these planes belong to, if they are in splits; barrier       # `parts::planes`
 //! for each plane, a thread: [mean, rstd * weight, bias, scale] -> shared memory; barrier
 //! for each of the thread's windows, four at a time:                                        # `parts::pool`
