@@ -26,6 +26,26 @@ pub enum Error {
     #[error(transparent)]
     Chain(#[from] op_spec::chain::ChainError),
 
+    /// No kernels do a run of layers, or not those that were asked for by name.
+    #[error("{layers}: no kernels{}: {reasons}", .asked.as_ref().map(|name| format!(" called {name}")).unwrap_or_default())]
+    NoKernels {
+        /// The operators of the run.
+        layers: String,
+        /// The kernels that were asked for.
+        asked: Option<String>,
+        /// What each row of the table says.
+        reasons: String,
+    },
+
+    /// A partition that was made for another chain.
+    #[error("partition: covers {covered} layers, the chain has {known}")]
+    OtherPartition {
+        /// Layers that it covers.
+        covered: usize,
+        /// Layers of the chain.
+        known: usize,
+    },
+
     /// No CUDA driver answers on this machine.
     #[error("gpu: {reason}")]
     NoDriver {

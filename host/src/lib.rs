@@ -32,18 +32,20 @@ pub mod device;
 mod error;
 #[doc(hidden)]
 pub mod lab;
-pub mod models;
+pub mod model;
 pub mod ops;
 pub mod parameters;
 pub mod program;
 pub mod tensor_file;
-pub mod weights;
 
 pub use device::{
     Counts, DType, Device, DeviceInfo, DeviceProperties, Element, EmulatorOptions, Event,
     LaunchError, Stream, Tensor,
 };
 pub use error::{DriverError, Error, Result};
+pub use model::{Model, Options, Plan};
 /// Specifications of the operators: attributes under PyTorch's names, checked against shapes.
 pub use op_spec as spec;
+/// Chains of layers: what a model computes.
+pub use op_spec::chain;
 pub use parameters::{Parameters, ParametersError};

@@ -42,5 +42,9 @@ pub use max_pool2d::max_pool2d;
 pub use precision::Precision;
 pub use scale::scale;
 
+pub(crate) use fused::{
+    ConvolutionParameters, Layout, Layouts, any_shape, conv2d_group_norm_scale_max_pool_clamp,
+    conv3d_multiply_instance_norm_clamp_multiply_max, forms, implicit_gemm,
+};
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;

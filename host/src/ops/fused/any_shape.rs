@@ -1,20 +1,19 @@
-//! Both pipelines on any shape: a convolution that leaves the norm's statistics, then one kernel for all that follows.
+//! Two normal forms on any shape: a convolution that leaves the norm's statistics, then one kernel for all that follows.
 
 use super::convolved::{Convolved, Parameters};
+use super::forms::{PoolingForm, ReducingForm};
 use super::group_norm_scale_clamp::normalise_and_clamp;
 use super::group_norm_scale_max_pool2d_clamp::normalise_and_pool;
 use super::multiply_instance_norm_clamp_multiply_channel_max::normalise_and_reduce;
 use super::{implicit_gemm, stencil};
-use crate::device::{DType, DeviceProperties};
 use crate::error::Result;
-use crate::ops::{FusedOptions, Precision};
+use crate::ops::Precision;
 use crate::program::{ProgramBuilder, Value};
+use crate::spec::launch::Refusal;
+use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::implicit_gemm::GemmPlan;
 use crate::spec::launch::stencil::StencilGeometry;
-use crate::spec::{
-    Conv2dGroupNormScaleMaxPoolClampProblem, Conv3dMultiplyInstanceNormClampMultiplyMaxProblem,
-    ConvProblem, MaxPool2dProblem,
-};
+use crate::spec::{ConvProblem, MaxPool2dProblem};
 
 /// A convolution that leaves the norm's statistics.
 #[derive(Debug, Clone, Copy)]
@@ -26,26 +25,6 @@ pub(crate) enum StatisticsConvolution {
 }
 
 impl StatisticsConvolution {
-    /// The one for this problem, with outputs pooled in windows of `pool` that lie side by side; nothing where it cannot
-    /// be done so.
-    pub(crate) fn choose(
-        problem: &ConvProblem<3>,
-        pool: Option<[u32; 2]>,
-        dtype: DType,
-        properties: &DeviceProperties,
-        options: FusedOptions,
-    ) -> Result<Option<Self>> {
-        let geometry = problem.geometry()?;
-        Ok(if StencilGeometry::check(&geometry).is_ok() {
-            stencil::stencil_geometry(&geometry, pool).map(Self::Stencil)
-        } else if GemmPlan::pays(&geometry) {
-            implicit_gemm::gemm_plan(&geometry, pool, dtype, properties, options)
-                .map(|plan| Self::Gemm(plan, options.precision))
-        } else {
-            None
-        })
-    }
-
     /// Appends the convolution of `x`; its output has the shape `output`.
     fn append(
         &self,
@@ -63,6 +42,15 @@ impl StatisticsConvolution {
     }
 }
 
+/// The geometry of a convolution.
+///
+/// # Errors
+/// Extents that no kernel can index.
+pub(crate) fn conv_geometry(problem: &ConvProblem<3>) -> Result<ConvGeometry, Refusal> {
+    let geometry = problem.geometry();
+    geometry.map_err(|_| Refusal::Needs("planes and filters that are indexed with 32 bits"))
+}
+
 /// The windows of a pool, if they lie side by side and are whole.
 fn windows_side_by_side(pool: &MaxPool2dProblem) -> Option<[u32; 2]> {
     let [h, w] = pool.kernel_size;
@@ -74,7 +62,7 @@ fn windows_side_by_side(pool: &MaxPool2dProblem) -> Option<[u32; 2]> {
     plain.then_some([u32::try_from(h).ok()?, u32::try_from(w).ok()?])
 }
 
-/// How pipeline 85 is done on any shape.
+/// A convolution that leaves the norm's statistics, and pools where it can.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolingChoice {
     convolution: StatisticsConvolution,
@@ -84,56 +72,52 @@ pub(crate) struct PoolingChoice {
 }
 
 impl PoolingChoice {
-    /// Where windows lie side by side, a convolution that pools them if there is one; nothing where the convolution
-    /// cannot be done so.
+    /// Where windows lie side by side, a convolution that pools them if `choose` gives one, else one that does not pool.
+    ///
+    /// # Errors
+    /// Why `choose` gives none.
     pub(crate) fn choose(
-        problem: &Conv2dGroupNormScaleMaxPoolClampProblem,
-        dtype: DType,
-        properties: &DeviceProperties,
-        options: FusedOptions,
-    ) -> Result<Option<Self>> {
-        let conv = problem.conv.as_conv3d();
-        let windows = windows_side_by_side(&problem.max_pool);
-        for pool in [windows, None] {
-            let chosen = StatisticsConvolution::choose(&conv, pool, dtype, properties, options)?;
-            if let Some(convolution) = chosen {
-                let is_pooled = pool.is_some();
-                return Ok(Some(Self {
-                    convolution,
-                    is_pooled,
-                }));
-            }
-        }
-        Ok(None)
+        pool: &MaxPool2dProblem,
+        choose: impl Fn(Option<[u32; 2]>) -> Result<StatisticsConvolution, Refusal>,
+    ) -> Result<Self, Refusal> {
+        let pooled = windows_side_by_side(pool).map(|windows| choose(Some(windows)));
+        let (convolution, is_pooled) = match pooled {
+            Some(Ok(convolution)) => (convolution, true),
+            Some(Err(_)) | None => (choose(None)?, false),
+        };
+        Ok(Self {
+            convolution,
+            is_pooled,
+        })
     }
 }
 
-/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))`, done as `choice` says for this problem.
+/// Appends `clamp(max_pool2d(norm(convolution(x)) * factor))`, done as `choice` says for this problem.
 pub(crate) fn append_pooling(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    problem: &Conv2dGroupNormScaleMaxPoolClampProblem,
+    problem: &PoolingForm,
     choice: &PoolingChoice,
 ) -> Result<Value> {
     let PoolingChoice {
         convolution,
         is_pooled,
     } = choice;
-    let output = problem.output_shape();
+    let output = &problem.output;
     let convolved = if *is_pooled {
         output
     } else {
-        problem.conv_shape()
+        &problem.convolved
     };
-    let convolved = convolution.append(program, x, parameters, &convolved)?;
-    let statistics = convolved.statistics(program, problem.group_norm.geometry()?)?;
+    let convolved = convolution.append(program, x, parameters, convolved)?;
+    let statistics = convolved.statistics(program, problem.norm.geometry()?)?;
     let (y, scale) = (convolved.y, parameters.factors);
     let bounds = problem.clamp.kernel_bounds();
     if *is_pooled {
         return normalise_and_clamp(program, y, &statistics, parameters.norm, scale, bounds);
     }
-    let pool = problem.max_pool.geometry()?;
+    let pool = problem.pool.geometry()?;
     normalise_and_pool(
         program,
         y,
@@ -141,22 +125,21 @@ pub(crate) fn append_pooling(
         parameters.norm,
         scale,
         pool,
-        &output,
+        output,
         bounds,
     )
 }
 
-/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`, with the convolution that was chosen for this
-/// problem.
+/// Appends `channel_max(clamp(norm(convolution(x) * m)) * m)`, with the convolution that was chosen for this problem.
 pub(crate) fn append_reducing(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    problem: &Conv3dMultiplyInstanceNormClampMultiplyMaxProblem,
+    problem: &ReducingForm,
     convolution: &StatisticsConvolution,
 ) -> Result<Value> {
-    let convolved = convolution.append(program, x, parameters, &problem.conv_shape())?;
-    let statistics = convolved.statistics(program, problem.instance_norm.geometry()?)?;
+    let convolved = convolution.append(program, x, parameters, &problem.convolved)?;
+    let statistics = convolved.statistics(program, problem.norm.geometry()?)?;
     normalise_and_reduce(
         program,
         convolved.y,

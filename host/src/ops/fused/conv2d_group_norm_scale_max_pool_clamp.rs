@@ -6,13 +6,14 @@ use kernels_gpu::fused::conv2d_group_norm_scale_max_pool_clamp::{
 };
 
 use super::convolved::Parameters;
+use super::forms::PoolingForm;
 use super::layout::Layout;
 use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
 use crate::error::Result;
 use crate::ops::Precision;
 use crate::ops::launching::Affine;
 use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::Conv2dGroupNormScaleMaxPoolClampProblem as Problem;
+use crate::spec::launch::Refusal;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, FusedGeometry, FusedMode,
 };
@@ -29,29 +30,27 @@ pub(crate) struct PoolingLaunch {
 }
 
 impl PoolingLaunch {
-    /// The launch for this problem on this device; nothing where the kernels cannot take it.
+    /// The launch for this problem on this device.
     ///
     /// They are made of what only Hopper and the emulator have, clusters and warpgroup products. Since a small batch is
     /// spread over more blocks, no other kernels are faster for it.
+    ///
+    /// # Errors
+    /// What the kernels cannot take.
     pub(crate) fn choose(
-        problem: &Problem,
+        problem: &PoolingForm,
         dtype: DType,
         properties: &DeviceProperties,
         precision: Precision,
-    ) -> Option<Self> {
+    ) -> Result<Self, Refusal> {
         if !properties.has_warpgroup_products {
-            return None;
+            return Err(Refusal::Needs("warpgroup products"));
         }
-        let geometry = FusedGeometry::new(
-            &problem.conv.as_conv3d(),
-            &problem.group_norm,
-            &problem.max_pool,
-            &problem.clamp,
-        )
-        .ok()?;
+        let geometry =
+            FusedGeometry::new(&problem.conv, &problem.norm, &problem.pool, &problem.clamp)?;
         let multiprocessors = properties.multiprocessors;
         let mode = geometry.spread(mode(dtype, precision), multiprocessors);
-        Some(Self {
+        Ok(Self {
             geometry,
             mode,
             precision,
@@ -118,7 +117,7 @@ pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    problem: &Problem,
+    problem: &PoolingForm,
     choice: &PoolingLaunch,
 ) -> Result<Value> {
     let &PoolingLaunch {
@@ -128,11 +127,11 @@ pub(crate) fn append(
         shape,
     } = choice;
     let dtype = program.dtype(x);
-    let y = program.tensor(&problem.output_shape(), dtype)?;
+    let y = program.tensor(&problem.output, dtype)?;
     let layout = Layout::OneLaunch(precision);
-    let prepared = parameters
-        .layouts
-        .get(layout, || prepare(program, parameters, choice))?;
+    let prepared = parameters.layouts.get((parameters.layer, layout), || {
+        prepare(program, parameters, choice)
+    })?;
     let [operands, channels] = [0, 1].map(|index| program.parameter(&prepared[index]));
     let bytes_moved = program.bytes(&[x, operands, channels, y]);
     let arguments = (Read(x), Read(operands), Read(channels), Write(y), geometry);

@@ -6,12 +6,14 @@ use kernels_gpu::fused::conv3d_multiply_instance_norm_clamp_multiply_max::{
 };
 
 use super::convolved::Parameters;
+use super::forms::ReducingForm;
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::ops::conv::Filters;
 use crate::ops::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem as Problem;
+use crate::spec::Quantity;
+use crate::spec::launch::Refusal;
 use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FusedGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
@@ -25,36 +27,30 @@ pub(crate) struct ReducingLaunch {
     /// Blocks that share a sample. However many there are, its results are the same bits.
     blocks: u32,
     shape: LaunchShape,
+    /// Whether the samples, each with a block of its own, are enough for no other kernels to be faster.
+    pub(crate) fills: bool,
 }
 
 impl ReducingLaunch {
-    /// The launch for this problem on this device; nothing where the kernel cannot take the problem, the device lacks
-    /// the shared memory for it, or the batch may matter and is too small to fill a device without clusters.
+    /// The launch for this problem on this device.
+    ///
+    /// # Errors
+    /// What the kernel cannot take; too little shared memory.
     pub(crate) fn choose(
-        problem: &Problem,
+        problem: &ReducingForm,
         dtype: DType,
         properties: &DeviceProperties,
         options: FusedOptions,
-    ) -> Option<Self> {
+    ) -> Result<Self, Refusal> {
         let rounded = dtype == DType::F32 && options.precision == Precision::Fast;
         let planes = if dtype == DType::F32 && !rounded {
             SPLIT_PLANES
         } else {
             PAIR_PLANES
         };
-        let geometry = FusedGeometry::new(
-            &problem.conv,
-            &problem.instance_norm.as_group_norm(),
-            &problem.clamp,
-        )
-        .ok()?;
+        let geometry = FusedGeometry::new(&problem.conv, &problem.norm, &problem.clamp)?;
         let multiprocessors = properties.multiprocessors;
         let on_hopper = properties.has_warpgroup_products;
-        // Where blocks can share a sample, no batch is too small.
-        let small = !on_hopper && !geometry.fills_enough(planes, multiprocessors);
-        if small && !options.batch_invariant {
-            return None;
-        }
         let on_warpgroups = dtype != DType::F32 && on_hopper;
         let (blocks, shape) = if on_warpgroups {
             let blocks = warpgroup::blocks(&geometry, multiprocessors);
@@ -67,9 +63,14 @@ impl ReducingLaunch {
             };
             (blocks, geometry.shape(planes, blocks))
         };
-        let shape =
-            shape.filter(|shape| shape.shared_bytes <= properties.shared_bytes_per_block)?;
-        Some(Self {
+        let shape = shape.ok_or(Refusal::Needs("a grid of no more than 2^31 - 1 blocks"))?;
+        let bytes = Quantity::scalar("shared memory");
+        let limit = properties.shared_bytes_per_block as usize;
+        Refusal::unless_at_most(bytes, shape.shared_bytes as usize, limit)?;
+        // Where blocks can share a sample, no batch is too small.
+        let fills = on_hopper || geometry.fills_enough(planes, multiprocessors);
+        Ok(Self {
+            fills,
             geometry,
             precision: options.precision,
             on_warpgroups,
@@ -85,7 +86,7 @@ pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    problem: &Problem,
+    problem: &ReducingForm,
     choice: &ReducingLaunch,
 ) -> Result<Value> {
     let &ReducingLaunch {
@@ -94,9 +95,10 @@ pub(crate) fn append(
         on_warpgroups,
         blocks,
         shape,
+        ..
     } = choice;
     let dtype = program.dtype(x);
-    let y = program.tensor(&problem.output_shape(), dtype)?;
+    let y = program.tensor(&problem.output, dtype)?;
     let multiplier = parameters.factors;
     let bytes_moved = program.bytes(&[x, multiplier, y]) + parameters.filters.bytes(program);
     let Filters { weight, bias } = parameters.filters;

@@ -14,14 +14,16 @@ use crate::spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry};
 
 const OPERATOR: &str = "convolution with moments";
 
-/// The parameters of a pipeline that convolves, normalises and multiplies.
+/// The parameters of layers that convolve, normalise and multiply.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameters<'a> {
     pub(crate) filters: Filters,
     pub(crate) norm: Affine,
     /// What is multiplied with each channel.
     pub(crate) factors: Value,
-    /// What the pipeline's programs have prepared so far.
+    /// The layer that convolves.
+    pub(crate) layer: usize,
+    /// What the chain's programs have prepared so far.
     pub(crate) layouts: &'a Layouts,
 }
 

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::ops::launching::grid;
 use crate::ops::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::implicit_gemm::{GemmDevice, GemmMode, GemmPlan};
 
@@ -34,19 +35,22 @@ fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
     }
 }
 
-/// How this convolution is done, with its outputs pooled in windows of `pool` that lie side by side; nothing where it
-/// has to be done otherwise. The search looks at thousands of tiles.
+/// How this convolution is done, with its outputs pooled in windows of `pool` that lie side by side. The search looks at
+/// thousands of tiles.
+///
+/// # Errors
+/// Where it has to be done otherwise.
 pub(crate) fn gemm_plan(
     geometry: &ConvGeometry,
     pool: Option<[u32; 2]>,
     dtype: DType,
     properties: &DeviceProperties,
     options: FusedOptions,
-) -> Option<GemmPlan> {
+) -> Result<GemmPlan, Refusal> {
     let device = gemm_device(properties);
     let mode = mode(dtype, options.precision);
     let batch = (!options.batch_invariant).then_some(geometry.n);
-    GemmPlan::new(geometry, pool, mode, &device, batch).ok()
+    GemmPlan::new(geometry, pool, mode, &device, batch)
 }
 
 /// The filters as operands of the tensor cores, and the reciprocals of the filters' scales, on the stream of `weight`.
@@ -137,9 +141,9 @@ pub(crate) fn append(
         stage_chunks: g.stage_chunks,
     };
     let weight = program.known(parameters.filters.weight);
-    let filters = parameters
-        .layouts
-        .get(layout, || prepare(weight, plan, precision))?;
+    let filters = parameters.layouts.get((parameters.layer, layout), || {
+        prepare(weight, plan, precision)
+    })?;
     let [operands, filter_unscales] = [0, 1].map(|index| program.parameter(&filters[index]));
 
     let y = program.tensor(output, dtype)?;

@@ -1,13 +1,15 @@
-//! The layouts that fused kernels take parameters in.
+//! The layouts that fused kernels take parameters in, and parameters that were folded into others.
 
 use crate::ops::Precision;
 use crate::program::PreparedParameters;
 use crate::spec::launch::implicit_gemm::GemmTile;
 
-/// What the prepared parameters of a pipeline depend on.
+/// What the prepared parameters of a layer depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Those of the one launch of pipeline 85.
+    /// A norm's weight and bias with the scale behind it.
+    FoldedScale,
+    /// Those of the one launch of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
     /// Filters as operands of the implicit matrix product.
     Gemm {
@@ -18,5 +20,5 @@ pub(crate) enum Layout {
     },
 }
 
-/// The prepared parameters of a pipeline.
-pub(crate) type Layouts = PreparedParameters<Layout>;
+/// The prepared parameters of a chain: those of each layer in each layout.
+pub(crate) type Layouts = PreparedParameters<(usize, Layout)>;

@@ -10,14 +10,15 @@ pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod convolved;
 mod fold_scale;
+pub(crate) mod forms;
 pub(crate) mod group_norm_scale;
 mod group_norm_scale_clamp;
 pub(crate) mod group_norm_scale_max_pool2d_clamp;
-mod implicit_gemm;
+pub(crate) mod implicit_gemm;
 mod layout;
 pub(crate) mod max_pool2d_clamp;
 pub(crate) mod multiply_instance_norm_clamp_multiply_channel_max;
-mod scale_max_pool2d_clamp;
+pub(crate) mod scale_max_pool2d_clamp;
 mod stencil;
 
 pub use clamp_multiply_channel_max::clamp_multiply_channel_max;
@@ -29,4 +30,4 @@ pub use multiply_instance_norm_clamp_multiply_channel_max::multiply_instance_nor
 pub use scale_max_pool2d_clamp::scale_max_pool2d_clamp;
 
 pub(crate) use convolved::Parameters as ConvolutionParameters;
-pub(crate) use layout::Layouts;
+pub(crate) use layout::{Layout, Layouts};

@@ -52,7 +52,7 @@ pub fn scale_max_pool2d_clamp(
 }
 
 /// Appends the operators to a program.
-fn append(
+pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     scale: Value,

@@ -8,23 +8,13 @@ use crate::error::Result;
 use crate::ops::conv::Filters;
 use crate::ops::launching::grid;
 use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::stencil::StencilGeometry;
 
 const OPERATOR: &str = "stencil";
 
-/// How this convolution is done, with its outputs pooled in windows of `pool` that lie side by side; nothing where it has
-/// to be done otherwise.
-pub(crate) fn stencil_geometry(
-    conv: &ConvGeometry,
-    pool: Option<[u32; 2]>,
-) -> Option<StencilGeometry> {
-    StencilGeometry::new(conv, pool).ok()
-}
-
 /// Appends the convolution of `x`; its output has the shape `output`.
 ///
-/// `geometry` is what [`stencil_geometry`] gave for the shapes of `x` and of the parameters.
+/// `geometry` is that of the shapes of `x` and of the parameters.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -11,28 +11,28 @@ const KEPT_PROGRAMS: usize = 16;
 
 /// Programs of a model by what they were made for. The model's element type and device are the same for all.
 #[derive(Debug)]
-pub(super) struct Programs<S>(Mutex<Vec<Entry<S>>>);
+pub(super) struct Programs(Mutex<Vec<Entry>>);
 
 #[derive(Debug)]
-struct Entry<S> {
+struct Entry {
     input: Box<[usize]>,
-    options: Options<S>,
+    options: Options,
     program: Arc<Program>,
 }
 
-impl<S> Default for Programs<S> {
+impl Default for Programs {
     fn default() -> Self {
         Programs(Mutex::default())
     }
 }
 
-impl<S: Copy + Eq> Programs<S> {
+impl Programs {
     /// The program for inputs of this shape, from `make` where it is not kept. Threads that ask for different ones at a
     /// time do not wait for each other.
     pub(super) fn get(
         &self,
         input: &[usize],
-        options: &Options<S>,
+        options: &Options,
         make: impl FnOnce() -> Result<Program>,
     ) -> Result<Arc<Program>> {
         if let Some(program) = self.find(input, options) {
@@ -46,16 +46,16 @@ impl<S: Copy + Eq> Programs<S> {
         }
         kept.push(Entry {
             input: input.into(),
-            options: *options,
+            options: options.clone(),
             program: Arc::clone(&program),
         });
         Ok(program)
     }
 
-    fn find(&self, input: &[usize], options: &Options<S>) -> Option<Arc<Program>> {
+    fn find(&self, input: &[usize], options: &Options) -> Option<Arc<Program>> {
         // A panic under the lock leaves the list whole.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |entry: &Entry<S>| *entry.input == *input && entry.options == *options;
+        let is_it = |entry: &Entry| *entry.input == *input && entry.options == *options;
         let index = kept.iter().rposition(is_it)?;
         // The last one used is the last one to go.
         kept[index..].rotate_left(1);
@@ -67,12 +67,11 @@ impl<S: Copy + Eq> Programs<S> {
 mod tests {
     use super::*;
     use crate::device::Device;
-    use crate::models::conv2d_group_norm_scale_max_pool_clamp::Strategy;
     use crate::program::ProgramBuilder;
 
     #[test]
     fn those_used_last_are_kept() {
-        let programs = Programs::<Strategy>::default();
+        let programs = Programs::default();
         let mut made = Vec::new();
         let mut get = |n: usize| {
             let make = || {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use ndarray::{ArrayBase, Data};
+use ndarray::{ArrayBase, Data, Dimension};
 
-use super::{Pipeline, Plan};
+use super::Plan;
 use crate::device::{GpuGraph, Tensor};
 use crate::error::{Error, Result};
 
@@ -14,12 +14,11 @@ use crate::error::{Error, Result};
 ///
 /// # Examples
 /// ```
-/// use convfuse::models::{Conv3dMultiplyInstanceNormClampMultiplyMax, Options, Pipeline};
-/// use convfuse::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
-/// use convfuse::{Device, Tensor, data};
+/// use convfuse::chain::presets::KernelBench79;
+/// use convfuse::{Device, Model, Options, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
-/// let model = Conv3dMultiplyInstanceNormClampMultiplyMax::init(&stream, &Spec::kernelbench(), 7)?;
+/// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
 /// let plan = model.plan(&stream, &[1, 3, 5, 6, 7], &Options::default())?;
 /// let x = Tensor::from_array(&stream, &data::fill(0, (1, 3, 5, 6, 7)))?;
 /// match plan.capture(x) {
@@ -34,18 +33,18 @@ use crate::error::{Error, Result};
 /// }
 /// # Ok::<(), convfuse::Error>(())
 /// ```
-pub struct Captured<M: Pipeline> {
+pub struct Captured {
     // Dropped first: it waits for what it works on.
     graph: GpuGraph,
-    plan: Plan<M>,
+    plan: Plan,
     x: Tensor,
     y: Tensor,
 }
 
 const OPERATOR: &str = "captured plan";
 
-impl<M: Pipeline> Captured<M> {
-    pub(super) fn new(mut plan: Plan<M>, x: Tensor) -> Result<Self> {
+impl Captured {
+    pub(super) fn new(mut plan: Plan, x: Tensor) -> Result<Self> {
         let stream = plan.stream().clone();
         let Some(gpu) = stream.gpu() else {
             let device = stream.device().to_string();
@@ -67,7 +66,10 @@ impl<M: Pipeline> Captured<M> {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`]; [`Error::TensorInUse`] while other handles share the input.
-    pub fn write<S: Data<Elem = f32>>(&mut self, values: &ArrayBase<S, M::Input>) -> Result<()> {
+    pub fn write<S: Data<Elem = f32>, D: Dimension>(
+        &mut self,
+        values: &ArrayBase<S, D>,
+    ) -> Result<()> {
         self.x.overwrite(OPERATOR, "input", values)
     }
 
@@ -86,7 +88,7 @@ impl<M: Pipeline> Captured<M> {
     }
 }
 
-impl<M: Pipeline + fmt::Debug> fmt::Debug for Captured<M> {
+impl fmt::Debug for Captured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Captured")
             .field("plan", &self.plan)

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Captured, Options, Pipeline};
+use super::{Captured, Explanation, Model, Options};
 use crate::device::{DType, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::program::{Program, expect};
 
-/// A pipeline for inputs of one shape on one stream, with its memory.
+/// A model for inputs of one shape on one stream, with its memory.
 ///
 /// [`execute`](Plan::execute) only launches: it allocates nothing, waits for nothing, and calls nothing that CUDA graph
 /// capture forbids. Several plans run side by side on several streams. The CPU device is the exception: its backend
@@ -18,12 +18,11 @@ use crate::program::{Program, expect};
 ///
 /// # Examples
 /// ```
-/// use convfuse::models::{Conv3dMultiplyInstanceNormClampMultiplyMax, Options, Pipeline};
-/// use convfuse::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
-/// use convfuse::{Device, Tensor, data};
+/// use convfuse::chain::presets::KernelBench79;
+/// use convfuse::{Device, Model, Options, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
-/// let model = Conv3dMultiplyInstanceNormClampMultiplyMax::init(&stream, &Spec::kernelbench(), 7)?;
+/// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
 /// let mut plan = model.plan(&stream, &[1, 3, 5, 6, 7], &Options::default())?;
 /// let mut y = plan.output()?;
 /// for seed in 0..3 {
@@ -34,8 +33,9 @@ use crate::program::{Program, expect};
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Plan<M: Pipeline> {
-    model: M,
+pub struct Plan {
+    model: Model,
+    options: Options,
     stream: Stream,
     input: Vec<usize>,
     output: Vec<usize>,
@@ -45,13 +45,13 @@ pub struct Plan<M: Pipeline> {
 
 const OPERATOR: &str = "plan";
 
-impl<M: Pipeline> Plan<M> {
+impl Plan {
     pub(super) fn new(
-        model: &M,
+        model: &Model,
         stream: &Stream,
         input: &[usize],
-        options: &Options<M::Strategy>,
-    ) -> Result<Plan<M>> {
+        options: &Options,
+    ) -> Result<Plan> {
         let output = model.output_shape(input)?;
         let (device, wanted) = (model.stream().device(), stream.device());
         if device != wanted {
@@ -72,6 +72,7 @@ impl<M: Pipeline> Plan<M> {
         };
         Ok(Plan {
             model: model.clone(),
+            options: options.clone(),
             stream: stream.clone(),
             input: input.to_vec(),
             output,
@@ -114,8 +115,16 @@ impl<M: Pipeline> Plan<M> {
     /// # Errors
     /// [`Error::NoGraphs`] where the device is no GPU; [`Error::TensorInUse`] for an input of another stream; those of
     /// [`execute`](Plan::execute).
-    pub fn capture(self, x: Tensor) -> Result<Captured<M>> {
+    pub fn capture(self, x: Tensor) -> Result<Captured> {
         Captured::new(self, x)
+    }
+
+    /// What the plan launches, and why.
+    ///
+    /// # Errors
+    /// As [`Model::explain`].
+    pub fn explain(&self) -> Result<Explanation> {
+        self.model.explain(&self.input, &self.options)
     }
 
     /// The stream that the plan runs on.

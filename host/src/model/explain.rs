@@ -1,0 +1,261 @@
+//! What was chosen, why, and what will be launched.
+
+use std::fmt;
+
+use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm};
+
+use super::Options;
+use super::choice::{Answer, Chosen};
+use super::table::TABLE;
+use crate::device::{DType, DeviceProperties};
+use crate::ops::Precision;
+use crate::program::Program;
+
+/// What a device reaches when it does one thing only, by `convfuse bench` on an NVIDIA H200.
+const H200_BYTES_PER_S: f64 = 4.1e12;
+const H200_FLOP_PER_S: f64 = 972e12;
+
+/// Seconds that a launch takes at the least.
+const LAUNCH_S: f64 = 5e-6;
+
+/// Why a model runs as it does on inputs of one shape. Displays as a table.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The operators' names.
+    pub chain: String,
+    /// Shape of the input.
+    pub input: Vec<usize>,
+    /// Shape of the output.
+    pub output: Vec<usize>,
+    /// Element type of input, output and parameters.
+    pub dtype: DType,
+    /// What the chain computes, if its layers have a normal form together.
+    pub normal_form: Option<String>,
+    /// What kernels were chosen by.
+    pub properties: DeviceProperties,
+    /// The runs of layers that are done together.
+    pub runs: Vec<RunFacts>,
+    /// The launches, in order.
+    pub launches: Vec<LaunchFacts>,
+    /// Bytes of memory beyond input, output and parameters.
+    pub workspace_bytes: u64,
+    /// Bytes of input, output and parameters, each once.
+    pub bytes: u64,
+    /// Operations of the convolutions, and of those that an accurate f32 product is made of.
+    pub flop: u64,
+    /// The least time that an H200 allows: bytes at 4.1 TB/s, operations at 972 TFLOP/s (three for an accurate product of
+    /// f32), 5 us for being launched at all. Nothing on devices without warpgroup products.
+    pub least_s: Option<f64>,
+}
+
+/// A run of layers, and how its kernels were chosen.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RunFacts {
+    /// The operators' names.
+    pub layers: String,
+    /// The row of the table that does it.
+    pub kernels: &'static str,
+    /// What that row is, in words.
+    pub summary: &'static str,
+    /// The rows that were asked, from top to bottom. Those for other layers are left out.
+    pub considered: Vec<Considered>,
+}
+
+/// What a row of the table answered.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Considered {
+    /// The row.
+    pub kernels: &'static str,
+    /// Its answer.
+    pub verdict: Verdict,
+}
+
+/// An answer of a row of the table.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It does the run.
+    Taken,
+    /// It could do the run, but there is a better one: why.
+    Passed(String),
+    /// It cannot do the run: the rule that is broken.
+    Refused(String),
+}
+
+/// A launch.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct LaunchFacts {
+    /// The kernel's symbol.
+    pub kernel: &'static str,
+    /// Blocks.
+    pub blocks: u64,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+    /// Bytes that it must at least read and write, by its own account.
+    pub bytes_moved: u64,
+}
+
+impl Explanation {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "all that a choice depends on, and what came of it"
+    )]
+    pub(super) fn new(
+        chain: &Chain,
+        problem: &ChainProblem,
+        dtype: DType,
+        options: &Options,
+        properties: &DeviceProperties,
+        chosen: &[Chosen],
+        program: &Program,
+    ) -> Explanation {
+        let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
+        let parameters = chain.parameters().iter();
+        let parameters: u64 = parameters.map(|parameter| elements(&parameter.shape)).sum();
+        let values =
+            elements(problem.input_shape()) + elements(problem.output_shape()) + parameters;
+        let bytes = values * dtype.size() as u64;
+        let flop: u64 = problem.steps.iter().map(|step| flop(&step.problem)).sum();
+        let products = match (dtype, options.precision) {
+            (DType::F32, Precision::Accurate) => 3,
+            _ => 1,
+        };
+        let least_s = properties.has_warpgroup_products.then(|| {
+            let moving = bytes as f64 / H200_BYTES_PER_S;
+            let multiplying = (flop * products) as f64 / H200_FLOP_PER_S;
+            moving.max(multiplying).max(LAUNCH_S)
+        });
+        let form = NormalForm::of(problem, 0..chain.layers().len());
+        Explanation {
+            chain: chain.operators(),
+            input: problem.input_shape().to_vec(),
+            output: problem.output_shape().to_vec(),
+            dtype,
+            normal_form: form.ok().map(|form| form.summary().to_string()),
+            properties: *properties,
+            runs: chosen.iter().map(|run| RunFacts::new(chain, run)).collect(),
+            launches: program.steps().iter().map(LaunchFacts::new).collect(),
+            workspace_bytes: program.workspace_bytes(),
+            bytes,
+            flop,
+            least_s,
+        }
+    }
+}
+
+/// Operations of a layer's products.
+fn flop(problem: &LayerProblem) -> u64 {
+    let multiply_adds = match problem {
+        LayerProblem::Conv2d(problem) => problem.multiply_adds(),
+        LayerProblem::Conv3d(problem) => problem.multiply_adds(),
+        _ => 0,
+    };
+    u64::try_from(2 * multiply_adds).unwrap_or(u64::MAX)
+}
+
+impl RunFacts {
+    fn new(chain: &Chain, run: &Chosen) -> RunFacts {
+        let layers = chain.layers()[run.layers.clone()].iter();
+        let names: Vec<&str> = layers.map(|layer| layer.operator()).collect();
+        let rows = TABLE.iter().find(|row| row.name == run.row);
+        let considered = run.considered.iter().filter_map(|(kernels, answer)| {
+            let verdict = match answer {
+                Answer::Taken => Verdict::Taken,
+                Answer::Passed(reason) => Verdict::Passed((*reason).to_owned()),
+                Answer::Refused(op_spec::launch::Refusal::Layers { .. }) => return None,
+                Answer::Refused(refusal) => Verdict::Refused(refusal.to_string()),
+            };
+            Some(Considered { kernels, verdict })
+        });
+        RunFacts {
+            layers: names.join(" "),
+            kernels: run.row,
+            summary: rows.map_or("", |row| row.summary),
+            considered: considered.collect(),
+        }
+    }
+}
+
+impl LaunchFacts {
+    fn new(step: &crate::program::Step) -> LaunchFacts {
+        let shape = step.shape();
+        LaunchFacts {
+            kernel: step.kernel(),
+            blocks: shape.grid.iter().map(|&extent| u64::from(extent)).product(),
+            threads: shape.block.iter().product(),
+            shared_bytes: shape.shared_bytes,
+            bytes_moved: step.bytes_moved(),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Taken => f.write_str("yes"),
+            Verdict::Passed(reason) => write!(f, "could, but: {reason}"),
+            Verdict::Refused(rule) => write!(f, "no: {rule}"),
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explanation { input, output, .. } = self;
+        writeln!(
+            f,
+            "{}, {:?} to {:?}, {}",
+            self.chain, input, output, self.dtype
+        )?;
+        match &self.normal_form {
+            Some(form) => writeln!(f, "normal form: {form}")?,
+            None => writeln!(f, "normal form: none for all layers together")?,
+        }
+        let properties = &self.properties;
+        writeln!(
+            f,
+            "device: {} multiprocessors, {} bytes of shared memory a block, {} warpgroup products",
+            properties.multiprocessors,
+            properties.shared_bytes_per_block,
+            if properties.has_warpgroup_products {
+                "with"
+            } else {
+                "without"
+            },
+        )?;
+        for run in &self.runs {
+            writeln!(f, "\n{}: {}, {}", run.layers, run.kernels, run.summary)?;
+            for considered in &run.considered {
+                writeln!(f, "  {:<26} {}", considered.kernels, considered.verdict)?;
+            }
+        }
+        writeln!(f, "\nlaunches:")?;
+        for launch in &self.launches {
+            writeln!(
+                f,
+                "  {}\n    {} blocks of {} threads, {} bytes of shared memory each, {} bytes moved",
+                launch.kernel,
+                launch.blocks,
+                launch.threads,
+                launch.shared_bytes,
+                launch.bytes_moved,
+            )?;
+        }
+        write!(
+            f,
+            "\n{} bytes of input, output and parameters, {} more of memory, {:.3} GFLOP of convolutions",
+            self.bytes,
+            self.workspace_bytes,
+            self.flop as f64 / 1e9,
+        )?;
+        match self.least_s {
+            Some(least) => write!(f, "; at least {:.1} us on an H200", least * 1e6),
+            None => Ok(()),
+        }
+    }
+}

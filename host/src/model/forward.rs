@@ -1,0 +1,289 @@
+//! A chain with its parameters on a device.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ndarray::{ArrayBase, ArrayD, Data, Dimension};
+use op_spec::chain::{Chain, Layer};
+
+use super::choice::{self, Chosen, Question};
+use super::kernels::Appending;
+use super::programs::Programs;
+use super::{Explanation, Options, Plan};
+use crate::cpu;
+use crate::device::{DType, Device, Stream, Tensor};
+use crate::error::{Error, Result};
+use crate::ops::Layouts;
+use crate::parameters::Parameters;
+use crate::program::{Program, ProgramBuilder};
+
+const OPERATOR: &str = "model";
+
+/// A chain of layers with its parameters on a device, ready to run. Cloning gives the same model.
+///
+/// *Shapes*: those of the chain, see [`Chain::problem`].
+///
+/// *Numerics*, *NaN*: those of the operators in [`ops`](crate::ops); options differ in rounding alone.
+///
+/// On the CPU device the ndarray backend runs, whatever the options.
+///
+/// # Examples
+/// ```
+/// use convfuse::chain::{Chain, ConvLayer, Layer};
+/// use convfuse::spec::MaxPool2dSpec;
+/// use convfuse::{Device, Model, Tensor, data};
+///
+/// let stream = Device::best().stream()?;
+/// let chain = Chain::new(8, [
+///     Layer::conv2d(ConvLayer::new("conv", 64, [3, 3])),
+///     Layer::group_norm("group_norm", 16),
+///     Layer::scale("scale"),
+///     Layer::max_pool2d(MaxPool2dSpec::new([4, 4])),
+///     Layer::clamp(-1.0, 1.0),
+/// ])?;
+/// let model = Model::init(&stream, &chain, 7)?;
+/// let x = Tensor::from_array(&stream, &data::fill(1, (1, 8, 14, 19)))?;
+/// assert_eq!(model.forward(&x)?.shape(), [1, 64, 3, 4]);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Model {
+    stream: Stream,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    chain: Chain,
+    parameters: Parameters,
+    dtype: DType,
+    /// The parameters on the device, a factor per channel as a vector.
+    tensors: Vec<Tensor>,
+    /// Parameters as fused kernels take them.
+    layouts: Layouts,
+    programs: Programs,
+}
+
+impl Model {
+    /// The chain with f32 parameters, uploaded on `stream`.
+    ///
+    /// # Errors
+    /// [`Error::Parameters`] for values that are not the chain's parameters.
+    pub fn new(stream: &Stream, chain: &Chain, parameters: &Parameters) -> Result<Model> {
+        Model::with_dtype(stream, chain, parameters, DType::F32)
+    }
+
+    /// The same with parameters, inputs and outputs stored as `dtype`; f32 parameters are rounded to it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_dtype(
+        stream: &Stream,
+        chain: &Chain,
+        parameters: &Parameters,
+        dtype: DType,
+    ) -> Result<Model> {
+        parameters.check(chain)?;
+        let parameters = parameters.clone().rounded(dtype);
+        let mut is_factor = vec![false; chain.parameters().len()];
+        for (index, layer) in chain.layers().iter().enumerate() {
+            if let Layer::Scale(_) = layer {
+                chain
+                    .parameters_of(index)
+                    .iter()
+                    .for_each(|&slot| is_factor[slot] = true);
+            }
+        }
+        let values = chain.parameters().iter().zip(is_factor);
+        let upload = |(parameter, is_factor): (&op_spec::chain::Parameter, bool)| {
+            let value = parameters.get(&parameter.name).expect("they were checked");
+            if is_factor {
+                let vector: ndarray::Array1<f32> = value.iter().copied().collect();
+                return Tensor::from_f32_array(stream, &vector, dtype);
+            }
+            Tensor::from_f32_array(stream, &value, dtype)
+        };
+        let tensors = values.map(upload).collect::<Result<_>>()?;
+        let shared = Shared {
+            chain: chain.clone(),
+            parameters,
+            dtype,
+            tensors,
+            layouts: Layouts::default(),
+            programs: Programs::default(),
+        };
+        Ok(Model {
+            stream: stream.clone(),
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The chain with parameters as PyTorch initialises them.
+    ///
+    /// # Errors
+    /// [`Error::Parameters`] for parameters that do not fit into memory.
+    pub fn init(stream: &Stream, chain: &Chain, seed: u64) -> Result<Model> {
+        Model::new(stream, chain, &Parameters::init(chain, seed)?)
+    }
+
+    /// The chain with the parameters in a safetensors file, under PyTorch's names.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], see [`Parameters::load`].
+    pub fn load(stream: &Stream, chain: &Chain, path: impl AsRef<Path>) -> Result<Model> {
+        Model::new(stream, chain, &Parameters::load(path, chain)?)
+    }
+
+    /// The layers.
+    #[must_use]
+    pub fn chain(&self) -> &Chain {
+        &self.shared.chain
+    }
+
+    /// The parameters, as rounded to the model's element type.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.shared.parameters
+    }
+
+    /// The element type of parameters, inputs and outputs.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.shared.dtype
+    }
+
+    /// The stream that the parameters were uploaded on.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The shape of the output for an input of this shape.
+    ///
+    /// # Errors
+    /// [`Error::Chain`] for an input that the chain refuses.
+    pub fn output_shape(&self, input: &[usize]) -> Result<Vec<usize>> {
+        let problem = self.shared.chain.problem(input)?;
+        Ok(problem.output_shape().to_vec())
+    }
+
+    /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::Chain`] for an input that the chain refuses; [`Error::DTypeMismatch`], [`Error::DeviceMismatch`],
+    /// [`Error::OutOfMemory`].
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.forward_with(x, &Options::default())
+    }
+
+    /// [`forward`](Self::forward) under chosen options.
+    ///
+    /// # Errors
+    /// As there; [`Error::NoKernels`] for a partition that no kernels do.
+    pub fn forward_with(&self, x: &Tensor, options: &Options) -> Result<Tensor> {
+        if x.dtype() != self.dtype() {
+            return Err(Error::DTypeMismatch {
+                operator: OPERATOR,
+                argument: "input",
+                actual: x.dtype(),
+                expected: self.dtype(),
+            });
+        }
+        x.same_device(OPERATOR, "input", &self.stream)?;
+        if x.device().is_cpu() {
+            return self.run_on_cpu(x);
+        }
+        let program = self.program(x.shape(), options)?;
+        let mut outputs = program.run_once(OPERATOR, x.stream(), &[x])?;
+        Ok(outputs.remove(0))
+    }
+
+    /// [`forward`](Self::forward) for an array: copies it to the model's device, runs, waits, copies back.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_array<S: Data<Elem = f32>, D: Dimension>(
+        &self,
+        x: &ArrayBase<S, D>,
+    ) -> Result<ArrayD<f32>> {
+        let x = Tensor::from_f32_array(&self.stream, x, self.dtype())?;
+        self.forward(&x)?.to_f32_array()
+    }
+
+    /// Prepares runs on inputs of one shape, on one stream: kernels are chosen and loaded, and memory is allocated.
+    ///
+    /// # Errors
+    /// As [`forward_with`](Self::forward_with); [`Error::DeviceMismatch`] for another device's stream.
+    pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
+        Plan::new(self, stream, input, options)
+    }
+
+    /// What runs on inputs of this shape, and why.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan). On the CPU device, which runs no kernels, [`Error::NoKernels`].
+    pub fn explain(&self, input: &[usize], options: &Options) -> Result<Explanation> {
+        let chosen = self.choose(input, options)?;
+        let program = self.program(input, options)?;
+        let problem = self.shared.chain.problem(input)?;
+        let properties = self.stream.device().properties();
+        Ok(Explanation::new(
+            &self.shared.chain,
+            &problem,
+            self.dtype(),
+            options,
+            &properties,
+            &chosen,
+            &program,
+        ))
+    }
+
+    /// One pass of the CPU backend.
+    pub(super) fn run_on_cpu(&self, x: &Tensor) -> Result<Tensor> {
+        let shared = &*self.shared;
+        let problem = shared.chain.problem(x.shape())?;
+        let input = x.host_f32();
+        let y = cpu::run(&shared.chain, &problem, &shared.parameters, input.view());
+        Tensor::from_cpu(x.stream(), y, x.dtype())
+    }
+
+    /// The launches for inputs of this shape, on a device that runs kernels.
+    pub(super) fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
+        let make = || self.make_program(input, options);
+        self.shared.programs.get(input, options, make)
+    }
+
+    fn choose(&self, input: &[usize], options: &Options) -> Result<Vec<Chosen>> {
+        let problem = self.shared.chain.problem(input)?;
+        choice::choose(Question {
+            chain: &self.shared.chain,
+            problem: &problem,
+            dtype: self.dtype(),
+            properties: &self.device().properties(),
+            options,
+        })
+    }
+
+    fn make_program(&self, input: &[usize], options: &Options) -> Result<Program> {
+        let shared = &*self.shared;
+        let chosen = self.choose(input, options)?;
+        let mut program = ProgramBuilder::new(self.device());
+        let mut value = program.input(input, shared.dtype)?;
+        let mut appending = Appending {
+            program: &mut program,
+            chain: &shared.chain,
+            values: vec![None; shared.tensors.len()],
+            tensors: &shared.tensors,
+            layouts: &shared.layouts,
+            options,
+        };
+        for run in &chosen {
+            value = appending.run(value, &run.layers, &run.kernels)?;
+        }
+        Ok(program.finish(&[value]))
+    }
+
+    fn device(&self) -> &Device {
+        self.stream.device()
+    }
+}

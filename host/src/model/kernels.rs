@@ -1,0 +1,214 @@
+//! From chosen kernels to the launches of a program.
+
+use std::ops::Range;
+
+use op_spec::chain::{Chain, Layer};
+
+use super::Options;
+use super::table::{Kernels, Partial};
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::ops::conv::Filters;
+use crate::ops::fused::{
+    clamp_multiply_channel_max, group_norm_scale, group_norm_scale_max_pool2d_clamp,
+    max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
+};
+use crate::ops::{
+    self, Affine, ConvAlgorithm, ConvOptions, ConvolutionParameters, Layout, Layouts,
+};
+use crate::ops::{any_shape, conv2d_group_norm_scale_max_pool_clamp as one_launch_2d};
+use crate::ops::{conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d, fused};
+use crate::program::{ProgramBuilder, Value};
+
+/// A program in the making, with what the layers of a chain need.
+pub(super) struct Appending<'a> {
+    pub(super) program: &'a mut ProgramBuilder,
+    pub(super) chain: &'a Chain,
+    /// One for each parameter of the chain.
+    pub(super) tensors: &'a [Tensor],
+    /// The same as values, once a layer has asked for them.
+    pub(super) values: Vec<Option<Value>>,
+    pub(super) layouts: &'a Layouts,
+    pub(super) options: &'a Options,
+}
+
+impl Appending<'_> {
+    /// Parameter number `index` of a layer, if it has it.
+    fn parameter(&mut self, layer: usize, index: usize) -> Option<Value> {
+        let slot = *self.chain.parameters_of(layer).get(index)?;
+        let tensor = &self.tensors[slot];
+        let program = &mut *self.program;
+        Some(*self.values[slot].get_or_insert_with(|| program.parameter(tensor)))
+    }
+
+    /// The first parameter of a layer, which has one.
+    fn first(&mut self, layer: usize) -> Value {
+        self.parameter(layer, 0)
+            .expect("the chain's table has the layer's first parameter")
+    }
+
+    fn filters(&mut self, layer: usize) -> Filters {
+        Filters {
+            weight: self.first(layer),
+            bias: self.parameter(layer, 1),
+        }
+    }
+
+    fn affine(&mut self, layer: usize) -> Affine {
+        Affine {
+            weight: self.parameter(layer, 0),
+            bias: self.parameter(layer, 1),
+        }
+    }
+
+    /// The parameters of a run that begins with a convolution.
+    fn convolution(&mut self, layers: &Range<usize>) -> ConvolutionParameters<'_> {
+        let find = |wanted: fn(&Layer) -> bool| {
+            let mut layers = layers.clone();
+            layers.find(|&layer| wanted(&self.chain.layers()[layer]))
+        };
+        let norm = find(|layer| matches!(layer, Layer::GroupNorm(_) | Layer::InstanceNorm(_)));
+        let scale = find(|layer| matches!(layer, Layer::Scale(_)));
+        let (Some(norm), Some(scale)) = (norm, scale) else {
+            unreachable!("the form of a fused convolution has a norm and a scale");
+        };
+        ConvolutionParameters {
+            filters: self.filters(layers.start),
+            norm: self.affine(norm),
+            factors: self.first(scale),
+            layer: layers.start,
+            layouts: self.layouts,
+        }
+    }
+
+    /// Appends a run of layers.
+    pub(super) fn run(
+        &mut self,
+        x: Value,
+        layers: &Range<usize>,
+        kernels: &Kernels,
+    ) -> Result<Value> {
+        match kernels {
+            Kernels::PoolingLaunch(form, launch) => {
+                let parameters = self.convolution(layers);
+                one_launch_2d::append(self.program, x, &parameters, form, launch)
+            }
+            Kernels::ReducingLaunch(form, launch) => {
+                let parameters = self.convolution(layers);
+                one_launch_3d::append(self.program, x, &parameters, form, launch)
+            }
+            Kernels::Pooling(form, choice) => {
+                let parameters = self.convolution(layers);
+                any_shape::append_pooling(self.program, x, &parameters, form, choice)
+            }
+            Kernels::Reducing(form, convolution) => {
+                let parameters = self.convolution(layers);
+                any_shape::append_reducing(self.program, x, &parameters, form, convolution)
+            }
+            Kernels::Convolution(algorithm) => self.convolve(x, layers.start, *algorithm),
+            Kernels::Partial(partial) => self.partial(x, layers.start, *partial),
+            Kernels::Operator => self.operator(x, layers.start),
+        }
+    }
+
+    fn convolve(&mut self, x: Value, layer: usize, algorithm: ConvAlgorithm) -> Result<Value> {
+        let options =
+            ConvOptions::algorithm(algorithm).workspace_bytes(self.options.workspace_bytes);
+        let filters = self.filters(layer);
+        match &self.chain.layers()[layer] {
+            Layer::Conv2d(layer) => {
+                ops::conv::append(self.program, x, filters, &layer.attributes, &options)
+            }
+            Layer::Conv3d(layer) => {
+                ops::conv::append(self.program, x, filters, &layer.attributes, &options)
+            }
+            layer => unreachable!("{} is no convolution", layer.operator()),
+        }
+    }
+
+    fn operator(&mut self, x: Value, layer: usize) -> Result<Value> {
+        match &self.chain.layers()[layer] {
+            Layer::GroupNorm(norm) => {
+                let affine = self.affine(layer);
+                ops::group_norm::append(self.program, x, affine, &norm.attributes)
+            }
+            Layer::InstanceNorm(norm) => {
+                let affine = self.affine(layer);
+                ops::instance_norm::append(self.program, x, affine, &norm.attributes)
+            }
+            Layer::Scale(_) => {
+                let factor = self.first(layer);
+                ops::scale::append(self.program, x, factor)
+            }
+            Layer::MaxPool2d(pool) => ops::max_pool2d::append(self.program, x, pool),
+            Layer::Clamp(clamp) => ops::clamp::append(self.program, x, clamp),
+            Layer::ChannelMax(_) => ops::channel_max::append(self.program, x),
+            layer => unreachable!("{} has a row of its own", layer.operator()),
+        }
+    }
+
+    fn partial(&mut self, x: Value, first: usize, partial: Partial) -> Result<Value> {
+        use Layer::{Clamp, GroupNorm, InstanceNorm, MaxPool2d};
+        let layers = &self.chain.layers()[first..];
+        match (partial, layers) {
+            (
+                Partial::NormScalePoolClamp,
+                [GroupNorm(norm), _, MaxPool2d(pool), Clamp(clamp), ..],
+            ) => {
+                let (affine, factor) = (self.affine(first), self.first(first + 1));
+                let norm = &norm.attributes;
+                group_norm_scale_max_pool2d_clamp::append(
+                    self.program,
+                    x,
+                    affine,
+                    factor,
+                    norm,
+                    pool,
+                    clamp,
+                )
+            }
+            (Partial::ScaleNormClampScaleMax, [_, InstanceNorm(norm), Clamp(clamp), ..]) => {
+                let (factor, affine) = (self.first(first), self.affine(first + 1));
+                multiply_instance_norm_clamp_multiply_channel_max::append(
+                    self.program,
+                    x,
+                    affine,
+                    factor,
+                    &norm.attributes,
+                    clamp,
+                )
+            }
+            (Partial::NormScale, [GroupNorm(norm), ..]) => {
+                let (affine, factor) = (self.affine(first), self.first(first + 1));
+                group_norm_scale::append(self.program, x, affine, factor, &norm.attributes)
+            }
+            (Partial::NormFoldedScale, [GroupNorm(norm), ..]) => {
+                let (affine, factor) = (self.affine(first), self.first(first + 1));
+                let fold = || {
+                    let known = |value: Option<Value>| value.map(|value| self.program.known(value));
+                    let (weight, bias) = fused::fold_scale(
+                        known(affine.weight),
+                        known(affine.bias),
+                        self.program.known(factor),
+                    )?;
+                    Ok(vec![weight, bias])
+                };
+                let folded = self.layouts.get((first, Layout::FoldedScale), fold)?;
+                let folded = Affine::new(self.program, folded.first(), folded.get(1));
+                ops::group_norm::append(self.program, x, folded, &norm.attributes)
+            }
+            (Partial::ScalePoolClamp, [_, MaxPool2d(pool), Clamp(clamp), ..]) => {
+                let factor = self.first(first);
+                scale_max_pool2d_clamp::append(self.program, x, factor, pool, clamp)
+            }
+            (Partial::PoolClamp, [MaxPool2d(pool), Clamp(clamp), ..]) => {
+                max_pool2d_clamp::append(self.program, x, pool, clamp)
+            }
+            (Partial::ClampScaleMax, [Clamp(clamp), ..]) => {
+                let factor = self.first(first + 1);
+                clamp_multiply_channel_max::append(self.program, x, factor, clamp)
+            }
+            (partial, _) => unreachable!("the table gives {partial:?} its own layers"),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Models: chains of layers with parameters on a device, ready to run.
+//!
+//! [`Model`] holds a [`Chain`] and its parameters. For an input's shape it *chooses* kernels, a pure function of problem,
+//! device properties and options whose whole table stands in one place (`choice`), and makes a *program* of launches,
+//! which it keeps. [`Plan`] is a program with memory on one stream; [`Captured`] is a plan as a CUDA graph.
+//! [`Explanation`] says what was chosen and why.
+//!
+//! # Examples
+//! ```
+//! use convfuse::chain::presets::KernelBench79;
+//! use convfuse::{Device, Model, data};
+//!
+//! let stream = Device::best().stream()?;
+//! let chain = KernelBench79 { out_channels: 5, ..KernelBench79::default() }.chain()?;
+//! let model = Model::init(&stream, &chain, 7)?;
+//! let y = model.forward_array(&data::fill(1, (2, 3, 6, 7, 8)))?;
+//! assert_eq!(y.shape(), [2, 4, 5, 6]);
+//! # Ok::<(), convfuse::Error>(())
+//! ```
+
+mod captured;
+mod choice;
+mod explain;
+mod forward;
+mod kernels;
+mod options;
+mod plan;
+mod programs;
+mod strategy;
+mod table;
+
+pub use captured::Captured;
+pub use explain::{Considered, Explanation, LaunchFacts, RunFacts, Verdict};
+pub use forward::Model;
+pub use options::Options;
+pub use plan::Plan;
+pub use strategy::Strategy;
+
+pub use crate::ops::Precision;
+pub use op_spec::chain::Chain;

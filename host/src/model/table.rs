@@ -1,0 +1,317 @@
+//! The table of kernels: what does a run of layers, read from top to bottom.
+//!
+//! `can` says whether a row's kernels can do a run, or which rule it breaks; `should`, of a run that they can do, whether
+//! they are to be taken before the rows below, or why not. Both look at problem, device properties and options only.
+
+use op_spec::launch::Refusal;
+use op_spec::launch::implicit_gemm::GemmPlan;
+use op_spec::launch::stencil::StencilGeometry;
+
+use super::choice::RunQuestion;
+use crate::ops::ConvAlgorithm;
+use crate::ops::any_shape::{PoolingChoice, StatisticsConvolution, conv_geometry};
+use crate::ops::conv2d_group_norm_scale_max_pool_clamp::PoolingLaunch;
+use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::ReducingLaunch;
+use crate::ops::forms::{PoolingForm, ReducingForm};
+use crate::ops::implicit_gemm::gemm_plan;
+
+/// Kernels that were chosen for a run, with all that was decided about them.
+#[derive(Debug)]
+pub(super) enum Kernels {
+    /// All in one launch.
+    PoolingLaunch(PoolingForm, PoolingLaunch),
+    /// All in one launch.
+    ReducingLaunch(ReducingForm, ReducingLaunch),
+    /// A convolution that leaves statistics, then the rest.
+    Pooling(PoolingForm, PoolingChoice),
+    /// A convolution that leaves statistics, then the rest.
+    Reducing(ReducingForm, StatisticsConvolution),
+    /// A convolution alone.
+    Convolution(ConvAlgorithm),
+    /// Several operators without a convolution.
+    Partial(Partial),
+    /// Any other operator alone.
+    Operator,
+}
+
+/// Fusions of operators without a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Partial {
+    NormScalePoolClamp,
+    ScaleNormClampScaleMax,
+    NormScale,
+    /// The scale in the norm's weight and bias beforehand.
+    NormFoldedScale,
+    ScalePoolClamp,
+    PoolClamp,
+    ClampScaleMax,
+}
+
+/// A row of the table.
+pub(super) struct Row {
+    /// By which a partition asks for it.
+    pub(super) name: &'static str,
+    /// What runs, in words.
+    pub(super) summary: &'static str,
+    pub(super) can: fn(&RunQuestion<'_>) -> Result<Kernels, Refusal>,
+    pub(super) should: fn(&RunQuestion<'_>, &Kernels) -> Result<(), &'static str>,
+}
+
+/// Every row. Fusions of more layers come before those of fewer.
+pub(super) const TABLE: [Row; 15] = [
+    Row {
+        name: "one-launch-2d",
+        summary: "one launch on warpgroup products, a cluster for each sample",
+        can: |run| {
+            let form = pooling_form(run)?;
+            let of = run.of;
+            let launch =
+                PoolingLaunch::choose(&form, of.dtype, of.properties, of.options.precision)?;
+            Ok(Kernels::PoolingLaunch(form, launch))
+        },
+        should: always,
+    },
+    Row {
+        name: "one-launch-3d",
+        summary: "one launch on tensor cores, a block or a cluster for each sample",
+        can: |run| {
+            let form = reducing_form(run)?;
+            let of = run.of;
+            let launch =
+                ReducingLaunch::choose(&form, of.dtype, of.properties, of.options.fused())?;
+            Ok(Kernels::ReducingLaunch(form, launch))
+        },
+        should: |run, kernels| match kernels {
+            Kernels::ReducingLaunch(_, launch)
+                if !launch.fills && !run.of.options.batch_invariant =>
+            {
+                Err("too few samples to fill the device with a block for each")
+            }
+            _ => Ok(()),
+        },
+    },
+    Row {
+        name: "stencil",
+        summary: "depthwise convolution with statistics on FMA, then one kernel for the rest",
+        can: |run| convolution_with_statistics(run, stencil),
+        should: always,
+    },
+    Row {
+        name: "implicit-gemm",
+        summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest",
+        can: |run| convolution_with_statistics(run, gemm),
+        should: |run, _| {
+            let form = run.form.as_ref().and_then(|form| form.convolution);
+            let geometry = form.and_then(|(_, conv)| conv.geometry().ok());
+            match geometry {
+                Some(geometry) if StencilGeometry::check(&geometry).is_ok() => {
+                    Err("depthwise, of which tensor cores would multiply mostly zeros")
+                }
+                Some(geometry) if !GemmPlan::pays(&geometry) => {
+                    Err("too few products for each value of the input to pay for its layout")
+                }
+                _ => Ok(()),
+            }
+        },
+    },
+    Row {
+        name: "direct",
+        summary: "direct convolution",
+        can: |run| {
+            operators(run, &[&["conv2d"], &["conv3d"]], "a convolution alone")?;
+            Ok(Kernels::Convolution(ConvAlgorithm::Direct))
+        },
+        should: always,
+    },
+    Row {
+        name: "im2col",
+        summary: "convolution by a column matrix and a matrix product",
+        can: |run| {
+            operators(run, &[&["conv2d"], &["conv3d"]], "a convolution alone")?;
+            Ok(Kernels::Convolution(ConvAlgorithm::Im2col))
+        },
+        should: always,
+    },
+    Row {
+        name: "norm-scale-pool-clamp",
+        summary: "statistics, then norm, scale, pool and clamp in one kernel",
+        can: |run| {
+            let layers: &[&str] = &["group_norm", "scale", "max_pool2d", "clamp"];
+            operators(run, &[layers], "group_norm, scale, max_pool2d, clamp")?;
+            Ok(Kernels::Partial(Partial::NormScalePoolClamp))
+        },
+        should: always,
+    },
+    Row {
+        name: "scale-norm-clamp-scale-max",
+        summary: "statistics, then scale, norm, clamp, scale and maximum in one kernel",
+        can: |run| {
+            let layers: &[&str] = &["scale", "instance_norm", "clamp", "scale", "channel_max"];
+            let expected = "scale, instance_norm, clamp, the same scale, channel_max";
+            operators(run, &[layers], expected)?;
+            same_factor(run, [run.layers.start, run.layers.start + 3])?;
+            Ok(Kernels::Partial(Partial::ScaleNormClampScaleMax))
+        },
+        should: always,
+    },
+    Row {
+        name: "norm-scale",
+        summary: "norm and scale in one kernel, or two where groups do not fit shared memory",
+        can: |run| {
+            operators(run, &[&["group_norm", "scale"]], "group_norm, scale")?;
+            Ok(Kernels::Partial(Partial::NormScale))
+        },
+        should: always,
+    },
+    Row {
+        name: "folded",
+        summary: "norm whose weight and bias have the scale in them",
+        can: |run| {
+            operators(run, &[&["group_norm", "scale"]], "group_norm, scale")?;
+            Ok(Kernels::Partial(Partial::NormFoldedScale))
+        },
+        should: always,
+    },
+    Row {
+        name: "scale-pool-clamp",
+        summary: "scale, pool and clamp in one kernel",
+        can: |run| {
+            let layers: &[&str] = &["scale", "max_pool2d", "clamp"];
+            operators(run, &[layers], "scale, max_pool2d, clamp")?;
+            Ok(Kernels::Partial(Partial::ScalePoolClamp))
+        },
+        should: always,
+    },
+    Row {
+        name: "pool-clamp",
+        summary: "pool and clamp in one kernel",
+        can: |run| {
+            operators(run, &[&["max_pool2d", "clamp"]], "max_pool2d, clamp")?;
+            Ok(Kernels::Partial(Partial::PoolClamp))
+        },
+        should: always,
+    },
+    Row {
+        name: "clamp-scale-max",
+        summary: "clamp, scale and maximum in one kernel",
+        can: |run| {
+            let layers: &[&str] = &["clamp", "scale", "channel_max"];
+            operators(run, &[layers], "clamp, scale, channel_max")?;
+            Ok(Kernels::Partial(Partial::ClampScaleMax))
+        },
+        should: always,
+    },
+    Row {
+        name: "norm",
+        summary: "statistics, then the norm",
+        can: |run| {
+            let layers: [&[&str]; 2] = [&["group_norm"], &["instance_norm"]];
+            operators(run, &layers, "a norm alone")?;
+            Ok(Kernels::Operator)
+        },
+        should: always,
+    },
+    Row {
+        name: "operator",
+        summary: "one kernel",
+        can: |run| {
+            let layers: [&[&str]; 4] = [&["scale"], &["max_pool2d"], &["clamp"], &["channel_max"]];
+            operators(
+                run,
+                &layers,
+                "one operator that is neither convolution nor norm",
+            )?;
+            Ok(Kernels::Operator)
+        },
+        should: always,
+    },
+];
+
+fn always(_: &RunQuestion<'_>, _: &Kernels) -> Result<(), &'static str> {
+    Ok(())
+}
+
+/// Refuses layers that are none of these.
+fn operators(
+    run: &RunQuestion<'_>,
+    those: &[&[&str]],
+    expected: &'static str,
+) -> Result<(), Refusal> {
+    let operators = run.operators();
+    match those.contains(&operators.as_slice()) {
+        true => Ok(()),
+        false => Err(Refusal::Layers { expected }),
+    }
+}
+
+/// Refuses two scales of different factors.
+fn same_factor(run: &RunQuestion<'_>, layers: [usize; 2]) -> Result<(), Refusal> {
+    let [first, second] = layers.map(|layer| run.of.chain.parameters_of(layer));
+    match first == second {
+        true => Ok(()),
+        false => Err(Refusal::Needs(
+            "the same factor before the norm and behind the clamp",
+        )),
+    }
+}
+
+/// Refuses a norm with a weight and without a bias, or the other way round, which no layer has.
+fn pooling_form(run: &RunQuestion<'_>) -> Result<PoolingForm, Refusal> {
+    let expected = "a convolution, a norm, one factor, max_pool2d, clamp";
+    let form = run.form.as_ref().ok_or(Refusal::Layers { expected })?;
+    PoolingForm::of(run.of.problem, form)
+}
+
+fn reducing_form(run: &RunQuestion<'_>) -> Result<ReducingForm, Refusal> {
+    let expected =
+        "a convolution, one factor, a norm of each channel, clamp, the same factor, channel_max";
+    let form = run.form.as_ref().ok_or(Refusal::Layers { expected })?;
+    let form = ReducingForm::of(run.of.problem, form)?;
+    same_factor(run, form.multiply)?;
+    Ok(form)
+}
+
+/// What chooses a convolution with statistics whose outputs are pooled in windows that lie side by side, or are not.
+type Choose = fn(
+    &RunQuestion<'_>,
+    &op_spec::ConvProblem<3>,
+    Option<[u32; 2]>,
+) -> Result<StatisticsConvolution, Refusal>;
+
+/// A convolution with statistics for either form.
+fn convolution_with_statistics(run: &RunQuestion<'_>, choose: Choose) -> Result<Kernels, Refusal> {
+    let pooling = match pooling_form(run) {
+        Ok(form) => form,
+        Err(of_pooling) => {
+            let form = reducing_form(run).map_err(|of_reducing| match of_reducing {
+                Refusal::Layers { .. } => of_pooling,
+                other => other,
+            })?;
+            let convolution = choose(run, &form.conv, None)?;
+            return Ok(Kernels::Reducing(form, convolution));
+        }
+    };
+    let choice =
+        PoolingChoice::choose(&pooling.pool, |windows| choose(run, &pooling.conv, windows))?;
+    Ok(Kernels::Pooling(pooling, choice))
+}
+
+fn stencil(
+    _: &RunQuestion<'_>,
+    conv: &op_spec::ConvProblem<3>,
+    windows: Option<[u32; 2]>,
+) -> Result<StatisticsConvolution, Refusal> {
+    let geometry = conv_geometry(conv)?;
+    StencilGeometry::new(&geometry, windows).map(StatisticsConvolution::Stencil)
+}
+
+fn gemm(
+    run: &RunQuestion<'_>,
+    conv: &op_spec::ConvProblem<3>,
+    windows: Option<[u32; 2]>,
+) -> Result<StatisticsConvolution, Refusal> {
+    let (of, options) = (run.of, run.of.options.fused());
+    let geometry = conv_geometry(conv)?;
+    let plan = gemm_plan(&geometry, windows, of.dtype, of.properties, options)?;
+    Ok(StatisticsConvolution::Gemm(plan, options.precision))
+}
