@@ -37,7 +37,7 @@ fn bench_chain(bencher: Bencher<'_, '_>, chain: &Chain, input: &[usize]) {
     let x = fill(2, input);
     bencher
         .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::run_chain(chain, &problem, &parameters, x.view()));
+        .bench(|| cpu::run(chain, &problem, &parameters, x.view()));
 }
 
 #[divan::bench]

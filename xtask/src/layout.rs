@@ -33,7 +33,7 @@ const KINDS: &[Kind] = &[
 ];
 
 /// Names that hold no operator wherever they stand.
-const SUPPORT: &[&str] = &["mod", "lib", "main", "error", "fused", "tests"];
+const SUPPORT: &[&str] = &["mod", "lib", "main", "error", "fused", "tests", "chain"];
 
 /// A file that passes 400 lines by more than a little usually holds two ideas.
 const MAX_LINES: usize = 450;

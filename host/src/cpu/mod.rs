@@ -12,20 +12,21 @@ mod chain;
 mod channel_max;
 mod clamp;
 mod conv;
-mod conv2d_group_norm_scale_max_pool_clamp;
-mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod group_norm;
 mod instance_norm;
 mod max_pool2d;
 mod moments;
 mod scale;
 
-pub use chain::run as run_chain;
+// The names by which the models know it.
+pub(crate) use crate::lab::{
+    cpu_79 as conv3d_multiply_instance_norm_clamp_multiply_max,
+    cpu_85 as conv2d_group_norm_scale_max_pool_clamp,
+};
+pub use chain::run;
 pub use channel_max::channel_max;
 pub use clamp::clamp;
 pub use conv::{conv2d, conv3d};
-pub use conv2d_group_norm_scale_max_pool_clamp::conv2d_group_norm_scale_max_pool_clamp;
-pub use conv3d_multiply_instance_norm_clamp_multiply_max::conv3d_multiply_instance_norm_clamp_multiply_max;
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;

@@ -230,6 +230,6 @@ pub(crate) fn cpu_79(
 
 fn run(chain: &Chain, parameters: &Parameters, x: ndarray::ArrayViewD<'_, f32>) -> Array4<f32> {
     let problem = chain.problem(x.shape()).expect("the model has a problem");
-    let y = cpu::run_chain(chain, &problem, parameters, x);
+    let y = cpu::run(chain, &problem, parameters, x);
     y.into_dimensionality().expect("four dimensions")
 }
