@@ -3,6 +3,7 @@
 use ndarray::ArrayD;
 use oracle::Expected;
 use serde::Serialize;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{Protocol, Subject, Summary};
 use crate::error::Result;
@@ -24,6 +25,10 @@ pub struct Run {
     pub extra_bytes: u64,
     /// Bytes that its kernels read and write, by their own account.
     pub bytes_moved: u64,
+    /// The hash of the output's bits, so that two runs can be compared without their outputs: XXH3 with 128 bits and seed 0, as
+    /// 32 hexadecimal digits, of the elements in row-major order, each widened to f32 (f16 and bf16 exactly) and taken
+    /// as its four bytes, the lowest first. Absent if there was no output.
+    pub output_hash: Option<String>,
     /// The largest difference from the float64 reference.
     pub largest_error: Option<f64>,
     /// The largest part of its tolerance that any element uses.
@@ -45,6 +50,7 @@ impl Run {
             launches: 0,
             extra_bytes: 0,
             bytes_moved: 0,
+            output_hash: None,
             largest_error: None,
             tolerance_used: None,
             complaint: None,
@@ -94,6 +100,7 @@ impl<M: Pipeline> Subject<M> {
         run.extra_bytes = plan.workspace_bytes();
 
         let output = y.to_f32_array()?;
+        run.output_hash = Some(hash(&output));
         match expected.map(|expected| expected.check(output.view())) {
             None => {}
             Some(Ok(agreement)) => {
@@ -114,5 +121,37 @@ impl<M: Pipeline> Subject<M> {
             run.complaint = Some("the output differs from run to run".to_owned());
         }
         Ok(())
+    }
+}
+
+/// What [`Run::output_hash`] describes.
+fn hash(output: &ArrayD<f32>) -> String {
+    let mut hasher = Xxh3::new();
+    for value in output {
+        hasher.update(&value.to_le_bytes());
+    }
+    format!("{:032x}", hasher.digest128())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array, IxDyn};
+    use xxhash_rust::xxh3::xxh3_128;
+
+    #[test]
+    fn a_hash_is_that_of_the_bytes_in_row_major_order() {
+        let output = Array::from_shape_vec(IxDyn(&[2, 2]), vec![1.0, 2.0, 3.0, -0.0]).unwrap();
+        let bytes = [
+            0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40, 0, 0, 0, 0x80,
+        ];
+        assert_eq!(hash(&output), format!("{:032x}", xxh3_128(&bytes)));
+        let positive = output.mapv(f32::abs);
+        assert_ne!(hash(&output), hash(&positive));
+        assert_ne!(hash(&output), hash(&output.t().to_owned()));
+        // The order is that of the indices, whatever the order in memory.
+        let mut transposed = output.t().as_standard_layout().into_owned();
+        transposed.swap_axes(0, 1);
+        assert_eq!(hash(&output), hash(&transposed));
     }
 }

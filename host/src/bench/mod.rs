@@ -5,6 +5,7 @@
 //! the run is repeated behind a flush of the cache and summed up as a [`Summary`].
 //! [`Ceilings`] says what the device reaches when it does one thing only, measured by kernels of this
 //! project, and a [`Report`] puts the two together: for machines as JSON, for people as a [`chart`].
+//! JSON that was kept is a [`Record`], and a [`Comparison`] tells which outputs have other bits since, and which times changed.
 //!
 //! # Examples
 //! ```
@@ -29,6 +30,7 @@ mod date;
 mod measure;
 mod peak;
 mod protocol;
+mod record;
 mod report;
 mod statistics;
 mod subject;
@@ -37,6 +39,7 @@ pub use ceilings::Ceilings;
 pub use date::utc_date;
 pub use measure::Run;
 pub use protocol::Protocol;
+pub use record::{Comparison, Finding, Record, RecordDevice, RecordError, RunComparison};
 pub use report::{Problem, Products, Report, Score};
 pub use statistics::Summary;
 pub use subject::Subject;

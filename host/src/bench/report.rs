@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Ceilings, Protocol, Run, Subject};
 use crate::device::DeviceInfo;
 use crate::models::Pipeline;
 
 /// The products of a convolution, which decide what units of a device can make them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Products {
@@ -240,6 +240,7 @@ mod tests {
             (&"cpu".into(), &"half".into())
         );
         assert_eq!(result["time"]["repeats"], 2);
+        assert_eq!(result["output_hash"].as_str().map(str::len), Some(32));
         for figure in [
             "flop_per_s",
             "bytes_per_s",

@@ -44,7 +44,7 @@ impl Summary {
 }
 
 /// The value below which `fraction` of the sorted values lie, on the straight line between its neighbours.
-fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+pub(super) fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     let position = fraction * (sorted.len() - 1) as f64;
     let (below, weight) = (position.floor() as usize, position.fract());
     let above = (below + 1).min(sorted.len() - 1);

@@ -1,6 +1,8 @@
 //! `convfuse bench`: how fast every strategy is, and how fast the device would let it be.
 
 mod arguments;
+mod compare;
+mod output;
 mod print;
 mod request;
 
@@ -11,13 +13,14 @@ use std::time::SystemTime;
 
 pub(super) use arguments::Arguments;
 use arguments::{Model, candidates};
-use convfuse::bench::{Ceilings, Problem, Protocol, Report, Subject, chart, utc_date};
+use convfuse::bench::{Ceilings, Problem, Protocol, Record, Report, Subject, chart, utc_date};
 use convfuse::models::{Pipeline, Precision};
 use convfuse::spec::{
     Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
 };
 use convfuse::{DType, Stream, tensor_file};
+use output::write;
 use print::print;
 use request::{Attributes, Request};
 
@@ -25,6 +28,7 @@ use super::progress::Step;
 use super::{Outcome, Verdict};
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let old = arguments.compare.as_deref().map(Record::read).transpose()?;
     let stream = arguments.device.open()?.stream()?;
     let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     let mut protocol = Protocol::new(&stream)?;
@@ -60,16 +64,19 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
     let mut scores = report.problems.iter().flat_map(|problem| &problem.results);
     let wrong = scores.any(|score| score.run.complaint.is_some());
-    Ok(if wrong || failed > 0 {
+    let wrong = wrong || failed > 0;
+    if wrong {
         eprintln!("convfuse: some runs went wrong, see above");
+    }
+    let as_before = match &old {
+        Some(old) => compare::compare(old, &report, arguments)?,
+        None => true,
+    };
+    Ok(if wrong || !as_before {
         Verdict::Wrong
     } else {
         Verdict::Right
     })
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 struct Bench<'a> {

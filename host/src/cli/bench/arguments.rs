@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
+use clap::{ArgGroup, ValueEnum};
 use convfuse::DType;
+use convfuse::bench::Products;
 use convfuse::models::{
     Options, Precision, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
     conv3d_multiply_instance_norm_clamp_multiply_max as model_79,
@@ -14,6 +15,7 @@ use crate::cli::device::Choice;
 
 /// Options of `bench`.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("kept").args(["json", "save"]).multiple(true))]
 pub(in crate::cli) struct Arguments {
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
     #[arg(long, default_value = "best")]
@@ -49,7 +51,7 @@ pub(in crate::cli) struct Arguments {
     /// The date of the record [default: now]
     #[arg(long)]
     pub(super) date: Option<String>,
-    /// Write all figures as JSON to this file, anew after every problem, or to standard output for -, which then gets no table
+    /// Write all figures as JSON to this file, anew and as a whole after every problem, or to standard output for -, which then gets no table
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Draw bars and a roofline to this file
@@ -61,9 +63,17 @@ pub(in crate::cli) struct Arguments {
     /// Leave out the measurement of the device's ceilings
     #[arg(long)]
     pub(super) no_ceilings: bool,
-    /// Leave out the comparison with float64, for whoever checks the outputs that --save writes
-    #[arg(long, requires = "save")]
+    /// Leave out the comparison with float64: for whoever checks the outputs that --save writes, or wants a record of the
+    /// outputs' hashes and times in --json
+    #[arg(long, requires = "kept")]
     pub(super) no_reference: bool,
+    /// Compare every run with that in this file, which --json wrote earlier: the bits of the outputs by their hashes, and the
+    /// times. Other bits, or a run of the file that is asked for but not there, are an error
+    #[arg(long, value_name = "FILE")]
+    pub(super) compare: Option<PathBuf>,
+    /// How much slower than in the file of --compare a median may be; more is an error
+    #[arg(long, value_name = "PERCENT", requires = "compare", value_parser = percent)]
+    pub(super) time_limit: Option<f64>,
     #[command(flatten)]
     pub(super) attributes: Attributes,
 }
@@ -116,6 +126,26 @@ fn dtype(text: &str) -> Result<DType, String> {
     found.ok_or_else(|| "must be f32, f16 or bf16".to_owned())
 }
 
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "must be a number of percent, 0 or more".to_owned())
+}
+
+impl Arguments {
+    /// Whether a strategy with these products is among the candidates of a problem where they can be had.
+    pub(super) fn ask_for(&self, strategy: &str, products: Products) -> bool {
+        let named = |name: &String| name == strategy || name == ALL_STRATEGIES;
+        let has_precision = match products {
+            _ if strategy != model_85::Strategy::FUSED.to_string() => true,
+            Products::Accurate => self.precision.contains(&Precision::Accurate),
+            Products::Fast => self.precision.contains(&Precision::Fast),
+            _ => true,
+        };
+        self.strategy.iter().any(named) && has_precision
+    }
+}
+
 /// The ways to run a pipeline that the given names stand for.
 pub(super) fn candidates<S: Strategy>(arguments: &Arguments, dtype: DType) -> Vec<Options<S>> {
     let asked = |strategy: &S| {
@@ -150,16 +180,57 @@ mod tests {
         assert!(shape("16,8,64,-1").is_err());
     }
 
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(options: &str) -> Result<Arguments, clap::Error> {
+        let command = <Command as clap::Parser>::try_parse_from(options.split_whitespace())?;
+        Ok(command.arguments)
+    }
+
+    #[test]
+    fn outputs_that_are_not_checked_must_be_kept() {
+        assert!(parse("bench --no-reference").is_err());
+        assert!(parse("bench --no-reference --json x.json").is_ok());
+        assert!(parse("bench --no-reference --save x").is_ok());
+        assert!(parse("bench --no-reference --save x --json x.json").is_ok());
+    }
+
+    #[test]
+    fn a_time_limit_is_a_percentage_of_the_compared_file() {
+        assert!(parse("bench --time-limit 5").is_err());
+        assert_eq!(
+            parse("bench --compare x --time-limit 2.5")
+                .unwrap()
+                .time_limit,
+            Some(2.5)
+        );
+        for not_percent in ["x", "NaN", "inf", "-1"] {
+            assert!(percent(not_percent).is_err());
+        }
+    }
+
+    #[test]
+    fn old_runs_are_asked_for_as_candidates_are() {
+        let asked = |options: &str, strategy: &str, products| {
+            let arguments = parse(&format!("bench {options}")).unwrap();
+            arguments.ask_for(strategy, products)
+        };
+        assert!(asked("", "fused", Products::Fast));
+        assert!(!asked("--precision accurate", "fused", Products::Fast));
+        assert!(asked("--precision fast", "unfused", Products::Accurate));
+        assert!(asked("--precision fast", "fused", Products::Half));
+        assert!(!asked("--strategy fused", "unfused", Products::Accurate));
+    }
+
     #[test]
     fn strategies_are_chosen_by_name_or_all_at_once() {
-        #[derive(clap::Parser)]
-        struct Command {
-            #[command(flatten)]
-            arguments: Arguments,
-        }
         let chosen = |names: &str, dtype| {
-            let command = <Command as clap::Parser>::parse_from(["bench", "--strategy", names]);
-            candidates::<Strategy85>(&command.arguments, dtype).len()
+            let arguments = parse(&format!("bench --strategy {names}")).unwrap();
+            candidates::<Strategy85>(&arguments, dtype).len()
         };
         // The fused one comes with accurate and with fast products, if they differ.
         assert_eq!(chosen("all", DType::F32), Strategy85::ALL.len() + 1);

@@ -1,0 +1,336 @@
+//! Records: reports that were written to a file, and what a new report changes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::report::Products;
+use super::statistics::quantile;
+
+/// Why a record cannot be compared with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file is not the JSON of a report.
+    #[error("{}: is not a record of `convfuse bench --json`", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Where its structure breaks.
+        source: serde_json::Error,
+    },
+    /// The file has no runs that went right.
+    #[error("{}: has no run that went right, so there is nothing to compare with", .path.display())]
+    NoRuns {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A run that went right has no hash, as in records of earlier versions.
+    #[error("{}: {run} has no output_hash; a record must have one for every run that went right", .path.display())]
+    NoHash {
+        /// The file.
+        path: PathBuf,
+        /// The run.
+        run: String,
+    },
+    /// A run cannot be told from another.
+    #[error("{}: {run} is there more than once; a run must be unique to be compared with", .path.display())]
+    Twice {
+        /// The file.
+        path: PathBuf,
+        /// The run.
+        run: String,
+    },
+}
+
+/// What a comparison needs of a [`Report`](super::Report) in JSON; all else in the file is ignored.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct Record {
+    /// When it was made.
+    pub date: String,
+    /// The device that it was made on.
+    pub device: RecordDevice,
+    problems: Vec<RecordProblem>,
+}
+
+/// The device of a record.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct RecordDevice {
+    /// Its name.
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct RecordProblem {
+    number: u32,
+    title: Option<String>,
+    input: Vec<usize>,
+    dtype: String,
+    seed: u64,
+    attributes: serde_json::Value,
+    results: Vec<RecordRun>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct RecordRun {
+    strategy: String,
+    products: Products,
+    output_hash: Option<String>,
+    time: Option<RecordTime>,
+    complaint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+struct RecordTime {
+    median: f64,
+}
+
+impl Record {
+    /// Reads the record in a file, whose runs must be unique and those that went right must have hashes.
+    ///
+    /// # Errors
+    /// Every [`RecordError`].
+    pub fn read(path: &Path) -> Result<Record, RecordError> {
+        let path = || path.to_owned();
+        let text = fs::read_to_string(path()).map_err(|source| RecordError::Read {
+            path: path(),
+            source,
+        })?;
+        let record = Record::from_json(&text).map_err(|source| RecordError::Format {
+            path: path(),
+            source,
+        })?;
+        let mut right = 0;
+        for (index, problem) in record.problems.iter().enumerate() {
+            for (position, run) in problem.results.iter().enumerate() {
+                if run.complaint.is_none() {
+                    right += 1;
+                    if run.output_hash.is_none() {
+                        let run = problem.describe(run);
+                        return Err(RecordError::NoHash { path: path(), run });
+                    }
+                }
+                let before = problem.results[..position].iter();
+                let same = record.problems[..index]
+                    .iter()
+                    .filter(|other| other.is_same(problem));
+                let mut before = before.chain(same.flat_map(|other| &other.results));
+                if before.any(|other| other.is_same(run)) {
+                    let run = problem.describe(run);
+                    return Err(RecordError::Twice { path: path(), run });
+                }
+            }
+        }
+        if right == 0 {
+            return Err(RecordError::NoRuns { path: path() });
+        }
+        Ok(record)
+    }
+
+    /// The record that [`Report::to_json`](super::Report::to_json) made.
+    ///
+    /// A new report goes through its JSON as well, so that numbers in attributes are equal if their texts are.
+    ///
+    /// # Errors
+    /// Text that is no such JSON.
+    pub fn from_json(text: &str) -> serde_json::Result<Record> {
+        serde_json::from_str(text)
+    }
+}
+
+impl RecordProblem {
+    /// Whether the two are one problem: of one name, with the same numbers to compute from.
+    fn is_same(&self, other: &RecordProblem) -> bool {
+        self.number == other.number
+            && self.title == other.title
+            && self.input == other.input
+            && self.dtype == other.dtype
+            && self.seed == other.seed
+            && self.attributes == other.attributes
+    }
+
+    fn label(&self) -> String {
+        let number = || self.number.to_string();
+        let title = self.title.clone().unwrap_or_else(number);
+        format!("{title} {} {:?}", self.dtype, self.input)
+    }
+
+    fn describe(&self, run: &RecordRun) -> String {
+        format!("{} {} {}", self.label(), run.strategy, run.products.name())
+    }
+}
+
+impl RecordRun {
+    fn is_same(&self, other: &RecordRun) -> bool {
+        self.strategy == other.strategy && self.products == other.products
+    }
+
+    fn median(&self) -> Option<f64> {
+        self.time.map(|time| time.median)
+    }
+}
+
+/// How the output of a run compares with the old record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// The hashes agree.
+    Equal,
+    /// The hashes differ.
+    Different,
+    /// The old record has no such run, or it went wrong there.
+    MissingInOld,
+    /// The new record has no such run although it was asked for.
+    MissingInNew,
+    /// The new run went wrong.
+    Wrong,
+}
+
+/// One run in both records.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RunComparison {
+    /// The problem's title or number, element type and input shape.
+    pub problem: String,
+    /// The strategy's name.
+    pub strategy: String,
+    /// The products of its convolution.
+    pub products: Products,
+    /// What was found.
+    pub finding: Finding,
+    /// The median time in the old record, in seconds.
+    pub old_s: Option<f64>,
+    /// The median time in the new record, in seconds.
+    pub new_s: Option<f64>,
+}
+
+impl RunComparison {
+    fn new(
+        problem: &RecordProblem,
+        old: Option<&RecordRun>,
+        new: Option<&RecordRun>,
+    ) -> Option<RunComparison> {
+        let run = new.or(old)?;
+        let finding = match (old, new) {
+            (_, None) => Finding::MissingInNew,
+            (_, Some(new)) if new.complaint.is_some() => Finding::Wrong,
+            (None, Some(_)) => Finding::MissingInOld,
+            (Some(old), Some(new)) if old.output_hash == new.output_hash => Finding::Equal,
+            (Some(_), Some(_)) => Finding::Different,
+        };
+        Some(RunComparison {
+            problem: problem.label(),
+            strategy: run.strategy.clone(),
+            products: run.products,
+            finding,
+            old_s: old.and_then(RecordRun::median),
+            new_s: new.and_then(RecordRun::median),
+        })
+    }
+
+    /// The new median over the old one, where there are both.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        let positive = |seconds: f64| seconds.max(f64::MIN_POSITIVE);
+        let (old, new) = self.old_s.zip(self.new_s)?;
+        Some(positive(new) / positive(old))
+    }
+
+    /// Whether the new median is more than `percent` percent above the old one.
+    #[must_use]
+    pub fn is_slower(&self, percent: f64) -> bool {
+        let limit = 1.0 + percent / 100.0;
+        self.ratio().is_some_and(|ratio| ratio > limit)
+    }
+}
+
+/// Every run of a new record next to that of an old one.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The new record's runs in their order, then those of the old record that are missing.
+    pub runs: Vec<RunComparison>,
+}
+
+impl Comparison {
+    /// Looks up every run of `new` in `old`. A run of `old` that `new` lacks is missing if `new` has its problem, and
+    /// `asked` says that its strategy with its products was to be run.
+    #[must_use]
+    pub fn new(old: &Record, new: &Record, asked: impl Fn(&str, Products) -> bool) -> Comparison {
+        let find = |record: &'_ Record, problem: &RecordProblem, run: &RecordRun| {
+            let same = record
+                .problems
+                .iter()
+                .filter(|other| other.is_same(problem));
+            let mut runs = same.flat_map(|other| &other.results);
+            runs.find(|other| other.is_same(run)).cloned()
+        };
+        let mut runs = Vec::new();
+        for problem in &new.problems {
+            for run in &problem.results {
+                let before = find(old, problem, run).filter(|run| run.complaint.is_none());
+                runs.extend(RunComparison::new(problem, before.as_ref(), Some(run)));
+            }
+        }
+        for problem in &old.problems {
+            if !new.problems.iter().any(|other| other.is_same(problem)) {
+                continue;
+            }
+            let right = problem.results.iter().filter(|run| run.complaint.is_none());
+            for run in right.filter(|run| asked(&run.strategy, run.products)) {
+                if find(new, problem, run).is_none() {
+                    runs.extend(RunComparison::new(problem, Some(run), None));
+                }
+            }
+        }
+        Comparison { runs }
+    }
+
+    /// How many runs have this finding.
+    #[must_use]
+    pub fn count(&self, finding: Finding) -> usize {
+        let same = self.runs.iter().filter(|run| run.finding == finding);
+        same.count()
+    }
+
+    /// The median and the largest of the times' ratios, new over old; `None` if there are none.
+    #[must_use]
+    pub fn ratios(&self) -> Option<(f64, f64)> {
+        let mut ratios: Vec<f64> = self.runs.iter().filter_map(RunComparison::ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        let largest = *ratios.last()?;
+        Some((quantile(&ratios, 0.5), largest))
+    }
+
+    /// How many runs are more than `percent` percent slower than before.
+    #[must_use]
+    pub fn slower(&self, percent: f64) -> usize {
+        let slower = self.runs.iter().filter(|run| run.is_slower(percent));
+        slower.count()
+    }
+
+    /// Whether something was compared, all of it has the same bits, nothing that was asked for is missing or went wrong, and
+    /// nothing is slower than the limit in percent, if there is one.
+    #[must_use]
+    pub fn is_right(&self, time_limit: Option<f64>) -> bool {
+        let bad = [Finding::Different, Finding::MissingInNew, Finding::Wrong];
+        self.count(Finding::Equal) > 0
+            && bad.into_iter().all(|finding| self.count(finding) == 0)
+            && time_limit.is_none_or(|percent| self.slower(percent) == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn run(strategy: &str, hash: &str, median: f64) -> Value {
+    json!({"strategy": strategy, "products": "accurate", "output_hash": hash, "time": {"median": median, "repeats": 5},
+           "complaint": null, "launches": 1})
+}
+
+fn problem(results: &[Value]) -> Value {
+    json!({"number": 85, "title": null, "input": [2, 8, 20, 20], "dtype": "f32", "seed": 0,
+           "attributes": {"eps": 1e-5, "clamp": [0.0, 1.0]}, "results": results})
+}
+
+fn json(problems: &[Value]) -> String {
+    json!({"date": "now", "device": {"name": "CPU backend", "processors": 2}, "problems": problems})
+        .to_string()
+}
+
+fn record(results: &[Value]) -> Record {
+    Record::from_json(&json(&[problem(results)])).unwrap()
+}
+
+fn compare(old: &[Value], new: &[Value]) -> Comparison {
+    Comparison::new(&record(old), &record(new), |strategy, _| {
+        strategy != "unfused"
+    })
+}
+
+#[test]
+fn equal_hashes_are_right() {
+    let runs = [run("fused", "aa", 1.0), run("unfused", "aa", 2.0)];
+    let comparison = compare(&runs, &runs);
+    assert_eq!(comparison.count(Finding::Equal), 2);
+    assert_eq!(comparison.ratios(), Some((1.0, 1.0)));
+    assert!(comparison.is_right(None) && comparison.is_right(Some(0.0)));
+}
+
+#[test]
+fn other_bits_are_wrong() {
+    let old = [run("fused", "aa", 1.0), run("unfused", "aa", 2.0)];
+    let new = [run("fused", "ab", 1.0), run("unfused", "aa", 2.0)];
+    let comparison = compare(&old, &new);
+    assert_eq!(comparison.count(Finding::Different), 1);
+    assert_eq!(comparison.count(Finding::Equal), 1);
+    assert!(!comparison.is_right(None));
+}
+
+#[test]
+fn a_time_over_the_limit_is_wrong() {
+    let old = [run("fused", "aa", 1.0), run("unfused", "aa", 2.0)];
+    let new = [run("fused", "aa", 1.25), run("unfused", "aa", 1.5)];
+    let comparison = compare(&old, &new);
+    assert_eq!(comparison.ratios(), Some((1.0, 1.25)));
+    assert_eq!((comparison.slower(25.0), comparison.slower(24.0)), (0, 1));
+    assert!(comparison.is_right(None) && comparison.is_right(Some(25.0)));
+    assert!(!comparison.is_right(Some(24.0)));
+}
+
+#[test]
+fn runs_that_are_missing_in_the_old_record_are_told_but_right() {
+    let (fused, unfused) = (run("fused", "aa", 1.0), run("unfused", "aa", 2.0));
+    let comparison = compare(std::slice::from_ref(&fused), &[fused.clone(), unfused]);
+    assert_eq!(comparison.count(Finding::MissingInOld), 1);
+    assert!(comparison.is_right(None));
+    // But not if they are all.
+    let mut other = problem(&[fused]);
+    other["seed"] = 1.into();
+    let old = Record::from_json(&json(&[other])).unwrap();
+    let comparison = Comparison::new(&old, &record(&[run("fused", "aa", 1.0)]), |_, _| true);
+    assert_eq!(comparison.count(Finding::MissingInOld), 1);
+    assert!(!comparison.is_right(None));
+}
+
+#[test]
+fn runs_that_are_missing_in_the_new_record_are_wrong_if_they_were_asked_for() {
+    let runs = ["fused", "unfused", "folded-scale"].map(|name| run(name, "aa", 1.0));
+    let comparison = compare(&runs, &runs[..1]);
+    let missing: Vec<_> = comparison
+        .runs
+        .iter()
+        .filter(|run| run.finding == Finding::MissingInNew)
+        .map(|run| run.strategy.as_str())
+        .collect();
+    assert_eq!(missing, ["folded-scale"]);
+    assert!(!comparison.is_right(None));
+    // A problem that was not run was not asked for.
+    let mut other = problem(&runs);
+    other["title"] = "another".into();
+    let old = Record::from_json(&json(&[problem(&runs[..1]), other])).unwrap();
+    assert!(Comparison::new(&old, &record(&runs[..1]), |_, _| true).is_right(None));
+}
+
+#[test]
+fn runs_that_went_wrong_are_not_compared() {
+    let mut wrong = run("fused", "aa", 1.0);
+    wrong["complaint"] = "off".into();
+    let right = [run("fused", "aa", 1.0), run("unfused", "aa", 1.0)];
+    let comparison = compare(&right, &[wrong.clone(), right[1].clone()]);
+    assert_eq!(comparison.runs[0].finding, Finding::Wrong);
+    assert!(!comparison.is_right(None));
+    let comparison = compare(&[wrong, right[1].clone()], &right);
+    assert_eq!(comparison.runs[0].finding, Finding::MissingInOld);
+    assert!(comparison.is_right(None));
+}
+
+#[test]
+fn files_that_cannot_be_compared_with_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.json");
+    let read = |text: &str| {
+        fs::write(&path, text).unwrap();
+        Record::read(&path)
+    };
+    let fused = run("fused", "aa", 1.0);
+    assert!(read(&json(&[problem(std::slice::from_ref(&fused))])).is_ok());
+    let mut unhashed = fused.clone();
+    unhashed.as_object_mut().unwrap().remove("output_hash");
+    let error = read(&json(&[problem(&[unhashed])])).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("85 f32 [2, 8, 20, 20] fused accurate has no output_hash")
+    );
+    let two = problem(&[fused.clone(), fused.clone()]);
+    assert!(matches!(
+        read(&json(&[two])),
+        Err(RecordError::Twice { .. })
+    ));
+    let one = problem(&[fused]);
+    assert!(matches!(
+        read(&json(&[one.clone(), one])),
+        Err(RecordError::Twice { .. })
+    ));
+    assert!(matches!(read(&json(&[])), Err(RecordError::NoRuns { .. })));
+    assert!(matches!(read("{}"), Err(RecordError::Format { .. })));
+    let absent = folder.path().join("absent.json");
+    assert!(matches!(
+        Record::read(&absent),
+        Err(RecordError::Read { .. })
+    ));
+}

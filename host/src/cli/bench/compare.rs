@@ -1,0 +1,104 @@
+//! What `--compare` says: each run next to that of an earlier record.
+
+use std::error::Error;
+use std::path::Path;
+
+use convfuse::bench::{Comparison, Finding, Record, Report, RunComparison, chart};
+
+use super::arguments::Arguments;
+use crate::cli::table::{Column, Table};
+
+/// Prints how `report` compares with an old record, and tells whether that is right. Where the report in JSON goes to standard
+/// output, this goes to standard error.
+pub(super) fn compare(
+    old: &Record,
+    report: &Report,
+    arguments: &Arguments,
+) -> Result<bool, Box<dyn Error>> {
+    let new = Record::from_json(&report.to_json())?;
+    let comparison = Comparison::new(old, &new, |strategy, products| {
+        arguments.ask_for(strategy, products)
+    });
+    let text = text(old, &new, &comparison, arguments.time_limit);
+    if arguments.json.as_deref() == Some(Path::new("-")) {
+        eprint!("{text}");
+    } else {
+        print!("{text}");
+    }
+    Ok(comparison.is_right(arguments.time_limit))
+}
+
+fn text(old: &Record, new: &Record, comparison: &Comparison, time_limit: Option<f64>) -> String {
+    let mut text = format!("compared with the record of {}\n", old.date);
+    if old.device != new.device {
+        let (old, new) = (&old.device.name, &new.device.name);
+        text += &format!("  that was made on another device: {old}, now {new}\n");
+    }
+    text += &format!("\n{}\n", table(comparison, time_limit));
+    let [equal, different, missing_in_old, missing_in_new, wrong] = [
+        Finding::Equal,
+        Finding::Different,
+        Finding::MissingInOld,
+        Finding::MissingInNew,
+        Finding::Wrong,
+    ]
+    .map(|finding| comparison.count(finding));
+    text += &format!(
+        "{equal} equal, {different} different, {missing_in_old} missing in the old record, {missing_in_new} missing in the new \
+         one, {wrong} wrong\n"
+    );
+    if equal + different == 0 {
+        text += "nothing was compared: the old record has none of these runs\n";
+    }
+    if let Some((median, largest)) = comparison.ratios() {
+        text += &format!("times, new over old: median {median:.3}, largest {largest:.3}");
+        if let Some(percent) = time_limit {
+            let slower = comparison.slower(percent);
+            text += &format!(", {slower} more than {percent} % slower");
+        }
+        text += "\n";
+    }
+    text
+}
+
+fn table(comparison: &Comparison, time_limit: Option<f64>) -> Table {
+    let mut table = Table::new(&[
+        Column::Left("problem"),
+        Column::Left("strategy"),
+        Column::Left("products"),
+        Column::Right("old"),
+        Column::Right("new"),
+        Column::Right("ratio"),
+        Column::Left("output"),
+    ]);
+    for run in &comparison.runs {
+        let duration =
+            |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), chart::duration);
+        let ratio = run.ratio().map(|ratio| format!("{ratio:.3}"));
+        table.row([
+            run.problem.clone(),
+            run.strategy.clone(),
+            run.products.name().to_owned(),
+            duration(run.old_s),
+            duration(run.new_s),
+            ratio.unwrap_or_else(|| "-".to_owned()),
+            verdict(run, time_limit),
+        ]);
+    }
+    table
+}
+
+fn verdict(run: &RunComparison, time_limit: Option<f64>) -> String {
+    let bits = match run.finding {
+        Finding::Equal => "equal bits",
+        Finding::Different => "DIFFERENT bits",
+        Finding::MissingInOld => "missing in old",
+        Finding::MissingInNew => "MISSING in new",
+        _ => "WRONG",
+    };
+    if time_limit.is_some_and(|percent| run.is_slower(percent)) {
+        format!("{bits}, SLOWER than the limit")
+    } else {
+        bits.to_owned()
+    }
+}
