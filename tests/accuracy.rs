@@ -1,5 +1,6 @@
 //! Accuracy of the models where inputs are not of the size that initialisations expect.
 
+use convfuse::lab::{case_79, case_85};
 use convfuse::models::{
     Conv2dGroupNormScaleMaxPoolClamp as Model85,
     Conv3dMultiplyInstanceNormClampMultiplyMax as Model79, Options, Pipeline, Strategy,
@@ -8,7 +9,6 @@ use convfuse::spec::{
     Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
 };
-use convfuse::verify::Operation;
 use convfuse::weights::{
     Conv2dGroupNormScaleMaxPoolClampWeights as Weights85,
     Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights79,
@@ -60,8 +60,8 @@ fn of_85(backend: Backend, factor: f32) -> Outcome {
     let x = data::fill(5, shape) * factor;
     let model = Model85::new(&backend.stream()?, &spec, &weights)?;
     let on_device = Tensor::from_array(model.stream(), &x)?;
-    let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
-    check(backend, &model, &on_device, &operation.reference()?)
+    let case = case_85(&spec, &weights, x);
+    check(backend, &model, &on_device, &case.reference()?)
 }
 
 fn of_79(backend: Backend, factor: f32) -> Outcome {
@@ -71,8 +71,8 @@ fn of_79(backend: Backend, factor: f32) -> Outcome {
     let x = data::fill(5, shape) * factor;
     let model = Model79::new(&backend.stream()?, &spec, &weights)?;
     let on_device = Tensor::from_array(model.stream(), &x)?;
-    let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
-    check(backend, &model, &on_device, &operation.reference()?)
+    let case = case_79(&spec, &weights, x);
+    check(backend, &model, &on_device, &case.reference()?)
 }
 
 /// 4,608 terms.
@@ -86,8 +86,8 @@ fn long_sums_of_85(backend: Backend) -> Outcome {
     let x = data::fill(5, [2, 512, 18, 18]);
     let model = Model85::new(&backend.stream()?, &spec, &weights)?;
     let on_device = Tensor::from_array(model.stream(), &x)?;
-    let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
-    check_long_sums(backend, &model, &on_device, &operation.reference()?)
+    let case = case_85(&spec, &weights, x);
+    check_long_sums(backend, &model, &on_device, &case.reference()?)
 }
 
 /// 6,912 terms.
@@ -101,8 +101,8 @@ fn long_sums_of_79(backend: Backend) -> Outcome {
     let x = data::fill(5, [1, 256, 6, 14, 14]);
     let model = Model79::new(&backend.stream()?, &spec, &weights)?;
     let on_device = Tensor::from_array(model.stream(), &x)?;
-    let operation = Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
-    check_long_sums(backend, &model, &on_device, &operation.reference()?)
+    let case = case_79(&spec, &weights, x);
+    check_long_sums(backend, &model, &on_device, &case.reference()?)
 }
 
 /// All strategies, as below, and the default one's largest error: tensor cores that truncate must not make it

@@ -2,13 +2,13 @@
 
 use std::sync::OnceLock;
 
-use convfuse::verify::Operation;
-use convfuse::verify::on_device::Way;
+use convfuse::lab::Way;
 use convfuse::{Device, EmulatorOptions, Stream};
 use libtest_mimic::{Completion, Failed, Trial};
 use ndarray::ArrayD;
+use oracle::Case;
 
-/// Something that carries out operations.
+/// Something that carries out cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// The float64 reference; only golden files can judge it.
@@ -74,15 +74,15 @@ impl Backend {
         }
     }
 
-    /// Carries out an operation.
+    /// Carries out a case.
     pub(crate) fn run(
         self,
-        operation: &Operation,
+        case: &Case,
         way: &Way,
         stream: &Stream,
     ) -> Result<ArrayD<f32>, Failed> {
         debug_assert_ne!(self, Backend::Reference);
-        Ok(way.run(operation, stream)?)
+        Ok(way.run(case, stream)?)
     }
 
     /// The test `group::backend::name`. Without a device for it, it reports itself as ignored.

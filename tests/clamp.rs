@@ -1,9 +1,9 @@
 //! `clamp`.
 
 use convfuse::spec::ClampSpec;
-use convfuse::{Tensor, ops};
+use convfuse::{DType, Tensor, data, ops};
 use libtest_mimic::Trial;
-use ndarray::array;
+use ndarray::{IxDyn, array};
 
 use crate::backend::{Backend, Outcome};
 use crate::suite::{self, says};
@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             "keeps_nan_and_lets_the_upper_bound_win",
             special_values,
         ));
+        trials.push(backend.trial("clamp", "takes_scalars_and_vectors", other_ranks));
         trials.push(backend.trial("clamp", "refuses_two_absent_bounds", no_bounds));
     }
     trials
@@ -43,6 +44,19 @@ fn special_values(backend: Backend) -> Outcome {
         clamped(None, Some(0.0))?[1..],
         [f32::NEG_INFINITY, -1.0, 0.0, 0.0, 0.0]
     );
+    Ok(())
+}
+
+/// Which no chain has, whose inputs have samples and channels.
+fn other_ranks(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for shape in [&[][..], &[1], &[1031]] {
+            let x = Tensor::from_f32_array(&stream, &data::signed(1, IxDyn(shape)), dtype)?;
+            let y = ops::clamp(&x, &ClampSpec::new(-0.25, 0.5))?.to_f32_array()?;
+            assert_eq!(y, x.to_f32_array()?.mapv(|v| v.clamp(-0.25, 0.5)));
+        }
+    }
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! `group_norm`.
 
 use convfuse::spec::GroupNormSpec;
+use convfuse::spec::chain::{GroupNormLayer, Layer};
 use convfuse::{Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array1, Array3};
+use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::suite::{self, says};
@@ -11,6 +13,7 @@ use crate::suite::{self, says};
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = suite::of("group_norm");
     for backend in Backend::DEVICES {
+        trials.push(backend.trial("group_norm", "takes_a_weight_or_a_bias_alone", half_affine));
         trials.push(backend.trial("group_norm", "refuses_what_pytorch_refuses", misuse));
         trials.push(backend.trial(
             "group_norm",
@@ -65,4 +68,17 @@ fn batches(backend: Backend) -> Outcome {
         assert_eq!(norm(&alone)?, bits);
     }
     Ok(())
+}
+
+fn half_affine(backend: Backend) -> Outcome {
+    let attributes = GroupNormSpec::new(7);
+    let layer = Layer::GroupNorm(GroupNormLayer {
+        name: "norm".to_owned(),
+        attributes,
+        affine: true,
+    });
+    let case = Case::of_layer("group_norm/half_affine", layer, &[3, 7, 5, 3])?;
+    suite::half_affine(backend, &case, |x, weight, bias| {
+        ops::group_norm(x, weight, bias, &attributes)
+    })
 }

@@ -1,9 +1,11 @@
 //! `instance_norm`.
 
+use convfuse::spec::chain::{InstanceNormLayer, Layer};
 use convfuse::spec::{GroupNormSpec, InstanceNormSpec};
 use convfuse::{Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::Array3;
+use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::suite::{self, says};
@@ -11,6 +13,11 @@ use crate::suite::{self, says};
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = suite::of("instance_norm");
     for backend in Backend::DEVICES {
+        trials.push(backend.trial(
+            "instance_norm",
+            "takes_a_weight_or_a_bias_alone",
+            half_affine,
+        ));
         trials.push(backend.trial("instance_norm", "refuses_a_single_spatial_element", single));
         trials.push(backend.trial(
             "instance_norm",
@@ -38,4 +45,17 @@ fn as_groups(backend: Backend) -> Outcome {
     let group = ops::group_norm(&x, Some(&weight), None, &GroupNormSpec::new(5))?;
     assert_eq!(instance.to_array::<f32>()?, group.to_array::<f32>()?);
     Ok(())
+}
+
+fn half_affine(backend: Backend) -> Outcome {
+    let attributes = InstanceNormSpec::default();
+    let layer = Layer::InstanceNorm(InstanceNormLayer {
+        name: "norm".to_owned(),
+        attributes,
+        affine: true,
+    });
+    let case = Case::of_layer("instance_norm/half_affine", layer, &[3, 7, 5, 3])?;
+    suite::half_affine(backend, &case, |x, weight, bias| {
+        ops::instance_norm(x, weight, bias, &attributes)
+    })
 }

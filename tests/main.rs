@@ -18,14 +18,14 @@ mod batches;
 mod channel_max;
 mod clamp;
 mod conv2d;
-mod conv2d_group_norm_scale_max_pool_clamp;
 mod conv3d;
-mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod devices;
 mod fused;
 mod graphs;
 mod group_norm;
 mod instance_norm;
+mod kernelbench_79;
+mod kernelbench_85;
 mod max_pool2d;
 mod models;
 mod peak;
@@ -45,14 +45,14 @@ fn main() {
         channel_max::trials(),
         clamp::trials(),
         conv2d::trials(),
-        conv2d_group_norm_scale_max_pool_clamp::trials(),
         conv3d::trials(),
-        conv3d_multiply_instance_norm_clamp_multiply_max::trials(),
         devices::trials(),
         fused::trials(),
         graphs::trials(),
         group_norm::trials(),
         instance_norm::trials(),
+        kernelbench_79::trials(),
+        kernelbench_85::trials(),
         max_pool2d::trials(),
         models::trials(),
         peak::trials(),
@@ -65,12 +65,12 @@ fn main() {
     .into_iter()
     .flatten()
     .collect();
-    for case in convfuse::verify::tables::smoke() {
-        let tested = format!("{}::", case.operation.name());
+    for cases in oracle::all() {
+        let tested = format!("{}::", cases.kind);
         assert!(
             trials.iter().any(|trial| trial.name().starts_with(&tested)),
             "{} has no tests: add its trials above",
-            case.operation.name()
+            cases.kind
         );
     }
     libtest_mimic::run(&arguments, trials).exit();

@@ -26,7 +26,7 @@ use crate::suite::runs;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = of(
-        "conv2d_group_norm_scale_max_pool_clamp",
+        "kernelbench_85",
         &Spec85::KERNELBENCH_INPUT,
         |stream, dtype| {
             let spec = Spec85::kernelbench();
@@ -34,7 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         },
     );
     trials.extend(of(
-        "conv3d_multiply_instance_norm_clamp_multiply_max",
+        "kernelbench_79",
         &Spec79::KERNELBENCH_INPUT,
         |stream, dtype| {
             let spec = Spec79::kernelbench();

@@ -2,35 +2,42 @@
 
 use std::path::PathBuf;
 
-use convfuse::DType;
-use convfuse::verify::on_device::Way;
-use convfuse::verify::{Case, Precision, golden, tables};
+use convfuse::lab::{Way, rounded};
+use convfuse::{DType, Tensor};
 use libtest_mimic::Trial;
+use ndarray::ArrayD;
+use oracle::{Case, Cases, Precision, golden};
 
 use crate::backend::{Backend, Outcome};
 use crate::cost;
 
-/// The standard tests for the operation called `operator`.
-pub(crate) fn of(operator: &'static str) -> Vec<Trial> {
+/// The standard tests for the operator or chain that is called `kind`.
+pub(crate) fn of(kind: &'static str) -> Vec<Trial> {
+    let cases = oracle::all().find(|cases| cases.kind == kind);
+    let cases = cases.expect("there are cases of it");
     let mut trials = Vec::new();
     let mut add =
         |backend: Backend, name: &str, test: Box<dyn FnOnce(Backend) -> Outcome + Send>| {
-            trials.push(backend.trial(operator, name, test));
+            trials.push(backend.trial(kind, name, test));
         };
     for backend in Backend::ALL {
         add(
             backend,
             "matches_pytorch_golden_files",
-            Box::new(|backend| golden_files(backend, operator)),
+            Box::new(move |backend| golden_files(backend, kind)),
         );
     }
     for backend in Backend::DEVICES {
-        for (name, table) in TABLES {
+        for (name, table) in [
+            ("smoke", cases.smoke),
+            ("ragged", cases.ragged),
+            ("realistic", cases.realistic),
+        ] {
             let name = format!("matches_reference_on_{name}_shapes");
             add(
                 backend,
                 &name,
-                Box::new(move |backend| matches_reference(backend, operator, table, DType::F32)),
+                Box::new(move |backend| matches_reference(backend, table, DType::F32)),
             );
         }
         for dtype in [DType::F16, DType::BF16] {
@@ -38,15 +45,13 @@ pub(crate) fn of(operator: &'static str) -> Vec<Trial> {
             add(
                 backend,
                 &name,
-                Box::new(move |backend| {
-                    matches_reference(backend, operator, tables::ragged, dtype)
-                }),
+                Box::new(move |backend| matches_reference(backend, cases.ragged, dtype)),
             );
         }
         add(
             backend,
             "repeats_bit_for_bit",
-            Box::new(|backend| repeats(backend, operator)),
+            Box::new(move |backend| repeats(backend, cases)),
         );
     }
     trials
@@ -54,15 +59,9 @@ pub(crate) fn of(operator: &'static str) -> Vec<Trial> {
 
 type Table = fn() -> Vec<Case>;
 
-const TABLES: [(&str, Table); 3] = [
-    ("smoke", tables::smoke),
-    ("ragged", tables::ragged),
-    ("realistic", tables::realistic),
-];
-
 /// The ways to run a case on a backend: all of them, or the one that the CPU has.
 fn ways(backend: Backend, case: &Case, dtype: DType) -> Vec<Way> {
-    let mut ways = Way::all(&case.operation, dtype);
+    let mut ways = Way::all(case, dtype);
     if backend == Backend::Cpu {
         ways.truncate(1);
     }
@@ -71,33 +70,28 @@ fn ways(backend: Backend, case: &Case, dtype: DType) -> Vec<Way> {
 
 /// Whether a backend is given a case.
 fn affordable(backend: Backend, case: &Case) -> bool {
-    backend != Backend::Emulator || cost::of(&case.operation) <= cost::EMULATED
+    backend != Backend::Emulator || case.cost() <= cost::EMULATED
 }
 
-fn cases(operator: &str, table: Table) -> Vec<Case> {
-    let mut cases = table();
-    cases.retain(|case| case.operation.name() == operator);
-    assert!(!cases.is_empty(), "the table has a case for {operator}");
-    cases
-}
-
-fn matches_reference(backend: Backend, operator: &str, table: Table, dtype: DType) -> Outcome {
+fn matches_reference(backend: Backend, table: Table, dtype: DType) -> Outcome {
     let stream = backend.stream()?;
     let mut complaints = Vec::new();
-    for mut case in cases(operator, table) {
+    let mut compared = 0;
+    for case in table() {
         if !affordable(backend, &case) {
             continue;
         }
-        case.operation = case.operation.rounded(dtype);
+        compared += 1;
+        let case = rounded(&case, dtype);
         let ways = ways(backend, &case, dtype);
-        let mut expected = case.operation.expected(&ways[0].precision())?;
+        let mut expected = case.expected(&ways[0].precision())?;
         let mut precision = ways[0].precision();
         for way in ways {
             if way.precision() != precision {
                 precision = way.precision();
-                expected = case.operation.expected(&precision)?;
+                expected = case.expected(&precision)?;
             }
-            let got = way.run(&case.operation, &stream);
+            let got = way.run(&case, &stream);
             let verdict = match got {
                 Ok(got) => expected
                     .check(got.view())
@@ -112,6 +106,9 @@ fn matches_reference(backend: Backend, operator: &str, table: Table, dtype: DTyp
             );
         }
     }
+    if compared == 0 {
+        return Err("no case of the table is affordable".into());
+    }
     all_right(&complaints)
 }
 
@@ -121,22 +118,23 @@ pub(crate) fn golden_folder() -> PathBuf {
     std::env::var_os("CONVFUSE_GOLDEN").map_or_else(|| built_with.into(), PathBuf::from)
 }
 
-fn golden_files(backend: Backend, operator: &str) -> Outcome {
+fn golden_files(backend: Backend, kind: &str) -> Outcome {
     let mut complaints = Vec::new();
-    let mut found = 0;
+    let (mut found, mut compared) = (0, 0);
     for file in golden::files(golden_folder())? {
         let golden = golden::load(&file)?;
         let case = &golden.case;
         // In a development build the reference of a full-size problem takes minutes.
         let slow = golden.is_full_size() && cfg!(debug_assertions) && backend != Backend::Gpu;
-        if case.operation.name() != operator || slow {
+        if case.kind() != kind || slow {
             continue;
         }
         found += 1;
         if backend == Backend::Reference {
+            compared += 1;
             let verdict = golden
                 .expected(&Precision::F64)?
-                .check_f64(case.operation.reference()?.view());
+                .check_f64(case.reference()?.view());
             complaints.extend(
                 verdict
                     .err()
@@ -147,10 +145,11 @@ fn golden_files(backend: Backend, operator: &str) -> Outcome {
         if !affordable(backend, case) {
             continue;
         }
+        compared += 1;
         let stream = backend.stream()?;
         for way in ways(backend, case, DType::F32) {
             let expected = golden.expected(&way.precision())?;
-            let verdict = expected.check(backend.run(&case.operation, &way, &stream)?.view());
+            let verdict = expected.check(backend.run(case, &way, &stream)?.view());
             complaints.extend(
                 verdict
                     .err()
@@ -158,10 +157,10 @@ fn golden_files(backend: Backend, operator: &str) -> Outcome {
             );
         }
     }
-    // The project's own folder has files for every operator; another one need not.
-    if found == 0 && std::env::var_os("CONVFUSE_GOLDEN").is_none() {
+    // The project's own folder has files for everything, that any backend can afford; another one need not.
+    if compared == 0 && std::env::var_os("CONVFUSE_GOLDEN").is_none() {
         return Err(format!(
-            "no golden file for {operator} in {}",
+            "of {found} golden files for {kind} in {}, none was compared",
             golden_folder().display()
         )
         .into());
@@ -184,21 +183,20 @@ pub(crate) fn runs(backend: Backend) -> u64 {
 /// In f32, in all ways that there are, on the largest case of the tables `realistic` and `ragged`, or the largest that the
 /// emulator can afford: repeatability is lost where many blocks or threads take part. The benchmark problems at full
 /// size are in `repeats`.
-fn repeats(backend: Backend, operator: &str) -> Outcome {
+fn repeats(backend: Backend, cases: &Cases) -> Outcome {
     let runs = runs(backend);
     let affordable = |case: &Case| {
-        backend == Backend::Gpu
-            || affordable(backend, case) && cost::of(&case.operation) < cost::EMULATED
+        backend == Backend::Gpu || affordable(backend, case) && case.cost() < cost::EMULATED
     };
-    let case = cases(operator, tables::realistic)
+    let case = (cases.realistic)()
         .into_iter()
-        .chain(cases(operator, tables::ragged))
+        .chain((cases.ragged)())
         .filter(affordable)
-        .max_by_key(|case| cost::of(&case.operation))
+        .max_by_key(Case::cost)
         .ok_or("no affordable case")?;
     for way in ways(backend, &case, DType::F32) {
         let bits = |seed: u64| -> Result<Vec<u32>, libtest_mimic::Failed> {
-            let result = backend.run(&case.operation, &way, &backend.shuffled_stream(seed)?)?;
+            let result = backend.run(&case, &way, &backend.shuffled_stream(seed)?)?;
             Ok(result.iter().map(|value| value.to_bits()).collect())
         };
         let first = bits(0)?;
@@ -208,6 +206,35 @@ fn repeats(backend: Backend, operator: &str) -> Outcome {
                     format!("{} {way}: run {run} differs from the first", case.name).into(),
                 );
             }
+        }
+    }
+    Ok(())
+}
+
+/// A norm with only one of its parameters, which no chain has, against the case of a norm with both.
+pub(crate) fn half_affine(
+    backend: Backend,
+    case: &Case,
+    norm: impl Fn(&Tensor, Option<&Tensor>, Option<&Tensor>) -> convfuse::Result<Tensor>,
+) -> Outcome {
+    let stream = backend.stream()?;
+    for (dtype, precision) in [
+        (DType::F32, Precision::F32),
+        (DType::F16, Precision::F16),
+        (DType::BF16, Precision::BF16),
+    ] {
+        let upload = |values: &ArrayD<f32>| Tensor::from_f32_array(&stream, values, dtype);
+        // What an absent one counts for.
+        for (absent, value) in [(0, 1.0), (1, 0.0)] {
+            let mut case = rounded(case, dtype);
+            case.parameters[absent].fill(value);
+            let present = upload(&case.parameters[1 - absent])?;
+            let (weight, bias) = match absent {
+                0 => (None, Some(&present)),
+                _ => (Some(&present), None),
+            };
+            let y = norm(&upload(&case.x)?, weight, bias)?;
+            case.expected(&precision)?.check(y.to_f32_array()?.view())?;
         }
     }
     Ok(())

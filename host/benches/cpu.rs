@@ -1,17 +1,13 @@
-//! The CPU backend: both pipelines on a sixteenth of the KernelBench batch, and their operators.
+//! The CPU backend: both chains on a sixteenth of the KernelBench batch, and their operators.
 //!
 //! `cargo bench -p convfuse --bench cpu` prints times and elements per second; `cargo test --benches`
 //! runs each once.
 
-use convfuse::cpu;
 use convfuse::data::{fill, signed};
-use convfuse::spec::{
-    ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec, Conv2dSpec,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec, GroupNormSpec, MaxPool2dSpec,
-};
-use convfuse::weights::{
-    Conv2dGroupNormScaleMaxPoolClampWeights, Conv3dMultiplyInstanceNormClampMultiplyMaxWeights,
-};
+use convfuse::spec::chain::Chain;
+use convfuse::spec::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
+use convfuse::{Parameters, cpu};
 use divan::{Bencher, counter::ItemsCount};
 
 /// Samples of a batch.
@@ -22,23 +18,26 @@ fn main() {
 }
 
 #[divan::bench]
-fn conv2d_group_norm_scale_max_pool_clamp(bencher: Bencher<'_, '_>) {
-    let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
-    let weights = Conv2dGroupNormScaleMaxPoolClampWeights::init(&spec, 1);
-    let x = fill(2, (SAMPLES, 8, 128, 128));
-    bencher
-        .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::conv2d_group_norm_scale_max_pool_clamp(x.view(), &weights, &spec));
+fn kernelbench_85(bencher: Bencher<'_, '_>) {
+    let chain = KernelBench85::default().chain();
+    bench_chain(bencher, &chain.expect("a chain"), &KernelBench85::INPUT);
 }
 
 #[divan::bench]
-fn conv3d_multiply_instance_norm_clamp_multiply_max(bencher: Bencher<'_, '_>) {
-    let spec = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench();
-    let weights = Conv3dMultiplyInstanceNormClampMultiplyMaxWeights::init(&spec, 1);
-    let x = fill(2, (SAMPLES, 3, 16, 32, 32));
+fn kernelbench_79(bencher: Bencher<'_, '_>) {
+    let chain = KernelBench79::default().chain();
+    bench_chain(bencher, &chain.expect("a chain"), &KernelBench79::INPUT);
+}
+
+fn bench_chain(bencher: Bencher<'_, '_>, chain: &Chain, input: &[usize]) {
+    let mut input = input.to_vec();
+    input[0] = SAMPLES;
+    let problem = chain.problem(&input).expect("the benchmark's shape");
+    let parameters = Parameters::init(chain, 1).expect("they fit into memory");
+    let x = fill(2, input);
     bencher
         .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::conv3d_multiply_instance_norm_clamp_multiply_max(x.view(), &weights, &spec));
+        .bench(|| cpu::run(chain, &problem, &parameters, x.view()));
 }
 
 #[divan::bench]

@@ -1,16 +1,11 @@
 //! Whole pipelines on random shapes and attributes, under every strategy.
 
-use convfuse::data;
+use convfuse::spec::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::spec::chain::{Chain, ChainError};
 use convfuse::spec::{
-    ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec as Spec85, Conv2dSpec,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79, Conv3dSpec, GroupNormSpec,
-    InstanceNormSpec, MaxPool2dSpec,
+    ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
 };
-use convfuse::verify::Operation;
-use convfuse::weights::{
-    Conv2dGroupNormScaleMaxPoolClampWeights as Weights85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights79,
-};
+use oracle::Case;
 use proptest::bool::ANY;
 
 use super::runner::{agrees, check};
@@ -39,7 +34,7 @@ pub(super) fn random_85(backend: Backend) -> Outcome {
             let (stride, padding, dilation, bias) = conv;
             let (window, window_stride, (pool_padding, ceil_mode, affine)) = pool;
             let plain = window_stride.is_none();
-            let spec = Spec85 {
+            let attributes = KernelBench85 {
                 in_channels: groups * c,
                 out_channels: groups * norm_groups * m,
                 kernel_size,
@@ -64,18 +59,20 @@ pub(super) fn random_85(backend: Backend) -> Outcome {
                 },
                 clamp: ClampSpec::new(-0.7, 0.9),
             };
-            let k = spec.out_channels;
-            let mut weights = Weights85::init(&spec, 1);
-            if affine {
-                weights.group_norm_weight = Some(data::signed(2, k) * 1.5);
-                weights.group_norm_bias = Some(data::signed(3, k) * 0.5);
-            }
-            weights.scale = data::signed(4, k) * 1.5;
-            let x = data::signed(5, (n, spec.in_channels, image[0], image[1]));
-            let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp { x, weights, spec };
-            agrees(bench, &operation)
+            let input = [n, groups * c, image[0], image[1]];
+            agrees(
+                bench,
+                &of_chain("kernelbench_85/random", attributes.chain(), &input)?,
+            )
         },
     )
+}
+
+/// The case of a chain, on values of both signs.
+fn of_chain(name: &str, chain: Result<Chain, ChainError>, input: &[usize]) -> Result<Case, String> {
+    let chain = chain.map_err(|refusal| refusal.to_string())?;
+    let case = Case::of_chain(name, chain, input);
+    Ok(case.scaled(2.0).shifted(-1.0))
 }
 
 /// Conv3d, multiply, InstanceNorm3d, clamp, multiply, maximum over channels.
@@ -99,7 +96,7 @@ pub(super) fn random_79(backend: Backend) -> Outcome {
         (shape, conv),
         |bench,
          ((n, groups, c, k, v, kernel_size), (stride, padding, dilation, (bias, affine)))| {
-            let spec = Spec79 {
+            let attributes = KernelBench79 {
                 in_channels: groups * c,
                 out_channels: groups * k,
                 kernel_size,
@@ -114,15 +111,11 @@ pub(super) fn random_79(backend: Backend) -> Outcome {
                 affine,
                 clamp: ClampSpec::new(-1.0, 0.8),
             };
-            let mut weights = Weights79::init(&spec, 1);
-            if affine {
-                weights.instance_norm_weight = Some(data::signed(2, spec.out_channels) * 1.5);
-                weights.instance_norm_bias = Some(data::signed(3, spec.out_channels) * 0.5);
-            }
-            let x = data::signed(5, (n, spec.in_channels, v[0], v[1], v[2]));
-            let operation =
-                Operation::Conv3dMultiplyInstanceNormClampMultiplyMax { x, weights, spec };
-            agrees(bench, &operation)
+            let input = [n, groups * c, v[0], v[1], v[2]];
+            agrees(
+                bench,
+                &of_chain("kernelbench_79/random", attributes.chain(), &input)?,
+            )
         },
     )
 }

@@ -1,9 +1,12 @@
 //! Runs properties on random inputs.
 
-use convfuse::verify::on_device::Way;
-use convfuse::verify::{Operation, Precision};
+use std::cell::Cell;
+
+use convfuse::lab::Way;
+use convfuse::spec::chain::ChainError;
 use convfuse::{DType, Stream};
 use libtest_mimic::Failed;
+use oracle::{Case, Precision};
 use proptest::prelude::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
@@ -14,6 +17,8 @@ use crate::cost;
 pub(super) struct Bench {
     pub(super) backend: Backend,
     pub(super) stream: Stream,
+    /// Inputs that were too costly to be compared.
+    skipped: Cell<u32>,
 }
 
 /// Checks a property on inputs from `strategy`; a failure shows the smallest input that was found to fail.
@@ -25,6 +30,7 @@ pub(super) fn check<S: Strategy>(
     let bench = Bench {
         backend,
         stream: backend.stream()?,
+        skipped: Cell::new(0),
     };
     let cases = match backend {
         Backend::Emulator => 16,
@@ -43,27 +49,27 @@ pub(super) fn check<S: Strategy>(
     verdict.map_err(|error| match error {
         TestError::Fail(reason, value) => Failed::from(format!("{reason}\nfor {value:?}")),
         TestError::Abort(reason) => Failed::from(format!("no inputs: {reason}")),
-    })
+    })?;
+    if bench.skipped.get() == cases {
+        return Err("none of the inputs is affordable".into());
+    }
+    Ok(())
 }
 
-/// Compares all ways of an operation with the reference.
-pub(super) fn agrees(bench: &Bench, operation: &Operation) -> Result<(), String> {
-    if bench.backend == Backend::Emulator && cost::of(operation) > cost::EMULATED / 4 {
+/// Compares all ways of a case with the reference.
+pub(super) fn agrees(bench: &Bench, case: &Case) -> Result<(), String> {
+    if bench.backend == Backend::Emulator && case.cost() > cost::EMULATED / 4 {
+        bench.skipped.set(bench.skipped.get() + 1);
         return Ok(());
     }
-    let expected = match operation.expected(&Precision::F32) {
+    let expected = match case.expected(&Precision::F32) {
         Ok(expected) => expected,
         Err(refusal) => {
-            // What the specification refuses a device refuses, too, with the same words.
-            let way = Way::all(operation, DType::F32)[0];
-            return match way.run(operation, &bench.stream) {
-                Err(error) if error.to_string() == refusal.to_string() => Ok(()),
-                Err(error) => Err(format!("refused with {error}, reference: {refusal}")),
-                Ok(_) => Err(format!("accepted, reference: {refusal}")),
-            };
+            let got = Way::all(case, DType::F32)[0].run(case, &bench.stream);
+            return refuses(got, &refusal);
         }
     };
-    let mut ways = Way::all(operation, DType::F32);
+    let mut ways = Way::all(case, DType::F32);
     if bench.backend == Backend::Cpu {
         ways.truncate(1);
     }
@@ -71,17 +77,29 @@ pub(super) fn agrees(bench: &Bench, operation: &Operation) -> Result<(), String>
     for way in ways {
         if way.precision() != precision {
             precision = way.precision();
-            let again = operation.expected(&precision);
+            let again = case.expected(&precision);
             expected = again.map_err(|refusal| refusal.to_string())?;
         }
         let got = way
-            .run(operation, &bench.stream)
+            .run(case, &bench.stream)
             .map_err(|error| format!("{way}: {error}"))?;
         expected
             .check(got.view())
             .map_err(|complaint| format!("{way}: {complaint}"))?;
     }
     Ok(())
+}
+
+/// What a layer refuses a device refuses, too, with the same words.
+pub(super) fn refuses<T>(got: convfuse::Result<T>, refusal: &ChainError) -> Result<(), String> {
+    let ChainError::Layer { source, .. } = refusal else {
+        return Err(refusal.to_string());
+    };
+    match got {
+        Err(error) if error.to_string() == source.to_string() => Ok(()),
+        Err(error) => Err(format!("refused with {error}, reference: {source}")),
+        Ok(_) => Err(format!("accepted, reference: {source}")),
+    }
 }
 
 /// Runs steps that may fail with the library's error.

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{Protocol, Subject, Summary};
 use crate::error::Result;
-use crate::models::{Options, Pipeline, Strategy};
+use crate::model::{Options, Strategy};
 
 /// What a strategy did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,10 +42,10 @@ pub struct Run {
 
 impl Run {
     /// A run that has not been made.
-    pub(super) fn of(strategy: String, kernels: &str) -> Run {
+    pub(super) fn of(strategy: String, kernels: String) -> Run {
         Run {
             strategy,
-            kernels: kernels.to_owned(),
+            kernels,
             time: None,
             launches: 0,
             extra_bytes: 0,
@@ -59,21 +59,21 @@ impl Run {
     }
 }
 
-impl<M: Pipeline> Subject<M> {
-    /// Runs the pipeline under `options`: prepares a plan, compares its output with `expected` if there is such, and times
+impl Subject {
+    /// Runs the model under a strategy: prepares a plan, compares its output with `expected` if there is such, and times
     /// it if that agrees. What goes wrong is told by [`complaint`](Run::complaint), so that other strategies can go on.
     pub fn measure(
         &self,
-        options: &Options<M::Strategy>,
+        strategy: &Strategy,
+        options: &Options,
         expected: Option<&Expected>,
         protocol: &mut Protocol,
     ) -> Run {
-        let strategy = options.strategy;
         let on_cpu = protocol.stream().device().is_cpu();
         let (name, kernels) = if on_cpu {
-            ("cpu".to_owned(), "ndarray, all cores")
+            ("cpu".to_owned(), "ndarray, all cores".to_owned())
         } else {
-            (strategy.to_string(), strategy.summary())
+            (strategy.to_string(), strategy.summary(self.chain()))
         };
         let mut run = Run::of(name, kernels);
         if let Err(error) = self.fill_in(&mut run, options, expected, protocol) {
@@ -85,7 +85,7 @@ impl<M: Pipeline> Subject<M> {
     fn fill_in(
         &self,
         run: &mut Run,
-        options: &Options<M::Strategy>,
+        options: &Options,
         expected: Option<&Expected>,
         protocol: &mut Protocol,
     ) -> Result<()> {

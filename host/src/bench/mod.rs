@@ -10,7 +10,7 @@
 //! # Examples
 //! ```
 //! use convfuse::bench::{Protocol, Subject};
-//! use convfuse::models::{Options, Precision, conv3d_multiply_instance_norm_clamp_multiply_max::Strategy};
+//! use convfuse::model::{Precision, Strategy};
 //! use convfuse::{DType, Device};
 //!
 //! let stream = Device::cpu().stream()?;
@@ -18,7 +18,8 @@
 //! let expected = subject.expected(Precision::Accurate)?;
 //! let mut protocol = Protocol::new(&stream)?;
 //! protocol.repeats = 3;
-//! let run = subject.measure(&Options::strategy(Strategy::default()), Some(&expected), &mut protocol);
+//! let strategy = &Strategy::all(subject.chain())[0];
+//! let run = subject.measure(strategy, &strategy.options(), Some(&expected), &mut protocol);
 //! assert!(run.complaint.is_none());
 //! println!("{:.1} us", run.time.expect("it was right").median * 1e6);
 //! # Ok::<(), convfuse::Error>(())

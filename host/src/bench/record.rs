@@ -74,7 +74,7 @@ pub struct RecordDevice {
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct RecordProblem {
-    number: u32,
+    number: Option<u32>,
     title: Option<String>,
     input: Vec<usize>,
     dtype: String,
@@ -162,7 +162,10 @@ impl RecordProblem {
     }
 
     fn label(&self) -> String {
-        let number = || self.number.to_string();
+        let number = || {
+            self.number
+                .map_or("chain".to_owned(), |number| number.to_string())
+        };
         let title = self.title.clone().unwrap_or_else(number);
         format!("{title} {} {:?}", self.dtype, self.input)
     }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ceilings, Protocol, Run, Subject};
 use crate::device::DeviceInfo;
-use crate::models::Pipeline;
 
 /// The products of a convolution, which decide what units of a device can make them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,12 +58,12 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Its number in KernelBench's level 2.
-    pub number: u32,
+    /// Its number in KernelBench's level 2, if it is one of its problems.
+    pub number: Option<u32>,
     /// The name that it was given, if it was.
     pub title: Option<String>,
     /// Its operators.
-    pub name: &'static str,
+    pub name: String,
     /// The input's shape.
     pub input: Vec<usize>,
     /// The output's shape.
@@ -139,7 +138,7 @@ impl Report {
 impl Problem {
     /// A subject without results.
     #[must_use]
-    pub fn of<M: Pipeline>(subject: &Subject<M>) -> Problem {
+    pub fn of(subject: &Subject) -> Problem {
         Problem {
             number: subject.number,
             title: None,
@@ -162,7 +161,10 @@ impl Problem {
     pub fn label(&self) -> String {
         match &self.title {
             Some(title) => format!("{title} {}", self.dtype),
-            None => format!("{} {}", self.number, self.dtype),
+            None => match self.number {
+                Some(number) => format!("{number} {}", self.dtype),
+                None => format!("{} {}", self.name, self.dtype),
+            },
         }
     }
 
@@ -193,9 +195,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::{
-        Options, Precision, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
-    };
+    use crate::model::{Options, Precision, Strategy};
     use crate::{DType, Device};
 
     #[test]
@@ -205,8 +205,9 @@ mod tests {
         (protocol.repeats, protocol.warm_ups) = (2, 0);
         let subject = Subject::kernelbench_85(&stream, &[1, 3, 11, 13], DType::F16, 4).unwrap();
         let expected = subject.expected(Precision::Accurate).unwrap();
-        let options = Options::strategy(model_85::Strategy::ALL[0]);
-        let run = subject.measure(&options, Some(&expected), &mut protocol);
+        let strategy = &Strategy::all(subject.chain())[0];
+        let options = strategy.options();
+        let run = subject.measure(strategy, &options, Some(&expected), &mut protocol);
         assert_eq!(run.complaint, None);
 
         let ceilings = Ceilings {
@@ -261,10 +262,11 @@ mod tests {
         let mut protocol = Protocol::new(&stream).unwrap();
         let subject = |seed| Subject::kernelbench_79(&stream, &[1, 3, 4, 5, 6], DType::F32, seed);
         let expected_of_another = subject(1).unwrap().expected(Precision::Accurate).unwrap();
+        let another = subject(2).unwrap();
+        let strategy = &Strategy::all(another.chain())[0];
         let options = Options::default();
-        let run = subject(2)
-            .unwrap()
-            .measure(&options, Some(&expected_of_another), &mut protocol);
+        let expected = Some(&expected_of_another);
+        let run = another.measure(strategy, &options, expected, &mut protocol);
         assert!(
             run.complaint
                 .is_some_and(|complaint| complaint.contains("elements are off"))

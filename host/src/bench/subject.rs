@@ -1,8 +1,10 @@
-//! Pipelines with parameters and inputs that can be made again anywhere.
+//! Models with parameters and inputs that can be made again anywhere.
 
 use std::path::Path;
 
-use ndarray::{Array, Array1, Dimension, IxDyn};
+use ndarray::{ArrayD, IxDyn};
+use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::chain::{Chain, Initialisation, Layer, LayerProblem};
 use oracle::{Case, Expected, Precision};
 use serde_json::json;
 
@@ -10,27 +12,17 @@ use super::report::Products;
 use crate::data;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::lab::{case_79, case_85, rounded};
-use crate::models::{
-    Conv2dGroupNormScaleMaxPoolClamp, Conv3dMultiplyInstanceNormClampMultiplyMax, Pipeline,
-};
+use crate::lab::rounded;
+use crate::model::Model;
 use crate::ops;
 use crate::parameters::Parameters;
-use crate::spec::{
-    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
-};
-use crate::weights::{
-    Conv2dGroupNormScaleMaxPoolClampWeights as Weights85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights79,
-};
 
-/// A pipeline with parameters and an input, ready to be run.
+/// A model with an input, ready to be run.
 #[derive(Debug)]
-pub struct Subject<M> {
-    pub(super) model: M,
+pub struct Subject {
+    pub(super) model: Model,
     pub(super) x: Tensor,
-    pub(super) number: u32,
+    pub(super) number: Option<u32>,
     pub(super) seed: u64,
     pub(super) flop: u64,
     pub(super) bytes: u64,
@@ -39,22 +31,7 @@ pub struct Subject<M> {
     case: Case,
 }
 
-/// Operations of a convolution from `output`, its output's elements, and the filter's shape.
-fn conv_flop(output: impl IntoIterator<Item = usize>, weight: &[usize]) -> u64 {
-    let product = |extents: &mut dyn Iterator<Item = usize>| {
-        extents.map(|extent| extent as u64).product::<u64>()
-    };
-    2 * product(&mut output.into_iter()) * product(&mut weight[1..].iter().copied())
-}
-
-/// Uniform values in [0, 1), of a shape whose rank has been checked.
-fn input<D: Dimension>(seed: u64, shape: &[usize]) -> Array<f32, D> {
-    data::fill(seed, IxDyn(shape))
-        .into_dimensionality()
-        .expect("the specification checked the rank")
-}
-
-/// The channels of an input; none if it has no such axis, which the specification will refuse.
+/// The channels of an input; none if it has no such axis, which the chain will refuse.
 fn channels(shape: &[usize]) -> usize {
     shape.get(1).copied().unwrap_or(0)
 }
@@ -75,158 +52,162 @@ impl Part {
     }
 }
 
-/// Weight and bias of a norm, where it is to have them.
-fn random_affine(affine: bool, k: usize, seed: u64) -> (Option<Array1<f32>>, Option<Array1<f32>>) {
-    let vector = |part: Part, bound: f32| data::signed(part.seed(seed), k) * bound;
-    let random = |part, bound| affine.then(|| vector(part, bound));
-    (random(Part::NormWeight, 1.5), random(Part::NormBias, 0.5))
-}
-
-impl Subject<Conv2dGroupNormScaleMaxPoolClamp> {
-    /// Problem 85 of KernelBench's level 2 on an input of this shape; `[128, 8, 128, 128]` is the problem's own.
+impl Subject {
+    /// Problem 85 of KernelBench's level 2 with its own attributes on an input of this shape; `[128, 8, 128, 128]` is the
+    /// problem's own.
     ///
     /// # Errors
-    /// As [`new_85`](Self::new_85).
+    /// As [`of_85`](Self::of_85).
     pub fn kernelbench_85(
         stream: &Stream,
         shape: &[usize],
         dtype: DType,
         seed: u64,
     ) -> Result<Self> {
-        let spec = Spec85 {
+        let problem = KernelBench85 {
             in_channels: channels(shape),
-            ..Spec85::kernelbench()
+            ..KernelBench85::default()
         };
-        Self::new_85(stream, &spec, shape, dtype, seed)
+        Self::of_85(stream, &problem, shape, dtype, seed)
     }
 
-    /// The pipeline with these attributes on an input of this shape.
-    ///
-    /// The norm's weight and the scale are random in (-1.5, 1.5), the norm's bias in (-0.5, 0.5): of their initial values, 1 and
-    /// 0, half the arithmetic would not show.
+    /// Problem 85 with these attributes on an input of this shape.
     ///
     /// # Errors
-    /// [`Error::Spec`](crate::Error::Spec) for a shape that the pipeline refuses; what uploading may run into.
-    pub fn new_85(
+    /// As [`new`](Self::new).
+    pub fn of_85(
         stream: &Stream,
-        spec: &Spec85,
+        problem: &KernelBench85,
         shape: &[usize],
         dtype: DType,
         seed: u64,
     ) -> Result<Self> {
-        let problem = spec.problem(shape)?;
-        let mut weights = Weights85::init(spec, seed);
-        let norm = random_affine(spec.affine, spec.out_channels, seed);
-        (weights.group_norm_weight, weights.group_norm_bias) = norm;
-        weights.scale = data::signed(Part::Scale.seed(seed), spec.out_channels) * 1.5;
-        let model = Conv2dGroupNormScaleMaxPoolClamp::with_dtype(stream, spec, &weights, dtype)?;
-        let flop = conv_flop(problem.conv_shape().to_vec(), &spec.weight_shape());
-        let (conv, pool) = (&spec.conv, &spec.max_pool);
+        let (conv, pool, clamp) = (&problem.conv, &problem.max_pool, &problem.clamp);
         let attributes = json!({
-            "out_channels": spec.out_channels,
-            "kernel_size": spec.kernel_size,
+            "out_channels": problem.out_channels,
+            "kernel_size": problem.kernel_size,
             "stride": conv.stride,
             "padding": conv.padding,
             "dilation": conv.dilation,
             "groups": conv.groups,
-            "bias": spec.bias,
-            "affine": spec.affine,
-            "num_groups": spec.group_norm.num_groups,
-            "eps": spec.group_norm.eps,
+            "bias": problem.bias,
+            "affine": problem.affine,
+            "num_groups": problem.group_norm.num_groups,
+            "eps": problem.group_norm.eps,
             "max_pool": pool.kernel_size,
             "max_pool_stride": pool.stride.unwrap_or(pool.kernel_size),
             "max_pool_padding": pool.padding,
             "max_pool_dilation": pool.dilation,
             "ceil_mode": pool.ceil_mode,
-            "clamp": [spec.clamp.min, spec.clamp.max],
+            "clamp": [clamp.min, clamp.max],
         });
-        let x = input(Part::Input.seed(seed), shape);
-        let case = case_85(spec, &weights, x);
-        Subject::new(85, model, &case, flop, attributes, seed)
+        let subject = Self::new(stream, &problem.chain()?, shape, dtype, seed)?;
+        Ok(Subject {
+            number: Some(85),
+            attributes,
+            ..subject
+        })
     }
-}
 
-impl Subject<Conv3dMultiplyInstanceNormClampMultiplyMax> {
-    /// Problem 79 of KernelBench's level 2 on an input of this shape; `[128, 3, 16, 32, 32]` is the problem's own.
+    /// Problem 79 of KernelBench's level 2 with its own attributes on an input of this shape; `[128, 3, 16, 32, 32]` is the
+    /// problem's own.
     ///
     /// # Errors
-    /// As [`new_79`](Self::new_79).
+    /// As [`of_79`](Self::of_79).
     pub fn kernelbench_79(
         stream: &Stream,
         shape: &[usize],
         dtype: DType,
         seed: u64,
     ) -> Result<Self> {
-        let spec = Spec79 {
+        let problem = KernelBench79 {
             in_channels: channels(shape),
-            ..Spec79::kernelbench()
+            ..KernelBench79::default()
         };
-        Self::new_79(stream, &spec, shape, dtype, seed)
+        Self::of_79(stream, &problem, shape, dtype, seed)
     }
 
-    /// The pipeline with these attributes on an input of this shape. The norm's weight and bias, if there are such, are
-    /// random, as those of [`new_85`](Subject::new_85) are.
+    /// Problem 79 with these attributes on an input of this shape.
     ///
     /// # Errors
-    /// [`Error::Spec`](crate::Error::Spec) for a shape that the pipeline refuses; what uploading may run into.
-    pub fn new_79(
+    /// As [`new`](Self::new).
+    pub fn of_79(
         stream: &Stream,
-        spec: &Spec79,
+        problem: &KernelBench79,
         shape: &[usize],
         dtype: DType,
         seed: u64,
     ) -> Result<Self> {
-        let problem = spec.problem(shape)?;
-        let mut weights = Weights79::init(spec, seed);
-        let norm = random_affine(spec.affine, spec.out_channels, seed);
-        (weights.instance_norm_weight, weights.instance_norm_bias) = norm;
-        let model =
-            Conv3dMultiplyInstanceNormClampMultiplyMax::with_dtype(stream, spec, &weights, dtype)?;
-        let flop = conv_flop(problem.conv_shape().to_vec(), &spec.weight_shape());
-        let conv = &spec.conv;
+        let (conv, clamp) = (&problem.conv, &problem.clamp);
         let attributes = json!({
-            "out_channels": spec.out_channels,
-            "kernel_size": spec.kernel_size,
+            "out_channels": problem.out_channels,
+            "kernel_size": problem.kernel_size,
             "stride": conv.stride,
             "padding": conv.padding,
             "dilation": conv.dilation,
             "groups": conv.groups,
-            "bias": spec.bias,
-            "affine": spec.affine,
-            "eps": spec.instance_norm.eps,
-            "clamp": [spec.clamp.min, spec.clamp.max],
+            "bias": problem.bias,
+            "affine": problem.affine,
+            "eps": problem.instance_norm.eps,
+            "clamp": [clamp.min, clamp.max],
         });
-        let x = input(Part::Input.seed(seed), shape);
-        let case = case_79(spec, &weights, x);
-        Subject::new(79, model, &case, flop, attributes, seed)
+        let subject = Self::new(stream, &problem.chain()?, shape, dtype, seed)?;
+        Ok(Subject {
+            number: Some(79),
+            attributes,
+            ..subject
+        })
     }
-}
 
-impl<M: Pipeline> Subject<M> {
-    fn new(
-        number: u32,
-        model: M,
-        case: &Case,
-        flop: u64,
-        attributes: serde_json::Value,
+    /// A chain on an input of this shape, uniform in [0, 1).
+    ///
+    /// The norms' weights and the factors that are initialised with 1 are random in (-1.5, 1.5), the norms' biases in
+    /// (-0.5, 0.5): of their initial values, 1 and 0, half the arithmetic would not show.
+    ///
+    /// # Errors
+    /// [`Error::Chain`](crate::Error::Chain) for a shape that the chain refuses; what uploading may run into.
+    pub fn new(
+        stream: &Stream,
+        chain: &Chain,
+        shape: &[usize],
+        dtype: DType,
         seed: u64,
     ) -> Result<Self> {
-        let case = rounded(case, model.dtype());
-        let parameters: usize = case.parameters.iter().map(|values| values.len()).sum();
-        let x = Tensor::from_f32_array(model.stream(), &case.x, model.dtype())?;
-        let output = model.output_shape(x.shape())?;
-        let elements = x.len() + output.iter().product::<usize>() + parameters;
+        let problem = chain.problem(shape)?;
+        let parameters = parameters(chain, seed)?;
+        let model = Model::with_dtype(stream, chain, &parameters, dtype)?;
+        let case = Case {
+            name: chain.operators(),
+            chain: chain.clone(),
+            parameters: parameters.values().to_vec(),
+            x: data::fill(Part::Input.seed(seed), IxDyn(shape)),
+        };
+        let case = rounded(&case, dtype);
+        let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
+        let output = problem.output_shape().to_vec();
+        let values: usize = case.parameters.iter().map(|values| values.len()).sum();
+        let elements = x.len() + output.iter().product::<usize>() + values;
+        let flop = problem.steps.iter().map(|step| match &step.problem {
+            LayerProblem::Conv2d(problem) => 2 * problem.multiply_adds(),
+            LayerProblem::Conv3d(problem) => 2 * problem.multiply_adds(),
+            _ => 0,
+        });
         Ok(Subject {
-            bytes: elements as u64 * model.dtype().size() as u64,
+            bytes: elements as u64 * dtype.size() as u64,
+            flop: u64::try_from(flop.sum::<u128>()).unwrap_or(u64::MAX),
             model,
             x,
-            number,
+            number: None,
             seed,
-            flop,
             output,
-            attributes,
+            attributes: serde_json::to_value(chain).unwrap_or_default(),
             case,
         })
+    }
+
+    /// The layers.
+    pub fn chain(&self) -> &Chain {
+        self.model.chain()
     }
 
     /// The float64 reference of the output, with the tolerance of the element type's arithmetic.
@@ -284,11 +265,36 @@ impl<M: Pipeline> Subject<M> {
         Ok(())
     }
 
-    /// The operator's name, as its functions and files have it.
-    pub fn name(&self) -> &'static str {
-        match self.number {
-            85 => "conv2d_group_norm_scale_max_pool_clamp",
-            _ => "conv3d_multiply_instance_norm_clamp_multiply_max",
+    /// The operators' names.
+    pub fn name(&self) -> String {
+        self.chain().operators()
+    }
+}
+
+/// PyTorch's initialisation, with random numbers for what would be all 1 or 0.
+fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
+    let mut parameters = Parameters::init(chain, seed)?;
+    let mut earlier = [0; 2];
+    for (index, layer) in chain.layers().iter().enumerate() {
+        let of_layer = chain.parameters_of(index);
+        let sources: &[(Part, f32)] = match layer {
+            Layer::GroupNorm(_) | Layer::InstanceNorm(_) => {
+                &[(Part::NormWeight, 1.5), (Part::NormBias, 0.5)]
+            }
+            Layer::Scale(layer) if layer.initialisation == Initialisation::Ones => {
+                &[(Part::Scale, 1.5)]
+            }
+            _ => continue,
+        };
+        // The second norm of a chain has other numbers than the first.
+        let earlier = &mut earlier[usize::from(sources.len() == 1)];
+        let seed = seed.wrapping_add(*earlier << 32);
+        *earlier += 1;
+        for (&slot, &(part, bound)) in of_layer.iter().zip(sources) {
+            let parameter = &chain.parameters()[slot];
+            let values: ArrayD<f32> = data::signed(part.seed(seed), IxDyn(&parameter.shape));
+            parameters.set(&parameter.name, values * bound)?;
         }
     }
+    Ok(parameters)
 }

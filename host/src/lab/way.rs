@@ -4,66 +4,54 @@ use ndarray::{ArrayD, Axis};
 use op_spec::chain::Layer;
 use oracle::{Case, Precision};
 
-use super::bridge::{Pipeline, pipeline};
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
-use crate::models::{
-    Conv2dGroupNormScaleMaxPoolClamp, Conv3dMultiplyInstanceNormClampMultiplyMax, Options,
-    Pipeline as _, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
-    conv3d_multiply_instance_norm_clamp_multiply_max as model_79,
-};
+use crate::model::{Model, Options, Strategy};
 use crate::ops::{self, ConvAlgorithm, ConvOptions, Precision as Products};
-use crate::parameters::round;
+use crate::parameters::{Parameters, round};
 
 /// One of the ways that the library has to carry out a [`Case`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
     kind: Kind,
     dtype: DType,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Only,
     Conv(ConvAlgorithm),
     /// im2col with a workspace of a few kilobytes, so that there are many chunks.
     ConvChunked,
-    Model85(model_85::Strategy, Products),
-    Model79(model_79::Strategy, Products),
+    Model(Strategy, Products),
 }
 
 /// A workspace that cuts even small convolutions into chunks.
 const SMALL_WORKSPACE: u64 = 16 << 10;
 
 /// Every strategy, and the fused one with fast products too where there is a difference.
-fn pipeline_ways<S: Strategy>(dtype: DType, kind: impl Fn(S, Products) -> Kind) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = S::ALL
-        .iter()
-        .map(|&strategy| kind(strategy, Products::Accurate))
-        .collect();
-    if dtype == DType::F32 {
-        kinds.push(kind(S::FUSED, Products::Fast));
+fn model_ways(case: &Case, dtype: DType) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for strategy in Strategy::all(&case.chain) {
+        let is_fast_another = strategy.has_precision() && dtype == DType::F32;
+        kinds.push(Kind::Model(strategy.clone(), Products::Accurate));
+        if is_fast_another {
+            kinds.push(Kind::Model(strategy, Products::Fast));
+        }
     }
     kinds
-}
-
-fn pipeline_name(strategy: impl Strategy, products: Products) -> String {
-    match products {
-        Products::Accurate => strategy.to_string(),
-        Products::Fast => format!("{strategy} {products}"),
-    }
 }
 
 impl fmt::Display for Way {
     /// Such as `im2col f16`; empty for the one way of an operator in f32.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.kind {
+        let name = match &self.kind {
             Kind::Only => String::new(),
             Kind::Conv(ConvAlgorithm::Direct) => "direct".to_owned(),
             Kind::Conv(ConvAlgorithm::Im2col) => "im2col".to_owned(),
             Kind::ConvChunked => "im2col-chunked".to_owned(),
-            Kind::Model85(strategy, products) => pipeline_name(strategy, products),
-            Kind::Model79(strategy, products) => pipeline_name(strategy, products),
+            Kind::Model(strategy, Products::Accurate) => strategy.to_string(),
+            Kind::Model(strategy, products) => format!("{strategy} {products}"),
         };
         match (self.dtype, name.is_empty()) {
             (DType::F32, _) => f.pad(&name),
@@ -84,11 +72,7 @@ impl Way {
                 Kind::ConvChunked,
             ],
             [_] => vec![Kind::Only],
-            _ => match pipeline(case) {
-                Some(Pipeline::Of85(..)) => pipeline_ways(dtype, Kind::Model85),
-                Some(Pipeline::Of79(..)) => pipeline_ways(dtype, Kind::Model79),
-                None => panic!("no model does {}", case.chain.operators()),
-            },
+            _ => model_ways(case, dtype),
         };
         kinds.into_iter().map(|kind| Way { kind, dtype }).collect()
     }
@@ -96,10 +80,7 @@ impl Way {
     /// The precision that its results have.
     #[must_use]
     pub fn precision(&self) -> Precision {
-        let fast = matches!(
-            self.kind,
-            Kind::Model85(_, Products::Fast) | Kind::Model79(_, Products::Fast)
-        );
+        let fast = matches!(self.kind, Kind::Model(_, Products::Fast));
         match self.dtype {
             DType::F32 if fast => Precision::TF32,
             DType::F32 => Precision::F32,
@@ -157,34 +138,15 @@ impl Way {
     }
 
     fn run_model(&self, case: &Case, x: &Tensor) -> Result<Tensor> {
-        let stream = x.stream();
-        match pipeline(case) {
-            Some(Pipeline::Of85(spec, weights)) => {
-                let dtype = self.dtype;
-                let model =
-                    Conv2dGroupNormScaleMaxPoolClamp::with_dtype(stream, &spec, &weights, dtype)?;
-                let options = match self.kind {
-                    Kind::Model85(strategy, products) => {
-                        Options::strategy(strategy).precision(products)
-                    }
-                    _ => Options::default(),
-                };
-                model.forward_with(x, &options)
-            }
-            Some(Pipeline::Of79(spec, weights)) => {
-                let model = Conv3dMultiplyInstanceNormClampMultiplyMax::with_dtype(
-                    stream, &spec, &weights, self.dtype,
-                )?;
-                let options = match self.kind {
-                    Kind::Model79(strategy, products) => {
-                        Options::strategy(strategy).precision(products)
-                    }
-                    _ => Options::default(),
-                };
-                model.forward_with(x, &options)
-            }
-            None => panic!("no model does {}", case.chain.operators()),
-        }
+        let names = case.chain.parameters().iter();
+        let names = names.map(|parameter| parameter.name.clone());
+        let parameters = Parameters::new(&case.chain, names.zip(case.parameters.iter().cloned()))?;
+        let model = Model::with_dtype(x.stream(), &case.chain, &parameters, self.dtype)?;
+        let options = match &self.kind {
+            Kind::Model(strategy, products) => strategy.options().precision(*products),
+            _ => Options::default(),
+        };
+        model.forward_with(x, &options)
     }
 
     fn conv_options(&self) -> ConvOptions {

@@ -32,7 +32,7 @@ pub(super) struct Appending<'a> {
     pub(super) options: &'a Options,
 }
 
-impl Appending<'_> {
+impl<'a> Appending<'a> {
     /// Parameter number `index` of a layer, if it has it.
     fn parameter(&mut self, layer: usize, index: usize) -> Option<Value> {
         let slot = *self.chain.parameters_of(layer).get(index)?;
@@ -62,7 +62,7 @@ impl Appending<'_> {
     }
 
     /// The parameters of a run that begins with a convolution.
-    fn convolution(&mut self, layers: &Range<usize>) -> ConvolutionParameters<'_> {
+    fn convolution(&mut self, layers: &Range<usize>) -> ConvolutionParameters<'a> {
         let find = |wanted: fn(&Layer) -> bool| {
             let mut layers = layers.clone();
             layers.find(|&layer| wanted(&self.chain.layers()[layer]))

@@ -1,11 +1,10 @@
-//! The model of KernelBench 85.
+//! KernelBench 85: conv2d, group_norm, scale, max_pool2d, clamp.
 
-use convfuse::spec::Conv2dGroupNormScaleMaxPoolClampSpec as Spec;
-use convfuse::verify::Operation;
-use convfuse::verify::on_device::Way;
-use convfuse::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights;
-use convfuse::{DType, data};
+use convfuse::DType;
+use convfuse::lab::{Way, rounded};
+use convfuse::spec::chain::presets::KernelBench85;
 use libtest_mimic::Trial;
+use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::suite;
@@ -29,35 +28,24 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-const GROUP: &str = "conv2d_group_norm_scale_max_pool_clamp";
+const GROUP: &str = "kernelbench_85";
 
 /// Images of these shapes, with the fused kernel of every element type and precision.
 fn one_launch(backend: Backend, shapes: &[[usize; 4]]) -> Outcome {
     let stream = backend.stream()?;
-    let spec = Spec::kernelbench();
-    let mut weights = Weights::init(&spec, 1);
-    weights.scale = data::signed(2, spec.out_channels) * 1.5;
-    weights.group_norm_weight = Some(data::signed(3, spec.out_channels) * 1.5);
-    weights.group_norm_bias = Some(data::signed(4, spec.out_channels) * 0.5);
+    let chain = KernelBench85::default().chain()?;
     let mut complaints = Vec::new();
-    for &shape in shapes {
+    for shape in shapes {
+        let case = Case::of_chain("kernelbench_85/one_launch", chain.clone(), shape);
         for dtype in [DType::F32, DType::F16, DType::BF16] {
-            let operation = Operation::Conv2dGroupNormScaleMaxPoolClamp {
-                x: data::fill(5, shape),
-                weights: weights.clone(),
-                spec,
-            };
-            let operation = operation.rounded(dtype);
+            let case = rounded(&case, dtype);
             let fused = |way: &Way| way.to_string().starts_with("fused");
-            let ways: Vec<Way> = Way::all(&operation, dtype)
-                .into_iter()
-                .filter(fused)
-                .collect();
-            assert!(!ways.is_empty(), "the model has a fused strategy");
+            let ways: Vec<Way> = Way::all(&case, dtype).into_iter().filter(fused).collect();
+            assert!(!ways.is_empty(), "there is a fused strategy");
             for way in ways {
-                let expected = operation.expected(&way.precision())?;
+                let expected = case.expected(&way.precision())?;
                 stream.take_counts();
-                let got = backend.run(&operation, &way, &stream)?;
+                let got = backend.run(&case, &way, &stream)?;
                 let launches = stream.take_counts().launches;
                 // Two make a model and prepare its parameters. A GPU that is no Hopper has no such kernel.
                 if backend == Backend::Emulator && launches != 3 {
