@@ -7,10 +7,8 @@
 use std::error::Error;
 use std::thread;
 
-use convfuse::models::{Conv2dGroupNormScaleMaxPoolClamp, Options, Pipeline};
-use convfuse::spec::Conv2dGroupNormScaleMaxPoolClampSpec as Spec;
-use convfuse::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights;
-use convfuse::{Device, Tensor, data};
+use convfuse::chain::presets::KernelBench85;
+use convfuse::{Device, Model, Options, Parameters, Tensor, data};
 
 /// What a worker is asked for: a batch of images.
 const REQUEST: [usize; 4] = [4, 8, 64, 64];
@@ -22,13 +20,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("device\n{}", device.info());
 
     // Parameters come from a safetensors file under PyTorch's names. This one is made here, for want of a trained model.
-    let spec = Spec::kernelbench();
+    let chain = KernelBench85::default().chain()?;
     let file =
         std::env::temp_dir().join(format!("convfuse-embed-{}.safetensors", std::process::id()));
-    Weights::init(&spec, 7).save(&file)?;
-    let weights = Weights::load(&file, &spec);
+    Parameters::init(&chain, 7)?.save(&file)?;
+    let model = Model::load(&device.stream()?, &chain, &file);
     std::fs::remove_file(&file)?;
-    let model = Conv2dGroupNormScaleMaxPoolClamp::new(&device.stream()?, &spec, &weights?)?;
+    let model = model?;
 
     // The model is shared. Each worker has a stream of its own, so their work overlaps on a GPU, and a plan, so that a
     // request costs nothing but its launches.
@@ -53,11 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The mean output of each of the worker's requests.
-fn serve(
-    device: &Device,
-    model: &Conv2dGroupNormScaleMaxPoolClamp,
-    worker: u64,
-) -> convfuse::Result<Vec<f32>> {
+fn serve(device: &Device, model: &Model, worker: u64) -> convfuse::Result<Vec<f32>> {
     let stream = device.stream()?;
     let mut plan = model.plan(&stream, &REQUEST, &Options::default())?;
     let mut output = plan.output()?;

@@ -13,7 +13,7 @@ use crate::data;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::lab::rounded;
-use crate::model::Model;
+use crate::model::{Explanation, Model, Options};
 use crate::ops;
 use crate::parameters::Parameters;
 
@@ -203,6 +203,14 @@ impl Subject {
             attributes: serde_json::to_value(chain).unwrap_or_default(),
             case,
         })
+    }
+
+    /// What runs under these options, and why.
+    ///
+    /// # Errors
+    /// As [`Model::explain`].
+    pub fn explain(&self, options: &Options) -> Result<Explanation> {
+        self.model.explain(self.x.shape(), options)
     }
 
     /// The layers.

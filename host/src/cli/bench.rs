@@ -11,18 +11,15 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-pub(super) use arguments::Arguments;
+pub(super) use arguments::{Arguments, Shape, dtype, shape};
 use arguments::{Model, candidates};
 use convfuse::bench::{Ceilings, Problem, Protocol, Record, Report, Subject, chart, utc_date};
-use convfuse::models::{Pipeline, Precision};
-use convfuse::spec::{
-    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
-};
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::model::Precision;
 use convfuse::{DType, Stream, tensor_file};
 use output::write;
 use print::print;
-use request::{Attributes, Request};
+pub(super) use request::{Attributes, Request, read_chain};
 
 use super::progress::Step;
 use super::{Outcome, Verdict};
@@ -121,13 +118,27 @@ impl Bench<'_> {
             }
             return request::read(path);
         }
-        let shapes_85 = self.shapes(Model::Of85, &Spec85::KERNELBENCH_INPUT);
-        let shapes_79 = self.shapes(Model::Of79, &Spec79::KERNELBENCH_INPUT);
+        if let Some(path) = &self.arguments.chain {
+            let chain = request::read_chain(path)?;
+            let shapes = self.arguments.shape.iter();
+            let request = |shape: &arguments::Shape| Request {
+                title: path
+                    .file_stem()
+                    .map(|name| name.to_string_lossy().into_owned()),
+                input: shape.0.clone(),
+                attributes: Attributes::default(),
+                chain: Some(chain.clone()),
+            };
+            return Ok(shapes.map(request).collect());
+        }
+        let shapes_85 = self.shapes(Model::Of85, &KernelBench85::INPUT);
+        let shapes_79 = self.shapes(Model::Of79, &KernelBench79::INPUT);
         let shapes = shapes_85.into_iter().chain(shapes_79);
         let request = |input| Request {
             title: None,
             input,
             attributes: attributes.clone(),
+            chain: None,
         };
         Ok(shapes.map(request).collect())
     }
@@ -153,25 +164,8 @@ impl Bench<'_> {
         request: &Request,
         dtype: DType,
     ) -> Result<(), Box<dyn Error>> {
-        let Request {
-            title,
-            input,
-            attributes,
-        } = request;
-        let seed = self.arguments.seed;
-        match input[..] {
-            [_, channels, _, _] => {
-                let spec = attributes.spec_85(channels)?;
-                let subject = Subject::new_85(stream, &spec, input, dtype, seed)?;
-                self.subject(title.as_deref(), &subject)?;
-            }
-            [_, channels, _, _, _] => {
-                let spec = attributes.spec_79(channels)?;
-                let subject = Subject::new_79(stream, &spec, input, dtype, seed)?;
-                self.subject(title.as_deref(), &subject)?;
-            }
-            _ => return Err("input must have four extents (85) or five (79)".into()),
-        }
+        let subject = subject(stream, request, dtype, self.arguments.seed)?;
+        self.subject(request.title.as_deref(), &subject)?;
         if let Some(path) = self
             .arguments
             .json
@@ -183,15 +177,11 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Checks and times one pipeline on one input.
-    fn subject<M: Pipeline>(
-        &mut self,
-        title: Option<&str>,
-        subject: &Subject<M>,
-    ) -> convfuse::Result<()> {
+    /// Checks and times one chain on one input.
+    fn subject(&mut self, title: Option<&str>, subject: &Subject) -> Result<(), Box<dyn Error>> {
         let mut problem = Problem::of(subject);
         problem.title = title.map(str::to_owned);
-        let mut candidates = candidates::<M::Strategy>(self.arguments, subject.dtype());
+        let mut candidates = candidates(self.arguments, subject.chain(), subject.dtype())?;
         if self.protocol.stream().device().is_cpu() {
             // The CPU backend has one way to do it.
             candidates.truncate(1);
@@ -200,7 +190,10 @@ impl Bench<'_> {
             return Ok(());
         }
         let index = self.report.problems.len();
-        let file = |what: &str| format!("{index}-{}-{what}.safetensors", problem.number);
+        let number = problem
+            .number
+            .map_or("chain".to_owned(), |number| number.to_string());
+        let file = |what: &str| format!("{index}-{number}-{what}.safetensors");
         let save = self.arguments.save.as_ref();
         problem.parameters = save.map(|folder| folder.join(file("parameters")));
         if let Some(path) = &problem.parameters {
@@ -215,13 +208,13 @@ impl Bench<'_> {
         let mut wanted = expected(Precision::Accurate)?;
         step.done();
         let mut scores = Vec::new();
-        for options in &candidates {
+        for (strategy, options) in &candidates {
             let its_products = subject.products(options.precision);
-            let step = Step::start(format!("  {} {}", options.strategy, its_products.name()));
+            let step = Step::start(format!("  {strategy} {}", its_products.name()));
             if its_products != products {
                 (products, wanted) = (its_products, expected(options.precision)?);
             }
-            let mut run = subject.measure(options, wanted.as_ref(), &mut self.protocol);
+            let mut run = subject.measure(strategy, options, wanted.as_ref(), &mut self.protocol);
             let output = run.output.take();
             let ceilings = self.report.ceilings.as_ref();
             let mut score = problem.score(run, products, ceilings);
@@ -238,4 +231,31 @@ impl Bench<'_> {
         self.report.problems.push(problem);
         Ok(())
     }
+}
+
+/// What a request asks to be run.
+pub(super) fn subject(
+    stream: &Stream,
+    request: &Request,
+    dtype: DType,
+    seed: u64,
+) -> Result<Subject, Box<dyn Error>> {
+    let Request {
+        input,
+        attributes,
+        chain,
+        ..
+    } = request;
+    Ok(match (chain, &input[..]) {
+        (Some(chain), _) => Subject::new(stream, chain, input, dtype, seed)?,
+        (None, &[_, channels, _, _]) => {
+            let problem = attributes.problem_85(channels)?;
+            Subject::of_85(stream, &problem, input, dtype, seed)?
+        }
+        (None, &[_, channels, _, _, _]) => {
+            let problem = attributes.problem_79(channels)?;
+            Subject::of_79(stream, &problem, input, dtype, seed)?
+        }
+        _ => return Err("input must have four extents (85) or five (79)".into()),
+    })
 }

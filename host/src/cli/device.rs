@@ -1,5 +1,6 @@
 //! `--device`.
 
+use std::fmt;
 use std::str::FromStr;
 
 use convfuse::Device;
@@ -30,6 +31,17 @@ impl FromStr for Choice {
                     "device is {text}, must be best, cpu, emulator, gpu, or gpu:ORDINAL"
                 )),
             },
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Best => f.write_str("best"),
+            Choice::Cpu => f.write_str("cpu"),
+            Choice::Emulator => f.write_str("emulator"),
+            Choice::Gpu(ordinal) => write!(f, "gpu:{ordinal}"),
         }
     }
 }

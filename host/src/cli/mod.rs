@@ -6,6 +6,7 @@
 mod bench;
 mod demo;
 mod device;
+mod explain;
 mod info;
 mod progress;
 mod table;
@@ -26,12 +27,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs both pipelines at full size and prints time and error of every strategy (the default).
+    /// Runs problems 85 and 79 at full size and prints time and error of every strategy (the default).
     Demo(demo::Arguments),
-    /// Runs every operator and pipeline on this machine's device and compares all outputs.
+    /// Runs every operator and the chains of the tables on this machine's device and compares all outputs.
     Verify(verify::Arguments),
     /// Times every strategy and compares it with the device's measured ceilings.
     Bench(Box<bench::Arguments>),
+    /// Says which kernels a chain takes for an input's shape, which were considered, and why.
+    Explain(Box<explain::Arguments>),
     /// Prints the devices of this machine and where the kernels of this build come from.
     Info,
 }
@@ -51,6 +54,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Verify(arguments)) => verify::run(&arguments),
         Some(Command::Bench(arguments)) => bench::run(&arguments),
+        Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Info) => info::run(),
     };
     match outcome {

@@ -54,6 +54,9 @@ impl Strategy {
     /// The name of the default, the fewest launches that can be had.
     pub const FUSED: &'static str = "fused";
 
+    /// What stands for every strategy where [`parse`](Self::parse) reads it.
+    pub const ALL: &'static str = "all";
+
     /// Every strategy for a chain, from a run for each layer to the most fused: `unfused` (convolutions by a column
     /// matrix), `unfused-direct`, partial fusions where the chain has some with names, `fused`.
     #[must_use]
@@ -85,16 +88,29 @@ impl Strategy {
         unfused.into_iter().chain(named).chain([fused]).collect()
     }
 
-    /// The partition that a text asks for: a strategy's name, or a partition written down.
+    /// The strategies of `chain` that a text asks for: those of a name (none if only other chains have it), `all` of them,
+    /// or a partition written down.
     ///
     /// # Errors
-    /// [`PartitionError`] for a text that is neither.
-    pub fn parse(chain: &Chain, text: &str) -> Result<Option<Partition>, PartitionError> {
-        let mut all = Strategy::all(chain).into_iter();
-        match all.find(|strategy| strategy.name == text) {
-            Some(strategy) => Ok(strategy.partition),
-            None => Partition::parse(chain, text).map(Some),
+    /// [`PartitionError`] for a text that is none of these.
+    pub fn parse(chain: &Chain, text: &str) -> Result<Vec<Strategy>, PartitionError> {
+        let mut all = Strategy::all(chain);
+        if text == Strategy::ALL {
+            return Ok(all);
         }
+        let of_others = NAMED.iter().flat_map(|(_, partitions)| partitions.iter());
+        if of_others.map(|(name, _)| *name).any(|name| name == text) {
+            all.retain(|strategy| strategy.name == text);
+            return Ok(all);
+        }
+        if let Some(strategy) = all.into_iter().find(|strategy| strategy.name == text) {
+            return Ok(vec![strategy]);
+        }
+        let partition = Partition::parse(chain, text)?;
+        Ok(vec![Strategy {
+            name: "partition",
+            partition: Some(partition),
+        }])
     }
 
     /// Whether a [`Precision`](super::Precision) changes anything.

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, ValueEnum};
 use convfuse::DType;
 use convfuse::bench::Products;
-use convfuse::models::{
-    Options, Precision, Strategy, conv2d_group_norm_scale_max_pool_clamp as model_85,
-    conv3d_multiply_instance_norm_clamp_multiply_max as model_79,
-};
+use convfuse::chain::{Chain, PartitionError};
+use convfuse::model::{Options, Precision, Strategy};
 
 use super::request::Attributes;
 use crate::cli::device::Choice;
@@ -20,11 +18,11 @@ pub(in crate::cli) struct Arguments {
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
     #[arg(long, default_value = "best")]
     pub(super) device: Choice,
-    /// The pipeline
+    /// The problem of KernelBench's level 2
     #[arg(long, value_enum, default_value_t = Model::Both)]
     pub(super) model: Model,
-    /// Strategies to run, separated by commas, or all
-    #[arg(long, value_delimiter = ',', default_value = ALL_STRATEGIES, value_parser = strategy)]
+    /// Strategies to run, separated by commas: names, all, or partitions such as "conv2d | group_norm scale | max_pool2d clamp"
+    #[arg(long, value_delimiter = ',', default_value = Strategy::ALL)]
     pub(super) strategy: Vec<String>,
     /// Products of the fused strategy on f32, separated by commas: accurate, fast
     #[arg(long, value_delimiter = ',', default_value = "accurate,fast")]
@@ -39,9 +37,17 @@ pub(in crate::cli) struct Arguments {
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]
     pub(super) shape: Vec<Shape>,
     /// Run the problems in this JSON file instead: a list of objects with `input` (the shape) and, where wanted, `title`
-    /// and `attributes` (an object with the attributes' names, such as `kernel_size`)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "model"])]
+    /// and `attributes` (an object with the attributes' names, such as `kernel_size`) or `chain` (as in a chain's file)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "model", "chain"])]
     pub(super) problems: Option<PathBuf>,
+    /// Run the chain in this JSON file instead, on inputs of every --shape
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "shape",
+        conflicts_with = "model"
+    )]
+    pub(super) chain: Option<PathBuf>,
     /// Timed repetitions [default: 50 on a GPU, 5 on the CPU, 1 in the emulator]
     #[arg(long)]
     pub(super) repeats: Option<usize>,
@@ -90,37 +96,22 @@ pub(super) enum Model {
     Both,
 }
 
-/// The name that stands for every strategy.
-const ALL_STRATEGIES: &str = "all";
-
-/// The name of some pipeline's strategy, or of all.
-fn strategy(name: &str) -> Result<String, String> {
-    let known_to_85 = name.parse::<model_85::Strategy>();
-    let known_to_79 = name.parse::<model_79::Strategy>();
-    match (known_to_85, known_to_79) {
-        (Err(of_85), Err(of_79)) if name != ALL_STRATEGIES => {
-            Err(format!("85: {of_85}; 79: {of_79}"))
-        }
-        _ => Ok(name.to_owned()),
-    }
-}
-
 /// A shape as one argument.
 #[derive(Clone)]
-pub(super) struct Shape(pub(super) Vec<usize>);
+pub(in crate::cli) struct Shape(pub(in crate::cli) Vec<usize>);
 
-fn shape(text: &str) -> Result<Shape, String> {
+pub(in crate::cli) fn shape(text: &str) -> Result<Shape, String> {
     let extents: Result<Vec<usize>, _> = text
         .split(',')
         .map(|extent| extent.trim().parse())
         .collect();
     match extents {
-        Ok(extents) if matches!(extents.len(), 4 | 5) => Ok(Shape(extents)),
-        _ => Err("must be four extents (pipeline 85) or five (pipeline 79)".to_owned()),
+        Ok(extents) if extents.len() >= 2 => Ok(Shape(extents)),
+        _ => Err("must be two extents or more, separated by commas".to_owned()),
     }
 }
 
-fn dtype(text: &str) -> Result<DType, String> {
+pub(in crate::cli) fn dtype(text: &str) -> Result<DType, String> {
     let all = [DType::F32, DType::F16, DType::BF16];
     let found = all.into_iter().find(|dtype| dtype.to_string() == text);
     found.ok_or_else(|| "must be f32, f16 or bf16".to_owned())
@@ -135,9 +126,9 @@ fn percent(text: &str) -> Result<f64, String> {
 impl Arguments {
     /// Whether a strategy with these products is among the candidates of a problem where they can be had.
     pub(super) fn ask_for(&self, strategy: &str, products: Products) -> bool {
-        let named = |name: &String| name == strategy || name == ALL_STRATEGIES;
+        let named = |name: &String| name == strategy || name == Strategy::ALL;
         let has_precision = match products {
-            _ if strategy != model_85::Strategy::FUSED.to_string() => true,
+            _ if strategy != Strategy::FUSED => true,
             Products::Accurate => self.precision.contains(&Precision::Accurate),
             Products::Fast => self.precision.contains(&Precision::Fast),
             _ => true,
@@ -146,37 +137,41 @@ impl Arguments {
     }
 }
 
-/// The ways to run a pipeline that the given names stand for.
-pub(super) fn candidates<S: Strategy>(arguments: &Arguments, dtype: DType) -> Vec<Options<S>> {
-    let asked = |strategy: &S| {
-        let own = strategy.to_string();
-        let names = &arguments.strategy;
-        names
-            .iter()
-            .any(|name| *name == own || name == ALL_STRATEGIES)
-    };
+/// The ways to run a chain that were asked for.
+///
+/// # Errors
+/// What is neither a strategy's name nor a partition of the chain.
+pub(super) fn candidates(
+    arguments: &Arguments,
+    chain: &Chain,
+    dtype: DType,
+) -> Result<Vec<(Strategy, Options)>, PartitionError> {
     let mut candidates = Vec::new();
-    for strategy in S::ALL.iter().copied().filter(asked) {
-        let options = Options::strategy(strategy).batch_invariant(!arguments.batch_dependent);
-        if strategy == S::FUSED && dtype == DType::F32 {
-            let precisions = arguments.precision.iter();
-            candidates.extend(precisions.map(|&precision| options.precision(precision)));
-        } else {
-            candidates.push(options);
+    for text in &arguments.strategy {
+        for strategy in Strategy::parse(chain, text)? {
+            let options = strategy.options();
+            let options = options.batch_invariant(!arguments.batch_dependent);
+            if !(strategy.has_precision() && dtype == DType::F32) {
+                candidates.push((strategy, options));
+                continue;
+            }
+            for &precision in &arguments.precision {
+                candidates.push((strategy.clone(), options.clone().precision(precision)));
+            }
         }
     }
-    candidates
+    Ok(candidates)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convfuse::models::conv2d_group_norm_scale_max_pool_clamp::Strategy as Strategy85;
+    use convfuse::chain::presets::KernelBench85;
 
     #[test]
-    fn shapes_have_four_or_five_extents() {
+    fn shapes_have_two_extents_or_more() {
         assert_eq!(shape("16, 8,64,64").unwrap().0, [16, 8, 64, 64]);
-        assert!(shape("16,8,64").is_err());
+        assert!(shape("16").is_err());
         assert!(shape("16,8,64,-1").is_err());
     }
 
@@ -228,15 +223,21 @@ mod tests {
 
     #[test]
     fn strategies_are_chosen_by_name_or_all_at_once() {
+        let chain = KernelBench85::default().chain().unwrap();
+        let all = Strategy::all(&chain).len();
         let chosen = |names: &str, dtype| {
-            let arguments = parse(&format!("bench --strategy {names}")).unwrap();
-            candidates::<Strategy85>(&arguments, dtype).len()
+            let mut arguments = parse("bench").unwrap();
+            arguments.strategy = names.split(',').map(str::to_owned).collect();
+            candidates(&arguments, &chain, dtype).map(|candidates| candidates.len())
         };
         // The fused one comes with accurate and with fast products, if they differ.
-        assert_eq!(chosen("all", DType::F32), Strategy85::ALL.len() + 1);
-        assert_eq!(chosen("all", DType::F16), Strategy85::ALL.len());
-        assert_eq!(chosen("unfused,folded-scale", DType::F32), 2);
-        assert!(strategy("unfused").is_ok() && strategy("all").is_ok());
-        assert!(strategy("magic").unwrap_err().contains("unfused"));
+        assert_eq!(chosen("all", DType::F32), Ok(all + 1));
+        assert_eq!(chosen("all", DType::F16), Ok(all));
+        assert_eq!(chosen("unfused,folded-scale", DType::F32), Ok(2));
+        // Another chain has it.
+        assert_eq!(chosen("clamp-multiply-max", DType::F32), Ok(0));
+        let partition = "conv2d | group_norm scale | max_pool2d clamp";
+        assert_eq!(chosen(partition, DType::F32), Ok(1));
+        assert!(chosen("magic", DType::F32).is_err());
     }
 }

@@ -1,26 +1,33 @@
-//! Which problems to run: a pipeline's attributes, from options or from a file.
+//! Which problems to run: attributes or chains, from options or from a file.
 
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
-use convfuse::spec::{
-    ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79, ConvSpec, GroupNormSpec,
-    InstanceNormSpec, MaxPool2dSpec,
-};
+use convfuse::chain::Chain;
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::spec::{ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use serde::Deserialize;
 
-/// One input, and the attributes of the pipeline that takes it.
+/// One input, and the attributes of the problem, or the chain, that takes it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Request {
+pub(in crate::cli) struct Request {
     /// A name of its own, for the report.
-    pub(super) title: Option<String>,
-    /// The input's shape; its rank tells the pipeline.
-    pub(super) input: Vec<usize>,
+    pub(in crate::cli) title: Option<String>,
+    /// The input's shape; its rank tells the problem, where there is no chain.
+    pub(in crate::cli) input: Vec<usize>,
     #[serde(default)]
-    pub(super) attributes: Attributes,
+    pub(in crate::cli) attributes: Attributes,
+    /// The layers, in place of a problem's.
+    pub(in crate::cli) chain: Option<Chain>,
+}
+
+/// The chain in a JSON file.
+pub(in crate::cli) fn read_chain(path: &Path) -> Result<Chain, String> {
+    let in_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| in_file(&error))?;
+    serde_json::from_str(&text).map_err(|error| in_file(&error))
 }
 
 /// The requests in a JSON file: a list of objects with `input`, and optionally `title` and `attributes`.
@@ -34,7 +41,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Request>, String> {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Attributes, by default those of the benchmark problem")]
-pub(super) struct Attributes {
+pub(in crate::cli) struct Attributes {
     /// Channels from the convolution on
     #[arg(long)]
     out_channels: Option<usize>,
@@ -142,8 +149,8 @@ fn axes<const D: usize>(
 
 impl Attributes {
     /// The attributes of the pipeline of images.
-    pub(super) fn spec_85(&self, in_channels: usize) -> Result<Spec85, String> {
-        let default = Spec85::kernelbench();
+    pub(super) fn problem_85(&self, in_channels: usize) -> Result<KernelBench85, String> {
+        let default = KernelBench85::default();
         let norm = default.group_norm;
         let pool = default.max_pool;
         let window = axes("max_pool", self.max_pool.as_ref(), pool.kernel_size)?;
@@ -151,7 +158,7 @@ impl Attributes {
             Some(stride) => Some(axes("max_pool_stride", Some(stride), window)?),
             None => pool.stride,
         };
-        Ok(Spec85 {
+        Ok(KernelBench85 {
             in_channels,
             out_channels: self.out_channels.unwrap_or(default.out_channels),
             kernel_size: axes(
@@ -186,7 +193,7 @@ impl Attributes {
     }
 
     /// The attributes of the pipeline of volumes.
-    pub(super) fn spec_79(&self, in_channels: usize) -> Result<Spec79, String> {
+    pub(super) fn problem_79(&self, in_channels: usize) -> Result<KernelBench79, String> {
         let of_85 = [
             ("num_groups", self.num_groups.is_some()),
             ("max_pool", self.max_pool.is_some()),
@@ -198,8 +205,8 @@ impl Attributes {
         if let Some((name, _)) = of_85.into_iter().find(|(_, given)| *given) {
             return Err(format!("pipeline 79 has no {name}; choose 85 by --model"));
         }
-        let default = Spec79::kernelbench();
-        Ok(Spec79 {
+        let default = KernelBench79::default();
+        Ok(KernelBench79 {
             in_channels,
             out_channels: self.out_channels.unwrap_or(default.out_channels),
             kernel_size: axes(
@@ -250,8 +257,8 @@ mod tests {
             "kernel_size": [5, 3], "stride": 2, "padding": [2, 1], "groups": 2, "num_groups": 8, "max_pool": 3,
             "max_pool_stride": [2, 1], "clamp": [-1, 0.5], "bias": false, "ceil_mode": true}}]"#;
         let requests: Vec<Request> = serde_json::from_str(json).unwrap();
-        let spec = command.attributes.spec_85(4).unwrap();
-        assert_eq!(spec, requests[0].attributes.spec_85(4).unwrap());
+        let spec = command.attributes.problem_85(4).unwrap();
+        assert_eq!(spec, requests[0].attributes.problem_85(4).unwrap());
         assert_eq!((spec.kernel_size, spec.conv.stride), ([5, 3], [2, 2]));
         assert_eq!(spec.max_pool.stride, Some([2, 1]));
         assert_eq!(spec.clamp, ClampSpec::new(-1.0, 0.5));
@@ -264,13 +271,13 @@ mod tests {
             |json: &str| -> Result<Attributes, _> { serde_json::from_str::<Attributes>(json) };
         assert!(attributes(r#"{"strides": 2}"#).is_err());
         let three = attributes(r#"{"stride": [1, 2, 3]}"#).unwrap();
-        assert!(three.spec_79(3).is_ok());
+        assert!(three.problem_79(3).is_ok());
         assert_eq!(
-            three.spec_85(3).unwrap_err(),
+            three.problem_85(3).unwrap_err(),
             "stride has 3 numbers, must have 1 or 2"
         );
         let pooled = attributes(r#"{"max_pool": 2}"#).unwrap();
-        assert!(pooled.spec_79(3).unwrap_err().contains("no max_pool"));
+        assert!(pooled.problem_79(3).unwrap_err().contains("no max_pool"));
         assert!("1,x".parse::<Axes>().is_err() && "1".parse::<Bounds>().is_err());
     }
 }
