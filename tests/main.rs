@@ -10,6 +10,7 @@
 //! Arguments are those of any Rust test program (`--list`, `--skip`, a part of a name).
 
 mod backend;
+mod chains;
 mod cost;
 mod suite;
 
