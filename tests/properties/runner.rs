@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use convfuse::lab::Way;
+use convfuse::spec::SpecError;
 use convfuse::spec::chain::ChainError;
 use convfuse::{DType, Stream};
 use libtest_mimic::Failed;
@@ -64,10 +65,11 @@ pub(super) fn agrees(bench: &Bench, case: &Case) -> Result<(), String> {
     }
     let expected = match case.expected(&Precision::F32) {
         Ok(expected) => expected,
-        Err(refusal) => {
+        Err(ChainError::Layer { source, .. }) => {
             let got = Way::all(case, DType::F32)[0].run(case, &bench.stream);
-            return refuses(got, &refusal);
+            return refuses(got, &source);
         }
+        Err(refusal) => return Err(refusal.to_string()),
     };
     let mut ways = Way::all(case, DType::F32);
     if bench.backend == Backend::Cpu {
@@ -90,15 +92,12 @@ pub(super) fn agrees(bench: &Bench, case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// What a layer refuses a device refuses, too, with the same words.
-pub(super) fn refuses<T>(got: convfuse::Result<T>, refusal: &ChainError) -> Result<(), String> {
-    let ChainError::Layer { source, .. } = refusal else {
-        return Err(refusal.to_string());
-    };
+/// What a specification refuses a device refuses, too, with the same words.
+pub(super) fn refuses<T>(got: convfuse::Result<T>, refusal: &SpecError) -> Result<(), String> {
     match got {
-        Err(error) if error.to_string() == source.to_string() => Ok(()),
-        Err(error) => Err(format!("refused with {error}, reference: {source}")),
-        Ok(_) => Err(format!("accepted, reference: {source}")),
+        Err(error) if error.to_string() == refusal.to_string() => Ok(()),
+        Err(error) => Err(format!("refused with {error}, reference: {refusal}")),
+        Ok(_) => Err(format!("accepted, reference: {refusal}")),
     }
 }
 
