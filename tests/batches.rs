@@ -1,19 +1,14 @@
 //! What the batch may change: nothing, unless the caller allows it, and then only rounding.
 
-use convfuse::models::{
-    Conv2dGroupNormScaleMaxPoolClamp as Model85,
-    Conv3dMultiplyInstanceNormClampMultiplyMax as Model79, Options, Pipeline, Precision, Strategy,
-};
-use convfuse::spec::{
-    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79, GroupNormSpec, MaxPool2dSpec,
-};
-use convfuse::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights85;
-use convfuse::{DType, Stream, Tensor, data};
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::model::Precision;
+use convfuse::spec::{GroupNormSpec, MaxPool2dSpec};
+use convfuse::{DType, Model, Options, Parameters, Stream, Tensor, data};
 use libtest_mimic::Trial;
 use ndarray::{ArrayD, ArrayView, Axis, IxDyn, Slice};
 
 use crate::backend::{Backend, Outcome};
+use crate::chains::{preset_79, preset_85};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -36,9 +31,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Pipeline 85 on images that only the general kernels take, whose windows lie side by side, or overlap.
-fn general_85(stream: &Stream, overlapping: bool) -> convfuse::Result<Model85> {
-    let spec = Spec85 {
+/// Problem 85 on images that only the general kernels take, whose windows lie side by side, or overlap.
+fn general_85(stream: &Stream, overlapping: bool) -> convfuse::Result<Model> {
+    let problem = KernelBench85 {
         in_channels: 5,
         out_channels: 24,
         group_norm: GroupNormSpec::new(6),
@@ -46,57 +41,31 @@ fn general_85(stream: &Stream, overlapping: bool) -> convfuse::Result<Model85> {
             stride: overlapping.then_some([1, 2]),
             ..MaxPool2dSpec::new([2, 3])
         },
-        ..Spec85::kernelbench()
+        ..KernelBench85::default()
     };
-    Model85::init(stream, &spec, 1)
+    Model::init(stream, &problem.chain()?, 1)
 }
 
-fn general_79(stream: &Stream) -> convfuse::Result<Model79> {
-    let spec = Spec79 {
+fn general_79(stream: &Stream) -> convfuse::Result<Model> {
+    let problem = KernelBench79 {
         in_channels: 4,
         out_channels: 18,
-        ..Spec79::kernelbench()
+        ..KernelBench79::default()
     };
-    Model79::init(stream, &spec, 1)
+    Model::init(stream, &problem.chain()?, 1)
 }
 
-/// The models, with the shape of a sample each.
-fn for_each_model(stream: &Stream, test: &dyn Test) -> Outcome {
-    test.run_85(&general_85(stream, false)?, &[5, 15, 21])?;
-    test.run_85(&general_85(stream, true)?, &[5, 12, 17])?;
-    test.run_79(&general_79(stream)?, &[4, 5, 9, 13])?;
+/// Tests the models, each with the shape of a sample.
+fn for_each_model(stream: &Stream, test: fn(&Model, &[usize]) -> Outcome) -> Outcome {
+    test(&general_85(stream, false)?, &[5, 15, 21])?;
+    test(&general_85(stream, true)?, &[5, 12, 17])?;
+    test(&general_79(stream)?, &[4, 5, 9, 13])?;
     // What the one-launch kernels take.
-    test.run_85(
-        &Model85::init(stream, &Spec85::kernelbench(), 1)?,
-        &[8, 14, 128],
-    )?;
-    test.run_79(
-        &Model79::init(stream, &Spec79::kernelbench(), 1)?,
-        &[3, 5, 8, 32],
-    )
+    let of_85 = Model::init(stream, &preset_85().chain, 1)?;
+    test(&of_85, &[8, 14, 128])?;
+    let of_79 = Model::init(stream, &preset_79().chain, 1)?;
+    test(&of_79, &[3, 5, 8, 32])
 }
-
-/// A test of both models.
-trait Test {
-    fn run_85(&self, model: &Model85, sample: &[usize]) -> Outcome;
-    fn run_79(&self, model: &Model79, sample: &[usize]) -> Outcome;
-}
-
-macro_rules! test_of_models {
-    ($name:ident, $function:ident) => {
-        struct $name;
-        impl Test for $name {
-            fn run_85(&self, model: &Model85, sample: &[usize]) -> Outcome {
-                $function(model, sample)
-            }
-            fn run_79(&self, model: &Model79, sample: &[usize]) -> Outcome {
-                $function(model, sample)
-            }
-        }
-    };
-}
-test_of_models!(SplitBatch, split_batch);
-test_of_models!(MayMatter, may_matter);
 
 /// An input of `n` samples.
 fn input(n: usize, sample: &[usize]) -> ArrayD<f32> {
@@ -104,19 +73,15 @@ fn input(n: usize, sample: &[usize]) -> ArrayD<f32> {
     data::fill(3, IxDyn(&shape))
 }
 
-/// The pipeline's results for `x`.
-fn run<M: Pipeline>(
-    model: &M,
-    x: &ArrayD<f32>,
-    options: &Options<M::Strategy>,
-) -> convfuse::Result<ArrayD<f32>> {
+/// The model's results for `x`.
+fn run(model: &Model, x: &ArrayD<f32>, options: &Options) -> convfuse::Result<ArrayD<f32>> {
     let x = Tensor::from_array(model.stream(), x)?;
     model.forward_with(&x, options)?.to_f32_array()
 }
 
-fn split_batch<M: Pipeline>(model: &M, sample: &[usize]) -> Outcome {
+fn split_batch(model: &Model, sample: &[usize]) -> Outcome {
     for precision in Precision::ALL {
-        let options = Options::strategy(M::Strategy::FUSED).precision(precision);
+        let options = Options::default().precision(precision);
         let x = input(3, sample);
         let whole = run(model, &x, &options)?;
         for n in 0..3 {
@@ -133,8 +98,8 @@ fn split_batch<M: Pipeline>(model: &M, sample: &[usize]) -> Outcome {
     Ok(())
 }
 
-fn may_matter<M: Pipeline>(model: &M, sample: &[usize]) -> Outcome {
-    let options = Options::strategy(M::Strategy::FUSED);
+fn may_matter(model: &Model, sample: &[usize]) -> Outcome {
+    let options = Options::default();
     let x = input(1, sample);
     let invariant = run(model, &x, &options)?;
     let dependent = run(model, &x, &options.batch_invariant(false))?;
@@ -146,7 +111,7 @@ fn may_matter<M: Pipeline>(model: &M, sample: &[usize]) -> Outcome {
     Ok(())
 }
 
-/// Pipeline 79 on batches for which clusters of every size, and blocks that are alone, share a sample. One sample makes the
+/// Problem 79 on batches for which clusters of every size, and blocks that are alone, share a sample. One sample makes the
 /// conversion repeat with another scale, one has a NaN.
 fn any_cluster(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
@@ -154,20 +119,20 @@ fn any_cluster(backend: Backend) -> Outcome {
     // About as many samples as there are clusters of 8, 4, 5, 5 in two rounds, and 2.
     let sizes = [9, 6, 5, 4, 2].map(|part| multiprocessors / part);
     let most = sizes[4] + 1;
-    let (spec, [_, sample @ ..]) = (Spec79::kernelbench(), Spec79::KERNELBENCH_INPUT);
+    let [_, sample @ ..] = KernelBench79::INPUT;
+    let chain = preset_79().chain;
     let mut x = input(most, &sample);
     x[[0, 2, 15, 31, 31].as_slice()] = 1e6;
     x[[1, 0, 7, 7, 7].as_slice()] = f32::NAN;
-    let weights = Model79::init(&stream, &spec, 1)?.weights().clone();
+    let parameters = Parameters::init(&chain, 1)?;
     for (dtype, precision) in [
         (DType::F32, Precision::Accurate),
         (DType::F32, Precision::Fast),
         (DType::F16, Precision::Accurate),
         (DType::BF16, Precision::Accurate),
     ] {
-        let model = Model79::with_dtype(&stream, &spec, &weights, dtype)?;
-        let options =
-            Options::strategy(<Model79 as Pipeline>::Strategy::FUSED).precision(precision);
+        let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+        let options = Options::default().precision(precision);
         let run = |x: ArrayView<'_, f32, IxDyn>| -> convfuse::Result<_> {
             let x = Tensor::from_f32_array(&stream, &x, dtype)?;
             model.forward_with(&x, &options)?.to_f32_array()
@@ -187,14 +152,14 @@ fn any_cluster(backend: Backend) -> Outcome {
 }
 
 fn any_batch(backend: Backend) -> Outcome {
-    for_each_model(&backend.stream()?, &SplitBatch)
+    for_each_model(&backend.stream()?, split_batch)
 }
 
 fn batch_dependent(backend: Backend) -> Outcome {
-    for_each_model(&backend.stream()?, &MayMatter)
+    for_each_model(&backend.stream()?, may_matter)
 }
 
-/// The one-launch kernel of pipeline 85 spreads the samples of a small batch over more blocks. This batch is too large
+/// The one-launch kernel of problem 85 spreads the samples of a small batch over more blocks. This batch is too large
 /// for that, and most of its parts are small enough. Two rows are so loud that they change the scale on the way.
 fn spread_batch(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
@@ -207,13 +172,12 @@ fn spread_batch(backend: Backend) -> Outcome {
         let mut row = x.index_axis_mut(Axis(2), row);
         row *= 100.0;
     }
-    let spec = Spec85::kernelbench();
-    let weights = Weights85::init(&spec, 1);
+    let chain = preset_85().chain;
+    let parameters = Parameters::init(&chain, 1)?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
-        let model = Model85::with_dtype(&stream, &spec, &weights, dtype)?;
+        let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
         for precision in Precision::ALL {
-            let options = Options::strategy(<Model85 as Pipeline>::Strategy::FUSED);
-            let options = options.precision(precision);
+            let options = Options::default().precision(precision);
             let run = |x: &ArrayD<f32>| -> convfuse::Result<ArrayD<f32>> {
                 let x = Tensor::from_f32_array(&stream, x, dtype)?;
                 model.forward_with(&x, &options)?.to_f32_array()

@@ -2,20 +2,14 @@
 
 use std::ptr::null_mut;
 
-use convfuse::models::{
-    Conv2dGroupNormScaleMaxPoolClamp as Model85,
-    Conv3dMultiplyInstanceNormClampMultiplyMax as Model79, Options, Pipeline, Strategy,
-};
-use convfuse::spec::{
-    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
-};
-use convfuse::{Device, Stream, Tensor, data};
+use convfuse::model::Strategy;
+use convfuse::{Device, Model, Options, Stream, Tensor, data};
 use cust::sys;
 use libtest_mimic::{Failed, Trial};
-use ndarray::{Array, ArrayD, Dimension};
+use ndarray::{ArrayD, IxDyn};
 
 use crate::backend::{Backend, Outcome};
+use crate::chains::{preset_79, preset_85};
 use crate::suite::says;
 
 /// Shapes that the one-launch kernels take.
@@ -36,26 +30,25 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-fn model_85(stream: &Stream) -> convfuse::Result<Model85> {
-    Model85::init(stream, &Spec85::kernelbench(), 1)
+fn model_85(stream: &Stream) -> convfuse::Result<Model> {
+    Model::init(stream, &preset_85().chain, 1)
 }
 
-fn model_79(stream: &Stream) -> convfuse::Result<Model79> {
-    Model79::init(stream, &Spec79::kernelbench(), 1)
+fn model_79(stream: &Stream) -> convfuse::Result<Model> {
+    Model::init(stream, &preset_79().chain, 1)
 }
 
-/// An input of a model's rank.
-fn input<D: Dimension>(seed: u64, shape: &[usize]) -> Array<f32, D> {
-    let input = data::fill(seed, shape);
-    input.into_dimensionality().expect("the model's rank")
+/// Both models, each with a shape that a one-launch kernel takes.
+fn models(stream: &Stream) -> convfuse::Result<[(Model, &'static [usize]); 2]> {
+    Ok([(model_85(stream)?, &IMAGES), (model_79(stream)?, &VOLUMES)])
+}
+
+fn input(seed: u64, shape: &[usize]) -> ArrayD<f32> {
+    data::fill(seed, IxDyn(shape))
 }
 
 /// What a model computes without plan and graph.
-fn plain<M: Pipeline>(
-    model: &M,
-    options: &Options<M::Strategy>,
-    x: &Array<f32, M::Input>,
-) -> convfuse::Result<ArrayD<f32>> {
+fn plain(model: &Model, options: &Options, x: &ArrayD<f32>) -> convfuse::Result<ArrayD<f32>> {
     let x = Tensor::from_array(model.stream(), x)?;
     model.forward_with(&x, options)?.to_array::<f32>()
 }
@@ -73,11 +66,13 @@ fn no_graphs(backend: Backend) -> Outcome {
 
 /// Every strategy of both models, on another stream than the parameters'.
 fn replays(backend: Backend) -> Outcome {
-    fn check<M: Pipeline>(model: &M, stream: &Stream, shape: &[usize]) -> Outcome {
-        for &strategy in M::Strategy::ALL {
-            let options = Options::strategy(strategy);
-            let plan = model.plan(stream, shape, &options)?;
-            let x = Tensor::from_array(stream, &input::<M::Input>(0, shape))?;
+    let device = backend.device()?;
+    let (home, stream) = (device.stream()?, device.stream()?);
+    for (model, shape) in models(&home)? {
+        for strategy in Strategy::all(model.chain()) {
+            let options = strategy.options();
+            let plan = model.plan(&stream, shape, &options)?;
+            let x = Tensor::from_array(&stream, &input(0, shape))?;
             let mut captured = plan.capture(x)?;
             // Captured is not run.
             let untouched = captured.output().to_array::<f32>()?;
@@ -86,24 +81,20 @@ fn replays(backend: Backend) -> Outcome {
                 let x = input(seed, shape);
                 captured.write(&x)?;
                 captured.replay()?;
-                let wanted = plain(model, &options, &x)?;
+                let wanted = plain(&model, &options, &x)?;
                 assert_eq!(captured.output().to_array::<f32>()?, wanted, "{strategy}");
                 // Again, on the same input.
                 captured.replay()?;
                 assert_eq!(captured.output().to_array::<f32>()?, wanted, "{strategy}");
             }
         }
-        Ok(())
     }
-    let device = backend.device()?;
-    let (home, stream) = (device.stream()?, device.stream()?);
-    check(&model_85(&home)?, &stream, &IMAGES)?;
-    check(&model_79(&home)?, &stream, &VOLUMES)
+    Ok(())
 }
 
 /// Graphs of both models on streams of their own, all queued before any is waited for.
 fn several_streams(backend: Backend) -> Outcome {
-    fn rounds<M: Pipeline>(device: &Device, model: &M, shape: &[usize]) -> Outcome {
+    fn rounds(device: &Device, model: &Model, shape: &[usize]) -> Outcome {
         let options = Options::default();
         let wanted: Vec<ArrayD<f32>> = (0..4)
             .map(|seed| plain(model, &options, &input(seed, shape)))
@@ -111,7 +102,7 @@ fn several_streams(backend: Backend) -> Outcome {
         let mut captured = Vec::new();
         for _ in 0..4 {
             let stream = device.stream()?;
-            let x = Tensor::from_array(&stream, &input::<M::Input>(0, shape))?;
+            let x = Tensor::from_array(&stream, &input(0, shape))?;
             captured.push(model.plan(&stream, shape, &options)?.capture(x)?);
         }
         for round in 0..20 {
@@ -131,10 +122,10 @@ fn several_streams(backend: Backend) -> Outcome {
     }
     let device = backend.device()?;
     let home = device.stream()?;
-    let (images, volumes) = (model_85(&home)?, model_79(&home)?);
+    let [images, volumes] = models(&home)?;
     std::thread::scope(|scope| {
-        let volumes = scope.spawn(|| rounds(&device, &volumes, &VOLUMES));
-        rounds(&device, &images, &IMAGES)?;
+        let volumes = scope.spawn(|| rounds(&device, &volumes.0, volumes.1));
+        rounds(&device, &images.0, images.1)?;
         let panicked = |_| Err(Failed::from("a thread panicked"));
         volumes.join().unwrap_or_else(panicked)
     })
@@ -213,7 +204,7 @@ fn foreign_tensors(backend: Backend) -> Outcome {
         captured.replay(),
         "captured plan: the output is shared with other tensors",
     )?;
-    let wanted = plain(&model, &options, &values)?;
+    let wanted = plain(&model, &options, &values.into_dyn())?;
     assert_eq!(held.to_array::<f32>()?, wanted);
     Ok(())
 }

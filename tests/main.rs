@@ -10,6 +10,7 @@
 //! Arguments are those of any Rust test program (`--list`, `--skip`, a part of a name).
 
 mod backend;
+mod chains;
 mod cost;
 mod suite;
 
@@ -20,6 +21,7 @@ mod clamp;
 mod conv2d;
 mod conv3d;
 mod devices;
+mod explanations;
 mod fused;
 mod graphs;
 mod group_norm;
@@ -28,6 +30,8 @@ mod kernelbench_79;
 mod kernelbench_85;
 mod max_pool2d;
 mod models;
+mod other_chains;
+mod partitions;
 mod peak;
 mod plans;
 mod properties;
@@ -47,6 +51,7 @@ fn main() {
         conv2d::trials(),
         conv3d::trials(),
         devices::trials(),
+        explanations::trials(),
         fused::trials(),
         graphs::trials(),
         group_norm::trials(),
@@ -55,6 +60,8 @@ fn main() {
         kernelbench_85::trials(),
         max_pool2d::trials(),
         models::trials(),
+        other_chains::trials(),
+        partitions::trials(),
         peak::trials(),
         plans::trials(),
         properties::trials(),

@@ -1,19 +1,14 @@
-//! What both models share: strategies, element types, refusals.
+//! What models of all chains share: strategies, element types, refusals.
 
-use convfuse::models::{
-    Conv2dGroupNormScaleMaxPoolClamp as Model85,
-    Conv3dMultiplyInstanceNormClampMultiplyMax as Model79, Options, Pipeline, Strategy,
-};
-use convfuse::spec::{
-    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79, GroupNormSpec,
-};
-use convfuse::weights::Conv2dGroupNormScaleMaxPoolClampWeights as Weights85;
-use convfuse::{DType, Stream, Tensor, data};
+use convfuse::chain::presets::KernelBench85;
+use convfuse::model::Strategy;
+use convfuse::spec::GroupNormSpec;
+use convfuse::{Counts, DType, Error, Model, Parameters, ParametersError, Stream, Tensor, data};
 use libtest_mimic::Trial;
-use ndarray::Array1;
+use ndarray::ArrayD;
 
 use crate::backend::{Backend, Outcome};
+use crate::chains::{preset_79, preset_85, presets};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -35,30 +30,54 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn strategy_names() -> Outcome {
-    fn check<S: Strategy>() {
-        for &strategy in S::ALL {
-            assert_eq!(strategy.to_string().parse(), Ok(strategy));
-            assert!(!strategy.summary().is_empty());
+    for preset in presets() {
+        let strategies = Strategy::all(&preset.chain);
+        for strategy in &strategies {
+            let parsed = Strategy::parse(&preset.chain, strategy.name)?;
+            assert_eq!(parsed, [strategy.clone()]);
+            // Written down, the partition is the same one.
+            let summary = strategy.summary(&preset.chain);
+            let [parsed] = &Strategy::parse(&preset.chain, &summary)?[..] else {
+                return Err(format!("{strategy}: a partition is one strategy").into());
+            };
+            if strategy.partition.is_some() {
+                assert_eq!(parsed.partition, strategy.partition, "{strategy}");
+            }
+            assert_eq!(strategy.has_precision(), strategy.name == Strategy::FUSED);
         }
-        let unknown = "no-such".parse::<S>().unwrap_err();
-        assert!(
-            unknown.starts_with("strategy: no-such is unknown, must be one of unfused, "),
-            "{unknown}"
-        );
+        let names: Vec<&str> = strategies.iter().map(|strategy| strategy.name).collect();
+        let last = names.len() - 1;
+        assert_eq!(names[..2], ["unfused", "unfused-direct"]);
+        assert_eq!(names[last], Strategy::FUSED);
+        // A named partition that does not fit its chain would be none, and fused.
+        let none = |strategy: &Strategy| strategy.partition.is_none();
+        assert!(!strategies[..last].iter().any(none));
+        let number_of_partial = match preset.number {
+            85 => 3,
+            _ => 2,
+        };
+        assert_eq!(names.len(), 3 + number_of_partial);
+        assert_eq!(Strategy::parse(&preset.chain, Strategy::ALL)?, strategies);
+        let of_another = match preset.number {
+            85 => "clamp-multiply-max",
+            _ => "norm-scale",
+        };
+        assert_eq!(Strategy::parse(&preset.chain, of_another)?, []);
+        let unknown = Strategy::parse(&preset.chain, "no-such").unwrap_err();
+        let unknown = unknown.to_string();
+        assert!(unknown.contains("no-such"), "{unknown}");
     }
-    check::<<Model85 as Pipeline>::Strategy>();
-    check::<<Model79 as Pipeline>::Strategy>();
     Ok(())
 }
 
-fn small_85(stream: &Stream) -> convfuse::Result<Model85> {
-    let spec = Spec85 {
+fn small_85(stream: &Stream) -> convfuse::Result<Model> {
+    let problem = KernelBench85 {
         in_channels: 3,
         out_channels: 8,
         group_norm: GroupNormSpec::new(4),
-        ..Spec85::kernelbench()
+        ..KernelBench85::default()
     };
-    Model85::init(stream, &spec, 1)
+    Model::init(stream, &problem.chain()?, 1)
 }
 
 fn inputs(backend: Backend) -> Outcome {
@@ -67,48 +86,69 @@ fn inputs(backend: Backend) -> Outcome {
     let forward = |shape: &[usize], dtype| model.forward(&Tensor::zeros(&stream, shape, dtype)?);
     says(
         forward(&[1, 4, 12, 12], DType::F32),
-        "conv2d: input[1] is 4, expected 3",
+        "layer 0: conv2d: input[1] is 4, expected 3",
     )?;
     says(
         forward(&[1, 3, 12], DType::F32),
-        "conv2d: input has 3 dimensions, expected 4",
+        "layer 0: conv2d: input has 3 dimensions, expected 4",
     )?;
     says(
         forward(&[1, 3, 5, 12], DType::F32),
-        "max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3",
+        "layer 3: max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3",
     )?;
     says(
         forward(&[1, 3, 12, 12], DType::F16),
-        "conv2d_group_norm_scale_max_pool_clamp: input is f16, must be f32",
+        "model: input is f16, must be f32",
     )
 }
 
 fn parameters(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let spec = Spec85::kernelbench();
-    let mut weights = Weights85::init(&spec, 1);
-    weights.scale = Array1::ones(63);
+    let chain = preset_85().chain;
+    let model = |edit: &dyn Fn(&mut Vec<(String, ArrayD<f32>)>)| {
+        let parameters = Parameters::init(&chain, 1)?;
+        let named = parameters.iter();
+        let mut named = named
+            .map(|(name, values)| (name.to_owned(), values.clone()))
+            .collect();
+        edit(&mut named);
+        Model::new(&stream, &chain, &Parameters::new(&chain, named)?)
+    };
     says(
-        Model85::new(&stream, &spec, &weights),
-        "scale: scale[0] is 63, expected 64",
+        model(&|named| named[4].1 = ArrayD::ones(vec![63, 1, 1])),
+        "scale: shape is [63, 1, 1], expected [64, 1, 1]",
     )?;
-    weights.scale = Array1::ones(64);
-    weights.conv_bias = None;
-    assert!(Model85::new(&stream, &spec, &weights).is_err());
+    says(
+        model(&|named| drop(named.remove(1))),
+        "conv.bias: is missing, the chain has it with shape [64]",
+    )?;
+    // Complete, but another chain's.
+    let bare = KernelBench85 {
+        bias: false,
+        ..KernelBench85::default()
+    };
+    let refused = Model::new(&stream, &chain, &Parameters::init(&bare.chain()?, 1)?);
+    let missing = |name: &str| name == "conv.bias";
+    assert!(
+        matches!(&refused, Err(Error::Parameters(ParametersError::Missing { name, .. })) if missing(name)),
+        "{refused:?}"
+    );
+    model(&|_| ())?;
     Ok(())
 }
 
 fn fusing_pays(backend: Backend) -> Outcome {
-    fn check<M: Pipeline>(model: &M, x: &Tensor) -> Outcome {
+    fn check(model: &Model, x: &Tensor) -> Outcome {
         let stream = x.stream();
-        let count = |&strategy: &M::Strategy| -> convfuse::Result<convfuse::Counts> {
+        let count = |strategy: &Strategy| -> convfuse::Result<Counts> {
             // The first run may also prepare parameters.
-            drop(model.forward_with(x, &Options::strategy(strategy))?);
+            drop(model.forward_with(x, &strategy.options())?);
             stream.take_counts();
-            drop(model.forward_with(x, &Options::strategy(strategy))?);
+            drop(model.forward_with(x, &strategy.options())?);
             Ok(stream.take_counts())
         };
-        let [im2col, unfused, fused @ ..] = M::Strategy::ALL else {
+        let strategies = Strategy::all(model.chain());
+        let [im2col, unfused, fused @ ..] = &strategies[..] else {
             return Err("two unfused strategies come first".into());
         };
         let (im2col, unfused) = (count(im2col)?, count(unfused)?);
@@ -116,7 +156,7 @@ fn fusing_pays(backend: Backend) -> Outcome {
         for strategy in fused {
             let counts = count(strategy)?;
             let mut most = unfused;
-            if *strategy == M::Strategy::FUSED {
+            if strategy.name == Strategy::FUSED {
                 // Where it is not one launch, it has some that prepare what makes the others faster, and an image of the
                 // input, which is smaller than a column matrix.
                 assert!(counts.launches < unfused.launches, "{strategy}: {counts:?}");
@@ -142,7 +182,7 @@ fn fusing_pays(backend: Backend) -> Outcome {
         &small_85(&stream)?,
         &Tensor::from_array(&stream, &data::fill(1, (2, 3, 11, 14)))?,
     )?;
-    let model = Model79::init(&stream, &Spec79::kernelbench(), 1)?;
+    let model = Model::init(&stream, &preset_79().chain, 1)?;
     check(
         &model,
         &Tensor::from_array(&stream, &data::fill(1, (2, 3, 5, 6, 7)))?,

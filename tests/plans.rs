@@ -1,19 +1,12 @@
 //! Plans: runs that were prepared.
 
-use convfuse::models::conv2d_group_norm_scale_max_pool_clamp::Strategy as Strategy85;
-use convfuse::models::{
-    Conv2dGroupNormScaleMaxPoolClamp as Model85,
-    Conv3dMultiplyInstanceNormClampMultiplyMax as Model79, Options, Pipeline, Strategy,
-};
-use convfuse::spec::{
-    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
-};
-use convfuse::{DType, Stream, Tensor, data};
+use convfuse::model::Strategy;
+use convfuse::{DType, Model, Options, Stream, Tensor, data};
 use libtest_mimic::Trial;
 use ndarray::ArrayD;
 
 use crate::backend::{Backend, Outcome};
+use crate::chains::{Preset, preset_79, preset_85, presets};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -34,42 +27,39 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-fn image(seed: u64) -> ArrayD<f32> {
-    data::fill(seed, (2, 8, 11, 14)).into_dyn()
+/// A small input.
+fn input(preset: &Preset, seed: u64) -> ArrayD<f32> {
+    data::fill(seed, preset.small)
 }
 
 fn volume(seed: u64) -> ArrayD<f32> {
-    data::fill(seed, (2, 3, 5, 6, 7)).into_dyn()
+    input(&preset_79(), seed)
 }
 
-fn model_85(stream: &Stream) -> convfuse::Result<Model85> {
-    Model85::init(stream, &Spec85::kernelbench(), 1)
-}
-
-fn model_79(stream: &Stream) -> convfuse::Result<Model79> {
-    Model79::init(stream, &Spec79::kernelbench(), 1)
+fn model_79(stream: &Stream) -> convfuse::Result<Model> {
+    Model::init(stream, &preset_79().chain, 1)
 }
 
 fn same_as_forward(backend: Backend) -> Outcome {
-    fn check<M: Pipeline>(model: &M, stream: &Stream, inputs: [ArrayD<f32>; 2]) -> Outcome {
-        for &strategy in M::Strategy::ALL {
-            let options = Options::strategy(strategy);
-            let mut plan = model.plan(stream, inputs[0].shape(), &options)?;
+    let stream = backend.stream()?;
+    for preset in presets() {
+        let model = Model::init(&stream, &preset.chain, 1)?;
+        let inputs = [input(&preset, 1), input(&preset, 2)];
+        for strategy in Strategy::all(&preset.chain) {
+            let options = strategy.options();
+            let mut plan = model.plan(&stream, preset.small, &options)?;
             let mut y = plan.output()?;
             for _ in 0..2 {
                 for x in &inputs {
-                    let x = Tensor::from_array(stream, x)?;
+                    let x = Tensor::from_array(&stream, x)?;
                     plan.execute(&x, &mut y)?;
                     let wanted = model.forward_with(&x, &options)?.to_array::<f32>()?;
                     assert_eq!(y.to_array::<f32>()?, wanted, "{strategy}");
                 }
             }
         }
-        Ok(())
     }
-    let stream = backend.stream()?;
-    check(&model_85(&stream)?, &stream, [image(1), image(2)])?;
-    check(&model_79(&stream)?, &stream, [volume(1), volume(2)])
+    Ok(())
 }
 
 fn misuse(backend: Backend) -> Outcome {
@@ -128,10 +118,9 @@ fn other_devices(backend: Backend) -> Outcome {
         model.plan(&elsewhere, x.shape(), &Options::default()),
         &format!("plan: the model is on {here}, must be on {there}"),
     )?;
-    let name = "conv3d_multiply_instance_norm_clamp_multiply_max";
     says(
         model.forward(&x),
-        &format!("{name}: input is on {there}, must be on {here}"),
+        &format!("model: input is on {there}, must be on {here}"),
     )?;
     let mut plan = model.plan(&stream, x.shape(), &Options::default())?;
     let mut y = plan.output()?;
@@ -143,8 +132,10 @@ fn other_devices(backend: Backend) -> Outcome {
 
 fn no_allocation(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let x = Tensor::from_array(&stream, &image(1))?;
-    let mut plan = model_85(&stream)?.plan(&stream, x.shape(), &Options::default())?;
+    let preset = preset_85();
+    let x = Tensor::from_array(&stream, &input(&preset, 1))?;
+    let model = Model::init(&stream, &preset.chain, 1)?;
+    let mut plan = model.plan(&stream, x.shape(), &Options::default())?;
     let mut y = plan.output()?;
     stream.take_counts();
     plan.execute(&x, &mut y)?;
@@ -157,16 +148,18 @@ fn no_allocation(backend: Backend) -> Outcome {
 
 /// A plan holds what the intermediate tensors of one run take at the run's peak, not all of them.
 fn least_memory(backend: Backend) -> Outcome {
-    fn check<M: Pipeline>(model: &M, x: &Tensor) -> Outcome {
-        let stream = x.stream();
-        for &strategy in M::Strategy::ALL {
-            let options = Options::strategy(strategy);
+    let stream = backend.stream()?;
+    for preset in presets() {
+        let model = Model::init(&stream, &preset.chain, 1)?;
+        let x = Tensor::from_array(&stream, &input(&preset, 1))?;
+        for strategy in Strategy::all(&preset.chain) {
+            let options = strategy.options();
             // Parameters that are prepared once belong to the model.
-            drop(model.forward_with(x, &options)?);
+            drop(model.forward_with(&x, &options)?);
             stream.take_counts();
-            let y = model.forward_with(x, &options)?;
+            let y = model.forward_with(&x, &options)?;
             let peak = stream.take_counts().peak_bytes;
-            let held = model.plan(stream, x.shape(), &options)?.workspace_bytes();
+            let held = model.plan(&stream, x.shape(), &options)?.workspace_bytes();
             // The output may or may not be there at the peak. Few tensors live then; each starts on 256 bytes.
             let [least, most] = [peak.saturating_sub(y.bytes()), peak + 4 * 256];
             assert!(
@@ -174,21 +167,13 @@ fn least_memory(backend: Backend) -> Outcome {
                 "{strategy}: {held} bytes, a run {peak}"
             );
         }
-        Ok(())
     }
-    let stream = backend.stream()?;
-    let images = Tensor::from_array(&stream, &image(1))?;
-    let model = model_85(&stream)?;
-    check(&model, &images)?;
-    check(
-        &model_79(&stream)?,
-        &Tensor::from_array(&stream, &volume(1))?,
-    )?;
     // The convolution's output and the norm's, and the statistics of 32 groups, a block's three numbers each.
-    let options = Options::strategy(Strategy85::UnfusedDirect);
-    let held = model
-        .plan(&stream, images.shape(), &options)?
-        .workspace_bytes();
+    let chain = preset_85().chain;
+    let options = Strategy::parse(&chain, "unfused-direct")?[0].options();
+    let model = Model::init(&stream, &chain, 1)?;
+    let held = model.plan(&stream, &[2, 8, 11, 14], &options)?;
+    let held = held.workspace_bytes();
     let convolved = 2 * 64 * 9 * 12 * 4;
     assert!(
         (2 * convolved..2 * convolved + 1024).contains(&held),

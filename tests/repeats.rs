@@ -6,75 +6,54 @@
 //! work does beside them differs from run to run, since these tests run side by side. Smaller cases, other streams, and
 //! shuffled orders of threads in the emulator are `suite::repeats`.
 
-use convfuse::models::{
-    Conv2dGroupNormScaleMaxPoolClamp as Model85,
-    Conv3dMultiplyInstanceNormClampMultiplyMax as Model79, Options, Pipeline, Precision, Strategy,
-};
-use convfuse::spec::{
-    Conv2dGroupNormScaleMaxPoolClampSpec as Spec85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec79,
-};
-use convfuse::weights::{
-    Conv2dGroupNormScaleMaxPoolClampWeights as Weights85,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxWeights as Weights79,
-};
-use convfuse::{DType, Stream, Tensor, data};
+use convfuse::chain::Chain;
+use convfuse::model::{Precision, Strategy};
+use convfuse::{DType, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
+use crate::chains::{Preset, presets};
 use crate::suite::runs;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = of(
-        "kernelbench_85",
-        &Spec85::KERNELBENCH_INPUT,
-        |stream, dtype| {
-            let spec = Spec85::kernelbench();
-            Model85::with_dtype(stream, &spec, &Weights85::init(&spec, 1), dtype)
-        },
-    );
-    trials.extend(of(
-        "kernelbench_79",
-        &Spec79::KERNELBENCH_INPUT,
-        |stream, dtype| {
-            let spec = Spec79::kernelbench();
-            Model79::with_dtype(stream, &spec, &Weights79::init(&spec, 1), dtype)
-        },
-    ));
-    trials
+    presets().iter().flat_map(of).collect()
 }
 
-/// A test for each way to run a model.
-fn of<M: Pipeline + 'static>(
-    operator: &str,
-    shape: &'static [usize],
-    model: fn(&Stream, DType) -> convfuse::Result<M>,
-) -> Vec<Trial> {
-    let accurate = |&strategy: &M::Strategy| (DType::F32, Options::strategy(strategy), "");
-    let mut ways: Vec<_> = M::Strategy::ALL.iter().map(accurate).collect();
-    let fused = Options::strategy(M::Strategy::FUSED);
-    ways.push((DType::F32, fused.precision(Precision::Fast), "_fast"));
-    ways.push((DType::F16, fused, "_f16"));
-    ways.push((DType::BF16, fused, "_bf16"));
-    let trial = |(dtype, options, suffix): (DType, Options<M::Strategy>, &str)| {
-        let strategy = options.strategy.to_string().replace('-', "_");
+/// A test for each way to run a chain.
+fn of(preset: &Preset) -> Vec<Trial> {
+    let accurate = |strategy: &Strategy| (DType::F32, strategy.name, strategy.options(), "");
+    let strategies = Strategy::all(&preset.chain);
+    let mut ways: Vec<_> = strategies.iter().map(accurate).collect();
+    for (dtype, precision, suffix) in [
+        (DType::F32, Precision::Fast, "_fast"),
+        (DType::F16, Precision::Accurate, "_f16"),
+        (DType::BF16, Precision::Accurate, "_bf16"),
+    ] {
+        let options = Options::default().precision(precision);
+        ways.push((dtype, Strategy::FUSED, options, suffix));
+    }
+    let trial = |(dtype, strategy, options, suffix): (DType, &str, Options, &str)| {
+        let strategy = strategy.replace('-', "_");
         let name = format!("repeats_bit_for_bit_at_full_size_{strategy}{suffix}");
-        Backend::Gpu.trial(operator, &name, move |backend| {
-            let stream = backend.stream()?;
-            repeats(&model(&stream, dtype)?, shape, &options, runs(backend))
+        let (chain, shape) = (preset.chain.clone(), preset.full);
+        Backend::Gpu.trial(preset.name, &name, move |backend| {
+            repeats(backend, &chain, dtype, shape, &options)
         })
     };
     ways.into_iter().map(trial).collect()
 }
 
-fn repeats<M: Pipeline>(
-    model: &M,
+fn repeats(
+    backend: Backend,
+    chain: &Chain,
+    dtype: DType,
     shape: &[usize],
-    options: &Options<M::Strategy>,
-    runs: u64,
+    options: &Options,
 ) -> Outcome {
-    let stream = model.stream();
-    let input = |seed| Tensor::from_f32_array(stream, &data::signed(seed, shape), model.dtype());
+    let stream = &backend.stream()?;
+    let model = Model::with_dtype(stream, chain, &Parameters::init(chain, 1)?, dtype)?;
+    let runs = runs(backend);
+    let input = |seed| Tensor::from_f32_array(stream, &data::signed(seed, shape), dtype);
     let inputs = [input(1)?, input(2)?];
     let mut plan = model.plan(stream, shape, options)?;
     let mut y = plan.output()?;

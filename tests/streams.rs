@@ -2,13 +2,13 @@
 
 use std::thread;
 
-use convfuse::models::{Conv3dMultiplyInstanceNormClampMultiplyMax as Model, Pipeline};
-use convfuse::spec::{ClampSpec, Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec};
-use convfuse::{Device, Tensor, data, ops};
+use convfuse::spec::ClampSpec;
+use convfuse::{Device, Model, Tensor, data, ops};
 use libtest_mimic::{Failed, Trial};
-use ndarray::Array4;
+use ndarray::ArrayD;
 
 use crate::backend::{Backend, Outcome};
+use crate::chains::preset_79;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -63,8 +63,8 @@ fn freed_while_read(backend: Backend) -> Outcome {
     Ok(())
 }
 
-fn small_model(device: &Device) -> convfuse::Result<(Model, Array4<f32>)> {
-    let model = Model::init(&device.stream()?, &Spec::kernelbench(), 3)?;
+fn small_model(device: &Device) -> convfuse::Result<(Model, ArrayD<f32>)> {
+    let model = Model::init(&device.stream()?, &preset_79().chain, 3)?;
     let y = model.forward_array(&data::fill(1, (1, 3, 5, 6, 7)))?;
     Ok((model, y))
 }
@@ -82,10 +82,7 @@ fn threads(backend: Backend) -> Outcome {
         let stream = device.stream()?;
         for _ in 0..rounds {
             let x = Tensor::from_array(&stream, &data::fill(1, (1, 3, 5, 6, 7)))?;
-            assert_eq!(
-                model.forward(&x)?.to_array::<f32>()?,
-                wanted.clone().into_dyn()
-            );
+            assert_eq!(model.forward(&x)?.to_array::<f32>()?, wanted);
         }
         Ok(())
     };

@@ -1,4 +1,4 @@
-//! Whole pipelines on random shapes and attributes, under every strategy.
+//! Whole chains on random shapes and attributes, under every strategy.
 
 use convfuse::spec::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::spec::chain::{Chain, ChainError};

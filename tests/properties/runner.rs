@@ -5,7 +5,7 @@ use std::cell::Cell;
 use convfuse::lab::Way;
 use convfuse::spec::SpecError;
 use convfuse::spec::chain::ChainError;
-use convfuse::{DType, Stream};
+use convfuse::{DType, Error, Stream};
 use libtest_mimic::Failed;
 use oracle::{Case, Precision};
 use proptest::prelude::Strategy;
@@ -92,10 +92,14 @@ pub(super) fn agrees(bench: &Bench, case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// What a specification refuses a device refuses, too, with the same words.
-pub(super) fn refuses<T>(got: convfuse::Result<T>, refusal: &SpecError) -> Result<(), String> {
+/// What a layer refuses a device refuses, too, with the same words; a model also says which layer it is.
+pub(super) fn refuses<T>(got: convfuse::Result<T>, refusal: &ChainError) -> Result<(), String> {
+    let ChainError::Layer { source, .. } = refusal else {
+        return Err(refusal.to_string());
+    };
     match got {
-        Err(error) if error.to_string() == refusal.to_string() => Ok(()),
+        Err(Error::Chain(error)) if error == *refusal => Ok(()),
+        Err(error) if error.to_string() == source.to_string() => Ok(()),
         Err(error) => Err(format!("refused with {error}, reference: {refusal}")),
         Ok(_) => Err(format!("accepted, reference: {refusal}")),
     }

@@ -97,10 +97,18 @@ fn choose_run(question: Question<'_>, run: &Run) -> Result<Chosen> {
                 Answer::Taken => None,
             })
             .collect();
+        let reasons = if !refusals.is_empty() {
+            refusals.join("; ")
+        } else if asked.is_some() {
+            let known: Vec<&str> = TABLE.iter().map(|row| row.name).collect();
+            format!("known are {}", known.join(", "))
+        } else {
+            "no row of the table does these layers together".to_owned()
+        };
         Error::NoKernels {
             layers: operators.join(" "),
             asked: asked.map(str::to_owned),
-            reasons: refusals.join("; "),
+            reasons,
         }
     })
 }
@@ -180,3 +188,6 @@ fn ask(
     }
     Err(considered)
 }
+
+#[cfg(test)]
+mod tests;

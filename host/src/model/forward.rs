@@ -223,6 +223,13 @@ impl Model {
     /// # Errors
     /// As [`plan`](Self::plan). On the CPU device, which runs no kernels, [`Error::NoKernels`].
     pub fn explain(&self, input: &[usize], options: &Options) -> Result<Explanation> {
+        if self.device().is_cpu() {
+            return Err(Error::NoKernels {
+                layers: self.shared.chain.operators(),
+                asked: None,
+                reasons: "the cpu device runs none".to_owned(),
+            });
+        }
         let chosen = self.choose(input, options)?;
         let program = self.program(input, options)?;
         let problem = self.shared.chain.problem(input)?;

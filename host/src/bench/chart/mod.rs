@@ -118,13 +118,13 @@ mod tests {
             let times = [90, 100, 100, 103].map(|percent| {
                 Duration::from_nanos(microseconds * 1000).mul_f64(f64::from(percent) / 100.0)
             });
-            let mut run = Run::of(strategy.to_owned(), "kernels");
+            let mut run = Run::of(strategy.to_owned(), "kernels".to_owned());
             run.time = Summary::of(&times);
             problem
                 .results
                 .push(problem.score(run, products, Some(&ceilings)));
         }
-        let mut run = Run::of("broken".to_owned(), "kernels");
+        let mut run = Run::of("broken".to_owned(), "kernels".to_owned());
         run.complaint = Some("wrong".to_owned());
         problem
             .results

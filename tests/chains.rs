@@ -1,0 +1,61 @@
+//! Chains for the tests of models.
+
+use convfuse::chain::Chain;
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::{DType, Model, Parameters, Stream};
+use oracle::Case;
+
+/// A chain that has a name, with shapes of inputs.
+pub(crate) struct Preset {
+    /// The kind of its cases.
+    pub(crate) name: &'static str,
+    /// The problem's number.
+    pub(crate) number: u32,
+    pub(crate) chain: Chain,
+    /// The benchmark's input.
+    pub(crate) full: &'static [usize],
+    /// An input that the emulator can afford under every strategy.
+    pub(crate) small: &'static [usize],
+}
+
+/// KernelBench's problem 85.
+pub(crate) fn preset_85() -> Preset {
+    let chain = KernelBench85::default().chain();
+    Preset {
+        name: "kernelbench_85",
+        number: 85,
+        chain: chain.expect("the preset is a chain"),
+        full: &KernelBench85::INPUT,
+        small: &[2, 8, 11, 14],
+    }
+}
+
+/// KernelBench's problem 79.
+pub(crate) fn preset_79() -> Preset {
+    let chain = KernelBench79::default().chain();
+    Preset {
+        name: "kernelbench_79",
+        number: 79,
+        chain: chain.expect("the preset is a chain"),
+        full: &KernelBench79::INPUT,
+        small: &[2, 3, 5, 6, 7],
+    }
+}
+
+/// Both.
+pub(crate) fn presets() -> [Preset; 2] {
+    [preset_85(), preset_79()]
+}
+
+/// The values of a case's parameters under their names.
+pub(crate) fn parameters(case: &Case) -> convfuse::Result<Parameters> {
+    let table = case.chain.parameters().iter();
+    let names = table.map(|parameter| parameter.name.clone());
+    let named = names.zip(case.parameters.iter().cloned());
+    Ok(Parameters::new(&case.chain, named)?)
+}
+
+/// The model of a case.
+pub(crate) fn model(stream: &Stream, case: &Case, dtype: DType) -> convfuse::Result<Model> {
+    Model::with_dtype(stream, &case.chain, &parameters(case)?, dtype)
+}

@@ -1,0 +1,198 @@
+//! Chains that have no name, and that no kernel was made for.
+
+use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
+use convfuse::lab::rounded;
+use convfuse::model::{Precision as Products, Strategy};
+use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::{DType, Tensor};
+use libtest_mimic::Trial;
+use oracle::{Case, Precision};
+
+use crate::backend::{Backend, Outcome};
+use crate::chains;
+use crate::suite::all_right;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in Backend::DEVICES {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let name = format!("match_reference_in_{dtype}");
+            let test = move |backend| match_reference(backend, dtype);
+            trials.push(backend.trial("other_chains", &name, test));
+        }
+    }
+    for backend in Backend::KERNELS {
+        let name = "take_the_fewest_launches_there_are";
+        trials.push(backend.trial("other_chains", name, launches));
+    }
+    trials
+}
+
+fn conv(name: &str, filters: usize) -> Layer {
+    Layer::conv2d(ConvLayer::new(name, filters, [3, 3]))
+}
+
+fn pool(window: usize) -> Layer {
+    Layer::max_pool2d(MaxPool2dSpec::new([window, window]))
+}
+
+/// As 85 has it.
+fn head() -> Vec<Layer> {
+    let norm = Layer::group_norm("group_norm", 4);
+    let (scale, clamp) = (Layer::scale("scale"), Layer::clamp(-0.7, 0.6));
+    vec![conv("conv", 24), norm, scale, pool(2), clamp]
+}
+
+/// 85 with an instance norm.
+fn with_instance_norm(affine: bool) -> Vec<Layer> {
+    let mut layers = head();
+    layers[1] = Layer::InstanceNorm(InstanceNormLayer {
+        name: "instance_norm".to_owned(),
+        attributes: InstanceNormSpec { eps: 1e-3 },
+        affine,
+    });
+    layers
+}
+
+/// 79 of images: nothing in it asks for volumes.
+fn flat_79() -> Vec<Layer> {
+    let (scale, norm) = (Layer::scale("scale"), Layer::instance_norm("norm"));
+    let clamp = Layer::Clamp(ClampSpec::new(-0.5, 0.8));
+    let convolution = conv("conv", 24);
+    let maximum = Layer::channel_max();
+    vec![convolution, scale.clone(), norm, clamp, scale, maximum]
+}
+
+/// The chains, each with the row that does its first layers.
+fn cases() -> Vec<(Case, &'static str)> {
+    let group_norm = |groups| {
+        Layer::GroupNorm(GroupNormLayer {
+            name: "group_norm".to_owned(),
+            attributes: GroupNormSpec::new(groups),
+            affine: false,
+        })
+    };
+    let clamp = || Layer::clamp(-0.6, 0.5);
+    let scale = || Layer::scale("scale");
+    let strided = Layer::conv2d(ConvLayer {
+        attributes: Conv2dSpec {
+            stride: [2, 1],
+            padding: [1, 0],
+            ..Conv2dSpec::default()
+        },
+        bias: false,
+        ..ConvLayer::new("second", 5, [3, 2])
+    });
+    let mut other_factor = flat_79();
+    other_factor[4] = Layer::scale("other");
+    let case = |name: &str, layers: Vec<Layer>| {
+        let chain = Chain::new(8, layers).expect("a chain");
+        Case::of_chain(&format!("other/{name}"), chain, &[2, 8, 14, 17])
+    };
+    let two = [head(), vec![strided.clone()]].concat();
+    let two_heads = [head(), vec![conv("b", 8), group_norm(2), clamp()]].concat();
+    vec![
+        (case("conv2d", vec![conv("conv", 6)]), "direct"),
+        (
+            case("no_factor", vec![conv("conv", 6), group_norm(3), clamp()]),
+            "direct",
+        ),
+        (case("two_convolutions", two), "implicit-gemm"),
+        (case("two_heads", two_heads), "implicit-gemm"),
+        (
+            case("convolutions_alone", vec![conv("a", 6), strided, clamp()]),
+            "direct",
+        ),
+        (
+            case("instance_norm", with_instance_norm(false)),
+            "implicit-gemm",
+        ),
+        (
+            case("instance_norm_affine", with_instance_norm(true)),
+            "implicit-gemm",
+        ),
+        (case("flat_79", flat_79()), "implicit-gemm"),
+        (case("other_factor", other_factor), "direct"),
+        (
+            case("no_convolution", head()[2..].to_vec()),
+            "scale-pool-clamp",
+        ),
+        (
+            case("norm_first", vec![group_norm(4), scale(), pool(3), clamp()]),
+            "norm-scale-pool-clamp",
+        ),
+        (
+            case("one_norm", vec![clamp(), group_norm(2), scale(), clamp()]),
+            "operator",
+        ),
+        (
+            case(
+                "two_maxima",
+                vec![pool(2), clamp(), Layer::channel_max(), clamp()],
+            ),
+            "pool-clamp",
+        ),
+    ]
+}
+
+fn match_reference(backend: Backend, dtype: DType) -> Outcome {
+    let stream = backend.stream()?;
+    let mut complaints = Vec::new();
+    for (case, _) in cases() {
+        let case = rounded(&case, dtype);
+        let model = chains::model(&stream, &case, dtype)?;
+        let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
+        let mut strategies = Strategy::all(&case.chain);
+        if backend == Backend::Cpu {
+            strategies.truncate(1);
+        }
+        let mut ways = Vec::new();
+        for strategy in strategies {
+            ways.push((strategy.clone(), Products::Accurate));
+            if strategy.has_precision() && dtype == DType::F32 {
+                ways.push((strategy, Products::Fast));
+            }
+        }
+        for (strategy, products) in ways {
+            let precision = match dtype {
+                DType::F32 if products == Products::Fast => Precision::TF32,
+                DType::F32 => Precision::F32,
+                DType::F16 => Precision::F16,
+                _ => Precision::BF16,
+            };
+            let options = strategy.options().precision(products);
+            let y = model.forward_with(&x, &options)?.to_f32_array()?;
+            let complaint = case.expected(&precision)?.check(y.view()).err();
+            let name = &case.name;
+            complaints.extend(complaint.map(|c| format!("{name} {strategy} {products}: {c}")));
+        }
+    }
+    all_right(&complaints)
+}
+
+/// What is explained is what is launched, under every strategy; the fused one takes no more launches than others.
+fn launches(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for (case, first_row) in cases() {
+        let model = chains::model(&stream, &case, DType::F32)?;
+        let x = Tensor::from_array(&stream, &case.x)?;
+        for strategy in Strategy::all(&case.chain) {
+            let options = strategy.options();
+            let explanation = model.explain(case.x.shape(), &options)?;
+            if strategy.name == Strategy::FUSED {
+                assert_eq!(explanation.runs[0].kernels, first_row, "{}", case.name);
+                let single = model.explain(x.shape(), &Strategy::all(&case.chain)[1].options())?;
+                assert!(explanation.runs.len() <= single.runs.len());
+            }
+            // The first run may also prepare parameters.
+            drop(model.forward_with(&x, &options)?);
+            stream.take_counts();
+            drop(model.forward_with(&x, &options)?);
+            let counts = stream.take_counts();
+            assert_eq!(explanation.launches.len() as u64, counts.launches);
+            let moved = explanation.launches.iter().map(|launch| launch.bytes_moved);
+            assert_eq!(moved.sum::<u64>(), counts.bytes_moved);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Partitions: those with kernels give the reference's values, the others are refused with reasons.
+
+use convfuse::chain::{Chain, Partition};
+use convfuse::model::Precision as Products;
+use convfuse::{DType, Error, Model, Options, Tensor};
+use libtest_mimic::Trial;
+use oracle::{Case, Precision};
+
+use crate::backend::{Backend, Outcome};
+use crate::chains::{self, Preset, preset_79, preset_85, presets};
+use crate::suite::{all_right, says};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in Backend::KERNELS {
+        let mut add = |name, test: fn(Backend) -> Outcome| {
+            trials.push(backend.trial("partitions", name, test));
+        };
+        add("match_reference_or_have_no_kernels", every_partition);
+        add("match_reference_with_named_kernels", named_kernels);
+        add("are_refused_with_reasons", refusals);
+    }
+    let name = "change_nothing";
+    trials.push(Backend::Cpu.trial("partitions", name, one_way));
+    trials
+}
+
+/// All ways to cut a chain into runs, as text.
+fn cuts(chain: &Chain) -> Vec<String> {
+    let layers = chain.layers();
+    let text = |cuts: usize| {
+        let parts = layers.iter().enumerate().map(|(index, layer)| {
+            let is_cut = index > 0 && cuts >> (index - 1) & 1 == 1;
+            let separator = match (index, is_cut) {
+                (0, _) => "",
+                (_, true) => " | ",
+                (_, false) => " ",
+            };
+            format!("{separator}{}", layer.operator())
+        });
+        parts.collect()
+    };
+    (0..1 << (layers.len() - 1)).map(text).collect()
+}
+
+/// A small case of a preset.
+fn case(preset: &Preset, dtype: DType) -> Case {
+    let name = format!("{}/partitions", preset.name);
+    let case = Case::of_chain(&name, preset.chain.clone(), preset.small);
+    convfuse::lab::rounded(&case, dtype)
+}
+
+const DTYPES: [(DType, Precision); 2] =
+    [(DType::F32, Precision::F32), (DType::F16, Precision::F16)];
+
+fn every_partition(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let mut complaints = Vec::new();
+    for (preset, with_kernels) in [(preset_85(), 7), (preset_79(), 4)] {
+        for (dtype, precision) in DTYPES {
+            let case = case(&preset, dtype);
+            let expected = case.expected(&precision)?;
+            let model = chains::model(&stream, &case, dtype)?;
+            let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
+            let mut compared = 0;
+            for text in cuts(&preset.chain) {
+                let partition = Partition::parse(&preset.chain, &text)?;
+                let options = Options::default().partition(partition);
+                match model.forward_with(&x, &options) {
+                    Ok(y) => {
+                        compared += 1;
+                        let verdict = expected.check(y.to_f32_array()?.view());
+                        let complaint = verdict.err();
+                        complaints.extend(complaint.map(|c| format!("{text} {dtype}: {c}")));
+                    }
+                    Err(Error::NoKernels { asked: None, .. }) => {}
+                    Err(error) => complaints.push(format!("{text} {dtype}: {error}")),
+                }
+            }
+            assert_eq!(compared, with_kernels, "{}", preset.name);
+        }
+    }
+    all_right(&complaints)
+}
+
+fn named_kernels(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let mut complaints = Vec::new();
+    for (preset, texts) in [
+        (
+            preset_85(),
+            &[
+                "conv2d @im2col | group_norm scale @folded | max_pool2d clamp @pool-clamp",
+                "conv2d @direct | group_norm @norm | scale max_pool2d clamp @scale-pool-clamp",
+                "conv2d @im2col | group_norm scale max_pool2d clamp @norm-scale-pool-clamp",
+                "conv2d group_norm scale max_pool2d clamp @implicit-gemm",
+            ][..],
+        ),
+        (
+            preset_79(),
+            &[
+                "conv3d @im2col | scale instance_norm clamp scale channel_max",
+                "conv3d @direct | scale @operator | instance_norm | clamp scale channel_max @clamp-scale-max",
+                "conv3d scale instance_norm clamp scale channel_max @implicit-gemm",
+            ],
+        ),
+    ] {
+        for (dtype, precision) in DTYPES {
+            let case = case(&preset, dtype);
+            let expected = case.expected(&precision)?;
+            let model = chains::model(&stream, &case, dtype)?;
+            let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
+            for text in texts {
+                let partition = Partition::parse(&preset.chain, text)?;
+                let options = Options::default().partition(partition);
+                let runs = model.explain(preset.small, &options)?.runs;
+                for (run, part) in runs.iter().zip(text.split(" | ")) {
+                    if let Some((layers, kernels)) = part.split_once(" @") {
+                        assert_eq!((run.layers.as_str(), run.kernels), (layers, kernels));
+                    }
+                }
+                let y = model.forward_with(&x, &options)?.to_f32_array()?;
+                let complaint = expected.check(y.view()).err();
+                complaints.extend(complaint.map(|c| format!("{text} {dtype}: {c}")));
+            }
+        }
+    }
+    all_right(&complaints)
+}
+
+fn refusals(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let preset = preset_85();
+    let model = Model::init(&stream, &preset.chain, 1)?;
+    let x = Tensor::zeros(&stream, preset.small, DType::F32)?;
+    let partition = |text: &str| Partition::parse(&preset.chain, text);
+    for (text, wanted) in [
+        (
+            "conv2d group_norm | scale | max_pool2d clamp",
+            "conv2d group_norm: no kernels: no row of the table does these layers together",
+        ),
+        (
+            "conv2d @no-such | group_norm scale max_pool2d clamp",
+            "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, stencil, \
+             implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
+             norm-scale, folded, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, operator",
+        ),
+        (
+            "conv2d | group_norm scale @direct | max_pool2d clamp",
+            "group_norm scale: no kernels called direct: direct: the layers are not a convolution alone",
+        ),
+        (
+            "conv2d group_norm scale max_pool2d clamp @stencil",
+            "conv2d group_norm scale max_pool2d clamp: no kernels called stencil: \
+             stencil: channels of a group is 8, expected 1",
+        ),
+    ] {
+        let options = Options::default().partition(partition(text)?);
+        says(model.forward_with(&x, &options), wanted)?;
+        says(model.plan(&stream, preset.small, &options), wanted)?;
+        says(model.explain(preset.small, &options), wanted)?;
+    }
+    let other = Partition::whole(&preset_79().chain);
+    says(
+        model.forward_with(&x, &Options::default().partition(other)),
+        "partition: covers 6 layers, the chain has 5",
+    )?;
+    // As many layers, but others: whole, no row is asked for the wrong ones.
+    let texts = ["no layers", "conv2d | group_norm", "conv2d || group_norm"];
+    assert!(texts.iter().all(|text| partition(text).is_err()));
+    Ok(())
+}
+
+/// The CPU's backend runs no kernels, so it has one way.
+fn one_way(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for preset in presets() {
+        let case = case(&preset, DType::F32);
+        let model = chains::model(&stream, &case, DType::F32)?;
+        let x = Tensor::from_array(&stream, &case.x)?;
+        let wanted = model.forward(&x)?.to_array::<f32>()?;
+        let single = Options::default().partition(Partition::single(&preset.chain));
+        for options in [single, Options::default().precision(Products::Fast)] {
+            let y = model.forward_with(&x, &options)?.to_array::<f32>()?;
+            assert_eq!(y, wanted);
+        }
+    }
+    Ok(())
+}
