@@ -197,8 +197,8 @@ const BUGS: &[Bug] = &[
         name: "slots_are_freed_before_their_last_product",
         copy: "third",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: "                if y + 1 == self.rows {\n                    unit_freed(",
-        wrong: "                if y + 1 == if M::SCALED { self.rows } else { 1 } {\n                    unit_freed(",
+        right: "                if y + 1 == self.rows {\n                    window_row_freed(",
+        wrong: "                if y + 1 == if M::SCALED { self.rows } else { 1 } {\n                    window_row_freed(",
     },
     Bug {
         name: "other_block_announces_too_few_bytes",
@@ -232,8 +232,8 @@ const BUGS: &[Bug] = &[
         name: "blocks_that_share_a_half_do_not_free_slots_for_each_other",
         copy: "sixth",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: "                unit_freed(memory, count % slots, place.lane);\n",
-        wrong: "                if M::TILES.shares == 1 || !M::SCALED || M::TILES.parts == 2 {\n                    unit_freed(memory, count % slots, place.lane);\n                }\n",
+        right: "                window_row_freed(memory, count % slots, place.lane);\n",
+        wrong: "                if M::TILES.shares == 1 || !M::SCALED || M::TILES.parts == 2 {\n                    window_row_freed(memory, count % slots, place.lane);\n                }\n",
     },
     Bug {
         name: "statistics_of_blocks_that_share_a_half_are_not_awaited",

@@ -165,19 +165,19 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         problem.geometry().expect("a small case")
     };
     let stem = geometry([64, 64, 112, 112], [2, 2], [1, 1], 1);
-    assert_eq!((stem.stacked, stem.plane_units()), (1, 14 * 56));
-    assert_eq!(stem.block_units, max_pool2d::BLOCK_THREADS * 4);
+    assert_eq!((stem.stacked, stem.plane_tasks()), (1, 14 * 56));
+    assert_eq!(stem.block_tasks, max_pool2d::BLOCK_THREADS * 4);
     let blocks = stem.shape().expect("few blocks").grid[0];
     assert_eq!(u64::from(blocks), (64 * 64 * 14 * 56u64).div_ceil(1024));
 
     let small = geometry([1, 64, 15, 15], [2, 3], [1, 0], 1);
     assert_eq!(
-        (small.stacked, small.plane_units()),
+        (small.stacked, small.plane_tasks()),
         (1, 2 * 5),
         "the last row of stacks is not whole"
     );
     assert_eq!(
-        small.block_units,
+        small.block_tasks,
         max_pool2d::BLOCK_THREADS,
         "blocks for every multiprocessor"
     );
@@ -187,10 +187,10 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         geometry([1, 64, 7, 15], [2, 2], [0, 0], 1),
     ] {
         assert_eq!(
-            (other.stacked, other.plane_units()),
+            (other.stacked, other.plane_tasks()),
             (0, u64::from(other.p * other.q))
         );
-        assert_eq!(other.block_units, max_pool2d::BLOCK_OUTPUTS as u32);
+        assert_eq!(other.block_tasks, max_pool2d::BLOCK_OUTPUTS as u32);
     }
     let norm = NormGeometry::new(64, 64, 16, 112 * 112, 0.0);
     let shared = stem.norm_shape(&norm).expect("few blocks").shared_bytes;

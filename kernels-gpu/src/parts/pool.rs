@@ -85,17 +85,17 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     let plane_outputs = (g.p * g.q) as usize;
     let x = Global::new(x, g.planes as usize * plane_elements);
     let y = GlobalMut::new(y, g.planes as usize * plane_outputs);
-    let start = thread::block_idx_x() as u64 * g.block_units as u64;
-    let units = g.planes * g.plane_units();
-    let span = (units - start).min(g.block_units as u64) as u32;
-    let runs = NearRuns::from(start, g.plane_units(), &g.near);
+    let start = thread::block_idx_x() as u64 * g.block_tasks as u64;
+    let tasks = g.planes * g.plane_tasks();
+    let span = (tasks - start).min(g.block_tasks as u64) as u32;
+    let runs = NearRuns::from(start, g.plane_tasks(), &g.near);
     let map = make_map(runs.first, runs.locate(span - 1).0 + 1);
     let thread = thread::thread_idx_x();
 
-    // Plane of unit `local` of the block, after the block's first one; row and column of its first output.
+    // Plane of task `local` of the block, after the block's first one; row and column of its first output.
     let locate = |local: u32| {
         let (plane, position) = runs.position(local);
-        // A plane has less than 2^31 outputs, so no more units.
+        // A plane has less than 2^31 outputs, so no more tasks.
         let (row, q) = g.columns.div_rem(position as u32, math::high_word);
         (plane, row, q)
     };
@@ -141,9 +141,9 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     };
 
     if g.stacked != 0 {
-        let mut unit = thread;
-        while unit < span {
-            let (plane, stack, q) = locate(unit);
+        let mut task = thread;
+        while task < span {
+            let (plane, stack, q) = locate(task);
             let p = stack * OUTPUTS_PER_THREAD as u32;
             let first = window(plane, p, q);
             // At most one before the input, and no window begins behind it.
@@ -179,7 +179,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
                     row += 1;
                 }
             }
-            unit += BLOCK_THREADS;
+            task += BLOCK_THREADS;
         }
         return;
     }
@@ -226,7 +226,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
         let value = decided(params, extremes[o]);
         let local = thread + o as u32 * BLOCK_THREADS;
         if local < span {
-            // A unit is an output.
+            // A task is an output.
             y.store(start as usize + local as usize, value);
         }
     });

@@ -208,7 +208,7 @@ impl FusedGeometry {
             rows,
             pooled,
             input_rows: rows + (FILTER - 1),
-            units: rows.div_ceil(STEP_ROWS),
+            window_rows: rows.div_ceil(STEP_ROWS),
             steps: (rows + (FILTER - 1)).div_ceil(STEP_ROWS),
         }
     }
@@ -235,21 +235,21 @@ pub struct HalfRows {
     pub pooled: u32,
     /// Rows of the input.
     pub input_rows: u32,
-    /// Steps of the convolution's output.
-    pub units: u32,
+    /// Window rows of the convolution's output; the last one may be cut.
+    pub window_rows: u32,
     /// Steps of the input: as many, or one more.
     pub steps: u32,
 }
 
 impl HalfRows {
-    /// Of `rows`, those of one of `consumers` warpgroups, which take units by turns.
+    /// Of `rows`, those of one of `consumers` warpgroups, which take window rows by turns.
     #[must_use]
     #[inline(always)]
     pub const fn rows_of(&self, warpgroup: u32, consumers: u32) -> u32 {
-        // All units but the last are full.
-        let units = turns(self.units, warpgroup, consumers);
-        let full = turns(self.units - 1, warpgroup, consumers);
-        full * STEP_ROWS + (units - full) * (self.rows - (self.units - 1) * STEP_ROWS)
+        // All window rows but the last are full.
+        let window_rows = turns(self.window_rows, warpgroup, consumers);
+        let full = turns(self.window_rows - 1, warpgroup, consumers);
+        full * STEP_ROWS + (window_rows - full) * (self.rows - (self.window_rows - 1) * STEP_ROWS)
     }
 }
 
@@ -341,8 +341,8 @@ mod tests {
             assert_eq!(lower.first + lower.rows, height as u32 - 2);
             assert_eq!(upper.pooled + lower.pooled, (height as u32 - 2) / 4);
             for part in [upper, lower] {
-                assert!(part.pooled <= HALF_POOL_ROWS && part.pooled <= part.units);
-                assert!(part.units <= part.steps && part.steps <= part.units + 1);
+                assert!(part.pooled <= HALF_POOL_ROWS && part.pooled <= part.window_rows);
+                assert!(part.window_rows <= part.steps && part.steps <= part.window_rows + 1);
             }
         }
     }

@@ -89,7 +89,7 @@ pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2]) * MOMENT_WORDS;
 const _: () = assert!(SHARE_WORDS + WARPS * MOMENT_WORDS <= STAGE_WORDS);
 
 /// Bytes that a thread copies at a time.
-pub const UNIT_BYTES: u32 = 8;
+pub const COPY_BYTES: u32 = 8;
 
 /// Quotients by a height are products with its reciprocal, in units of `2^-RECIPROCAL_SHIFT`.
 pub const RECIPROCAL_SHIFT: u32 = 24;

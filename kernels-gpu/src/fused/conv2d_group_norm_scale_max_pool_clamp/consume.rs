@@ -29,7 +29,7 @@ pub(super) struct Place {
     /// Whether the thread has the last window, which the image cuts after two columns.
     pub edge: bool,
     /// What undoes the scales of its channels' filters.
-    pub unit: [f32; 2],
+    pub descale: [f32; 2],
 }
 
 /// Accumulator of channel `h`, phase `f`, octet `o`, element `e`.
@@ -41,7 +41,7 @@ const fn at(h: usize, f: usize, o: usize, e: usize) -> usize {
 struct Sums {
     /// About what statistics are taken.
     shift: [f32; 2],
-    /// What the products subtract, in scaled units: as good as the shift.
+    /// What the products subtract, scaled as they are: as good as the shift.
     folded: [f32; 2],
     /// Sums of the outputs less the shift, and of their squares.
     sum: [f32; 2],
@@ -49,7 +49,7 @@ struct Sums {
     rows: u32,
 }
 
-/// Multiplies all units of this warpgroup, and finishes each sample.
+/// Multiplies all window rows of this warpgroup, and finishes each sample.
 ///
 /// # Safety
 /// As the kernels; the callers are the multiplying warpgroups, all of them, with their own
@@ -69,7 +69,7 @@ pub(super) unsafe fn consume<M: Mode>(
         quad: lane % 4,
         channel: thread / WARP_THREADS * 16 + lane / 4,
         edge: lane % 4 == 3,
-        unit: [1.0; 2],
+        descale: [1.0; 2],
     };
     let threads = M::TILES.consumers * WARPGROUP_THREADS;
     let among = warpgroup * WARPGROUP_THREADS + thread;
@@ -92,13 +92,13 @@ pub(super) unsafe fn consume<M: Mode>(
     async_proxy::fence_shared();
     barrier::sync(MULTIPLIERS, threads);
     unroll!(2, |h| {
-        place.unit[h] = math::abs(memory.channels.load(place.channel + 8 * h as u32));
+        place.descale[h] = math::abs(memory.channels.load(place.channel + 8 * h as u32));
     });
 
     let rank = cluster::block_rank();
     let (half, share) = (rank / M::TILES.shares, rank % M::TILES.shares);
     let rows = g.part(half);
-    // Whether this block multiplies the warpgroup's units, or only frees their slots. (Asked in this
+    // Whether this block multiplies the warpgroup's window rows, or only frees their slots. (Asked in this
     // and no other way, and where more blocks share a half alone: else the assembler runs out of
     // registers there, or lays out the code of the others anew.)
     let multiplies = M::TILES.shares == 1 || share == warpgroup;
@@ -125,18 +125,18 @@ pub(super) unsafe fn consume<M: Mode>(
             let count = first_step + step;
             let slots = M::TILES.slots;
             Barrier::at(memory.filled, count % slots).wait((count / slots) & 1);
-            let has_unit = if M::TILES.shares == 1 {
-                step < rows.units
+            let has_window_row = if M::TILES.shares == 1 {
+                step < rows.window_rows
             } else {
-                multiplies && step < rows.units
+                multiplies && step < rows.window_rows
             };
-            if has_unit {
+            if has_window_row {
                 let needs_next = step + 1 < rows.steps;
                 let next = count + 1;
                 if needs_next {
                     Barrier::at(memory.filled, next % slots).wait((next / slots) & 1);
                 }
-                let unit = Unit {
+                let window_row = WindowRow {
                     slot: count % slots,
                     next_slot: next % slots,
                     rows: (rows.rows - step * STEP_ROWS).min(STEP_ROWS),
@@ -147,7 +147,7 @@ pub(super) unsafe fn consume<M: Mode>(
                         1.0
                     },
                 };
-                let best = unit.multiply::<M>(memory, &mut filters, &mut sums, &place);
+                let best = window_row.multiply::<M>(memory, &mut filters, &mut sums, &place);
                 if step < rows.pooled {
                     let row = step / M::TILES.shares;
                     let offset = place.channel * pitch + row * OUT_WIDTH + 2 * place.quad;
@@ -156,7 +156,7 @@ pub(super) unsafe fn consume<M: Mode>(
                             unroll!(2, |e| {
                                 if o < 3 || e == 0 || !place.edge {
                                     let value = (best[h][o][e] + sums.folded[h])
-                                        * unit.unscale::<M>(&place, h);
+                                        * window_row.unscale::<M>(&place, h);
                                     let at = offset + 8 * (h as u32 * pitch + o as u32);
                                     memory.pooled.store(at + e as u32, value);
                                 }
@@ -165,7 +165,7 @@ pub(super) unsafe fn consume<M: Mode>(
                     });
                 }
             } else {
-                unit_freed(memory, count % slots, place.lane);
+                window_row_freed(memory, count % slots, place.lane);
             }
             step += M::TILES.consumers;
         }
@@ -196,17 +196,17 @@ pub(super) unsafe fn consume<M: Mode>(
     }
 }
 
-/// Says that this warp has no more products with the slot's unit.
+/// Says that this warp has no more products with the slot's window row.
 #[inline(always)]
-unsafe fn unit_freed(memory: &Memory, slot: u32, lane: u32) {
+unsafe fn window_row_freed(memory: &Memory, slot: u32, lane: u32) {
     warp::sync_warp(ALL_LANES);
     if lane == 0 {
         Barrier::at(memory.freed, slot).arrive();
     }
 }
 
-/// Four rows of the convolution, or what is left of them: one pooled row.
-struct Unit {
+/// Four rows of the convolution, or what is left of them: one row of pooling windows.
+struct WindowRow {
     slot: u32,
     next_slot: u32,
     rows: u32,
@@ -214,19 +214,19 @@ struct Unit {
     input_unscale: f32,
 }
 
-impl Unit {
+impl WindowRow {
     /// Undoes both scales for channel `h` of the thread.
     #[inline(always)]
     const fn unscale<M: Mode>(&self, place: &Place, h: usize) -> f32 {
         if M::SCALED {
-            self.input_unscale * place.unit[h]
+            self.input_unscale * place.descale[h]
         } else {
             1.0
         }
     }
 
-    /// Adds the unit to the sums and returns the maximum of each window, in scaled units and less
-    /// what was folded.
+    /// Adds the window row to the sums and returns the maximum of each window, scaled as the products are and
+    /// less what was folded.
     #[inline(always)]
     unsafe fn multiply<M: Mode>(
         &self,
@@ -246,7 +246,7 @@ impl Unit {
         }
         let rows = self.input_rows::<M>(memory);
         let constant = wgmma_chain::unit(memory.constant.addr(0));
-        let mut of = OfUnit {
+        let mut of = OfWindowRow {
             best: [[[f32::NEG_INFINITY; 2]; 4]; 2],
             // Where nothing changes the scale, those of the sample go on.
             sum: if M::SCALED { [0.0; 2] } else { sums.sum },
@@ -270,7 +270,7 @@ impl Unit {
             let right = start::<M, true>(filters, &rows, 3, 1, constant);
             of.reduce::<0>(&left.wait::<1>(), place.edge);
             let right = right.wait::<0>();
-            unit_freed(memory, self.slot, place.lane);
+            window_row_freed(memory, self.slot, place.lane);
             of.reduce::<1>(&right, place.edge);
             sums.rows += STEP_ROWS;
         } else {
@@ -290,7 +290,7 @@ impl Unit {
                     right = second.wait::<0>();
                 }
                 if y + 1 == self.rows {
-                    unit_freed(memory, self.slot, place.lane);
+                    window_row_freed(memory, self.slot, place.lane);
                 }
                 if sums.rows == 0 {
                     unroll!(2, |h| {
@@ -316,7 +316,7 @@ impl Unit {
                 y += 1;
             }
         }
-        let OfUnit { best, sum, squares } = of;
+        let OfWindowRow { best, sum, squares } = of;
 
         let columns = if place.edge { 30 } else { 32 };
         let count = (self.rows * columns) as f32;
@@ -337,7 +337,7 @@ impl Unit {
         best
     }
 
-    /// The units at which the six input rows of the unit start.
+    /// The units at which the six input rows of the window row start.
     #[inline(always)]
     fn input_rows<M: Mode>(&self, memory: &Memory) -> [u32; 6] {
         let ring = wgmma_chain::unit(memory.ring.addr(0));
@@ -355,14 +355,14 @@ impl Unit {
     }
 }
 
-/// What the outputs of a unit come to.
-struct OfUnit {
+/// What the outputs of a window row come to.
+struct OfWindowRow {
     best: [[[f32; 2]; 4]; 2],
     sum: [f32; 2],
     squares: [f32; 2],
 }
 
-impl OfUnit {
+impl OfWindowRow {
     /// Adds half a row.
     #[inline(always)]
     fn reduce<const HALF: usize>(&mut self, d: &[f32; 32], edge: bool) {

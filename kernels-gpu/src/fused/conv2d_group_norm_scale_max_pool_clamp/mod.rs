@@ -31,17 +31,17 @@
 //!     warpgroup 0 (`produce`), for each step of four input rows, a row to a warp:
 //!         raw = 8 channels of 4 pixels a lane, loaded one or two steps ahead
 //!         f32: choose the scale, at the first step and where a magnitude is too large for the last one
-//!         wait(freed[slot])                                    # the unit that was there last time
+//!         wait(freed[slot])                                    # the window row that was there last time
 //!         ring[slot][row][part][column % 4][column / 4] = f16(raw * scale), and what that leaves of it
 //!         arrive(filled[slot])
-//!     the other warpgroups (`consume`), a unit of four output rows each by turns:
+//!     the other warpgroups (`consume`), a window row (four output rows) each by turns:
 //!         wait(filled[slot]); wait(filled[next slot])
 //!         for each of the four rows, for each half of its columns:
 //!             d = filters (registers) x taps of three input rows - shift     # 64 channels x 64 columns
 //!             while the next chain runs: sum += d; squares += d * d; best[window] = max(best[window], d)
 //!             in its first row, which has no shift yet: shift = mean of its first half; d -= shift
 //!         arrive(freed[slot])
-//!         pooled[channel][unit] = (best + shift) * unscale
+//!         pooled[channel][window row] = (best + shift) * unscale
 //!     the other warpgroups together (`statistics`), at the sample's end:
 //!         moments of each channel: threads, quads, warpgroups, and the other half's, through the cluster
 //!         mean and variance of each group -> center, factor and summand of each channel
@@ -51,7 +51,7 @@
 //! # Tiles
 //! A cluster of two blocks takes a sample, one block the upper half of its rows and one the
 //! lower; the blocks are persistent, and the clusters take samples by turns. A *step* is four input
-//! rows, of 2 KiB a channel in f32; a *unit* is four rows of the convolution, one pooled row, and
+//! rows, of 2 KiB a channel in f32; a *window row* is four rows of the convolution, one pooled row, and
 //! needs its own step and two rows of the next. Constants and the map of shared memory are in
 //! `op_spec::launch::conv2d_group_norm_scale_max_pool_clamp`.
 //!
@@ -62,33 +62,33 @@
 //! Each of these blocks loads its whole half and so comes to the same scales; in each, another
 //! warpgroup multiplies, and the others wait for what it skips, and free it. All blocks get the
 //! statistics of every warpgroup, combine them in the one order that there is, and write the rows
-//! of their own units. The tensor cores have half or a third of the work; loads, which are the same
+//! of their own window rows. The tensor cores have half or a third of the work; loads, which are the same
 //! in all blocks of a half, come from the L2 cache.
 //!
 //! # Barriers
 //! | barrier | arrivals | says |
 //! |---|---|---|
 //! | `filled[slot]` | a lane of each loading warp | the step's rows are stored and visible to the tensor cores |
-//! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *unit* are done |
+//! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *window row* are done |
 //! | `exchanged[sample % 2]` | one thread, and 512 bytes for each set of statistics | the other block's statistics, or those of all blocks, are here |
 //! | named 1 | the loading warpgroup | magnitudes of a step |
 //! | named 2 | all multiplying warpgroups | statistics in, channels in, factors out, pooled rows read |
 //!
 //! # Invariants
 //! - Steps are counted through all samples; step `g` uses slot `g % slots` in phase `g / slots`.
-//! - A slot is written again after `freed` of its unit, and so, since units are freed in the
-//!   order in which this was waited for, also after that of the unit before, which reads its
+//! - A slot is written again after `freed` of its window row, and so, since window rows are freed in the
+//!   order in which this was waited for, also after that of the window row before, which reads its
 //!   first two rows.
-//! - All rows that a unit reads have one scale: that of the last step it needs. When a step must
-//!   lower it, the loading warps wait for the last unit that still needs the old one and rescale
-//!   the step before in place; the unit between waits for `filled` of the new step.
+//! - All rows that a window row reads have one scale: that of the last step it needs. When a step must
+//!   lower it, the loading warps wait for the last window row that still needs the old one and rescale
+//!   the step before in place; the window row between waits for `filled` of the new step.
 //! - Statistics of neighbouring samples come to different barriers and places. Who sends those of
 //!   one sample has waited for the other blocks' of the sample before, which were sent after each
 //!   other block had received and read those of the sample before that. So nothing sent can come to
 //!   a barrier whose last phase is not over, however late the asynchronous stores are.
 //! - A block waits for all statistics of a sample, so none that is sent to comes to its end before.
-//! - A warpgroup that does not multiply a unit frees it as soon as it is filled. The loading warps
-//!   wait for units in their order, so those before it are still waited for.
+//! - A warpgroup that does not multiply a window row frees it as soon as it is filled. The loading warps
+//!   wait for window rows in their order, so those before it are still waited for.
 //! - NaN and infinity need no care in the maximum: they reach the sums of all groups of their
 //!   sample, and a sample whose statistics are NaN is NaN altogether, as in the unfused chain.
 //! - Every combination of partial results has a fixed order, and nothing depends on the number of

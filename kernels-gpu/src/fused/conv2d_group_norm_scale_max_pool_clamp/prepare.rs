@@ -1,8 +1,8 @@
 //! Parameters as the fused kernels take them, made once by a launch of their own.
 //!
-//! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `unit = sign * 2^-e`: the
+//! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `descale = sign * 2^-e`: the
 //! filters become operands of `sign * 2^e * filter`, in the order that `mode` names, and four
-//! numbers say how to get back: `unit`, the convolution's bias, `weight * scale`, and `bias *
+//! numbers say how to get back: `descale`, the convolution's bias, `weight * scale`, and `bias *
 //! scale`.
 
 use cuda_std::global::{Global, GlobalMut};

@@ -151,8 +151,9 @@ pub(super) unsafe fn produce<M: Mode>(
                 }
                 if M::SCALED && lowered > 0 {
                     if step >= 2 {
-                        let unit = count - 2;
-                        Barrier::at(memory.freed, unit % slots).wait((unit / slots) & 1);
+                        let window_row = count - 2;
+                        Barrier::at(memory.freed, window_row % slots)
+                            .wait((window_row / slots) & 1);
                     }
                     let row = (count - 1) % slots * STEP_ROWS + warp;
                     rescale(memory, row * row_words, row_words, lane, lowered);

@@ -27,17 +27,17 @@ pub const BLOCK_THREADS: u32 = WARPS * WARP_THREADS;
 /// Output rows of a tile.
 pub const TILE_ROWS: u32 = GROUP_WARPS * WARP_ROWS;
 
-/// Elements that a thread moves at a time.
-pub const UNIT_ELEMENTS: u32 = 8;
+/// Elements of a channel that a thread loads at a time.
+pub const LOAD_ELEMENTS: u32 = 8;
 
-/// Units of a row.
-pub const ROW_UNITS: u32 = WIDTH / UNIT_ELEMENTS;
+/// Loads of a row.
+pub const ROW_LOADS: u32 = WIDTH / LOAD_ELEMENTS;
 
-/// Units that a thread moves.
-pub const OWN_UNITS: u32 = 4;
+/// Loads of a thread.
+pub const OWN_LOADS: u32 = 4;
 
 // A sample that fits a plane has no more.
-const _: () = assert!(PLANE_WORDS / ROW_PITCH * ROW_UNITS <= OWN_UNITS * BLOCK_THREADS);
+const _: () = assert!(PLANE_WORDS / ROW_PITCH * ROW_LOADS <= OWN_LOADS * BLOCK_THREADS);
 
 /// Output columns of a product.
 pub const PRODUCT_COLUMNS: u32 = 2;

@@ -25,8 +25,8 @@ const FEWEST_WARPGROUP_STEPS: u32 = 9;
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;
 
-/// Costs of the steps of tiles are given in fractions of a cycle; this many are one.
-const STEP_COST_UNIT: u64 = 10_000;
+/// What a cycle is in step costs, which are fractions of a cycle.
+const STEP_COSTS_PER_CYCLE: u64 = 10_000;
 
 /// What an output takes of a multiprocessor beside its products: about 0.3 cycles.
 const RESULT_COST: u64 = 3_000;
@@ -176,10 +176,10 @@ impl GemmPlan {
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
         let products = if self.mode.parts == 2 { 3 } else { 1 };
         let steps = u64::from(g.stages) * u64::from(g.steps);
-        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COST_UNIT;
+        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
         let copying =
             u64::from(g.stages) * u64::from(g.stage_bytes(self.mode.parts)) / COPIED_PER_CYCLE;
-        let finishing = outputs * RESULT_COST / STEP_COST_UNIT;
+        let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
         // A warpgroup's products run beside its threads.
         let staged = match self.tile.warpgroup {
             0 => multiplying + copying,
@@ -353,26 +353,26 @@ impl GemmGeometry {
     /// of vectors where that can be.
     fn choose_stages(&mut self, parts: u32) {
         let one = parts * self.patch_vectors * VECTOR_BYTES;
-        // Vectors of channels come alone or in twos.
-        let (unit, bytes) = match (self.paired, parts) {
+        // Vectors of channels come alone or in twos: a stage has a multiple of this many.
+        let (multiple, bytes) = match (self.paired, parts) {
             (0, _) => (1, STAGE_BYTES),
             (_, 1) => (2, STAGE_BYTES),
             _ => (2, SPLIT_WARPGROUP_STAGE_BYTES),
         };
         let most = (bytes / one)
             .min(MAX_STAGE_VECTORS / self.taps)
-            .clamp(unit, self.chunks.next_multiple_of(unit));
-        let most = most / unit * unit;
+            .clamp(multiple, self.chunks.next_multiple_of(multiple));
+        let most = most / multiple * multiple;
         // Steps of a stage, for each number of chunks in it, and those that all stages take together.
-        let steps = |chunks: u32| match unit {
+        let steps = |chunks: u32| match multiple {
             1 => (chunks * self.taps).div_ceil(STEP_VECTORS),
-            _ => (chunks / unit * self.taps).next_multiple_of(CHAIN_STEPS),
+            _ => (chunks / multiple * self.taps).next_multiple_of(CHAIN_STEPS),
         };
         let all_steps = |chunks: u32| self.chunks.div_ceil(chunks) * steps(chunks);
         let mut best = most;
         let mut chunks = most;
-        while chunks > unit {
-            chunks -= unit;
+        while chunks > multiple {
+            chunks -= multiple;
             if all_steps(chunks) < all_steps(best) {
                 best = chunks;
             }
@@ -380,7 +380,7 @@ impl GemmGeometry {
         self.stage_chunks = best;
         self.stages = self.chunks.div_ceil(best);
         self.steps = steps(best);
-        self.offsets = match unit {
+        self.offsets = match multiple {
             1 => self.stage_vectors() + 1,
             _ => self.steps,
         };

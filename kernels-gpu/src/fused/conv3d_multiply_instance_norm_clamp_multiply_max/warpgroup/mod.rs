@@ -69,8 +69,8 @@ use cuda_std::{Storage, async_proxy, cluster, kernel, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
-    GROUP_WARPS, GROUPS, LANE_MOMENTS, MOMENTS, MOST_GROUP_ITEMS, PAIRS, PART_PAIRS, PARTIAL,
-    PARTS, RESULT_WORDS, RESULTS, SHARED_WORDS, TILE_ROWS, UNIT_ELEMENTS, WARPS, share,
+    GROUP_WARPS, GROUPS, LANE_MOMENTS, LOAD_ELEMENTS, MOMENTS, MOST_GROUP_ITEMS, PAIRS, PART_PAIRS,
+    PARTIAL, PARTS, RESULT_WORDS, RESULTS, SHARED_WORDS, TILE_ROWS, WARPS, share,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER_ELEMENTS, FusedGeometry, OUT_CHANNELS, TILE_ROWS as WARP_ROWS,
@@ -227,9 +227,9 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     };
     let own = operands::<F>(weight);
     let surveyed = surveyed::<F>(weight);
-    let units = filler.load_all();
-    let first_units = if BLOCKS == 1 {
-        units[0]
+    let loads = filler.load_all();
+    let first_load = if BLOCKS == 1 {
+        loads[0]
     } else {
         filler.load_first()
     };
@@ -241,19 +241,19 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
             let mut sum = 0.0;
             macro_rules! word {
                 ($($i:literal)*) => {$(
-                    let [a, b] = halves::<F>(first_units[c][$i]);
+                    let [a, b] = halves::<F>(first_load[c][$i]);
                     sum += a + b;
                 )*};
             }
             word!(0 1 2 3);
-            sum_of_warp(sum) * (1.0 / (UNIT_ELEMENTS * WARP_THREADS) as f32)
+            sum_of_warp(sum) * (1.0 / (LOAD_ELEMENTS * WARP_THREADS) as f32)
         };
         let means = [mean(0), mean(1), mean(2)];
         if lane == 0 {
             floats.store_vec(common::MEANS, [means[0], means[1], means[2], 0.0]);
         }
     }
-    filler.store_all(&units);
+    filler.store_all(&loads);
     async_proxy::fence_shared();
     thread::sync_threads();
     if thread < OUT_CHANNELS {
