@@ -162,8 +162,8 @@ const BUGS: &[Bug] = &[
         name: "rows_are_rescaled_while_products_read_them",
         copy: "first",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
-        right: "                    if step >= 2 {\n",
-        wrong: "                    if step >= 2 && M::TILES.parts == 2 {\n",
+        right: "                    if band >= 2 {\n",
+        wrong: "                    if band >= 2 && M::TILES.parts == 2 {\n",
     },
     Bug {
         name: "filled_slots_are_not_shown_to_the_tensor_cores",

@@ -142,13 +142,13 @@ fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
         let block = u64::from(apply.block_elements);
         let blocks = u64::from(shape.grid[0]);
         assert_eq!(blocks, apply.elements.div_ceil(block.max(1)));
-        assert_eq!(block % elementwise::STEP_ELEMENTS as u64, 0);
+        assert_eq!(block % elementwise::ROUND_ELEMENTS as u64, 0);
         if apply.elements > 0 {
             assert!(
                 blocks
                     >= apply
                         .elements
-                        .div_ceil(elementwise::STEP_ELEMENTS as u64)
+                        .div_ceil(elementwise::ROUND_ELEMENTS as u64)
                         .min(512)
             );
         }

@@ -12,7 +12,7 @@ use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
 use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::elementwise::{STEP_ELEMENTS, VECTORS_PER_THREAD};
+use op_spec::launch::elementwise::{ROUND_ELEMENTS, VECTORS_PER_THREAD};
 use op_spec::launch::norm::ApplyGeometry;
 
 use crate::parts::index::NearRuns;
@@ -24,7 +24,7 @@ use crate::parts::unroll::unroll;
 const VECTOR: u32 = VECTOR_ELEMENTS as u32;
 
 /// From one vector of a thread to its next.
-const STEP: u32 = STEP_ELEMENTS as u32;
+const ROUND: u32 = ROUND_ELEMENTS as u32;
 
 /// Normalises, scales if `SCALED`, and then `finish`es the block's elements of `x` into `y`.
 ///
@@ -48,12 +48,12 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     let thread = thread::thread_idx_x();
 
     // Whether the thread has four vectors from `at` on; and these, or one if there is one.
-    let has_four = |at: u32| at + (VECTORS_PER_THREAD as u32 - 1) * STEP < whole;
+    let has_four = |at: u32| at + (VECTORS_PER_THREAD as u32 - 1) * ROUND < whole;
     let load = |at: u32| {
         let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS_PER_THREAD];
         if has_four(at) {
             unroll!(4, |v| {
-                vectors[v] = x.load_vec(at as usize + v * STEP_ELEMENTS);
+                vectors[v] = x.load_vec(at as usize + v * ROUND_ELEMENTS);
             });
         } else if at < whole {
             vectors[0] = x.load_vec(at as usize);
@@ -99,15 +99,15 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     };
     while has_four(at) {
         unroll!(4, |v| {
-            let mapped = map(at + v as u32 * STEP, vectors[v]);
-            y.store_vec(at as usize + v * STEP_ELEMENTS, mapped);
+            let mapped = map(at + v as u32 * ROUND, vectors[v]);
+            y.store_vec(at as usize + v * ROUND_ELEMENTS, mapped);
         });
-        at += VECTORS_PER_THREAD as u32 * STEP;
+        at += VECTORS_PER_THREAD as u32 * ROUND;
         vectors = load(at);
     }
     while at < whole {
         y.store_vec(at as usize, map(at, vectors[0]));
-        at += STEP;
+        at += ROUND;
         vectors = load(at);
     }
 

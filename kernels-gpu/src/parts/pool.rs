@@ -4,9 +4,9 @@
 //! two. Where they do not decide (see [`PlaneMap::extremes_decide`]) each element is mapped, the slow way.
 //!
 //! *Mapping*: a thread has four windows, in one of two ways that the launch chooses (`op_spec::launch::max_pool2d`).
-//! Windows apart go through their elements side by side, so that four loads are in flight at each step; elements in the
+//! Windows apart go through their elements side by side, so that four loads are in flight at a time; elements in the
 //! padding are not loaded and compared: their place is taken by the first element of the plane, and the result of
-//! that step is dropped. A stack is unrolled, and has neither tests nor padding: rows and columns that are not in the input
+//! that comparison is dropped. A stack is unrolled, and has neither tests nor padding: rows and columns that are not in the input
 //! are those next to them, which the window has already. *Barriers*: those of making the map.
 
 use cuda_std::Storage;

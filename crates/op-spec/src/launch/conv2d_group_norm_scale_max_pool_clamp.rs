@@ -2,9 +2,9 @@
 //! tensor cores (sm_90a).
 //!
 //! A cluster of blocks takes one sample after the other: the first half of its blocks the upper half
-//! of the pooled rows, the second one the lower half and what the pooling leaves over. Everything
-//! here counts in *steps*: four rows of the input, or of the convolution's output, which make one
-//! row of the pooled image.
+//! of the pooled rows, the second one the lower half and what the pooling leaves over. Four rows of
+//! the input are a *band*; four rows of the convolution's output, which make one row of the pooled
+//! image, are a *window row*.
 //!
 //! A cluster has two blocks where samples are many. Where they are few, [`FusedGeometry::spread`]
 //! takes clusters of a block for each multiplying warpgroup; results are the same bits.
@@ -46,8 +46,8 @@ pub const POOL: u32 = 4;
 /// Width of the output.
 pub const OUT_WIDTH: u32 = CONV_WIDTH / POOL;
 
-/// Rows of a step.
-pub const STEP_ROWS: u32 = POOL;
+/// Rows of a band, and of a window row.
+pub const BAND_ROWS: u32 = POOL;
 
 /// Parts of a sample, each with loads and a scale of its own.
 pub const HALVES: u32 = 2;
@@ -208,8 +208,8 @@ impl FusedGeometry {
             rows,
             pooled,
             input_rows: rows + (FILTER - 1),
-            window_rows: rows.div_ceil(STEP_ROWS),
-            steps: (rows + (FILTER - 1)).div_ceil(STEP_ROWS),
+            window_rows: rows.div_ceil(BAND_ROWS),
+            bands: (rows + (FILTER - 1)).div_ceil(BAND_ROWS),
         }
     }
 }
@@ -231,14 +231,14 @@ pub struct HalfRows {
     pub first: u32,
     /// Rows of the convolution's output.
     pub rows: u32,
-    /// Rows of the pooled image; the last step may have none.
+    /// Rows of the pooled image; the last window row may have none.
     pub pooled: u32,
     /// Rows of the input.
     pub input_rows: u32,
     /// Window rows of the convolution's output; the last one may be cut.
     pub window_rows: u32,
-    /// Steps of the input: as many, or one more.
-    pub steps: u32,
+    /// Bands of the input: one for each window row, or one more.
+    pub bands: u32,
 }
 
 impl HalfRows {
@@ -249,7 +249,7 @@ impl HalfRows {
         // All window rows but the last are full.
         let window_rows = turns(self.window_rows, warpgroup, consumers);
         let full = turns(self.window_rows - 1, warpgroup, consumers);
-        full * STEP_ROWS + (window_rows - full) * (self.rows - (self.window_rows - 1) * STEP_ROWS)
+        full * BAND_ROWS + (window_rows - full) * (self.rows - (self.window_rows - 1) * BAND_ROWS)
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
                 for consumers in 1..=3 {
                     let mut of = [0; 3];
                     for row in 0..part.rows {
-                        of[(row / STEP_ROWS % consumers) as usize] += 1;
+                        of[(row / BAND_ROWS % consumers) as usize] += 1;
                     }
                     for warpgroup in 0..consumers {
                         let got = part.rows_of(warpgroup, consumers);
@@ -342,7 +342,7 @@ mod tests {
             assert_eq!(upper.pooled + lower.pooled, (height as u32 - 2) / 4);
             for part in [upper, lower] {
                 assert!(part.pooled <= HALF_POOL_ROWS && part.pooled <= part.window_rows);
-                assert!(part.window_rows <= part.steps && part.steps <= part.window_rows + 1);
+                assert!(part.window_rows <= part.bands && part.bands <= part.window_rows + 1);
             }
         }
     }

@@ -6,7 +6,7 @@ use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{async_proxy, barrier, cluster, math, opaque, thread, warp, wgmma_chain};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, FusedGeometry, OUT_WIDTH, PIXEL_BYTES, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
+    BAND_ROWS, CHANNEL_FLOATS, FusedGeometry, OUT_WIDTH, PIXEL_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
 use super::memory::Memory;
@@ -104,7 +104,7 @@ pub(super) unsafe fn consume<M: Mode>(
     let multiplies = M::TILES.shares == 1 || share == warpgroup;
     let clusters = thread::grid_dim_x() / M::TILES.cluster_blocks();
     let mut sample = thread::block_idx_x() / M::TILES.cluster_blocks();
-    let (mut first_step, mut item) = (0, 0);
+    let (mut first_band, mut item) = (0, 0);
     let pitch = M::TILES.pooled_pitch();
     while sample < g.n {
         if among == 0 {
@@ -120,18 +120,18 @@ pub(super) unsafe fn consume<M: Mode>(
         unroll!(2, |h| {
             M::set_constant(&mut filters, h, 0);
         });
-        let mut step = warpgroup;
-        while step < rows.steps {
-            let count = first_step + step;
+        let mut band = warpgroup;
+        while band < rows.bands {
+            let count = first_band + band;
             let slots = M::TILES.slots;
             Barrier::at(memory.filled, count % slots).wait((count / slots) & 1);
             let has_window_row = if M::TILES.shares == 1 {
-                step < rows.window_rows
+                band < rows.window_rows
             } else {
-                multiplies && step < rows.window_rows
+                multiplies && band < rows.window_rows
             };
             if has_window_row {
-                let needs_next = step + 1 < rows.steps;
+                let needs_next = band + 1 < rows.bands;
                 let next = count + 1;
                 if needs_next {
                     Barrier::at(memory.filled, next % slots).wait((next / slots) & 1);
@@ -139,7 +139,7 @@ pub(super) unsafe fn consume<M: Mode>(
                 let window_row = WindowRow {
                     slot: count % slots,
                     next_slot: next % slots,
-                    rows: (rows.rows - step * STEP_ROWS).min(STEP_ROWS),
+                    rows: (rows.rows - band * BAND_ROWS).min(BAND_ROWS),
                     input_unscale: if M::SCALED {
                         let last = if needs_next { next } else { count };
                         memory.unscale.load(last % slots)
@@ -148,8 +148,8 @@ pub(super) unsafe fn consume<M: Mode>(
                     },
                 };
                 let best = window_row.multiply::<M>(memory, &mut filters, &mut sums, &place);
-                if step < rows.pooled {
-                    let row = step / M::TILES.shares;
+                if band < rows.pooled {
+                    let row = band / M::TILES.shares;
                     let offset = place.channel * pitch + row * OUT_WIDTH + 2 * place.quad;
                     unroll!(2, |h| {
                         unroll!(4, |o| {
@@ -167,7 +167,7 @@ pub(super) unsafe fn consume<M: Mode>(
             } else {
                 window_row_freed(memory, count % slots, place.lane);
             }
-            step += M::TILES.consumers;
+            band += M::TILES.consumers;
         }
 
         unroll!(2, |h| {
@@ -190,7 +190,7 @@ pub(super) unsafe fn consume<M: Mode>(
             }
         });
         statistics::finish::<M>(arguments, g, memory, &rows, sample, item, among);
-        first_step += rows.steps;
+        first_band += rows.bands;
         item += 1;
         sample += clusters;
     }
@@ -252,7 +252,7 @@ impl WindowRow {
             sum: if M::SCALED { [0.0; 2] } else { sums.sum },
             squares: if M::SCALED { [0.0; 2] } else { sums.squares },
         };
-        if sums.rows > 0 && self.rows == STEP_ROWS {
+        if sums.rows > 0 && self.rows == BAND_ROWS {
             // Each half is reduced while the next one is multiplied.
             let left = start::<M, false>(filters, &rows, 0, 0, constant);
             let right = start::<M, false>(filters, &rows, 0, 1, constant);
@@ -272,13 +272,13 @@ impl WindowRow {
             let right = right.wait::<0>();
             window_row_freed(memory, self.slot, place.lane);
             of.reduce::<1>(&right, place.edge);
-            sums.rows += STEP_ROWS;
+            sums.rows += BAND_ROWS;
         } else {
             let mut rows = rows;
             let mut y = 0;
             while y < self.rows {
                 let (mut left, mut right);
-                if y + 1 == STEP_ROWS {
+                if y + 1 == BAND_ROWS {
                     let first = start::<M, true>(filters, &rows, 0, 0, constant);
                     let second = start::<M, true>(filters, &rows, 0, 1, constant);
                     left = first.wait::<1>();
@@ -342,8 +342,8 @@ impl WindowRow {
     fn input_rows<M: Mode>(&self, memory: &Memory) -> [u32; 6] {
         let ring = wgmma_chain::unit(memory.ring.addr(0));
         let row = M::TILES.row_bytes() / PIXEL_BYTES;
-        let first = ring + self.slot * STEP_ROWS * row;
-        let next = ring + self.next_slot * STEP_ROWS * row;
+        let first = ring + self.slot * BAND_ROWS * row;
+        let next = ring + self.next_slot * BAND_ROWS * row;
         [
             first,
             first + row,

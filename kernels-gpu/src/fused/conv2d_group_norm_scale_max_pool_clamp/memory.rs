@@ -2,8 +2,8 @@
 
 use cuda_std::shared::{self, Shared};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    AFFINE_BYTES, CHANNEL_FLOATS, FusedMode, MOMENTS_BYTES, OUT_CHANNELS, PIXEL_BYTES,
-    RECEIVED_BYTES, STEP_ROWS, WIDTH,
+    AFFINE_BYTES, BAND_ROWS, CHANNEL_FLOATS, FusedMode, MOMENTS_BYTES, OUT_CHANNELS, PIXEL_BYTES,
+    RECEIVED_BYTES, WIDTH,
 };
 
 /// Views of what `FusedLayout` describes.
@@ -29,7 +29,7 @@ impl Memory {
         let slots = tiles.slots;
         Self {
             pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * tiles.pooled_pitch()),
-            ring: shared::dynamic(layout.ring, slots * STEP_ROWS * tiles.row_bytes() / 4),
+            ring: shared::dynamic(layout.ring, slots * BAND_ROWS * tiles.row_bytes() / 4),
             constant: shared::dynamic(layout.constant, WIDTH * PIXEL_BYTES / 4),
             magnitudes: shared::dynamic(layout.magnitudes, 2 * super::WARPS),
             filled: shared::dynamic(layout.filled, slots),

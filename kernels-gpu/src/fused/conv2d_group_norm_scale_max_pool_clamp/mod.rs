@@ -28,9 +28,9 @@
 //!
 //! ```text
 //! for each sample of the cluster, in each block for its half of the rows:
-//!     warpgroup 0 (`produce`), for each step of four input rows, a row to a warp:
-//!         raw = 8 channels of 4 pixels a lane, loaded one or two steps ahead
-//!         f32: choose the scale, at the first step and where a magnitude is too large for the last one
+//!     warpgroup 0 (`produce`), for each band of four input rows, a row to a warp:
+//!         raw = 8 channels of 4 pixels a lane, loaded one or two bands ahead
+//!         f32: choose the scale, at the first band and where a magnitude is too large for the last one
 //!         wait(freed[slot])                                    # the window row that was there last time
 //!         ring[slot][row][part][column % 4][column / 4] = f16(raw * scale), and what that leaves of it
 //!         arrive(filled[slot])
@@ -50,9 +50,9 @@
 //!
 //! # Tiles
 //! A cluster of two blocks takes a sample, one block the upper half of its rows and one the
-//! lower; the blocks are persistent, and the clusters take samples by turns. A *step* is four input
+//! lower; the blocks are persistent, and the clusters take samples by turns. A *band* is four input
 //! rows, of 2 KiB a channel in f32; a *window row* is four rows of the convolution, one pooled row, and
-//! needs its own step and two rows of the next. Constants and the map of shared memory are in
+//! needs its own band and two rows of the next. Constants and the map of shared memory are in
 //! `op_spec::launch::conv2d_group_norm_scale_max_pool_clamp`.
 //!
 //! # Small batches
@@ -68,20 +68,20 @@
 //! # Barriers
 //! | barrier | arrivals | says |
 //! |---|---|---|
-//! | `filled[slot]` | a lane of each loading warp | the step's rows are stored and visible to the tensor cores |
+//! | `filled[slot]` | a lane of each loading warp | the band's rows are stored and visible to the tensor cores |
 //! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *window row* are done |
 //! | `exchanged[sample % 2]` | one thread, and 512 bytes for each set of statistics | the other block's statistics, or those of all blocks, are here |
-//! | named 1 | the loading warpgroup | magnitudes of a step |
+//! | named 1 | the loading warpgroup | magnitudes of a band |
 //! | named 2 | all multiplying warpgroups | statistics in, channels in, factors out, pooled rows read |
 //!
 //! # Invariants
-//! - Steps are counted through all samples; step `g` uses slot `g % slots` in phase `g / slots`.
+//! - Bands are counted through all samples; band `g` uses slot `g % slots` in phase `g / slots`.
 //! - A slot is written again after `freed` of its window row, and so, since window rows are freed in the
 //!   order in which this was waited for, also after that of the window row before, which reads its
 //!   first two rows.
-//! - All rows that a window row reads have one scale: that of the last step it needs. When a step must
+//! - All rows that a window row reads have one scale: that of the last band it needs. When a band must
 //!   lower it, the loading warps wait for the last window row that still needs the old one and rescale
-//!   the step before in place; the window row between waits for `filled` of the new step.
+//!   the band before in place; the window row between waits for `filled` of the new band.
 //! - Statistics of neighbouring samples come to different barriers and places. Who sends those of
 //!   one sample has waited for the other blocks' of the sample before, which were sent after each
 //!   other block had received and read those of the sample before that. So nothing sent can come to

@@ -25,7 +25,7 @@ pub(super) trait Mode {
     type Stored: Storage;
     /// Whether inputs are multiplied by a power of two.
     const SCALED: bool;
-    /// Steps whose loads are under way at a time, up to 4.
+    /// Bands whose loads are under way at a time, up to 4.
     const LOADS_AHEAD: usize;
     /// What a lane loads of a row: four pixels, as they come.
     type Raw: Copy;

@@ -4,8 +4,8 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    FILTER, FusedGeometry, HalfRows, IN_CHANNELS, PART_BYTES, PHASE_BYTES, PIXEL_BYTES, POOL,
-    STEP_ROWS, WARPGROUP_THREADS, WIDTH,
+    BAND_ROWS, FILTER, FusedGeometry, HalfRows, IN_CHANNELS, PART_BYTES, PHASE_BYTES, PIXEL_BYTES,
+    POOL, WARPGROUP_THREADS, WIDTH,
 };
 
 use super::memory::Memory;
@@ -23,16 +23,16 @@ const PIXEL_WORDS: u32 = PIXEL_BYTES / 4;
 /// Where the next load comes from.
 struct Cursor {
     sample: u32,
-    step: u32,
+    band: u32,
 }
 
 impl Cursor {
-    /// On to the next step, of a later sample after the last one.
+    /// On to the next band, of a later sample after the last one.
     #[inline(always)]
     fn advance(&mut self, rows: &HalfRows, clusters: u32) {
-        self.step += 1;
-        if self.step == rows.steps {
-            self.step = 0;
+        self.band += 1;
+        if self.band == rows.bands {
+            self.band = 0;
             self.sample += clusters;
         }
     }
@@ -85,7 +85,7 @@ fn power(exponent: i32) -> f32 {
     f32::from_bits(((exponent + Scale::BIAS) as u32) << 23)
 }
 
-/// Loads, converts and stores all steps of the block's half of all its samples.
+/// Loads, converts and stores all bands of the block's half of all its samples.
 ///
 /// # Safety
 /// As the kernels; the caller is the loading warpgroup, and all of it.
@@ -106,9 +106,9 @@ pub(super) unsafe fn produce<M: Mode>(
         return;
     }
 
-    let mut next = Cursor { sample, step: 0 };
+    let mut next = Cursor { sample, band: 0 };
     let mut fetch = || {
-        let row = next.step * STEP_ROWS + warp;
+        let row = next.band * BAND_ROWS + warp;
         let raw = if next.sample < g.n && row < rows.input_rows {
             let in_plane = (rows.first + row) * WIDTH + lane * POOL;
             let at = next.sample as usize * IN_CHANNELS as usize * plane + in_plane as usize;
@@ -129,7 +129,7 @@ pub(super) unsafe fn produce<M: Mode>(
     let slots = M::TILES.slots;
     let row_words = M::TILES.row_bytes() / 4;
     let mut scale = Scale::none();
-    let (mut count, mut step) = (0, 0);
+    let (mut count, mut band) = (0, 0);
     loop {
         unroll!(4, |i| {
             if i < M::LOADS_AHEAD {
@@ -138,9 +138,9 @@ pub(super) unsafe fn produce<M: Mode>(
                 let mut lowered = 0;
                 if M::SCALED {
                     let most = largest(memory, M::magnitude(raw), count % 2, warp, lane);
-                    if step == 0 || f32::from_bits(most) >= scale.limit {
+                    if band == 0 || f32::from_bits(most) >= scale.limit {
                         let chosen = Scale::of(most);
-                        if step > 0 {
+                        if band > 0 {
                             lowered = scale.exponent - chosen.exponent;
                         }
                         scale = chosen;
@@ -150,16 +150,16 @@ pub(super) unsafe fn produce<M: Mode>(
                     Barrier::at(memory.freed, slot).wait((count / slots + 1) & 1);
                 }
                 if M::SCALED && lowered > 0 {
-                    if step >= 2 {
+                    if band >= 2 {
                         let window_row = count - 2;
                         Barrier::at(memory.freed, window_row % slots)
                             .wait((window_row / slots) & 1);
                     }
-                    let row = (count - 1) % slots * STEP_ROWS + warp;
+                    let row = (count - 1) % slots * BAND_ROWS + warp;
                     rescale(memory, row * row_words, row_words, lane, lowered);
                 }
-                if step * STEP_ROWS + warp < rows.input_rows {
-                    let row = (slot * STEP_ROWS + warp) * row_words;
+                if band * BAND_ROWS + warp < rows.input_rows {
+                    let row = (slot * BAND_ROWS + warp) * row_words;
                     store::<M>(memory, row, raw, scale.factor, lane);
                 }
                 if M::SCALED && thread == 0 {
@@ -171,9 +171,9 @@ pub(super) unsafe fn produce<M: Mode>(
                     Barrier::at(memory.filled, slot).arrive();
                 }
                 count += 1;
-                step += 1;
-                if step == rows.steps {
-                    step = 0;
+                band += 1;
+                if band == rows.bands {
+                    band = 0;
                     sample += clusters;
                 }
                 if sample >= g.n {
@@ -185,7 +185,7 @@ pub(super) unsafe fn produce<M: Mode>(
     }
 }
 
-/// The bits of the largest finite magnitude in the step. Infinity and NaN spoil the sample
+/// The bits of the largest finite magnitude in the band. Infinity and NaN spoil the sample
 /// whatever the scale.
 #[inline(always)]
 unsafe fn largest(memory: &Memory, magnitude: f32, parity: u32, warp: u32, lane: u32) -> u32 {

@@ -1,8 +1,8 @@
 //! Modes of multiplication, and what each has of a block's threads, registers and shared memory.
 
 use super::{
-    CHANNEL_FLOATS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH, PART_BYTES, PIXEL_BYTES,
-    QUAD_WORDS, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
+    BAND_ROWS, CHANNEL_FLOATS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH, PART_BYTES,
+    PIXEL_BYTES, QUAD_WORDS, WARPGROUP_THREADS, WIDTH,
 };
 
 /// How numbers are multiplied, and the tile constants that follow from it.
@@ -13,7 +13,7 @@ pub struct FusedMode {
     pub parts: u32,
     /// Operands of the filters, 16 bytes for each thread of a warpgroup.
     pub quads: u32,
-    /// Steps that shared memory holds.
+    /// Bands that shared memory holds.
     pub slots: u32,
     /// Warpgroups that multiply; one more loads.
     pub consumers: u32,
@@ -69,7 +69,7 @@ impl FusedMode {
             ..self
         };
         if self.parts == 2 {
-            // With fewer products to a block the loads count: two steps of them under way.
+            // With fewer products to a block the loads count: two bands of them under way.
             spread.producer_registers = Self::FAST.producer_registers;
             spread.consumer_registers = Self::FAST.consumer_registers;
         }
@@ -129,7 +129,7 @@ impl FusedMode {
     pub const fn layout(self) -> FusedLayout {
         let pooled = 0;
         let ring = pooled + 4 * OUT_CHANNELS * self.pooled_pitch();
-        let constant = ring + self.slots * STEP_ROWS * self.row_bytes();
+        let constant = ring + self.slots * BAND_ROWS * self.row_bytes();
         let magnitudes = constant + WIDTH * PIXEL_BYTES;
         let filled = magnitudes + 2 * 16;
         let freed = filled + 8 * self.slots;
@@ -175,11 +175,11 @@ pub struct FusedLayout {
     pub ring: u32,
     /// A row of pixels that are all the same constant.
     pub constant: u32,
-    /// Largest magnitude that each loading warp saw, for even and for odd steps.
+    /// Largest magnitude that each loading warp saw, for even and for odd bands.
     pub magnitudes: u32,
     /// A barrier for each slot: its rows are there.
     pub filled: u32,
-    /// A barrier for each slot: the output rows of its step are computed.
+    /// A barrier for each slot: its window row is computed.
     pub freed: u32,
     /// The barriers of the statistics that other blocks send, for even and for odd samples.
     pub exchanged: u32,
