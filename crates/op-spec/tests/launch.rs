@@ -323,12 +323,12 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
                 );
             }
             let shares = (0..warpgroup::GROUPS).map(|rank| warpgroup::share(&g, rank));
-            let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::PARTS;
+            let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::STRIPS;
             let most = warpgroup::MOST_GROUP_ITEMS;
             check(
                 shares.collect(),
                 items,
-                warpgroup::PARTS,
+                warpgroup::STRIPS,
                 warpgroup::TILE_ROWS,
                 most,
             );

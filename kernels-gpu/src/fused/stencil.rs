@@ -330,10 +330,10 @@ pub unsafe fn stencil<T: Storage>(
     let conv = &g.conv;
     let channels = conv.output_channels();
     let planes = conv.n as usize * channels as usize;
-    let (plane, part) = div_rem(thread::block_idx_x(), g.plane_blocks);
+    let (plane, block_in_plane) = div_rem(thread::block_idx_x(), g.plane_blocks);
     let (_, channel) = div_rem(plane, channels);
     let channel = channel as usize;
-    let (plane, part) = (plane as usize, part as usize);
+    let (plane, block_in_plane) = (plane as usize, block_in_plane as usize);
     // With one filter to a channel, planes of input and output have the same number.
     let inputs = conv.input_pixels() as usize;
     let x = Global::new(x, planes * inputs).slice(plane * inputs, inputs);
@@ -365,7 +365,7 @@ pub unsafe fn stencil<T: Storage>(
     let sign = if reversed { -1.0 } else { 1.0 };
     thread::sync_threads();
 
-    let first = part as u32 * BLOCK_ITEMS;
+    let first = block_in_plane as u32 * BLOCK_ITEMS;
     let end = (first + BLOCK_ITEMS).min(g.items());
     let warps = thread::block_dim_x() / WARP_THREADS;
     let mut item = first + thread::thread_idx_x() / WARP_THREADS;
@@ -398,7 +398,7 @@ pub unsafe fn stencil<T: Storage>(
 
     let all = all.of_block(STENCIL_WARPS.view(), warps);
     if thread::thread_idx_x() == 0 {
-        let at = plane * g.plane_blocks as usize + part;
+        let at = plane * g.plane_blocks as usize + block_in_plane;
         GlobalMut::new(moments, g.moment_elements() as usize)
             .store_vec(at * COUNTED_ELEMENTS, [all.count, all.mean, all.m2, 0.0]);
     }

@@ -49,7 +49,7 @@ pub const OUT_WIDTH: u32 = CONV_WIDTH / POOL;
 /// Rows of a band, and of a window row.
 pub const BAND_ROWS: u32 = POOL;
 
-/// Parts of a sample, each with loads and a scale of its own.
+/// Halves of a sample, the upper and the lower rows, each with loads and a scale of its own.
 pub const HALVES: u32 = 2;
 
 /// Pooled rows that a half can have.
@@ -80,7 +80,7 @@ pub const QUAD_WORDS: u32 = 4;
 /// Floats of the per-channel parameters: four for each channel, kind after kind.
 pub const CHANNEL_FLOATS: u32 = 4 * OUT_CHANNELS;
 
-/// The part of a problem that the kernel takes by value.
+/// What the kernel takes by value of a problem.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FusedGeometry {
@@ -194,7 +194,7 @@ impl FusedGeometry {
     /// The rows of a half of a sample.
     #[must_use]
     #[inline(always)]
-    pub const fn part(&self, half: u32) -> HalfRows {
+    pub const fn half_rows(&self, half: u32) -> HalfRows {
         let conv_rows = self.height - (FILTER - 1);
         let pooled = conv_rows / POOL;
         let upper = pooled.div_ceil(HALVES);
@@ -315,14 +315,14 @@ mod tests {
             let Some(g) = geometry([1, 8, height, 128]) else {
                 continue;
             };
-            for part in [g.part(0), g.part(1)] {
+            for half in [g.half_rows(0), g.half_rows(1)] {
                 for consumers in 1..=3 {
                     let mut of = [0; 3];
-                    for row in 0..part.rows {
+                    for row in 0..half.rows {
                         of[(row / BAND_ROWS % consumers) as usize] += 1;
                     }
                     for warpgroup in 0..consumers {
-                        let got = part.rows_of(warpgroup, consumers);
+                        let got = half.rows_of(warpgroup, consumers);
                         assert_eq!(got, of[warpgroup as usize], "height {height}");
                     }
                 }
@@ -336,13 +336,13 @@ mod tests {
             let Some(g) = geometry([1, 8, height, 128]) else {
                 continue;
             };
-            let [upper, lower] = [g.part(0), g.part(1)];
+            let [upper, lower] = [g.half_rows(0), g.half_rows(1)];
             assert_eq!(upper.first + upper.rows, lower.first);
             assert_eq!(lower.first + lower.rows, height as u32 - 2);
             assert_eq!(upper.pooled + lower.pooled, (height as u32 - 2) / 4);
-            for part in [upper, lower] {
-                assert!(part.pooled <= HALF_POOL_ROWS && part.pooled <= part.window_rows);
-                assert!(part.window_rows <= part.bands && part.bands <= part.window_rows + 1);
+            for half in [upper, lower] {
+                assert!(half.pooled <= HALF_POOL_ROWS && half.pooled <= half.window_rows);
+                assert!(half.window_rows <= half.bands && half.bands <= half.window_rows + 1);
             }
         }
     }

@@ -94,7 +94,7 @@ pub const COPY_BYTES: u32 = 8;
 /// Quotients by a height are products with its reciprocal, in units of `2^-RECIPROCAL_SHIFT`.
 pub const RECIPROCAL_SHIFT: u32 = 24;
 
-/// The part of a problem that the kernel takes by value.
+/// What the kernel takes by value of a problem.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FusedGeometry {

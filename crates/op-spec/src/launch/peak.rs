@@ -47,7 +47,7 @@ pub const WGMMA_CHAINS: usize = WGMMA_TILE[1] / MMA_TILE[1];
 /// Vectors that a thread of the copy has in flight.
 pub const COPY_VECTORS_PER_THREAD: usize = 4;
 
-/// Elements that a block of the copy moves in one step of all its threads.
+/// Elements that a block of the copy moves in a round, a vector to each of its threads.
 pub const COPY_ROUND_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
 
 /// Elements that one block of the copy owns.

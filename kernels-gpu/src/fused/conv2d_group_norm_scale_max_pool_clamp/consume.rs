@@ -97,7 +97,7 @@ pub(super) unsafe fn consume<M: Mode>(
 
     let rank = cluster::block_rank();
     let (half, share) = (rank / M::TILES.shares, rank % M::TILES.shares);
-    let rows = g.part(half);
+    let rows = g.half_rows(half);
     // Whether this block multiplies the warpgroup's window rows, or only frees their slots. (Asked in this
     // and no other way, and where more blocks share a half alone: else the assembler runs out of
     // registers there, or lays out the code of the others anew.)

@@ -135,7 +135,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
         let low = quad >= TAPS.len() as u32;
         let mut halves = TAPS[(quad as usize) % TAPS.len()];
         if two_parts && !low && halves[1].is_none() {
-            // Both parts of a pixel meet the high part of the single ta
+            // Both parts of a pixel meet the high part of the single tap.
             halves[1] = halves[0];
         }
         let mut half = 0;

@@ -97,7 +97,7 @@ pub(super) unsafe fn produce<M: Mode>(
 ) {
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
-    let rows = g.part(cluster::block_rank() / M::TILES.shares);
+    let rows = g.half_rows(cluster::block_rank() / M::TILES.shares);
     let clusters = thread::grid_dim_x() / M::TILES.cluster_blocks();
     let plane = (g.height * WIDTH) as usize;
     let elements = g.n as usize * IN_CHANNELS as usize * plane;

@@ -160,7 +160,7 @@ unsafe fn of_half<M: Mode>(
     all
 }
 
-/// Combines what all threads kept, and writes the block's part of the sample.
+/// Combines what all threads kept, and writes the block's rows of the sample.
 ///
 /// # Safety
 /// As the kernels; all multiplying threads call it, `thread` counts them.
@@ -202,7 +202,7 @@ pub(super) unsafe fn finish<M: Mode>(
     barrier::sync(MULTIPLIERS, threads);
 }
 
-/// The moments of channel `k` in the whole sample, from all parts of all blocks.
+/// The moments of channel `k` in the whole sample, from all warpgroups of all blocks.
 #[inline(always)]
 unsafe fn gather<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32) -> Moments {
     let warpgroups = M::TILES.consumers;
@@ -225,7 +225,7 @@ unsafe fn gather<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32)
     if M::TILES.shares == 1 {
         let partner = received::<M>(memory, place, 0, k);
         let theirs = Moments {
-            count: (g.part(1 - rank).rows * CONV_WIDTH) as f32,
+            count: (g.half_rows(1 - rank).rows * CONV_WIDTH) as f32,
             mean: partner.load(0),
             squares: partner.load(1),
         };
@@ -236,8 +236,8 @@ unsafe fn gather<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32)
             theirs.with(mine)
         }
     } else {
-        let upper = of_half::<M>(memory, &g.part(0), place, 0, k);
-        let lower = of_half::<M>(memory, &g.part(1), place, warpgroups, k);
+        let upper = of_half::<M>(memory, &g.half_rows(0), place, 0, k);
+        let lower = of_half::<M>(memory, &g.half_rows(1), place, warpgroups, k);
         upper.with(lower)
     }
 }
@@ -267,7 +267,7 @@ unsafe fn bias_in_group(g: &FusedGeometry, memory: &Memory, k: u32) -> f32 {
         - memory.channels.load(OUT_CHANNELS + first_of_group(g, k))
 }
 
-/// Shows the moments of channel `k` to the other channels of its group, where the parts of this channel were, which
+/// Shows the moments of channel `k` to the other channels of its group, where the warpgroups' moments of this channel were, which
 /// nobody else reads.
 #[inline(always)]
 unsafe fn keep_channel(g: &FusedGeometry, memory: &Memory, k: u32, all: &Moments) {
@@ -344,7 +344,7 @@ unsafe fn write<M: Mode>(
     // registers while the warp multiplies.
     let thread = opaque::to_assembler(thread);
     let lane = thread % WARP_THREADS;
-    let of_channel = ((g.part(0).pooled + g.part(1).pooled) * OUT_WIDTH) as usize;
+    let of_channel = ((g.half_rows(0).pooled + g.half_rows(1).pooled) * OUT_WIDTH) as usize;
     let y = GlobalMut::new(
         arguments.y,
         g.n as usize * OUT_CHANNELS as usize * of_channel,

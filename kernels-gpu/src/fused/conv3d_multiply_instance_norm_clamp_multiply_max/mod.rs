@@ -94,9 +94,9 @@ use output::Maximum;
 use parameters::Parameters;
 use pass::{Pass, finish_filter, largest_of_warps};
 
-/// Words of the part of shared memory that all threads share, by what they hold.
+/// Words of shared memory for all threads, by what they hold.
 mod common {
-    /// Sums over the part of the peek that warp 0 has, one for each channel, and its pixels.
+    /// Sums over what warp 0 has of the peek, one for each channel, and its pixels.
     pub(super) const SUMS: u32 = 0;
     /// Largest magnitude that each warp saw.
     pub(super) const LARGEST: u32 = 4;

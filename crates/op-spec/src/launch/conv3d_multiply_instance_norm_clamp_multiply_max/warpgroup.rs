@@ -1,7 +1,7 @@
 //! The kernel of Hopper's warpgroup products, for tensors of 16-bit elements.
 //!
-//! A warpgroup takes [`TILE_ROWS`] rows of the output, all of their columns; the problem of
-//! KernelBench gives each of the block's warpgroups one such tile.
+//! An item is [`TILE_ROWS`] rows of the output by a *strip* of its columns, and a warpgroup has some items one behind
+//! the other; the problem of KernelBench has 14 of them for the five warpgroups of a block.
 //!
 //! Where the batch is small, a cluster of blocks shares a sample ([`blocks`]).
 
@@ -81,14 +81,15 @@ pub const RESULTS: u32 = PARTIAL + 32 * WARPS;
 /// Pairs of columns of the output.
 pub const PAIRS: u32 = OUT_WIDTH / PRODUCT_COLUMNS;
 
-/// Parts into which the columns of a tile are cut, so that the warpgroups have about as much to do each.
-pub const PARTS: u32 = 2;
+/// *Strips* into which the columns of the output are cut, so that the warpgroups have about as much to do each: an item
+/// is a strip of [`TILE_ROWS`] rows.
+pub const STRIPS: u32 = 2;
 
-/// Pairs of columns of the first part; the last one may have less.
-pub const PART_PAIRS: u32 = PAIRS.div_ceil(PARTS);
+/// Pairs of columns of the first strip; the last one may have less.
+pub const STRIP_PAIRS: u32 = PAIRS.div_ceil(STRIPS);
 
 /// Words from a row of results to the next. Odd, so that eight rows lie in eight banks.
-pub const RESULT_PITCH: u32 = PART_PAIRS + 1;
+pub const RESULT_PITCH: u32 = STRIP_PAIRS + 1;
 
 /// Words of results of a warp.
 pub const RESULT_WORDS: u32 = WARP_ROWS * RESULT_PITCH;
@@ -101,7 +102,7 @@ pub const CLUSTER_BLOCKS: u32 = GROUPS;
 
 /// Items that a warpgroup of a block that is alone has, at most. In a cluster, each has a warpgroup.
 pub const MOST_GROUP_ITEMS: u32 =
-    ((PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * PARTS).div_ceil(GROUPS);
+    ((PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * STRIPS).div_ceil(GROUPS);
 const _: () = assert!(MOST_GROUP_ITEMS <= GROUPS);
 
 /// Sums and sums of squares that a lane has.
@@ -117,7 +118,7 @@ const _: () = assert!(4 * CLUSTER_SHARED_WORDS <= 227 * 1024);
 
 /// Items of a sample.
 const fn items(g: &FusedGeometry) -> u32 {
-    g.out_rows.div_ceil(TILE_ROWS) * PARTS
+    g.out_rows.div_ceil(TILE_ROWS) * STRIPS
 }
 
 /// What warpgroup `group` of a block that is alone has of a sample, or block `group` of a cluster: a run
@@ -136,7 +137,7 @@ pub const fn share(g: &FusedGeometry, group: u32) -> Share {
     } else {
         items
     };
-    Share::new(g, [first, end], PARTS, TILE_ROWS)
+    Share::new(g, [first, end], STRIPS, TILE_ROWS)
 }
 
 /// Rounds of clusters that take less time than one of blocks that are alone.

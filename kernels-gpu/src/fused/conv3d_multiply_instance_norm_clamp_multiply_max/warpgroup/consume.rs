@@ -8,7 +8,7 @@ use cuda_std::{math, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::TILE_ROWS as WARP_ROWS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
-    PAIRS, PART_PAIRS, RESULT_PITCH,
+    PAIRS, RESULT_PITCH, STRIP_PAIRS,
 };
 
 use super::super::item::{WARP, exchange};
@@ -150,18 +150,18 @@ impl<F: Chain> Maximum<F> {
     /// largest of theirs.
     #[inline(always)]
     pub(super) unsafe fn write(&self, y: GlobalMut<u32>, tile: &Tile, out_rows: u32) {
-        const _: () = assert!(PART_PAIRS == 8);
+        const _: () = assert!(STRIP_PAIRS == 8);
         warp::sync_warp(WARP);
         let lane = warp::lane_id();
-        let pair = lane % PART_PAIRS;
-        let mut row = lane / PART_PAIRS;
+        let pair = lane % STRIP_PAIRS;
+        let mut row = lane / STRIP_PAIRS;
         while row < WARP_ROWS {
             if tile.first_row + row < out_rows && tile.first_pair + pair < tile.end {
                 let result = self.results.load(row * RESULT_PITCH + pair);
                 let at = (tile.first_row + row) * PAIRS + tile.first_pair + pair;
                 y.store(at as usize, F::max(result, self.lower));
             }
-            row += WARP_THREADS / PART_PAIRS;
+            row += WARP_THREADS / STRIP_PAIRS;
         }
         warp::sync_warp(WARP);
     }

@@ -69,8 +69,8 @@ use cuda_std::{Storage, async_proxy, cluster, kernel, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
-    GROUP_WARPS, GROUPS, LANE_MOMENTS, LOAD_ELEMENTS, MOMENTS, MOST_GROUP_ITEMS, PAIRS, PART_PAIRS,
-    PARTIAL, PARTS, RESULT_WORDS, RESULTS, SHARED_WORDS, TILE_ROWS, WARPS, share,
+    GROUP_WARPS, GROUPS, LANE_MOMENTS, LOAD_ELEMENTS, MOMENTS, MOST_GROUP_ITEMS, PAIRS, PARTIAL,
+    RESULT_WORDS, RESULTS, SHARED_WORDS, STRIP_PAIRS, STRIPS, TILE_ROWS, WARPS, share,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER_ELEMENTS, FusedGeometry, OUT_CHANNELS, TILE_ROWS as WARP_ROWS,
@@ -89,7 +89,7 @@ use fill::Filler;
 use parameters::{finish_filter, lay_out, operands, start_value, survey, surveyed};
 use walk::{Tile, walk};
 
-/// Words of the part of shared memory that all threads share, by what they hold.
+/// Words of shared memory for all threads, by what they hold.
 mod common {
     /// Means of the channels.
     pub(super) const MEANS: u32 = 0;
@@ -280,9 +280,9 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     // 3
     let own_row = warp % GROUP_WARPS * WARP_ROWS;
     let tile = |item: u32| Tile {
-        first_row: item / PARTS * TILE_ROWS + own_row,
-        first_pair: item % PARTS * PART_PAIRS,
-        end: (item % PARTS * PART_PAIRS + PART_PAIRS).min(PAIRS),
+        first_row: item / STRIPS * TILE_ROWS + own_row,
+        first_pair: item % STRIPS * STRIP_PAIRS,
+        end: (item % STRIPS * STRIP_PAIRS + STRIP_PAIRS).min(PAIRS),
     };
     let filters = wgmma_chain::unit(words.addr(FILTERS));
     // One item after the other, or each warpgroup of the block at most one.

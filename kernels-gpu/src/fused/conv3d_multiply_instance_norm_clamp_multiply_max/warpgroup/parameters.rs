@@ -184,14 +184,14 @@ pub(super) unsafe fn start_value<F: Chain>(k: u32, words: Shared<u32>, floats: S
 #[inline(always)]
 pub(super) unsafe fn finish_filter<F: Chain>(
     k: u32,
-    part: u32,
+    quarter: u32,
     words: Shared<u32>,
     g: &FusedGeometry,
 ) {
     let partial = words.slice(PARTIAL, 32 * WARPS).cast::<f32>();
     let floats = words.slice(COMMON, COMMON_WORDS).cast::<f32>();
     let (mut sum, mut squares) = (0.0, 0.0);
-    let mut warp = part;
+    let mut warp = quarter;
     while warp < WARPS {
         sum += f64::from(partial.load(warp * 32 + k));
         squares += f64::from(partial.load(warp * 32 + 16 + k));
@@ -213,7 +213,7 @@ pub(super) unsafe fn finish_filter<F: Chain>(
         && floats.load(common::LARGEST + k).is_finite()
         && floats.load(common::BIAS + k).is_finite();
     let c = Constants::new(g, mean, variance, 1.0, multiplier, finite);
-    if part == 0 {
+    if quarter == 0 {
         let table = floats.slice(common::CONSTANTS, 64);
         table.store(k, c.factor);
         table.store(16 + k, c.added);

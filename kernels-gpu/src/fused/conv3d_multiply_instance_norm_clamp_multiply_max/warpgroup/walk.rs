@@ -35,7 +35,7 @@ const BLOCK_UNITS: u32 = BLOCK_WORDS * 4 / UNIT_BYTES;
 /// Words of a pair of input columns: three steps, and half a step.
 type Set = ([[u32; 4]; 3], [u32; 2]);
 
-/// A warp's part of a tile.
+/// What a warp has of a tile.
 pub(super) struct Tile {
     /// Its first row.
     pub(super) first_row: u32,
