@@ -148,11 +148,11 @@ fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_
                 continue;
             };
             let g = &plan.geometry;
-            layouts[usize::from(g.group_vectors == 8)] += 1;
+            layouts[usize::from(g.octet_vectors == 8)] += 1;
             assert!(g.steps.is_multiple_of(CHAIN_STEPS));
             assert!(g.stage_chunks.is_multiple_of(STEP_VECTORS));
             assert!(g.steps >= g.stage_chunks / STEP_VECTORS * g.taps);
-            let first_vector = |pixel: u32| pixel / 8 * g.group_vectors + pixel % 8;
+            let first_vector = |pixel: u32| pixel / 8 * g.octet_vectors + pixel % 8;
             let row = |d: u32, h: u32| (d * g.patch_h + h) * g.patch_row();
             for d in 0..g.tile_d {
                 for h in 0..g.tile_h {

@@ -322,9 +322,9 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
                     SHARE_WORDS / MOMENT_WORDS,
                 );
             }
-            let shares = (0..warpgroup::GROUPS).map(|rank| warpgroup::share(&g, rank));
+            let shares = (0..warpgroup::WARPGROUPS).map(|rank| warpgroup::share(&g, rank));
             let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::STRIPS;
-            let most = warpgroup::MOST_GROUP_ITEMS;
+            let most = warpgroup::MOST_WARPGROUP_ITEMS;
             check(
                 shares.collect(),
                 items,

@@ -146,7 +146,7 @@ pub struct GemmGeometry {
     /// From a pixel of a tile to the one a plane behind.
     pub plane_pitch: u32,
     /// From eight pixels of a warpgroup's tile to the next eight, in vectors of the patch.
-    pub group_vectors: u32,
+    pub octet_vectors: u32,
     /// 1 if the two vectors of a step are the same tap of two vectors of channels, else 0: then they are any
     /// two that follow one another.
     pub paired: u32,

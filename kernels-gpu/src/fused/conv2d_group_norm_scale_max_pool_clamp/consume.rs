@@ -19,12 +19,12 @@ use crate::parts::unroll::unroll;
 pub(super) const MULTIPLIERS: u32 = 2;
 
 /// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and
-/// of each of those columns `8 * o + 2 * quad + e` of every phase, with `o` below 4 and `e` below
+/// of each of those columns `8 * o + 2 * quad_lane + e` of every phase, with `o` below 4 and `e` below
 /// 2: eight windows.
 pub(super) struct Place {
     pub warpgroup: u32,
     pub lane: u32,
-    pub quad: u32,
+    pub quad_lane: u32,
     pub channel: u32,
     /// Whether the thread has the last window, which the image cuts after two columns.
     pub edge: bool,
@@ -66,7 +66,7 @@ pub(super) unsafe fn consume<M: Mode>(
     let mut place = Place {
         warpgroup,
         lane,
-        quad: lane % 4,
+        quad_lane: lane % 4,
         channel: thread / WARP_THREADS * 16 + lane / 4,
         edge: lane % 4 == 3,
         descale: [1.0; 2],
@@ -150,7 +150,7 @@ pub(super) unsafe fn consume<M: Mode>(
                 let best = window_row.multiply::<M>(memory, &mut filters, &mut sums, &place);
                 if band < rows.pooled {
                     let row = band / M::TILES.shares;
-                    let offset = place.channel * pitch + row * OUT_WIDTH + 2 * place.quad;
+                    let offset = place.channel * pitch + row * OUT_WIDTH + 2 * place.quad_lane;
                     unroll!(2, |h| {
                         unroll!(4, |o| {
                             unroll!(2, |e| {
@@ -182,10 +182,10 @@ pub(super) unsafe fn consume<M: Mode>(
                 channel = opaque::to_assembler(channel);
             }
             if M::TILES.shares == 1 {
-                if place.quad == 0 {
+                if place.quad_lane == 0 {
                     statistics::keep(memory, place.warpgroup, channel, of_quad);
                 }
-            } else if place.quad == 0 && multiplies {
+            } else if place.quad_lane == 0 && multiplies {
                 statistics::send::<M>(memory, rank, channel, item, of_quad);
             }
         });
@@ -239,7 +239,7 @@ impl WindowRow {
         let scale = [1.0 / unscale[0], 1.0 / unscale[1]];
         if M::SCALED && sums.rows > 0 {
             unroll!(2, |h| {
-                let (value, word) = fold::<M>(sums.shift[h] * scale[h], place.quad);
+                let (value, word) = fold::<M>(sums.shift[h] * scale[h], place.quad_lane);
                 sums.folded[h] = value;
                 M::set_constant(filters, h, word);
             });
@@ -295,7 +295,7 @@ impl WindowRow {
                 if sums.rows == 0 {
                     unroll!(2, |h| {
                         let mean = mean_of_half_row(&left, h);
-                        let (value, word) = fold::<M>(mean, place.quad);
+                        let (value, word) = fold::<M>(mean, place.quad_lane);
                         sums.folded[h] = value;
                         sums.shift[h] = value * unscale[h];
                         M::set_constant(filters, h, word);
@@ -430,7 +430,7 @@ unsafe fn mean_of_half_row(d: &[f32; 32], h: usize) -> f32 {
 /// `shift` as two operands: the value that they subtract, and this thread's word of them, which
 /// the thread with the first two columns of K has.
 #[inline(always)]
-fn fold<M: Mode>(shift: f32, quad: u32) -> (f32, u32) {
+fn fold<M: Mode>(shift: f32, quad_lane: u32) -> (f32, u32) {
     // Any value serves as a shift, so what f16 cannot hold is cut, and NaN (which spoils the
     // sample anyway) is 0.
     const MOST: f32 = 30_000.0;
@@ -442,6 +442,10 @@ fn fold<M: Mode>(shift: f32, quad: u32) -> (f32, u32) {
     };
     let high = M::round(shift);
     let low = M::round(shift - high);
-    let word = if quad == 0 { M::pack(-high, -low) } else { 0 };
+    let word = if quad_lane == 0 {
+        M::pack(-high, -low)
+    } else {
+        0
+    };
     ((high + low) * M::CONSTANT, word)
 }

@@ -7,7 +7,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     TILE_ROWS,
 };
 
-use super::format::{Format, group_offsets};
+use super::format::{Format, quartet_offsets};
 
 /// All lanes of a warp.
 pub(super) const WARP: u32 = u32::MAX;
@@ -16,8 +16,8 @@ pub(super) const WARP: u32 = u32::MAX;
 /// not used costs nothing.
 pub(super) type Filters = [[[u32; 4]; 5]; FILTER as usize];
 
-/// Accumulators of one column: rows `group` and `group + 8`, filters `2 * quad`, `2 * quad + 1` and
-/// the same plus 8.
+/// Accumulators of one column, of lane `quad_lane` of quad `quad`: rows `quad` and `quad + 8`, filters
+/// `2 * quad_lane`, `2 * quad_lane + 1` and the same plus 8.
 pub(super) type Column = [[f32; 4]; 2];
 
 /// What becomes of the columns of an item.
@@ -59,21 +59,21 @@ pub(super) unsafe fn convolve<F: Format, C: Consumer>(
     let lane = warp::lane_id();
     let row = tile * TILE_ROWS + lane / 4;
     let rows = [row, row + 8];
-    let offsets = group_offsets::<F>(lane % 4, ROW_PITCH, g.slice_words, PLANE_WORDS);
+    let offsets = quartet_offsets::<F>(lane % 4, ROW_PITCH, g.slice_words, PLANE_WORDS);
     let pixel = |row: u32| {
         let row = row.min(g.out_rows - 1);
         let z = (row * g.out_height_reciprocal) >> RECIPROCAL_SHIFT;
         z * g.slice_words + (row - z * g.out_height) * ROW_PITCH + first
     };
     let pixels = [pixel(rows[0]), pixel(rows[1])];
-    let at = |group: usize| [pixels[0] + offsets[group], pixels[1] + offsets[group]];
-    let groups = [at(0), at(1), at(2), at(3)];
+    let at = |quartet: usize| [pixels[0] + offsets[quartet], pixels[1] + offsets[quartet]];
+    let quartets = [at(0), at(1), at(2), at(3)];
 
     consumer.start(g, rows, first);
     let mut accumulators = [[[0.0; 4]; 2]; FILTER as usize];
     macro_rules! columns {
         ($($i:literal)*) => {
-            $(column::<F, C, $i>(&groups, operands, &mut accumulators, consumer);)*
+            $(column::<F, C, $i>(&quartets, operands, &mut accumulators, consumer);)*
         };
     }
     columns!(0 1 2 3 4 5 6 7 8 9 10 11);
@@ -86,7 +86,7 @@ const _: () = assert!(LAST == 12);
 /// Input column `I`.
 #[inline(always)]
 unsafe fn column<F: Format, C: Consumer, const I: usize>(
-    groups: &[[u32; 2]; 4],
+    quartets: &[[u32; 2]; 4],
     operands: Operands<'_>,
     accumulators: &mut [Column; FILTER as usize],
     consumer: &mut C,
@@ -96,11 +96,11 @@ unsafe fn column<F: Format, C: Consumer, const I: usize>(
         warp::sync_warp(WARP);
     }
     let planes = operands.planes;
-    let load = |group: usize, plane: u32| {
+    let load = |quartet: usize, plane: u32| {
         let at = I as u32 + plane * PLANE_WORDS;
         [
-            planes.load(groups[group][0] + at),
-            planes.load(groups[group][1] + at),
+            planes.load(quartets[quartet][0] + at),
+            planes.load(quartets[quartet][1] + at),
         ]
     };
     if I < CHUNK_COLUMNS as usize {
@@ -134,8 +134,8 @@ unsafe fn column<F: Format, C: Consumer, const I: usize>(
         // Loaded once more, since an operand's four registers are consecutive: the same value in two
         // places would be copied, for each product anew.
         let again = [
-            opaque::load(planes, groups[2][0] + I as u32),
-            opaque::load(planes, groups[2][1] + I as u32),
+            opaque::load(planes, quartets[2][0] + I as u32),
+            opaque::load(planes, quartets[2][1] + I as u32),
         ];
         step!(channels[0], channels[1], 0);
         step!(low_parts[0], low_parts[1], 0);
@@ -177,9 +177,9 @@ pub(super) unsafe fn exchange(lane: u32, bit: u32, low: f32, high: f32) -> [f32;
 
 /// Sums and sums of squares of the lane's filters.
 ///
-/// After each item the eight row groups of the warp exchange: of the eight totals of a quad lane, each
-/// group keeps one. `total` of `group` is the sum (0 to 3) or the sum of squares (4 to 7) of the
-/// quad lane's filter `group % 4`.
+/// After each item the eight quads of the warp exchange: of the eight totals of a quad lane, each
+/// quad keeps one. `total` in quad `quad` is the sum (0 to 3) or the sum of squares (4 to 7) of the
+/// quad lane's filter `quad % 4`.
 pub(super) struct Moments {
     /// The total that this lane keeps.
     pub(super) total: f32,

@@ -84,9 +84,9 @@ impl<T: Storage> Maximum<T> {
     /// `[factor, added, upper, lower][filter]`.
     #[inline(always)]
     pub(super) unsafe fn new(y: GlobalMut<T>, table: Shared<f32>) -> Self {
-        let quad = warp::lane_id() % 4;
+        let quad_lane = warp::lane_id() % 4;
         let constants = |i: u32| {
-            let k = i / 2 * 8 + 2 * quad + i % 2;
+            let k = i / 2 * 8 + 2 * quad_lane + i % 2;
             Constants {
                 factor: table.load(k),
                 added: table.load(16 + k),
@@ -126,15 +126,15 @@ impl<T: Storage> Maximum<T> {
 impl<T: Storage> Consumer for Maximum<T> {
     #[inline(always)]
     unsafe fn start(&mut self, g: &FusedGeometry, rows: [u32; 2], column: u32) {
-        let quad = warp::lane_id() % 4;
-        let row = if quad < 2 { rows[0] } else { rows[1] };
+        let quad_lane = warp::lane_id() % 4;
+        let row = if quad_lane < 2 { rows[0] } else { rows[1] };
         self.valid = row < g.out_rows;
-        self.at = row * OUT_WIDTH + column + quad % 2;
+        self.at = row * OUT_WIDTH + column + quad_lane % 2;
     }
 
     /// Two columns and two rows make four values, each the maximum over a lane's filters. The
     /// four lanes of a quad exchange them so that each ends with one value, over all filters:
-    /// row `group + 8 * (quad / 2)`, the earlier column for even lanes.
+    /// row `quad + 8 * (quad_lane / 2)`, the earlier column for even lanes.
     #[inline(always)]
     unsafe fn column<const I: usize>(&mut self, column: &Column) {
         let [[a0, a1, a2, a3], [b0, b1, b2, b3]] = *column;

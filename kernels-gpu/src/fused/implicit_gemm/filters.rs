@@ -118,24 +118,24 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let (set, row) = div_rem(k, OPERAND_ROWS);
     let sets = tile.filters() / OPERAND_ROWS;
     let (filter_tile, set) = div_rem(set, sets);
-    let (high_row, group_row) = div_rem(row, 8);
+    let (high_row, quad) = div_rem(row, 8);
     let all_steps = g.stages * g.steps;
     let filter = Filter { weight, scale, g };
     // Four lanes, two words each, for each step.
     let mut at = lane;
     while at < all_steps * 8 {
         let (step, place) = div_rem(at, 8);
-        let (quad, half) = (place % 4, place / 4);
+        let (quad_lane, half) = (place % 4, place / 4);
         let (stage, step_of_stage) = div_rem(step, g.steps);
         let vector = filter.vector(step_of_stage, half);
         let (mut low, mut high) = (0.0, 0.0);
         if exists {
-            low = filter.value(stage, vector, 2 * quad);
-            high = filter.value(stage, vector, 2 * quad + 1);
+            low = filter.value(stage, vector, 2 * quad_lane);
+            high = filter.value(stage, vector, 2 * quad_lane + 1);
         }
         let word = F::pack(low, high);
         let operand = ((filter_tile * all_steps + step) * parts) * sets;
-        let in_operand = (group_row * 4 + quad) * 4 + 2 * half + high_row;
+        let in_operand = (quad * 4 + quad_lane) * 4 + 2 * half + high_row;
         let to = |part: u32| (operand + part * sets + set) as usize * OPERAND_WORDS as usize;
         operands.store(to(0) + in_operand as usize, word);
         if parts == 2 {

@@ -64,16 +64,16 @@ shape!(M64N128: Warps M32N128: Warps M16N256: Warps M64N32: Warps M16N64: Warps)
 #[cfg(hopper)]
 shape!(W64N128: Warpgroup);
 
-/// The most operands and groups of pixels that a warp of any tile has. What a tile does not use is
+/// The most operands and octets of pixels that a warp of any tile has. What a tile does not use is
 /// never touched, and so takes no registers.
 pub(super) const MAX_OPERANDS: usize = 4;
-pub(super) const MAX_PIXEL_GROUPS: usize = 16;
+pub(super) const MAX_PIXEL_OCTETS: usize = 16;
 
-/// The sums of a lane, by operand and group of pixels; see `cuda_std::mma` for which they are.
-pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
+/// The sums of a lane, by operand and octet of pixels; see `cuda_std::mma` for which they are.
+pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
 
 /// Sums of nothing.
-pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
+pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
 
 /// How a block multiplies its filters with a patch.
 pub(super) trait Multiplier<F: Format, S: Shape>: Sized {

@@ -13,7 +13,7 @@ use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::format::Format;
 use super::patch::{FilterSet, Place, load_tile, packed};
-use super::product::{MAX_PIXEL_GROUPS, Shape, Sums};
+use super::product::{MAX_PIXEL_OCTETS, Shape, Sums};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -30,7 +30,7 @@ const BEYOND: u32 = {
 };
 
 // The pixels of a lane are bits of a word.
-const _: () = assert!(2 * MAX_PIXEL_GROUPS <= 32);
+const _: () = assert!(2 * MAX_PIXEL_OCTETS <= 32);
 
 /// The tensors behind the product.
 pub(super) struct Output<T> {
@@ -178,7 +178,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         operand * OPERAND_ROWS + lane / 4 + 8 * i as u32
     }
 
-    /// The first of two pixels of group `n`.
+    /// The first of two pixels of octet `n`.
     #[inline(always)]
     fn pixel_of(&self, n: usize) -> u32 {
         let lane = self.thread % WARP_THREADS;
@@ -199,7 +199,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                         let first = if swap { image_unscale } else { unscale };
                         factor = if swap { unscale } else { image_unscale };
                         unroll!(16, |n| {
-                            if (n as u32) < S::TILE.pixel_groups {
+                            if (n as u32) < S::TILE.pixel_octets {
                                 unroll!(2, |j| {
                                     sums[m][n][2 * i + j] *= first;
                                 });
@@ -207,7 +207,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                         });
                     }
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             unroll!(2, |j| {
                                 let sum = &mut sums[m][n][2 * i + j];
                                 *sum = math::fma(*sum, factor, bias);
@@ -245,7 +245,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         let limits = self.limits(place);
         let mut inside = 0;
         unroll!(16, |n| {
-            if (n as u32) < S::TILE.pixel_groups {
+            if (n as u32) < S::TILE.pixel_octets {
                 let pixels = self.pixels.load_vec::<2>(self.pixel_of(n));
                 unroll!(2, |j| {
                     inside |= u32::from(Self::is_inside(limits, pixels[j])) << (2 * n + j);
@@ -257,7 +257,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         self.take_moments_of(sums, inside, count);
     }
 
-    /// The same, of the pixels that are inside, `count` of them in the warp: those of group `n` are bits `2 * n`
+    /// The same, of the pixels that are inside, `count` of them in the warp: those of octet `n` are bits `2 * n`
     /// and one more.
     #[inline(always)]
     unsafe fn take_moments_of(&self, sums: &Sums, inside: u32, count: f32) {
@@ -272,7 +272,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 unroll!(2, |i| {
                     let mut sum = 0.0;
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             unroll!(2, |j| {
                                 let value = sums[m][n][2 * i + j];
                                 sum += if is_inside(n, j) { value } else { 0.0 };
@@ -282,7 +282,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                     let mean = sum_of_quad(sum) * each;
                     let mut m2 = 0.0;
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             unroll!(2, |j| {
                                 let deviation = sums[m][n][2 * i + j] - mean;
                                 let deviation = if is_inside(n, j) { deviation } else { 0.0 };
@@ -309,7 +309,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 unroll!(2, |i| {
                     let row = self.filter_of(m, i) * Self::PITCH;
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             let values = [sums[m][n][2 * i], sums[m][n][2 * i + 1]];
                             self.tile.store_vec(row + self.pixel_of(n), values);
                         }
@@ -393,7 +393,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                     }
                 }
             });
-            // Not unrolled: the groups of pixels are enough that is in flight.
+            // Not unrolled: eight loads of one filter are enough that is in flight.
             filter = opaque::to_compiler(filter + BLOCK_THREADS / WARP_THREADS);
             plane += (BLOCK_THREADS / WARP_THREADS) as usize * spatial;
         }

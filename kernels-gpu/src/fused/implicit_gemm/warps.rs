@@ -20,15 +20,15 @@ use op_spec::launch::implicit_gemm::{
 
 use super::format::Format;
 use super::patch::Patch;
-use super::product::{MAX_OPERANDS, MAX_PIXEL_GROUPS, Multiplier, Shape, Sums};
+use super::product::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Multiplier, Shape, Sums};
 use super::results::Results;
 use crate::parts::unroll::unroll;
 
 /// More than any number of steps that are kept.
 const ASIDE: u32 = 1 << 16;
 
-/// Pairs of groups of pixels of a warp.
-const MAX_PAIRS: usize = MAX_PIXEL_GROUPS / 4;
+/// Pairs of octets of pixels of a warp.
+const MAX_PAIRS: usize = MAX_PIXEL_OCTETS / 4;
 
 /// Operands of filters, by part.
 type Filters = [[[u32; 4]; MAX_OPERANDS]; 2];
@@ -60,7 +60,7 @@ unsafe fn load_filters<F: Format, S: Shape>(
 }
 
 /// Adds the products of one step to the sums. `bases` are the addresses of the lane's pixels, for every
-/// second group of pixels.
+/// second octet of pixels.
 #[inline(always)]
 unsafe fn multiply<F: Format, S: Shape>(
     sums: &mut Sums,
@@ -69,11 +69,11 @@ unsafe fn multiply<F: Format, S: Shape>(
     low_part: u32,
     patch: shared::SharedAddr,
 ) {
-    let mut pixels = [[[0; 2]; MAX_PIXEL_GROUPS]; 2];
+    let mut pixels = [[[0; 2]; MAX_PIXEL_OCTETS]; 2];
     unroll!(2, |part| {
         if (part as u32) < F::MODE.parts {
             unroll!(4, |pair| {
-                if 2 * (pair as u32) < S::TILE.pixel_groups {
+                if 2 * (pair as u32) < S::TILE.pixel_octets {
                     let at = patch.offset(bases[pair] + part as u32 * low_part);
                     let [a, b, c, d] = mma::ldmatrix_x4(at);
                     pixels[part][2 * pair] = [a, b];
@@ -89,7 +89,7 @@ unsafe fn multiply<F: Format, S: Shape>(
             unroll!(4, |m| {
                 if (m as u32) < S::TILE.operands {
                     unroll!(8, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             sums[m][n] = F::multiply_add(
                                 sums[m][n],
                                 filters[filter_part][m],
@@ -111,7 +111,7 @@ pub(super) struct Warps {
     filters: Filters,
     /// The first of the warp's operands in a step's.
     first_operand: u32,
-    /// Where the lane's pixels are in a patch, for every second group of them.
+    /// Where the lane's pixels are in a patch, for every second octet of them.
     bases: [u32; MAX_PAIRS],
     /// 1 in lanes that give addresses of the second vector of a step.
     second: u32,
@@ -143,11 +143,11 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
     unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
         let lane = thread::thread_idx_x() % WARP_THREADS;
         // Lanes 0 to 7 give the pixels of the first vector, 8 to 15 the same ones of the second, the others
-        // those of the next group of pixels.
+        // those of the next octet of pixels.
         let first_pixel = results.pixel_warp * S::TILE.warp_pixels() + lane / 16 * 8 + lane % 8;
         let mut bases = [0; MAX_PAIRS];
         unroll!(4, |pair| {
-            if 2 * (pair as u32) < S::TILE.pixel_groups {
+            if 2 * (pair as u32) < S::TILE.pixel_octets {
                 bases[pair] = patch.bases.load(first_pixel + 16 * pair as u32);
             }
         });

@@ -13,19 +13,19 @@ use crate::launch::clusters::at_once;
 use crate::launch::{LaunchShape, WARP_THREADS};
 
 /// Warps of a warpgroup.
-pub const GROUP_WARPS: u32 = 4;
+pub const WARPGROUP_WARPS: u32 = 4;
 
 /// Warpgroups of a block.
-pub const GROUPS: u32 = 5;
+pub const WARPGROUPS: u32 = 5;
 
 /// Warps of a block.
-pub const WARPS: u32 = GROUPS * GROUP_WARPS;
+pub const WARPS: u32 = WARPGROUPS * WARPGROUP_WARPS;
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = WARPS * WARP_THREADS;
 
 /// Output rows of a tile.
-pub const TILE_ROWS: u32 = GROUP_WARPS * WARP_ROWS;
+pub const TILE_ROWS: u32 = WARPGROUP_WARPS * WARP_ROWS;
 
 /// Elements of a channel that a thread loads at a time.
 pub const LOAD_ELEMENTS: u32 = 8;
@@ -98,12 +98,12 @@ pub const RESULT_WORDS: u32 = WARP_ROWS * RESULT_PITCH;
 pub const SHARED_WORDS: u32 = RESULTS + RESULT_WORDS * WARPS;
 
 /// Blocks of the clusters that can share a sample: one for what a warpgroup of a block that is alone does.
-pub const CLUSTER_BLOCKS: u32 = GROUPS;
+pub const CLUSTER_BLOCKS: u32 = WARPGROUPS;
 
 /// Items that a warpgroup of a block that is alone has, at most. In a cluster, each has a warpgroup.
-pub const MOST_GROUP_ITEMS: u32 =
-    ((PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * STRIPS).div_ceil(GROUPS);
-const _: () = assert!(MOST_GROUP_ITEMS <= GROUPS);
+pub const MOST_WARPGROUP_ITEMS: u32 =
+    ((PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * STRIPS).div_ceil(WARPGROUPS);
+const _: () = assert!(MOST_WARPGROUP_ITEMS <= WARPGROUPS);
 
 /// Sums and sums of squares that a lane has.
 pub const LANE_MOMENTS: u32 = 8;
@@ -113,7 +113,7 @@ pub const MOMENTS: u32 = SHARED_WORDS;
 
 /// Words of shared memory of a block of a cluster.
 pub const CLUSTER_SHARED_WORDS: u32 =
-    MOMENTS + MOST_GROUP_ITEMS * GROUP_WARPS * LANE_MOMENTS * WARP_THREADS;
+    MOMENTS + MOST_WARPGROUP_ITEMS * WARPGROUP_WARPS * LANE_MOMENTS * WARP_THREADS;
 const _: () = assert!(4 * CLUSTER_SHARED_WORDS <= 227 * 1024);
 
 /// Items of a sample.
@@ -121,14 +121,14 @@ const fn items(g: &FusedGeometry) -> u32 {
     g.out_rows.div_ceil(TILE_ROWS) * STRIPS
 }
 
-/// What warpgroup `group` of a block that is alone has of a sample, or block `group` of a cluster: a run
+/// What warpgroup `warpgroup` of a block that is alone has of a sample, or block `warpgroup` of a cluster: a run
 /// of items, one behind the other.
 #[must_use]
-pub const fn share(g: &FusedGeometry, group: u32) -> Share {
+pub const fn share(g: &FusedGeometry, warpgroup: u32) -> Share {
     let items = items(g);
-    let each = items.div_ceil(GROUPS);
-    let first = if group * each < items {
-        group * each
+    let each = items.div_ceil(WARPGROUPS);
+    let first = if warpgroup * each < items {
+        warpgroup * each
     } else {
         items
     };
@@ -147,7 +147,7 @@ const ROUNDS: u64 = 2;
 /// samples enough, or no more items than one block has warpgroups.
 #[must_use]
 pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
-    if items(g) > GROUPS && g.n <= ROUNDS * at_once(CLUSTER_BLOCKS, multiprocessors) {
+    if items(g) > WARPGROUPS && g.n <= ROUNDS * at_once(CLUSTER_BLOCKS, multiprocessors) {
         CLUSTER_BLOCKS
     } else {
         1

@@ -293,7 +293,7 @@ impl<'a> Image<'a> {
             tiles_w: conv.q,
             tile_pitch: 1,
             plane_pitch: 1,
-            group_vectors: 0,
+            octet_vectors: 0,
             paired: 0,
             patch_d: 1,
             patch_h: 1,

@@ -14,8 +14,8 @@ const INSTRUCTION_PIXELS: u32 = 8;
 pub struct GemmTile {
     /// Operands of 16 filters that a warp multiplies.
     pub operands: u32,
-    /// Groups of 8 pixels that a warp multiplies them with.
-    pub pixel_groups: u32,
+    /// *Octets*, eight pixels each, that a warp multiplies them with.
+    pub pixel_octets: u32,
     /// Warps side by side along the filters; the others are so along the pixels.
     pub filter_warps: u32,
     /// 1 if the block multiplies as a warpgroup, else 0.
@@ -73,10 +73,10 @@ impl GemmTile {
         }
     }
 
-    const fn new(operands: u32, pixel_groups: u32, filter_warps: u32) -> Self {
+    const fn new(operands: u32, pixel_octets: u32, filter_warps: u32) -> Self {
         Self {
             operands,
-            pixel_groups,
+            pixel_octets,
             filter_warps,
             warpgroup: 0,
         }
@@ -97,14 +97,14 @@ impl GemmTile {
     /// Pixels of a warp.
     #[must_use]
     pub const fn warp_pixels(self) -> u32 {
-        self.pixel_groups * INSTRUCTION_PIXELS
+        self.pixel_octets * INSTRUCTION_PIXELS
     }
 
     /// Blocks that a multiprocessor should hold where values have `parts` parts: as many as their threads' registers
     /// allow.
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
-        match (self.warpgroup, self.operands, self.pixel_groups) {
+        match (self.warpgroup, self.operands, self.pixel_octets) {
             (1, ..) => {
                 if parts == 1 {
                     3
@@ -140,7 +140,7 @@ impl GemmTile {
     /// cycle. 2,048 additions of products a cycle and 16 in a step make 78 at best; the fewer
     /// outputs a warp has, the more operands it loads for each.
     pub(super) const fn step_cost(self) -> u64 {
-        match (self.operands, self.pixel_groups) {
+        match (self.operands, self.pixel_octets) {
             _ if self.warpgroup != 0 => 95,
             (4, _) => 130,
             (2, _) => 150,
@@ -223,7 +223,7 @@ impl GemmGeometry {
         let flat = Self {
             tile_pitch,
             plane_pitch,
-            group_vectors: INSTRUCTION_PIXELS,
+            octet_vectors: INSTRUCTION_PIXELS,
             ..self.with_pixels([d, self.tile_h, self.tile_w])?
         };
         flat.for_warpgroup(most)
@@ -235,7 +235,7 @@ impl GemmGeometry {
         let eights = Self {
             tile_pitch: INSTRUCTION_PIXELS,
             plane_pitch: most,
-            group_vectors: self.conv.stride_h.checked_mul(self.patch_row())?,
+            octet_vectors: self.conv.stride_h.checked_mul(self.patch_row())?,
             ..*self
         };
         if fits {
@@ -259,7 +259,7 @@ impl GemmGeometry {
         let taps = last_row
             .checked_mul(self.patch_row())?
             .checked_add(columns)?;
-        let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.group_vectors)?;
+        let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_vectors)?;
         let reached = pixels.checked_add(INSTRUCTION_PIXELS)?.checked_add(taps)?;
         let paired = Self {
             patch_vectors: reached.max(self.patch_vectors),

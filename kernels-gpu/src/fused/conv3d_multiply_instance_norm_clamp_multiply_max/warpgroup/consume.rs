@@ -61,8 +61,8 @@ impl Moments {
         }
     }
 
-    /// One total of the warp: the sum (`group` 0 to 3) or the sum of squares (4 to 7) of the quad lane's
-    /// filter `group % 4`.
+    /// One total of the warp: the sum (in quads 0 to 3) or the sum of squares (4 to 7) of the quad lane's
+    /// filter `quad % 4`.
     #[inline(always)]
     pub(super) unsafe fn total(&self) -> f32 {
         let lane = warp::lane_id();

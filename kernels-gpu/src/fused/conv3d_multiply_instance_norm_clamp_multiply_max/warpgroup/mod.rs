@@ -69,8 +69,9 @@ use cuda_std::{Storage, async_proxy, cluster, kernel, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
-    GROUP_WARPS, GROUPS, LANE_MOMENTS, LOAD_ELEMENTS, MOMENTS, MOST_GROUP_ITEMS, PAIRS, PARTIAL,
-    RESULT_WORDS, RESULTS, SHARED_WORDS, STRIP_PAIRS, STRIPS, TILE_ROWS, WARPS, share,
+    LANE_MOMENTS, LOAD_ELEMENTS, MOMENTS, MOST_WARPGROUP_ITEMS, PAIRS, PARTIAL, RESULT_WORDS,
+    RESULTS, SHARED_WORDS, STRIP_PAIRS, STRIPS, TILE_ROWS, WARPGROUP_WARPS, WARPGROUPS, WARPS,
+    share,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER_ELEMENTS, FusedGeometry, OUT_CHANNELS, TILE_ROWS as WARP_ROWS,
@@ -202,9 +203,9 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     let lane = warp::lane_id();
     let warp = warp_index();
 
-    let group = warp / GROUP_WARPS;
+    let warpgroup = warp / WARPGROUP_WARPS;
     let share = if BLOCKS == 1 {
-        share(g, group)
+        share(g, warpgroup)
     } else {
         // Before the others write into this block's memory, it has begun.
         cluster::arrive();
@@ -278,7 +279,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     thread::sync_threads();
 
     // 3
-    let own_row = warp % GROUP_WARPS * WARP_ROWS;
+    let own_row = warp % WARPGROUP_WARPS * WARP_ROWS;
     let tile = |item: u32| Tile {
         first_row: item / STRIPS * TILE_ROWS + own_row,
         first_pair: item % STRIPS * STRIP_PAIRS,
@@ -286,8 +287,8 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     };
     let filters = wgmma_chain::unit(words.addr(FILTERS));
     // One item after the other, or each warpgroup of the block at most one.
-    let first = share.first + if BLOCKS == 1 { 0 } else { group };
-    let step = if BLOCKS == 1 { 1 } else { GROUPS };
+    let first = share.first + if BLOCKS == 1 { 0 } else { warpgroup };
+    let step = if BLOCKS == 1 { 1 } else { WARPGROUPS };
     let mut moments = Moments::NONE;
     let mut item = first;
     while item < share.end {
@@ -306,7 +307,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     } else {
         let floats = words.cast::<f32>();
         let of_warp = |warp: u32| MOMENTS + warp * (LANE_MOMENTS * WARP_THREADS);
-        if warp < MOST_GROUP_ITEMS * GROUP_WARPS {
+        if warp < MOST_WARPGROUP_ITEMS * WARPGROUP_WARPS {
             moments.store(floats, of_warp(warp));
         }
         thread::sync_threads();
@@ -314,15 +315,18 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
         let mut moments = Moments::NONE;
         let mut item = 0;
         while item < share.end - share.first {
-            let of_item = Moments::load(floats, of_warp(item * GROUP_WARPS + warp % GROUP_WARPS));
+            let of_item = Moments::load(
+                floats,
+                of_warp(item * WARPGROUP_WARPS + warp % WARPGROUP_WARPS),
+            );
             moments.add(&of_item);
             item += 1;
         }
         let total = moments.total();
         cluster::wait_all();
         // A warpgroup for each block of the cluster.
-        let at = (cluster::block_rank() * GROUP_WARPS + warp % GROUP_WARPS) * 32 + slot;
-        cluster::store(partial, at, group, total);
+        let at = (cluster::block_rank() * WARPGROUP_WARPS + warp % WARPGROUP_WARPS) * 32 + slot;
+        cluster::store(partial, at, warpgroup, total);
         cluster::sync();
     }
 

@@ -70,20 +70,20 @@ pub(super) unsafe fn lay_out<F: Chain>(own: &[u32; OWN_WORDS], words: Shared<u32
 /// The block of the first pair's rest.
 pub(super) const FIRST_REST: u32 = 12;
 
-/// The word of lane `quad` in a column of a block.
+/// The word of quad lane `quad_lane` in a column of a block.
 #[inline(always)]
 unsafe fn filter_word<F: Chain>(
     weight: Global<F::Stored>,
     column: u32,
     block: u32,
-    quad: u32,
+    quad_lane: u32,
 ) -> u32 {
     let (output, k) = (column / OUT_CHANNELS, column % OUT_CHANNELS);
     // The pair of input columns, and of it: the first one, the second one, channel 2 of both.
     let rest = block >= FIRST_REST;
     let set = if rest { block - FIRST_REST } else { block / 6 };
-    let what = if rest { quad } else { block % 6 / 2 };
-    let line = if rest { 8 } else { block % 2 * 4 + quad };
+    let what = if rest { quad_lane } else { block % 6 / 2 };
+    let line = if rest { 8 } else { block % 2 * 4 + quad_lane };
     let value = |channel: u32, input: u32| {
         let used = (output..output + FILTER).contains(&input) && what < 3;
         // Loaded in any case, so that all loads are under way together.

@@ -24,8 +24,8 @@ pub(super) enum Which {
 
 /// What becomes of the columns of a tile.
 pub(super) trait Consumer {
-    /// A pair of columns. Eight sums of each: filters `2 * quad` and one more of row `group`, of row
-    /// `group + 8`, and the same for the filters that are 8 further.
+    /// A pair of columns. Eight sums of each: filters `2 * quad_lane` and one more of row `quad`, of row
+    /// `quad + 8`, and the same for the filters that are 8 further.
     unsafe fn pair(&mut self, which: Which, sums: [f32; 16]);
 }
 
@@ -55,20 +55,25 @@ pub(super) unsafe fn walk<F: Chain, C: Consumer>(
     consumer: &mut C,
 ) {
     let lane = warp::lane_id();
-    let quad = lane % 4;
+    let quad_lane = lane % 4;
     let line = |line: u32| {
         // line / 3 for line < 9.
         let t = (line * 11) >> 5;
         t * g.slice_words + (line - 3 * t) * ROW_PITCH
     };
-    let [low, high] = [line(quad), line(4 + quad)];
-    let rest = line(8) + if quad == 2 { PLANE_PITCH } else { quad };
+    let [low, high] = [line(quad_lane), line(4 + quad_lane)];
+    let rest = line(8)
+        + if quad_lane == 2 {
+            PLANE_PITCH
+        } else {
+            quad_lane
+        };
     let at = |row: u32| {
         let z = (row * g.out_height_reciprocal) >> RECIPROCAL_SHIFT;
         let pixel = z * g.slice_words
             + (row - z * g.out_height) * ROW_PITCH
             + tile.first_pair * PRODUCT_COLUMNS;
-        let rest = if quad == 3 { ONES } else { pixel + rest };
+        let rest = if quad_lane == 3 { ONES } else { pixel + rest };
         if row < g.out_rows {
             [pixel + low, pixel + high, rest]
         } else {
