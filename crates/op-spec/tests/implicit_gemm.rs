@@ -122,7 +122,7 @@ fn patches_hold_every_tap_of_every_pixel_and_images_every_patch() {
         assert!(d < g.patch_d && h < g.patch_h, "{plan:?}");
         for tap in 0..g.column_taps {
             let w = tap * g.vector_columns * conv.dilation_w;
-            assert!(w % conv.stride_w < g.phases, "{plan:?}");
+            assert!(w % conv.stride_w < g.residues, "{plan:?}");
             assert!(
                 g.tile_w - 1 + w / conv.stride_w < g.patch_columns,
                 "{plan:?}"
@@ -131,7 +131,7 @@ fn patches_hold_every_tap_of_every_pixel_and_images_every_patch() {
         for (tiles, tile, stride, patch, image) in [
             (g.tiles_d, g.tile_d, conv.stride_d, g.patch_d, g.image_d),
             (g.tiles_h, g.tile_h, conv.stride_h, g.patch_h, g.image_h),
-            (g.tiles_w, g.tile_w, 1, g.patch_columns, g.phase_columns),
+            (g.tiles_w, g.tile_w, 1, g.patch_columns, g.residue_columns),
         ] {
             assert!((tiles - 1) * tile * stride + patch <= image, "{plan:?}");
         }

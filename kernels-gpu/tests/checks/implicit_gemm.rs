@@ -63,7 +63,7 @@ fn rows() -> Vec<Row> {
             None,
             1e6,
         ),
-        // Phases, groups, padding.
+        // Residues, groups, padding.
         (
             [2, 6, 10],
             [1, 19, 16],

@@ -64,18 +64,18 @@ pub const WINDOWS: u32 = WIDTH / POOL;
 /// Bytes of a pixel's operand.
 pub const PIXEL_BYTES: u32 = 16;
 
-/// Bytes of one *phase*: the pixels of a row whose column has one remainder by [`POOL`].
-pub const PHASE_BYTES: u32 = WINDOWS * PIXEL_BYTES;
+/// Bytes of a *residue*: the pixels of a row whose columns have the same remainder by [`POOL`].
+pub const RESIDUE_BYTES: u32 = WINDOWS * PIXEL_BYTES;
 
-/// Phases of a row: the four, and the first two again, one window to the left, so that the
-/// columns of a tap are four phases in a row whatever the tap.
-pub const PHASES: u32 = POOL + FILTER - 1;
+/// Residues of a row in shared memory: the four, and the first two again, one window to the left, so that the
+/// columns of a tap are four of them one behind the other, whatever the tap.
+pub const RESIDUES: u32 = POOL + FILTER - 1;
 
 /// Bytes of a row of one part (the high or the low halves of the pixels).
-pub const PART_BYTES: u32 = PHASES * PHASE_BYTES;
+pub const PART_BYTES: u32 = RESIDUES * RESIDUE_BYTES;
 
-/// Words of a thread of a warpgroup in one operand: a quad.
-pub const QUAD_WORDS: u32 = 4;
+/// Words of a fragment: what a thread has of the filters of one step.
+pub const FRAGMENT_WORDS: u32 = 4;
 
 /// Floats of the per-channel parameters: four for each channel, kind after kind.
 pub const CHANNEL_FLOATS: u32 = 4 * OUT_CHANNELS;

@@ -15,7 +15,7 @@
 //! that many columns of the filter; a *tap* is what one vector serves.
 //!
 //! Columns that are a stride apart lie next to each other: column `w` is vector `w / stride` of
-//! phase `w % stride`. Pixels that are neighbours in the output are so in the image, too.
+//! *residue* `w % stride`. Pixels that are neighbours in the output are so in the image, too.
 
 use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;
@@ -125,10 +125,10 @@ pub struct GemmGeometry {
     pub image_h: u32,
     /// Columns of the padded input that some window touches. The image has zeros for those behind.
     pub used_w: u32,
-    /// Phases of a row.
-    pub phases: u32,
-    /// Columns of a phase.
-    pub phase_columns: u32,
+    /// Residues of a row.
+    pub residues: u32,
+    /// Columns of a residue.
+    pub residue_columns: u32,
     /// Depth of a tile of pixels.
     pub tile_d: u32,
     /// Rows of a tile of pixels.
@@ -154,7 +154,7 @@ pub struct GemmGeometry {
     pub patch_d: u32,
     /// Rows of a patch.
     pub patch_h: u32,
-    /// Columns of a phase of a patch.
+    /// Columns of a residue of a patch.
     pub patch_columns: u32,
     /// Vectors of one part of one vector of channels of a patch; some behind those of the image are read by pixels
     /// that are not used.
@@ -226,7 +226,7 @@ impl GemmGeometry {
     /// Vectors of one row of the image.
     #[must_use]
     pub const fn row_vectors(&self) -> u32 {
-        self.phases * self.phase_columns
+        self.residues * self.residue_columns
     }
 
     /// Vectors of one part of one vector of channels, over all pixels.
@@ -238,7 +238,7 @@ impl GemmGeometry {
     /// Vectors of one row of a patch.
     #[must_use]
     pub const fn patch_row(&self) -> u32 {
-        self.phases * self.patch_columns
+        self.residues * self.patch_columns
     }
 
     /// Vectors of one part of one vector of channels of a patch that are the image's.

@@ -19,7 +19,7 @@ use crate::parts::unroll::unroll;
 pub(super) const MULTIPLIERS: u32 = 2;
 
 /// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and
-/// of each of those columns `8 * o + 2 * quad_lane + e` of every phase, with `o` below 4 and `e` below
+/// of each of those columns `8 * o + 2 * quad_lane + e` of every residue, with `o` below 4 and `e` below
 /// 2: eight windows.
 pub(super) struct Place {
     pub warpgroup: u32,
@@ -32,7 +32,7 @@ pub(super) struct Place {
     pub descale: [f32; 2],
 }
 
-/// Accumulator of channel `h`, phase `f`, octet `o`, element `e`.
+/// Accumulator of channel `h`, residue `f`, octet `o`, element `e`.
 const fn at(h: usize, f: usize, o: usize, e: usize) -> usize {
     (f * 4 + o) * 4 + 2 * h + e
 }

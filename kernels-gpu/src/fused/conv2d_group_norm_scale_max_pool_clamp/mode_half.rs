@@ -6,7 +6,8 @@ use cuda_std::{Storage, bf16, f16, mma, opaque, registers, wgmma_chain};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedMode;
 
 use super::mode::{
-    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, one_part, quads, register_counts, tiles,
+    CROSSING_SINGLE, Fragment, Mode, PART, Pixel, SINGLE, fragments, one_part, register_counts,
+    tiles,
 };
 use crate::parts::unroll::unroll;
 
@@ -21,25 +22,25 @@ macro_rules! half {
             const SCALED: bool = false;
             const LOADS_AHEAD: usize = 2;
             type Raw = [[u32; 2]; 8];
-            type Filters = [Quad; 7];
+            type Filters = [Fragment; 7];
             const CONSTANT: f32 = 1.0;
 
             register_counts!(FusedMode::HALF);
 
             #[inline(always)]
-            unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 7] {
-                quads(from, thread)
+            unsafe fn filters(from: Global<u32>, thread: u32) -> [Fragment; 7] {
+                fragments(from, thread)
             }
 
             #[inline(always)]
-            unsafe fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
+            unsafe fn set_constant(f: &mut [Fragment; 7], half: usize, word: u32) {
                 f[SINGLE][2 + half] = word;
                 f[CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
             }
 
             #[inline(always)]
             unsafe fn start<const CROSSING: bool>(
-                f: &[Quad; 7],
+                f: &[Fragment; 7],
                 rows: [u32; 3],
                 constant: u32,
             ) -> InFlight {

@@ -8,8 +8,8 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, thread};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FusedGeometry, FusedMode, IN_CHANNELS, OUT_CHANNELS,
-    QUAD_WORDS, WARPGROUP_THREADS,
+    CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FRAGMENT_WORDS, FusedGeometry, FusedMode, IN_CHANNELS,
+    OUT_CHANNELS, WARPGROUP_THREADS,
 };
 
 use super::mode::{Accurate, Fast, Mode};
@@ -34,8 +34,8 @@ const TAPS: [Taps; 7] = [
     [taps(0, 2), None],
 ];
 
-const _: () = assert!(FusedMode::FAST.quads == TAPS.len() as u32);
-const _: () = assert!(FusedMode::ACCURATE.quads == 2 * TAPS.len() as u32);
+const _: () = assert!(FusedMode::FAST.fragments == TAPS.len() as u32);
+const _: () = assert!(FusedMode::ACCURATE.fragments == 2 * TAPS.len() as u32);
 
 /// A block makes the parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma`, on however many blocks.
 ///
@@ -130,10 +130,10 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
 
     let operands = GlobalMut::new(operands, M::TILES.operand_words() as usize);
     let two_parts = M::TILES.parts == 2;
-    let mut quad = 0;
-    while quad < M::TILES.quads {
-        let low = quad >= TAPS.len() as u32;
-        let mut halves = TAPS[(quad as usize) % TAPS.len()];
+    let mut fragment = 0;
+    while fragment < M::TILES.fragments {
+        let low = fragment >= TAPS.len() as u32;
+        let mut halves = TAPS[(fragment as usize) % TAPS.len()];
         if two_parts && !low && halves[1].is_none() {
             // Both parts of a pixel meet the high part of the single tap.
             halves[1] = halves[0];
@@ -154,13 +154,13 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
                 // Row `k` of the products: the thread and the word that hold this half's pair of
                 // columns.
                 let thread = k / 16 * 32 + k % 8 * 4 + pair;
-                let in_quad = 2 * half + k / 8 % 2;
-                let at = (quad * WARPGROUP_THREADS + thread) * QUAD_WORDS + in_quad;
+                let in_fragment = 2 * half + k / 8 % 2;
+                let at = (fragment * WARPGROUP_THREADS + thread) * FRAGMENT_WORDS + in_fragment;
                 operands.store(at as usize, word);
                 pair += 1;
             }
             half += 1;
         }
-        quad += 1;
+        fragment += 1;
     }
 }

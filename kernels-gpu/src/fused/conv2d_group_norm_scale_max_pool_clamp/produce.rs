@@ -4,8 +4,8 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    BAND_ROWS, FILTER, FusedGeometry, HalfRows, IN_CHANNELS, PART_BYTES, PHASE_BYTES, PIXEL_BYTES,
-    POOL, WARPGROUP_THREADS, WIDTH,
+    BAND_ROWS, FILTER, FusedGeometry, HalfRows, IN_CHANNELS, PART_BYTES, PIXEL_BYTES, POOL,
+    RESIDUE_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
 use super::memory::Memory;
@@ -16,7 +16,7 @@ use crate::parts::unroll::unroll;
 /// The named barrier of this warpgroup.
 const LOADERS: u32 = 1;
 
-const PHASE_WORDS: u32 = PHASE_BYTES / 4;
+const RESIDUE_WORDS: u32 = RESIDUE_BYTES / 4;
 const PART_WORDS: u32 = PART_BYTES / 4;
 const PIXEL_WORDS: u32 = PIXEL_BYTES / 4;
 
@@ -217,7 +217,7 @@ unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered:
             pixel[c] = mma::pack_f16x2(half(pixel[c]), half(pixel[c] >> 16));
         });
         memory.ring.store_vec(at, pixel);
-        at += PHASE_WORDS;
+        at += RESIDUE_WORDS;
     }
 }
 
@@ -225,20 +225,20 @@ unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered:
 #[inline(always)]
 unsafe fn store<M: Mode>(memory: &Memory, row: u32, raw: &M::Raw, scale: f32, lane: u32) {
     let mine = row + lane * PIXEL_WORDS;
-    // The phases that repeat are one window to the left; the last place gets what is right of the
+    // The residues that repeat are one window to the left; the last place gets what is right of the
     // image.
     let left = row + (lane + WARP_THREADS - 1) % WARP_THREADS * PIXEL_WORDS;
     unroll!(4, |i| {
         let parts = M::pixel(raw, i, scale);
         unroll!(2, |part| {
             if (part as u32) < M::TILES.parts {
-                let phase = part as u32 * PART_WORDS + i as u32 * PHASE_WORDS;
-                memory.ring.store_vec(mine + phase, parts[part]);
+                let residue = part as u32 * PART_WORDS + i as u32 * RESIDUE_WORDS;
+                memory.ring.store_vec(mine + residue, parts[part]);
                 if (i as u32) < FILTER - 1 {
                     let shown = if lane == 0 { [0; 4] } else { parts[part] };
                     memory
                         .ring
-                        .store_vec(left + phase + POOL * PHASE_WORDS, shown);
+                        .store_vec(left + residue + POOL * RESIDUE_WORDS, shown);
                 }
             }
         });

@@ -149,11 +149,11 @@ impl<T: Storage> Maker<'_, T> {
         let mut bits = 0;
         let mut count = 0;
         while count < VECTORS_PER_THREAD && vector < plane_vectors {
-            // Most images have one phase and one plane.
-            let (phase, column) = if g.phases == 1 {
+            // Most images have one residue and one plane.
+            let (residue, column) = if g.residues == 1 {
                 (0, place)
             } else {
-                div_rem(place, g.phase_columns)
+                div_rem(place, g.residue_columns)
             };
             let (d, h) = if g.image_d == 1 {
                 (0, row)
@@ -161,7 +161,7 @@ impl<T: Storage> Maker<'_, T> {
                 div_rem(row, g.image_h)
             };
             let (d, h) = (d.wrapping_sub(conv.pad_d), h.wrapping_sub(conv.pad_h));
-            let w = column * conv.stride_w + phase;
+            let w = column * conv.stride_w + residue;
             let row_inside = d < conv.d && h < conv.h;
             let row_start = d.wrapping_mul(conv.h).wrapping_add(h).wrapping_mul(conv.w);
             let mut values = [T::from_f32(0.0); VALUES];

@@ -1,8 +1,8 @@
 //! Modes of multiplication, and what each has of a block's threads, registers and shared memory.
 
 use super::{
-    BAND_ROWS, CHANNEL_FLOATS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH, PART_BYTES,
-    PIXEL_BYTES, QUAD_WORDS, WARPGROUP_THREADS, WIDTH,
+    BAND_ROWS, CHANNEL_FLOATS, FRAGMENT_WORDS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH,
+    PART_BYTES, PIXEL_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
 /// How numbers are multiplied, and the tile constants that follow from it.
@@ -11,8 +11,8 @@ use super::{
 pub struct FusedMode {
     /// Parts of a pixel: 2 for high and low halves, 1 for one rounded value.
     pub parts: u32,
-    /// Operands of the filters, 16 bytes for each thread of a warpgroup.
-    pub quads: u32,
+    /// Fragments of the filters, 16 bytes each, of a thread.
+    pub fragments: u32,
     /// Bands that shared memory holds.
     pub slots: u32,
     /// Warpgroups that multiply; one more loads.
@@ -30,7 +30,7 @@ impl FusedMode {
     /// f32 as the sum of two scaled f16, three of the four products: error as of an f32 FMA chain.
     pub const ACCURATE: Self = Self {
         parts: 2,
-        quads: 14,
+        fragments: 14,
         slots: 4,
         consumers: 2,
         producer_registers: 104,
@@ -41,7 +41,7 @@ impl FusedMode {
     /// f32 rounded to one scaled f16: 11 bits, as tf32.
     pub const FAST: Self = Self {
         parts: 1,
-        quads: 7,
+        fragments: 7,
         slots: 6,
         consumers: 2,
         producer_registers: 120,
@@ -52,7 +52,7 @@ impl FusedMode {
     /// f16 or bf16 in and out.
     pub const HALF: Self = Self {
         parts: 1,
-        quads: 7,
+        fragments: 7,
         slots: 6,
         consumers: 3,
         producer_registers: 80,
@@ -121,7 +121,7 @@ impl FusedMode {
     /// Words of the prepared filters.
     #[must_use]
     pub const fn operand_words(self) -> u32 {
-        self.quads * WARPGROUP_THREADS * QUAD_WORDS
+        self.fragments * WARPGROUP_THREADS * FRAGMENT_WORDS
     }
 
     /// Where things lie in shared memory.
@@ -171,7 +171,7 @@ pub const AFFINE_BYTES: u32 = 12;
 pub struct FusedLayout {
     /// Maxima of the pooling windows: f32, channel by channel.
     pub pooled: u32,
-    /// Input rows as operands: slot, row, part, phase, window.
+    /// Input rows as operands: slot, row, part, residue, window.
     pub ring: u32,
     /// A row of pixels that are all the same constant.
     pub constant: u32,

@@ -268,7 +268,7 @@ impl<'a> Image<'a> {
         if tile.warpgroup != 0 && !device.warpgroups {
             return None;
         }
-        let phases = conv.stride_w.min(self.used_w);
+        let residues = conv.stride_w.min(self.used_w);
         let [pool_h, pool_w] = pool.unwrap_or([0, 0]);
         let sample = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
         let vector_columns = VECTOR_VALUES / self.vector_channels;
@@ -283,8 +283,8 @@ impl<'a> Image<'a> {
             image_d: 1,
             image_h: 1,
             used_w: self.used_w,
-            phases,
-            phase_columns: 1,
+            residues,
+            residue_columns: 1,
             tile_d: 1,
             tile_h: 1,
             tile_w: 1,

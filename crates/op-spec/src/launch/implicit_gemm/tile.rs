@@ -210,7 +210,7 @@ impl GemmGeometry {
     /// The flat layout of a tile with this one's rows and columns.
     fn flat(&self, most: u32) -> Option<Self> {
         let conv = &self.conv;
-        if self.phases != 1 {
+        if self.residues != 1 {
             return None;
         }
         let row = self.patch_row();
@@ -252,7 +252,7 @@ impl GemmGeometry {
         let last_row =
             (conv.t - 1) * conv.dilation_d * self.patch_h + (conv.r - 1) * conv.dilation_h;
         // How far the last column of a filter is from its first, at most.
-        let columns = match self.phases {
+        let columns = match self.residues {
             1 => self.patch_columns - self.tile_w,
             _ => self.patch_row() - 1,
         };
@@ -274,7 +274,7 @@ impl GemmGeometry {
         let conv = &self.conv;
         let [tiles_d, tiles_h, tiles_w] =
             [conv.z.div_ceil(d), conv.p.div_ceil(h), conv.q.div_ceil(w)];
-        // The first column of the last tap, in columns of its phase.
+        // The first column of the last tap, in columns of its residue.
         let last_tap = (self.column_taps - 1) * self.vector_columns;
         let last_tap = last_tap.checked_mul(conv.dilation_w)? / conv.stride_w;
         let candidate = Self {
@@ -289,7 +289,7 @@ impl GemmGeometry {
             patch_columns: w.checked_add(last_tap)?,
             image_d: reach(tiles_d * d, conv.stride_d, conv.t, conv.dilation_d)?,
             image_h: reach(tiles_h * h, conv.stride_h, conv.r, conv.dilation_h)?,
-            phase_columns: (tiles_w * w).checked_add(last_tap)?,
+            residue_columns: (tiles_w * w).checked_add(last_tap)?,
             tile_pitch: w,
             plane_pitch: h * w,
             windows_h: h.checked_div(self.pool_h).unwrap_or(0),
@@ -302,8 +302,8 @@ impl GemmGeometry {
                 .try_fold(1, |all: u32, extent| all.checked_mul(extent))
         };
         let c = &candidate;
-        let patch = product([c.patch_d, c.patch_h, c.phases, c.patch_columns])?;
-        let plane = product([c.image_d, c.image_h, c.phases, c.phase_columns])?;
+        let patch = product([c.patch_d, c.patch_h, c.residues, c.patch_columns])?;
+        let plane = product([c.image_d, c.image_h, c.residues, c.residue_columns])?;
         let fits = patch <= MAX_PATCH_VECTORS && plane <= u32::MAX / VECTOR_WORDS;
         fits.then_some(Self {
             patch_vectors: patch,
