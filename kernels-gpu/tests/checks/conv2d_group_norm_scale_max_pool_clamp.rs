@@ -197,12 +197,12 @@ impl Case {
 }
 
 macro_rules! fused {
-    ($name:ident, $spread:ident, $outputs:ident, $T:ident, $format:literal, $mode:expr, $rounding:expr) => {
+    ($name:ident, $spread:ident, $outputs:ident, $T:ident, $format:literal, $config:expr, $rounding:expr) => {
         /// Every image.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for image in IMAGES {
                 let case = Case::new::<$T>(image);
-                let y = $outputs(run, &case, $mode)?;
+                let y = $outputs(run, &case, $config)?;
                 compare(&format!("{image:?}"), &y, &case.wanted($rounding))?;
             }
             Ok(())
@@ -212,15 +212,15 @@ macro_rules! fused {
         pub(crate) fn $spread(run: &Run) -> Outcome {
             for image in IMAGES.into_iter().chain([POISONED]) {
                 let case = Case::new::<$T>(image);
-                let together = $outputs(run, &case, $mode)?;
-                let spread = $outputs(run, &case, $mode.spread())?;
+                let together = $outputs(run, &case, $config)?;
+                let spread = $outputs(run, &case, $config.spread())?;
                 same_bits(&format!("{image:?}"), &spread, &together)?;
             }
             Ok(())
         }
 
         /// The kernel's outputs.
-        fn $outputs(run: &Run, case: &Case, mode: FusedMode) -> Result<Tensor<$T>, Failure> {
+        fn $outputs(run: &Run, case: &Case, config: FusedMode) -> Result<Tensor<$T>, Failure> {
             let g = case.g;
             let x = run.tensor::<$T>(&case.values)?;
             let f = run.tensor::<$T>(&case.filter)?;
@@ -228,7 +228,7 @@ macro_rules! fused {
             let [w, beta, s] = case.norm.each_ref().map(|of| run.tensor::<$T>(of));
             let (w, beta, s) = (w?, beta?, s?);
             // 32-bit words.
-            let operands = run.empty::<f32>(mode.operand_words() as usize)?;
+            let operands = run.empty::<f32>(config.operand_words() as usize)?;
             let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;
             let arguments = (
                 f.source(),
@@ -250,8 +250,8 @@ macro_rules! fused {
             let y = run.empty::<$T>(case.outputs)?;
             let arguments = (x.source(), operands.source(), channels.source(), y.ptr(), g);
             // Two clusters, which take samples by turns.
-            let shape = Some(g.launch_shape(mode, 2 * mode.cluster_blocks()));
-            let family = if mode.shares == 1 {
+            let shape = Some(g.launch_shape(config, 2 * config.cluster_blocks()));
+            let family = if config.shares == 1 {
                 &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
             } else {
                 &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD
@@ -263,22 +263,22 @@ macro_rules! fused {
 }
 
 fused!(
-    accurate,
-    accurate_spread,
-    accurate_outputs,
+    split,
+    split_spread,
+    split_outputs,
     f32,
     "split_f32",
-    FusedMode::ACCURATE,
+    FusedMode::SPLIT,
     f64::exp2(-22.0)
 );
 
 fused!(
-    fast,
-    fast_spread,
-    fast_outputs,
+    rounded,
+    rounded_spread,
+    rounded_outputs,
     f32,
     "rounded_f32",
-    FusedMode::FAST,
+    FusedMode::ROUNDED,
     f64::exp2(-11.0)
 );
 
@@ -288,7 +288,7 @@ fused!(
     half_outputs,
     f16,
     "f16",
-    FusedMode::HALF,
+    FusedMode::STORED,
     f64::exp2(-20.0)
 );
 
@@ -298,6 +298,6 @@ fused!(
     brain_outputs,
     bf16,
     "bf16",
-    FusedMode::HALF,
+    FusedMode::STORED,
     f64::exp2(-20.0)
 );

@@ -12,9 +12,9 @@
 //! The shapes are those of the KernelBench problem, with batch, height and number of groups
 //! free: [`FusedGeometry::new`] says which problems the kernel can take.
 
-mod mode;
+mod config;
 
-pub use mode::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES, RECEIVED_BYTES};
+pub use config::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES, RECEIVED_BYTES};
 
 use super::clusters::at_once;
 use super::{LaunchShape, Refusal};
@@ -154,8 +154,8 @@ impl FusedGeometry {
     /// The launch on a device of this many multiprocessors. A block takes one of them, and a cluster
     /// samples by turns.
     #[must_use]
-    pub const fn launch_shape(&self, mode: FusedMode, multiprocessors: u32) -> LaunchShape {
-        let blocks = mode.cluster_blocks();
+    pub const fn launch_shape(&self, config: FusedMode, multiprocessors: u32) -> LaunchShape {
+        let blocks = config.cluster_blocks();
         let clusters = if multiprocessors < blocks {
             1
         } else {
@@ -164,20 +164,20 @@ impl FusedGeometry {
         let clusters = if self.n < clusters { self.n } else { clusters };
         LaunchShape {
             grid: [clusters * blocks, 1, 1],
-            block: [mode.block_threads(), 1, 1],
-            shared_bytes: mode.layout().bytes,
+            block: [config.block_threads(), 1, 1],
+            shared_bytes: config.layout().bytes,
         }
     }
 
-    /// `mode`, spread if on a device of this many multiprocessors all samples then still run at
+    /// `config`, spread if on a device of this many multiprocessors all samples then still run at
     /// once. So it is the batch that decides, but not about results.
     #[must_use]
-    pub const fn spread(&self, mode: FusedMode, multiprocessors: u32) -> FusedMode {
-        let spread = mode.spread();
+    pub const fn spread(&self, config: FusedMode, multiprocessors: u32) -> FusedMode {
+        let spread = config.spread();
         if self.n as u64 <= clusters_at_once(spread.cluster_blocks(), multiprocessors) {
             spread
         } else {
-            mode
+            config
         }
     }
 
@@ -274,13 +274,13 @@ mod tests {
     #[test]
     fn the_kernelbench_problem_fills_an_h200() {
         let g = geometry([128, 8, 128, 128]).unwrap();
-        let shape = g.launch_shape(FusedMode::ACCURATE, 132);
+        let shape = g.launch_shape(FusedMode::SPLIT, 132);
         assert_eq!((shape.grid, shape.block), ([132, 1, 1], [384, 1, 1]));
     }
 
     #[test]
     fn small_batches_are_spread_while_all_samples_run_at_once() {
-        // Multiprocessors; the largest batch that is spread in the two modes of f32, and in f16.
+        // Multiprocessors; the largest batch that is spread in the two formats of f32, and in f16.
         let table = [
             (132, 28, 16), // H200, H100 SXM
             (114, 24, 14), // H100 PCIe
@@ -288,17 +288,21 @@ mod tests {
             (7, 1, 0),
             (1, 0, 0),
         ];
-        for (multiprocessors, of_f32, of_half) in table {
-            let modes = [
-                (FusedMode::ACCURATE, of_f32),
-                (FusedMode::FAST, of_f32),
-                (FusedMode::HALF, of_half),
+        for (multiprocessors, of_f32, of_stored) in table {
+            let configs = [
+                (FusedMode::SPLIT, of_f32),
+                (FusedMode::ROUNDED, of_f32),
+                (FusedMode::STORED, of_stored),
             ];
-            for (mode, largest) in modes {
+            for (config, largest) in configs {
                 for n in [1, largest, largest + 1, 1000] {
                     let g = geometry([n as usize, 8, 128, 128]).unwrap();
-                    let wanted = if n <= largest { mode.spread() } else { mode };
-                    assert_eq!(g.spread(mode, multiprocessors), wanted, "{n} {mode:?}");
+                    let wanted = if n <= largest {
+                        config.spread()
+                    } else {
+                        config
+                    };
+                    assert_eq!(g.spread(config, multiprocessors), wanted, "{n} {config:?}");
                     let blocks = g.launch_shape(wanted, multiprocessors).grid[0];
                     if n <= largest {
                         assert_eq!(blocks, n * wanted.cluster_blocks());

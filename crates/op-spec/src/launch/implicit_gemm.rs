@@ -76,28 +76,28 @@ const MAX_PATCH_VECTORS: u32 = 4096;
 /// rows of two floats for each of four lanes touch all banks once.
 pub const TILE_PADDING: u32 = 8;
 
-/// How f32 values become operands.
+/// How values become operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GemmMode {
+pub struct OperandFormat {
     /// 16-bit parts of a value.
     pub parts: u32,
     /// Whether values are scaled by a power of two, so that an f16 can hold them.
     pub scaled: bool,
 }
 
-impl GemmMode {
-    /// f32 as two f16, 22 bits in all.
-    pub const ACCURATE: Self = Self {
+impl OperandFormat {
+    /// f32, split in two f16, 22 bits in all.
+    pub const SPLIT: Self = Self {
         parts: 2,
         scaled: true,
     };
-    /// f32 rounded to one f16.
-    pub const FAST: Self = Self {
+    /// f32, rounded to one f16, 11 bits.
+    pub const ROUNDED: Self = Self {
         parts: 1,
         scaled: true,
     };
     /// f16 and bf16 as they are.
-    pub const HALF: Self = Self {
+    pub const STORED: Self = Self {
         parts: 1,
         scaled: false,
     };

@@ -63,9 +63,9 @@ impl PoolingLaunch {
 /// The way to multiply.
 fn mode(dtype: DType, precision: Precision) -> FusedMode {
     match (dtype, precision) {
-        (DType::F32, Precision::Accurate) => FusedMode::ACCURATE,
-        (DType::F32, Precision::Fast) => FusedMode::FAST,
-        (DType::F16 | DType::BF16, _) => FusedMode::HALF,
+        (DType::F32, Precision::Accurate) => FusedMode::SPLIT,
+        (DType::F32, Precision::Fast) => FusedMode::ROUNDED,
+        (DType::F16 | DType::BF16, _) => FusedMode::STORED,
     }
 }
 

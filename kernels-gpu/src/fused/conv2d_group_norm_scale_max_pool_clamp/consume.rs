@@ -9,8 +9,8 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     BAND_ROWS, CHANNEL_FLOATS, FusedGeometry, OUT_WIDTH, PIXEL_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
+use super::format::Format;
 use super::memory::Memory;
-use super::mode::Mode;
 use super::statistics::{self, Moments};
 use super::{ALL_LANES, Arguments};
 use crate::parts::unroll::unroll;
@@ -55,8 +55,8 @@ struct Sums {
 /// As the kernels; the callers are the multiplying warpgroups, all of them, with their own
 /// `warpgroup`.
 #[inline(always)]
-pub(super) unsafe fn consume<M: Mode>(
-    arguments: &Arguments<M::Stored>,
+pub(super) unsafe fn consume<F: Format>(
+    arguments: &Arguments<F::Stored>,
     g: &FusedGeometry,
     memory: &Memory,
     warpgroup: u32,
@@ -71,11 +71,11 @@ pub(super) unsafe fn consume<M: Mode>(
         edge: lane % 4 == 3,
         descale: [1.0; 2],
     };
-    let threads = M::TILES.consumers * WARPGROUP_THREADS;
+    let threads = F::CONFIG.consumers * WARPGROUP_THREADS;
     let among = warpgroup * WARPGROUP_THREADS + thread;
 
-    let words = M::TILES.operand_words() as usize;
-    let mut filters = M::filters(Global::new(arguments.filters, words), thread);
+    let words = F::CONFIG.operand_words() as usize;
+    let mut filters = F::filters(Global::new(arguments.filters, words), thread);
     let channels = Global::new(arguments.channels, CHANNEL_FLOATS as usize);
     if among < CHANNEL_FLOATS {
         memory
@@ -86,7 +86,7 @@ pub(super) unsafe fn consume<M: Mode>(
     while at < WIDTH * PIXEL_BYTES / 4 {
         memory
             .constant
-            .store_vec(at, [M::pack(M::CONSTANT, M::CONSTANT); 4]);
+            .store_vec(at, [F::pack(F::CONSTANT, F::CONSTANT); 4]);
         at += threads * 4;
     }
     async_proxy::fence_shared();
@@ -96,19 +96,19 @@ pub(super) unsafe fn consume<M: Mode>(
     });
 
     let rank = cluster::block_rank();
-    let (half, share) = (rank / M::TILES.shares, rank % M::TILES.shares);
+    let (half, share) = (rank / F::CONFIG.shares, rank % F::CONFIG.shares);
     let rows = g.half_rows(half);
     // Whether this block multiplies the warpgroup's window rows, or only frees their slots. (Asked in this
     // and no other way, and where more blocks share a half alone: else the assembler runs out of
     // registers there, or lays out the code of the others anew.)
-    let multiplies = M::TILES.shares == 1 || share == warpgroup;
-    let clusters = thread::grid_dim_x() / M::TILES.cluster_blocks();
-    let mut sample = thread::block_idx_x() / M::TILES.cluster_blocks();
+    let multiplies = F::CONFIG.shares == 1 || share == warpgroup;
+    let clusters = thread::grid_dim_x() / F::CONFIG.cluster_blocks();
+    let mut sample = thread::block_idx_x() / F::CONFIG.cluster_blocks();
     let (mut first_band, mut item) = (0, 0);
-    let pitch = M::TILES.pooled_pitch();
+    let pitch = F::CONFIG.pooled_pitch();
     while sample < g.n {
         if among == 0 {
-            Barrier::at(memory.exchanged, item & 1).arrive_expect(statistics::bytes::<M>());
+            Barrier::at(memory.exchanged, item & 1).arrive_expect(statistics::bytes::<F>());
         }
         let mut sums = Sums {
             shift: [0.0; 2],
@@ -118,14 +118,14 @@ pub(super) unsafe fn consume<M: Mode>(
             rows: 0,
         };
         unroll!(2, |h| {
-            M::set_constant(&mut filters, h, 0);
+            F::set_constant(&mut filters, h, 0);
         });
         let mut band = warpgroup;
         while band < rows.bands {
             let count = first_band + band;
-            let slots = M::TILES.slots;
+            let slots = F::CONFIG.slots;
             Barrier::at(memory.filled, count % slots).wait((count / slots) & 1);
-            let has_window_row = if M::TILES.shares == 1 {
+            let has_window_row = if F::CONFIG.shares == 1 {
                 band < rows.window_rows
             } else {
                 multiplies && band < rows.window_rows
@@ -140,23 +140,23 @@ pub(super) unsafe fn consume<M: Mode>(
                     slot: count % slots,
                     next_slot: next % slots,
                     rows: (rows.rows - band * BAND_ROWS).min(BAND_ROWS),
-                    input_unscale: if M::SCALED {
+                    input_unscale: if F::SCALED {
                         let last = if needs_next { next } else { count };
                         memory.unscale.load(last % slots)
                     } else {
                         1.0
                     },
                 };
-                let best = window_row.multiply::<M>(memory, &mut filters, &mut sums, &place);
+                let best = window_row.multiply::<F>(memory, &mut filters, &mut sums, &place);
                 if band < rows.pooled {
-                    let row = band / M::TILES.shares;
+                    let row = band / F::CONFIG.shares;
                     let offset = place.channel * pitch + row * OUT_WIDTH + 2 * place.quad_lane;
                     unroll!(2, |h| {
                         unroll!(4, |o| {
                             unroll!(2, |e| {
                                 if o < 3 || e == 0 || !place.edge {
                                     let value = (best[h][o][e] + sums.folded[h])
-                                        * window_row.unscale::<M>(&place, h);
+                                        * window_row.unscale::<F>(&place, h);
                                     let at = offset + 8 * (h as u32 * pitch + o as u32);
                                     memory.pooled.store(at + e as u32, value);
                                 }
@@ -167,7 +167,7 @@ pub(super) unsafe fn consume<M: Mode>(
             } else {
                 window_row_freed(memory, count % slots, place.lane);
             }
-            band += M::TILES.consumers;
+            band += F::CONFIG.consumers;
         }
 
         unroll!(2, |h| {
@@ -176,20 +176,20 @@ pub(super) unsafe fn consume<M: Mode>(
             let of_thread = Moments::about(sums.shift[h], count, sums.sum[h], sums.squares[h]);
             let of_quad = of_thread.of_quad();
             let mut channel = place.channel + 8 * h as u32;
-            if M::TILES.shares > 1 && M::TILES.parts == 2 {
+            if F::CONFIG.shares > 1 && F::CONFIG.parts == 2 {
                 // So that no address made of it is kept while the warp multiplies: that would take
-                // registers which this mode does not have, but the others do.
+                // registers which this format does not have, but the others do.
                 channel = opaque::to_assembler(channel);
             }
-            if M::TILES.shares == 1 {
+            if F::CONFIG.shares == 1 {
                 if place.quad_lane == 0 {
                     statistics::keep(memory, place.warpgroup, channel, of_quad);
                 }
             } else if place.quad_lane == 0 && multiplies {
-                statistics::send::<M>(memory, rank, channel, item, of_quad);
+                statistics::send::<F>(memory, rank, channel, item, of_quad);
             }
         });
-        statistics::finish::<M>(arguments, g, memory, &rows, sample, item, among);
+        statistics::finish::<F>(arguments, g, memory, &rows, sample, item, among);
         first_band += rows.bands;
         item += 1;
         sample += clusters;
@@ -217,8 +217,8 @@ struct WindowRow {
 impl WindowRow {
     /// Undoes both scales for channel `h` of the thread.
     #[inline(always)]
-    const fn unscale<M: Mode>(&self, place: &Place, h: usize) -> f32 {
-        if M::SCALED {
+    const fn unscale<F: Format>(&self, place: &Place, h: usize) -> f32 {
+        if F::SCALED {
             self.input_unscale * place.descale[h]
         } else {
             1.0
@@ -228,46 +228,46 @@ impl WindowRow {
     /// Adds the window row to the sums and returns the maximum of each window, scaled as the products are and
     /// less what was folded.
     #[inline(always)]
-    unsafe fn multiply<M: Mode>(
+    unsafe fn multiply<F: Format>(
         &self,
         memory: &Memory,
-        filters: &mut M::Filters,
+        filters: &mut F::Filters,
         sums: &mut Sums,
         place: &Place,
     ) -> [[[f32; 2]; 4]; 2] {
-        let unscale = [self.unscale::<M>(place, 0), self.unscale::<M>(place, 1)];
+        let unscale = [self.unscale::<F>(place, 0), self.unscale::<F>(place, 1)];
         let scale = [1.0 / unscale[0], 1.0 / unscale[1]];
-        if M::SCALED && sums.rows > 0 {
+        if F::SCALED && sums.rows > 0 {
             unroll!(2, |h| {
-                let (value, word) = fold::<M>(sums.shift[h] * scale[h], place.quad_lane);
+                let (value, word) = fold::<F>(sums.shift[h] * scale[h], place.quad_lane);
                 sums.folded[h] = value;
-                M::set_constant(filters, h, word);
+                F::set_constant(filters, h, word);
             });
         }
-        let rows = self.input_rows::<M>(memory);
+        let rows = self.input_rows::<F>(memory);
         let constant = wgmma_chain::unit(memory.constant.addr(0));
         let mut of = OfWindowRow {
             best: [[[f32::NEG_INFINITY; 2]; 4]; 2],
             // Where nothing changes the scale, those of the sample go on.
-            sum: if M::SCALED { [0.0; 2] } else { sums.sum },
-            squares: if M::SCALED { [0.0; 2] } else { sums.squares },
+            sum: if F::SCALED { [0.0; 2] } else { sums.sum },
+            squares: if F::SCALED { [0.0; 2] } else { sums.squares },
         };
         if sums.rows > 0 && self.rows == BAND_ROWS {
             // Each half is reduced while the next one is multiplied.
-            let left = start::<M, false>(filters, &rows, 0, 0, constant);
-            let right = start::<M, false>(filters, &rows, 0, 1, constant);
+            let left = start::<F, false>(filters, &rows, 0, 0, constant);
+            let right = start::<F, false>(filters, &rows, 0, 1, constant);
             of.reduce::<0>(&left.wait::<1>(), place.edge);
-            let left = start::<M, false>(filters, &rows, 1, 0, constant);
+            let left = start::<F, false>(filters, &rows, 1, 0, constant);
             of.reduce::<1>(&right.wait::<1>(), place.edge);
-            let right = start::<M, false>(filters, &rows, 1, 1, constant);
+            let right = start::<F, false>(filters, &rows, 1, 1, constant);
             of.reduce::<0>(&left.wait::<1>(), place.edge);
-            let left = start::<M, false>(filters, &rows, 2, 0, constant);
+            let left = start::<F, false>(filters, &rows, 2, 0, constant);
             of.reduce::<1>(&right.wait::<1>(), place.edge);
-            let right = start::<M, false>(filters, &rows, 2, 1, constant);
+            let right = start::<F, false>(filters, &rows, 2, 1, constant);
             of.reduce::<0>(&left.wait::<1>(), place.edge);
-            let left = start::<M, true>(filters, &rows, 3, 0, constant);
+            let left = start::<F, true>(filters, &rows, 3, 0, constant);
             of.reduce::<1>(&right.wait::<1>(), place.edge);
-            let right = start::<M, true>(filters, &rows, 3, 1, constant);
+            let right = start::<F, true>(filters, &rows, 3, 1, constant);
             of.reduce::<0>(&left.wait::<1>(), place.edge);
             let right = right.wait::<0>();
             window_row_freed(memory, self.slot, place.lane);
@@ -279,13 +279,13 @@ impl WindowRow {
             while y < self.rows {
                 let (mut left, mut right);
                 if y + 1 == BAND_ROWS {
-                    let first = start::<M, true>(filters, &rows, 0, 0, constant);
-                    let second = start::<M, true>(filters, &rows, 0, 1, constant);
+                    let first = start::<F, true>(filters, &rows, 0, 0, constant);
+                    let second = start::<F, true>(filters, &rows, 0, 1, constant);
                     left = first.wait::<1>();
                     right = second.wait::<0>();
                 } else {
-                    let first = start::<M, false>(filters, &rows, 0, 0, constant);
-                    let second = start::<M, false>(filters, &rows, 0, 1, constant);
+                    let first = start::<F, false>(filters, &rows, 0, 0, constant);
+                    let second = start::<F, false>(filters, &rows, 0, 1, constant);
                     left = first.wait::<1>();
                     right = second.wait::<0>();
                 }
@@ -295,10 +295,10 @@ impl WindowRow {
                 if sums.rows == 0 {
                     unroll!(2, |h| {
                         let mean = mean_of_half_row(&left, h);
-                        let (value, word) = fold::<M>(mean, place.quad_lane);
+                        let (value, word) = fold::<F>(mean, place.quad_lane);
                         sums.folded[h] = value;
                         sums.shift[h] = value * unscale[h];
-                        M::set_constant(filters, h, word);
+                        F::set_constant(filters, h, word);
                         unroll!(2, |f| {
                             unroll!(4, |o| {
                                 unroll!(2, |e| {
@@ -321,7 +321,7 @@ impl WindowRow {
         let columns = if place.edge { 30 } else { 32 };
         let count = (self.rows * columns) as f32;
         unroll!(2, |h| {
-            if M::SCALED {
+            if F::SCALED {
                 // From sums about what was folded to sums about the shift; they differ by
                 // rounding, and only if the scale changed.
                 let off = sums.folded[h] - sums.shift[h] * scale[h];
@@ -339,9 +339,9 @@ impl WindowRow {
 
     /// The units at which the six input rows of the window row start.
     #[inline(always)]
-    fn input_rows<M: Mode>(&self, memory: &Memory) -> [u32; 6] {
+    fn input_rows<F: Format>(&self, memory: &Memory) -> [u32; 6] {
         let ring = wgmma_chain::unit(memory.ring.addr(0));
-        let row = M::TILES.row_bytes() / PIXEL_BYTES;
+        let row = F::CONFIG.row_bytes() / PIXEL_BYTES;
         let first = ring + self.slot * BAND_ROWS * row;
         let next = ring + self.next_slot * BAND_ROWS * row;
         [
@@ -388,8 +388,8 @@ impl OfWindowRow {
 
 /// Starts half `half` of output row `y`.
 #[inline(always)]
-unsafe fn start<M: Mode, const CROSSING: bool>(
-    filters: &M::Filters,
+unsafe fn start<F: Format, const CROSSING: bool>(
+    filters: &F::Filters,
     rows: &[u32; 6],
     y: usize,
     half: u32,
@@ -397,7 +397,7 @@ unsafe fn start<M: Mode, const CROSSING: bool>(
 ) -> InFlight {
     let shift = half * WIDTH / 2;
     let rows = [rows[y] + shift, rows[y + 1] + shift, rows[y + 2] + shift];
-    M::start::<CROSSING>(filters, rows, constant + shift)
+    F::start::<CROSSING>(filters, rows, constant + shift)
 }
 
 /// The value, or 0 where its column lies outside of the convolution's output.
@@ -430,22 +430,22 @@ unsafe fn mean_of_half_row(d: &[f32; 32], h: usize) -> f32 {
 /// `shift` as two operands: the value that they subtract, and this thread's word of them, which
 /// the thread with the first two columns of K has.
 #[inline(always)]
-fn fold<M: Mode>(shift: f32, quad_lane: u32) -> (f32, u32) {
+fn fold<F: Format>(shift: f32, quad_lane: u32) -> (f32, u32) {
     // Any value serves as a shift, so what f16 cannot hold is cut, and NaN (which spoils the
     // sample anyway) is 0.
     const MOST: f32 = 30_000.0;
-    let shift = shift * (1.0 / M::CONSTANT);
+    let shift = shift * (1.0 / F::CONSTANT);
     let shift = if shift.is_nan() {
         0.0
     } else {
         math::max(-MOST, math::min(shift, MOST))
     };
-    let high = M::round(shift);
-    let low = M::round(shift - high);
+    let high = F::round(shift);
+    let low = F::round(shift - high);
     let word = if quad_lane == 0 {
-        M::pack(-high, -low)
+        F::pack(-high, -low)
     } else {
         0
     };
-    ((high + low) * M::CONSTANT, word)
+    ((high + low) * F::CONSTANT, word)
 }

@@ -24,12 +24,12 @@ pub(super) struct Memory {
 
 impl Memory {
     #[inline(always)]
-    pub(super) fn new(tiles: FusedMode) -> Self {
-        let layout = tiles.layout();
-        let slots = tiles.slots;
+    pub(super) fn new(config: FusedMode) -> Self {
+        let layout = config.layout();
+        let slots = config.slots;
         Self {
-            pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * tiles.pooled_pitch()),
-            ring: shared::dynamic(layout.ring, slots * BAND_ROWS * tiles.row_bytes() / 4),
+            pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * config.pooled_pitch()),
+            ring: shared::dynamic(layout.ring, slots * BAND_ROWS * config.row_bytes() / 4),
             constant: shared::dynamic(layout.constant, WIDTH * PIXEL_BYTES / 4),
             magnitudes: shared::dynamic(layout.magnitudes, 2 * super::WARPS),
             filled: shared::dynamic(layout.filled, slots),
@@ -38,11 +38,11 @@ impl Memory {
             unscale: shared::dynamic(layout.unscale, slots),
             moments: shared::dynamic(
                 layout.moments,
-                tiles.consumers * OUT_CHANNELS * MOMENTS_BYTES / 4,
+                config.consumers * OUT_CHANNELS * MOMENTS_BYTES / 4,
             ),
             partner: shared::dynamic(
                 layout.partner,
-                2 * tiles.received() * OUT_CHANNELS * RECEIVED_BYTES / 4,
+                2 * config.received() * OUT_CHANNELS * RECEIVED_BYTES / 4,
             ),
             affine: shared::dynamic(layout.affine, OUT_CHANNELS * AFFINE_BYTES / 4),
             channels: shared::dynamic(layout.channels, CHANNEL_FLOATS),

@@ -14,7 +14,7 @@
 //!    two filter taps. Pixels lie as `[row][column % 4][column / 4]`, so that a tap only moves
 //!    the address, and the 16 elements of a pooling window come to the same accumulator of the
 //!    same thread in different products: pooling is a maximum in registers.
-//! 4. *f32 from f16.* In the accurate mode a number is the sum of two f16, each 11 bits of it,
+//! 4. *f32 from f16.* In the split format a number is the sum of two f16, each 11 bits of it,
 //!    and of the four products the one of two low parts is left out: 14 steps a row instead of
 //!    18. A power of two keeps inputs in f16's range; it is chosen from the first rows of a block
 //!    and lowered when later rows need it. Filters have one of their own for each channel.
@@ -95,9 +95,9 @@
 //!   blocks, of a cluster or of all: the same sample gives the same bits in every batch.
 
 mod consume;
+mod format;
+mod format_stored;
 mod memory;
-mod mode;
-mod mode_half;
 mod prepare;
 mod produce;
 mod statistics;
@@ -107,9 +107,9 @@ use cuda_std::{cluster, kernel, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{FusedGeometry, WARPGROUP_THREADS};
 
+use format::{Format, Rounded, Split};
+use format_stored::{Bf16, F16};
 use memory::Memory;
-use mode::{Accurate, Fast, Mode};
-use mode_half::{HalfBf16, HalfF16};
 pub use prepare::*;
 
 /// Warps of a warpgroup.
@@ -127,15 +127,15 @@ struct Arguments<T> {
 }
 
 #[inline(always)]
-unsafe fn body<M: Mode>(arguments: &Arguments<M::Stored>, g: &FusedGeometry) {
-    let memory = Memory::new(M::TILES);
+unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &FusedGeometry) {
+    let memory = Memory::new(F::CONFIG);
     let thread = thread::thread_idx_x();
     // From one lane for all: the compiler then knows that addresses derived from it are uniform.
     let (warpgroup, _) =
         warp::warp_shuffle_idx(ALL_LANES, thread / WARPGROUP_THREADS, 0, WARP_THREADS);
     if thread == 0 {
         let mut slot = 0;
-        while slot < M::TILES.slots {
+        while slot < F::CONFIG.slots {
             Barrier::at(memory.filled, slot).init(WARPS);
             Barrier::at(memory.freed, slot).init(WARPS);
             slot += 1;
@@ -146,11 +146,11 @@ unsafe fn body<M: Mode>(arguments: &Arguments<M::Stored>, g: &FusedGeometry) {
     }
     cluster::sync();
     if warpgroup == 0 {
-        M::give_registers();
-        produce::produce::<M>(arguments, g, &memory);
+        F::give_registers();
+        produce::produce::<F>(arguments, g, &memory);
     } else {
-        M::take_registers();
-        consume::consume::<M>(arguments, g, &memory, warpgroup - 1);
+        F::take_registers();
+        consume::consume::<F>(arguments, g, &memory, warpgroup - 1);
     }
 }
 
@@ -165,21 +165,21 @@ unsafe fn body<M: Mode>(arguments: &Arguments<M::Stored>, g: &FusedGeometry) {
 /// as the geometry says; `filters` and `channels` are what the preparing kernel of the same format
 /// wrote, with 16-byte alignment.
 #[kernel(
-    instances(M: [
-        split_f32: Accurate<false>,
-        rounded_f32: Fast<false>,
-        f16: HalfF16<false>,
-        bf16: HalfBf16<false>,
+    instances(F: [
+        split_f32: Split<false>,
+        rounded_f32: Rounded<false>,
+        f16: F16<false>,
+        bf16: Bf16<false>,
     ]),
-    max_threads = M::TILES.block_threads(),
+    max_threads = F::CONFIG.block_threads(),
     min_blocks = 1,
-    cluster_blocks = M::TILES.cluster_blocks()
+    cluster_blocks = F::CONFIG.cluster_blocks()
 )]
-pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<M: Mode>(
-    x: *const M::Stored,
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<F: Format>(
+    x: *const F::Stored,
     filters: *const u32,
     channels: *const f32,
-    y: *mut M::Stored,
+    y: *mut F::Stored,
     g: &FusedGeometry,
 ) {
     let arguments = Arguments {
@@ -188,7 +188,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<M: Mode>(
         channels,
         y,
     };
-    body::<M>(&arguments, g);
+    body::<F>(&arguments, g);
 }
 
 /// [`conv2d_group_norm_scale_max_pool_clamp_wgmma`] with a sample on more blocks.
@@ -198,21 +198,21 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<M: Mode>(
 /// # Safety
 /// As there.
 #[kernel(
-    instances(M: [
-        split_f32: Accurate<true>,
-        rounded_f32: Fast<true>,
-        f16: HalfF16<true>,
-        bf16: HalfBf16<true>,
+    instances(F: [
+        split_f32: Split<true>,
+        rounded_f32: Rounded<true>,
+        f16: F16<true>,
+        bf16: Bf16<true>,
     ]),
-    max_threads = M::TILES.block_threads(),
+    max_threads = F::CONFIG.block_threads(),
     min_blocks = 1,
-    cluster_blocks = M::TILES.cluster_blocks()
+    cluster_blocks = F::CONFIG.cluster_blocks()
 )]
-pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<M: Mode>(
-    x: *const M::Stored,
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<F: Format>(
+    x: *const F::Stored,
     filters: *const u32,
     channels: *const f32,
-    y: *mut M::Stored,
+    y: *mut F::Stored,
     g: &FusedGeometry,
 ) {
     let arguments = Arguments {
@@ -221,5 +221,5 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<M: Mode>(
         channels,
         y,
     };
-    body::<M>(&arguments, g);
+    body::<F>(&arguments, g);
 }

@@ -1,7 +1,7 @@
 //! Parameters as the fused kernels take them, made once by a launch of their own.
 //!
 //! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `descale = sign * 2^-e`: the
-//! filters become operands of `sign * 2^e * filter`, in the order that `mode` names, and four
+//! filters become operands of `sign * 2^e * filter`, in the order that `format` names, and four
 //! numbers say how to get back: `descale`, the convolution's bias, `weight * scale`, and `bias *
 //! scale`.
 
@@ -12,8 +12,8 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     OUT_CHANNELS, WARPGROUP_THREADS,
 };
 
-use super::mode::{Accurate, Fast, Mode};
-use super::mode_half::{HalfBf16, HalfF16};
+use super::format::{Format, Rounded, Split};
+use super::format_stored::{Bf16, F16};
 
 /// The taps of the halves of an operand, by number; nothing where the constant pixels come, or 0.
 type Taps = [Option<u32>; 2];
@@ -34,8 +34,8 @@ const TAPS: [Taps; 7] = [
     [taps(0, 2), None],
 ];
 
-const _: () = assert!(FusedMode::FAST.fragments == TAPS.len() as u32);
-const _: () = assert!(FusedMode::ACCURATE.fragments == 2 * TAPS.len() as u32);
+const _: () = assert!(FusedMode::ROUNDED.fragments == TAPS.len() as u32);
+const _: () = assert!(FusedMode::SPLIT.fragments == 2 * TAPS.len() as u32);
 
 /// A block makes the parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma`, on however many blocks.
 ///
@@ -48,20 +48,20 @@ const _: () = assert!(FusedMode::ACCURATE.fragments == 2 * TAPS.len() as u32);
 /// elements (those that the geometry says are absent are not touched); `operands` has
 /// `FusedMode::operand_words`, `channels` `CHANNEL_FLOATS` elements.
 #[kernel(
-    instances(M: [
-        split_f32: Accurate<false>,
-        rounded_f32: Fast<false>,
-        f16: HalfF16<false>,
-        bf16: HalfBf16<false>,
+    instances(F: [
+        split_f32: Split<false>,
+        rounded_f32: Rounded<false>,
+        f16: F16<false>,
+        bf16: Bf16<false>,
     ]),
     max_threads = OUT_CHANNELS
 )]
-pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
-    filter: *const M::Stored,
-    filter_bias: *const M::Stored,
-    weight: *const M::Stored,
-    bias: *const M::Stored,
-    scale: *const M::Stored,
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
+    filter: *const F::Stored,
+    filter_bias: *const F::Stored,
+    weight: *const F::Stored,
+    bias: *const F::Stored,
+    scale: *const F::Stored,
     operands: *mut u32,
     channels: *mut f32,
     g: &FusedGeometry,
@@ -73,7 +73,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
         k as usize * FILTER_ELEMENTS as usize,
         FILTER_ELEMENTS as usize,
     );
-    let of_channel = |tensor: *const M::Stored| {
+    let of_channel = |tensor: *const F::Stored| {
         let tensor = Global::new(tensor, OUT_CHANNELS as usize);
         tensor.load(k as usize).to_f32()
     };
@@ -95,7 +95,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
     } else {
         1.0
     };
-    let exponent = if M::SCALED {
+    let exponent = if F::SCALED {
         let mut most = 0;
         let mut i = 0;
         while i < FILTER_ELEMENTS as usize {
@@ -128,10 +128,10 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
     numbers.store(at(2), weight * scale);
     numbers.store(at(3), bias * scale);
 
-    let operands = GlobalMut::new(operands, M::TILES.operand_words() as usize);
-    let two_parts = M::TILES.parts == 2;
+    let operands = GlobalMut::new(operands, F::CONFIG.operand_words() as usize);
+    let two_parts = F::CONFIG.parts == 2;
     let mut fragment = 0;
-    while fragment < M::TILES.fragments {
+    while fragment < F::CONFIG.fragments {
         let low = fragment >= TAPS.len() as u32;
         let mut halves = TAPS[(fragment as usize) % TAPS.len()];
         if two_parts && !low && halves[1].is_none() {
@@ -146,10 +146,10 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
                 if let Some(tap) = halves[half as usize] {
                     let (mut a, mut b) = (prepared(tap, 2 * pair), prepared(tap, 2 * pair + 1));
                     if low {
-                        a -= M::round(a);
-                        b -= M::round(b);
+                        a -= F::round(a);
+                        b -= F::round(b);
                     }
-                    word = M::pack(a, b);
+                    word = F::pack(a, b);
                 }
                 // Row `k` of the products: the thread and the word that hold this half's pair of
                 // columns.

@@ -8,8 +8,8 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     RESIDUE_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
+use super::format::{Format, Pixel};
 use super::memory::Memory;
-use super::mode::{Mode, Pixel};
 use super::{ALL_LANES, Arguments, WARPS};
 use crate::parts::unroll::unroll;
 
@@ -90,18 +90,18 @@ fn power(exponent: i32) -> f32 {
 /// # Safety
 /// As the kernels; the caller is the loading warpgroup, and all of it.
 #[inline(always)]
-pub(super) unsafe fn produce<M: Mode>(
-    arguments: &Arguments<M::Stored>,
+pub(super) unsafe fn produce<F: Format>(
+    arguments: &Arguments<F::Stored>,
     g: &FusedGeometry,
     memory: &Memory,
 ) {
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
-    let rows = g.half_rows(cluster::block_rank() / M::TILES.shares);
-    let clusters = thread::grid_dim_x() / M::TILES.cluster_blocks();
+    let rows = g.half_rows(cluster::block_rank() / F::CONFIG.shares);
+    let clusters = thread::grid_dim_x() / F::CONFIG.cluster_blocks();
     let plane = (g.height * WIDTH) as usize;
     let elements = g.n as usize * IN_CHANNELS as usize * plane;
-    let mut sample = thread::block_idx_x() / M::TILES.cluster_blocks();
+    let mut sample = thread::block_idx_x() / F::CONFIG.cluster_blocks();
     if sample >= g.n {
         return;
     }
@@ -112,32 +112,32 @@ pub(super) unsafe fn produce<M: Mode>(
         let raw = if next.sample < g.n && row < rows.input_rows {
             let in_plane = (rows.first + row) * WIDTH + lane * POOL;
             let at = next.sample as usize * IN_CHANNELS as usize * plane + in_plane as usize;
-            M::load(arguments.x, elements, at, plane)
+            F::load(arguments.x, elements, at, plane)
         } else {
-            M::nothing()
+            F::nothing()
         };
         next.advance(&rows, clusters);
         raw
     };
-    let mut ahead = [M::nothing(); 4];
+    let mut ahead = [F::nothing(); 4];
     unroll!(4, |i| {
-        if i < M::LOADS_AHEAD {
+        if i < F::LOADS_AHEAD {
             ahead[i] = fetch();
         }
     });
 
-    let slots = M::TILES.slots;
-    let row_words = M::TILES.row_bytes() / 4;
+    let slots = F::CONFIG.slots;
+    let row_words = F::CONFIG.row_bytes() / 4;
     let mut scale = Scale::none();
     let (mut count, mut band) = (0, 0);
     loop {
         unroll!(4, |i| {
-            if i < M::LOADS_AHEAD {
+            if i < F::LOADS_AHEAD {
                 let raw = &ahead[i];
                 let slot = count % slots;
                 let mut lowered = 0;
-                if M::SCALED {
-                    let most = largest(memory, M::magnitude(raw), count % 2, warp, lane);
+                if F::SCALED {
+                    let most = largest(memory, F::magnitude(raw), count % 2, warp, lane);
                     if band == 0 || f32::from_bits(most) >= scale.limit {
                         let chosen = Scale::of(most);
                         if band > 0 {
@@ -149,7 +149,7 @@ pub(super) unsafe fn produce<M: Mode>(
                 if count >= slots {
                     Barrier::at(memory.freed, slot).wait((count / slots + 1) & 1);
                 }
-                if M::SCALED && lowered > 0 {
+                if F::SCALED && lowered > 0 {
                     if band >= 2 {
                         let window_row = count - 2;
                         Barrier::at(memory.freed, window_row % slots)
@@ -160,9 +160,9 @@ pub(super) unsafe fn produce<M: Mode>(
                 }
                 if band * BAND_ROWS + warp < rows.input_rows {
                     let row = (slot * BAND_ROWS + warp) * row_words;
-                    store::<M>(memory, row, raw, scale.factor, lane);
+                    store::<F>(memory, row, raw, scale.factor, lane);
                 }
-                if M::SCALED && thread == 0 {
+                if F::SCALED && thread == 0 {
                     memory.unscale.store(slot, power(-scale.exponent));
                 }
                 async_proxy::fence_shared();
@@ -223,15 +223,15 @@ unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered:
 
 /// Stores the lane's window of a row as operands.
 #[inline(always)]
-unsafe fn store<M: Mode>(memory: &Memory, row: u32, raw: &M::Raw, scale: f32, lane: u32) {
+unsafe fn store<F: Format>(memory: &Memory, row: u32, raw: &F::Raw, scale: f32, lane: u32) {
     let mine = row + lane * PIXEL_WORDS;
     // The residues that repeat are one window to the left; the last place gets what is right of the
     // image.
     let left = row + (lane + WARP_THREADS - 1) % WARP_THREADS * PIXEL_WORDS;
     unroll!(4, |i| {
-        let parts = M::pixel(raw, i, scale);
+        let parts = F::pixel(raw, i, scale);
         unroll!(2, |part| {
-            if (part as u32) < M::TILES.parts {
+            if (part as u32) < F::CONFIG.parts {
                 let residue = part as u32 * PART_WORDS + i as u32 * RESIDUE_WORDS;
                 memory.ring.store_vec(mine + residue, parts[part]);
                 if (i as u32) < FILTER - 1 {

@@ -11,8 +11,8 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 };
 
 use super::consume::MULTIPLIERS;
+use super::format::Format;
 use super::memory::Memory;
-use super::mode::Mode;
 use super::{ALL_LANES, Arguments};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
@@ -96,8 +96,8 @@ pub(super) unsafe fn keep(memory: &Memory, warpgroup: u32, channel: u32, moments
 }
 
 /// Bytes that a block receives for a sample.
-pub(super) const fn bytes<M: Mode>() -> u32 {
-    M::TILES.received() * OUT_CHANNELS * RECEIVED_BYTES
+pub(super) const fn bytes<F: Format>() -> u32 {
+    F::CONFIG.received() * OUT_CHANNELS * RECEIVED_BYTES
 }
 
 /// Sends the moments of a channel of this block's warpgroup to every block of the cluster, this one
@@ -107,7 +107,7 @@ pub(super) const fn bytes<M: Mode>() -> u32 {
 /// As the kernels; `rank` is the block's, and every block waits for the moments of `item` before it
 /// ends.
 #[inline(always)]
-pub(super) unsafe fn send<M: Mode>(
+pub(super) unsafe fn send<F: Format>(
     memory: &Memory,
     rank: u32,
     channel: u32,
@@ -116,9 +116,9 @@ pub(super) unsafe fn send<M: Mode>(
 ) {
     let place = item & 1;
     let exchanged = Barrier::at(memory.exchanged, place);
-    let to = received::<M>(memory, place, rank, channel);
+    let to = received::<F>(memory, place, rank, channel);
     let mut block = 0;
-    while block < M::TILES.cluster_blocks() {
+    while block < F::CONFIG.cluster_blocks() {
         let sent = [moments.mean, moments.squares];
         cluster::store_async(to.addr(0), exchanged, block, sent);
         block += 1;
@@ -127,16 +127,16 @@ pub(super) unsafe fn send<M: Mode>(
 
 /// Where mean and squares of channel `k` come to, in set `set` of those for `place`.
 #[inline(always)]
-unsafe fn received<M: Mode>(memory: &Memory, place: u32, set: u32, k: u32) -> Shared<f32> {
+unsafe fn received<F: Format>(memory: &Memory, place: u32, set: u32, k: u32) -> Shared<f32> {
     const WORDS: u32 = RECEIVED_BYTES / 4;
-    let at = (place * M::TILES.received() + set) * OUT_CHANNELS + k;
+    let at = (place * F::CONFIG.received() + set) * OUT_CHANNELS + k;
     memory.partner.slice(at * WORDS, WORDS)
 }
 
 /// The moments of channel `k` in a half whose warpgroups' sets start with `first`; combined as
 /// where one block has them all.
 #[inline(always)]
-unsafe fn of_half<M: Mode>(
+unsafe fn of_half<F: Format>(
     memory: &Memory,
     rows: &HalfRows,
     place: u32,
@@ -144,16 +144,16 @@ unsafe fn of_half<M: Mode>(
     k: u32,
 ) -> Moments {
     let of_warpgroup = |i| {
-        let from = received::<M>(memory, place, first + i, k);
+        let from = received::<F>(memory, place, first + i, k);
         Moments {
-            count: (rows.rows_of(i, M::TILES.consumers) * CONV_WIDTH) as f32,
+            count: (rows.rows_of(i, F::CONFIG.consumers) * CONV_WIDTH) as f32,
             mean: from.load(0),
             squares: from.load(1),
         }
     };
     let mut all = of_warpgroup(0);
     let mut i = 1;
-    while i < M::TILES.consumers {
+    while i < F::CONFIG.consumers {
         all = all.with(of_warpgroup(i));
         i += 1;
     }
@@ -165,8 +165,8 @@ unsafe fn of_half<M: Mode>(
 /// # Safety
 /// As the kernels; all multiplying threads call it, `thread` counts them.
 #[inline(always)]
-pub(super) unsafe fn finish<M: Mode>(
-    arguments: &Arguments<M::Stored>,
+pub(super) unsafe fn finish<F: Format>(
+    arguments: &Arguments<F::Stored>,
     g: &FusedGeometry,
     memory: &Memory,
     rows: &HalfRows,
@@ -174,11 +174,11 @@ pub(super) unsafe fn finish<M: Mode>(
     item: u32,
     thread: u32,
 ) {
-    let threads = M::TILES.consumers * WARPGROUP_THREADS;
+    let threads = F::CONFIG.consumers * WARPGROUP_THREADS;
     barrier::sync(MULTIPLIERS, threads);
     // In 16 bits opaque, so that the assembler does not hold what follows from it in
     // registers while the warp multiplies. (In f32 this is what the assembler lacks registers for.)
-    let k = if M::SCALED {
+    let k = if F::SCALED {
         thread
     } else {
         opaque::to_assembler(thread)
@@ -189,7 +189,7 @@ pub(super) unsafe fn finish<M: Mode>(
     let has_channel =
         || warp::warp_shuffle_idx(ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS;
     if has_channel() {
-        let all = gather::<M>(g, memory, item, thread);
+        let all = gather::<F>(g, memory, item, thread);
         keep_channel(g, memory, k, &all);
     }
     barrier::sync(MULTIPLIERS, threads);
@@ -197,33 +197,33 @@ pub(super) unsafe fn finish<M: Mode>(
         affine(g, memory, k);
     }
     barrier::sync(MULTIPLIERS, threads);
-    write::<M>(arguments, g, memory, rows, sample, thread);
+    write::<F>(arguments, g, memory, rows, sample, thread);
     // The next sample's maxima come where these were.
     barrier::sync(MULTIPLIERS, threads);
 }
 
 /// The moments of channel `k` in the whole sample, from all warpgroups of all blocks.
 #[inline(always)]
-unsafe fn gather<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32) -> Moments {
-    let warpgroups = M::TILES.consumers;
+unsafe fn gather<F: Format>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32) -> Moments {
+    let warpgroups = F::CONFIG.consumers;
     let rank = cluster::block_rank();
     let (place, phase) = (item & 1, item >> 1 & 1);
     let exchanged = Barrier::at(memory.exchanged, place);
     let mut mine = Moments::NONE;
-    if M::TILES.shares == 1 {
+    if F::CONFIG.shares == 1 {
         mine = load(memory, 0, k);
         let mut i = 1;
         while i < warpgroups {
             mine = mine.with(load(memory, i, k));
             i += 1;
         }
-        let partner = received::<M>(memory, place, 0, k);
+        let partner = received::<F>(memory, place, 0, k);
         let sent = [mine.mean, mine.squares];
         cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
     }
     cluster::wait(exchanged, phase);
-    if M::TILES.shares == 1 {
-        let partner = received::<M>(memory, place, 0, k);
+    if F::CONFIG.shares == 1 {
+        let partner = received::<F>(memory, place, 0, k);
         let theirs = Moments {
             count: (g.half_rows(1 - rank).rows * CONV_WIDTH) as f32,
             mean: partner.load(0),
@@ -236,8 +236,8 @@ unsafe fn gather<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32)
             theirs.with(mine)
         }
     } else {
-        let upper = of_half::<M>(memory, &g.half_rows(0), place, 0, k);
-        let lower = of_half::<M>(memory, &g.half_rows(1), place, warpgroups, k);
+        let upper = of_half::<F>(memory, &g.half_rows(0), place, 0, k);
+        let lower = of_half::<F>(memory, &g.half_rows(1), place, warpgroups, k);
         upper.with(lower)
     }
 }
@@ -324,17 +324,17 @@ unsafe fn load(memory: &Memory, warpgroup: u32, channel: u32) -> Moments {
 
 /// Writes the block's pooled rows, a warp to a channel: they are neighbours in the output, too.
 #[inline(always)]
-unsafe fn write<M: Mode>(
-    arguments: &Arguments<M::Stored>,
+unsafe fn write<F: Format>(
+    arguments: &Arguments<F::Stored>,
     g: &FusedGeometry,
     memory: &Memory,
     rows: &HalfRows,
     sample: u32,
     thread: u32,
 ) {
-    const { assert!(M::TILES.pool_rows() * OUT_WIDTH <= 16 * WARP_THREADS) };
+    const { assert!(F::CONFIG.pool_rows() * OUT_WIDTH <= 16 * WARP_THREADS) };
     // The block has every `shares`-th pooled row of the half.
-    let shares = M::TILES.shares;
+    let shares = F::CONFIG.shares;
     let share = if shares == 1 {
         0
     } else {
@@ -357,33 +357,33 @@ unsafe fn write<M: Mode>(
         let center = memory.affine.load(affine);
         let factor = memory.affine.load(affine + 1);
         let summand = memory.affine.load(affine + 2);
-        let from = k * M::TILES.pooled_pitch();
+        let from = k * F::CONFIG.pooled_pitch();
         let to = (sample as usize * OUT_CHANNELS as usize + k as usize) * of_channel + first;
         // All loads before all stores: their latencies overlap.
         let mut value = [0.0; 16];
         unroll!(16, |i| {
-            let at = nth::<M>(lane, i as u32);
+            let at = nth::<F>(lane, i as u32);
             if at < values {
                 value[i] = memory.pooled.load(from + at);
             }
         });
         unroll!(16, |i| {
-            let at = nth::<M>(lane, i as u32);
+            let at = nth::<F>(lane, i as u32);
             if at < values {
                 let skipped = at / OUT_WIDTH * (shares - 1) * OUT_WIDTH;
                 let mapped = math::fma(value[i] - center, factor, summand);
                 let clamped = math::min_nan(math::max_nan(mapped, g.min), g.max);
-                y.store(to + (at + skipped) as usize, M::Stored::from_f32(clamped));
+                y.store(to + (at + skipped) as usize, F::Stored::from_f32(clamped));
             }
         });
-        k += M::TILES.consumers * WARPGROUP_THREADS / WARP_THREADS;
+        k += F::CONFIG.consumers * WARPGROUP_THREADS / WARP_THREADS;
     }
 }
 
 /// The place of the lane's `i`-th value of a channel; beyond all values if no channel has one there.
 #[inline(always)]
-const fn nth<M: Mode>(lane: u32, i: u32) -> u32 {
-    if i * WARP_THREADS < M::TILES.pool_rows() * OUT_WIDTH {
+const fn nth<F: Format>(lane: u32, i: u32) -> u32 {
+    if i * WARP_THREADS < F::CONFIG.pool_rows() * OUT_WIDTH {
         lane + i * WARP_THREADS
     } else {
         u32::MAX

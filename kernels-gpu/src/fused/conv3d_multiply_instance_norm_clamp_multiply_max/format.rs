@@ -57,9 +57,9 @@ pub(super) struct Split;
 /// f32, rounded to f16.
 pub(super) struct Rounded;
 /// f16.
-pub(super) struct Half;
+pub(super) struct F16;
 /// bf16.
-pub(super) struct Brain;
+pub(super) struct Bf16;
 
 macro_rules! format {
     ($name:ident, $stored:ident, $half:ident, $pack:ident, $mma:ident, $split:literal, $centred:literal, $planes:ident, $steps:literal) => {
@@ -94,11 +94,11 @@ format!(
     f32, f16, pack_f16x2, m16n8k16_f16, false, true, PAIR_PLANES, 2
 );
 format!(
-    Half,
+    F16,
     f16, f16, pack_f16x2, m16n8k16_f16, false, false, PAIR_PLANES, 2
 );
 format!(
-    Brain,
+    Bf16,
     bf16, bf16, pack_bf16x2, m16n8k16_bf16, false, false, PAIR_PLANES, 2
 );
 

@@ -88,7 +88,7 @@ mod warpgroup;
 pub use warpgroup::*;
 
 use fill::{Centre, Filler};
-use format::{Brain, Format, Half, Rounded, Split};
+use format::{Bf16, F16, Format, Rounded, Split};
 use item::{Operands, WARP, convolve};
 use output::Maximum;
 use parameters::Parameters;
@@ -151,7 +151,7 @@ fn scale_for(largest: f32) -> f32 {
 /// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
 /// bytes, and `y` is apart from the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
 #[kernel(
-    instances(BLOCKS: [1], F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    instances(BLOCKS: [1], F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     #[cfg(hopper)]
     instances(BLOCKS: [2, 4, 8], F: [split_f32: Split, rounded_f32: Rounded]),
     max_threads = BLOCK_THREADS,

@@ -8,7 +8,7 @@ use op_spec::launch::implicit_gemm::{
     VECTOR_VALUES,
 };
 
-use super::format::{Brain, Format, Half, Rounded, Split, scale_for};
+use super::format::{Bf16, F16, Format, Rounded, Split, scale_for};
 use crate::parts::index::div_rem;
 
 /// Every lane of a warp.
@@ -65,7 +65,7 @@ const _: () = assert!(VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
 /// and `unscales` an element for each filter where values are scaled; `tile` is the
 /// plan's.
 #[kernel(
-    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
 )]
 pub unsafe fn implicit_gemm_filters<F: Format>(
@@ -92,7 +92,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let weight = weight.slice(if exists { filter * reduction } else { 0 }, reduction);
 
     let mut scale = 1.0;
-    if F::MODE.scaled {
+    if F::OPERANDS.scaled {
         let mut bits = 0;
         let mut at = lane as usize;
         while at < reduction {
@@ -110,7 +110,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         }
     }
 
-    let parts = F::MODE.parts;
+    let parts = F::OPERANDS.parts;
     let words = g.filter_words(tile, parts) as usize;
     let operands =
         GlobalMut::new(operands, conv.groups as usize * words).slice(group as usize * words, words);

@@ -12,7 +12,7 @@ use op_spec::launch::implicit_gemm::{
     GemmGeometry, SPREAD_THREADS, VECTOR_VALUES, VECTOR_WORDS, VECTORS_PER_THREAD,
 };
 
-use super::format::{Brain, Format, Half, Rounded, Split, scale_for};
+use super::format::{Bf16, F16, Format, Rounded, Split, scale_for};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -136,7 +136,7 @@ impl<T: Storage> Maker<'_, T> {
         let x = Global::new(self.x, all_planes * plane_elements)
             .slice(first_plane * plane_elements, channels * plane_elements);
         let plane_vectors = g.plane_vectors();
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let planes = (conv.groups * g.chunks) as usize;
         let all_vectors = conv.n as usize * planes * (parts * plane_vectors) as usize;
         let image = GlobalMut::new(self.image, all_vectors * VECTOR_WORDS as usize);
@@ -182,7 +182,7 @@ impl<T: Storage> Maker<'_, T> {
             let mut rests = [0; 4];
             unroll!(4, |i| {
                 let (low, high) = (values[2 * i], values[2 * i + 1]);
-                if F::MODE.scaled {
+                if F::OPERANDS.scaled {
                     let (low, high) = (low.to_f32(), high.to_f32());
                     bits = bits.max(magnitude(low)).max(magnitude(high));
                     let (low, high) = (low * scale, high * scale);
@@ -224,7 +224,7 @@ impl<T: Storage> Maker<'_, T> {
 /// `image_words()`. Where values are scaled, `unscales` has an element for each sample and
 /// `largest` one for each block.
 #[kernel(
-    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
 )]
 pub unsafe fn implicit_gemm_image<F: Format>(
@@ -237,7 +237,7 @@ pub unsafe fn implicit_gemm_image<F: Format>(
     let (sample, block) = div_rem(thread::block_idx_x(), g.sample_blocks());
     let maker = Maker { x, image, g };
     let mut scale = 1.0;
-    if F::MODE.scaled {
+    if F::OPERANDS.scaled {
         scale = USUAL_SCALE;
         if g.scans != 0 {
             let bits = largest_of_block(maker.largest_of_thread(sample));
@@ -249,7 +249,7 @@ pub unsafe fn implicit_gemm_image<F: Format>(
         }
     }
     let bits = maker.make::<F>(sample, block, scale);
-    if F::MODE.scaled && g.scans == 0 {
+    if F::OPERANDS.scaled && g.scans == 0 {
         let bits = largest_of_block(bits);
         if thread::thread_idx_x() == 0 {
             let slots = g.conv.n as usize * g.sample_blocks() as usize;

@@ -157,7 +157,7 @@ impl Patch<'_> {
     #[inline(always)]
     pub(super) unsafe fn start<F: Format>(&self, place: &Place, stage: u32, buffer: u32) {
         let (g, conv) = (self.g, &self.g.conv);
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let plane_vectors = g.plane_vectors() as usize;
         let first = (place.z * conv.stride_d * g.image_h + place.p * conv.stride_h)
             * g.row_vectors()
@@ -209,7 +209,7 @@ impl Patch<'_> {
         let (column, residue) = div_rem(w, conv.stride_w);
         let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
         let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
-        let of_chunk = F::MODE.parts * g.patch_vectors;
+        let of_chunk = F::OPERANDS.parts * g.patch_vectors;
         if g.paired != 0 {
             2 * chunk * of_chunk + in_patch
         } else {

@@ -30,11 +30,11 @@ use cuda_std::{cp_async, kernel, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, TILE_WORDS,
+    BLOCK_THREADS, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, OperandFormat, TILE_WORDS,
     VECTOR_WORDS,
 };
 
-use super::format::{Brain, Format, Half, Rounded, Split};
+use super::format::{Bf16, F16, Format, Rounded, Split};
 use super::patch::{FilterSet, Patch, Place, load_tile};
 use super::results::{Output, Results};
 #[cfg(hopper)]
@@ -143,9 +143,9 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
 
 /// Blocks that a multiprocessor should hold: what the tile says, but for the larger tiles of split
 /// values on Ampere and Ada, where the assembler does not fit them into so few registers.
-const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
-    let roomy = cfg!(hopper) || mode.parts == 1 || tile.operands == 1;
-    tile.blocks_per_processor(mode.parts) - !roomy as u32
+const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
+    let roomy = cfg!(hopper) || format.parts == 1 || tile.operands == 1;
+    tile.blocks_per_processor(format.parts) - !roomy as u32
 }
 
 /// A block computes tiles of filters times pixels, the moments of each filter over those pixels, and
@@ -172,10 +172,10 @@ const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
             #[cfg(hopper)]
             w64n128: W64N128,
         ],
-        F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]
+        F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]
     ),
     max_threads = BLOCK_THREADS,
-    min_blocks = min_blocks(S::TILE, F::MODE)
+    min_blocks = min_blocks(S::TILE, F::OPERANDS)
 )]
 pub unsafe fn implicit_gemm<S: Shape, F: Format>(
     image: *const u32,
@@ -196,7 +196,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         y,
         moments,
     };
-    let parts = F::MODE.parts;
+    let parts = F::OPERANDS.parts;
     let sets = g.filter_sets();
     let (first_item, set) = div_rem(thread::block_idx_x(), sets);
     let (item_step, _) = div_rem(thread::grid_dim_x(), sets);

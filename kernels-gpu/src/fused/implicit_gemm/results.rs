@@ -104,7 +104,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                         .load_readonly(channel)
                         .to_f32();
                 }
-                if F::MODE.scaled {
+                if F::OPERANDS.scaled {
                     unscale = filter_unscales.load_readonly(channel);
                 }
                 if self.g.pool_h > 0 && self.reversed(channel) {
@@ -130,7 +130,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         image_unscales: Global<f32>,
     ) {
         let (place, _) = load_tile(tiles, entry);
-        let image_unscale = if F::MODE.scaled {
+        let image_unscale = if F::OPERANDS.scaled {
             image_unscales.load_readonly(place.sample as usize)
         } else {
             1.0
@@ -194,7 +194,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                     let [bias, unscale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
                     let mut factor = unscale * image_unscale;
                     // Powers of two, whose product may be beyond f32: the smaller factor first then.
-                    if F::MODE.scaled && !is_normal(factor) {
+                    if F::OPERANDS.scaled && !is_normal(factor) {
                         let swap = math::abs(unscale) > image_unscale;
                         let first = if swap { image_unscale } else { unscale };
                         factor = if swap { unscale } else { image_unscale };

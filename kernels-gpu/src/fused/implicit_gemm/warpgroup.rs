@@ -59,7 +59,7 @@ fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
         unroll!(4, |i| {
             let sum = &mut sums[0][OCTETS * half + n][i];
             let value = values[4 * n + i];
-            *sum = if F::MODE.parts == 2 {
+            *sum = if F::OPERANDS.parts == 2 {
                 *sum + value
             } else {
                 value
@@ -118,7 +118,7 @@ impl Warpgroup {
         step: u32,
         filter_warp: u32,
     ) -> ChainFilters {
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let sets = S::TILE.filters() / OPERAND_ROWS;
         let lane = thread::thread_idx_x() % WARP_THREADS;
         let first = ((step * parts * sets + filter_warp) * OPERAND_WORDS + lane * 4) as usize;
@@ -164,7 +164,7 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warpgroup {
         buffer: u32,
     ) {
         let g = patch.g;
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
         let low = g.patch_vectors;
         let k_units = parts * g.patch_vectors;

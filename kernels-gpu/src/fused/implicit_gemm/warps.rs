@@ -4,7 +4,7 @@
 //!
 //! # Long sums
 //! Tensor cores truncate when they add to a sum, so a long sum drifts towards zero, by up to `2^-24` of itself for
-//! each instruction on average where signs are mixed. In the accurate mode a lane therefore puts its sums aside, in the
+//! each instruction on average where signs are mixed. In the split format a lane therefore puts its sums aside, in the
 //! shared memory of the results, after [`KEPT_STEPS`] steps (or one more, as steps come in twos), and starts them anew;
 //! those additions round. Shorter sums are never put aside. Of 16 terms and a sum an instruction cuts off less than `5.25 *
 //! 2^-23` of the largest, so what 51 of them cut off is less than 3.2e-5 of the sum of magnitudes; usual errors, and those of an
@@ -40,7 +40,7 @@ unsafe fn load_filters<F: Format, S: Shape>(
     step: u32,
     first: u32,
 ) -> Filters {
-    let parts = F::MODE.parts;
+    let parts = F::OPERANDS.parts;
     let sets = S::TILE.filters() / OPERAND_ROWS;
     let lane = thread::thread_idx_x() % WARP_THREADS;
     let of_step = ((step * parts * sets + first) * OPERAND_WORDS + lane * 4) as usize;
@@ -71,7 +71,7 @@ unsafe fn multiply<F: Format, S: Shape>(
 ) {
     let mut pixels = [[[0; 2]; MAX_PIXEL_OCTETS]; 2];
     unroll!(2, |part| {
-        if (part as u32) < F::MODE.parts {
+        if (part as u32) < F::OPERANDS.parts {
             unroll!(4, |pair| {
                 if 2 * (pair as u32) < S::TILE.pixel_octets {
                     let at = patch.offset(bases[pair] + part as u32 * low_part);
@@ -85,7 +85,7 @@ unsafe fn multiply<F: Format, S: Shape>(
     // Parts of filters and of pixels: high and high, high and low, low and high.
     unroll!(4, |product| {
         let (filter_part, pixel_part) = (product / 2, product % 2);
-        if product < 3 && ((filter_part + pixel_part) as u32) < F::MODE.parts {
+        if product < 3 && ((filter_part + pixel_part) as u32) < F::OPERANDS.parts {
             unroll!(4, |m| {
                 if (m as u32) < S::TILE.operands {
                     unroll!(8, |n| {
@@ -128,7 +128,7 @@ impl Warps {
         sums: &mut Sums,
         results: &Results<'_, F, S>,
     ) {
-        if F::MODE.parts == 2 && S::TILE.puts_aside() {
+        if F::OPERANDS.parts == 2 && S::TILE.puts_aside() {
             if self.kept % ASIDE >= KEPT_STEPS {
                 results.put_aside(sums, self.kept < ASIDE);
                 self.kept = ASIDE;
@@ -175,7 +175,7 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
         buffer: u32,
     ) {
         let g = patch.g;
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
         let low_part = g.patch_vectors * VECTOR_BYTES;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));

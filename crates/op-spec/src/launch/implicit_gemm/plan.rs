@@ -2,7 +2,7 @@
 
 use super::tile::{CHAIN_STEPS, choose_pixels, reach};
 use super::{
-    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, SCANNED_ELEMENTS, SPREAD_THREADS,
+    BLOCK_THREADS, GemmGeometry, GemmTile, OperandFormat, SCANNED_ELEMENTS, SPREAD_THREADS,
     STEP_VECTORS, TILES, VECTOR_BYTES, VECTOR_VALUES, VECTOR_WORDS,
 };
 use crate::launch::conv::ConvGeometry;
@@ -66,11 +66,11 @@ pub struct GemmPlan {
     /// The tile.
     pub tile: GemmTile,
     /// How values become operands.
-    pub mode: GemmMode,
+    pub format: OperandFormat,
 }
 
 impl GemmPlan {
-    /// The plan of a convolution in `mode` on a device. With `pool`, the rows and columns of windows that
+    /// The plan of a convolution in `format` on a device. With `pool`, the rows and columns of windows that
     /// lie side by side, only the maximum (or minimum) of each whole window is kept.
     ///
     /// The tile is the one that takes the least time for a batch of `batch` samples, or of
@@ -83,7 +83,7 @@ impl GemmPlan {
     pub fn new(
         conv: &ConvGeometry,
         pool: Option<[u32; 2]>,
-        mode: GemmMode,
+        format: OperandFormat,
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
@@ -95,7 +95,7 @@ impl GemmPlan {
         let batch = batch.unwrap_or(USUAL_BATCH);
         TILES
             .into_iter()
-            .filter_map(|tile| image.plan(tile, pool, mode, device))
+            .filter_map(|tile| image.plan(tile, pool, format, device))
             .filter(|plan| plan.tile.warpgroup == 0 || plan.suits_warpgroup(device))
             .filter_map(|plan| Some((plan.cost(device, batch)?, plan)))
             .min_by_key(|(cost, _)| *cost)
@@ -118,11 +118,11 @@ impl GemmPlan {
     pub fn with_tile(
         conv: &ConvGeometry,
         pool: Option<[u32; 2]>,
-        mode: GemmMode,
+        format: OperandFormat,
         device: &GemmDevice,
         tile: GemmTile,
     ) -> Option<Self> {
-        Image::new(conv)?.plan(tile, pool, mode, device)
+        Image::new(conv)?.plan(tile, pool, format, device)
     }
 
     /// Whether the product takes less time than the direct convolution and the norm's own
@@ -155,8 +155,8 @@ impl GemmPlan {
     fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
-        let each = self.geometry.shared_bytes(self.tile, self.mode.parts) + BLOCK_RESERVE;
-        let most = self.tile.blocks_per_processor(self.mode.parts);
+        let each = self.geometry.shared_bytes(self.tile, self.format.parts) + BLOCK_RESERVE;
+        let most = self.tile.blocks_per_processor(self.format.parts);
         (all / each).clamp(1, most)
     }
 
@@ -174,11 +174,11 @@ impl GemmPlan {
             .div_ceil(device.multiprocessors.into())
             .clamp(2, u64::from(together).max(2));
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
-        let products = if self.mode.parts == 2 { 3 } else { 1 };
+        let products = if self.format.parts == 2 { 3 } else { 1 };
         let steps = u64::from(g.stages) * u64::from(g.steps);
         let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
         let copying =
-            u64::from(g.stages) * u64::from(g.stage_bytes(self.mode.parts)) / COPIED_PER_CYCLE;
+            u64::from(g.stages) * u64::from(g.stage_bytes(self.format.parts)) / COPIED_PER_CYCLE;
         let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
         // A warpgroup's products run beside its threads.
         let staged = match self.tile.warpgroup {
@@ -204,14 +204,14 @@ impl GemmPlan {
         let rounds = g.items().div_ceil(rows);
         let rows = g.items().div_ceil(rounds);
         let shape = LaunchShape::linear(rows.checked_mul(sets)?, BLOCK_THREADS)?;
-        Some(shape.with_shared(g.shared_bytes(self.tile, self.mode.parts)))
+        Some(shape.with_shared(g.shared_bytes(self.tile, self.format.parts)))
     }
 
     /// 32-bit words of the image.
     #[must_use]
     pub fn image_words(&self) -> u64 {
         let g = &self.geometry;
-        let planes = g.conv.n * u64::from(g.conv.groups * g.chunks * self.mode.parts);
+        let planes = g.conv.n * u64::from(g.conv.groups * g.chunks * self.format.parts);
         planes * u64::from(g.plane_vectors()) * u64::from(VECTOR_WORDS)
     }
 
@@ -219,7 +219,7 @@ impl GemmPlan {
     #[must_use]
     pub const fn filter_words(&self) -> u64 {
         let g = &self.geometry;
-        g.conv.groups as u64 * g.filter_words(self.tile, self.mode.parts)
+        g.conv.groups as u64 * g.filter_words(self.tile, self.format.parts)
     }
 
     /// Launch of the kernel that lays out the filters: a warp for each, those included that fill up
@@ -261,7 +261,7 @@ impl<'a> Image<'a> {
         &self,
         tile: GemmTile,
         pool: Option<[u32; 2]>,
-        mode: GemmMode,
+        format: OperandFormat,
         device: &GemmDevice,
     ) -> Option<GemmPlan> {
         let conv = self.conv;
@@ -316,16 +316,16 @@ impl<'a> Image<'a> {
             return None;
         }
         choose_pixels(&mut geometry, tile)?;
-        geometry.choose_stages(mode.parts);
-        if mode.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
+        geometry.choose_stages(format.parts);
+        if format.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
         }
         let plan = GemmPlan {
             geometry,
             tile,
-            mode,
+            format,
         };
-        (geometry.shared_bytes(tile, mode.parts) <= device.shared_bytes).then_some(plan)
+        (geometry.shared_bytes(tile, format.parts) <= device.shared_bytes).then_some(plan)
     }
 }
 

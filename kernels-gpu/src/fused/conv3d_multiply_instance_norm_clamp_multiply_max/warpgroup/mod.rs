@@ -82,7 +82,7 @@ mod fill;
 mod parameters;
 mod walk;
 
-use super::format::{Brain, Format, Half, halves};
+use super::format::{Bf16, F16, Format, halves};
 use super::item::WARP;
 use super::sum_of_warp;
 use consume::{Maximum, Moments};
@@ -138,7 +138,7 @@ macro_rules! chain {
     };
 }
 chain!(
-    Half,
+    F16,
     f16,
     65504.0,
     m64n32_f16_7,
@@ -146,7 +146,7 @@ chain!(
     min_nan_f16x2
 );
 chain!(
-    Brain,
+    Bf16,
     bf16,
     3.38e38,
     m64n32_bf16_7,
@@ -170,7 +170,7 @@ unsafe fn warp_index() -> u32 {
 /// # Safety
 /// As the kernel of the other module for the same type.
 #[kernel(
-    instances(BLOCKS: [alone: 1, cluster: CLUSTER_BLOCKS], F: [f16: Half, bf16: Brain]),
+    instances(BLOCKS: [alone: 1, cluster: CLUSTER_BLOCKS], F: [f16: F16, bf16: Bf16]),
     max_threads = BLOCK_THREADS,
     min_blocks = 1,
     cluster_blocks = BLOCKS

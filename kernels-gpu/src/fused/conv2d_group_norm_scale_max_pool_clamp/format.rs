@@ -1,4 +1,4 @@
-//! What the modes differ in: operands, and how a row of the convolution is made of products.
+//! What the formats differ in: operands, and how a row of the convolution is made of products.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::{self, Columns, InFlight, UNIT_BYTES};
@@ -19,8 +19,8 @@ pub(super) type Pixel = [u32; 4];
 const RESIDUE: u32 = RESIDUE_BYTES / UNIT_BYTES;
 pub(super) const PART: u32 = PART_BYTES / UNIT_BYTES;
 
-pub(super) trait Mode {
-    const TILES: FusedMode;
+pub(super) trait Format {
+    const CONFIG: FusedMode;
     /// What tensors are stored in.
     type Stored: Storage;
     /// Whether inputs are multiplied by a power of two.
@@ -62,9 +62,9 @@ pub(super) trait Mode {
     fn round(value: f32) -> f32;
 }
 
-/// The tiles of a mode whose samples are spread or are not.
-pub(super) const fn tiles(mode: FusedMode, spread: bool) -> FusedMode {
-    if spread { mode.spread() } else { mode }
+/// The config of a format whose samples are spread or are not.
+pub(super) const fn config(alone: FusedMode, spread: bool) -> FusedMode {
+    if spread { alone.spread() } else { alone }
 }
 
 /// `N` fragments of a thread.
@@ -161,22 +161,22 @@ fn unpack(word: u32) -> (f32, f32) {
 }
 
 macro_rules! register_counts {
-    ($tiles:expr) => {
+    ($config:expr) => {
         #[inline(always)]
         unsafe fn give_registers() {
             if SPREAD {
-                registers::decrease::<{ $tiles.spread().producer_registers }>();
+                registers::decrease::<{ $config.spread().producer_registers }>();
             } else {
-                registers::decrease::<{ $tiles.producer_registers }>();
+                registers::decrease::<{ $config.producer_registers }>();
             }
         }
 
         #[inline(always)]
         unsafe fn take_registers() {
             if SPREAD {
-                registers::increase::<{ $tiles.spread().consumer_registers }>();
+                registers::increase::<{ $config.spread().consumer_registers }>();
             } else {
-                registers::increase::<{ $tiles.consumer_registers }>();
+                registers::increase::<{ $config.consumer_registers }>();
             }
         }
     };
@@ -219,16 +219,16 @@ macro_rules! f32_input {
 }
 
 /// f32 as two f16.
-pub(super) struct Accurate<const SPREAD: bool>;
+pub(super) struct Split<const SPREAD: bool>;
 
-impl<const SPREAD: bool> Mode for Accurate<SPREAD> {
-    const TILES: FusedMode = tiles(FusedMode::ACCURATE, SPREAD);
+impl<const SPREAD: bool> Format for Split<SPREAD> {
+    const CONFIG: FusedMode = config(FusedMode::SPLIT, SPREAD);
     const LOADS_AHEAD: usize = if SPREAD { 2 } else { 1 };
     /// Seven fragments of the high parts, seven of the low ones. The single taps of the high parts
     /// stand in both halves, for both parts of a pixel.
     type Filters = [Fragment; 14];
 
-    register_counts!(FusedMode::ACCURATE);
+    register_counts!(FusedMode::SPLIT);
     f32_input!();
 
     #[inline(always)]
@@ -304,14 +304,14 @@ impl<const SPREAD: bool> Mode for Accurate<SPREAD> {
 }
 
 /// f32 rounded to f16.
-pub(super) struct Fast<const SPREAD: bool>;
+pub(super) struct Rounded<const SPREAD: bool>;
 
-impl<const SPREAD: bool> Mode for Fast<SPREAD> {
-    const TILES: FusedMode = tiles(FusedMode::FAST, SPREAD);
+impl<const SPREAD: bool> Format for Rounded<SPREAD> {
+    const CONFIG: FusedMode = config(FusedMode::ROUNDED, SPREAD);
     const LOADS_AHEAD: usize = 2;
     type Filters = [Fragment; 7];
 
-    register_counts!(FusedMode::FAST);
+    register_counts!(FusedMode::ROUNDED);
     f32_input!();
 
     #[inline(always)]

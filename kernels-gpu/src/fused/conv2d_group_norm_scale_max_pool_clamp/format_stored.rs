@@ -1,23 +1,23 @@
-//! The modes whose tensors are stored in 16 bits.
+//! The formats of tensors that are stored in 16 bits: operands are elements as they are.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{Storage, bf16, f16, mma, opaque, registers, wgmma_chain};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedMode;
 
-use super::mode::{
-    CROSSING_SINGLE, Fragment, Mode, PART, Pixel, SINGLE, fragments, one_part, register_counts,
-    tiles,
+use super::format::{
+    CROSSING_SINGLE, Format, Fragment, PART, Pixel, SINGLE, config, fragments, one_part,
+    register_counts,
 };
 use crate::parts::unroll::unroll;
 
-macro_rules! half {
-    ($(#[$doc:meta])* $mode:ident, $ty:ty, $multiply:ident, $pack:ident) => {
+macro_rules! stored {
+    ($(#[$doc:meta])* $name:ident, $ty:ty, $multiply:ident, $pack:ident) => {
         $(#[$doc])*
-        pub(super) struct $mode<const SPREAD: bool>;
+        pub(super) struct $name<const SPREAD: bool>;
 
-        impl<const SPREAD: bool> Mode for $mode<SPREAD> {
-            const TILES: FusedMode = tiles(FusedMode::HALF, SPREAD);
+        impl<const SPREAD: bool> Format for $name<SPREAD> {
+            const CONFIG: FusedMode = config(FusedMode::STORED, SPREAD);
             type Stored = $ty;
             const SCALED: bool = false;
             const LOADS_AHEAD: usize = 2;
@@ -25,7 +25,7 @@ macro_rules! half {
             type Filters = [Fragment; 7];
             const CONSTANT: f32 = 1.0;
 
-            register_counts!(FusedMode::HALF);
+            register_counts!(FusedMode::STORED);
 
             #[inline(always)]
             unsafe fn filters(from: Global<u32>, thread: u32) -> [Fragment; 7] {
@@ -96,11 +96,11 @@ macro_rules! half {
     };
 }
 
-half! {
+stored! {
     /// f16 in and out.
-    HalfF16, f16, start_f16_5, pack_f16x2
+    F16, f16, start_f16_5, pack_f16x2
 }
-half! {
+stored! {
     /// bf16 in and out.
-    HalfBf16, bf16, start_bf16_5, pack_bf16x2
+    Bf16, bf16, start_bf16_5, pack_bf16x2
 }

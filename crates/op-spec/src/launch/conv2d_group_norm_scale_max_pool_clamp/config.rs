@@ -1,11 +1,11 @@
-//! Modes of multiplication, and what each has of a block's threads, registers and shared memory.
+//! What each format has of a block's threads, registers and shared memory.
 
 use super::{
     BAND_ROWS, CHANNEL_FLOATS, FRAGMENT_WORDS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH,
     PART_BYTES, PIXEL_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
-/// How numbers are multiplied, and the tile constants that follow from it.
+/// The constants of a kernel's instance, which follow from its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FusedMode {
@@ -28,7 +28,7 @@ pub struct FusedMode {
 
 impl FusedMode {
     /// f32 as the sum of two scaled f16, three of the four products: error as of an f32 FMA chain.
-    pub const ACCURATE: Self = Self {
+    pub const SPLIT: Self = Self {
         parts: 2,
         fragments: 14,
         slots: 4,
@@ -39,7 +39,7 @@ impl FusedMode {
     };
 
     /// f32 rounded to one scaled f16: 11 bits, as tf32.
-    pub const FAST: Self = Self {
+    pub const ROUNDED: Self = Self {
         parts: 1,
         fragments: 7,
         slots: 6,
@@ -50,7 +50,7 @@ impl FusedMode {
     };
 
     /// f16 or bf16 in and out.
-    pub const HALF: Self = Self {
+    pub const STORED: Self = Self {
         parts: 1,
         fragments: 7,
         slots: 6,
@@ -70,8 +70,8 @@ impl FusedMode {
         };
         if self.parts == 2 {
             // With fewer products to a block the loads count: two bands of them under way.
-            spread.producer_registers = Self::FAST.producer_registers;
-            spread.consumer_registers = Self::FAST.consumer_registers;
+            spread.producer_registers = Self::ROUNDED.producer_registers;
+            spread.consumer_registers = Self::ROUNDED.consumer_registers;
         }
         spread
     }
@@ -201,19 +201,19 @@ pub struct FusedLayout {
 mod tests {
     use super::*;
 
-    const MODES: [FusedMode; 6] = [
-        FusedMode::ACCURATE,
-        FusedMode::FAST,
-        FusedMode::HALF,
-        FusedMode::ACCURATE.spread(),
-        FusedMode::FAST.spread(),
-        FusedMode::HALF.spread(),
+    const CONFIGS: [FusedMode; 6] = [
+        FusedMode::SPLIT,
+        FusedMode::ROUNDED,
+        FusedMode::STORED,
+        FusedMode::SPLIT.spread(),
+        FusedMode::ROUNDED.spread(),
+        FusedMode::STORED.spread(),
     ];
 
     #[test]
     fn shared_memory_suffices_and_barriers_are_aligned() {
-        for mode in MODES {
-            let layout = mode.layout();
+        for config in CONFIGS {
+            let layout = config.layout();
             assert!(layout.bytes <= 227 * 1024, "{layout:?}");
             assert_eq!(layout.ring % 128, 0);
             assert_eq!(layout.constant % 128, 0);
@@ -231,11 +231,11 @@ mod tests {
 
     #[test]
     fn registers_suffice() {
-        for mode in MODES {
+        for config in CONFIGS {
             // What a launch takes of the 65,536 registers, in multiples of 8 for each thread.
-            let at_entry = (65_536 / mode.block_threads()) & !7;
-            let held = mode.producer_registers + mode.consumers * mode.consumer_registers;
-            assert!(held <= at_entry * (1 + mode.consumers), "{mode:?}");
+            let at_entry = (65_536 / config.block_threads()) & !7;
+            let held = config.producer_registers + config.consumers * config.consumer_registers;
+            assert!(held <= at_entry * (1 + config.consumers), "{config:?}");
         }
     }
 }
