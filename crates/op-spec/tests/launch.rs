@@ -222,9 +222,9 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
     use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
     use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 
-    fn geometry(spec: &Spec, input: [usize; 5]) -> Option<FusedGeometry> {
+    fn geometry(spec: &Spec, input: [usize; 5]) -> Option<OneLaunch3dGeometry> {
         let p = spec.problem(&input).expect("a valid problem");
-        FusedGeometry::new(&p.conv, &p.instance_norm.as_group_norm(), &p.clamp).ok()
+        OneLaunch3dGeometry::new(&p.conv, &p.instance_norm.as_group_norm(), &p.clamp).ok()
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
     }
 
     /// Every height that a sample may have, with the largest depth.
-    fn largest() -> impl Iterator<Item = FusedGeometry> {
+    fn largest() -> impl Iterator<Item = OneLaunch3dGeometry> {
         (3..=173).map(|height| {
             (3..=160)
                 .rev()
@@ -319,7 +319,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
                     g.items(),
                     CHUNKS,
                     TILE_ROWS,
-                    SHARE_WORDS / MOMENT_WORDS,
+                    SHARE_WORDS / POWER_SUM_WORDS,
                 );
             }
             let shares = (0..warpgroup::WARPGROUPS).map(|rank| warpgroup::share(&g, rank));

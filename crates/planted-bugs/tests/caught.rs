@@ -106,21 +106,21 @@ fn check_for(name: &str) -> Check {
         "implicit_gemm_keeps_an_image_at_the_wrong_scale" => {
             check!(first, implicit_gemm, split_f32)
         }
-        "moments_of_other_blocks_are_read_before_they_are_there" => {
+        "power_sums_of_other_blocks_are_read_before_they_are_there" => {
             check!(
                 first,
                 conv3d_multiply_instance_norm_clamp_multiply_max,
                 split_clusters
             )
         }
-        "block_ends_while_others_read_its_moments" => {
+        "block_ends_while_others_read_its_power_sums" => {
             check!(
                 second,
                 conv3d_multiply_instance_norm_clamp_multiply_max,
                 rounded_clusters
             )
         }
-        "moments_come_from_other_blocks_without_a_barrier" => {
+        "power_sums_come_from_other_blocks_without_a_barrier" => {
             check!(
                 third,
                 conv3d_multiply_instance_norm_clamp_multiply_max,

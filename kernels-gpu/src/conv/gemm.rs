@@ -16,7 +16,7 @@ use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::conv_gemm::{
-    COLUMN_VECTORS, Chunk, FLAT, GEMM_THREADS, GemmTile, TALL, TILE_REDUCTION,
+    COLUMN_VECTORS, Chunk, ColumnGemmTile, FLAT, GEMM_THREADS, TALL, TILE_REDUCTION,
 };
 
 use crate::parts::index::div_rem;
@@ -44,7 +44,7 @@ const THREAD_COLUMNS: usize = COLUMN_VECTORS as usize;
 
 /// A tile as a type.
 trait Shape {
-    const TILE: GemmTile;
+    const TILE: ColumnGemmTile;
     /// Filter elements that a thread brings for each step.
     const FILTER_LOADS: usize = (Self::TILE.rows() * TILE_REDUCTION / GEMM_THREADS) as usize;
     /// Vectors of the column matrix that a thread brings for each step.
@@ -60,7 +60,7 @@ trait Shape {
 
 struct Tall;
 impl Shape for Tall {
-    const TILE: GemmTile = TALL;
+    const TILE: ColumnGemmTile = TALL;
 
     #[inline(always)]
     fn filters() -> Shared<f32> {
@@ -75,7 +75,7 @@ impl Shape for Tall {
 
 struct Flat;
 impl Shape for Flat {
-    const TILE: GemmTile = FLAT;
+    const TILE: ColumnGemmTile = FLAT;
 
     #[inline(always)]
     fn filters() -> Shared<f32> {

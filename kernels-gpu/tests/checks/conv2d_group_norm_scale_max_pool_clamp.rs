@@ -3,8 +3,8 @@
 use cuda_std::{Label, Storage, bf16, f16};
 use op_spec::Conv2dGroupNormScaleMaxPoolClampSpec;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, CONV_WIDTH, FILTER, FILTER_ELEMENTS, FusedGeometry, FusedMode, IN_CHANNELS,
-    OUT_CHANNELS, OUT_WIDTH, POOL, WIDTH,
+    CHANNEL_FLOATS, CONV_WIDTH, FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OUT_WIDTH,
+    OneLaunch2dConfig, OneLaunch2dGeometry, POOL, WIDTH,
 };
 
 use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
@@ -92,7 +92,7 @@ fn convolved(x: &[f32], w: &[f32], bias: &[f32], height: usize) -> Vec<Vec<(f64,
 fn wanted(
     filters: &[Vec<(f64, f64)>],
     [weight, bias, scale]: [&[f32]; 3],
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
     rounding: f64,
 ) -> Vec<Wanted> {
     let group = g.group_channels as usize;
@@ -139,7 +139,7 @@ struct Case {
     filter_bias: Vec<f32>,
     norm: [Vec<f32>; 3],
     outputs: usize,
-    g: FusedGeometry,
+    g: OneLaunch2dGeometry,
 }
 
 impl Case {
@@ -164,7 +164,7 @@ impl Case {
         let problem = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
             .problem(&[n, INPUTS, height, row])
             .expect("the pipeline takes this shape");
-        let mut g = FusedGeometry::new(
+        let mut g = OneLaunch2dGeometry::new(
             &problem.conv.as_conv3d(),
             &problem.group_norm,
             &problem.max_pool,
@@ -220,7 +220,11 @@ macro_rules! fused {
         }
 
         /// The kernel's outputs.
-        fn $outputs(run: &Run, case: &Case, config: FusedMode) -> Result<Tensor<$T>, Failure> {
+        fn $outputs(
+            run: &Run,
+            case: &Case,
+            config: OneLaunch2dConfig,
+        ) -> Result<Tensor<$T>, Failure> {
             let g = case.g;
             let x = run.tensor::<$T>(&case.values)?;
             let f = run.tensor::<$T>(&case.filter)?;
@@ -268,7 +272,7 @@ fused!(
     split_outputs,
     f32,
     "split_f32",
-    FusedMode::SPLIT,
+    OneLaunch2dConfig::SPLIT,
     f64::exp2(-22.0)
 );
 
@@ -278,7 +282,7 @@ fused!(
     rounded_outputs,
     f32,
     "rounded_f32",
-    FusedMode::ROUNDED,
+    OneLaunch2dConfig::ROUNDED,
     f64::exp2(-11.0)
 );
 
@@ -288,7 +292,7 @@ fused!(
     half_outputs,
     f16,
     "f16",
-    FusedMode::STORED,
+    OneLaunch2dConfig::STORED,
     f64::exp2(-20.0)
 );
 
@@ -298,6 +302,6 @@ fused!(
     brain_outputs,
     bf16,
     "bf16",
-    FusedMode::STORED,
+    OneLaunch2dConfig::STORED,
     f64::exp2(-20.0)
 );

@@ -6,15 +6,17 @@
 //! the input are a *band*; four rows of the convolution's output, which make one row of the pooled
 //! image, are a *window row*.
 //!
-//! A cluster has two blocks where samples are many. Where they are few, [`FusedGeometry::spread`]
+//! A cluster has two blocks where samples are many. Where they are few, [`OneLaunch2dGeometry::spread`]
 //! takes clusters of a block for each multiplying warpgroup; results are the same bits.
 //!
 //! The shapes are those of the KernelBench problem, with batch, height and number of groups
-//! free: [`FusedGeometry::new`] says which problems the kernel can take.
+//! free: [`OneLaunch2dGeometry::new`] says which problems the kernel can take.
 
 mod config;
 
-pub use config::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES, RECEIVED_BYTES};
+pub use config::{
+    AFFINE_BYTES, MOMENTS_BYTES, OneLaunch2dConfig, OneLaunch2dLayout, RECEIVED_BYTES,
+};
 
 use super::clusters::at_once;
 use super::{LaunchShape, Refusal};
@@ -83,7 +85,7 @@ pub const CHANNEL_FLOATS: u32 = 4 * OUT_CHANNELS;
 /// What the kernel takes by value of a problem.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FusedGeometry {
+pub struct OneLaunch2dGeometry {
     /// Samples.
     pub n: u32,
     /// Height of the input.
@@ -102,7 +104,7 @@ pub struct FusedGeometry {
     pub affine: u32,
 }
 
-impl FusedGeometry {
+impl OneLaunch2dGeometry {
     /// The geometry of a problem: 3x3 filters from 8 to 64 channels at stride 1 without padding, dilation and groups, a
     /// width of 128, a height that gives 2 to 32 pooled rows, and pooling by 4. Images are volumes one voxel deep.
     ///
@@ -154,7 +156,11 @@ impl FusedGeometry {
     /// The launch on a device of this many multiprocessors. A block takes one of them, and a cluster
     /// samples by turns.
     #[must_use]
-    pub const fn launch_shape(&self, config: FusedMode, multiprocessors: u32) -> LaunchShape {
+    pub const fn launch_shape(
+        &self,
+        config: OneLaunch2dConfig,
+        multiprocessors: u32,
+    ) -> LaunchShape {
         let blocks = config.cluster_blocks();
         let clusters = if multiprocessors < blocks {
             1
@@ -172,7 +178,11 @@ impl FusedGeometry {
     /// `config`, spread if on a device of this many multiprocessors all samples then still run at
     /// once. So it is the batch that decides, but not about results.
     #[must_use]
-    pub const fn spread(&self, config: FusedMode, multiprocessors: u32) -> FusedMode {
+    pub const fn spread(
+        &self,
+        config: OneLaunch2dConfig,
+        multiprocessors: u32,
+    ) -> OneLaunch2dConfig {
         let spread = config.spread();
         if self.n as u64 <= clusters_at_once(spread.cluster_blocks(), multiprocessors) {
             spread
@@ -265,16 +275,16 @@ mod tests {
     use super::*;
     use crate::Conv2dGroupNormScaleMaxPoolClampSpec;
 
-    fn geometry(input: [usize; 4]) -> Option<FusedGeometry> {
+    fn geometry(input: [usize; 4]) -> Option<OneLaunch2dGeometry> {
         let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
         let p = spec.problem(&input).unwrap();
-        FusedGeometry::new(&p.conv.as_conv3d(), &p.group_norm, &p.max_pool, &p.clamp).ok()
+        OneLaunch2dGeometry::new(&p.conv.as_conv3d(), &p.group_norm, &p.max_pool, &p.clamp).ok()
     }
 
     #[test]
     fn the_kernelbench_problem_fills_an_h200() {
         let g = geometry([128, 8, 128, 128]).unwrap();
-        let shape = g.launch_shape(FusedMode::SPLIT, 132);
+        let shape = g.launch_shape(OneLaunch2dConfig::SPLIT, 132);
         assert_eq!((shape.grid, shape.block), ([132, 1, 1], [384, 1, 1]));
     }
 
@@ -290,9 +300,9 @@ mod tests {
         ];
         for (multiprocessors, of_f32, of_stored) in table {
             let configs = [
-                (FusedMode::SPLIT, of_f32),
-                (FusedMode::ROUNDED, of_f32),
-                (FusedMode::STORED, of_stored),
+                (OneLaunch2dConfig::SPLIT, of_f32),
+                (OneLaunch2dConfig::ROUNDED, of_f32),
+                (OneLaunch2dConfig::STORED, of_stored),
             ];
             for (config, largest) in configs {
                 for n in [1, largest, largest + 1, 1000] {

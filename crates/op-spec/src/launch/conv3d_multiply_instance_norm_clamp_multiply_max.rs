@@ -2,7 +2,7 @@
 //!
 //! One block takes one sample and keeps all of its input in shared memory, so the shapes are those
 //! of the KernelBench problem, with the volume's depth and height free as far as memory reaches:
-//! [`FusedGeometry::new`] says which problems it can take.
+//! [`OneLaunch3dGeometry::new`] says which problems it can take.
 //!
 //! A block's output is cut into *items*: [`TILE_ROWS`] rows of the flattened (z, p) plane by
 //! [`CHUNK_COLUMNS`] columns. Item `i` is rows `i / CHUNKS`, columns `i % CHUNKS`; warp `w` takes
@@ -10,7 +10,7 @@
 //! same order, [`STAGE_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
 //!
 //! On Hopper a cluster of blocks can share a sample where the batch is small: [`Share`] is what one of
-//! them has, and [`FusedGeometry::cluster_blocks`] says how many there are. The results are the same bits.
+//! them has, and [`OneLaunch3dGeometry::cluster_blocks`] says how many there are. The results are the same bits.
 
 pub mod warpgroup;
 
@@ -81,12 +81,12 @@ const MOST_ITEMS: u32 = (PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * CHUNKS;
 pub const MOST_WARP_ITEMS: u32 = MOST_ITEMS.div_ceil(WARPS);
 
 /// Words that the sums and the sums of squares of an item take.
-pub const MOMENT_WORDS: u32 = 2 * OUT_CHANNELS;
+pub const POWER_SUM_WORDS: u32 = 2 * OUT_CHANNELS;
 
-/// Words of the moments of a block's items, at most.
-pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2]) * MOMENT_WORDS;
+/// Words of the power sums of a block's items, at most.
+pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2]) * POWER_SUM_WORDS;
 
-const _: () = assert!(SHARE_WORDS + WARPS * MOMENT_WORDS <= STAGE_WORDS);
+const _: () = assert!(SHARE_WORDS + WARPS * POWER_SUM_WORDS <= STAGE_WORDS);
 
 /// Bytes that a thread copies at a time.
 pub const COPY_BYTES: u32 = 8;
@@ -97,7 +97,7 @@ pub const RECIPROCAL_SHIFT: u32 = 24;
 /// What the kernel takes by value of a problem.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FusedGeometry {
+pub struct OneLaunch3dGeometry {
     /// Samples.
     pub n: u64,
     /// Added to the variance.
@@ -126,7 +126,7 @@ pub struct FusedGeometry {
     pub has_bias: u32,
 }
 
-impl FusedGeometry {
+impl OneLaunch3dGeometry {
     /// The geometry of a problem: 3x3x3 filters from 3 to 16 channels at stride 1 without padding, dilation and groups, a
     /// width of 32, a sample that fits a plane, and a norm of each channel without weight and bias.
     ///
@@ -310,7 +310,7 @@ pub struct Share {
 
 impl Share {
     /// The items from `first` to `end`, of which `beside` are side by side in `rows` output rows.
-    const fn new(g: &FusedGeometry, [first, end]: [u32; 2], beside: u32, rows: u32) -> Self {
+    const fn new(g: &OneLaunch3dGeometry, [first, end]: [u32; 2], beside: u32, rows: u32) -> Self {
         let [first_row, end_row] = if first < end {
             [
                 g.first_row(first / beside * rows),

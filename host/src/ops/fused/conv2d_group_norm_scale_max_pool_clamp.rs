@@ -14,7 +14,7 @@ use crate::ops::launching::Affine;
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::Conv2dGroupNormScaleMaxPoolClampProblem as Problem;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, FusedGeometry, FusedMode,
+    CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
 };
 
 const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
@@ -22,8 +22,8 @@ const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolingLaunch {
-    geometry: FusedGeometry,
-    mode: FusedMode,
+    geometry: OneLaunch2dGeometry,
+    mode: OneLaunch2dConfig,
     precision: Precision,
     shape: LaunchShape,
 }
@@ -42,7 +42,7 @@ impl PoolingLaunch {
         if !properties.has_warpgroup_products {
             return None;
         }
-        let geometry = FusedGeometry::new(
+        let geometry = OneLaunch2dGeometry::new(
             &problem.conv.as_conv3d(),
             &problem.group_norm,
             &problem.max_pool,
@@ -61,11 +61,11 @@ impl PoolingLaunch {
 }
 
 /// The way to multiply.
-fn mode(dtype: DType, precision: Precision) -> FusedMode {
+fn mode(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
     match (dtype, precision) {
-        (DType::F32, Precision::Accurate) => FusedMode::SPLIT,
-        (DType::F32, Precision::Fast) => FusedMode::ROUNDED,
-        (DType::F16 | DType::BF16, _) => FusedMode::STORED,
+        (DType::F32, Precision::Accurate) => OneLaunch2dConfig::SPLIT,
+        (DType::F32, Precision::Fast) => OneLaunch2dConfig::ROUNDED,
+        (DType::F16 | DType::BF16, _) => OneLaunch2dConfig::STORED,
     }
 }
 

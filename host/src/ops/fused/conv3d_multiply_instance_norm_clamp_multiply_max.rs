@@ -13,13 +13,13 @@ use crate::ops::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::Conv3dMultiplyInstanceNormClampMultiplyMaxProblem as Problem;
 use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FusedGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
+    OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
 
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReducingLaunch {
-    geometry: FusedGeometry,
+    geometry: OneLaunch3dGeometry,
     precision: Precision,
     on_warpgroups: bool,
     /// Blocks that share a sample. However many there are, its results are the same bits.
@@ -42,7 +42,7 @@ impl ReducingLaunch {
         } else {
             PAIR_PLANES
         };
-        let geometry = FusedGeometry::new(
+        let geometry = OneLaunch3dGeometry::new(
             &problem.conv,
             &problem.instance_norm.as_group_norm(),
             &problem.clamp,

@@ -6,7 +6,8 @@ use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{async_proxy, barrier, cluster, math, opaque, thread, warp, wgmma_chain};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    BAND_ROWS, CHANNEL_FLOATS, FusedGeometry, OUT_WIDTH, PIXEL_BYTES, WARPGROUP_THREADS, WIDTH,
+    BAND_ROWS, CHANNEL_FLOATS, OUT_WIDTH, OneLaunch2dGeometry, PIXEL_BYTES, WARPGROUP_THREADS,
+    WIDTH,
 };
 
 use super::format::Format;
@@ -57,7 +58,7 @@ struct Sums {
 #[inline(always)]
 pub(super) unsafe fn consume<F: Format>(
     arguments: &Arguments<F::Stored>,
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
     memory: &Memory,
     warpgroup: u32,
 ) {

@@ -4,7 +4,7 @@ use cuda_std::global::Global;
 use cuda_std::wgmma_chain::{self, Columns, InFlight, UNIT_BYTES};
 use cuda_std::{Storage, f16, math, mma, opaque, registers};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    FRAGMENT_WORDS, FusedMode, PART_BYTES, RESIDUE_BYTES, WARPGROUP_THREADS,
+    FRAGMENT_WORDS, OneLaunch2dConfig, PART_BYTES, RESIDUE_BYTES, WARPGROUP_THREADS,
 };
 
 use crate::parts::unroll::unroll;
@@ -20,7 +20,7 @@ const RESIDUE: u32 = RESIDUE_BYTES / UNIT_BYTES;
 pub(super) const PART: u32 = PART_BYTES / UNIT_BYTES;
 
 pub(super) trait Format {
-    const CONFIG: FusedMode;
+    const CONFIG: OneLaunch2dConfig;
     /// What tensors are stored in.
     type Stored: Storage;
     /// Whether inputs are multiplied by a power of two.
@@ -63,7 +63,7 @@ pub(super) trait Format {
 }
 
 /// The config of a format whose samples are spread or are not.
-pub(super) const fn config(alone: FusedMode, spread: bool) -> FusedMode {
+pub(super) const fn config(alone: OneLaunch2dConfig, spread: bool) -> OneLaunch2dConfig {
     if spread { alone.spread() } else { alone }
 }
 
@@ -222,13 +222,13 @@ macro_rules! f32_input {
 pub(super) struct Split<const SPREAD: bool>;
 
 impl<const SPREAD: bool> Format for Split<SPREAD> {
-    const CONFIG: FusedMode = config(FusedMode::SPLIT, SPREAD);
+    const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::SPLIT, SPREAD);
     const LOADS_AHEAD: usize = if SPREAD { 2 } else { 1 };
     /// Seven fragments of the high parts, seven of the low ones. The single taps of the high parts
     /// stand in both halves, for both parts of a pixel.
     type Filters = [Fragment; 14];
 
-    register_counts!(FusedMode::SPLIT);
+    register_counts!(OneLaunch2dConfig::SPLIT);
     f32_input!();
 
     #[inline(always)]
@@ -307,11 +307,11 @@ impl<const SPREAD: bool> Format for Split<SPREAD> {
 pub(super) struct Rounded<const SPREAD: bool>;
 
 impl<const SPREAD: bool> Format for Rounded<SPREAD> {
-    const CONFIG: FusedMode = config(FusedMode::ROUNDED, SPREAD);
+    const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::ROUNDED, SPREAD);
     const LOADS_AHEAD: usize = 2;
     type Filters = [Fragment; 7];
 
-    register_counts!(FusedMode::ROUNDED);
+    register_counts!(OneLaunch2dConfig::ROUNDED);
     f32_input!();
 
     #[inline(always)]

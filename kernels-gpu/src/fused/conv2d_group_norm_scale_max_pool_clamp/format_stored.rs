@@ -3,7 +3,7 @@
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{Storage, bf16, f16, mma, opaque, registers, wgmma_chain};
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedMode;
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2dConfig;
 
 use super::format::{
     CROSSING_SINGLE, Format, Fragment, PART, Pixel, SINGLE, config, fragments, one_part,
@@ -17,7 +17,7 @@ macro_rules! stored {
         pub(super) struct $name<const SPREAD: bool>;
 
         impl<const SPREAD: bool> Format for $name<SPREAD> {
-            const CONFIG: FusedMode = config(FusedMode::STORED, SPREAD);
+            const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::STORED, SPREAD);
             type Stored = $ty;
             const SCALED: bool = false;
             const LOADS_AHEAD: usize = 2;
@@ -25,7 +25,7 @@ macro_rules! stored {
             type Filters = [Fragment; 7];
             const CONSTANT: f32 = 1.0;
 
-            register_counts!(FusedMode::STORED);
+            register_counts!(OneLaunch2dConfig::STORED);
 
             #[inline(always)]
             unsafe fn filters(from: Global<u32>, thread: u32) -> [Fragment; 7] {

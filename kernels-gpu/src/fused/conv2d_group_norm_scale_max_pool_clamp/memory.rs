@@ -2,11 +2,11 @@
 
 use cuda_std::shared::{self, Shared};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    AFFINE_BYTES, BAND_ROWS, CHANNEL_FLOATS, FusedMode, MOMENTS_BYTES, OUT_CHANNELS, PIXEL_BYTES,
-    RECEIVED_BYTES, WIDTH,
+    AFFINE_BYTES, BAND_ROWS, CHANNEL_FLOATS, MOMENTS_BYTES, OUT_CHANNELS, OneLaunch2dConfig,
+    PIXEL_BYTES, RECEIVED_BYTES, WIDTH,
 };
 
-/// Views of what `FusedLayout` describes.
+/// Views of what `OneLaunch2dLayout` describes.
 pub(super) struct Memory {
     pub pooled: Shared<f32>,
     pub ring: Shared<u32>,
@@ -24,7 +24,7 @@ pub(super) struct Memory {
 
 impl Memory {
     #[inline(always)]
-    pub(super) fn new(config: FusedMode) -> Self {
+    pub(super) fn new(config: OneLaunch2dConfig) -> Self {
         let layout = config.layout();
         let slots = config.slots;
         Self {

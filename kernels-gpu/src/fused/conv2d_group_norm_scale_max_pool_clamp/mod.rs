@@ -105,7 +105,9 @@ mod statistics;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, kernel, thread, warp};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{FusedGeometry, WARPGROUP_THREADS};
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+    OneLaunch2dGeometry, WARPGROUP_THREADS,
+};
 
 use format::{Format, Rounded, Split};
 use format_stored::{Bf16, F16};
@@ -127,7 +129,7 @@ struct Arguments<T> {
 }
 
 #[inline(always)]
-unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &FusedGeometry) {
+unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &OneLaunch2dGeometry) {
     let memory = Memory::new(F::CONFIG);
     let thread = thread::thread_idx_x();
     // From one lane for all: the compiler then knows that addresses derived from it are uniform.
@@ -156,7 +158,7 @@ unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &FusedGeometry) {
 
 /// A cluster of two blocks computes samples of the pipeline.
 ///
-/// *Launch*: `FusedGeometry::launch_shape`. *Mapping*, *barriers*: at the head of the module.
+/// *Launch*: `OneLaunch2dGeometry::launch_shape`. *Mapping*, *barriers*: at the head of the module.
 /// *Traffic*: each element of `x` once for each block that shares its half of a sample (of rows between
 /// the halves in both), each of `y` once.
 ///
@@ -180,7 +182,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<F: Format>(
     filters: *const u32,
     channels: *const f32,
     y: *mut F::Stored,
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
 ) {
     let arguments = Arguments {
         x,
@@ -213,7 +215,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<F: Format>(
     filters: *const u32,
     channels: *const f32,
     y: *mut F::Stored,
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
 ) {
     let arguments = Arguments {
         x,

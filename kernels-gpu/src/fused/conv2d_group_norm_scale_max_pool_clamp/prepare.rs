@@ -8,8 +8,8 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, thread};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FRAGMENT_WORDS, FusedGeometry, FusedMode, IN_CHANNELS,
-    OUT_CHANNELS, WARPGROUP_THREADS,
+    CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FRAGMENT_WORDS, IN_CHANNELS, OUT_CHANNELS,
+    OneLaunch2dConfig, OneLaunch2dGeometry, WARPGROUP_THREADS,
 };
 
 use super::format::{Format, Rounded, Split};
@@ -34,19 +34,19 @@ const TAPS: [Taps; 7] = [
     [taps(0, 2), None],
 ];
 
-const _: () = assert!(FusedMode::ROUNDED.fragments == TAPS.len() as u32);
-const _: () = assert!(FusedMode::SPLIT.fragments == 2 * TAPS.len() as u32);
+const _: () = assert!(OneLaunch2dConfig::ROUNDED.fragments == TAPS.len() as u32);
+const _: () = assert!(OneLaunch2dConfig::SPLIT.fragments == 2 * TAPS.len() as u32);
 
 /// A block makes the parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma`, on however many blocks.
 ///
-/// *Launch*: `FusedGeometry::prepare_shape`. *Mapping*: a thread for each channel.
+/// *Launch*: `OneLaunch2dGeometry::prepare_shape`. *Mapping*: a thread for each channel.
 /// *Barriers*: none. *Traffic*: the parameters are read once (filters a few times, from cache), what is
 /// made of them is written once.
 ///
 /// # Safety
 /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64
 /// elements (those that the geometry says are absent are not touched); `operands` has
-/// `FusedMode::operand_words`, `channels` `CHANNEL_FLOATS` elements.
+/// `OneLaunch2dConfig::operand_words`, `channels` `CHANNEL_FLOATS` elements.
 #[kernel(
     instances(F: [
         split_f32: Split<false>,
@@ -64,7 +64,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
     scale: *const F::Stored,
     operands: *mut u32,
     channels: *mut f32,
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
 ) {
     let k = thread::thread_idx_x();
     let taps = (FILTER * FILTER) as usize;

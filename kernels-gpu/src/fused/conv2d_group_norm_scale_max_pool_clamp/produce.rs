@@ -4,7 +4,7 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    BAND_ROWS, FILTER, FusedGeometry, HalfRows, IN_CHANNELS, PART_BYTES, PIXEL_BYTES, POOL,
+    BAND_ROWS, FILTER, HalfRows, IN_CHANNELS, OneLaunch2dGeometry, PART_BYTES, PIXEL_BYTES, POOL,
     RESIDUE_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
@@ -92,7 +92,7 @@ fn power(exponent: i32) -> f32 {
 #[inline(always)]
 pub(super) unsafe fn produce<F: Format>(
     arguments: &Arguments<F::Stored>,
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
     memory: &Memory,
 ) {
     let thread = thread::thread_idx_x();

@@ -6,8 +6,8 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, barrier, cluster, math, opaque, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    AFFINE_BYTES, CONV_WIDTH, FusedGeometry, HalfRows, MOMENTS_BYTES, OUT_CHANNELS, OUT_WIDTH,
-    POOL, RECEIVED_BYTES, WARPGROUP_THREADS, turns,
+    AFFINE_BYTES, CONV_WIDTH, HalfRows, MOMENTS_BYTES, OUT_CHANNELS, OUT_WIDTH,
+    OneLaunch2dGeometry, POOL, RECEIVED_BYTES, WARPGROUP_THREADS, turns,
 };
 
 use super::consume::MULTIPLIERS;
@@ -167,7 +167,7 @@ unsafe fn of_half<F: Format>(
 #[inline(always)]
 pub(super) unsafe fn finish<F: Format>(
     arguments: &Arguments<F::Stored>,
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
     memory: &Memory,
     rows: &HalfRows,
     sample: u32,
@@ -204,7 +204,12 @@ pub(super) unsafe fn finish<F: Format>(
 
 /// The moments of channel `k` in the whole sample, from all warpgroups of all blocks.
 #[inline(always)]
-unsafe fn gather<F: Format>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32) -> Moments {
+unsafe fn gather<F: Format>(
+    g: &OneLaunch2dGeometry,
+    memory: &Memory,
+    item: u32,
+    k: u32,
+) -> Moments {
     let warpgroups = F::CONFIG.consumers;
     let rank = cluster::block_rank();
     let (place, phase) = (item & 1, item >> 1 & 1);
@@ -244,7 +249,7 @@ unsafe fn gather<F: Format>(g: &FusedGeometry, memory: &Memory, item: u32, k: u3
 
 /// The first channel of the group of channel `k`.
 #[inline(always)]
-unsafe fn first_of_group(g: &FusedGeometry, k: u32) -> u32 {
+unsafe fn first_of_group(g: &OneLaunch2dGeometry, k: u32) -> u32 {
     let (_, in_group) = div_rem(k, g.group_channels);
     k - in_group
 }
@@ -262,7 +267,7 @@ unsafe fn sign_of(memory: &Memory, k: u32) -> f32 {
 /// The bias of channel `k`, less that of its group's first channel. Means of a group are kept about the
 /// latter: large biases then cancel exactly.
 #[inline(always)]
-unsafe fn bias_in_group(g: &FusedGeometry, memory: &Memory, k: u32) -> f32 {
+unsafe fn bias_in_group(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) -> f32 {
     memory.channels.load(OUT_CHANNELS + k)
         - memory.channels.load(OUT_CHANNELS + first_of_group(g, k))
 }
@@ -270,7 +275,7 @@ unsafe fn bias_in_group(g: &FusedGeometry, memory: &Memory, k: u32) -> f32 {
 /// Shows the moments of channel `k` to the other channels of its group, where the warpgroups' moments of this channel were, which
 /// nobody else reads.
 #[inline(always)]
-unsafe fn keep_channel(g: &FusedGeometry, memory: &Memory, k: u32, all: &Moments) {
+unsafe fn keep_channel(g: &OneLaunch2dGeometry, memory: &Memory, k: u32, all: &Moments) {
     let mean = math::fma(sign_of(memory, k), all.mean, bias_in_group(g, memory, k));
     memory.moments.store(k * MOMENTS_WORDS, mean);
     memory.moments.store(k * MOMENTS_WORDS + 1, all.squares);
@@ -279,7 +284,7 @@ unsafe fn keep_channel(g: &FusedGeometry, memory: &Memory, k: u32, all: &Moments
 
 /// The affine map of channel `k`, from the statistics of its group.
 #[inline(always)]
-unsafe fn affine(g: &FusedGeometry, memory: &Memory, k: u32) {
+unsafe fn affine(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) {
     let count = memory.moments.load(k * MOMENTS_WORDS + 2);
     let sign = sign_of(memory, k);
     let bias = bias_in_group(g, memory, k);
@@ -326,7 +331,7 @@ unsafe fn load(memory: &Memory, warpgroup: u32, channel: u32) -> Moments {
 #[inline(always)]
 unsafe fn write<F: Format>(
     arguments: &Arguments<F::Stored>,
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
     memory: &Memory,
     rows: &HalfRows,
     sample: u32,

@@ -4,8 +4,8 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cp_async, math, thread};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    BLOCK_THREADS, COPY_BYTES, FusedGeometry, PEEK_ROWS, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH,
-    STAGE_ROWS, WIDTH,
+    BLOCK_THREADS, COPY_BYTES, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS, RECIPROCAL_SHIFT,
+    ROW_PITCH, STAGE_ROWS, WIDTH,
 };
 
 use super::common;
@@ -71,7 +71,7 @@ pub(super) struct Filler<'a, F: Format> {
     /// Where rows wait that arrive during a round.
     pub(super) stage: Shared<u32>,
     /// The geometry.
-    pub(super) g: &'a FusedGeometry,
+    pub(super) g: &'a OneLaunch3dGeometry,
 }
 
 /// Pixels of a copy.
@@ -349,7 +349,7 @@ impl<F: Format> Filler<'_, F> {
 
 /// Halves from one depth of a plane to the next.
 #[inline(always)]
-fn slice_halves(g: &FusedGeometry) -> u32 {
+fn slice_halves(g: &OneLaunch3dGeometry) -> u32 {
     g.slice_words * 2
 }
 

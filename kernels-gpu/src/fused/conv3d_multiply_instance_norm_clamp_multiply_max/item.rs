@@ -3,7 +3,7 @@
 use cuda_std::shared::Shared;
 use cuda_std::{math, opaque, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    CHUNK_COLUMNS, CHUNKS, FILTER, FusedGeometry, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH,
+    CHUNK_COLUMNS, CHUNKS, FILTER, OneLaunch3dGeometry, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH,
     TILE_ROWS,
 };
 
@@ -21,14 +21,14 @@ pub(super) type Filters = [[[u32; 4]; 5]; FILTER as usize];
 pub(super) type Column = [[f32; 4]; 2];
 
 /// What becomes of the columns of an item.
-pub(super) trait Consumer {
+pub(super) trait Epilogue {
     /// The item starts: this lane has `rows` of the output, the first column is `column`. A row at or
     /// beyond the output's rows is a repetition of the last.
-    unsafe fn start(&mut self, g: &FusedGeometry, rows: [u32; 2], column: u32);
+    unsafe fn start(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2], column: u32);
     /// Column `I` of the item.
     unsafe fn column<const I: usize>(&mut self, column: &Column);
     /// The item ends, which had these rows.
-    unsafe fn finish(&mut self, g: &FusedGeometry, rows: [u32; 2]);
+    unsafe fn finish(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2]);
 }
 
 /// What an item needs from the block.
@@ -41,18 +41,18 @@ pub(super) struct Operands<'a> {
     /// What accumulators start from, for the lane's four filters.
     pub(super) start: [f32; 4],
     /// The geometry.
-    pub(super) g: &'a FusedGeometry,
+    pub(super) g: &'a OneLaunch3dGeometry,
 }
 
-/// Convolves item `item` and hands its columns to `consumer`.
+/// Convolves item `item` and hands its columns to `epilogue`.
 ///
 /// Input column `i` is loaded once and serves the output columns `i`, `i - 1` and `i - 2`, whose
 /// accumulators take turns in three places.
 #[inline(always)]
-pub(super) unsafe fn convolve<F: Format, C: Consumer>(
+pub(super) unsafe fn convolve<F: Format, E: Epilogue>(
     item: u32,
     operands: Operands<'_>,
-    consumer: &mut C,
+    epilogue: &mut E,
 ) {
     let g = operands.g;
     let (tile, first) = (item / CHUNKS, item % CHUNKS * CHUNK_COLUMNS);
@@ -69,15 +69,15 @@ pub(super) unsafe fn convolve<F: Format, C: Consumer>(
     let at = |quartet: usize| [pixels[0] + offsets[quartet], pixels[1] + offsets[quartet]];
     let quartets = [at(0), at(1), at(2), at(3)];
 
-    consumer.start(g, rows, first);
+    epilogue.start(g, rows, first);
     let mut accumulators = [[[0.0; 4]; 2]; FILTER as usize];
     macro_rules! columns {
         ($($i:literal)*) => {
-            $(column::<F, C, $i>(&quartets, operands, &mut accumulators, consumer);)*
+            $(column::<F, E, $i>(&quartets, operands, &mut accumulators, epilogue);)*
         };
     }
     columns!(0 1 2 3 4 5 6 7 8 9 10 11);
-    consumer.finish(g, rows);
+    epilogue.finish(g, rows);
 }
 
 const LAST: usize = (CHUNK_COLUMNS + FILTER - 1) as usize;
@@ -85,11 +85,11 @@ const _: () = assert!(LAST == 12);
 
 /// Input column `I`.
 #[inline(always)]
-unsafe fn column<F: Format, C: Consumer, const I: usize>(
+unsafe fn column<F: Format, E: Epilogue, const I: usize>(
     quartets: &[[u32; 2]; 4],
     operands: Operands<'_>,
     accumulators: &mut [Column; FILTER as usize],
-    consumer: &mut C,
+    epilogue: &mut E,
 ) {
     // Keeps the assembler from loading many columns ahead, for which there are no registers.
     if !I.is_multiple_of(2) {
@@ -150,7 +150,7 @@ unsafe fn column<F: Format, C: Consumer, const I: usize>(
     macro_rules! hand_over {
         ($($column:literal)*) => {$(
             if I == $column + 2 {
-                consumer.column::<$column>(&accumulators[$column % 3]);
+                epilogue.column::<$column>(&accumulators[$column % 3]);
             }
         )*};
     }
@@ -180,13 +180,13 @@ pub(super) unsafe fn exchange(lane: u32, bit: u32, low: f32, high: f32) -> [f32;
 /// After each item the eight quads of the warp exchange: of the eight totals of a quad lane, each
 /// quad keeps one. `total` in quad `quad` is the sum (0 to 3) or the sum of squares (4 to 7) of the
 /// quad lane's filter `quad % 4`.
-pub(super) struct Moments {
+pub(super) struct PowerSums {
     /// The total that this lane keeps.
     pub(super) total: f32,
     sums: [[f32; 8]; 2],
 }
 
-impl Moments {
+impl PowerSums {
     /// Nothing seen.
     #[inline(always)]
     pub(super) fn new() -> Self {
@@ -197,9 +197,9 @@ impl Moments {
     }
 }
 
-impl Consumer for Moments {
+impl Epilogue for PowerSums {
     #[inline(always)]
-    unsafe fn start(&mut self, _g: &FusedGeometry, _rows: [u32; 2], _column: u32) {
+    unsafe fn start(&mut self, _g: &OneLaunch3dGeometry, _rows: [u32; 2], _column: u32) {
         self.sums = [[0.0; 8]; 2];
     }
 
@@ -217,7 +217,7 @@ impl Consumer for Moments {
     }
 
     #[inline(always)]
-    unsafe fn finish(&mut self, g: &FusedGeometry, rows: [u32; 2]) {
+    unsafe fn finish(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2]) {
         let [a, b] = self.sums;
         let weight = |row: u32| if row < g.out_rows { 1.0 } else { 0.0 };
         let (weight_a, weight_b) = (weight(rows[0]), weight(rows[1]));

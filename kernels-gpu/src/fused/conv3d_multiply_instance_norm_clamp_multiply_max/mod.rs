@@ -54,7 +54,7 @@
 //! # Barriers
 //! All threads reach all barriers. Three before the filters are in registers, one more before the
 //! first pass, one after each round, two around the statistics. In a cluster there are no rounds but one
-//! barrier before the pass. All threads of the cluster reach its two barriers after each pass: that of the moments,
+//! barrier before the pass. All threads of the cluster reach its two barriers after each pass: that of the power sums,
 //! and that after which no block reads another's.
 //!
 //! # Invariants
@@ -71,8 +71,8 @@ use cuda_std::shared;
 use cuda_std::{cluster, cp_async, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    BLOCK_THREADS, COMMON_WORDS, FusedGeometry, OUT_CHANNELS, PEEK_ROWS, PLANE_WORDS, STAGE_WORDS,
-    WARPS,
+    BLOCK_THREADS, COMMON_WORDS, OUT_CHANNELS, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS,
+    STAGE_WORDS, WARPS,
 };
 
 mod fill;
@@ -91,7 +91,7 @@ use fill::{Centre, Filler};
 use format::{Bf16, F16, Format, Rounded, Split};
 use item::{Operands, WARP, convolve};
 use output::Maximum;
-use parameters::Parameters;
+use parameters::FilterTensors;
 use pass::{Pass, finish_filter, largest_of_warps};
 
 /// Words of shared memory for all threads, by what they hold.
@@ -164,7 +164,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     bias: *const F::Stored,
     multiplier: *const F::Stored,
     y: *mut F::Stored,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
 ) {
     let sample = (thread::block_idx_x() / BLOCKS) as usize;
     let pointer = x;
@@ -187,7 +187,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     };
 
     // 1, with the copies of 2 under way.
-    let parameters = Parameters::<F> {
+    let parameters = FilterTensors::<F> {
         stage,
         words,
         g,

@@ -3,9 +3,11 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::shared::Shared;
 use cuda_std::{GpuFloat, Storage, math, warp};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{FusedGeometry, OUT_WIDTH};
+use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    OUT_WIDTH, OneLaunch3dGeometry,
+};
 
-use super::item::{Column, Consumer, exchange};
+use super::item::{Column, Epilogue, exchange};
 
 /// What turns an accumulator of one filter into its candidate for the maximum.
 ///
@@ -31,7 +33,7 @@ impl Constants {
     /// `finite` tells whether all parameters of the filter are.
     #[inline(always)]
     pub(super) fn new(
-        g: &FusedGeometry,
+        g: &OneLaunch3dGeometry,
         mean: f64,
         variance: f64,
         scale: f64,
@@ -123,9 +125,9 @@ impl<T: Storage> Maximum<T> {
     }
 }
 
-impl<T: Storage> Consumer for Maximum<T> {
+impl<T: Storage> Epilogue for Maximum<T> {
     #[inline(always)]
-    unsafe fn start(&mut self, g: &FusedGeometry, rows: [u32; 2], column: u32) {
+    unsafe fn start(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2], column: u32) {
         let quad_lane = warp::lane_id() % 4;
         let row = if quad_lane < 2 { rows[0] } else { rows[1] };
         self.valid = row < g.out_rows;
@@ -160,5 +162,5 @@ impl<T: Storage> Consumer for Maximum<T> {
     }
 
     #[inline(always)]
-    unsafe fn finish(&mut self, _g: &FusedGeometry, _rows: [u32; 2]) {}
+    unsafe fn finish(&mut self, _g: &OneLaunch3dGeometry, _rows: [u32; 2]) {}
 }

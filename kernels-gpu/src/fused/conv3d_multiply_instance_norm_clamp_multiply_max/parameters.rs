@@ -4,7 +4,8 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, cp_async, math, thread, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    BLOCK_THREADS, FILTER, FILTER_ELEMENTS, FusedGeometry, IN_CHANNELS, OUT_CHANNELS, STAGE_WORDS,
+    BLOCK_THREADS, FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OneLaunch3dGeometry,
+    STAGE_WORDS,
 };
 
 use super::format::{Format, filter_word};
@@ -23,20 +24,20 @@ const SURVEYORS: u32 = 16;
 const _: () = assert!(SURVEYORS * OUT_CHANNELS <= BLOCK_THREADS);
 const _: () = assert!(OPERAND_WORDS + FILTER_ELEMENTS <= STAGE_WORDS);
 
-/// Where parameters are: filters, as stored, behind their operands in `stage`.
+/// The tensors of the filters: weight, bias and multiplier. The weight lies, as stored, behind its operands in `stage`.
 #[derive(Clone, Copy)]
-pub(super) struct Parameters<'a, F: Format> {
+pub(super) struct FilterTensors<'a, F: Format> {
     /// Where they lie.
     pub(super) stage: Shared<u32>,
     /// What all threads share.
     pub(super) words: Shared<u32>,
     /// The geometry.
-    pub(super) g: &'a FusedGeometry,
+    pub(super) g: &'a OneLaunch3dGeometry,
     /// How they are multiplied.
     pub(super) format: core::marker::PhantomData<F>,
 }
 
-impl<F: Format> Parameters<'_, F> {
+impl<F: Format> FilterTensors<'_, F> {
     #[inline(always)]
     fn filters(&self) -> Shared<F::Stored> {
         let words = FILTER_ELEMENTS * size_of::<F::Stored>() as u32 / 4;

@@ -8,7 +8,7 @@ use super::{
 /// The constants of a kernel's instance, which follow from its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FusedMode {
+pub struct OneLaunch2dConfig {
     /// Parts of a pixel: 2 for high and low halves, 1 for one rounded value.
     pub parts: u32,
     /// Fragments of the filters, 16 bytes each, of a thread.
@@ -26,7 +26,7 @@ pub struct FusedMode {
     pub shares: u32,
 }
 
-impl FusedMode {
+impl OneLaunch2dConfig {
     /// f32 as the sum of two scaled f16, three of the four products: error as of an f32 FMA chain.
     pub const SPLIT: Self = Self {
         parts: 2,
@@ -126,7 +126,7 @@ impl FusedMode {
 
     /// Where things lie in shared memory.
     #[must_use]
-    pub const fn layout(self) -> FusedLayout {
+    pub const fn layout(self) -> OneLaunch2dLayout {
         let pooled = 0;
         let ring = pooled + 4 * OUT_CHANNELS * self.pooled_pitch();
         let constant = ring + self.slots * BAND_ROWS * self.row_bytes();
@@ -139,7 +139,7 @@ impl FusedMode {
         let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
         let affine = partner + 2 * self.received() * OUT_CHANNELS * RECEIVED_BYTES;
         let channels = affine + OUT_CHANNELS * AFFINE_BYTES;
-        FusedLayout {
+        OneLaunch2dLayout {
             pooled,
             ring,
             constant,
@@ -168,7 +168,7 @@ pub const AFFINE_BYTES: u32 = 12;
 
 /// Byte offsets in a block's shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FusedLayout {
+pub struct OneLaunch2dLayout {
     /// Maxima of the pooling windows: f32, channel by channel.
     pub pooled: u32,
     /// Input rows as operands: slot, row, part, residue, window.
@@ -201,13 +201,13 @@ pub struct FusedLayout {
 mod tests {
     use super::*;
 
-    const CONFIGS: [FusedMode; 6] = [
-        FusedMode::SPLIT,
-        FusedMode::ROUNDED,
-        FusedMode::STORED,
-        FusedMode::SPLIT.spread(),
-        FusedMode::ROUNDED.spread(),
-        FusedMode::STORED.spread(),
+    const CONFIGS: [OneLaunch2dConfig; 6] = [
+        OneLaunch2dConfig::SPLIT,
+        OneLaunch2dConfig::ROUNDED,
+        OneLaunch2dConfig::STORED,
+        OneLaunch2dConfig::SPLIT.spread(),
+        OneLaunch2dConfig::ROUNDED.spread(),
+        OneLaunch2dConfig::STORED.spread(),
     ];
 
     #[test]

@@ -6,7 +6,7 @@
 //! Where the batch is small, a cluster of blocks shares a sample ([`blocks`]).
 
 use super::{
-    FusedGeometry, OUT_CHANNELS, OUT_WIDTH, PAIR_PLANES, PLANE_WORDS, ROW_PITCH, Share,
+    OUT_CHANNELS, OUT_WIDTH, OneLaunch3dGeometry, PAIR_PLANES, PLANE_WORDS, ROW_PITCH, Share,
     TILE_ROWS as WARP_ROWS, WIDTH,
 };
 use crate::launch::clusters::at_once;
@@ -106,25 +106,25 @@ pub const MOST_WARPGROUP_ITEMS: u32 =
 const _: () = assert!(MOST_WARPGROUP_ITEMS <= WARPGROUPS);
 
 /// Sums and sums of squares that a lane has.
-pub const LANE_MOMENTS: u32 = 8;
+pub const LANE_POWER_SUMS: u32 = 8;
 
-/// First word of the moments of a block's items, behind what a block that is alone has.
-pub const MOMENTS: u32 = SHARED_WORDS;
+/// First word of the power sums of a block's items, behind what a block that is alone has.
+pub const POWER_SUMS: u32 = SHARED_WORDS;
 
 /// Words of shared memory of a block of a cluster.
 pub const CLUSTER_SHARED_WORDS: u32 =
-    MOMENTS + MOST_WARPGROUP_ITEMS * WARPGROUP_WARPS * LANE_MOMENTS * WARP_THREADS;
+    POWER_SUMS + MOST_WARPGROUP_ITEMS * WARPGROUP_WARPS * LANE_POWER_SUMS * WARP_THREADS;
 const _: () = assert!(4 * CLUSTER_SHARED_WORDS <= 227 * 1024);
 
 /// Items of a sample.
-const fn items(g: &FusedGeometry) -> u32 {
+const fn items(g: &OneLaunch3dGeometry) -> u32 {
     g.out_rows.div_ceil(TILE_ROWS) * STRIPS
 }
 
 /// What warpgroup `warpgroup` of a block that is alone has of a sample, or block `warpgroup` of a cluster: a run
 /// of items, one behind the other.
 #[must_use]
-pub const fn share(g: &FusedGeometry, warpgroup: u32) -> Share {
+pub const fn share(g: &OneLaunch3dGeometry, warpgroup: u32) -> Share {
     let items = items(g);
     let each = items.div_ceil(WARPGROUPS);
     let first = if warpgroup * each < items {
@@ -146,7 +146,7 @@ const ROUNDS: u64 = 2;
 /// Blocks that share a sample on a device with `multiprocessors` multiprocessors: a cluster, or one where there are
 /// samples enough, or no more items than one block has warpgroups.
 #[must_use]
-pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
+pub const fn blocks(g: &OneLaunch3dGeometry, multiprocessors: u32) -> u32 {
     if items(g) > WARPGROUPS && g.n <= ROUNDS * at_once(CLUSTER_BLOCKS, multiprocessors) {
         CLUSTER_BLOCKS
     } else {
@@ -156,7 +156,7 @@ pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
 
 /// Launch of the kernel with `blocks` blocks for each sample, or nothing when a grid cannot have all blocks.
 #[must_use]
-pub const fn shape(g: &FusedGeometry, blocks: u32) -> Option<LaunchShape> {
+pub const fn shape(g: &OneLaunch3dGeometry, blocks: u32) -> Option<LaunchShape> {
     let words = if blocks == 1 {
         SHARED_WORDS
     } else {

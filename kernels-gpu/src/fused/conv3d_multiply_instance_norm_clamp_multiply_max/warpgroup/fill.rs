@@ -7,7 +7,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
     BLOCK_THREADS, LOAD_ELEMENTS, OWN_LOADS, PLANE_PITCH, ROW_LOADS,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FusedGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
+    OneLaunch3dGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
 };
 
 /// Words of a load in one channel.
@@ -28,7 +28,7 @@ pub(super) struct Filler<'a> {
     /// Where the rows that it needs end.
     pub(super) end_row: u32,
     /// The geometry.
-    pub(super) g: &'a FusedGeometry,
+    pub(super) g: &'a OneLaunch3dGeometry,
 }
 
 impl Filler<'_> {

@@ -15,7 +15,7 @@
 //! 3. *The shift of the statistics costs nothing.* The spare half-words of K meet a constant, and in B a
 //!    start value: minus what the means of the sample's first rows give (`start_value`). It is in two
 //!    parts, so that it may exceed the type's range.
-//! 4. *The last step in 16 bits* (`consume::Maximum`): what follows the affine map only chooses among
+//! 4. *The last step in 16 bits* (`epilogue::Maximum`): what follows the affine map only chooses among
 //!    numbers, and rounding keeps their order.
 //! 5. *Results in rows.* They wait in shared memory until the warp has those of a whole item.
 //!
@@ -50,7 +50,7 @@
 //! # Clusters
 //! Where the batch is small, a cluster of as many blocks as a block has warpgroups shares a sample. A block does what
 //! would be one warpgroup's, an item on each of its own warpgroups, and fills only the rows that these touch. The
-//! moments of the items, which each lane keeps apart, are then added as that one warpgroup would, and the totals
+//! power sums of the items, which each lane keeps apart, are then added as that one warpgroup would, and the totals
 //! sent to all blocks: the same bits.
 //!
 //! # Planes
@@ -59,7 +59,7 @@
 //!
 //! # Barriers
 //! All threads reach all four: planes and operands are stored; start values are; partial
-//! statistics are; the constants of the last step are. In a cluster, one more before the items' moments are
+//! statistics are; the constants of the last step are. In a cluster, one more before the items' power sums are
 //! added, and two of the cluster: all blocks have begun, and their totals are there.
 
 use cuda_std::global::{Global, GlobalMut};
@@ -69,15 +69,15 @@ use cuda_std::{Storage, async_proxy, cluster, kernel, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
-    LANE_MOMENTS, LOAD_ELEMENTS, MOMENTS, MOST_WARPGROUP_ITEMS, PAIRS, PARTIAL, RESULT_WORDS,
+    LANE_POWER_SUMS, LOAD_ELEMENTS, MOST_WARPGROUP_ITEMS, PAIRS, PARTIAL, POWER_SUMS, RESULT_WORDS,
     RESULTS, SHARED_WORDS, STRIP_PAIRS, STRIPS, TILE_ROWS, WARPGROUP_WARPS, WARPGROUPS, WARPS,
     share,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER_ELEMENTS, FusedGeometry, OUT_CHANNELS, TILE_ROWS as WARP_ROWS,
+    FILTER_ELEMENTS, OUT_CHANNELS, OneLaunch3dGeometry, TILE_ROWS as WARP_ROWS,
 };
 
-mod consume;
+mod epilogue;
 mod fill;
 mod parameters;
 mod walk;
@@ -85,7 +85,7 @@ mod walk;
 use super::format::{Bf16, F16, Format, halves};
 use super::item::WARP;
 use super::sum_of_warp;
-use consume::{Maximum, Moments};
+use epilogue::{Maximum, PowerSums};
 use fill::Filler;
 use parameters::{finish_filter, lay_out, operands, start_value, survey, surveyed};
 use walk::{Tile, walk};
@@ -184,7 +184,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     bias: *const F::Stored,
     multiplier: *const F::Stored,
     y: *mut F::Stored,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
 ) {
     let sample = (thread::block_idx_x() / BLOCKS) as usize;
     let sample_words = g.sample_elements() / 2;
@@ -289,12 +289,12 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     // One item after the other, or each warpgroup of the block at most one.
     let first = share.first + if BLOCKS == 1 { 0 } else { warpgroup };
     let step = if BLOCKS == 1 { 1 } else { WARPGROUPS };
-    let mut moments = Moments::NONE;
+    let mut power_sums = PowerSums::NONE;
     let mut item = first;
     while item < share.end {
-        let mut of_item = Moments::NONE;
+        let mut of_item = PowerSums::NONE;
         walk::<F, _>(words, filters, g, &tile(item), &mut of_item);
-        moments.add(&of_item);
+        power_sums.add(&of_item);
         item += step;
     }
     let partial = words.slice(PARTIAL, 32 * WARPS).cast::<f32>();
@@ -302,27 +302,27 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     let k = filter / 2 * 8 + 2 * (lane % 4) + filter % 2;
     let slot = lane / 16 * 16 + k;
     if BLOCKS == 1 {
-        partial.store(warp * 32 + slot, moments.total());
+        partial.store(warp * 32 + slot, power_sums.total());
         thread::sync_threads();
     } else {
         let floats = words.cast::<f32>();
-        let of_warp = |warp: u32| MOMENTS + warp * (LANE_MOMENTS * WARP_THREADS);
+        let of_warp = |warp: u32| POWER_SUMS + warp * (LANE_POWER_SUMS * WARP_THREADS);
         if warp < MOST_WARPGROUP_ITEMS * WARPGROUP_WARPS {
-            moments.store(floats, of_warp(warp));
+            power_sums.store(floats, of_warp(warp));
         }
         thread::sync_threads();
         // What one warpgroup would have, had it done all items of the block.
-        let mut moments = Moments::NONE;
+        let mut power_sums = PowerSums::NONE;
         let mut item = 0;
         while item < share.end - share.first {
-            let of_item = Moments::load(
+            let of_item = PowerSums::load(
                 floats,
                 of_warp(item * WARPGROUP_WARPS + warp % WARPGROUP_WARPS),
             );
-            moments.add(&of_item);
+            power_sums.add(&of_item);
             item += 1;
         }
-        let total = moments.total();
+        let total = power_sums.total();
         cluster::wait_all();
         // A warpgroup for each block of the cluster.
         let at = (cluster::block_rank() * WARPGROUP_WARPS + warp % WARPGROUP_WARPS) * 32 + slot;

@@ -8,7 +8,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
     OPERAND_COLUMNS, PARTIAL, PLANE_PITCH, WARPS, ZEROS,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER, FILTER_ELEMENTS, FusedGeometry, IN_CHANNELS, OUT_CHANNELS, WIDTH,
+    FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OneLaunch3dGeometry, WIDTH,
 };
 
 use super::super::format::halves;
@@ -186,7 +186,7 @@ pub(super) unsafe fn finish_filter<F: Chain>(
     k: u32,
     quarter: u32,
     words: Shared<u32>,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
 ) {
     let partial = words.slice(PARTIAL, 32 * WARPS).cast::<f32>();
     let floats = words.slice(COMMON, COMMON_WORDS).cast::<f32>();

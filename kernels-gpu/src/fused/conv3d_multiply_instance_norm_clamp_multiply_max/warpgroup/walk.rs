@@ -7,7 +7,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
     BLOCK_WORDS, ONES, PLANE_PITCH, PRODUCT_COLUMNS, ZEROS,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FusedGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
+    OneLaunch3dGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
 };
 
 use super::Chain;
@@ -23,7 +23,7 @@ pub(super) enum Which {
 }
 
 /// What becomes of the columns of a tile.
-pub(super) trait Consumer {
+pub(super) trait Epilogue {
     /// A pair of columns. Eight sums of each: filters `2 * quad_lane` and one more of row `quad`, of row
     /// `quad + 8`, and the same for the filters that are 8 further.
     unsafe fn pair(&mut self, which: Which, sums: [f32; 16]);
@@ -47,12 +47,12 @@ pub(super) struct Tile {
 
 /// Convolves a tile, together with the other warps of the warpgroup.
 #[inline(always)]
-pub(super) unsafe fn walk<F: Chain, C: Consumer>(
+pub(super) unsafe fn walk<F: Chain, E: Epilogue>(
     words: Shared<u32>,
     filters: u32,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
     tile: &Tile,
-    consumer: &mut C,
+    epilogue: &mut E,
 ) {
     let lane = warp::lane_id();
     let quad_lane = lane % 4;
@@ -127,13 +127,13 @@ pub(super) unsafe fn walk<F: Chain, C: Consumer>(
         let odd = load!(2);
         let sums = multiply(&even, &odd, [even.1, odd.1], 12);
         if pair + 1 == tile.end {
-            consumer.pair(Which::Last(pair - tile.first_pair), sums);
+            epilogue.pair(Which::Last(pair - tile.first_pair), sums);
             break;
         }
-        consumer.pair(Which::First, sums);
+        epilogue.pair(Which::First, sums);
         even = load!(4);
         let sums = multiply(&odd, &even, [even.1, odd.1], 13);
-        consumer.pair(Which::Second(pair - tile.first_pair), sums);
+        epilogue.pair(Which::Second(pair - tile.first_pair), sums);
         pair += 2;
         if pair == tile.end {
             break;

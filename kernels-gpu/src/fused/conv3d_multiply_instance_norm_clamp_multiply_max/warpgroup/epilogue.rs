@@ -13,15 +13,15 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
 
 use super::super::item::{WARP, exchange};
 use super::Chain;
-use super::walk::{Consumer, Tile, Which};
+use super::walk::{Epilogue, Tile, Which};
 
 /// Sums and sums of squares of the lane's filters.
-pub(super) struct Moments {
+pub(super) struct PowerSums {
     sums: [f32; 4],
     squares: [f32; 4],
 }
 
-impl Moments {
+impl PowerSums {
     /// Nothing seen.
     pub(super) const NONE: Self = Self {
         sums: [0.0; 4],
@@ -82,7 +82,7 @@ impl Moments {
     }
 }
 
-impl Consumer for Moments {
+impl Epilogue for PowerSums {
     #[inline(always)]
     unsafe fn pair(&mut self, _which: Which, sums: [f32; 16]) {
         macro_rules! value {
@@ -179,7 +179,7 @@ impl<F: Chain> Maximum<F> {
     }
 }
 
-impl<F: Chain> Consumer for Maximum<F> {
+impl<F: Chain> Epilogue for Maximum<F> {
     /// Rounded to 16 bits as soon as the affine map is done: what follows chooses among values, and the
     /// larger of two rounded numbers is the larger one, rounded.
     #[inline(always)]
