@@ -53,9 +53,6 @@ use crate::parts::index::div_rem;
 use crate::parts::moments::{Moments, WARP_SLOT};
 use crate::parts::unroll::unroll;
 
-/// Every lane of a warp.
-const WARP: u32 = u32::MAX;
-
 /// The rows of an item, as a length.
 const ROWS: usize = ITEM_ROWS as usize;
 const _: () = assert!(ROWS == 8);
@@ -290,7 +287,8 @@ unsafe fn write_windows<T: Storage>(
             let of_column = window.largest;
             let mut column = 1;
             while column < g.pool_w {
-                let (other, _) = warp::warp_shuffle_down(WARP, of_column, column, WARP_THREADS);
+                let (other, _) =
+                    warp::warp_shuffle_down(warp::ALL_LANES, of_column, column, WARP_THREADS);
                 window.largest = math::max_nan(window.largest, other);
                 column += 1;
             }
@@ -298,7 +296,7 @@ unsafe fn write_windows<T: Storage>(
                 let at = (window.p * g.pooled_w + q) as usize;
                 y.store(at, T::from_f32(sign * window.largest));
             }
-            warp::sync_warp(WARP);
+            warp::sync_warp(warp::ALL_LANES);
             window.go_on();
         }
     });
@@ -380,7 +378,7 @@ pub unsafe fn stencil<T: Storage>(
         unroll!(8, |i| {
             sums[i] += bias;
         });
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
         let rows = if place.is_column {
             (conv.p - place.p).min(g.item_rows)
         } else {
@@ -388,7 +386,7 @@ pub unsafe fn stencil<T: Storage>(
         };
         all = all.and(Moments::of_first(&sums, rows));
         if pooled {
-            warp::sync_warp(WARP);
+            warp::sync_warp(warp::ALL_LANES);
             write_windows(y, g, &place, &sums, sign);
         } else {
             write_rows(y, g, &place, rows, &sums);

@@ -10,10 +10,10 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     WIDTH,
 };
 
+use super::Arguments;
 use super::format::Format;
 use super::memory::Memory;
 use super::statistics::{self, Moments};
-use super::{ALL_LANES, Arguments};
 use crate::parts::unroll::unroll;
 
 /// The named barrier of all multiplying warpgroups.
@@ -200,7 +200,7 @@ pub(super) unsafe fn consume<F: Format>(
 /// Says that this warp has no more products with the slot's window row.
 #[inline(always)]
 unsafe fn window_row_freed(memory: &Memory, slot: u32, lane: u32) {
-    warp::sync_warp(ALL_LANES);
+    warp::sync_warp(warp::ALL_LANES);
     if lane == 0 {
         Barrier::at(memory.freed, slot).arrive();
     }
@@ -423,8 +423,8 @@ unsafe fn mean_of_half_row(d: &[f32; 32], h: usize) -> f32 {
         });
     });
     let mut sum = sum[0] + sum[1];
-    sum += warp::warp_shuffle_xor(ALL_LANES, sum, 1, WARP_THREADS).0;
-    sum += warp::warp_shuffle_xor(ALL_LANES, sum, 2, WARP_THREADS).0;
+    sum += warp::warp_shuffle_xor(warp::ALL_LANES, sum, 1, WARP_THREADS).0;
+    sum += warp::warp_shuffle_xor(warp::ALL_LANES, sum, 2, WARP_THREADS).0;
     sum * (2.0 / WIDTH as f32)
 }
 

@@ -117,9 +117,6 @@ pub use prepare::*;
 /// Warps of a warpgroup.
 const WARPS: u32 = WARPGROUP_THREADS / WARP_THREADS;
 
-/// All lanes of a warp.
-const ALL_LANES: u32 = u32::MAX;
-
 /// The arguments of a launch.
 struct Arguments<T> {
     x: *const T,
@@ -134,7 +131,7 @@ unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &OneLaunch2dGeome
     let thread = thread::thread_idx_x();
     // From one lane for all: the compiler then knows that addresses derived from it are uniform.
     let (warpgroup, _) =
-        warp::warp_shuffle_idx(ALL_LANES, thread / WARPGROUP_THREADS, 0, WARP_THREADS);
+        warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARPGROUP_THREADS, 0, WARP_THREADS);
     if thread == 0 {
         let mut slot = 0;
         while slot < F::CONFIG.slots {

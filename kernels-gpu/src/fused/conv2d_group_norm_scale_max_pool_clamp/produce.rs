@@ -10,7 +10,7 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 
 use super::format::{Format, Pixel};
 use super::memory::Memory;
-use super::{ALL_LANES, Arguments, WARPS};
+use super::{Arguments, WARPS};
 use crate::parts::unroll::unroll;
 
 /// The named barrier of this warpgroup.
@@ -166,7 +166,7 @@ pub(super) unsafe fn produce<F: Format>(
                     memory.unscale.store(slot, power(-scale.exponent));
                 }
                 async_proxy::fence_shared();
-                warp::sync_warp(ALL_LANES);
+                warp::sync_warp(warp::ALL_LANES);
                 if lane == 0 {
                     Barrier::at(memory.filled, slot).arrive();
                 }
@@ -195,7 +195,7 @@ unsafe fn largest(memory: &Memory, magnitude: f32, parity: u32, warp: u32, lane:
         0
     };
     // Bits of floats that are not negative have the order of the floats.
-    let of_warp = warp::warp_reduce_max(ALL_LANES, bits);
+    let of_warp = warp::warp_reduce_max(warp::ALL_LANES, bits);
     if lane == 0 {
         memory.magnitudes.store(parity * WARPS + warp, of_warp);
     }

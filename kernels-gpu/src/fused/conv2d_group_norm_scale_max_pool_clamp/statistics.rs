@@ -10,10 +10,10 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     OneLaunch2dGeometry, POOL, RECEIVED_BYTES, WARPGROUP_THREADS, turns,
 };
 
+use super::Arguments;
 use super::consume::MULTIPLIERS;
 use super::format::Format;
 use super::memory::Memory;
-use super::{ALL_LANES, Arguments};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -74,7 +74,8 @@ impl Moments {
         let mut all = self;
         let mut distance = 1;
         while distance < 4 {
-            let from = |value| warp::warp_shuffle_xor(ALL_LANES, value, distance, WARP_THREADS).0;
+            let from =
+                |value| warp::warp_shuffle_xor(warp::ALL_LANES, value, distance, WARP_THREADS).0;
             all = all.with(Self {
                 count: from(all.count),
                 mean: from(all.mean),
@@ -187,7 +188,7 @@ pub(super) unsafe fn finish<F: Format>(
     // would take what follows for divergent, and keep addresses out of uniform registers. It tells it
     // each time, or the compiler would copy the barriers into branches.
     let has_channel =
-        || warp::warp_shuffle_idx(ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS;
+        || warp::warp_shuffle_idx(warp::ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS;
     if has_channel() {
         let all = gather::<F>(g, memory, item, thread);
         keep_channel(g, memory, k, &all);

@@ -9,9 +9,6 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 
 use super::format::{Format, quartet_offsets};
 
-/// All lanes of a warp.
-pub(super) const WARP: u32 = u32::MAX;
-
 /// Filter operands of all horizontal taps. As many steps as the format with the most has; what is
 /// not used costs nothing.
 pub(super) type Filters = [[[u32; 4]; 5]; FILTER as usize];
@@ -93,7 +90,7 @@ unsafe fn column<F: Format, E: Epilogue, const I: usize>(
 ) {
     // Keeps the assembler from loading many columns ahead, for which there are no registers.
     if !I.is_multiple_of(2) {
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
     }
     let planes = operands.planes;
     let load = |quartet: usize, plane: u32| {
@@ -171,7 +168,7 @@ pub(super) unsafe fn exchange(lane: u32, bit: u32, low: f32, high: f32) -> [f32;
     let (low, high) = (low.to_bits(), high.to_bits());
     let kept = (low & !upper) | (high & upper);
     let given = (high & !upper) | (low & upper);
-    let (received, _) = warp::warp_shuffle_xor(WARP, given, bit, 32);
+    let (received, _) = warp::warp_shuffle_xor(warp::ALL_LANES, given, bit, 32);
     [f32::from_bits(kept), f32::from_bits(received)]
 }
 

@@ -89,7 +89,7 @@ pub use warpgroup::*;
 
 use fill::{Centre, Filler};
 use format::{Bf16, F16, Format, Rounded, Split};
-use item::{Operands, WARP, convolve};
+use item::{Operands, convolve};
 use output::Maximum;
 use parameters::FilterTensors;
 use pass::{Pass, finish_filter, largest_of_warps};
@@ -178,7 +178,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     let thread = thread::thread_idx_x();
     let lane = warp::lane_id();
     // The same in all lanes, and known to the compiler to be.
-    let (warp, _) = warp::warp_shuffle_idx(WARP, thread / WARP_THREADS, 0, 32);
+    let (warp, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARP_THREADS, 0, 32);
     let filler = Filler::<F> {
         x,
         planes,
@@ -207,8 +207,8 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     cp_async::wait_all();
     thread::sync_threads();
     let (largest, mut sums, pixels) = filler.survey_peek();
-    warp::sync_warp(WARP);
-    let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
+    warp::sync_warp(warp::ALL_LANES);
+    let of_warp = warp::warp_reduce_max(warp::ALL_LANES, largest.to_bits());
     if warp == 0 {
         macro_rules! sum {
             ($($c:literal)*) => {$(
@@ -216,7 +216,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
             )*};
         }
         sum!(0 1 2);
-        let pixels = warp::warp_reduce_add(WARP, pixels);
+        let pixels = warp::warp_reduce_add(warp::ALL_LANES, pixels);
         if lane == 0 {
             floats.store_vec(common::SUMS, [sums[0], sums[1], sums[2], pixels as f32]);
         }
@@ -321,7 +321,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
 unsafe fn sum_of_warp(mut value: f32) -> f32 {
     macro_rules! add {
         ($($bit:literal)*) => {
-            $(value += warp::warp_shuffle_xor(WARP, value, $bit, 32).0;)*
+            $(value += warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0;)*
         };
     }
     add!(16 8 4 2 1);

@@ -9,7 +9,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 };
 
 use super::format::{Format, filter_word};
-use super::item::{Filters, WARP};
+use super::item::Filters;
 use super::{common, scale_for};
 
 /// Words of operands: four for each lane, horizontal tap and step, at most.
@@ -105,12 +105,12 @@ impl<F: Format> FilterTensors<'_, F> {
                 i += SURVEYORS;
             }
         }
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
         let all = |value: f32, combine: fn(f32, f32) -> f32| {
             let mut value = value;
             macro_rules! exchange {
                 ($($bit:literal)*) => {
-                    $(value = combine(value, warp::warp_shuffle_xor(WARP, value, $bit, 32).0);)*
+                    $(value = combine(value, warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0);)*
                 };
             }
             exchange!(8 4 2 1);

@@ -21,7 +21,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 use super::common;
 use super::fill::{Centre, Filler};
 use super::format::Format;
-use super::item::{Operands, PowerSums, WARP, convolve};
+use super::item::{Operands, PowerSums, convolve};
 use super::output::Constants;
 use super::parameters::FilterTensors;
 
@@ -88,7 +88,7 @@ impl<F: Format> Pass<'_, F> {
         let (filler, floats) = (&self.filler, self.words.cast::<f32>());
         let [first_row, end_row] = self.words.load_vec(common::SHARE + 2);
         // Through a shuffle, so that it is computed here and not kept: no register is free.
-        let (block, _) = warp::warp_shuffle_idx(WARP, thread::block_idx_x(), 0, 32);
+        let (block, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread::block_idx_x(), 0, 32);
         let words_of = |elements: usize| elements * size_of::<F::Stored>() / 4;
         let sample = Global::new(x.cast::<u32>(), words_of(operands.g.input_elements())).slice(
             words_of(operands.g.sample_elements()) * (block / BLOCKS) as usize,
@@ -142,12 +142,12 @@ impl<F: Format> Pass<'_, F> {
         }
         each!(add);
         // The same.
-        let (lane, _) = warp::warp_shuffle_idx(WARP, lane, lane, 32);
+        let (lane, _) = warp::warp_shuffle_idx(warp::ALL_LANES, lane, lane, 32);
         self.leave(lane, total, BLOCKS);
 
         let of_warp = common::LARGEST + lane.min(WARPS - 1);
         let seen = cluster::load(self.words, of_warp, self.warp % BLOCKS);
-        let seen = warp::warp_reduce_max(WARP, seen);
+        let seen = warp::warp_reduce_max(warp::ALL_LANES, seen);
         if lane == 0 {
             self.words.store(common::LARGEST_OF_ALL + self.warp, seen);
         }
@@ -168,8 +168,8 @@ impl<F: Format> Pass<'_, F> {
     #[inline(always)]
     unsafe fn keep_largest(&self, largest: f32) {
         if F::CENTRED {
-            warp::sync_warp(WARP);
-            let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
+            warp::sync_warp(warp::ALL_LANES);
+            let of_warp = warp::warp_reduce_max(warp::ALL_LANES, largest.to_bits());
             if warp::lane_id() == 0 {
                 let slot = common::LARGEST + self.warp;
                 self.words.store(slot, self.words.load(slot).max(of_warp));

@@ -57,7 +57,8 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// wanted, and takes no register before.
     #[inline(always)]
     unsafe fn first_place(&self) -> u32 {
-        let (thread, _) = warp::warp_shuffle_xor(u32::MAX, thread::thread_idx_x(), 0, WARP_THREADS);
+        let (thread, _) =
+            warp::warp_shuffle_xor(warp::ALL_LANES, thread::thread_idx_x(), 0, WARP_THREADS);
         let lane = thread % WARP_THREADS;
         let filter = self.filter_warp * S::TILE.operands * OPERAND_ROWS + lane / 4;
         filter * Self::PITCH + self.pixel_warp * S::TILE.warp_pixels() + 2 * (lane % 4)

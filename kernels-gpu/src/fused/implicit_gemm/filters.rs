@@ -11,9 +11,6 @@ use op_spec::launch::implicit_gemm::{
 use super::format::{Bf16, F16, Format, Rounded, Split, scale_for};
 use crate::parts::index::div_rem;
 
-/// Every lane of a warp.
-const WARP: u32 = u32::MAX;
-
 /// One filter, with what is needed to find its values by their place in an operand.
 struct Filter<'a, T: Storage> {
     weight: Global<T>,
@@ -102,8 +99,8 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
             }
             at += WARP_THREADS as usize;
         }
-        warp::sync_warp(WARP);
-        let [up, down] = scale_for(f32::from_bits(warp::warp_reduce_max(WARP, bits)));
+        warp::sync_warp(warp::ALL_LANES);
+        let [up, down] = scale_for(f32::from_bits(warp::warp_reduce_max(warp::ALL_LANES, bits)));
         scale = up;
         if exists && lane == 0 {
             GlobalMut::new(unscales, conv.output_channels() as usize).store(filter, down);

@@ -28,9 +28,6 @@ const USUAL_MOST: f32 = 2048.0;
 /// Values of a vector.
 const VALUES: usize = VECTOR_VALUES as usize;
 
-/// Every lane of a warp.
-const WARP: u32 = u32::MAX;
-
 /// Warps of a block.
 const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
 
@@ -47,8 +44,8 @@ shared_array! {
 unsafe fn largest_of_block(bits: u32) -> u32 {
     let of_warps = IMPLICIT_GEMM_LARGEST.view();
     let thread = thread::thread_idx_x();
-    warp::sync_warp(WARP);
-    let of_warp = warp::warp_reduce_max(WARP, bits);
+    warp::sync_warp(warp::ALL_LANES);
+    let of_warp = warp::warp_reduce_max(warp::ALL_LANES, bits);
     if thread.is_multiple_of(WARP_THREADS) {
         of_warps.store(thread / WARP_THREADS, of_warp);
     }

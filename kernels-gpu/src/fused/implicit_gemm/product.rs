@@ -248,7 +248,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         }
     };
     let thread = thread::thread_idx_x();
-    let (warp, _) = warp::warp_shuffle_idx(u32::MAX, thread / WARP_THREADS, 0, 32);
+    let (warp, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARP_THREADS, 0, 32);
     let results = results_of(warp, thread, *g);
     let all_channels = g.conv.output_channels() as usize;
     results.load_channels(&filters, Global::new(filter_unscales, all_channels));

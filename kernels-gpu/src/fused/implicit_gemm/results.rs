@@ -17,9 +17,6 @@ use super::product::{MAX_PIXEL_OCTETS, Shape, Sums};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
-/// Every lane of a warp.
-const WARP: u32 = u32::MAX;
-
 /// The place of a pixel that is not in the output. No plane is as long as this.
 const NOWHERE: u32 = u32::MAX;
 
@@ -68,8 +65,8 @@ pub(super) struct Results<'a, F: Format, S: Shape> {
 /// The sum over the four lanes that have values of one filter.
 #[inline(always)]
 unsafe fn sum_of_quad(value: f32) -> f32 {
-    let value = value + warp::warp_shuffle_xor(WARP, value, 1, WARP_THREADS).0;
-    value + warp::warp_shuffle_xor(WARP, value, 2, WARP_THREADS).0
+    let value = value + warp::warp_shuffle_xor(warp::ALL_LANES, value, 1, WARP_THREADS).0;
+    value + warp::warp_shuffle_xor(warp::ALL_LANES, value, 2, WARP_THREADS).0
 }
 
 /// Whether `x` is neither 0, nor subnormal, nor infinite.
@@ -252,7 +249,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 });
             }
         });
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
         let count = sum_of_quad(inside.count_ones() as f32);
         self.take_moments_of(sums, inside, count);
     }

@@ -11,7 +11,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
     PAIRS, RESULT_PITCH, STRIP_PAIRS,
 };
 
-use super::super::item::{WARP, exchange};
+use super::super::item::exchange;
 use super::Chain;
 use super::walk::{Epilogue, Tile, Which};
 
@@ -151,7 +151,7 @@ impl<F: Chain> Maximum<F> {
     #[inline(always)]
     pub(super) unsafe fn write(&self, y: GlobalMut<u32>, tile: &Tile, out_rows: u32) {
         const _: () = assert!(STRIP_PAIRS == 8);
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
         let lane = warp::lane_id();
         let pair = lane % STRIP_PAIRS;
         let mut row = lane / STRIP_PAIRS;
@@ -163,7 +163,7 @@ impl<F: Chain> Maximum<F> {
             }
             row += WARP_THREADS / STRIP_PAIRS;
         }
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
     }
 
     /// As [`exchange`], the larger of what is kept and what is received.
@@ -209,7 +209,7 @@ impl<F: Chain> Epilogue for Maximum<F> {
                 self.results.store(self.slot + pair, word);
             }
             Which::Last(pair) => {
-                let word = F::max(word, warp::warp_shuffle_xor(WARP, word, 2, 32).0);
+                let word = F::max(word, warp::warp_shuffle_xor(warp::ALL_LANES, word, 2, 32).0);
                 if warp::lane_id() & 2 == 0 {
                     self.results.store(self.slot + pair, word);
                 }

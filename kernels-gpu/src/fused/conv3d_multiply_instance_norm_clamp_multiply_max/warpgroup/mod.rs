@@ -83,7 +83,6 @@ mod parameters;
 mod walk;
 
 use super::format::{Bf16, F16, Format, halves};
-use super::item::WARP;
 use super::sum_of_warp;
 use epilogue::{Maximum, PowerSums};
 use fill::Filler;
@@ -157,7 +156,13 @@ chain!(
 /// The warp's number: the same in all lanes, and known to the compiler to be.
 #[inline(always)]
 unsafe fn warp_index() -> u32 {
-    warp::warp_shuffle_idx(WARP, thread::thread_idx_x() / WARP_THREADS, 0, 32).0
+    warp::warp_shuffle_idx(
+        warp::ALL_LANES,
+        thread::thread_idx_x() / WARP_THREADS,
+        0,
+        32,
+    )
+    .0
 }
 
 /// A block, or a cluster of blocks, computes one sample of

@@ -12,7 +12,6 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 };
 
 use super::super::format::halves;
-use super::super::item::WARP;
 use super::super::output::Constants;
 use super::{Chain, common};
 
@@ -136,12 +135,12 @@ pub(super) unsafe fn survey(values: &[f32; SURVEYED], floats: Shared<f32>) {
         sums[2] += if c == 2 { value } else { 0.0 };
         i += 1;
     }
-    warp::sync_warp(WARP);
+    warp::sync_warp(warp::ALL_LANES);
     let all = |value: f32, combine: fn(f32, f32) -> f32| {
         let mut value = value;
         macro_rules! exchange {
             ($($bit:literal)*) => {
-                $(value = combine(value, warp::warp_shuffle_xor(WARP, value, $bit, 32).0);)*
+                $(value = combine(value, warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0);)*
             };
         }
         exchange!(8 4 2 1);
@@ -199,8 +198,8 @@ pub(super) unsafe fn finish_filter<F: Chain>(
     }
     macro_rules! add {
         ($($bit:literal)*) => {$(
-            sum += warp::warp_shuffle_xor(WARP, sum, $bit, 32).0;
-            squares += warp::warp_shuffle_xor(WARP, squares, $bit, 32).0;
+            sum += warp::warp_shuffle_xor(warp::ALL_LANES, sum, $bit, 32).0;
+            squares += warp::warp_shuffle_xor(warp::ALL_LANES, squares, $bit, 32).0;
         )*};
     }
     add!(1 2);
