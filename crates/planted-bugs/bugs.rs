@@ -57,8 +57,8 @@ const BUGS: &[Bug] = &[
         name: "vectors_across_planes_take_an_element_too_few_from_the_next",
         copy: "sixth",
         file: "parts/normalise.rs",
-        right: "position + i as u32 >= runs.length()",
-        wrong: "position + i as u32 > runs.length()",
+        right: "position + i as u32 >= segments.length()",
+        wrong: "position + i as u32 > segments.length()",
     },
     Bug {
         name: "channel_max_drops_nan",

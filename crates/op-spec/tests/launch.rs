@@ -102,7 +102,7 @@ fn groups_of_no_channels_have_no_rows() {
 
 #[test]
 fn staged_parameters_have_room_for_every_plane_and_row_that_a_block_touches() {
-    // Runs of `length` that `span` elements touch if they start at each place of a run.
+    // Segments of `length` that `span` elements touch if they start at each place of a segment.
     let most = |span: u64, length: u64| {
         let starts = (0..length.min(span)).map(|back| (length - 1 - back + span - 1) / length + 1);
         starts.max().expect("a start")
@@ -236,7 +236,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
             let needed = g.rows_needed((round + WARPS).min(g.items()));
             assert!(needed <= ready, "{needed} rows of {ready}");
             round += WARPS;
-            ready += STAGE_ROWS;
+            ready += STAGING_ROWS;
         }
         assert_eq!(g.rows_needed(g.items()), g.rows);
     }

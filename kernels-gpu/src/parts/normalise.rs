@@ -15,7 +15,7 @@ use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::elementwise::{ROUND_ELEMENTS, VECTORS_PER_THREAD};
 use op_spec::launch::norm::ApplyGeometry;
 
-use crate::parts::index::NearRuns;
+use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{NormTensors, PlaneParams, Planes};
 use crate::parts::unroll::unroll;
@@ -63,9 +63,9 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     let mut at = thread * VECTOR;
     let mut vectors = load(at);
 
-    let runs = NearRuns::from(start, g.spatial, &g.near);
-    let count = runs.locate(left - 1).0 + 1;
-    let planes = Planes::stage(&g.norm, tensors, runs.first, count);
+    let segments = NearSegments::from(start, g.spatial, &g.near);
+    let count = segments.locate(left - 1).0 + 1;
+    let planes = Planes::stage(&g.norm, tensors, segments.first, count);
 
     let map_one = |params: PlaneParams, x: f32| {
         let normed = params.norm(x);
@@ -77,21 +77,21 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     };
     let map = |at: u32, x: [T; VECTOR_ELEMENTS]| {
         let x = T::to_f32_vector(x);
-        let (plane, position) = runs.locate(at);
+        let (plane, position) = segments.locate(at);
         let params = planes.params(plane);
         let mut mapped = x.map(|x| map_one(params, x));
-        if position + VECTOR > runs.length() {
-            if runs.length() >= VECTOR - 1 {
+        if position + VECTOR > segments.length() {
+            if segments.length() >= VECTOR - 1 {
                 let next = planes.params(plane + 1);
                 unroll!(4, |i| {
                     // The first is in the plane that was found.
-                    if i > 0 && position + i as u32 >= runs.length() {
+                    if i > 0 && position + i as u32 >= segments.length() {
                         mapped[i] = map_one(next, x[i]);
                     }
                 });
             } else {
                 unroll!(4, |i| {
-                    mapped[i] = map_one(planes.params(runs.locate(at + i as u32).0), x[i]);
+                    mapped[i] = map_one(planes.params(segments.locate(at + i as u32).0), x[i]);
                 });
             }
         }
@@ -114,7 +114,7 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     // The tensor's last elements, if they are no whole vector.
     let at = whole + thread;
     if at < left {
-        let params = planes.params(runs.locate(at).0);
+        let params = planes.params(segments.locate(at).0);
         let mapped = map_one(params, x.load(at as usize).to_f32());
         y.store(at as usize, T::from_f32(finish(mapped)));
     }

@@ -16,7 +16,7 @@ use cuda_std::thread;
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::{BLOCK_THREADS, OUTPUTS_PER_THREAD, PoolGeometry, STACK_STRIDE};
 
-use crate::parts::index::NearRuns;
+use crate::parts::index::NearSegments;
 use crate::parts::map::{PlaneMap, clamp};
 use crate::parts::unroll::unroll;
 
@@ -88,24 +88,24 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     let start = thread::block_idx_x() as u64 * g.block_tasks as u64;
     let tasks = g.planes * g.plane_tasks();
     let span = (tasks - start).min(g.block_tasks as u64) as u32;
-    let runs = NearRuns::from(start, g.plane_tasks(), &g.near);
-    let map = make_map(runs.first, runs.locate(span - 1).0 + 1);
+    let segments = NearSegments::from(start, g.plane_tasks(), &g.near);
+    let map = make_map(segments.first, segments.locate(span - 1).0 + 1);
     let thread = thread::thread_idx_x();
 
     // Plane of task `local` of the block, after the block's first one; row and column of its first output.
     let locate = |local: u32| {
-        let (plane, position) = runs.position(local);
+        let (plane, position) = segments.position(local);
         // A plane has less than 2^31 outputs, so no more tasks.
         let (row, q) = g.columns.div_rem(position as u32, math::high_word);
         (plane, row, q)
     };
     let window = |plane: u32, p: u32, q: u32| Window {
-        plane: (runs.first as usize + plane as usize) * plane_elements,
+        plane: (segments.first as usize + plane as usize) * plane_elements,
         h: (p * g.stride_h).wrapping_sub(g.pad_h),
         w: (q * g.stride_w).wrapping_sub(g.pad_w),
     };
     let output = |plane: u32, p: u32, q: u32| {
-        let plane = (runs.first as usize + plane as usize) * plane_outputs;
+        let plane = (segments.first as usize + plane as usize) * plane_outputs;
         plane + p as usize * g.q as usize + q as usize
     };
     // The element of a window that is `r` rows and `s` columns from its first, or another one of the plane, and whether

@@ -182,9 +182,9 @@ macro_rules! product {
                 let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
                 let (b, f) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&scale)?);
                 let operands = run.empty::<f32>(plan.filter_words() as usize)?;
-                let filter_unscales = run.empty::<f32>(k)?;
+                let filter_descales = run.empty::<f32>(k)?;
                 let image = run.empty::<f32>(plan.image_words() as usize)?;
-                let unscales = run.empty::<f32>(n)?;
+                let descales = run.empty::<f32>(n)?;
                 let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
                 let windows = (g.pooled_h * g.pooled_w) as usize;
                 let pixels = conv.output_pixels() as usize;
@@ -200,7 +200,7 @@ macro_rules! product {
                     (
                         w.source(),
                         operands.ptr(),
-                        filter_unscales.ptr(),
+                        filter_descales.ptr(),
                         g,
                         plan.tile,
                     ),
@@ -209,10 +209,10 @@ macro_rules! product {
                     &IMPLICIT_GEMM_IMAGE,
                     &[format],
                     g.image_shape(),
-                    (x.source(), image.ptr(), unscales.ptr(), largest.ptr(), g),
+                    (x.source(), image.ptr(), descales.ptr(), largest.ptr(), g),
                 )?;
                 if OperandFormat::$operands.scaled && g.scans == 0 {
-                    let arguments = (x.source(), image.ptr(), unscales.ptr(), largest.source(), g);
+                    let arguments = (x.source(), image.ptr(), descales.ptr(), largest.source(), g);
                     run.launch(
                         &IMPLICIT_GEMM_REMAKE,
                         &[format],
@@ -227,9 +227,9 @@ macro_rules! product {
                     plan.shape(&DEVICE),
                     (
                         image.source(),
-                        unscales.source(),
+                        descales.source(),
                         operands.source(),
-                        filter_unscales.source(),
+                        filter_descales.source(),
                         b.source(),
                         std::ptr::null(),
                         f.source(),

@@ -7,7 +7,7 @@
 //! A block's output is cut into *items*: [`TILE_ROWS`] rows of the flattened (z, p) plane by
 //! [`CHUNK_COLUMNS`] columns. Item `i` is rows `i / CHUNKS`, columns `i % CHUNKS`; warp `w` takes
 //! the items `w, w + WARPS, ..` in *rounds*. Input rows (the flattened (d, h) plane) arrive in the
-//! same order, [`STAGE_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
+//! same order, [`STAGING_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
 //!
 //! On Hopper a cluster of blocks can share a sample where the batch is small: [`Share`] is what one of
 //! them has, and [`OneLaunch3dGeometry::cluster_blocks`] says how many there are. The results are the same bits.
@@ -63,10 +63,10 @@ pub const PLANE_WORDS: u32 = 17_160;
 pub const PEEK_ROWS: u32 = 160;
 
 /// Input rows that arrive during a round.
-pub const STAGE_ROWS: u32 = 64;
+pub const STAGING_ROWS: u32 = 64;
 
-/// Words in which they arrive, and which hold filters and partial statistics at other times.
-pub const STAGE_WORDS: u32 = STAGE_ROWS * WIDTH * IN_CHANNELS;
+/// Words of the *staging area*, in which they arrive, and which holds filters and partial statistics at other times.
+pub const STAGING_WORDS: u32 = STAGING_ROWS * WIDTH * IN_CHANNELS;
 
 /// Words for what all threads share: scales, means, constants of the output channels.
 pub const COMMON_WORDS: u32 = 256;
@@ -86,7 +86,7 @@ pub const POWER_SUM_WORDS: u32 = 2 * OUT_CHANNELS;
 /// Words of the power sums of a block's items, at most.
 pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2]) * POWER_SUM_WORDS;
 
-const _: () = assert!(SHARE_WORDS + WARPS * POWER_SUM_WORDS <= STAGE_WORDS);
+const _: () = assert!(SHARE_WORDS + WARPS * POWER_SUM_WORDS <= STAGING_WORDS);
 
 /// Bytes that a thread copies at a time.
 pub const COPY_BYTES: u32 = 8;
@@ -331,7 +331,7 @@ impl Share {
 /// Words of shared memory of a kernel that keeps `planes` words of each pixel.
 #[must_use]
 pub const fn shared_words(planes: u32) -> u32 {
-    planes * PLANE_WORDS + STAGE_WORDS + COMMON_WORDS
+    planes * PLANE_WORDS + STAGING_WORDS + COMMON_WORDS
 }
 
 /// Planes of the kernel whose values are split in two parts (`.._split_f32`).

@@ -216,7 +216,7 @@ impl NormGeometry {
     }
 }
 
-/// How many runs of `length`, back to back, `span` consecutive elements can touch, wherever they start.
+/// How many segments of `length`, back to back, `span` consecutive elements can touch, wherever they start.
 const fn touched(span: u64, length: u64) -> u64 {
     if length == 0 {
         return 0;

@@ -141,9 +141,9 @@ pub(super) unsafe fn consume<F: Format>(
                     slot: count % slots,
                     next_slot: next % slots,
                     rows: (rows.rows - band * BAND_ROWS).min(BAND_ROWS),
-                    input_unscale: if F::SCALED {
+                    input_descale: if F::SCALED {
                         let last = if needs_next { next } else { count };
-                        memory.unscale.load(last % slots)
+                        memory.descale.load(last % slots)
                     } else {
                         1.0
                     },
@@ -157,7 +157,7 @@ pub(super) unsafe fn consume<F: Format>(
                             unroll!(2, |e| {
                                 if o < 3 || e == 0 || !place.edge {
                                     let value = (best[h][o][e] + sums.folded[h])
-                                        * window_row.unscale::<F>(&place, h);
+                                        * window_row.descale::<F>(&place, h);
                                     let at = offset + 8 * (h as u32 * pitch + o as u32);
                                     memory.pooled.store(at + e as u32, value);
                                 }
@@ -212,15 +212,15 @@ struct WindowRow {
     next_slot: u32,
     rows: u32,
     /// Undoes the scale of the input.
-    input_unscale: f32,
+    input_descale: f32,
 }
 
 impl WindowRow {
     /// Undoes both scales for channel `h` of the thread.
     #[inline(always)]
-    const fn unscale<F: Format>(&self, place: &Place, h: usize) -> f32 {
+    const fn descale<F: Format>(&self, place: &Place, h: usize) -> f32 {
         if F::SCALED {
-            self.input_unscale * place.descale[h]
+            self.input_descale * place.descale[h]
         } else {
             1.0
         }
@@ -236,8 +236,8 @@ impl WindowRow {
         sums: &mut Sums,
         place: &Place,
     ) -> [[[f32; 2]; 4]; 2] {
-        let unscale = [self.unscale::<F>(place, 0), self.unscale::<F>(place, 1)];
-        let scale = [1.0 / unscale[0], 1.0 / unscale[1]];
+        let descale = [self.descale::<F>(place, 0), self.descale::<F>(place, 1)];
+        let scale = [1.0 / descale[0], 1.0 / descale[1]];
         if F::SCALED && sums.rows > 0 {
             unroll!(2, |h| {
                 let (value, word) = fold::<F>(sums.shift[h] * scale[h], place.quad_lane);
@@ -298,7 +298,7 @@ impl WindowRow {
                         let mean = mean_of_half_row(&left, h);
                         let (value, word) = fold::<F>(mean, place.quad_lane);
                         sums.folded[h] = value;
-                        sums.shift[h] = value * unscale[h];
+                        sums.shift[h] = value * descale[h];
                         F::set_constant(filters, h, word);
                         unroll!(2, |f| {
                             unroll!(4, |o| {
@@ -328,8 +328,8 @@ impl WindowRow {
                 let off = sums.folded[h] - sums.shift[h] * scale[h];
                 let s = math::fma(count, off, sum[h]);
                 let q = math::fma(off, math::fma(count, off, 2.0 * sum[h]), squares[h]);
-                sums.sum[h] = math::fma(s, unscale[h], sums.sum[h]);
-                sums.squares[h] = math::fma(q * unscale[h], unscale[h], sums.squares[h]);
+                sums.sum[h] = math::fma(s, descale[h], sums.sum[h]);
+                sums.squares[h] = math::fma(q * descale[h], descale[h], sums.squares[h]);
             } else {
                 sums.sum[h] = sum[h];
                 sums.squares[h] = squares[h];

@@ -15,7 +15,7 @@ pub(super) struct Memory {
     pub filled: Shared<u64>,
     pub freed: Shared<u64>,
     pub exchanged: Shared<u64>,
-    pub unscale: Shared<f32>,
+    pub descale: Shared<f32>,
     pub moments: Shared<f32>,
     pub partner: Shared<f32>,
     pub affine: Shared<f32>,
@@ -35,7 +35,7 @@ impl Memory {
             filled: shared::dynamic(layout.filled, slots),
             freed: shared::dynamic(layout.freed, slots),
             exchanged: shared::dynamic(layout.exchanged, 2),
-            unscale: shared::dynamic(layout.unscale, slots),
+            descale: shared::dynamic(layout.descale, slots),
             moments: shared::dynamic(
                 layout.moments,
                 config.consumers * OUT_CHANNELS * MOMENTS_BYTES / 4,

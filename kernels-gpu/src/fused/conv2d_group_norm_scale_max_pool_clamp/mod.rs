@@ -41,7 +41,7 @@
 //!             while the next chain runs: sum += d; squares += d * d; best[window] = max(best[window], d)
 //!             in its first row, which has no shift yet: shift = mean of its first half; d -= shift
 //!         arrive(freed[slot])
-//!         pooled[channel][window row] = (best + shift) * unscale
+//!         pooled[channel][window row] = (best + shift) * descale
 //!     the other warpgroups together (`statistics`), at the sample's end:
 //!         moments of each channel: threads, quads, warpgroups, and the other half's, through the cluster
 //!         mean and variance of each group -> center, factor and summand of each channel

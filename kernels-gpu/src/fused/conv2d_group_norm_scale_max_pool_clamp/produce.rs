@@ -163,7 +163,7 @@ pub(super) unsafe fn produce<F: Format>(
                     store::<F>(memory, row, raw, scale.factor, lane);
                 }
                 if F::SCALED && thread == 0 {
-                    memory.unscale.store(slot, power(-scale.exponent));
+                    memory.descale.store(slot, power(-scale.exponent));
                 }
                 async_proxy::fence_shared();
                 warp::sync_warp(warp::ALL_LANES);

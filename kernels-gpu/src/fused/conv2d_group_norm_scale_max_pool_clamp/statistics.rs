@@ -21,12 +21,12 @@ use crate::parts::unroll::unroll;
 const MOMENTS_WORDS: u32 = MOMENTS_BYTES / 4;
 const AFFINE_WORDS: u32 = AFFINE_BYTES / 4;
 
-/// Count, mean, and sum of squares about the mean.
+/// Count, mean, and M2, the sum of squared deviations from the mean.
 #[derive(Clone, Copy)]
 pub(super) struct Moments {
     count: f32,
     mean: f32,
-    squares: f32,
+    m2: f32,
 }
 
 impl Moments {
@@ -34,7 +34,7 @@ impl Moments {
     const NONE: Self = Self {
         count: 0.0,
         mean: 0.0,
-        squares: 0.0,
+        m2: 0.0,
     };
 
     /// From sums about `shift`.
@@ -44,7 +44,7 @@ impl Moments {
         Self {
             count,
             mean: shift + mean,
-            squares: squares - sum * mean,
+            m2: squares - sum * mean,
         }
     }
 
@@ -61,7 +61,7 @@ impl Moments {
         Self {
             count,
             mean: math::fma(apart, share, self.mean),
-            squares: self.squares + other.squares + apart * apart * (self.count * share),
+            m2: self.m2 + other.m2 + apart * apart * (self.count * share),
         }
     }
 
@@ -79,7 +79,7 @@ impl Moments {
             all = all.with(Self {
                 count: from(all.count),
                 mean: from(all.mean),
-                squares: from(all.squares),
+                m2: from(all.m2),
             });
             distance *= 2;
         }
@@ -93,7 +93,7 @@ pub(super) unsafe fn keep(memory: &Memory, warpgroup: u32, channel: u32, moments
     let at = (warpgroup * OUT_CHANNELS + channel) * MOMENTS_WORDS;
     memory.moments.store(at, moments.count);
     memory.moments.store(at + 1, moments.mean);
-    memory.moments.store(at + 2, moments.squares);
+    memory.moments.store(at + 2, moments.m2);
 }
 
 /// Bytes that a block receives for a sample.
@@ -120,13 +120,13 @@ pub(super) unsafe fn send<F: Format>(
     let to = received::<F>(memory, place, rank, channel);
     let mut block = 0;
     while block < F::CONFIG.cluster_blocks() {
-        let sent = [moments.mean, moments.squares];
+        let sent = [moments.mean, moments.m2];
         cluster::store_async(to.addr(0), exchanged, block, sent);
         block += 1;
     }
 }
 
-/// Where mean and squares of channel `k` come to, in set `set` of those for `place`.
+/// Where mean and M2 of channel `k` come to, in set `set` of those for `place`.
 #[inline(always)]
 unsafe fn received<F: Format>(memory: &Memory, place: u32, set: u32, k: u32) -> Shared<f32> {
     const WORDS: u32 = RECEIVED_BYTES / 4;
@@ -149,7 +149,7 @@ unsafe fn of_half<F: Format>(
         Moments {
             count: (rows.rows_of(i, F::CONFIG.consumers) * CONV_WIDTH) as f32,
             mean: from.load(0),
-            squares: from.load(1),
+            m2: from.load(1),
         }
     };
     let mut all = of_warpgroup(0);
@@ -224,7 +224,7 @@ unsafe fn gather<F: Format>(
             i += 1;
         }
         let partner = received::<F>(memory, place, 0, k);
-        let sent = [mine.mean, mine.squares];
+        let sent = [mine.mean, mine.m2];
         cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
     }
     cluster::wait(exchanged, phase);
@@ -233,7 +233,7 @@ unsafe fn gather<F: Format>(
         let theirs = Moments {
             count: (g.half_rows(1 - rank).rows * CONV_WIDTH) as f32,
             mean: partner.load(0),
-            squares: partner.load(1),
+            m2: partner.load(1),
         };
         // In the same order in both blocks, so that both come to the same.
         if rank == 0 {
@@ -279,7 +279,7 @@ unsafe fn bias_in_group(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) -> f32
 unsafe fn keep_channel(g: &OneLaunch2dGeometry, memory: &Memory, k: u32, all: &Moments) {
     let mean = math::fma(sign_of(memory, k), all.mean, bias_in_group(g, memory, k));
     memory.moments.store(k * MOMENTS_WORDS, mean);
-    memory.moments.store(k * MOMENTS_WORDS + 1, all.squares);
+    memory.moments.store(k * MOMENTS_WORDS + 1, all.m2);
     memory.moments.store(k * MOMENTS_WORDS + 2, all.count);
 }
 
@@ -324,7 +324,7 @@ unsafe fn load(memory: &Memory, warpgroup: u32, channel: u32) -> Moments {
     Moments {
         count: memory.moments.load(at),
         mean: memory.moments.load(at + 1),
-        squares: memory.moments.load(at + 2),
+        m2: memory.moments.load(at + 2),
     }
 }
 

@@ -5,7 +5,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{cp_async, math, thread};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     BLOCK_THREADS, COPY_BYTES, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS, RECIPROCAL_SHIFT,
-    ROW_PITCH, STAGE_ROWS, WIDTH,
+    ROW_PITCH, STAGING_ROWS, WIDTH,
 };
 
 use super::common;
@@ -69,7 +69,7 @@ pub(super) struct Filler<'a, F: Format> {
     /// The planes.
     pub(super) planes: Shared<u32>,
     /// Where rows wait that arrive during a round.
-    pub(super) stage: Shared<u32>,
+    pub(super) staging: Shared<u32>,
     /// The geometry.
     pub(super) g: &'a OneLaunch3dGeometry,
 }
@@ -195,17 +195,17 @@ impl<F: Format> Filler<'_, F> {
         }
     }
 
-    /// Starts to copy [`STAGE_ROWS`] rows from row `first` on.
+    /// Starts to copy [`STAGING_ROWS`] rows from row `first` on.
     #[inline(always)]
-    pub(super) unsafe fn start_stage(&self, first: u32) {
+    pub(super) unsafe fn start_staging(&self, first: u32) {
         let channel = self.g.channel_elements();
-        let stage_copies = STAGE_ROWS * row_copies::<F>();
+        let staging_copies = STAGING_ROWS * row_copies::<F>();
         let start = first * row_copies::<F>();
         let mut copy = thread::thread_idx_x();
-        while copy < stage_copies && start + copy < self.copies(self.g.rows) {
+        while copy < staging_copies && start + copy < self.copies(self.g.rows) {
             let from = ((start + copy) * copy_pixels::<F>()) as usize;
-            let to = self.stage.addr(copy * COPY_WORDS);
-            let step = stage_copies * COPY_BYTES;
+            let to = self.staging.addr(copy * COPY_WORDS);
+            let step = staging_copies * COPY_BYTES;
             cp_async::copy8(to, self.x, from);
             cp_async::copy8(to.offset(step), self.x, from + channel);
             cp_async::copy8(to.offset(2 * step), self.x, from + 2 * channel);
@@ -213,22 +213,22 @@ impl<F: Format> Filler<'_, F> {
         }
     }
 
-    /// Waits for what [`Self::start_stage`] started and converts it: each thread what it copied
+    /// Waits for what [`Self::start_staging`] started and converts it: each thread what it copied
     /// itself, so no barrier is needed in between. Returns the largest magnitude among it.
     #[inline(always)]
-    pub(super) unsafe fn finish_stage(&self, first: u32, centre: Centre) -> f32 {
+    pub(super) unsafe fn finish_staging(&self, first: u32, centre: Centre) -> f32 {
         let mut largest = 0.0;
         cp_async::wait_all();
-        let stage_copies = STAGE_ROWS * row_copies::<F>();
+        let staging_copies = STAGING_ROWS * row_copies::<F>();
         let start = first * row_copies::<F>();
         let mut copy = thread::thread_idx_x();
-        while copy < stage_copies && start + copy < self.copies(self.g.rows) {
+        while copy < staging_copies && start + copy < self.copies(self.g.rows) {
             let at = copy * COPY_WORDS;
-            let step = stage_copies * COPY_WORDS;
+            let step = staging_copies * COPY_WORDS;
             let raw = [
-                self.stage.load_vec(at),
-                self.stage.load_vec(at + step),
-                self.stage.load_vec(at + 2 * step),
+                self.staging.load_vec(at),
+                self.staging.load_vec(at + step),
+                self.staging.load_vec(at + 2 * step),
             ];
             self.convert(start + copy, raw, centre, &mut largest);
             copy += BLOCK_THREADS;

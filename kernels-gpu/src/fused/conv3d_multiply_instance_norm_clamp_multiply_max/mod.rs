@@ -11,7 +11,7 @@
 //! 2   means, scale = survey of the first PEEK_ROWS rows        # a guess of the means: any value would do
 //!     planes = (those rows - means) * scale, rounded (and what that leaves)      # 16-bit types: as stored
 //! 3   for each round, an item of 16 rows x 10 columns to a warp:                 # first pass (`pass`)
-//!         start to copy the next STAGE_ROWS rows
+//!         start to copy the next STAGING_ROWS rows
 //!         for each column of the item (`item::convolve`):
 //!             d = planes x filters, over 27 taps and 3 channels                  # 16 rows x 16 filters; 16-bit
 //!                                                                                # types: - means x filters
@@ -59,7 +59,7 @@
 //!
 //! # Invariants
 //! - A round starts only when all rows that its items touch are converted.
-//! - `stage` belongs to the filters until every thread has its operands, then to arriving rows, and
+//! - `staging` belongs to the filters until every thread has its operands, then to arriving rows, and
 //!   when the pass is over to the partial statistics.
 //! - In a cluster, all blocks find the same means, scales and largest magnitude, and so repeat the pass all or none.
 //! - The words of depth `d` in plane 1 of the pair formats are complete once depth `d + 1` is.
@@ -72,7 +72,7 @@ use cuda_std::{cluster, cp_async, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     BLOCK_THREADS, COMMON_WORDS, OUT_CHANNELS, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS,
-    STAGE_WORDS, WARPS,
+    STAGING_WORDS, WARPS,
 };
 
 mod fill;
@@ -128,7 +128,7 @@ const SCALED_MAX: f32 = 30_000.0;
 
 /// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets.
 #[inline(always)]
-fn scale_for(largest: f32) -> f32 {
+fn prescale_for(largest: f32) -> f32 {
     let exponent = largest.to_bits() >> 23;
     let wanted = (2 * 127 + 10 - exponent.min(263)).clamp(1, 253);
     if largest == 0.0 {
@@ -171,8 +171,8 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     let x =
         Global::new(x, g.input_elements()).slice(sample * g.sample_elements(), g.sample_elements());
     let planes = shared::dynamic::<u32>(0, F::PLANES * PLANE_WORDS);
-    let stage = shared::dynamic::<u32>(4 * F::PLANES * PLANE_WORDS, STAGE_WORDS);
-    let words = shared::dynamic::<u32>(4 * (F::PLANES * PLANE_WORDS + STAGE_WORDS), COMMON_WORDS);
+    let staging = shared::dynamic::<u32>(4 * F::PLANES * PLANE_WORDS, STAGING_WORDS);
+    let words = shared::dynamic::<u32>(4 * (F::PLANES * PLANE_WORDS + STAGING_WORDS), COMMON_WORDS);
     let floats = words.cast::<f32>();
 
     let thread = thread::thread_idx_x();
@@ -182,13 +182,13 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     let filler = Filler::<F> {
         x,
         planes,
-        stage,
+        staging,
         g,
     };
 
     // 1, with the copies of 2 under way.
     let parameters = FilterTensors::<F> {
-        stage,
+        staging,
         words,
         g,
         format: PhantomData,
@@ -228,7 +228,10 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     let [sum0, sum1, sum2, pixels] = floats.load_vec::<4>(common::SUMS);
     let each = math::reciprocal_approx(pixels);
     let means = [sum0 * each, sum1 * each, sum2 * each];
-    let centre = Centre::new(scale_for(largest_of_warps(words, common::LARGEST)), means);
+    let centre = Centre::new(
+        prescale_for(largest_of_warps(words, common::LARGEST)),
+        means,
+    );
     if BLOCKS == 1 {
         filler.convert_peek(centre);
     }
@@ -288,7 +291,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
         }
         let [m0, m1, m2, _] = floats.load_vec::<4>(common::MEANS);
         if thread == 0 {
-            Centre::new(scale_for(all), [m0, m1, m2]).store(floats);
+            Centre::new(prescale_for(all), [m0, m1, m2]).store(floats);
         }
         if BLOCKS > 1 {
             cluster::wait_all();

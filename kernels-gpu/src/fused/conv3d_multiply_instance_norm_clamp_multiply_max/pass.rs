@@ -15,7 +15,7 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cluster, thread, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    MOST_WARP_ITEMS, OneLaunch3dGeometry, POWER_SUM_WORDS, SHARE_WORDS, STAGE_ROWS, WARPS,
+    MOST_WARP_ITEMS, OneLaunch3dGeometry, POWER_SUM_WORDS, SHARE_WORDS, STAGING_ROWS, WARPS,
 };
 
 use super::common;
@@ -40,8 +40,8 @@ impl<F: Format> Pass<'_, F> {
     #[inline(always)]
     pub(super) fn partial(&self, blocks: u32) -> Shared<f32> {
         let at = if blocks == 1 { 0 } else { SHARE_WORDS };
-        let stage = self.filler.stage.slice(at, WARPS * POWER_SUM_WORDS);
-        stage.cast()
+        let staging = self.filler.staging.slice(at, WARPS * POWER_SUM_WORDS);
+        staging.cast()
     }
 
     /// All items of the sample. Rows before `ready` are there.
@@ -54,20 +54,20 @@ impl<F: Format> Pass<'_, F> {
         while round < items {
             let needed = operands.g.rows_needed((round + WARPS).min(items));
             while ready < needed {
-                filler.start_stage(ready);
-                let largest = filler.finish_stage(ready, Centre::load(floats));
+                filler.start_staging(ready);
+                let largest = filler.finish_staging(ready, Centre::load(floats));
                 self.keep_largest(largest);
-                ready += STAGE_ROWS;
+                ready += STAGING_ROWS;
                 thread::sync_threads();
             }
             // Behind the last row there is nothing to start, nor to finish.
-            filler.start_stage(ready);
+            filler.start_staging(ready);
             if round + self.warp < items {
                 convolve::<F, _>(round + self.warp, operands, &mut power_sums);
             }
-            let largest = filler.finish_stage(ready, Centre::load(floats));
+            let largest = filler.finish_staging(ready, Centre::load(floats));
             self.keep_largest(largest);
-            ready += STAGE_ROWS;
+            ready += STAGING_ROWS;
             thread::sync_threads();
             round += WARPS;
         }
@@ -99,7 +99,7 @@ impl<F: Format> Pass<'_, F> {
         thread::sync_threads();
 
         let lane = warp::lane_id();
-        let of_items = filler.stage.slice(0, SHARE_WORDS).cast::<f32>();
+        let of_items = filler.staging.slice(0, SHARE_WORDS).cast::<f32>();
         // Read again for each item rather than kept: no register is free.
         let share = || self.words.load_vec::<2>(common::SHARE);
         let mut item = share()[0] + self.warp;

@@ -8,7 +8,7 @@ use op_spec::launch::implicit_gemm::{
     VECTOR_VALUES,
 };
 
-use super::format::{Bf16, F16, Format, Rounded, Split, scale_for};
+use super::format::{Bf16, F16, Format, Rounded, Split, prescale_for};
 use crate::parts::index::div_rem;
 
 /// One filter, with what is needed to find its values by their place in an operand.
@@ -59,7 +59,7 @@ const _: () = assert!(VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
 ///
 /// # Safety
 /// `weight` has the elements that the geometry says, `operands` the plan's `filter_words()`,
-/// and `unscales` an element for each filter where values are scaled; `tile` is the
+/// and `descales` an element for each filter where values are scaled; `tile` is the
 /// plan's.
 #[kernel(
     instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
@@ -68,7 +68,7 @@ const _: () = assert!(VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
 pub unsafe fn implicit_gemm_filters<F: Format>(
     weight: *const F::Stored,
     operands: *mut u32,
-    unscales: *mut f32,
+    descales: *mut f32,
     g: &GemmGeometry,
     tile: GemmTile,
 ) {
@@ -100,10 +100,10 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
             at += WARP_THREADS as usize;
         }
         warp::sync_warp(warp::ALL_LANES);
-        let [up, down] = scale_for(f32::from_bits(warp::warp_reduce_max(warp::ALL_LANES, bits)));
+        let [up, down] = prescale_for(f32::from_bits(warp::warp_reduce_max(warp::ALL_LANES, bits)));
         scale = up;
         if exists && lane == 0 {
-            GlobalMut::new(unscales, conv.output_channels() as usize).store(filter, down);
+            GlobalMut::new(descales, conv.output_channels() as usize).store(filter, down);
         }
     }
 

@@ -151,7 +151,7 @@ format!(
 /// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets, and its
 /// reciprocal. 1 for 0, and for what is not finite.
 #[inline(always)]
-pub(super) fn scale_for(largest: f32) -> [f32; 2] {
+pub(super) fn prescale_for(largest: f32) -> [f32; 2] {
     const BIAS: u32 = 127;
     const TARGET: u32 = 10;
     let exponent = largest.to_bits() >> 23;

@@ -12,7 +12,7 @@ use op_spec::launch::implicit_gemm::{
     GemmGeometry, SPREAD_THREADS, VECTOR_VALUES, VECTOR_WORDS, VECTORS_PER_THREAD,
 };
 
-use super::format::{Bf16, F16, Format, Rounded, Split, scale_for};
+use super::format::{Bf16, F16, Format, Rounded, Split, prescale_for};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -218,7 +218,7 @@ impl<T: Storage> Maker<'_, T> {
 ///
 /// # Safety
 /// `x` has `g.conv.n * g.sample_elements()` elements, `image` the plan's
-/// `image_words()`. Where values are scaled, `unscales` has an element for each sample and
+/// `image_words()`. Where values are scaled, `descales` has an element for each sample and
 /// `largest` one for each block.
 #[kernel(
     instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
@@ -227,7 +227,7 @@ impl<T: Storage> Maker<'_, T> {
 pub unsafe fn implicit_gemm_image<F: Format>(
     x: *const F::Stored,
     image: *mut u32,
-    unscales: *mut f32,
+    descales: *mut f32,
     largest: *mut u32,
     g: &GemmGeometry,
 ) {
@@ -238,10 +238,10 @@ pub unsafe fn implicit_gemm_image<F: Format>(
         scale = USUAL_SCALE;
         if g.scans != 0 {
             let bits = largest_of_block(maker.largest_of_thread(sample));
-            let [scale_of_sample, unscale] = scale_for(f32::from_bits(bits));
+            let [scale_of_sample, descale] = prescale_for(f32::from_bits(bits));
             scale = scale_of_sample;
             if block == 0 && thread::thread_idx_x() == 0 {
-                GlobalMut::new(unscales, g.conv.n as usize).store(sample as usize, unscale);
+                GlobalMut::new(descales, g.conv.n as usize).store(sample as usize, descale);
             }
         }
     }
@@ -268,7 +268,7 @@ pub unsafe fn implicit_gemm_image<F: Format>(
 pub unsafe fn implicit_gemm_remake<F: Format>(
     x: *const F::Stored,
     image: *mut u32,
-    unscales: *mut f32,
+    descales: *mut f32,
     largest: *const u32,
     g: &GemmGeometry,
 ) {
@@ -284,13 +284,13 @@ pub unsafe fn implicit_gemm_remake<F: Format>(
     }
     let largest = f32::from_bits(largest_of_block(bits));
     let usual = (USUAL_LEAST..=USUAL_MOST).contains(&largest) || largest == 0.0;
-    let [scale, unscale] = if usual {
+    let [scale, descale] = if usual {
         [USUAL_SCALE, 1.0 / USUAL_SCALE]
     } else {
-        scale_for(largest)
+        prescale_for(largest)
     };
     if first == 0 && thread::thread_idx_x() == 0 {
-        GlobalMut::new(unscales, g.conv.n as usize).store(sample as usize, unscale);
+        GlobalMut::new(descales, g.conv.n as usize).store(sample as usize, descale);
     }
     if usual {
         return;

@@ -156,8 +156,8 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// block (from cache), the output once.
 ///
 /// # Safety
-/// `image` and `image_unscales` are what the image kernel of the same plan wrote, `operands` and
-/// `filter_unscales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
+/// `image` and `image_descales` are what the image kernel of the same plan wrote, `operands` and
+/// `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
 /// have an element for each output channel; `y` has an element for each output, or, with
 /// pooling, for each window; `moments` has the geometry's `moment_elements()`. `y` and `moments`
 /// are apart from all else and start on 16 bytes.
@@ -179,9 +179,9 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 )]
 pub unsafe fn implicit_gemm<S: Shape, F: Format>(
     image: *const u32,
-    image_unscales: *const f32,
+    image_descales: *const f32,
     operands: *const u32,
-    filter_unscales: *const f32,
+    filter_descales: *const f32,
     bias: *const F::Stored,
     norm_weight: *const F::Stored,
     scale: *const F::Stored,
@@ -251,7 +251,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
     let (warp, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARP_THREADS, 0, 32);
     let results = results_of(warp, thread, *g);
     let all_channels = g.conv.output_channels() as usize;
-    results.load_channels(&filters, Global::new(filter_unscales, all_channels));
+    results.load_channels(&filters, Global::new(filter_descales, all_channels));
 
     let words = g.filter_words(S::TILE, parts) as usize;
     let all_steps = g.stages * g.steps;
@@ -261,7 +261,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         group as usize * words + filter_tile as usize * tile_words,
         tile_words,
     );
-    let image_unscales = Global::new(image_unscales, g.conv.n as usize);
+    let image_descales = Global::new(image_descales, g.conv.n as usize);
     thread::sync_threads();
     let mut multiplier = S::Multiplier::<F>::new(operands, &patch, &results);
 
@@ -293,7 +293,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let results = results_of(thread / WARP_THREADS, thread, geometry_here(g));
         multiplier.end(&mut sums, &results);
-        results.finish(&mut sums, tiles, entry, image_unscales);
+        results.finish(&mut sums, tiles, entry, image_descales);
         if !another {
             break;
         }

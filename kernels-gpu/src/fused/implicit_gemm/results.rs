@@ -88,12 +88,12 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// # Safety
     /// All threads of the block call it, and a barrier follows.
     #[inline(always)]
-    pub(super) unsafe fn load_channels(&self, filters: &FilterSet, filter_unscales: Global<f32>) {
+    pub(super) unsafe fn load_channels(&self, filters: &FilterSet, filter_descales: Global<f32>) {
         let channels = self.g.conv.output_channels() as usize;
         let mut filter = self.thread;
         while filter < S::TILE.filters() {
             // What is computed for filters that do not exist is written nowhere.
-            let (mut bias, mut unscale, mut sign) = (0.0, 1.0, 1.0);
+            let (mut bias, mut descale, mut sign) = (0.0, 1.0, 1.0);
             if filter < filters.count {
                 let channel = (filters.first_channel + filter) as usize;
                 if self.g.conv.has_bias != 0 {
@@ -102,14 +102,14 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                         .to_f32();
                 }
                 if F::OPERANDS.scaled {
-                    unscale = filter_unscales.load_readonly(channel);
+                    descale = filter_descales.load_readonly(channel);
                 }
                 if self.g.pool_h > 0 && self.reversed(channel) {
                     sign = -1.0;
                 }
             }
             self.channels
-                .store_vec(filter * 4, [sign * bias, sign * unscale, sign, 0.0]);
+                .store_vec(filter * 4, [sign * bias, sign * descale, sign, 0.0]);
             filter += BLOCK_THREADS;
         }
     }
@@ -124,15 +124,15 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         sums: &mut Sums,
         tiles: Shared<u32>,
         entry: u32,
-        image_unscales: Global<f32>,
+        image_descales: Global<f32>,
     ) {
         let (place, _) = load_tile(tiles, entry);
-        let image_unscale = if F::OPERANDS.scaled {
-            image_unscales.load_readonly(place.sample as usize)
+        let image_descale = if F::OPERANDS.scaled {
+            image_descales.load_readonly(place.sample as usize)
         } else {
             1.0
         };
-        self.scale(sums, image_unscale);
+        self.scale(sums, image_descale);
         self.take_moments(sums, &place);
         self.store_tile(sums);
         thread::sync_threads();
@@ -184,17 +184,17 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
 
     /// Undoes the scaling and adds the bias.
     #[inline(always)]
-    unsafe fn scale(&self, sums: &mut Sums, image_unscale: f32) {
+    unsafe fn scale(&self, sums: &mut Sums, image_descale: f32) {
         unroll!(4, |m| {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
-                    let [bias, unscale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
-                    let mut factor = unscale * image_unscale;
+                    let [bias, descale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
+                    let mut factor = descale * image_descale;
                     // Powers of two, whose product may be beyond f32: the smaller factor first then.
                     if F::OPERANDS.scaled && !is_normal(factor) {
-                        let swap = math::abs(unscale) > image_unscale;
-                        let first = if swap { image_unscale } else { unscale };
-                        factor = if swap { unscale } else { image_unscale };
+                        let swap = math::abs(descale) > image_descale;
+                        let first = if swap { image_descale } else { descale };
+                        factor = if swap { descale } else { image_descale };
                         unroll!(16, |n| {
                             if (n as u32) < S::TILE.pixel_octets {
                                 unroll!(2, |j| {

@@ -134,8 +134,8 @@ impl OneLaunch2dConfig {
         let filled = magnitudes + 2 * 16;
         let freed = filled + 8 * self.slots;
         let exchanged = freed + 8 * self.slots;
-        let unscale = exchanged + 2 * 8;
-        let moments = unscale + 4 * self.slots.next_multiple_of(2);
+        let descale = exchanged + 2 * 8;
+        let moments = descale + 4 * self.slots.next_multiple_of(2);
         let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
         let affine = partner + 2 * self.received() * OUT_CHANNELS * RECEIVED_BYTES;
         let channels = affine + OUT_CHANNELS * AFFINE_BYTES;
@@ -147,7 +147,7 @@ impl OneLaunch2dConfig {
             filled,
             freed,
             exchanged,
-            unscale,
+            descale,
             moments,
             partner,
             affine,
@@ -157,10 +157,10 @@ impl OneLaunch2dConfig {
     }
 }
 
-/// Bytes of one channel's count, mean and sum of squares about it.
+/// Bytes of one channel's count, mean and M2.
 pub const MOMENTS_BYTES: u32 = 12;
 
-/// Bytes of what one channel receives of a set of statistics: mean and sum of squares about it.
+/// Bytes of what one channel receives of a set of statistics: mean and M2.
 pub const RECEIVED_BYTES: u32 = 8;
 
 /// Bytes of one channel's center, factor and summand.
@@ -184,7 +184,7 @@ pub struct OneLaunch2dLayout {
     /// The barriers of the statistics that other blocks send, for even and for odd samples.
     pub exchanged: u32,
     /// For each slot, what undoes the scaling of its rows.
-    pub unscale: u32,
+    pub descale: u32,
     /// Statistics of each channel from each warpgroup.
     pub moments: u32,
     /// Statistics from other blocks, for even and for odd samples.
