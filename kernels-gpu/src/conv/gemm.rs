@@ -45,9 +45,9 @@ const THREAD_COLUMNS: usize = COLUMN_VECTORS as usize;
 /// A tile as a type.
 trait Shape {
     const TILE: ColumnGemmTile;
-    /// Filter elements that a thread brings for each step.
+    /// Filter elements that a thread brings for each tile.
     const FILTER_LOADS: usize = (Self::TILE.rows() * TILE_REDUCTION / GEMM_THREADS) as usize;
-    /// Vectors of the column matrix that a thread brings for each step.
+    /// Vectors of the column matrix that a thread brings for each tile.
     const COLUMN_LOADS: usize =
         (Self::TILE.columns() * TILE_REDUCTION / VECTOR / GEMM_THREADS) as usize;
     /// Vectors of output rows of a thread.
@@ -109,7 +109,7 @@ struct Problem<T: Storage> {
     pitch: u32,
 }
 
-/// What a thread brings for one step.
+/// What a thread brings for one tile of the reduction.
 struct Staged<T> {
     filters: [T; MAX_LOADS],
     columns: [[T; VECTOR_ELEMENTS]; MAX_LOADS],
@@ -131,7 +131,7 @@ fn filter_place(i: usize) -> (u32, u32) {
 }
 
 impl<T: Storage> Problem<T> {
-    /// Loads what the thread brings for the step that begins with row `row` of the reduction;
+    /// Loads what the thread brings for the tile that begins with row `row` of the reduction;
     /// zeros for what lies outside of either matrix.
     #[inline(always)]
     unsafe fn load<S: Shape>(&self, row: u32) -> Staged<T> {

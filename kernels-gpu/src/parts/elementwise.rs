@@ -1,8 +1,8 @@
-//! The loop of every kernel that reads an element and writes one.
+//! The loop of `clamp` and `scale`, which read an element and write one.
 //!
 //! All vectors of a thread are loaded before the first is used: with 256 threads a block and four
 //! 16-byte loads a thread, the memory system has enough outstanding to run at its bandwidth. They
-//! are loaded before the map is even made, since making it may mean waiting for statistics.
+//! are loaded before the map is made, so that its division (`scale` finds its first channel) costs no time.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};

@@ -198,7 +198,7 @@ type Arguments = (
     OneLaunch3dGeometry,
 );
 
-/// The kernel that takes so many blocks for a sample.
+/// The kernel that takes this number of blocks for a sample.
 fn of_warps(format: &'static str, blocks: u32) -> Chosen {
     (
         &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,

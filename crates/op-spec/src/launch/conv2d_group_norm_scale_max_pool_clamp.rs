@@ -153,7 +153,7 @@ impl OneLaunch2dGeometry {
         })
     }
 
-    /// The launch on a device of this many multiprocessors. A block takes one of them, and a cluster
+    /// The launch on a device of `multiprocessors` multiprocessors. A block takes one of them, and a cluster
     /// samples by turns.
     #[must_use]
     pub const fn launch_shape(
@@ -175,7 +175,7 @@ impl OneLaunch2dGeometry {
         }
     }
 
-    /// `config`, spread if on a device of this many multiprocessors all samples then still run at
+    /// `config`, spread if on a device of `multiprocessors` multiprocessors all samples then still run at
     /// once. So it is the batch that decides, but not about results.
     #[must_use]
     pub const fn spread(

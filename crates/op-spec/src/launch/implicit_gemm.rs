@@ -1,6 +1,7 @@
 //! A convolution as a matrix product on tensor cores, whose matrix of columns is never written.
 //!
-//! Four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
+//! Once for a model, the kernel of the *filters* puts these into the order of the tensor cores' registers. For each
+//! input, four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
 //! 1. The *image*: the padded input in vectors of eight 16-bit values, so that one vector is what one
 //!    row of a tensor-core operand takes, wherever it lies.
 //! 2. The image of f32 samples whose values the usual scale does not suit is made again.
@@ -41,7 +42,7 @@ pub const VECTOR_BYTES: u32 = 16;
 /// 32-bit words of a vector.
 pub const VECTOR_WORDS: u32 = VECTOR_BYTES / 4;
 
-/// Values of the reduction that one tensor-core instruction sums: two vectors.
+/// Vectors of a step, which has the sixteen values of the reduction that one tensor-core instruction sums.
 pub const STEP_VECTORS: u32 = 2;
 
 /// Words of the operand that one step has for 16 filters.

@@ -154,7 +154,7 @@ unsafe fn column<F: Format, E: Epilogue, const I: usize>(
     hand_over!(0 1 2 3 4 5 6 7 8 9);
 }
 
-/// One step of an exchange in which each lane gives away half of what it has: of two values, the lane
+/// An exchange in which each lane gives away half of what it has: of two values, the lane
 /// keeps `low` if `bit` of its index is clear, else `high`, and gives the other one to the lane
 /// with that bit changed. Returns what it keeps and what it receives.
 ///

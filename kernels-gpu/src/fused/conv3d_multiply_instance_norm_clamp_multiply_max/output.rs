@@ -1,4 +1,4 @@
-//! The last step: normalise, clamp, multiply, and the maximum over the filters.
+//! The epilogue of the second pass: normalise, clamp, multiply, and the maximum over the filters.
 
 use cuda_std::global::GlobalMut;
 use cuda_std::shared::Shared;

@@ -5,7 +5,7 @@
 //! the next rounds need arrive during a round.
 //!
 //! # Shared
-//! A block has a run of items, one behind the other, and so needs few rows beyond its share of the sample. All
+//! A block has consecutive items, and so needs few rows beyond its share of the sample. All
 //! of them are there before it begins. The power sums of each item are kept apart, in shared memory; when
 //! the whole cluster has come to its barrier, each block adds those of all items in the order of a block
 //! that is alone, so the sums are the same bits. All blocks also learn the largest magnitude of the

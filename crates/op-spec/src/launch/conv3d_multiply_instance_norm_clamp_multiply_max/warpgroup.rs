@@ -121,8 +121,8 @@ const fn items(g: &OneLaunch3dGeometry) -> u32 {
     g.out_rows.div_ceil(TILE_ROWS) * STRIPS
 }
 
-/// What warpgroup `warpgroup` of a block that is alone has of a sample, or block `warpgroup` of a cluster: a run
-/// of items, one behind the other.
+/// What warpgroup `warpgroup` of a block that is alone has of a sample, or block `warpgroup` of a cluster:
+/// consecutive items.
 #[must_use]
 pub const fn share(g: &OneLaunch3dGeometry, warpgroup: u32) -> Share {
     let items = items(g);

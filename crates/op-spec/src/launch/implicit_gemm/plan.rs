@@ -353,7 +353,7 @@ impl GemmGeometry {
     /// of vectors where that can be.
     fn choose_stages(&mut self, parts: u32) {
         let one = parts * self.patch_vectors * VECTOR_BYTES;
-        // Vectors of channels come alone or in twos: a stage has a multiple of this many.
+        // Vectors of channels come alone or in twos.
         let (multiple, bytes) = match (self.paired, parts) {
             (0, _) => (1, STAGE_BYTES),
             (_, 1) => (2, STAGE_BYTES),

@@ -15,7 +15,7 @@
 //! 3. *The shift of the statistics costs nothing.* The spare half-words of K meet a constant, and in B a
 //!    start value: minus what the means of the sample's first rows give (`start_value`). It is in two
 //!    parts, so that it may exceed the type's range.
-//! 4. *The last step in 16 bits* (`epilogue::Maximum`): what follows the affine map only chooses among
+//! 4. *The result in 16 bits* (`epilogue::Maximum`): what follows the affine map only chooses among
 //!    numbers, and rounding keeps their order.
 //! 5. *Results in rows.* They wait in shared memory until the warp has those of a whole item.
 //!
@@ -25,7 +25,7 @@
 //! barrier
 //! start = -(means of the first rows) x filters, where B meets the constants
 //! barrier
-//! for each item of the warpgroup, 64 rows x half of the columns:                 # first pass
+//! for each item of the warpgroup, 64 rows x a strip of the columns:              # first pass
 //!     even = words of the first two input columns
 //!     for each pair of output columns:
 //!         odd = words of the next two input columns
@@ -43,7 +43,7 @@
 //! ```
 //!
 //! # Tiles
-//! An item is [`TILE_ROWS`] output rows by half of the columns; each warpgroup takes a run of them, one behind
+//! An item is [`TILE_ROWS`] output rows by a strip of the columns, half of them; each warpgroup takes consecutive ones, one behind
 //! the other. Five warpgroups leave each thread 96 registers: with seven the assembler has 72, and either spills or puts the
 //! products one after the other.
 //!
@@ -59,7 +59,7 @@
 //!
 //! # Barriers
 //! All threads reach all four: planes and operands are stored; start values are; partial
-//! statistics are; the constants of the last step are. In a cluster, one more before the items' power sums are
+//! statistics are; the constants of the filters are. In a cluster, one more before the items' power sums are
 //! added, and two of the cluster: all blocks have begun, and their totals are there.
 
 use cuda_std::global::{Global, GlobalMut};
@@ -101,7 +101,7 @@ mod common {
     pub(super) const MULTIPLIER: u32 = 80;
     /// The bias.
     pub(super) const BIAS: u32 = 96;
-    /// What the last step needs of each filter.
+    /// The constants of each filter.
     pub(super) const CONSTANTS: u32 = 112;
 }
 
@@ -168,8 +168,8 @@ unsafe fn warp_index() -> u32 {
 /// A block, or a cluster of blocks, computes one sample of
 /// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
 ///
-/// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has a run of items of 64
-/// rows by half of the columns.
+/// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has consecutive items of 64
+/// rows by a strip of the columns.
 /// *Barriers*: at the head of the module. *Traffic*: the input once, the parameters once a block, the output once.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! Filters and what comes of them: operands, sums, start values, constants of the last step.
+//! Filters and what comes of them: operands, sums, start values, constants of the epilogue.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;

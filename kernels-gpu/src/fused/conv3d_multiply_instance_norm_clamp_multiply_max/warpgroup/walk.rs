@@ -16,9 +16,9 @@ use super::Chain;
 pub(super) enum Which {
     /// The next one follows in the same turn of the loop.
     First,
-    /// The one before was the first, pair number so much.
+    /// The one before was the first; the number of that pair.
     Second(u32),
-    /// The last one of an odd number of them, pair number so much.
+    /// The last one of an odd number of them; its number.
     Last(u32),
 }
 
