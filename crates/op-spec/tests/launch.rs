@@ -102,7 +102,7 @@ fn groups_of_no_channels_have_no_rows() {
 
 #[test]
 fn staged_parameters_have_room_for_every_plane_and_row_that_a_block_touches() {
-    // Runs of `length` that `span` elements touch if they start at each place of a run.
+    // Segments of `length` that `span` elements touch if they start at each place of a segment.
     let most = |span: u64, length: u64| {
         let starts = (0..length.min(span)).map(|back| (length - 1 - back + span - 1) / length + 1);
         starts.max().expect("a start")
@@ -142,13 +142,13 @@ fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
         let block = u64::from(apply.block_elements);
         let blocks = u64::from(shape.grid[0]);
         assert_eq!(blocks, apply.elements.div_ceil(block.max(1)));
-        assert_eq!(block % elementwise::STEP_ELEMENTS as u64, 0);
+        assert_eq!(block % elementwise::ROUND_ELEMENTS as u64, 0);
         if apply.elements > 0 {
             assert!(
                 blocks
                     >= apply
                         .elements
-                        .div_ceil(elementwise::STEP_ELEMENTS as u64)
+                        .div_ceil(elementwise::ROUND_ELEMENTS as u64)
                         .min(512)
             );
         }
@@ -165,19 +165,19 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         problem.geometry().expect("a small case")
     };
     let stem = geometry([64, 64, 112, 112], [2, 2], [1, 1], 1);
-    assert_eq!((stem.stacked, stem.plane_units()), (1, 14 * 56));
-    assert_eq!(stem.block_units, max_pool2d::BLOCK_THREADS * 4);
+    assert_eq!((stem.stacked, stem.plane_tasks()), (1, 14 * 56));
+    assert_eq!(stem.block_tasks, max_pool2d::BLOCK_THREADS * 4);
     let blocks = stem.shape().expect("few blocks").grid[0];
     assert_eq!(u64::from(blocks), (64 * 64 * 14 * 56u64).div_ceil(1024));
 
     let small = geometry([1, 64, 15, 15], [2, 3], [1, 0], 1);
     assert_eq!(
-        (small.stacked, small.plane_units()),
+        (small.stacked, small.plane_tasks()),
         (1, 2 * 5),
         "the last row of stacks is not whole"
     );
     assert_eq!(
-        small.block_units,
+        small.block_tasks,
         max_pool2d::BLOCK_THREADS,
         "blocks for every multiprocessor"
     );
@@ -187,10 +187,10 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         geometry([1, 64, 7, 15], [2, 2], [0, 0], 1),
     ] {
         assert_eq!(
-            (other.stacked, other.plane_units()),
+            (other.stacked, other.plane_tasks()),
             (0, u64::from(other.p * other.q))
         );
-        assert_eq!(other.block_units, max_pool2d::BLOCK_OUTPUTS as u32);
+        assert_eq!(other.block_tasks, max_pool2d::BLOCK_OUTPUTS as u32);
     }
     let norm = NormGeometry::new(64, 64, 16, 112 * 112, 0.0);
     let shared = stem.norm_shape(&norm).expect("few blocks").shared_bytes;
@@ -222,9 +222,9 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
     use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
     use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 
-    fn geometry(spec: &Spec, input: [usize; 5]) -> Option<FusedGeometry> {
+    fn geometry(spec: &Spec, input: [usize; 5]) -> Option<OneLaunch3dGeometry> {
         let p = spec.problem(&input).expect("a valid problem");
-        FusedGeometry::new(&p.conv, &p.instance_norm.as_group_norm(), &p.clamp).ok()
+        OneLaunch3dGeometry::new(&p.conv, &p.instance_norm.as_group_norm(), &p.clamp).ok()
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
             let needed = g.rows_needed((round + WARPS).min(g.items()));
             assert!(needed <= ready, "{needed} rows of {ready}");
             round += WARPS;
-            ready += STAGE_ROWS;
+            ready += STAGING_ROWS;
         }
         assert_eq!(g.rows_needed(g.items()), g.rows);
     }
@@ -280,7 +280,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
     }
 
     /// Every height that a sample may have, with the largest depth.
-    fn largest() -> impl Iterator<Item = FusedGeometry> {
+    fn largest() -> impl Iterator<Item = OneLaunch3dGeometry> {
         (3..=173).map(|height| {
             (3..=160)
                 .rev()
@@ -319,16 +319,16 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
                     g.items(),
                     CHUNKS,
                     TILE_ROWS,
-                    SHARE_WORDS / MOMENT_WORDS,
+                    SHARE_WORDS / POWER_SUM_WORDS,
                 );
             }
-            let shares = (0..warpgroup::GROUPS).map(|rank| warpgroup::share(&g, rank));
-            let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::PARTS;
-            let most = warpgroup::MOST_GROUP_ITEMS;
+            let shares = (0..warpgroup::WARPGROUPS).map(|rank| warpgroup::share(&g, rank));
+            let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::STRIPS;
+            let most = warpgroup::MOST_WARPGROUP_ITEMS;
             check(
                 shares.collect(),
                 items,
-                warpgroup::PARTS,
+                warpgroup::STRIPS,
                 warpgroup::TILE_ROWS,
                 most,
             );

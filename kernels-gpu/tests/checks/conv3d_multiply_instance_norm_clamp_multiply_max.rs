@@ -6,7 +6,7 @@ use cuda_std::{Family, Label, Storage, bf16, f16};
 use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec;
 use op_spec::launch::LaunchShape;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER_ELEMENTS, FusedGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
+    FILTER_ELEMENTS, OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
 
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
@@ -102,7 +102,7 @@ struct Case<T> {
     values: Vec<f32>,
     weight: Vec<f32>,
     multiplier: Vec<f32>,
-    g: FusedGeometry,
+    g: OneLaunch3dGeometry,
     depth: usize,
     height: usize,
     tensors: [Tensor<T>; 4],
@@ -130,7 +130,7 @@ impl<T: Storage> Case<T> {
             .expect("the pipeline takes this shape");
         Ok(Self {
             name: format!("{n} {depth} {height}, {special:?}"),
-            g: FusedGeometry::new(
+            g: OneLaunch3dGeometry::new(
                 &problem.conv,
                 &problem.instance_norm.as_group_norm(),
                 &problem.clamp,
@@ -195,10 +195,10 @@ type Arguments = (
     *const c_void,
     *const c_void,
     *mut c_void,
-    FusedGeometry,
+    OneLaunch3dGeometry,
 );
 
-/// The kernel that takes so many blocks for a sample.
+/// The kernel that takes this number of blocks for a sample.
 fn of_warps(format: &'static str, blocks: u32) -> Chosen {
     (
         &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
@@ -260,11 +260,11 @@ macro_rules! clustered {
     };
 }
 
-fn split_shape(g: &FusedGeometry) -> Option<LaunchShape> {
+fn split_shape(g: &OneLaunch3dGeometry) -> Option<LaunchShape> {
     g.shape(SPLIT_PLANES, 1)
 }
 
-fn pair_shape(g: &FusedGeometry) -> Option<LaunchShape> {
+fn pair_shape(g: &OneLaunch3dGeometry) -> Option<LaunchShape> {
     g.shape(PAIR_PLANES, 1)
 }
 
@@ -304,7 +304,7 @@ fused!(
     warpgroup_half,
     f16,
     of_warpgroups("f16", 1),
-    |g: &FusedGeometry| warpgroup::shape(g, 1),
+    |g: &OneLaunch3dGeometry| warpgroup::shape(g, 1),
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
 );
@@ -312,7 +312,7 @@ fused!(
     warpgroup_brain,
     bf16,
     of_warpgroups("bf16", 1),
-    |g: &FusedGeometry| warpgroup::shape(g, 1),
+    |g: &OneLaunch3dGeometry| warpgroup::shape(g, 1),
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
 );
@@ -322,7 +322,7 @@ clustered!(
     f32,
     "split_f32",
     of_warps,
-    |g: &FusedGeometry, blocks| g.shape(SPLIT_PLANES, blocks),
+    |g: &OneLaunch3dGeometry, blocks| g.shape(SPLIT_PLANES, blocks),
     [2, 4, 8]
 );
 clustered!(
@@ -330,7 +330,7 @@ clustered!(
     f32,
     "rounded_f32",
     of_warps,
-    |g: &FusedGeometry, blocks| g.shape(PAIR_PLANES, blocks),
+    |g: &OneLaunch3dGeometry, blocks| g.shape(PAIR_PLANES, blocks),
     [2, 4, 8]
 );
 clustered!(
