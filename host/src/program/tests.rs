@@ -98,8 +98,10 @@ fn parameters_stay_only_where_a_launch_reads_them() {
     let [_, factors] = [&unused, &used].map(|tensor| program.parameter(tensor));
     let y = scale::append(&mut program, x, factors).unwrap();
     let program = program.finish(&[y]);
-    let (unused, used) = (unused.downgrade(), used.downgrade());
-    assert!(unused.upgrade().is_none() && used.upgrade().is_some());
+    let weak = [unused.downgrade(), used.downgrade()];
+    drop((unused, used));
+    let is_there = weak.map(|tensor| tensor.upgrade().is_some());
+    assert_eq!(is_there, [false, true]);
     let x = Tensor::from_array(&stream, &array![[1.0f32, -1.0]]).unwrap();
     let y = program.run_once("test", &stream, &[&x]).unwrap().remove(0);
     assert_eq!(y.to_array::<f32>().unwrap(), array![[2.0, -3.0]].into_dyn());
