@@ -219,17 +219,36 @@ fn more_blocks_than_a_grid_has_are_refused_and_none_are_no_launch() {
 }
 
 mod conv3d_multiply_instance_norm_clamp_multiply_max {
-    use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
     use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
+    use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
-    fn geometry(spec: &Spec, input: [usize; 5]) -> Option<OneLaunch3dGeometry> {
-        let p = spec.problem(&input).expect("a valid problem");
-        OneLaunch3dGeometry::new(&p.conv, &p.instance_norm.as_group_norm(), &p.clamp).ok()
+    /// The input of the benchmark problem.
+    const INPUT: [usize; 5] = [128, 3, 16, 32, 32];
+
+    /// The geometry of the benchmark problem with this convolution on this input, with a norm that has a weight and a bias
+    /// or not.
+    fn geometry_of(
+        spec: Conv3dSpec,
+        affine: bool,
+        input: [usize; 5],
+    ) -> Option<OneLaunch3dGeometry> {
+        let channels = [16];
+        let conv = spec.problem(&input, &[16, 3, 3, 3, 3], Some(&channels));
+        let conv = conv.expect("a valid problem");
+        let affine = affine.then_some(&channels[..]);
+        let norm = InstanceNormSpec::default().problem(&conv.output_shape(), affine, affine);
+        let norm = norm.expect("a valid problem").as_group_norm();
+        let clamp = ClampSpec::new(-1.0, 1.0).problem(&conv.output_shape());
+        OneLaunch3dGeometry::new(&conv, &norm, &clamp.expect("a valid problem")).ok()
+    }
+
+    fn geometry(input: [usize; 5]) -> Option<OneLaunch3dGeometry> {
+        geometry_of(Conv3dSpec::default(), false, input)
     }
 
     #[test]
     fn takes_the_kernelbench_problem_and_its_rows_arrive_in_time() {
-        let g = geometry(&Spec::kernelbench(), Spec::KERNELBENCH_INPUT).expect("its own problem");
+        let g = geometry(INPUT).expect("its own problem");
         assert_eq!(g.items(), 81);
         let (mut round, mut ready) = (0, PEEK_ROWS);
         while round < g.items() {
@@ -248,9 +267,9 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
 
     /// Blocks that share a sample of a batch of `n`, with products of `mma.sync` and of warpgroups.
     fn blocks(n: usize) -> (u32, u32) {
-        let [_, sample @ ..] = Spec::KERNELBENCH_INPUT;
+        let [_, sample @ ..] = INPUT;
         let [c, d, h, w] = sample;
-        let g = geometry(&Spec::kernelbench(), [n, c, d, h, w]).expect("its own problem");
+        let g = geometry([n, c, d, h, w]).expect("its own problem");
         (g.cluster_blocks(132), warpgroup::blocks(&g, 132))
     }
 
@@ -275,7 +294,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
 
     #[test]
     fn samples_with_work_for_one_block_are_not_shared() {
-        let g = geometry(&Spec::kernelbench(), [1, 3, 5, 8, 32]).expect("a small problem");
+        let g = geometry([1, 3, 5, 8, 32]).expect("a small problem");
         assert_eq!((g.cluster_blocks(132), warpgroup::blocks(&g, 132)), (1, 1));
     }
 
@@ -284,7 +303,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         (3..=173).map(|height| {
             (3..=160)
                 .rev()
-                .find_map(|depth| geometry(&Spec::kernelbench(), [1, 3, depth, height, 32]))
+                .find_map(|depth| geometry([1, 3, depth, height, 32]))
                 .expect("some depth fits")
         })
     }
@@ -340,7 +359,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         for height in 3..=200 {
             let deepest = (3..=160)
                 .rev()
-                .find_map(|depth| geometry(&Spec::kernelbench(), [1, 3, depth, height, 32]));
+                .find_map(|depth| geometry([1, 3, depth, height, 32]));
             let Some(g) = deepest else {
                 continue;
             };
@@ -357,17 +376,17 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
 
     #[test]
     fn refuses_what_it_is_not_made_for() {
-        let spec = Spec::kernelbench();
-        assert_eq!(geometry(&spec, [1, 3, 16, 32, 31]), None);
-        assert_eq!(geometry(&spec, [1, 3, 17, 32, 32]), None);
-        assert!(geometry(&spec, [1, 3, 16, 31, 32]).is_some());
-        let mut padded = spec;
-        padded.conv.padding = [1, 1, 1];
-        assert_eq!(geometry(&padded, [1, 3, 8, 8, 32]), None);
-        let affine = Spec {
-            affine: true,
-            ..spec
+        assert_eq!(geometry([1, 3, 16, 32, 31]), None);
+        assert_eq!(geometry([1, 3, 17, 32, 32]), None);
+        assert!(geometry([1, 3, 16, 31, 32]).is_some());
+        let padded = Conv3dSpec {
+            padding: [1, 1, 1],
+            ..Conv3dSpec::default()
         };
-        assert_eq!(geometry(&affine, [1, 3, 8, 8, 32]), None);
+        assert_eq!(geometry_of(padded, false, [1, 3, 8, 8, 32]), None);
+        assert_eq!(
+            geometry_of(Conv3dSpec::default(), true, [1, 3, 8, 8, 32]),
+            None
+        );
     }
 }

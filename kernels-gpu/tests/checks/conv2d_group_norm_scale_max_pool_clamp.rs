@@ -1,11 +1,11 @@
 //! The whole of problem 85 in one launch, on images that it can take.
 
 use cuda_std::{Label, Storage, bf16, f16};
-use op_spec::Conv2dGroupNormScaleMaxPoolClampSpec;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, CONV_WIDTH, FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OUT_WIDTH,
     OneLaunch2dConfig, OneLaunch2dGeometry, POOL, WIDTH,
 };
+use op_spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 
 use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
 use super::{Failure, Outcome, Run, Tensor, Wanted, compare, same_bits, signed};
@@ -161,24 +161,26 @@ impl Case {
             [3, 4, 5, 6].map(|seed| signed::<T>(seed, OUTPUTS));
         weight[7] = 0.0;
         scale[20] = 0.0;
-        let problem = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
-            .problem(&[n, INPUTS, height, row])
-            .expect("the pipeline takes this shape");
-        let mut g = OneLaunch2dGeometry::new(
-            &problem.conv.as_conv3d(),
-            &problem.group_norm,
-            &problem.max_pool,
-            &problem.clamp,
-        )
-        .expect("the kernel takes this shape");
+        let (filters, vector) = ([OUTPUTS, INPUTS, 3, 3], [OUTPUTS]);
+        let conv =
+            Conv2dSpec::default().problem(&[n, INPUTS, height, row], &filters, Some(&vector));
+        let conv = conv.expect("an image");
+        let convolved = conv.output_shape();
+        let norm = GroupNormSpec::new(16).problem(&convolved, Some(&vector), Some(&vector));
+        let pool = MaxPool2dSpec::new([4, 4])
+            .problem(&convolved)
+            .expect("windows");
         // Bounds that leave something to see.
-        (g.min, g.max) = (-0.5, 1.5);
+        let clamp = ClampSpec::new(-0.5, 1.5).problem(&pool.output_shape());
+        let (norm, clamp) = (norm.expect("groups"), clamp.expect("bounds"));
+        let g = OneLaunch2dGeometry::new(&conv.as_conv3d(), &norm, &pool, &clamp);
+        let g = g.expect("the kernel takes this shape");
         Self {
             values,
             filter: signed::<T>(2, OUTPUTS * FILTER_ELEMENTS as usize),
             filter_bias,
             norm: [weight, bias, scale],
-            outputs: problem.output_shape().iter().product(),
+            outputs: pool.output_shape().iter().product(),
             g,
         }
     }

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use cuda_std::{Family, Label, Storage, bf16, f16};
-use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec;
 use op_spec::launch::LaunchShape;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER_ELEMENTS, OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
+use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 use super::{Failure, Outcome, Run, Tensor, Wanted, compare, signed};
@@ -125,17 +125,21 @@ impl<T: Storage> Case<T> {
         let bias = signed::<T>(3, FILTERS);
         let mut multiplier = signed::<T>(4, FILTERS);
         multiplier[5] = 0.0;
-        let problem = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench()
-            .problem(&[n, CHANNELS, depth, height, WIDTH])
-            .expect("the pipeline takes this shape");
+        let (input, filters) = (
+            [n, CHANNELS, depth, height, WIDTH],
+            [FILTERS, CHANNELS, 3, 3, 3],
+        );
+        let conv = Conv3dSpec::default().problem(&input, &filters, Some(&[FILTERS]));
+        let conv = conv.expect("a volume");
+        let norm = InstanceNormSpec::default().problem(&conv.output_shape(), None, None);
+        let clamp = ClampSpec::new(-1.0, 1.0).problem(&conv.output_shape());
+        let (norm, clamp) = (
+            norm.expect("planes").as_group_norm(),
+            clamp.expect("bounds"),
+        );
         Ok(Self {
             name: format!("{n} {depth} {height}, {special:?}"),
-            g: OneLaunch3dGeometry::new(
-                &problem.conv,
-                &problem.instance_norm.as_group_norm(),
-                &problem.clamp,
-            )
-            .expect("the kernel takes this shape"),
+            g: OneLaunch3dGeometry::new(&conv, &norm, &clamp).expect("the kernel takes this shape"),
             depth,
             height,
             tensors: [

@@ -273,12 +273,19 @@ pub const fn turns(items: u32, taker: u32, takers: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Conv2dGroupNormScaleMaxPoolClampSpec;
+    use crate::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 
+    /// The geometry of the benchmark problem on this input.
     fn geometry(input: [usize; 4]) -> Option<OneLaunch2dGeometry> {
-        let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
-        let p = spec.problem(&input).unwrap();
-        OneLaunch2dGeometry::new(&p.conv.as_conv3d(), &p.group_norm, &p.max_pool, &p.clamp).ok()
+        let channels = [64];
+        let conv = Conv2dSpec::default().problem(&input, &[64, 8, 3, 3], Some(&channels));
+        let conv = conv.unwrap();
+        let convolved = conv.output_shape();
+        let norm = GroupNormSpec::new(16);
+        let norm = norm.problem(&convolved, Some(&channels), Some(&channels));
+        let pool = MaxPool2dSpec::new([4, 4]).problem(&convolved).unwrap();
+        let clamp = ClampSpec::new(0.0, 1.0).problem(&pool.output_shape());
+        OneLaunch2dGeometry::new(&conv.as_conv3d(), &norm.unwrap(), &pool, &clamp.unwrap()).ok()
     }
 
     #[test]

@@ -19,9 +19,8 @@ use crate::parts::unroll::unroll;
 /// The named barrier of all multiplying warpgroups.
 pub(super) const MULTIPLIERS: u32 = 2;
 
-/// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and
-/// of each of those columns `8 * o + 2 * quad_lane + e` of every residue, with `o` below 4 and `e` below
-/// 2: eight windows.
+/// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and of each of those
+/// columns `8 * o + 2 * quad_lane + e` of every residue, with `o` below 4 and `e` below 2: eight windows.
 pub(super) struct Place {
     pub warpgroup: u32,
     pub lane: u32,
@@ -53,8 +52,7 @@ struct Sums {
 /// Multiplies all window rows of this warpgroup, and finishes each sample.
 ///
 /// # Safety
-/// As the kernels; the callers are the multiplying warpgroups, all of them, with their own
-/// `warpgroup`.
+/// As the kernels; the callers are the multiplying warpgroups, all of them, with their own `warpgroup`.
 #[inline(always)]
 pub(super) unsafe fn consume<F: Format>(
     arguments: &Arguments<F::Stored>,

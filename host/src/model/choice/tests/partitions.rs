@@ -1,0 +1,104 @@
+//! What partitions are done by, and what is kept of the answers.
+
+use super::*;
+
+#[test]
+fn partitions_say_which_runs_and_which_rows() {
+    let chain = chain_85(of_85());
+    let ask = |chain: &Chain, input: &[usize], text: &str| {
+        let partition = Partition::parse(chain, text).unwrap();
+        let options = Options::default().partition(partition);
+        rows(chain, input, DType::F32, &H200, &options)
+    };
+    for (text, expected) in [
+        (
+            "conv2d @im2col | group_norm scale @folded | max_pool2d clamp",
+            "im2col | folded | pool-clamp",
+        ),
+        (
+            "conv2d | group_norm | scale max_pool2d clamp",
+            "direct | norm | scale-pool-clamp",
+        ),
+        (
+            "conv2d | group_norm | scale | max_pool2d | clamp",
+            "direct | norm | operator | operator | operator",
+        ),
+        ("conv2d group_norm scale max_pool2d clamp", "one-launch-2d"),
+        (
+            "conv2d group_norm scale max_pool2d clamp @implicit-gemm",
+            "implicit-gemm",
+        ),
+        (
+            "conv2d group_norm scale max_pool2d clamp @stencil",
+            "conv2d group_norm scale max_pool2d clamp: no kernels called stencil: \
+             stencil: channels of a group is 8, expected 1",
+        ),
+        (
+            "conv2d group_norm | scale max_pool2d clamp",
+            "conv2d group_norm: no kernels: no row of the table does these layers together",
+        ),
+        (
+            "conv2d @no-such | group_norm scale max_pool2d clamp",
+            "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, stencil, \
+             implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
+             norm-scale, folded, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, operator",
+        ),
+    ] {
+        assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");
+    }
+    // A row that should not is taken where it is asked for by name.
+    let chain = chain_85(depthwise([3, 3]));
+    let text = "conv2d group_norm scale max_pool2d clamp @implicit-gemm";
+    assert_eq!(ask(&chain, &[4, 16, 60, 60], text), "implicit-gemm");
+}
+
+#[test]
+fn a_partition_of_another_chain_is_refused() {
+    let chain = chain_85(of_85());
+    let other = Partition::single(&chain_79(of_79()));
+    let options = Options::default().partition(other);
+    assert_eq!(
+        rows(&chain, &FULL_85, DType::F32, &H200, &options),
+        "partition: covers 6 layers, the chain has 5"
+    );
+}
+
+/// The rule that every row was refused by is kept, and why rows that could were passed over.
+#[test]
+fn every_row_that_was_asked_is_kept() {
+    let default = Options::default();
+    let answers = |chain: &Chain, input: &[usize], properties| -> Vec<String> {
+        let runs = chosen(chain, input, DType::F32, properties, &default).unwrap();
+        let considered = runs[0].considered.iter();
+        let answer = |(row, answer): &(&str, Answer)| match answer {
+            Answer::Taken => format!("{row}: taken"),
+            Answer::Passed(reason) => format!("{row}: {reason}"),
+            Answer::Refused(Refusal::Layers { .. }) => String::new(),
+            Answer::Refused(refusal) => format!("{row}: {refusal}"),
+        };
+        considered.map(answer).filter(|a| !a.is_empty()).collect()
+    };
+    assert_eq!(
+        answers(&chain_85(of_85()), &[1, 8, 128, 120], &H200),
+        [
+            "one-launch-2d: width is 120, expected 128",
+            "stencil: channels of a group is 8, expected 1",
+            "implicit-gemm: taken"
+        ]
+    );
+    let few = KernelBench85 {
+        in_channels: 1,
+        out_channels: 8,
+        group_norm: GroupNormSpec::new(4),
+        ..of_85()
+    };
+    assert_eq!(
+        answers(&chain_85(few), &[1, 1, 60, 60], &A100),
+        [
+            "one-launch-2d: needs warpgroup products",
+            "stencil: filters of a group is 8, expected 1",
+            "implicit-gemm: too few products for each value of the input to pay for its layout",
+            "direct: taken"
+        ]
+    );
+}
