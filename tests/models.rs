@@ -34,7 +34,7 @@ fn strategy_names() -> Outcome {
         let strategies = Strategy::all(&preset.chain);
         for strategy in &strategies {
             let parsed = Strategy::parse(&preset.chain, strategy.name)?;
-            assert_eq!(parsed, [strategy.clone()]);
+            assert_eq!(parsed.as_slice(), std::slice::from_ref(strategy));
             // Written down, the partition is the same one.
             let summary = strategy.summary(&preset.chain);
             let [parsed] = &Strategy::parse(&preset.chain, &summary)?[..] else {
@@ -102,10 +102,13 @@ fn inputs(backend: Backend) -> Outcome {
     )
 }
 
+/// What is done to the values of parameters.
+type Edit = fn(&mut Vec<(String, ArrayD<f32>)>);
+
 fn parameters(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let chain = preset_85().chain;
-    let model = |edit: &dyn Fn(&mut Vec<(String, ArrayD<f32>)>)| {
+    let model = |edit: Edit| {
         let parameters = Parameters::init(&chain, 1)?;
         let named = parameters.iter();
         let mut named = named
@@ -115,11 +118,11 @@ fn parameters(backend: Backend) -> Outcome {
         Model::new(&stream, &chain, &Parameters::new(&chain, named)?)
     };
     says(
-        model(&|named| named[4].1 = ArrayD::ones(vec![63, 1, 1])),
+        model(|named| named[4].1 = ArrayD::ones(vec![63, 1, 1])),
         "scale: shape is [63, 1, 1], expected [64, 1, 1]",
     )?;
     says(
-        model(&|named| drop(named.remove(1))),
+        model(|named| drop(named.remove(1))),
         "conv.bias: is missing, the chain has it with shape [64]",
     )?;
     // Complete, but another chain's.
@@ -133,7 +136,7 @@ fn parameters(backend: Backend) -> Outcome {
         matches!(&refused, Err(Error::Parameters(ParametersError::Missing { name, .. })) if missing(name)),
         "{refused:?}"
     );
-    model(&|_| ())?;
+    model(|_| ())?;
     Ok(())
 }
 

@@ -178,8 +178,12 @@ fn random_max_pool2d(backend: Backend) -> Outcome {
             let input = [n, c, image[0], image[1]];
             match Case::of_layer("max_pool2d/random", Layer::max_pool2d(spec), &input) {
                 Ok(case) => agrees(bench, &case),
-                // No chain has such a layer; an operator may still be asked for it.
-                Err(refusal) => {
+                // No chain has such a layer; an operator may still be asked for it, and names the first rule that is broken,
+                // be it about the layer or about the input.
+                Err(_) => {
+                    let Err(refusal) = spec.problem(&input) else {
+                        return Err("a chain refuses what the specification accepts".to_owned());
+                    };
                     let x = Tensor::from_array(&bench.stream, &data::signed(1, input));
                     refuses(x.and_then(|x| ops::max_pool2d(&x, &spec)), &refusal)
                 }

@@ -6,7 +6,7 @@
 struct Bug {
     /// What is wrong, as the name of a test.
     name: &'static str,
-    /// The copy that it is in. Bugs of one copy are in kernels that share nothing, or ask for the mode
+    /// The copy that it is in. Bugs of one copy are in kernels that share nothing, or ask for the format
     /// of theirs.
     copy: &'static str,
     /// The file that it is in.
@@ -57,8 +57,8 @@ const BUGS: &[Bug] = &[
         name: "vectors_across_planes_take_an_element_too_few_from_the_next",
         copy: "sixth",
         file: "parts/normalise.rs",
-        right: "position + i as u32 >= runs.length()",
-        wrong: "position + i as u32 > runs.length()",
+        right: "position + i as u32 >= segments.length()",
+        wrong: "position + i as u32 > segments.length()",
     },
     Bug {
         name: "channel_max_drops_nan",
@@ -156,21 +156,21 @@ const BUGS: &[Bug] = &[
         copy: "first",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
         right: "    cluster::sync();\n",
-        wrong: "    if M::SCALED {\n        cluster::sync();\n    } else {\n        thread::sync_threads();\n    }\n",
+        wrong: "    if F::SCALED {\n        cluster::sync();\n    } else {\n        thread::sync_threads();\n    }\n",
     },
     Bug {
         name: "rows_are_rescaled_while_products_read_them",
         copy: "first",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
-        right: "                    if step >= 2 {\n",
-        wrong: "                    if step >= 2 && M::TILES.parts == 2 {\n",
+        right: "                    if band >= 2 {\n",
+        wrong: "                    if band >= 2 && F::CONFIG.parts == 2 {\n",
     },
     Bug {
         name: "filled_slots_are_not_shown_to_the_tensor_cores",
         copy: "first",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
         right: "                async_proxy::fence_shared();\n",
-        wrong: "                if M::TILES.parts == 1 {\n                    async_proxy::fence_shared();\n                }\n",
+        wrong: "                if F::CONFIG.parts == 1 {\n                    async_proxy::fence_shared();\n                }\n",
     },
     Bug {
         name: "statistics_of_the_other_block_are_not_awaited",
@@ -183,8 +183,8 @@ const BUGS: &[Bug] = &[
         name: "channels_are_written_before_their_factors_are_known",
         copy: "second",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    barrier::sync(MULTIPLIERS, threads);\n    write::<M>(",
-        wrong: "    if !M::SCALED {\n        barrier::sync(MULTIPLIERS, threads);\n    }\n    write::<M>(",
+        right: "    barrier::sync(MULTIPLIERS, threads);\n    write::<F>(",
+        wrong: "    if !F::SCALED {\n        barrier::sync(MULTIPLIERS, threads);\n    }\n    write::<F>(",
     },
     Bug {
         name: "statistics_of_the_other_block_are_awaited_as_the_own",
@@ -197,22 +197,22 @@ const BUGS: &[Bug] = &[
         name: "slots_are_freed_before_their_last_product",
         copy: "third",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: "                if y + 1 == self.rows {\n                    unit_freed(",
-        wrong: "                if y + 1 == if M::SCALED { self.rows } else { 1 } {\n                    unit_freed(",
+        right: "                if y + 1 == self.rows {\n                    window_row_freed(",
+        wrong: "                if y + 1 == if F::SCALED { self.rows } else { 1 } {\n                    window_row_freed(",
     },
     Bug {
         name: "other_block_announces_too_few_bytes",
         copy: "fourth",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: ".arrive_expect(statistics::bytes::<M>());",
-        wrong: ".arrive_expect(if M::SCALED { statistics::bytes::<M>() } else { 504 });",
+        right: ".arrive_expect(statistics::bytes::<F>());",
+        wrong: ".arrive_expect(if F::SCALED { statistics::bytes::<F>() } else { 504 });",
     },
     Bug {
         name: "maxima_of_the_next_sample_come_too_early",
         copy: "fourth",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    // The next sample's maxima come where these were.\n    barrier::sync(MULTIPLIERS, threads);\n",
-        wrong: "    if !M::SCALED {\n        barrier::sync(MULTIPLIERS, threads);\n    }\n",
+        wrong: "    if !F::SCALED {\n        barrier::sync(MULTIPLIERS, threads);\n    }\n",
     },
     Bug {
         name: "one_barrier_for_the_statistics_of_all_samples",
@@ -226,28 +226,28 @@ const BUGS: &[Bug] = &[
         copy: "fifth",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
         right: "                if count >= slots {\n",
-        wrong: "                if count >= slots && M::SCALED {\n",
+        wrong: "                if count >= slots && F::SCALED {\n",
     },
     Bug {
         name: "blocks_that_share_a_half_do_not_free_slots_for_each_other",
         copy: "sixth",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: "                unit_freed(memory, count % slots, place.lane);\n",
-        wrong: "                if M::TILES.shares == 1 || !M::SCALED || M::TILES.parts == 2 {\n                    unit_freed(memory, count % slots, place.lane);\n                }\n",
+        right: "                window_row_freed(memory, count % slots, place.lane);\n",
+        wrong: "                if F::CONFIG.shares == 1 || !F::SCALED || F::CONFIG.parts == 2 {\n                    window_row_freed(memory, count % slots, place.lane);\n                }\n",
     },
     Bug {
         name: "statistics_of_blocks_that_share_a_half_are_not_awaited",
         copy: "sixth",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    cluster::wait(exchanged, phase);\n",
-        wrong: "    if M::TILES.shares == 1 || M::TILES.parts == 1 {\n        cluster::wait(exchanged, phase);\n    }\n",
+        wrong: "    if F::CONFIG.shares == 1 || F::CONFIG.parts == 1 {\n        cluster::wait(exchanged, phase);\n    }\n",
     },
     Bug {
         name: "blocks_that_share_a_half_all_write_the_first_rows",
         copy: "sixth",
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "        cluster::block_rank() % shares\n",
-        wrong: "        if M::SCALED {\n            cluster::block_rank() % shares\n        } else {\n            0\n        }\n",
+        wrong: "        if F::SCALED {\n            cluster::block_rank() % shares\n        } else {\n            0\n        }\n",
     },
     Bug {
         name: "implicit_gemm_multiplies_a_patch_that_has_not_arrived",
@@ -285,21 +285,21 @@ const BUGS: &[Bug] = &[
         wrong: "    if largest > USUAL_LEAST {\n        return;",
     },
     Bug {
-        name: "moments_of_other_blocks_are_read_before_they_are_there",
+        name: "power_sums_of_other_blocks_are_read_before_they_are_there",
         copy: "first",
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
         right: "        cluster::sync();\n",
         wrong: "        thread::sync_threads();\n",
     },
     Bug {
-        name: "block_ends_while_others_read_its_moments",
+        name: "block_ends_while_others_read_its_power_sums",
         copy: "second",
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
         right: "    if BLOCKS > 1 {\n        cluster::wait_all();\n    }\n}\n",
         wrong: "}\n",
     },
     Bug {
-        name: "moments_come_from_other_blocks_without_a_barrier",
+        name: "power_sums_come_from_other_blocks_without_a_barrier",
         copy: "third",
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/warpgroup/mod.rs",
         right: "        cluster::sync();\n",

@@ -3,8 +3,8 @@
 //! - [`Device`], [`Stream`], [`Tensor`]: a GPU, the CPU, or the emulator that runs the GPU's kernels on
 //!   the CPU; work in order; arrays on a device.
 //! - [`ops`]: PyTorch-equal operators on tensors.
-//! - [`models`]: two whole pipelines, each under several strategies from one kernel per operator to
-//!   fused ones.
+//! - [`Model`]: a [`chain`] of layers with its parameters, under several strategies from one kernel per operator
+//!   to fused ones.
 //! - [`bench`](mod@bench): how fast they are, beside what the device could do.
 //!
 //! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit

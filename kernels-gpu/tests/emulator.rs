@@ -60,14 +60,14 @@ tests! {
     channel_max_matches_in_half_precision:
         checks::channel_max::channel_max_f16, checks::channel_max::channel_max_bf16;
     conv2d_group_norm_scale_max_pool_clamp_matches:
-        checks::conv2d_group_norm_scale_max_pool_clamp::accurate,
-        checks::conv2d_group_norm_scale_max_pool_clamp::fast;
+        checks::conv2d_group_norm_scale_max_pool_clamp::split,
+        checks::conv2d_group_norm_scale_max_pool_clamp::rounded;
     conv2d_group_norm_scale_max_pool_clamp_matches_in_half_precision:
         checks::conv2d_group_norm_scale_max_pool_clamp::half,
         checks::conv2d_group_norm_scale_max_pool_clamp::brain;
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks:
-        checks::conv2d_group_norm_scale_max_pool_clamp::accurate_spread,
-        checks::conv2d_group_norm_scale_max_pool_clamp::fast_spread;
+        checks::conv2d_group_norm_scale_max_pool_clamp::split_spread,
+        checks::conv2d_group_norm_scale_max_pool_clamp::rounded_spread;
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks_in_half_precision:
         checks::conv2d_group_norm_scale_max_pool_clamp::half_spread,
         checks::conv2d_group_norm_scale_max_pool_clamp::brain_spread;

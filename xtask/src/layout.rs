@@ -26,10 +26,6 @@ const KINDS: &[Kind] = &[
         name: "fused operator",
         homes: &["kernels-gpu/src/fused", "host/src/ops/fused"],
     },
-    Kind {
-        name: "model",
-        homes: &["crates/op-spec/src/fused", "host/src/models"],
-    },
 ];
 
 /// Names that hold no operator wherever they stand.
@@ -52,9 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     }
     faults.extend(long_files(root)?);
     if faults.is_empty() {
-        println!(
-            "every operator and model has its homes, no file is longer than {MAX_LINES} lines"
-        );
+        println!("every operator has its homes, no file is longer than {MAX_LINES} lines");
         for (path, reason) in LONG_FILES {
             println!("  except {path}: {reason}");
         }
@@ -72,12 +66,9 @@ fn missing_homes(root: &Path, kind: &Kind) -> Vec<String> {
             found.entry(stem).or_default().insert(home);
         }
     }
-    // A model's name may stand in a home of the operators.
-    let models = stems(&root.join("host/src/models"));
-    let is_model = |stem: &String| models.contains(stem) == (kind.name == "model");
     found
         .into_iter()
-        .filter(|(stem, homes)| homes.len() > 1 && is_model(stem))
+        .filter(|(_, homes)| homes.len() > 1)
         .flat_map(|(stem, homes)| {
             let missing = kind.homes.iter().filter(move |home| !homes.contains(*home));
             missing.map(move |home| format!("{} {stem}: no {home}/{stem}.rs", kind.name))

@@ -1,15 +1,15 @@
 //! Matrix multiplication on tensor cores: `mma.sync` and `ldmatrix` (sm_80 and later).
 //!
-//! All 32 lanes of a warp work together; each holds a *fragment*. With `group = lane / 4` and `quad
+//! All 32 lanes of a warp work together; each holds a *fragment*. With `quad = lane / 4` and `quad_lane
 //! = lane % 4`, and row, column of the matrix:
 //!
 //! | fragment | register or half `i` of lane holds |
 //! |---|---|
-//! | accumulator, 16×8 f32 | `d[i]`: row `group + 8 * (i / 2)`, column `2 * quad + i % 2` |
-//! | A of m16n8k8 tf32 | `a[i]`: row `group + 8 * (i % 2)`, column `quad + 4 * (i / 2)` |
-//! | B of m16n8k8 tf32 | `b[i]`: row `quad + 4 * i`, column `group` |
-//! | A of m16n8k16 f16, bf16 | half `h` of `a[i]`: row `group + 8 * (i % 2)`, column `2 * quad + h + 8 * (i / 2)` |
-//! | B of m16n8k16 f16, bf16 | half `h` of `b[i]`: row `2 * quad + h + 8 * i`, column `group` |
+//! | accumulator, 16×8 f32 | `d[i]`: row `quad + 8 * (i / 2)`, column `2 * quad_lane + i % 2` |
+//! | A of m16n8k8 tf32 | `a[i]`: row `quad + 8 * (i % 2)`, column `quad_lane + 4 * (i / 2)` |
+//! | B of m16n8k8 tf32 | `b[i]`: row `quad_lane + 4 * i`, column `quad` |
+//! | A of m16n8k16 f16, bf16 | half `h` of `a[i]`: row `quad + 8 * (i % 2)`, column `2 * quad_lane + h + 8 * (i / 2)` |
+//! | B of m16n8k16 f16, bf16 | half `h` of `b[i]`: row `2 * quad_lane + h + 8 * i`, column `quad` |
 //!
 //! **Emulator**: lanes meet as for [`crate::warp`] operations with a full mask. Of a tf32 operand
 //! the top 19 bits count, as on the device. Products are exact. Like Hopper's, the emulated cores add an

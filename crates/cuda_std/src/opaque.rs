@@ -36,9 +36,8 @@ pub fn to_compiler(value: u32) -> u32 {
 #[track_caller]
 #[inline(always)]
 pub unsafe fn to_assembler(value: u32) -> u32 {
-    const ALL_LANES: u32 = u32::MAX;
     // SAFETY: all lanes are here, says the caller.
-    unsafe { warp::warp_shuffle_xor(ALL_LANES, value, 0, 32).0 }
+    unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, value, 0, 32).0 }
 }
 
 /// Element `i`, a 32-bit one, by a load of its own, although it may have been loaded before. Loading a value where it is

@@ -14,6 +14,9 @@ use half::{bf16, f16};
 
 pub use crate::common::{WarpReductionOp, WarpShuffleMode};
 
+/// The mask of all lanes of a warp.
+pub const ALL_LANES: u32 = u32::MAX;
+
 /// The thread's lane in its warp, 0 to 31. `%laneid`.
 ///
 /// Emulator: the thread's index in the block, dimensions flattened with x the fastest, modulo 32.

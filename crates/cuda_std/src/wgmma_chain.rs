@@ -6,12 +6,12 @@
 //! wait are one block of assembly, so the compiler has no place to move anything between them,
 //! and a caller sees an ordinary function.
 //!
-//! With `warp`, `group = lane / 4` and `quad = lane % 4` of a thread:
+//! With `warp`, `quad = lane / 4` and `quad_lane = lane % 4` of a thread:
 //!
 //! | operand | register `i` of a thread holds |
 //! |---|---|
-//! | A of a step | half `h` of `a[i]`: row `16 * warp + group + 8 * (i % 2)`, column `2 * quad + h + 8 * (i / 2)` |
-//! | the result | `d[i]`: row `16 * warp + group + 8 * (i / 2 % 2)`, column `8 * (i / 4) + 2 * quad + i % 2` |
+//! | A of a step | half `h` of `a[i]`: row `16 * warp + quad + 8 * (i % 2)`, column `2 * quad_lane + h + 8 * (i / 2)` |
+//! | the result | `d[i]`: row `16 * warp + quad + 8 * (i / 2 % 2)`, column `8 * (i / 4) + 2 * quad_lane + i % 2` |
 //!
 //! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16
 //! bytes for each column, 128 bytes in all. Core matrices of neighbouring columns follow each
@@ -35,7 +35,7 @@ use crate::backend;
 use crate::shared::SharedAddr;
 
 /// Units from eight columns of B to the next eight, where they follow each other.
-const GROUP_UNITS: u32 = 128 / UNIT_BYTES;
+const CORE_MATRIX_UNITS: u32 = 128 / UNIT_BYTES;
 
 /// Bytes of the unit in which B is addressed.
 pub const UNIT_BYTES: u32 = 16;
@@ -51,15 +51,15 @@ impl Columns {
     #[must_use]
     #[inline(always)]
     pub const fn new(first: u32, k_units: u32) -> Self {
-        Self::apart(first, k_units, GROUP_UNITS)
+        Self::apart(first, k_units, CORE_MATRIX_UNITS)
     }
 
-    /// The same where eight columns start `group_units` after the eight before them.
+    /// The same where eight columns start `octet_units` after the eight before them.
     #[must_use]
     #[inline(always)]
-    pub const fn apart(first: u32, k_units: u32, group_units: u32) -> Self {
+    pub const fn apart(first: u32, k_units: u32, octet_units: u32) -> Self {
         let low = (first + (k_units << 16)) as u64;
-        Self(low | (group_units as u64) << 32)
+        Self(low | (octet_units as u64) << 32)
     }
 
     /// The same layout `units` units of 16 bytes further.

@@ -53,7 +53,6 @@ pub mod clamp;
 pub mod conv;
 #[cfg(feature = "chain")]
 pub mod data;
-pub mod fused;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod launch;
@@ -64,11 +63,6 @@ pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
 pub use clamp::{ClampProblem, ClampSpec};
 pub use conv::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 pub use error::{Quantity, RankRule, SpecError};
-pub use fused::{
-    Conv2dGroupNormScaleMaxPoolClampProblem, Conv2dGroupNormScaleMaxPoolClampSpec,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxProblem,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec,
-};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};

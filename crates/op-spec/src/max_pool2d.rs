@@ -180,7 +180,7 @@ impl MaxPool2dProblem {
             columns: Reciprocal::of(1),
             near: Reciprocal::of(1),
             stacked: 0,
-            block_units: 0,
+            block_tasks: 0,
         }
         .planned())
     }

@@ -253,3 +253,36 @@ fn layers_in_another_order_have_none() {
     assert_eq!(form(3).summary().to_string(), "convolution, scale, clamp");
     assert_eq!(form(2).summary().to_string(), "convolution, scale");
 }
+
+#[test]
+fn presets_refuse_what_their_operators_refuse() {
+    let refusal = |problem: KernelBench85, input: &[usize]| {
+        let refused = problem.chain().and_then(|chain| chain.problem(input));
+        refused.expect_err("it does not fit").to_string()
+    };
+    let plain = KernelBench85::default();
+    assert_eq!(
+        refusal(plain, &[2, 8]),
+        "layer 0: conv2d: input has 2 dimensions, expected 4"
+    );
+    assert_eq!(
+        refusal(plain, &[2, 8, 5, 30]),
+        "layer 3: max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3"
+    );
+    let mut odd = plain;
+    odd.group_norm.num_groups = 5;
+    assert_eq!(
+        refusal(odd, &[2, 8, 30, 30]),
+        "layer 1: group_norm: channels is 64, which is not a multiple of num_groups 5"
+    );
+    odd.conv.groups = 3;
+    assert_eq!(
+        refusal(odd, &[2, 8, 30, 30]),
+        "layer 0: conv2d: in_channels is 8, which is not a multiple of groups 3"
+    );
+    let volume = chain_79().problem(&[2, 3, 3, 3, 3]).unwrap_err();
+    assert_eq!(
+        volume.to_string(),
+        "layer 2: instance_norm: spatial elements is 1, minimum 2 (one value has no deviation)"
+    );
+}

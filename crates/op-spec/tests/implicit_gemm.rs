@@ -2,8 +2,8 @@
 
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    CHAIN_STEPS, GemmDevice, GemmMode, GemmPlan, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32,
-    M64N128, STEP_VECTORS, W64N128, combining,
+    CHAIN_STEPS, GemmDevice, GemmPlan, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128,
+    OperandFormat, STEP_VECTORS, W64N128, combining,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -70,13 +70,17 @@ fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
 }
 
 fn plans() -> Vec<GemmPlan> {
-    let modes = [GemmMode::ACCURATE, GemmMode::FAST, GemmMode::HALF];
+    let formats = [
+        OperandFormat::SPLIT,
+        OperandFormat::ROUNDED,
+        OperandFormat::STORED,
+    ];
     problems()
         .iter()
         .flat_map(|(conv, pool)| {
-            modes.map(|mode| {
+            formats.map(|format| {
                 [&DEVICE, &HOPPER].map(|device| {
-                    GemmPlan::new(conv, *pool, mode, device, None)
+                    GemmPlan::new(conv, *pool, format, device, None)
                         .ok()
                         .unwrap_or_else(|| panic!("no plan for {conv:?}"))
                 })
@@ -104,7 +108,7 @@ fn tiles_cover_every_output_once_and_no_more_shared_memory_than_there_is() {
         assert!(g.stages * g.stage_chunks >= g.chunks);
         assert!(g.chunks * g.vector_channels >= conv.group_c);
         assert!(g.steps * STEP_VECTORS >= g.stage_vectors());
-        assert!(g.shared_bytes(plan.tile, plan.mode.parts) <= DEVICE.shared_bytes);
+        assert!(g.shared_bytes(plan.tile, plan.format.parts) <= DEVICE.shared_bytes);
         assert!(plan.shape(&DEVICE).is_some());
     }
 }
@@ -122,7 +126,7 @@ fn patches_hold_every_tap_of_every_pixel_and_images_every_patch() {
         assert!(d < g.patch_d && h < g.patch_h, "{plan:?}");
         for tap in 0..g.column_taps {
             let w = tap * g.vector_columns * conv.dilation_w;
-            assert!(w % conv.stride_w < g.phases, "{plan:?}");
+            assert!(w % conv.stride_w < g.residues, "{plan:?}");
             assert!(
                 g.tile_w - 1 + w / conv.stride_w < g.patch_columns,
                 "{plan:?}"
@@ -131,7 +135,7 @@ fn patches_hold_every_tap_of_every_pixel_and_images_every_patch() {
         for (tiles, tile, stride, patch, image) in [
             (g.tiles_d, g.tile_d, conv.stride_d, g.patch_d, g.image_d),
             (g.tiles_h, g.tile_h, conv.stride_h, g.patch_h, g.image_h),
-            (g.tiles_w, g.tile_w, 1, g.patch_columns, g.phase_columns),
+            (g.tiles_w, g.tile_w, 1, g.patch_columns, g.residue_columns),
         ] {
             assert!((tiles - 1) * tile * stride + patch <= image, "{plan:?}");
         }
@@ -140,19 +144,19 @@ fn patches_hold_every_tap_of_every_pixel_and_images_every_patch() {
 
 #[test]
 fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_the_next() {
-    let modes = [GemmMode::ACCURATE, GemmMode::FAST];
+    let formats = [OperandFormat::SPLIT, OperandFormat::ROUNDED];
     let mut layouts = [0; 2];
     for (conv, pool) in problems() {
-        for mode in modes {
-            let Some(plan) = GemmPlan::with_tile(&conv, pool, mode, &HOPPER, W64N128) else {
+        for format in formats {
+            let Some(plan) = GemmPlan::with_tile(&conv, pool, format, &HOPPER, W64N128) else {
                 continue;
             };
             let g = &plan.geometry;
-            layouts[usize::from(g.group_vectors == 8)] += 1;
+            layouts[usize::from(g.octet_vectors == 8)] += 1;
             assert!(g.steps.is_multiple_of(CHAIN_STEPS));
             assert!(g.stage_chunks.is_multiple_of(STEP_VECTORS));
             assert!(g.steps >= g.stage_chunks / STEP_VECTORS * g.taps);
-            let first_vector = |pixel: u32| pixel / 8 * g.group_vectors + pixel % 8;
+            let first_vector = |pixel: u32| pixel / 8 * g.octet_vectors + pixel % 8;
             let row = |d: u32, h: u32| (d * g.patch_h + h) * g.patch_row();
             for d in 0..g.tile_d {
                 for h in 0..g.tile_h {
@@ -184,7 +188,7 @@ fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_
 fn warpgroups_are_for_many_channels() {
     let tile = |c: usize, r: usize, device| {
         let conv = conv([8, c, 1, 56, 56], [64, c, 1, r, r], Conv3dSpec::default());
-        let plan = GemmPlan::new(&conv, None, GemmMode::FAST, device, None).ok();
+        let plan = GemmPlan::new(&conv, None, OperandFormat::ROUNDED, device, None).ok();
         plan.expect("a plan").tile
     };
     assert_eq!(tile(64, 3, &HOPPER), W64N128);
@@ -197,7 +201,7 @@ fn warpgroups_are_for_many_channels() {
 fn long_sums_of_split_values_have_tiles_that_put_them_aside() {
     for plan in plans() {
         let steps = plan.geometry.stages * plan.geometry.steps;
-        if plan.mode == GemmMode::ACCURATE && steps > KEPT_STEPS {
+        if plan.format == OperandFormat::SPLIT && steps > KEPT_STEPS {
             assert!(plan.tile == W64N128 || plan.tile.puts_aside(), "{plan:?}");
         }
     }
@@ -227,7 +231,7 @@ fn square(n: usize, k: usize, extent: usize) -> ConvGeometry {
 fn tiles_follow_the_number_of_filters_and_of_pixels() {
     let tile = |k, extent| {
         let conv = square(3, k, extent);
-        let plan = GemmPlan::new(&conv, None, GemmMode::FAST, &DEVICE, None).ok();
+        let plan = GemmPlan::new(&conv, None, OperandFormat::ROUNDED, &DEVICE, None).ok();
         plan.expect("a plan").tile
     };
     assert_eq!(tile(64, 128), M64N128);
@@ -245,7 +249,7 @@ fn tiles_follow_the_number_of_filters_and_of_pixels() {
 fn the_batch_matters_only_where_it_is_given() {
     let plan = |n, batch| {
         let conv = square(n, 64, 30);
-        GemmPlan::new(&conv, None, GemmMode::ACCURATE, &DEVICE, batch).expect("a plan")
+        GemmPlan::new(&conv, None, OperandFormat::SPLIT, &DEVICE, batch).expect("a plan")
     };
     let same = |a: GemmPlan, b: GemmPlan| {
         let of = |plan: GemmPlan| {
@@ -302,7 +306,7 @@ fn what_shared_memory_cannot_hold_has_no_plan() {
             shared_bytes,
             ..DEVICE
         };
-        GemmPlan::new(conv, pool, GemmMode::ACCURATE, &device, None).ok()
+        GemmPlan::new(conv, pool, OperandFormat::SPLIT, &device, None).ok()
     };
     let conv = conv([1, 4, 1, 1000, 1000], [4, 4, 1, 3, 3], far);
     assert_eq!(plan(&conv, None, DEVICE.shared_bytes), None);
@@ -354,7 +358,7 @@ fn print_tiles() {
             g.stages,
             g.stage_chunks,
             g.steps,
-            g.shared_bytes(plan.tile, plan.mode.parts),
+            g.shared_bytes(plan.tile, plan.format.parts),
         );
     }
 }

@@ -102,7 +102,7 @@ fn groups_of_no_channels_have_no_rows() {
 
 #[test]
 fn staged_parameters_have_room_for_every_plane_and_row_that_a_block_touches() {
-    // Runs of `length` that `span` elements touch if they start at each place of a run.
+    // Segments of `length` that `span` elements touch if they start at each place of a segment.
     let most = |span: u64, length: u64| {
         let starts = (0..length.min(span)).map(|back| (length - 1 - back + span - 1) / length + 1);
         starts.max().expect("a start")
@@ -142,13 +142,13 @@ fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
         let block = u64::from(apply.block_elements);
         let blocks = u64::from(shape.grid[0]);
         assert_eq!(blocks, apply.elements.div_ceil(block.max(1)));
-        assert_eq!(block % elementwise::STEP_ELEMENTS as u64, 0);
+        assert_eq!(block % elementwise::ROUND_ELEMENTS as u64, 0);
         if apply.elements > 0 {
             assert!(
                 blocks
                     >= apply
                         .elements
-                        .div_ceil(elementwise::STEP_ELEMENTS as u64)
+                        .div_ceil(elementwise::ROUND_ELEMENTS as u64)
                         .min(512)
             );
         }
@@ -165,19 +165,19 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         problem.geometry().expect("a small case")
     };
     let stem = geometry([64, 64, 112, 112], [2, 2], [1, 1], 1);
-    assert_eq!((stem.stacked, stem.plane_units()), (1, 14 * 56));
-    assert_eq!(stem.block_units, max_pool2d::BLOCK_THREADS * 4);
+    assert_eq!((stem.stacked, stem.plane_tasks()), (1, 14 * 56));
+    assert_eq!(stem.block_tasks, max_pool2d::BLOCK_THREADS * 4);
     let blocks = stem.shape().expect("few blocks").grid[0];
     assert_eq!(u64::from(blocks), (64 * 64 * 14 * 56u64).div_ceil(1024));
 
     let small = geometry([1, 64, 15, 15], [2, 3], [1, 0], 1);
     assert_eq!(
-        (small.stacked, small.plane_units()),
+        (small.stacked, small.plane_tasks()),
         (1, 2 * 5),
         "the last row of stacks is not whole"
     );
     assert_eq!(
-        small.block_units,
+        small.block_tasks,
         max_pool2d::BLOCK_THREADS,
         "blocks for every multiprocessor"
     );
@@ -187,10 +187,10 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         geometry([1, 64, 7, 15], [2, 2], [0, 0], 1),
     ] {
         assert_eq!(
-            (other.stacked, other.plane_units()),
+            (other.stacked, other.plane_tasks()),
             (0, u64::from(other.p * other.q))
         );
-        assert_eq!(other.block_units, max_pool2d::BLOCK_OUTPUTS as u32);
+        assert_eq!(other.block_tasks, max_pool2d::BLOCK_OUTPUTS as u32);
     }
     let norm = NormGeometry::new(64, 64, 16, 112 * 112, 0.0);
     let shared = stem.norm_shape(&norm).expect("few blocks").shared_bytes;
@@ -219,24 +219,43 @@ fn more_blocks_than_a_grid_has_are_refused_and_none_are_no_launch() {
 }
 
 mod conv3d_multiply_instance_norm_clamp_multiply_max {
-    use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec as Spec;
     use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
+    use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
-    fn geometry(spec: &Spec, input: [usize; 5]) -> Option<FusedGeometry> {
-        let p = spec.problem(&input).expect("a valid problem");
-        FusedGeometry::new(&p.conv, &p.instance_norm.as_group_norm(), &p.clamp).ok()
+    /// The input of the benchmark problem.
+    const INPUT: [usize; 5] = [128, 3, 16, 32, 32];
+
+    /// The geometry of the benchmark problem with this convolution on this input, with a norm that has a weight and a bias
+    /// or not.
+    fn geometry_of(
+        spec: Conv3dSpec,
+        affine: bool,
+        input: [usize; 5],
+    ) -> Option<OneLaunch3dGeometry> {
+        let channels = [16];
+        let conv = spec.problem(&input, &[16, 3, 3, 3, 3], Some(&channels));
+        let conv = conv.expect("a valid problem");
+        let affine = affine.then_some(&channels[..]);
+        let norm = InstanceNormSpec::default().problem(&conv.output_shape(), affine, affine);
+        let norm = norm.expect("a valid problem").as_group_norm();
+        let clamp = ClampSpec::new(-1.0, 1.0).problem(&conv.output_shape());
+        OneLaunch3dGeometry::new(&conv, &norm, &clamp.expect("a valid problem")).ok()
+    }
+
+    fn geometry(input: [usize; 5]) -> Option<OneLaunch3dGeometry> {
+        geometry_of(Conv3dSpec::default(), false, input)
     }
 
     #[test]
     fn takes_the_kernelbench_problem_and_its_rows_arrive_in_time() {
-        let g = geometry(&Spec::kernelbench(), Spec::KERNELBENCH_INPUT).expect("its own problem");
+        let g = geometry(INPUT).expect("its own problem");
         assert_eq!(g.items(), 81);
         let (mut round, mut ready) = (0, PEEK_ROWS);
         while round < g.items() {
             let needed = g.rows_needed((round + WARPS).min(g.items()));
             assert!(needed <= ready, "{needed} rows of {ready}");
             round += WARPS;
-            ready += STAGE_ROWS;
+            ready += STAGING_ROWS;
         }
         assert_eq!(g.rows_needed(g.items()), g.rows);
     }
@@ -248,9 +267,9 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
 
     /// Blocks that share a sample of a batch of `n`, with products of `mma.sync` and of warpgroups.
     fn blocks(n: usize) -> (u32, u32) {
-        let [_, sample @ ..] = Spec::KERNELBENCH_INPUT;
+        let [_, sample @ ..] = INPUT;
         let [c, d, h, w] = sample;
-        let g = geometry(&Spec::kernelbench(), [n, c, d, h, w]).expect("its own problem");
+        let g = geometry([n, c, d, h, w]).expect("its own problem");
         (g.cluster_blocks(132), warpgroup::blocks(&g, 132))
     }
 
@@ -275,16 +294,16 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
 
     #[test]
     fn samples_with_work_for_one_block_are_not_shared() {
-        let g = geometry(&Spec::kernelbench(), [1, 3, 5, 8, 32]).expect("a small problem");
+        let g = geometry([1, 3, 5, 8, 32]).expect("a small problem");
         assert_eq!((g.cluster_blocks(132), warpgroup::blocks(&g, 132)), (1, 1));
     }
 
     /// Every height that a sample may have, with the largest depth.
-    fn largest() -> impl Iterator<Item = FusedGeometry> {
+    fn largest() -> impl Iterator<Item = OneLaunch3dGeometry> {
         (3..=173).map(|height| {
             (3..=160)
                 .rev()
-                .find_map(|depth| geometry(&Spec::kernelbench(), [1, 3, depth, height, 32]))
+                .find_map(|depth| geometry([1, 3, depth, height, 32]))
                 .expect("some depth fits")
         })
     }
@@ -319,16 +338,16 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
                     g.items(),
                     CHUNKS,
                     TILE_ROWS,
-                    SHARE_WORDS / MOMENT_WORDS,
+                    SHARE_WORDS / POWER_SUM_WORDS,
                 );
             }
-            let shares = (0..warpgroup::GROUPS).map(|rank| warpgroup::share(&g, rank));
-            let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::PARTS;
-            let most = warpgroup::MOST_GROUP_ITEMS;
+            let shares = (0..warpgroup::WARPGROUPS).map(|rank| warpgroup::share(&g, rank));
+            let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::STRIPS;
+            let most = warpgroup::MOST_WARPGROUP_ITEMS;
             check(
                 shares.collect(),
                 items,
-                warpgroup::PARTS,
+                warpgroup::STRIPS,
                 warpgroup::TILE_ROWS,
                 most,
             );
@@ -340,7 +359,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         for height in 3..=200 {
             let deepest = (3..=160)
                 .rev()
-                .find_map(|depth| geometry(&Spec::kernelbench(), [1, 3, depth, height, 32]));
+                .find_map(|depth| geometry([1, 3, depth, height, 32]));
             let Some(g) = deepest else {
                 continue;
             };
@@ -357,17 +376,17 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
 
     #[test]
     fn refuses_what_it_is_not_made_for() {
-        let spec = Spec::kernelbench();
-        assert_eq!(geometry(&spec, [1, 3, 16, 32, 31]), None);
-        assert_eq!(geometry(&spec, [1, 3, 17, 32, 32]), None);
-        assert!(geometry(&spec, [1, 3, 16, 31, 32]).is_some());
-        let mut padded = spec;
-        padded.conv.padding = [1, 1, 1];
-        assert_eq!(geometry(&padded, [1, 3, 8, 8, 32]), None);
-        let affine = Spec {
-            affine: true,
-            ..spec
+        assert_eq!(geometry([1, 3, 16, 32, 31]), None);
+        assert_eq!(geometry([1, 3, 17, 32, 32]), None);
+        assert!(geometry([1, 3, 16, 31, 32]).is_some());
+        let padded = Conv3dSpec {
+            padding: [1, 1, 1],
+            ..Conv3dSpec::default()
         };
-        assert_eq!(geometry(&affine, [1, 3, 8, 8, 32]), None);
+        assert_eq!(geometry_of(padded, false, [1, 3, 8, 8, 32]), None);
+        assert_eq!(
+            geometry_of(Conv3dSpec::default(), true, [1, 3, 8, 8, 32]),
+            None
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! Validation holds for any numbers at all: it never panics, and what passes it adds up.
 
+use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::launch::norm::NormGeometry;
 use op_spec::{
-    ChannelMaxSpec, ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec, Conv2dSpec,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
+    ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
     MAX_ELEMENTS, MaxPool2dSpec, ScaleSpec,
 };
 use proptest::array::{uniform2, uniform3};
@@ -180,7 +180,7 @@ proptest! {
         flags in uniform2(any::<bool>()),
         input in shape(),
     ) {
-        let spec = Conv2dGroupNormScaleMaxPoolClampSpec {
+        let chain = KernelBench85 {
             in_channels: channels[0],
             out_channels: channels[1],
             kernel_size: [kernel[0], kernel[1]],
@@ -189,18 +189,18 @@ proptest! {
             group_norm: GroupNormSpec::new(num_groups),
             affine: flags[1],
             max_pool,
-            ..Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
+            ..KernelBench85::default()
         };
-        let _ = spec.problem(&input);
-        let spec = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec {
+        let _ = chain.chain().map(|chain| chain.problem(&input));
+        let chain = KernelBench79 {
             in_channels: channels[0],
             out_channels: channels[1],
             kernel_size: kernel,
             conv: volume,
             bias: flags[0],
             affine: flags[1],
-            ..Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench()
+            ..KernelBench79::default()
         };
-        let _ = spec.problem(&input);
+        let _ = chain.chain().map(|chain| chain.problem(&input));
     }
 }

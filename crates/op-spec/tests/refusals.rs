@@ -1,8 +1,7 @@
 //! What PyTorch refuses is refused, in words that name both values; what it accepts is accepted.
 
 use op_spec::{
-    ChannelMaxSpec, ClampSpec, Conv2dGroupNormScaleMaxPoolClampSpec, Conv2dSpec,
-    Conv3dMultiplyInstanceNormClampMultiplyMaxSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
+    ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
     MaxPool2dSpec, ScaleSpec, SpecError,
 };
 
@@ -314,55 +313,6 @@ fn clamp_resolves_its_bounds_as_pytorch_does() {
     assert!(bounds(Some(f64::NAN), Some(1.0)).unwrap().0.is_nan());
     assert_eq!(ClampSpec::new(0.0, 1.0).problem(&[]).unwrap().len, 1);
     assert_eq!(ClampSpec::new(0.0, 1.0).problem(&[3, 0]).unwrap().len, 0);
-}
-
-#[test]
-fn pipelines_give_every_intermediate_shape() {
-    let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
-    let input = Conv2dGroupNormScaleMaxPoolClampSpec::KERNELBENCH_INPUT;
-    let problem = spec.problem(&input).unwrap();
-    assert_eq!(*problem.conv_shape(), [128, 64, 126, 126]);
-    assert_eq!(problem.group_norm.group_len(), 4 * 126 * 126);
-    assert_eq!(*problem.output_shape(), [128, 64, 31, 31]);
-
-    let spec = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench();
-    let input = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::KERNELBENCH_INPUT;
-    let problem = spec.problem(&input).unwrap();
-    assert_eq!(*problem.conv_shape(), [128, 16, 14, 30, 30]);
-    assert_eq!(problem.output_shape(), [128, 14, 30, 30]);
-}
-
-#[test]
-fn pipelines_refuse_what_their_operators_refuse() {
-    let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
-    refused(
-        spec.problem(&[2, 7, 30, 30]),
-        "conv2d: input[1] is 7, expected 8",
-    );
-    refused(
-        spec.problem(&[2, 8]),
-        "conv2d: input has 2 dimensions, expected 4",
-    );
-    refused(
-        spec.problem(&[2, 8, 5, 30]),
-        "max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3",
-    );
-    let mut odd = spec;
-    odd.group_norm.num_groups = 5;
-    refused(
-        odd.problem(&[2, 8, 30, 30]),
-        "group_norm: channels is 64, which is not a multiple of num_groups 5",
-    );
-    odd.conv.groups = 3;
-    refused(
-        odd.problem(&[2, 8, 30, 30]),
-        "conv2d: in_channels is 8, which is not a multiple of groups 3",
-    );
-    let volume = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench();
-    refused(
-        volume.problem(&[2, 3, 3, 3, 3]),
-        "instance_norm: spatial elements is 1, minimum 2 (one value has no deviation)",
-    );
 }
 
 #[test]

@@ -50,6 +50,19 @@ fn cases_cost_something_unless_they_are_empty() {
     }
 }
 
+/// What an emulator of a development build does in a few seconds.
+const AFFORDABLE: u64 = 600_000;
+
+#[test]
+fn every_kind_has_a_realistic_case_that_is_small() {
+    for cases in all() {
+        let small = (cases.realistic)()
+            .iter()
+            .any(|case| case.cost() < AFFORDABLE);
+        assert!(small, "{cases:?}");
+    }
+}
+
 #[test]
 fn tolerances_surround_the_reference() {
     for case in all_cases() {

@@ -46,19 +46,19 @@ fn check_for(name: &str) -> Check {
             check!(first, conv2d_group_norm_scale_max_pool_clamp, half)
         }
         "rows_are_rescaled_while_products_read_them" => {
-            check!(first, conv2d_group_norm_scale_max_pool_clamp, fast)
+            check!(first, conv2d_group_norm_scale_max_pool_clamp, rounded)
         }
         "filled_slots_are_not_shown_to_the_tensor_cores" => {
-            check!(first, conv2d_group_norm_scale_max_pool_clamp, accurate)
+            check!(first, conv2d_group_norm_scale_max_pool_clamp, split)
         }
         "statistics_of_the_other_block_are_not_awaited" => {
             check!(second, conv2d_group_norm_scale_max_pool_clamp, half)
         }
         "channels_are_written_before_their_factors_are_known" => {
-            check!(second, conv2d_group_norm_scale_max_pool_clamp, fast)
+            check!(second, conv2d_group_norm_scale_max_pool_clamp, rounded)
         }
         "statistics_of_the_other_block_are_awaited_as_the_own" => {
-            check!(third, conv2d_group_norm_scale_max_pool_clamp, fast)
+            check!(third, conv2d_group_norm_scale_max_pool_clamp, rounded)
         }
         "slots_are_freed_before_their_last_product" => {
             check!(third, conv2d_group_norm_scale_max_pool_clamp, half)
@@ -67,10 +67,10 @@ fn check_for(name: &str) -> Check {
             check!(fourth, conv2d_group_norm_scale_max_pool_clamp, brain)
         }
         "maxima_of_the_next_sample_come_too_early" => {
-            check!(fourth, conv2d_group_norm_scale_max_pool_clamp, accurate)
+            check!(fourth, conv2d_group_norm_scale_max_pool_clamp, split)
         }
         "one_barrier_for_the_statistics_of_all_samples" => {
-            check!(fifth, conv2d_group_norm_scale_max_pool_clamp, fast)
+            check!(fifth, conv2d_group_norm_scale_max_pool_clamp, rounded)
         }
         "slots_are_filled_while_products_read_them" => {
             check!(fifth, conv2d_group_norm_scale_max_pool_clamp, half)
@@ -81,14 +81,14 @@ fn check_for(name: &str) -> Check {
         }
         "stencil_pools_across_one_column_too_few" => check!(fourth, stencil, full),
         "blocks_that_share_a_half_do_not_free_slots_for_each_other" => {
-            check!(sixth, conv2d_group_norm_scale_max_pool_clamp, fast_spread)
-        }
-        "statistics_of_blocks_that_share_a_half_are_not_awaited" => {
             check!(
                 sixth,
                 conv2d_group_norm_scale_max_pool_clamp,
-                accurate_spread
+                rounded_spread
             )
+        }
+        "statistics_of_blocks_that_share_a_half_are_not_awaited" => {
+            check!(sixth, conv2d_group_norm_scale_max_pool_clamp, split_spread)
         }
         "blocks_that_share_a_half_all_write_the_first_rows" => {
             check!(sixth, conv2d_group_norm_scale_max_pool_clamp, half_spread)
@@ -106,21 +106,21 @@ fn check_for(name: &str) -> Check {
         "implicit_gemm_keeps_an_image_at_the_wrong_scale" => {
             check!(first, implicit_gemm, split_f32)
         }
-        "moments_of_other_blocks_are_read_before_they_are_there" => {
+        "power_sums_of_other_blocks_are_read_before_they_are_there" => {
             check!(
                 first,
                 conv3d_multiply_instance_norm_clamp_multiply_max,
                 split_clusters
             )
         }
-        "block_ends_while_others_read_its_moments" => {
+        "block_ends_while_others_read_its_power_sums" => {
             check!(
                 second,
                 conv3d_multiply_instance_norm_clamp_multiply_max,
                 rounded_clusters
             )
         }
-        "moments_come_from_other_blocks_without_a_barrier" => {
+        "power_sums_come_from_other_blocks_without_a_barrier" => {
             check!(
                 third,
                 conv3d_multiply_instance_norm_clamp_multiply_max,

@@ -10,7 +10,7 @@ use crate::program::Program;
 const KEPT_PROGRAMS: usize = 16;
 
 /// Programs of a model by what they were made for. The model's element type and device are the same for all.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Programs(Mutex<Vec<Entry>>);
 
 #[derive(Debug)]
@@ -18,12 +18,6 @@ struct Entry {
     input: Box<[usize]>,
     options: Options,
     program: Arc<Program>,
-}
-
-impl Default for Programs {
-    fn default() -> Self {
-        Programs(Mutex::default())
-    }
 }
 
 impl Programs {

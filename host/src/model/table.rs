@@ -51,6 +51,9 @@ pub(super) enum Partial {
 pub(super) struct Row {
     /// By which a partition asks for it.
     pub(super) name: &'static str,
+    /// Which runs of layers it is for, in words; `can` knows it exactly.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for DESIGN.md"))]
+    pub(super) takes: &'static str,
     /// What runs, in words.
     pub(super) summary: &'static str,
     pub(super) can: fn(&RunQuestion<'_>) -> Result<Kernels, Refusal>,
@@ -61,6 +64,7 @@ pub(super) struct Row {
 pub(super) const TABLE: [Row; 15] = [
     Row {
         name: "one-launch-2d",
+        takes: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
         summary: "one launch on warpgroup products, a cluster for each sample",
         can: |run| {
             let form = pooling_form(run)?;
@@ -73,6 +77,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "one-launch-3d",
+        takes: "convolution, scale, norm of each channel, clamp, the same scale, channel_max; 163 to 232 KB of shared memory a block, 3 to 16 channels, 3x3x3 filters, width 32, a sample of up to 17,160 words a plane, no weight and bias of the norm",
         summary: "one launch on tensor cores, a block or a cluster for each sample",
         can: |run| {
             let form = reducing_form(run)?;
@@ -92,12 +97,14 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "stencil",
+        takes: "either of the two forms above, depthwise, filters of up to 1,024 taps",
         summary: "depthwise convolution with statistics on FMA, then one kernel for the rest",
         can: |run| convolution_with_statistics(run, stencil),
         should: always,
     },
     Row {
         name: "implicit-gemm",
+        takes: "either form, any shape and attribute; a patch of the input that fits shared memory",
         summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest",
         can: |run| convolution_with_statistics(run, gemm),
         should: |run, _| {
@@ -116,6 +123,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "direct",
+        takes: "a convolution alone",
         summary: "direct convolution",
         can: |run| {
             operators(run, &[&["conv2d"], &["conv3d"]], "a convolution alone")?;
@@ -125,6 +133,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "im2col",
+        takes: "a convolution alone",
         summary: "convolution by a column matrix and a matrix product",
         can: |run| {
             operators(run, &[&["conv2d"], &["conv3d"]], "a convolution alone")?;
@@ -134,6 +143,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "norm-scale-pool-clamp",
+        takes: "group_norm, scale, max_pool2d, clamp",
         summary: "statistics, then norm, scale, pool and clamp in one kernel",
         can: |run| {
             let layers: &[&str] = &["group_norm", "scale", "max_pool2d", "clamp"];
@@ -144,6 +154,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "scale-norm-clamp-scale-max",
+        takes: "scale, instance_norm, clamp, the same scale, channel_max",
         summary: "statistics, then scale, norm, clamp, scale and maximum in one kernel",
         can: |run| {
             let layers: &[&str] = &["scale", "instance_norm", "clamp", "scale", "channel_max"];
@@ -156,6 +167,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "norm-scale",
+        takes: "group_norm, scale",
         summary: "norm and scale in one kernel, or two where groups do not fit shared memory",
         can: |run| {
             operators(run, &[&["group_norm", "scale"]], "group_norm, scale")?;
@@ -165,6 +177,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "folded",
+        takes: "group_norm, scale",
         summary: "norm whose weight and bias have the scale in them",
         can: |run| {
             operators(run, &[&["group_norm", "scale"]], "group_norm, scale")?;
@@ -174,6 +187,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "scale-pool-clamp",
+        takes: "scale, max_pool2d, clamp",
         summary: "scale, pool and clamp in one kernel",
         can: |run| {
             let layers: &[&str] = &["scale", "max_pool2d", "clamp"];
@@ -184,6 +198,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "pool-clamp",
+        takes: "max_pool2d, clamp",
         summary: "pool and clamp in one kernel",
         can: |run| {
             operators(run, &[&["max_pool2d", "clamp"]], "max_pool2d, clamp")?;
@@ -193,6 +208,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "clamp-scale-max",
+        takes: "clamp, scale, channel_max",
         summary: "clamp, scale and maximum in one kernel",
         can: |run| {
             let layers: &[&str] = &["clamp", "scale", "channel_max"];
@@ -203,6 +219,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "norm",
+        takes: "group_norm or instance_norm alone",
         summary: "statistics, then the norm",
         can: |run| {
             let layers: [&[&str]; 2] = [&["group_norm"], &["instance_norm"]];
@@ -213,6 +230,7 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "operator",
+        takes: "scale, max_pool2d, clamp or channel_max alone",
         summary: "one kernel",
         can: |run| {
             let layers: [&[&str]; 4] = [&["scale"], &["max_pool2d"], &["clamp"], &["channel_max"]];
@@ -255,7 +273,6 @@ fn same_factor(run: &RunQuestion<'_>, layers: [usize; 2]) -> Result<(), Refusal>
     }
 }
 
-/// Refuses a norm with a weight and without a bias, or the other way round, which no layer has.
 fn pooling_form(run: &RunQuestion<'_>) -> Result<PoolingForm, Refusal> {
     let expected = "a convolution, a norm, one factor, max_pool2d, clamp";
     let form = run.form.as_ref().ok_or(Refusal::Layers { expected })?;
@@ -314,4 +331,32 @@ fn gemm(
     let geometry = conv_geometry(conv)?;
     let plan = gemm_plan(&geometry, windows, of.dtype, of.properties, options)?;
     Ok(StatisticsConvolution::Gemm(plan, options.precision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_design_document_has_this_table() {
+        let design = include_str!("../../../DESIGN.md");
+        let mut table = "| row | takes | what runs |\n|---|---|---|\n".to_owned();
+        for Row {
+            name,
+            takes,
+            summary,
+            ..
+        } in &TABLE
+        {
+            table += &format!("| `{name}` | {takes} | {summary} |\n");
+        }
+        assert!(design.contains(&table), "DESIGN.md should have\n{table}");
+    }
+
+    #[test]
+    fn rows_have_names_of_their_own() {
+        for (index, row) in TABLE.iter().enumerate() {
+            assert!(TABLE[..index].iter().all(|other| other.name != row.name));
+        }
+    }
 }

@@ -48,7 +48,7 @@ pub(crate) fn append(program: &mut ProgramBuilder, x: Value, spec: &ClampSpec) -
     let problem = spec.problem(program.shape(x))?;
     let (len, dtype) = (problem.len as u64, program.dtype(x));
     let shape = grid(OPERATOR, elementwise::shape(len))?;
-    let y = program.tensor(&program.shape(x).to_vec(), dtype)?;
+    let y = program.tensor_like(x)?;
     let bytes_moved = program.bytes(&[x, y]);
     // SAFETY: both values have `len` elements.
     unsafe {

@@ -119,7 +119,7 @@ pub(super) fn normalise(
     let dtype = program.dtype(x);
     let apply = geometry.apply();
     let shape = grid(operator, apply.shape())?;
-    let y = program.tensor(&program.shape(x).to_vec(), dtype)?;
+    let y = program.tensor_like(x)?;
     if program.bytes(&[y]) == 0 {
         return Ok(y);
     }

@@ -55,7 +55,7 @@ pub(crate) fn append(program: &mut ProgramBuilder, x: Value, scale: Value) -> Re
     let problem = ScaleSpec.problem(program.shape(x), program.shape(scale))?;
     let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, elementwise::shape(geometry.elements))?;
-    let y = program.tensor(&program.shape(x).to_vec(), dtype)?;
+    let y = program.tensor_like(x)?;
     let bytes_moved = program.bytes(&[x, scale, y]);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
     unsafe {

@@ -74,6 +74,13 @@ impl ProgramBuilder {
         self.value(shape, dtype, Place::Workspace(0))
     }
 
+    /// The same with the shape and the element type of another value.
+    pub(crate) fn tensor_like(&mut self, value: Value) -> Result<Value> {
+        let ValueFacts { shape, dtype, .. } = &self.values[value.0];
+        let (shape, dtype) = (shape.clone(), *dtype);
+        self.tensor(&shape, dtype)
+    }
+
     fn value(&mut self, shape: &[usize], dtype: DType, place: Place) -> Result<Value> {
         let bytes = shape
             .iter()

@@ -100,8 +100,8 @@ fn parameters_stay_only_where_a_launch_reads_them() {
     let program = program.finish(&[y]);
     let weak = [unused.downgrade(), used.downgrade()];
     drop((unused, used));
-    let is_held = weak.map(|tensor| tensor.upgrade().is_some());
-    assert_eq!(is_held, [false, true]);
+    let is_there = weak.map(|tensor| tensor.upgrade().is_some());
+    assert_eq!(is_there, [false, true]);
     let x = Tensor::from_array(&stream, &array![[1.0f32, -1.0]]).unwrap();
     let y = program.run_once("test", &stream, &[&x]).unwrap().remove(0);
     assert_eq!(y.to_array::<f32>().unwrap(), array![[2.0, -3.0]].into_dyn());

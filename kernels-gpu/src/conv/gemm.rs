@@ -16,7 +16,7 @@ use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::conv_gemm::{
-    COLUMN_VECTORS, Chunk, FLAT, GEMM_THREADS, GemmTile, TALL, TILE_REDUCTION,
+    COLUMN_VECTORS, Chunk, ColumnGemmTile, FLAT, GEMM_THREADS, TALL, TILE_REDUCTION,
 };
 
 use crate::parts::index::div_rem;
@@ -44,10 +44,10 @@ const THREAD_COLUMNS: usize = COLUMN_VECTORS as usize;
 
 /// A tile as a type.
 trait Shape {
-    const TILE: GemmTile;
-    /// Filter elements that a thread brings for each step.
+    const TILE: ColumnGemmTile;
+    /// Filter elements that a thread brings for each tile.
     const FILTER_LOADS: usize = (Self::TILE.rows() * TILE_REDUCTION / GEMM_THREADS) as usize;
-    /// Vectors of the column matrix that a thread brings for each step.
+    /// Vectors of the column matrix that a thread brings for each tile.
     const COLUMN_LOADS: usize =
         (Self::TILE.columns() * TILE_REDUCTION / VECTOR / GEMM_THREADS) as usize;
     /// Vectors of output rows of a thread.
@@ -60,7 +60,7 @@ trait Shape {
 
 struct Tall;
 impl Shape for Tall {
-    const TILE: GemmTile = TALL;
+    const TILE: ColumnGemmTile = TALL;
 
     #[inline(always)]
     fn filters() -> Shared<f32> {
@@ -75,7 +75,7 @@ impl Shape for Tall {
 
 struct Flat;
 impl Shape for Flat {
-    const TILE: GemmTile = FLAT;
+    const TILE: ColumnGemmTile = FLAT;
 
     #[inline(always)]
     fn filters() -> Shared<f32> {
@@ -109,7 +109,7 @@ struct Problem<T: Storage> {
     pitch: u32,
 }
 
-/// What a thread brings for one step.
+/// What a thread brings for one tile of the reduction.
 struct Staged<T> {
     filters: [T; MAX_LOADS],
     columns: [[T; VECTOR_ELEMENTS]; MAX_LOADS],
@@ -131,7 +131,7 @@ fn filter_place(i: usize) -> (u32, u32) {
 }
 
 impl<T: Storage> Problem<T> {
-    /// Loads what the thread brings for the step that begins with row `row` of the reduction;
+    /// Loads what the thread brings for the tile that begins with row `row` of the reduction;
     /// zeros for what lies outside of either matrix.
     #[inline(always)]
     unsafe fn load<S: Shape>(&self, row: u32) -> Staged<T> {

@@ -23,11 +23,12 @@ use op_spec::launch::norm::NormGeometry;
 use crate::parts::planes::{NormTensors, Planes};
 use crate::parts::pool::pool_block;
 
-/// A block takes and clamps the maxima of `BLOCK_OUTPUTS` windows of the
+/// A block takes and clamps the maxima of the windows of its tasks, `pool.block_tasks` of them, in the
 /// normalised and scaled input.
 ///
 /// *Launch*: `pool.norm_shape(&norm)`.
-/// *Mapping*: four windows a thread; see `op_spec::launch::max_pool2d`.
+/// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
+/// see `op_spec::launch::max_pool2d`.
 /// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
 /// statistics are in splits.
 /// *Traffic*: each element of the input is read about once from memory; each output is

@@ -7,10 +7,11 @@ use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
 use crate::parts::map::Identity;
 use crate::parts::pool::pool_block;
 
-/// A block takes and clamps the maxima of `BLOCK_OUTPUTS` windows.
+/// A block takes and clamps the maxima of the windows of its tasks, `g.block_tasks` of them.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: four windows a thread; see `op_spec::launch::max_pool2d`.
+/// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
+/// see `op_spec::launch::max_pool2d`.
 /// *Barriers*: none.
 /// *Traffic*: each element of the input is read about once from memory; each output is
 /// written once.

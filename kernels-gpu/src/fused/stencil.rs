@@ -53,9 +53,6 @@ use crate::parts::index::div_rem;
 use crate::parts::moments::{Moments, WARP_SLOT};
 use crate::parts::unroll::unroll;
 
-/// Every lane of a warp.
-const WARP: u32 = u32::MAX;
-
 /// The rows of an item, as a length.
 const ROWS: usize = ITEM_ROWS as usize;
 const _: () = assert!(ROWS == 8);
@@ -290,7 +287,8 @@ unsafe fn write_windows<T: Storage>(
             let of_column = window.largest;
             let mut column = 1;
             while column < g.pool_w {
-                let (other, _) = warp::warp_shuffle_down(WARP, of_column, column, WARP_THREADS);
+                let (other, _) =
+                    warp::warp_shuffle_down(warp::ALL_LANES, of_column, column, WARP_THREADS);
                 window.largest = math::max_nan(window.largest, other);
                 column += 1;
             }
@@ -298,7 +296,7 @@ unsafe fn write_windows<T: Storage>(
                 let at = (window.p * g.pooled_w + q) as usize;
                 y.store(at, T::from_f32(sign * window.largest));
             }
-            warp::sync_warp(WARP);
+            warp::sync_warp(warp::ALL_LANES);
             window.go_on();
         }
     });
@@ -330,10 +328,10 @@ pub unsafe fn stencil<T: Storage>(
     let conv = &g.conv;
     let channels = conv.output_channels();
     let planes = conv.n as usize * channels as usize;
-    let (plane, part) = div_rem(thread::block_idx_x(), g.plane_blocks);
+    let (plane, block_in_plane) = div_rem(thread::block_idx_x(), g.plane_blocks);
     let (_, channel) = div_rem(plane, channels);
     let channel = channel as usize;
-    let (plane, part) = (plane as usize, part as usize);
+    let (plane, block_in_plane) = (plane as usize, block_in_plane as usize);
     // With one filter to a channel, planes of input and output have the same number.
     let inputs = conv.input_pixels() as usize;
     let x = Global::new(x, planes * inputs).slice(plane * inputs, inputs);
@@ -365,7 +363,7 @@ pub unsafe fn stencil<T: Storage>(
     let sign = if reversed { -1.0 } else { 1.0 };
     thread::sync_threads();
 
-    let first = part as u32 * BLOCK_ITEMS;
+    let first = block_in_plane as u32 * BLOCK_ITEMS;
     let end = (first + BLOCK_ITEMS).min(g.items());
     let warps = thread::block_dim_x() / WARP_THREADS;
     let mut item = first + thread::thread_idx_x() / WARP_THREADS;
@@ -380,7 +378,7 @@ pub unsafe fn stencil<T: Storage>(
         unroll!(8, |i| {
             sums[i] += bias;
         });
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
         let rows = if place.is_column {
             (conv.p - place.p).min(g.item_rows)
         } else {
@@ -388,7 +386,7 @@ pub unsafe fn stencil<T: Storage>(
         };
         all = all.and(Moments::of_first(&sums, rows));
         if pooled {
-            warp::sync_warp(WARP);
+            warp::sync_warp(warp::ALL_LANES);
             write_windows(y, g, &place, &sums, sign);
         } else {
             write_rows(y, g, &place, rows, &sums);
@@ -398,7 +396,7 @@ pub unsafe fn stencil<T: Storage>(
 
     let all = all.of_block(STENCIL_WARPS.view(), warps);
     if thread::thread_idx_x() == 0 {
-        let at = plane * g.plane_blocks as usize + part;
+        let at = plane * g.plane_blocks as usize + block_in_plane;
         GlobalMut::new(moments, g.moment_elements() as usize)
             .store_vec(at * COUNTED_ELEMENTS, [all.count, all.mean, all.m2, 0.0]);
     }

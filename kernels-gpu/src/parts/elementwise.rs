@@ -1,14 +1,14 @@
-//! The loop of every kernel that reads an element and writes one.
+//! The loop of `clamp` and `scale`, which read an element and write one.
 //!
 //! All vectors of a thread are loaded before the first is used: with 256 threads a block and four
 //! 16-byte loads a thread, the memory system has enough outstanding to run at its bandwidth. They
-//! are loaded before the map is even made, since making it may mean waiting for statistics.
+//! are loaded before the map is made, so that its division (`scale` finds its first channel) costs no time.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
 use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::elementwise::{BLOCK_ELEMENTS, STEP_ELEMENTS, VECTORS_PER_THREAD};
+use op_spec::launch::elementwise::{BLOCK_ELEMENTS, ROUND_ELEMENTS, VECTORS_PER_THREAD};
 
 use crate::parts::map::ElementMap;
 use crate::parts::unroll::unroll;
@@ -36,11 +36,11 @@ pub(crate) unsafe fn map_block<T: Storage, M: ElementMap>(
     if left >= BLOCK_ELEMENTS {
         let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS_PER_THREAD];
         unroll!(4, |v| {
-            vectors[v] = x.load_vec(start + first + v * STEP_ELEMENTS);
+            vectors[v] = x.load_vec(start + first + v * ROUND_ELEMENTS);
         });
         let map = make_map();
         unroll!(4, |v| {
-            let local = first + v * STEP_ELEMENTS;
+            let local = first + v * ROUND_ELEMENTS;
             if map.in_one(local as u32, VECTOR_ELEMENTS as u32) {
                 let params = map.params(local as u32);
                 let mapped = T::to_f32_vector(vectors[v]).map(|x| map.apply(params, x));
@@ -56,7 +56,7 @@ pub(crate) unsafe fn map_block<T: Storage, M: ElementMap>(
     let mut local = first;
     while local < left {
         map_each(x, y, &map, start, local, left.min(local + VECTOR_ELEMENTS));
-        local += STEP_ELEMENTS;
+        local += ROUND_ELEMENTS;
     }
 }
 

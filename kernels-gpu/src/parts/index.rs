@@ -2,7 +2,7 @@
 //!
 //! Blocks own consecutive elements whatever the planes in them are. Dividing a 64-bit index for
 //! each element would cost more than the memory access, so a block divides once, for its first
-//! element, and counts on from there: [`Runs::steps`] is a comparison for long runs and a 32-bit
+//! element, and counts on from there: [`Segments::begun`] is a comparison for long segments and a 32-bit
 //! division for short ones.
 
 use core::num::{NonZeroU32, NonZeroU64};
@@ -10,7 +10,7 @@ use core::num::{NonZeroU32, NonZeroU64};
 use cuda_std::math;
 use op_spec::launch::reciprocal::Reciprocal;
 
-/// The most elements that a block counts through; see [`Runs`].
+/// The most elements that a block counts through; see [`Segments`].
 pub(crate) const MAX_SPAN: u32 = 4096;
 
 /// Quotient and remainder without the panic path that a plain `/` brings into the kernel.
@@ -33,19 +33,19 @@ pub(crate) unsafe fn div_rem_u64(value: u64, divisor: u64) -> (u64, u64) {
     (value / divisor, value % divisor)
 }
 
-/// Equal runs, back to back, seen from one element on.
+/// Equal segments, back to back, seen from one element on.
 #[derive(Clone, Copy)]
-pub(crate) struct Runs {
-    /// The run of the first element.
+pub(crate) struct Segments {
+    /// The segment of the first element.
     pub(crate) first: u64,
-    /// Where in its run the first element is.
+    /// Where in its segment the first element is.
     offset: u64,
-    /// Elements of a run.
+    /// Elements of a segment.
     length: u64,
 }
 
-impl Runs {
-    /// Runs of `length` elements, seen from element `start` on.
+impl Segments {
+    /// Segments of `length` elements, seen from element `start` on.
     ///
     /// # Safety
     /// `length > 0`.
@@ -59,11 +59,11 @@ impl Runs {
         }
     }
 
-    /// How many runs begin after the first element, up to the one `local` elements on, and how many
-    /// elements of the run that this one is in are left, itself included.
+    /// How many segments begin after the first element, up to the one `local` elements on, and how many
+    /// elements of the segment that this one is in are left, itself included.
     ///
     /// # Safety
-    /// `local <= MAX_SPAN`, so a longer run can end only once on the way.
+    /// `local <= MAX_SPAN`, so a longer segment can end only once on the way.
     #[inline(always)]
     unsafe fn locate(&self, local: u32) -> (u32, u64) {
         if self.length > MAX_SPAN as u64 {
@@ -76,21 +76,21 @@ impl Runs {
             ((position >= self.length) as u32, end - position)
         } else {
             let length = self.length as u32;
-            let (steps, position) = div_rem(self.offset as u32 + local, length);
-            (steps, (length - position) as u64)
+            let (begun, position) = div_rem(self.offset as u32 + local, length);
+            (begun, (length - position) as u64)
         }
     }
 
-    /// How many runs begin after the first element, up to the one `local` elements on.
+    /// How many segments begin after the first element, up to the one `local` elements on.
     ///
     /// # Safety
     /// `local <= MAX_SPAN`.
     #[inline(always)]
-    pub(crate) unsafe fn steps(&self, local: u32) -> u32 {
+    pub(crate) unsafe fn begun(&self, local: u32) -> u32 {
         self.locate(local).0
     }
 
-    /// Whether the `count` elements from the one `local` elements on lie in one run.
+    /// Whether the `count` elements from the one `local` elements on lie in one segment.
     ///
     /// # Safety
     /// `local <= MAX_SPAN`.
@@ -100,24 +100,24 @@ impl Runs {
     }
 }
 
-/// [`Runs`] that are told apart by a reciprocal of their length, which the host worked out.
+/// [`Segments`] that are told apart by a reciprocal of their length, which the host worked out.
 ///
 /// Its divisor is their length, or `FAR` if they are longer. Then at most one ends within a block, and of how far it has
 /// come only what is left counts: the block's first element is put so far before a length of `FAR`.
 #[derive(Clone, Copy)]
-pub(crate) struct NearRuns<'a> {
-    /// The run of the first element.
+pub(crate) struct NearSegments<'a> {
+    /// The segment of the first element.
     pub(crate) first: u64,
-    /// Where in its run the first element is, without what is out of sight.
+    /// Where in its segment the first element is, without what is out of sight.
     offset: u32,
-    /// What of that run is out of sight.
+    /// What of that segment is out of sight.
     hidden: u64,
     // By reference, to where the kernel's parameters are: a copy would be one in local memory.
     length: &'a Reciprocal,
 }
 
-impl<'a> NearRuns<'a> {
-    /// Runs of `length` elements, seen from element `start` on.
+impl<'a> NearSegments<'a> {
+    /// Segments of `length` elements, seen from element `start` on.
     ///
     /// # Safety
     /// `length > 0`, and `near` is of `min(length, FAR)`.
@@ -138,8 +138,8 @@ impl<'a> NearRuns<'a> {
         }
     }
 
-    /// How many runs begin after the first element, up to the one `local` elements on, and where in its run this one
-    /// is, which in the first run does not count what is out of sight.
+    /// How many segments begin after the first element, up to the one `local` elements on, and where in its segment this one
+    /// is, which in the first segment does not count what is out of sight.
     ///
     /// # Safety
     /// `local < FAR`, so that the sum is less than `Reciprocal::LIMIT`.
@@ -148,18 +148,18 @@ impl<'a> NearRuns<'a> {
         self.length.div_rem(self.offset + local, math::high_word)
     }
 
-    /// [`NearRuns::locate`] with the whole position.
+    /// [`NearSegments::locate`] with the whole position.
     ///
     /// # Safety
-    /// As [`NearRuns::locate`].
+    /// As [`NearSegments::locate`].
     #[inline(always)]
     pub(crate) unsafe fn position(&self, local: u32) -> (u32, u64) {
-        let (steps, position) = self.locate(local);
-        let hidden = if steps == 0 { self.hidden } else { 0 };
-        (steps, position as u64 + hidden)
+        let (begun, position) = self.locate(local);
+        let hidden = if begun == 0 { self.hidden } else { 0 };
+        (begun, position as u64 + hidden)
     }
 
-    /// Length of a run as far as it is seen.
+    /// Length of a segment as far as it is seen.
     #[inline(always)]
     pub(crate) fn length(&self) -> u32 {
         self.length.divisor
@@ -169,7 +169,7 @@ impl<'a> NearRuns<'a> {
 /// The channels of a block's elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Channels {
-    planes: Runs,
+    planes: Segments,
     first_channel: u32,
     channels: u32,
 }
@@ -181,7 +181,7 @@ impl Channels {
     /// `spatial > 0` and `channels > 0`.
     #[inline(always)]
     pub(crate) unsafe fn from(start: u64, spatial: u64, channels: u32) -> Self {
-        let planes = Runs::from(start, spatial);
+        let planes = Segments::from(start, spatial);
         Self {
             planes,
             first_channel: div_rem_u64(planes.first, channels as u64).1 as u32,
@@ -192,10 +192,10 @@ impl Channels {
     /// The channel of the element `local` elements on.
     ///
     /// # Safety
-    /// As [`Runs::steps`].
+    /// As [`Segments::begun`].
     #[inline(always)]
     pub(crate) unsafe fn channel(&self, local: u32) -> u32 {
-        let channel = self.first_channel + self.planes.steps(local);
+        let channel = self.first_channel + self.planes.begun(local);
         if channel < self.channels {
             channel
         } else {
@@ -203,10 +203,10 @@ impl Channels {
         }
     }
 
-    /// Whether `count` elements have one channel; see [`Runs::in_one`].
+    /// Whether `count` elements have one channel; see [`Segments::in_one`].
     ///
     /// # Safety
-    /// As [`Runs::in_one`].
+    /// As [`Segments::in_one`].
     #[inline(always)]
     pub(crate) unsafe fn in_one(&self, local: u32, count: u32) -> bool {
         self.planes.in_one(local, count)

@@ -20,9 +20,6 @@ use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::unroll::unroll;
 
-/// Every lane of a warp.
-const ALL_LANES: u32 = u32::MAX;
-
 /// Vectors that a thread has in registers at once.
 const VECTORS: usize = 4;
 
@@ -165,7 +162,8 @@ impl Moments {
         let mut all = self;
         let mut distance = WARP_THREADS / 2;
         while distance > 0 {
-            let down = |value| warp::warp_shuffle_down(ALL_LANES, value, distance, WARP_THREADS).0;
+            let down =
+                |value| warp::warp_shuffle_down(warp::ALL_LANES, value, distance, WARP_THREADS).0;
             all = all.and(Self {
                 count: down(all.count),
                 mean: down(all.mean),

@@ -12,10 +12,10 @@ use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
 use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::elementwise::{STEP_ELEMENTS, VECTORS_PER_THREAD};
+use op_spec::launch::elementwise::{ROUND_ELEMENTS, VECTORS_PER_THREAD};
 use op_spec::launch::norm::ApplyGeometry;
 
-use crate::parts::index::NearRuns;
+use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{NormTensors, PlaneParams, Planes};
 use crate::parts::unroll::unroll;
@@ -24,7 +24,7 @@ use crate::parts::unroll::unroll;
 const VECTOR: u32 = VECTOR_ELEMENTS as u32;
 
 /// From one vector of a thread to its next.
-const STEP: u32 = STEP_ELEMENTS as u32;
+const ROUND: u32 = ROUND_ELEMENTS as u32;
 
 /// Normalises, scales if `SCALED`, and then `finish`es the block's elements of `x` into `y`.
 ///
@@ -48,12 +48,12 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     let thread = thread::thread_idx_x();
 
     // Whether the thread has four vectors from `at` on; and these, or one if there is one.
-    let has_four = |at: u32| at + (VECTORS_PER_THREAD as u32 - 1) * STEP < whole;
+    let has_four = |at: u32| at + (VECTORS_PER_THREAD as u32 - 1) * ROUND < whole;
     let load = |at: u32| {
         let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS_PER_THREAD];
         if has_four(at) {
             unroll!(4, |v| {
-                vectors[v] = x.load_vec(at as usize + v * STEP_ELEMENTS);
+                vectors[v] = x.load_vec(at as usize + v * ROUND_ELEMENTS);
             });
         } else if at < whole {
             vectors[0] = x.load_vec(at as usize);
@@ -63,9 +63,9 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     let mut at = thread * VECTOR;
     let mut vectors = load(at);
 
-    let runs = NearRuns::from(start, g.spatial, &g.near);
-    let count = runs.locate(left - 1).0 + 1;
-    let planes = Planes::stage(&g.norm, tensors, runs.first, count);
+    let segments = NearSegments::from(start, g.spatial, &g.near);
+    let count = segments.locate(left - 1).0 + 1;
+    let planes = Planes::stage(&g.norm, tensors, segments.first, count);
 
     let map_one = |params: PlaneParams, x: f32| {
         let normed = params.norm(x);
@@ -77,21 +77,21 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     };
     let map = |at: u32, x: [T; VECTOR_ELEMENTS]| {
         let x = T::to_f32_vector(x);
-        let (plane, position) = runs.locate(at);
+        let (plane, position) = segments.locate(at);
         let params = planes.params(plane);
         let mut mapped = x.map(|x| map_one(params, x));
-        if position + VECTOR > runs.length() {
-            if runs.length() >= VECTOR - 1 {
+        if position + VECTOR > segments.length() {
+            if segments.length() >= VECTOR - 1 {
                 let next = planes.params(plane + 1);
                 unroll!(4, |i| {
                     // The first is in the plane that was found.
-                    if i > 0 && position + i as u32 >= runs.length() {
+                    if i > 0 && position + i as u32 >= segments.length() {
                         mapped[i] = map_one(next, x[i]);
                     }
                 });
             } else {
                 unroll!(4, |i| {
-                    mapped[i] = map_one(planes.params(runs.locate(at + i as u32).0), x[i]);
+                    mapped[i] = map_one(planes.params(segments.locate(at + i as u32).0), x[i]);
                 });
             }
         }
@@ -99,22 +99,22 @@ pub(crate) unsafe fn normalise_block<T: Storage, const SCALED: bool>(
     };
     while has_four(at) {
         unroll!(4, |v| {
-            let mapped = map(at + v as u32 * STEP, vectors[v]);
-            y.store_vec(at as usize + v * STEP_ELEMENTS, mapped);
+            let mapped = map(at + v as u32 * ROUND, vectors[v]);
+            y.store_vec(at as usize + v * ROUND_ELEMENTS, mapped);
         });
-        at += VECTORS_PER_THREAD as u32 * STEP;
+        at += VECTORS_PER_THREAD as u32 * ROUND;
         vectors = load(at);
     }
     while at < whole {
         y.store_vec(at as usize, map(at, vectors[0]));
-        at += STEP;
+        at += ROUND;
         vectors = load(at);
     }
 
     // The tensor's last elements, if they are no whole vector.
     let at = whole + thread;
     if at < left {
-        let params = planes.params(runs.locate(at).0);
+        let params = planes.params(segments.locate(at).0);
         let mapped = map_one(params, x.load(at as usize).to_f32());
         y.store(at as usize, T::from_f32(finish(mapped)));
     }

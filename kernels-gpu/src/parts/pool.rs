@@ -4,9 +4,9 @@
 //! two. Where they do not decide (see [`PlaneMap::extremes_decide`]) each element is mapped, the slow way.
 //!
 //! *Mapping*: a thread has four windows, in one of two ways that the launch chooses (`op_spec::launch::max_pool2d`).
-//! Windows apart go through their elements side by side, so that four loads are in flight at each step; elements in the
+//! Windows apart go through their elements side by side, so that four loads are in flight at a time; elements in the
 //! padding are not loaded and compared: their place is taken by the first element of the plane, and the result of
-//! that step is dropped. A stack is unrolled, and has neither tests nor padding: rows and columns that are not in the input
+//! that comparison is dropped. A stack is unrolled, and has neither tests nor padding: rows and columns that are not in the input
 //! are those next to them, which the window has already. *Barriers*: those of making the map.
 
 use cuda_std::Storage;
@@ -16,7 +16,7 @@ use cuda_std::thread;
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::{BLOCK_THREADS, OUTPUTS_PER_THREAD, PoolGeometry, STACK_STRIDE};
 
-use crate::parts::index::NearRuns;
+use crate::parts::index::NearSegments;
 use crate::parts::map::{PlaneMap, clamp};
 use crate::parts::unroll::unroll;
 
@@ -85,27 +85,27 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     let plane_outputs = (g.p * g.q) as usize;
     let x = Global::new(x, g.planes as usize * plane_elements);
     let y = GlobalMut::new(y, g.planes as usize * plane_outputs);
-    let start = thread::block_idx_x() as u64 * g.block_units as u64;
-    let units = g.planes * g.plane_units();
-    let span = (units - start).min(g.block_units as u64) as u32;
-    let runs = NearRuns::from(start, g.plane_units(), &g.near);
-    let map = make_map(runs.first, runs.locate(span - 1).0 + 1);
+    let start = thread::block_idx_x() as u64 * g.block_tasks as u64;
+    let tasks = g.planes * g.plane_tasks();
+    let span = (tasks - start).min(g.block_tasks as u64) as u32;
+    let segments = NearSegments::from(start, g.plane_tasks(), &g.near);
+    let map = make_map(segments.first, segments.locate(span - 1).0 + 1);
     let thread = thread::thread_idx_x();
 
-    // Plane of unit `local` of the block, after the block's first one; row and column of its first output.
+    // Plane of task `local` of the block, after the block's first one; row and column of its first output.
     let locate = |local: u32| {
-        let (plane, position) = runs.position(local);
-        // A plane has less than 2^31 outputs, so no more units.
+        let (plane, position) = segments.position(local);
+        // A plane has less than 2^31 outputs, so no more tasks.
         let (row, q) = g.columns.div_rem(position as u32, math::high_word);
         (plane, row, q)
     };
     let window = |plane: u32, p: u32, q: u32| Window {
-        plane: (runs.first as usize + plane as usize) * plane_elements,
+        plane: (segments.first as usize + plane as usize) * plane_elements,
         h: (p * g.stride_h).wrapping_sub(g.pad_h),
         w: (q * g.stride_w).wrapping_sub(g.pad_w),
     };
     let output = |plane: u32, p: u32, q: u32| {
-        let plane = (runs.first as usize + plane as usize) * plane_outputs;
+        let plane = (segments.first as usize + plane as usize) * plane_outputs;
         plane + p as usize * g.q as usize + q as usize
     };
     // The element of a window that is `r` rows and `s` columns from its first, or another one of the plane, and whether
@@ -141,9 +141,9 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     };
 
     if g.stacked != 0 {
-        let mut unit = thread;
-        while unit < span {
-            let (plane, stack, q) = locate(unit);
+        let mut task = thread;
+        while task < span {
+            let (plane, stack, q) = locate(task);
             let p = stack * OUTPUTS_PER_THREAD as u32;
             let first = window(plane, p, q);
             // At most one before the input, and no window begins behind it.
@@ -179,7 +179,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
                     row += 1;
                 }
             }
-            unit += BLOCK_THREADS;
+            task += BLOCK_THREADS;
         }
         return;
     }
@@ -226,7 +226,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
         let value = decided(params, extremes[o]);
         let local = thread + o as u32 * BLOCK_THREADS;
         if local < span {
-            // A unit is an output.
+            // A task is an output.
             y.store(start as usize + local as usize, value);
         }
     });

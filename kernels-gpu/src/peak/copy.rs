@@ -4,7 +4,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{kernel, thread};
 use op_spec::launch::VECTOR_ELEMENTS;
 use op_spec::launch::peak::{
-    BLOCK_THREADS, COPY_BLOCK_ELEMENTS, COPY_STEP_ELEMENTS, COPY_VECTORS_PER_THREAD,
+    BLOCK_THREADS, COPY_BLOCK_ELEMENTS, COPY_ROUND_ELEMENTS, COPY_VECTORS_PER_THREAD,
 };
 
 use crate::parts::unroll::unroll;
@@ -26,9 +26,9 @@ pub unsafe fn peak_copy_f32(x: *const f32, y: *mut f32, elements: u64) {
         + thread::thread_idx_x() as usize * VECTOR_ELEMENTS;
     let mut vectors = [[0.0; VECTOR_ELEMENTS]; COPY_VECTORS_PER_THREAD];
     unroll!(4, |v| {
-        vectors[v] = x.load_vec(first + v * COPY_STEP_ELEMENTS);
+        vectors[v] = x.load_vec(first + v * COPY_ROUND_ELEMENTS);
     });
     unroll!(4, |v| {
-        y.store_vec(first + v * COPY_STEP_ELEMENTS, vectors[v]);
+        y.store_vec(first + v * COPY_ROUND_ELEMENTS, vectors[v]);
     });
 }

@@ -37,9 +37,9 @@ impl Product for Tf32 {
 }
 
 /// Products of f16.
-struct Half;
+struct F16;
 
-impl Product for Half {
+impl Product for F16 {
     #[inline(always)]
     fn encode(value: f32) -> u32 {
         pack_f16x2(value, value)
@@ -66,7 +66,7 @@ impl Product for Half {
 /// # Safety
 /// `y` has `MMA_LANE_ELEMENTS` elements for each thread of the grid, and starts on 16 bytes.
 #[kernel(
-    instances(P: [tf32: Tf32, f16: Half]),
+    instances(P: [tf32: Tf32, f16: F16]),
     max_threads = BLOCK_THREADS,
     min_blocks = MMA_BLOCKS_PER_PROCESSOR
 )]

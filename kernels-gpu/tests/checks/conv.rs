@@ -245,7 +245,7 @@ macro_rules! gemm {
             fn check_plan(
                 run: &Run,
                 case: &Case<$T>,
-                tile: op_spec::launch::conv_gemm::GemmTile,
+                tile: op_spec::launch::conv_gemm::ColumnGemmTile,
                 workspace: u64,
             ) -> Outcome {
                 let g = case.geometry;

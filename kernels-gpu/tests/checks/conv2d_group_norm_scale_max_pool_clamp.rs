@@ -1,11 +1,11 @@
 //! The whole of problem 85 in one launch, on images that it can take.
 
 use cuda_std::{Label, Storage, bf16, f16};
-use op_spec::Conv2dGroupNormScaleMaxPoolClampSpec;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, CONV_WIDTH, FILTER, FILTER_ELEMENTS, FusedGeometry, FusedMode, IN_CHANNELS,
-    OUT_CHANNELS, OUT_WIDTH, POOL, WIDTH,
+    CHANNEL_FLOATS, CONV_WIDTH, FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OUT_WIDTH,
+    OneLaunch2dConfig, OneLaunch2dGeometry, POOL, WIDTH,
 };
+use op_spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 
 use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
 use super::{Failure, Outcome, Run, Tensor, Wanted, compare, same_bits, signed};
@@ -92,7 +92,7 @@ fn convolved(x: &[f32], w: &[f32], bias: &[f32], height: usize) -> Vec<Vec<(f64,
 fn wanted(
     filters: &[Vec<(f64, f64)>],
     [weight, bias, scale]: [&[f32]; 3],
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
     rounding: f64,
 ) -> Vec<Wanted> {
     let group = g.group_channels as usize;
@@ -139,7 +139,7 @@ struct Case {
     filter_bias: Vec<f32>,
     norm: [Vec<f32>; 3],
     outputs: usize,
-    g: FusedGeometry,
+    g: OneLaunch2dGeometry,
 }
 
 impl Case {
@@ -161,24 +161,26 @@ impl Case {
             [3, 4, 5, 6].map(|seed| signed::<T>(seed, OUTPUTS));
         weight[7] = 0.0;
         scale[20] = 0.0;
-        let problem = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench()
-            .problem(&[n, INPUTS, height, row])
-            .expect("the pipeline takes this shape");
-        let mut g = FusedGeometry::new(
-            &problem.conv.as_conv3d(),
-            &problem.group_norm,
-            &problem.max_pool,
-            &problem.clamp,
-        )
-        .expect("the kernel takes this shape");
+        let (filters, vector) = ([OUTPUTS, INPUTS, 3, 3], [OUTPUTS]);
+        let conv =
+            Conv2dSpec::default().problem(&[n, INPUTS, height, row], &filters, Some(&vector));
+        let conv = conv.expect("an image");
+        let convolved = conv.output_shape();
+        let norm = GroupNormSpec::new(16).problem(&convolved, Some(&vector), Some(&vector));
+        let pool = MaxPool2dSpec::new([4, 4])
+            .problem(&convolved)
+            .expect("windows");
         // Bounds that leave something to see.
-        (g.min, g.max) = (-0.5, 1.5);
+        let clamp = ClampSpec::new(-0.5, 1.5).problem(&pool.output_shape());
+        let (norm, clamp) = (norm.expect("groups"), clamp.expect("bounds"));
+        let g = OneLaunch2dGeometry::new(&conv.as_conv3d(), &norm, &pool, &clamp);
+        let g = g.expect("the kernel takes this shape");
         Self {
             values,
             filter: signed::<T>(2, OUTPUTS * FILTER_ELEMENTS as usize),
             filter_bias,
             norm: [weight, bias, scale],
-            outputs: problem.output_shape().iter().product(),
+            outputs: pool.output_shape().iter().product(),
             g,
         }
     }
@@ -197,12 +199,12 @@ impl Case {
 }
 
 macro_rules! fused {
-    ($name:ident, $spread:ident, $outputs:ident, $T:ident, $format:literal, $mode:expr, $rounding:expr) => {
+    ($name:ident, $spread:ident, $outputs:ident, $T:ident, $format:literal, $config:expr, $rounding:expr) => {
         /// Every image.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for image in IMAGES {
                 let case = Case::new::<$T>(image);
-                let y = $outputs(run, &case, $mode)?;
+                let y = $outputs(run, &case, $config)?;
                 compare(&format!("{image:?}"), &y, &case.wanted($rounding))?;
             }
             Ok(())
@@ -212,15 +214,19 @@ macro_rules! fused {
         pub(crate) fn $spread(run: &Run) -> Outcome {
             for image in IMAGES.into_iter().chain([POISONED]) {
                 let case = Case::new::<$T>(image);
-                let together = $outputs(run, &case, $mode)?;
-                let spread = $outputs(run, &case, $mode.spread())?;
+                let together = $outputs(run, &case, $config)?;
+                let spread = $outputs(run, &case, $config.spread())?;
                 same_bits(&format!("{image:?}"), &spread, &together)?;
             }
             Ok(())
         }
 
         /// The kernel's outputs.
-        fn $outputs(run: &Run, case: &Case, mode: FusedMode) -> Result<Tensor<$T>, Failure> {
+        fn $outputs(
+            run: &Run,
+            case: &Case,
+            config: OneLaunch2dConfig,
+        ) -> Result<Tensor<$T>, Failure> {
             let g = case.g;
             let x = run.tensor::<$T>(&case.values)?;
             let f = run.tensor::<$T>(&case.filter)?;
@@ -228,7 +234,7 @@ macro_rules! fused {
             let [w, beta, s] = case.norm.each_ref().map(|of| run.tensor::<$T>(of));
             let (w, beta, s) = (w?, beta?, s?);
             // 32-bit words.
-            let operands = run.empty::<f32>(mode.operand_words() as usize)?;
+            let operands = run.empty::<f32>(config.operand_words() as usize)?;
             let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;
             let arguments = (
                 f.source(),
@@ -250,8 +256,8 @@ macro_rules! fused {
             let y = run.empty::<$T>(case.outputs)?;
             let arguments = (x.source(), operands.source(), channels.source(), y.ptr(), g);
             // Two clusters, which take samples by turns.
-            let shape = Some(g.launch_shape(mode, 2 * mode.cluster_blocks()));
-            let family = if mode.shares == 1 {
+            let shape = Some(g.launch_shape(config, 2 * config.cluster_blocks()));
+            let family = if config.shares == 1 {
                 &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
             } else {
                 &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD
@@ -263,22 +269,22 @@ macro_rules! fused {
 }
 
 fused!(
-    accurate,
-    accurate_spread,
-    accurate_outputs,
+    split,
+    split_spread,
+    split_outputs,
     f32,
     "split_f32",
-    FusedMode::ACCURATE,
+    OneLaunch2dConfig::SPLIT,
     f64::exp2(-22.0)
 );
 
 fused!(
-    fast,
-    fast_spread,
-    fast_outputs,
+    rounded,
+    rounded_spread,
+    rounded_outputs,
     f32,
     "rounded_f32",
-    FusedMode::FAST,
+    OneLaunch2dConfig::ROUNDED,
     f64::exp2(-11.0)
 );
 
@@ -288,7 +294,7 @@ fused!(
     half_outputs,
     f16,
     "f16",
-    FusedMode::HALF,
+    OneLaunch2dConfig::STORED,
     f64::exp2(-20.0)
 );
 
@@ -298,6 +304,6 @@ fused!(
     brain_outputs,
     bf16,
     "bf16",
-    FusedMode::HALF,
+    OneLaunch2dConfig::STORED,
     f64::exp2(-20.0)
 );

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use cuda_std::{Family, Label, Storage, bf16, f16};
-use op_spec::fused::Conv3dMultiplyInstanceNormClampMultiplyMaxSpec;
 use op_spec::launch::LaunchShape;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER_ELEMENTS, FusedGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
+    FILTER_ELEMENTS, OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
+use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 use super::{Failure, Outcome, Run, Tensor, Wanted, compare, signed};
@@ -102,7 +102,7 @@ struct Case<T> {
     values: Vec<f32>,
     weight: Vec<f32>,
     multiplier: Vec<f32>,
-    g: FusedGeometry,
+    g: OneLaunch3dGeometry,
     depth: usize,
     height: usize,
     tensors: [Tensor<T>; 4],
@@ -125,17 +125,21 @@ impl<T: Storage> Case<T> {
         let bias = signed::<T>(3, FILTERS);
         let mut multiplier = signed::<T>(4, FILTERS);
         multiplier[5] = 0.0;
-        let problem = Conv3dMultiplyInstanceNormClampMultiplyMaxSpec::kernelbench()
-            .problem(&[n, CHANNELS, depth, height, WIDTH])
-            .expect("the pipeline takes this shape");
+        let (input, filters) = (
+            [n, CHANNELS, depth, height, WIDTH],
+            [FILTERS, CHANNELS, 3, 3, 3],
+        );
+        let conv = Conv3dSpec::default().problem(&input, &filters, Some(&[FILTERS]));
+        let conv = conv.expect("a volume");
+        let norm = InstanceNormSpec::default().problem(&conv.output_shape(), None, None);
+        let clamp = ClampSpec::new(-1.0, 1.0).problem(&conv.output_shape());
+        let (norm, clamp) = (
+            norm.expect("planes").as_group_norm(),
+            clamp.expect("bounds"),
+        );
         Ok(Self {
             name: format!("{n} {depth} {height}, {special:?}"),
-            g: FusedGeometry::new(
-                &problem.conv,
-                &problem.instance_norm.as_group_norm(),
-                &problem.clamp,
-            )
-            .expect("the kernel takes this shape"),
+            g: OneLaunch3dGeometry::new(&conv, &norm, &clamp).expect("the kernel takes this shape"),
             depth,
             height,
             tensors: [
@@ -195,10 +199,10 @@ type Arguments = (
     *const c_void,
     *const c_void,
     *mut c_void,
-    FusedGeometry,
+    OneLaunch3dGeometry,
 );
 
-/// The kernel that takes so many blocks for a sample.
+/// The kernel that takes this number of blocks for a sample.
 fn of_warps(format: &'static str, blocks: u32) -> Chosen {
     (
         &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
@@ -260,11 +264,11 @@ macro_rules! clustered {
     };
 }
 
-fn split_shape(g: &FusedGeometry) -> Option<LaunchShape> {
+fn split_shape(g: &OneLaunch3dGeometry) -> Option<LaunchShape> {
     g.shape(SPLIT_PLANES, 1)
 }
 
-fn pair_shape(g: &FusedGeometry) -> Option<LaunchShape> {
+fn pair_shape(g: &OneLaunch3dGeometry) -> Option<LaunchShape> {
     g.shape(PAIR_PLANES, 1)
 }
 
@@ -304,7 +308,7 @@ fused!(
     warpgroup_half,
     f16,
     of_warpgroups("f16", 1),
-    |g: &FusedGeometry| warpgroup::shape(g, 1),
+    |g: &OneLaunch3dGeometry| warpgroup::shape(g, 1),
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
 );
@@ -312,7 +316,7 @@ fused!(
     warpgroup_brain,
     bf16,
     of_warpgroups("bf16", 1),
-    |g: &FusedGeometry| warpgroup::shape(g, 1),
+    |g: &OneLaunch3dGeometry| warpgroup::shape(g, 1),
     f64::exp2(-20.0),
     INPUTS.into_iter().step_by(3)
 );
@@ -322,7 +326,7 @@ clustered!(
     f32,
     "split_f32",
     of_warps,
-    |g: &FusedGeometry, blocks| g.shape(SPLIT_PLANES, blocks),
+    |g: &OneLaunch3dGeometry, blocks| g.shape(SPLIT_PLANES, blocks),
     [2, 4, 8]
 );
 clustered!(
@@ -330,7 +334,7 @@ clustered!(
     f32,
     "rounded_f32",
     of_warps,
-    |g: &FusedGeometry, blocks| g.shape(PAIR_PLANES, blocks),
+    |g: &OneLaunch3dGeometry, blocks| g.shape(PAIR_PLANES, blocks),
     [2, 4, 8]
 );
 clustered!(

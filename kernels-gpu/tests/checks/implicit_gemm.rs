@@ -2,7 +2,9 @@
 
 use cuda_std::{Label, bf16, f16};
 use op_spec::conv::ConvSpec;
-use op_spec::launch::implicit_gemm::{GemmDevice, GemmMode, GemmPlan, GemmTile, TILES, W64N128};
+use op_spec::launch::implicit_gemm::{
+    GemmDevice, GemmPlan, GemmTile, OperandFormat, TILES, W64N128,
+};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
@@ -63,7 +65,7 @@ fn rows() -> Vec<Row> {
             None,
             1e6,
         ),
-        // Phases, groups, padding.
+        // Residues, groups, padding.
         (
             [2, 6, 10],
             [1, 19, 16],
@@ -132,7 +134,7 @@ fn long_rounding(reduction: u32) -> f64 {
 }
 
 macro_rules! product {
-    ($name:ident, $T:ident, $format:literal, $mode:ident, $rounding:expr) => {
+    ($name:ident, $T:ident, $format:literal, $operands:ident, $rounding:expr) => {
         /// All rows, from filters to combined moments.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (number, ([n, c, k], input, filter, spec, pool, factor), tile) in rows()
@@ -148,20 +150,27 @@ macro_rules! product {
                     .expect("a sound problem");
                 let conv = conv.geometry().expect("a small problem");
                 let long = conv.reduction() > LONG;
-                if long && GemmMode::$mode.parts == 1 {
+                if long && OperandFormat::$operands.parts == 1 {
                     continue;
                 }
                 let plan = match tile {
-                    Some(tile) => GemmPlan::with_tile(&conv, pool, GemmMode::$mode, &DEVICE, tile),
-                    None => {
-                        GemmPlan::new(&conv, pool, GemmMode::$mode, &WITHOUT_WARPGROUPS, None).ok()
+                    Some(tile) => {
+                        GemmPlan::with_tile(&conv, pool, OperandFormat::$operands, &DEVICE, tile)
                     }
+                    None => GemmPlan::new(
+                        &conv,
+                        pool,
+                        OperandFormat::$operands,
+                        &WITHOUT_WARPGROUPS,
+                        None,
+                    )
+                    .ok(),
                 };
                 let plan = plan.expect("a plan");
                 let g = plan.geometry;
 
                 let mut values = signed::<$T>(1, x_shape.iter().product());
-                if GemmMode::$mode.scaled {
+                if OperandFormat::$operands.scaled {
                     values.iter_mut().for_each(|x| *x *= factor);
                 }
                 let mut weight = signed::<$T>(2, w_shape.iter().product());
@@ -173,9 +182,9 @@ macro_rules! product {
                 let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
                 let (b, f) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&scale)?);
                 let operands = run.empty::<f32>(plan.filter_words() as usize)?;
-                let filter_unscales = run.empty::<f32>(k)?;
+                let filter_descales = run.empty::<f32>(k)?;
                 let image = run.empty::<f32>(plan.image_words() as usize)?;
-                let unscales = run.empty::<f32>(n)?;
+                let descales = run.empty::<f32>(n)?;
                 let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
                 let windows = (g.pooled_h * g.pooled_w) as usize;
                 let pixels = conv.output_pixels() as usize;
@@ -191,7 +200,7 @@ macro_rules! product {
                     (
                         w.source(),
                         operands.ptr(),
-                        filter_unscales.ptr(),
+                        filter_descales.ptr(),
                         g,
                         plan.tile,
                     ),
@@ -200,10 +209,10 @@ macro_rules! product {
                     &IMPLICIT_GEMM_IMAGE,
                     &[format],
                     g.image_shape(),
-                    (x.source(), image.ptr(), unscales.ptr(), largest.ptr(), g),
+                    (x.source(), image.ptr(), descales.ptr(), largest.ptr(), g),
                 )?;
-                if GemmMode::$mode.scaled && g.scans == 0 {
-                    let arguments = (x.source(), image.ptr(), unscales.ptr(), largest.source(), g);
+                if OperandFormat::$operands.scaled && g.scans == 0 {
+                    let arguments = (x.source(), image.ptr(), descales.ptr(), largest.source(), g);
                     run.launch(
                         &IMPLICIT_GEMM_REMAKE,
                         &[format],
@@ -218,9 +227,9 @@ macro_rules! product {
                     plan.shape(&DEVICE),
                     (
                         image.source(),
-                        unscales.source(),
+                        descales.source(),
                         operands.source(),
-                        filter_unscales.source(),
+                        filter_descales.source(),
                         b.source(),
                         std::ptr::null(),
                         f.source(),
@@ -261,7 +270,7 @@ macro_rules! product {
     };
 }
 
-product!(split_f32, f32, "split_f32", ACCURATE, f64::exp2(-22.0));
-product!(rounded_f32, f32, "rounded_f32", FAST, f64::exp2(-11.0));
-product!(half, f16, "f16", HALF, f64::exp2(-22.0));
-product!(brain, bf16, "bf16", HALF, f64::exp2(-22.0));
+product!(split_f32, f32, "split_f32", SPLIT, f64::exp2(-22.0));
+product!(rounded_f32, f32, "rounded_f32", ROUNDED, f64::exp2(-11.0));
+product!(half, f16, "f16", STORED, f64::exp2(-22.0));
+product!(brain, bf16, "bf16", STORED, f64::exp2(-22.0));

@@ -123,9 +123,9 @@ macro_rules! max_pool2d {
                 )?;
 
                 // As planes that are too long for a reciprocal.
-                if g.plane_units() > g.block_units.into() {
+                if g.plane_tasks() > g.block_tasks.into() {
                     let mut g = g;
-                    g.near = Reciprocal::of(g.block_units);
+                    g.near = Reciprocal::of(g.block_tasks);
                     let far = run.empty::<$T>(outputs)?;
                     run.launch(
                         &MAX_POOL2D,

@@ -1,7 +1,7 @@
 //! Normalisation: statistics, the elementwise pass, and the pass fused with scale.
 
 use cuda_std::{Storage, bf16, f16};
-use op_spec::launch::elementwise::{Bounds, STEP_ELEMENTS};
+use op_spec::launch::elementwise::{Bounds, ROUND_ELEMENTS};
 use op_spec::launch::norm::NormGeometry;
 use op_spec::launch::reciprocal::Reciprocal;
 
@@ -187,7 +187,7 @@ const POOLED: [(Norm, usize); 8] = [
 
 macro_rules! clamped {
     ($name:ident, $T:ident, $cases:expr) => {
-        /// Normalised with the statistics of longer planes, scaled and clamped, by blocks of every number of steps.
+        /// Normalised with the statistics of longer planes, scaled and clamped, by blocks of every number of rounds.
         pub(crate) fn $name(run: &Run) -> Outcome {
             for (norm, spatial) in $cases {
                 let values = norm.input::<$T>();
@@ -214,7 +214,7 @@ macro_rules! clamped {
                 let s = run.tensor::<$T>(scale)?;
                 let partials = statistics(run, &all, g)?;
                 let mut first: Option<Tensor<$T>> = None;
-                for (steps, near) in [
+                for (rounds, near) in [
                     (1, true),
                     (2, true),
                     (3, true),
@@ -223,7 +223,7 @@ macro_rules! clamped {
                     (1, false),
                 ] {
                     let mut geometry = g.pooled(spatial as u64);
-                    geometry.block_elements = steps * STEP_ELEMENTS as u32;
+                    geometry.block_elements = rounds * ROUND_ELEMENTS as u32;
                     // Planes are far beyond what fits here, unless what counts as far is as near as it may be.
                     if !near && spatial as u32 > geometry.block_elements {
                         geometry.near = Reciprocal::of(geometry.block_elements);
@@ -245,8 +245,9 @@ macro_rules! clamped {
                         geometry.shape(),
                         arguments,
                     )?;
-                    let what =
-                        format!("{norm:?} pooled to {spatial}, {steps} steps a block, near {near}");
+                    let what = format!(
+                        "{norm:?} pooled to {spatial}, {rounds} rounds a block, near {near}"
+                    );
                     compare(&what, &y, &wanted)?;
                     match &first {
                         Some(first) => same_bits(&what, &y, first)?,

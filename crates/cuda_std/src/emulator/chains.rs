@@ -168,10 +168,10 @@ fn whereabouts(chain: &Chain, a: &[u64], b: &[u64]) -> String {
 
 /// Puts a thread's operand where it belongs in A.
 fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u32; 4]) {
-    let (row, quad) = place_of(thread);
+    let (row, quad_lane) = place_of(thread);
     for (i, &word) in words.iter().enumerate() {
         for (h, value) in tensor::halves(kind, word).into_iter().enumerate() {
-            rows[row + 8 * (i % 2)][2 * quad + h + 8 * (i / 2)] = value.into();
+            rows[row + 8 * (i % 2)][2 * quad_lane + h + 8 * (i / 2)] = value.into();
         }
     }
 }
@@ -219,14 +219,14 @@ fn read_row(chain: &Chain, address: u32, place: Place) -> [u32; 4] {
 
 fn compute(meeting: &Meeting) {
     for member in &meeting.members {
-        let (row, quad) = place_of(member.thread);
+        let (row, quad_lane) = place_of(member.thread);
         let results = meeting.chain.columns * ROWS / THREADS;
         // SAFETY: the thread is suspended in `multiply`, or is the current one, and nobody else refers to its
         // results, which are as many as the chain's.
         let results = unsafe { std::slice::from_raw_parts_mut(member.result, results) };
         for (i, sum) in results.iter_mut().enumerate() {
             let row = row + 8 * (i / 2 % 2);
-            let column = 8 * (i / 4) + 2 * quad + i % 2;
+            let column = 8 * (i / 4) + 2 * quad_lane + i % 2;
             for (rows, columns) in meeting.rows.iter().zip(&meeting.columns) {
                 let products = rows[row]
                     .iter()

@@ -72,14 +72,14 @@ pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
     let mut b = [[Factor::ZERO; MOST_K]; 8];
     let k = if kind == Kind::Tf32 { 8 } else { 16 };
     for (lane, input) in inputs.iter().enumerate() {
-        let (group, quad) = (lane / 4, lane % 4);
+        let (quad, quad_lane) = (lane / 4, lane % 4);
         let (words_a, words_b) = (&input[4..8], &input[8..10]);
         if kind == Kind::Tf32 {
             for (i, &word) in words_a.iter().enumerate() {
-                a[group + 8 * (i % 2)][quad + 4 * (i / 2)] = tf32(word).into();
+                a[quad + 8 * (i % 2)][quad_lane + 4 * (i / 2)] = tf32(word).into();
             }
             for (i, &word) in words_b.iter().enumerate() {
-                b[group][quad + 4 * i] = tf32(word).into();
+                b[quad][quad_lane + 4 * i] = tf32(word).into();
             }
             continue;
         }
@@ -93,17 +93,17 @@ pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
         };
         for h in 0..2 {
             for (i, &word) in words_a.iter().enumerate() {
-                a[group + 8 * (i % 2)][2 * quad + h + 8 * (i / 2)] = value(word, h);
+                a[quad + 8 * (i % 2)][2 * quad_lane + h + 8 * (i / 2)] = value(word, h);
             }
             for (i, &word) in words_b.iter().enumerate() {
-                b[group][2 * quad + h + 8 * i] = value(word, h);
+                b[quad][2 * quad_lane + h + 8 * i] = value(word, h);
             }
         }
     }
     for (lane, input) in inputs.iter().enumerate() {
-        let (group, quad) = (lane / 4, lane % 4);
+        let (quad, quad_lane) = (lane / 4, lane % 4);
         for i in 0..4 {
-            let (row, column) = (group + 8 * (i / 2), 2 * quad + i % 2);
+            let (row, column) = (quad + 8 * (i / 2), 2 * quad_lane + i % 2);
             let products = a[row][..k]
                 .iter()
                 .copied()

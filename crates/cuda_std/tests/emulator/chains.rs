@@ -68,12 +68,12 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         if bug == Bug::HalfComes && t >= 64 {
             return;
         }
-        let (warp, group, quad) = (t / 32, t % 32 / 4, t % 4);
+        let (warp, quad, quad_lane) = (t / 32, t % 32 / 4, t % 4);
         let mut operands = [[0; 4]; STEPS];
         for (step, operand) in operands.iter_mut().enumerate() {
             for (i, word) in operand.iter_mut().enumerate() {
-                let row = 16 * warp as usize + group as usize + 8 * (i % 2);
-                let k = 16 * step + 2 * quad as usize + 8 * (i / 2);
+                let row = 16 * warp as usize + quad as usize + 8 * (i % 2);
+                let k = 16 * step + 2 * quad_lane as usize + 8 * (i / 2);
                 *word = a.load((row * K + k) / 2);
             }
         }
@@ -96,9 +96,9 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         }
         let c = GlobalMut::new(c, ROWS * COLUMNS);
         for (i, &value) in d.iter().enumerate() {
-            let row = 16 * warp as usize + group as usize + 8 * (i / 2 % 2);
+            let row = 16 * warp as usize + quad as usize + 8 * (i / 2 % 2);
             c.store(
-                row * COLUMNS + 8 * (i / 4) + 2 * quad as usize + i % 2,
+                row * COLUMNS + 8 * (i / 4) + 2 * quad_lane as usize + i % 2,
                 value,
             );
         }

@@ -30,9 +30,9 @@ shared_array! {
 
 /// Writes an accumulator fragment to a 16 x 8 matrix.
 unsafe fn write_accumulator(c: GlobalMut<f32>, lane: u32, d: [f32; 4]) {
-    let (group, quad) = (lane / 4, lane % 4);
+    let (quad, quad_lane) = (lane / 4, lane % 4);
     for (i, &value) in d.iter().enumerate() {
-        let (row, column) = (group as usize + 8 * (i / 2), 2 * quad as usize + i % 2);
+        let (row, column) = (quad as usize + 8 * (i / 2), 2 * quad_lane as usize + i % 2);
         // SAFETY: row < 16 and column < 8, and the view has 128 elements.
         unsafe { c.store(8 * row + column, value) };
     }
@@ -48,9 +48,10 @@ unsafe fn multiply_tf32(a: *const f32, b: *const f32, c: *mut f32) {
             GlobalMut::new(c, 128),
         );
         let lane = warp::lane_id();
-        let (group, quad) = ((lane / 4) as usize, (lane % 4) as usize);
-        let at = |i: usize| mma::to_tf32(a.load((group + 8 * (i % 2)) * 8 + quad + 4 * (i / 2)));
-        let bt = |i: usize| mma::to_tf32(b.load((quad + 4 * i) * 8 + group));
+        let (quad, quad_lane) = ((lane / 4) as usize, (lane % 4) as usize);
+        let at =
+            |i: usize| mma::to_tf32(a.load((quad + 8 * (i % 2)) * 8 + quad_lane + 4 * (i / 2)));
+        let bt = |i: usize| mma::to_tf32(b.load((quad_lane + 4 * i) * 8 + quad));
         let d = mma::m16n8k8_tf32([1.0; 4], [at(0), at(1), at(2), at(3)], [bt(0), bt(1)]);
         write_accumulator(c, lane, d);
     }

@@ -2,19 +2,21 @@
 //! tensor cores (sm_90a).
 //!
 //! A cluster of blocks takes one sample after the other: the first half of its blocks the upper half
-//! of the pooled rows, the second one the lower half and what the pooling leaves over. Everything
-//! here counts in *steps*: four rows of the input, or of the convolution's output, which make one
-//! row of the pooled image.
+//! of the pooled rows, the second one the lower half and what the pooling leaves over. Four rows of
+//! the input are a *band*; four rows of the convolution's output, which make one row of the pooled
+//! image, are a *window row*.
 //!
-//! A cluster has two blocks where samples are many. Where they are few, [`FusedGeometry::spread`]
+//! A cluster has two blocks where samples are many. Where they are few, [`OneLaunch2dGeometry::spread`]
 //! takes clusters of a block for each multiplying warpgroup; results are the same bits.
 //!
 //! The shapes are those of the KernelBench problem, with batch, height and number of groups
-//! free: [`FusedGeometry::new`] says which problems the kernel can take.
+//! free: [`OneLaunch2dGeometry::new`] says which problems the kernel can take.
 
-mod mode;
+mod config;
 
-pub use mode::{AFFINE_BYTES, FusedLayout, FusedMode, MOMENTS_BYTES, RECEIVED_BYTES};
+pub use config::{
+    AFFINE_BYTES, MOMENTS_BYTES, OneLaunch2dConfig, OneLaunch2dLayout, RECEIVED_BYTES,
+};
 
 use super::clusters::at_once;
 use super::{LaunchShape, Refusal};
@@ -46,10 +48,10 @@ pub const POOL: u32 = 4;
 /// Width of the output.
 pub const OUT_WIDTH: u32 = CONV_WIDTH / POOL;
 
-/// Rows of a step.
-pub const STEP_ROWS: u32 = POOL;
+/// Rows of a band, and of a window row.
+pub const BAND_ROWS: u32 = POOL;
 
-/// Parts of a sample, each with loads and a scale of its own.
+/// Halves of a sample, the upper and the lower rows, each with loads and a scale of its own.
 pub const HALVES: u32 = 2;
 
 /// Pooled rows that a half can have.
@@ -64,26 +66,26 @@ pub const WINDOWS: u32 = WIDTH / POOL;
 /// Bytes of a pixel's operand.
 pub const PIXEL_BYTES: u32 = 16;
 
-/// Bytes of one *phase*: the pixels of a row whose column has one remainder by [`POOL`].
-pub const PHASE_BYTES: u32 = WINDOWS * PIXEL_BYTES;
+/// Bytes of a *residue*: the pixels of a row whose columns have the same remainder by [`POOL`].
+pub const RESIDUE_BYTES: u32 = WINDOWS * PIXEL_BYTES;
 
-/// Phases of a row: the four, and the first two again, one window to the left, so that the
-/// columns of a tap are four phases in a row whatever the tap.
-pub const PHASES: u32 = POOL + FILTER - 1;
+/// Residues of a row in shared memory: the four, and the first two again, one window to the left, so that the
+/// columns of a tap are four of them one behind the other, whatever the tap.
+pub const RESIDUES: u32 = POOL + FILTER - 1;
 
 /// Bytes of a row of one part (the high or the low halves of the pixels).
-pub const PART_BYTES: u32 = PHASES * PHASE_BYTES;
+pub const PART_BYTES: u32 = RESIDUES * RESIDUE_BYTES;
 
-/// Words of a thread of a warpgroup in one operand: a quad.
-pub const QUAD_WORDS: u32 = 4;
+/// Words of a fragment: what a thread has of the filters of one step.
+pub const FRAGMENT_WORDS: u32 = 4;
 
 /// Floats of the per-channel parameters: four for each channel, kind after kind.
 pub const CHANNEL_FLOATS: u32 = 4 * OUT_CHANNELS;
 
-/// The part of a problem that the kernel takes by value.
+/// What the kernel takes by value of a problem.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FusedGeometry {
+pub struct OneLaunch2dGeometry {
     /// Samples.
     pub n: u32,
     /// Height of the input.
@@ -102,7 +104,7 @@ pub struct FusedGeometry {
     pub affine: u32,
 }
 
-impl FusedGeometry {
+impl OneLaunch2dGeometry {
     /// The geometry of a problem: 3x3 filters from 8 to 64 channels at stride 1 without padding, dilation and groups, a
     /// width of 128, a height that gives 2 to 32 pooled rows, and pooling by 4. Images are volumes one voxel deep.
     ///
@@ -151,11 +153,15 @@ impl FusedGeometry {
         })
     }
 
-    /// The launch on a device of this many multiprocessors. A block takes one of them, and a cluster
+    /// The launch on a device of `multiprocessors` multiprocessors. A block takes one of them, and a cluster
     /// samples by turns.
     #[must_use]
-    pub const fn launch_shape(&self, mode: FusedMode, multiprocessors: u32) -> LaunchShape {
-        let blocks = mode.cluster_blocks();
+    pub const fn launch_shape(
+        &self,
+        config: OneLaunch2dConfig,
+        multiprocessors: u32,
+    ) -> LaunchShape {
+        let blocks = config.cluster_blocks();
         let clusters = if multiprocessors < blocks {
             1
         } else {
@@ -164,20 +170,24 @@ impl FusedGeometry {
         let clusters = if self.n < clusters { self.n } else { clusters };
         LaunchShape {
             grid: [clusters * blocks, 1, 1],
-            block: [mode.block_threads(), 1, 1],
-            shared_bytes: mode.layout().bytes,
+            block: [config.block_threads(), 1, 1],
+            shared_bytes: config.layout().bytes,
         }
     }
 
-    /// `mode`, spread if on a device of this many multiprocessors all samples then still run at
+    /// `config`, spread if on a device of `multiprocessors` multiprocessors all samples then still run at
     /// once. So it is the batch that decides, but not about results.
     #[must_use]
-    pub const fn spread(&self, mode: FusedMode, multiprocessors: u32) -> FusedMode {
-        let spread = mode.spread();
+    pub const fn spread(
+        &self,
+        config: OneLaunch2dConfig,
+        multiprocessors: u32,
+    ) -> OneLaunch2dConfig {
+        let spread = config.spread();
         if self.n as u64 <= clusters_at_once(spread.cluster_blocks(), multiprocessors) {
             spread
         } else {
-            mode
+            config
         }
     }
 
@@ -194,7 +204,7 @@ impl FusedGeometry {
     /// The rows of a half of a sample.
     #[must_use]
     #[inline(always)]
-    pub const fn part(&self, half: u32) -> HalfRows {
+    pub const fn half_rows(&self, half: u32) -> HalfRows {
         let conv_rows = self.height - (FILTER - 1);
         let pooled = conv_rows / POOL;
         let upper = pooled.div_ceil(HALVES);
@@ -208,8 +218,8 @@ impl FusedGeometry {
             rows,
             pooled,
             input_rows: rows + (FILTER - 1),
-            units: rows.div_ceil(STEP_ROWS),
-            steps: (rows + (FILTER - 1)).div_ceil(STEP_ROWS),
+            window_rows: rows.div_ceil(BAND_ROWS),
+            bands: (rows + (FILTER - 1)).div_ceil(BAND_ROWS),
         }
     }
 }
@@ -231,25 +241,25 @@ pub struct HalfRows {
     pub first: u32,
     /// Rows of the convolution's output.
     pub rows: u32,
-    /// Rows of the pooled image; the last step may have none.
+    /// Rows of the pooled image; the last window row may have none.
     pub pooled: u32,
     /// Rows of the input.
     pub input_rows: u32,
-    /// Steps of the convolution's output.
-    pub units: u32,
-    /// Steps of the input: as many, or one more.
-    pub steps: u32,
+    /// Window rows of the convolution's output; the last one may be cut.
+    pub window_rows: u32,
+    /// Bands of the input: one for each window row, or one more.
+    pub bands: u32,
 }
 
 impl HalfRows {
-    /// Of `rows`, those of one of `consumers` warpgroups, which take units by turns.
+    /// Of `rows`, those of one of `consumers` warpgroups, which take window rows by turns.
     #[must_use]
     #[inline(always)]
     pub const fn rows_of(&self, warpgroup: u32, consumers: u32) -> u32 {
-        // All units but the last are full.
-        let units = turns(self.units, warpgroup, consumers);
-        let full = turns(self.units - 1, warpgroup, consumers);
-        full * STEP_ROWS + (units - full) * (self.rows - (self.units - 1) * STEP_ROWS)
+        // All window rows but the last are full.
+        let window_rows = turns(self.window_rows, warpgroup, consumers);
+        let full = turns(self.window_rows - 1, warpgroup, consumers);
+        full * BAND_ROWS + (window_rows - full) * (self.rows - (self.window_rows - 1) * BAND_ROWS)
     }
 }
 
@@ -263,24 +273,31 @@ pub const fn turns(items: u32, taker: u32, takers: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Conv2dGroupNormScaleMaxPoolClampSpec;
+    use crate::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 
-    fn geometry(input: [usize; 4]) -> Option<FusedGeometry> {
-        let spec = Conv2dGroupNormScaleMaxPoolClampSpec::kernelbench();
-        let p = spec.problem(&input).unwrap();
-        FusedGeometry::new(&p.conv.as_conv3d(), &p.group_norm, &p.max_pool, &p.clamp).ok()
+    /// The geometry of the benchmark problem on this input.
+    fn geometry(input: [usize; 4]) -> Option<OneLaunch2dGeometry> {
+        let channels = [64];
+        let conv = Conv2dSpec::default().problem(&input, &[64, 8, 3, 3], Some(&channels));
+        let conv = conv.unwrap();
+        let convolved = conv.output_shape();
+        let norm = GroupNormSpec::new(16);
+        let norm = norm.problem(&convolved, Some(&channels), Some(&channels));
+        let pool = MaxPool2dSpec::new([4, 4]).problem(&convolved).unwrap();
+        let clamp = ClampSpec::new(0.0, 1.0).problem(&pool.output_shape());
+        OneLaunch2dGeometry::new(&conv.as_conv3d(), &norm.unwrap(), &pool, &clamp.unwrap()).ok()
     }
 
     #[test]
     fn the_kernelbench_problem_fills_an_h200() {
         let g = geometry([128, 8, 128, 128]).unwrap();
-        let shape = g.launch_shape(FusedMode::ACCURATE, 132);
+        let shape = g.launch_shape(OneLaunch2dConfig::SPLIT, 132);
         assert_eq!((shape.grid, shape.block), ([132, 1, 1], [384, 1, 1]));
     }
 
     #[test]
     fn small_batches_are_spread_while_all_samples_run_at_once() {
-        // Multiprocessors; the largest batch that is spread in the two modes of f32, and in f16.
+        // Multiprocessors; the largest batch that is spread in the two formats of f32, and in f16.
         let table = [
             (132, 28, 16), // H200, H100 SXM
             (114, 24, 14), // H100 PCIe
@@ -288,17 +305,21 @@ mod tests {
             (7, 1, 0),
             (1, 0, 0),
         ];
-        for (multiprocessors, of_f32, of_half) in table {
-            let modes = [
-                (FusedMode::ACCURATE, of_f32),
-                (FusedMode::FAST, of_f32),
-                (FusedMode::HALF, of_half),
+        for (multiprocessors, of_f32, of_stored) in table {
+            let configs = [
+                (OneLaunch2dConfig::SPLIT, of_f32),
+                (OneLaunch2dConfig::ROUNDED, of_f32),
+                (OneLaunch2dConfig::STORED, of_stored),
             ];
-            for (mode, largest) in modes {
+            for (config, largest) in configs {
                 for n in [1, largest, largest + 1, 1000] {
                     let g = geometry([n as usize, 8, 128, 128]).unwrap();
-                    let wanted = if n <= largest { mode.spread() } else { mode };
-                    assert_eq!(g.spread(mode, multiprocessors), wanted, "{n} {mode:?}");
+                    let wanted = if n <= largest {
+                        config.spread()
+                    } else {
+                        config
+                    };
+                    assert_eq!(g.spread(config, multiprocessors), wanted, "{n} {config:?}");
                     let blocks = g.launch_shape(wanted, multiprocessors).grid[0];
                     if n <= largest {
                         assert_eq!(blocks, n * wanted.cluster_blocks());
@@ -315,14 +336,14 @@ mod tests {
             let Some(g) = geometry([1, 8, height, 128]) else {
                 continue;
             };
-            for part in [g.part(0), g.part(1)] {
+            for half in [g.half_rows(0), g.half_rows(1)] {
                 for consumers in 1..=3 {
                     let mut of = [0; 3];
-                    for row in 0..part.rows {
-                        of[(row / STEP_ROWS % consumers) as usize] += 1;
+                    for row in 0..half.rows {
+                        of[(row / BAND_ROWS % consumers) as usize] += 1;
                     }
                     for warpgroup in 0..consumers {
-                        let got = part.rows_of(warpgroup, consumers);
+                        let got = half.rows_of(warpgroup, consumers);
                         assert_eq!(got, of[warpgroup as usize], "height {height}");
                     }
                 }
@@ -336,13 +357,13 @@ mod tests {
             let Some(g) = geometry([1, 8, height, 128]) else {
                 continue;
             };
-            let [upper, lower] = [g.part(0), g.part(1)];
+            let [upper, lower] = [g.half_rows(0), g.half_rows(1)];
             assert_eq!(upper.first + upper.rows, lower.first);
             assert_eq!(lower.first + lower.rows, height as u32 - 2);
             assert_eq!(upper.pooled + lower.pooled, (height as u32 - 2) / 4);
-            for part in [upper, lower] {
-                assert!(part.pooled <= HALF_POOL_ROWS && part.pooled <= part.units);
-                assert!(part.units <= part.steps && part.steps <= part.units + 1);
+            for half in [upper, lower] {
+                assert!(half.pooled <= HALF_POOL_ROWS && half.pooled <= half.window_rows);
+                assert!(half.window_rows <= half.bands && half.bands <= half.window_rows + 1);
             }
         }
     }

@@ -2,15 +2,15 @@
 //!
 //! One block takes one sample and keeps all of its input in shared memory, so the shapes are those
 //! of the KernelBench problem, with the volume's depth and height free as far as memory reaches:
-//! [`FusedGeometry::new`] says which problems it can take.
+//! [`OneLaunch3dGeometry::new`] says which problems it can take.
 //!
 //! A block's output is cut into *items*: [`TILE_ROWS`] rows of the flattened (z, p) plane by
 //! [`CHUNK_COLUMNS`] columns. Item `i` is rows `i / CHUNKS`, columns `i % CHUNKS`; warp `w` takes
 //! the items `w, w + WARPS, ..` in *rounds*. Input rows (the flattened (d, h) plane) arrive in the
-//! same order, [`STAGE_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
+//! same order, [`STAGING_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
 //!
 //! On Hopper a cluster of blocks can share a sample where the batch is small: [`Share`] is what one of
-//! them has, and [`FusedGeometry::cluster_blocks`] says how many there are. The results are the same bits.
+//! them has, and [`OneLaunch3dGeometry::cluster_blocks`] says how many there are. The results are the same bits.
 
 pub mod warpgroup;
 
@@ -63,10 +63,10 @@ pub const PLANE_WORDS: u32 = 17_160;
 pub const PEEK_ROWS: u32 = 160;
 
 /// Input rows that arrive during a round.
-pub const STAGE_ROWS: u32 = 64;
+pub const STAGING_ROWS: u32 = 64;
 
-/// Words in which they arrive, and which hold filters and partial statistics at other times.
-pub const STAGE_WORDS: u32 = STAGE_ROWS * WIDTH * IN_CHANNELS;
+/// Words of the *staging area*, in which they arrive, and which holds filters and partial statistics at other times.
+pub const STAGING_WORDS: u32 = STAGING_ROWS * WIDTH * IN_CHANNELS;
 
 /// Words for what all threads share: scales, means, constants of the output channels.
 pub const COMMON_WORDS: u32 = 256;
@@ -81,23 +81,23 @@ const MOST_ITEMS: u32 = (PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * CHUNKS;
 pub const MOST_WARP_ITEMS: u32 = MOST_ITEMS.div_ceil(WARPS);
 
 /// Words that the sums and the sums of squares of an item take.
-pub const MOMENT_WORDS: u32 = 2 * OUT_CHANNELS;
+pub const POWER_SUM_WORDS: u32 = 2 * OUT_CHANNELS;
 
-/// Words of the moments of a block's items, at most.
-pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2]) * MOMENT_WORDS;
+/// Words of the power sums of a block's items, at most.
+pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2]) * POWER_SUM_WORDS;
 
-const _: () = assert!(SHARE_WORDS + WARPS * MOMENT_WORDS <= STAGE_WORDS);
+const _: () = assert!(SHARE_WORDS + WARPS * POWER_SUM_WORDS <= STAGING_WORDS);
 
 /// Bytes that a thread copies at a time.
-pub const UNIT_BYTES: u32 = 8;
+pub const COPY_BYTES: u32 = 8;
 
 /// Quotients by a height are products with its reciprocal, in units of `2^-RECIPROCAL_SHIFT`.
 pub const RECIPROCAL_SHIFT: u32 = 24;
 
-/// The part of a problem that the kernel takes by value.
+/// What the kernel takes by value of a problem.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FusedGeometry {
+pub struct OneLaunch3dGeometry {
     /// Samples.
     pub n: u64,
     /// Added to the variance.
@@ -126,7 +126,7 @@ pub struct FusedGeometry {
     pub has_bias: u32,
 }
 
-impl FusedGeometry {
+impl OneLaunch3dGeometry {
     /// The geometry of a problem: 3x3x3 filters from 3 to 16 channels at stride 1 without padding, dilation and groups, a
     /// width of 32, a sample that fits a plane, and a norm of each channel without weight and bias.
     ///
@@ -310,7 +310,7 @@ pub struct Share {
 
 impl Share {
     /// The items from `first` to `end`, of which `beside` are side by side in `rows` output rows.
-    const fn new(g: &FusedGeometry, [first, end]: [u32; 2], beside: u32, rows: u32) -> Self {
+    const fn new(g: &OneLaunch3dGeometry, [first, end]: [u32; 2], beside: u32, rows: u32) -> Self {
         let [first_row, end_row] = if first < end {
             [
                 g.first_row(first / beside * rows),
@@ -331,7 +331,7 @@ impl Share {
 /// Words of shared memory of a kernel that keeps `planes` words of each pixel.
 #[must_use]
 pub const fn shared_words(planes: u32) -> u32 {
-    planes * PLANE_WORDS + STAGE_WORDS + COMMON_WORDS
+    planes * PLANE_WORDS + STAGING_WORDS + COMMON_WORDS
 }
 
 /// Planes of the kernel whose values are split in two parts (`.._split_f32`).

@@ -27,7 +27,7 @@ pub const COLUMN_VECTORS: u32 = 2;
 
 /// What a GEMM block computes: `rows()` output channels of `columns()` pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GemmTile {
+pub struct ColumnGemmTile {
     /// Rows of threads.
     pub thread_rows: u32,
     /// Vectors of output rows of a thread.
@@ -35,18 +35,18 @@ pub struct GemmTile {
 }
 
 /// The ordinary tile: 64 channels of 128 pixels, 8 x 8 a thread.
-pub const TALL: GemmTile = GemmTile {
+pub const TALL: ColumnGemmTile = ColumnGemmTile {
     thread_rows: 8,
     row_vectors: 2,
 };
 
 /// The tile for groups of few output channels: 16 channels of 256 pixels, 4 x 8 a thread.
-pub const FLAT: GemmTile = GemmTile {
+pub const FLAT: ColumnGemmTile = ColumnGemmTile {
     thread_rows: 4,
     row_vectors: 1,
 };
 
-impl GemmTile {
+impl ColumnGemmTile {
     /// What kernels of the tile are labelled; nothing if there are none.
     pub const fn name(self) -> Option<&'static str> {
         match self {
@@ -116,7 +116,11 @@ impl Chunk {
 
     /// Launch of the matrix product with `tile`. The row tiles of the same columns are
     /// neighbours, so that they find the columns in cache.
-    pub const fn gemm_shape(&self, conv: &ConvGeometry, tile: GemmTile) -> Option<LaunchShape> {
+    pub const fn gemm_shape(
+        &self,
+        conv: &ConvGeometry,
+        tile: ColumnGemmTile,
+    ) -> Option<LaunchShape> {
         let row_tiles = conv.group_k.div_ceil(tile.rows()) as u64;
         let column_tiles = self.pixels.div_ceil(tile.columns()) as u64;
         LaunchShape::linear(
@@ -199,7 +203,7 @@ impl ColumnPlan {
 
 impl ConvGeometry {
     /// The tile that the matrix product uses.
-    pub const fn gemm_tile(&self) -> GemmTile {
+    pub const fn gemm_tile(&self) -> ColumnGemmTile {
         if self.group_k <= FLAT.rows() {
             FLAT
         } else {

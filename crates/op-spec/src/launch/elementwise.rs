@@ -14,11 +14,11 @@ pub const MIN_BLOCKS: u32 = 4;
 /// Vectors that a thread has in flight at once.
 pub const VECTORS_PER_THREAD: usize = 4;
 
-/// Elements that the block moves in one step of all its threads.
-pub const STEP_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
+/// Elements that the block moves in a *round*, in which each of its threads moves a vector.
+pub const ROUND_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
 
 /// Consecutive elements that one block owns.
-pub const BLOCK_ELEMENTS: usize = STEP_ELEMENTS * VECTORS_PER_THREAD;
+pub const BLOCK_ELEMENTS: usize = ROUND_ELEMENTS * VECTORS_PER_THREAD;
 
 /// A tensor seen as `(n, channels, spatial)`.
 #[repr(C)]

@@ -1,6 +1,7 @@
 //! A convolution as a matrix product on tensor cores, whose matrix of columns is never written.
 //!
-//! Four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
+//! Once for a model, the kernel of the *filters* puts these into the order of the tensor cores' registers. For each
+//! input, four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
 //! 1. The *image*: the padded input in vectors of eight 16-bit values, so that one vector is what one
 //!    row of a tensor-core operand takes, wherever it lies.
 //! 2. The image of f32 samples whose values the usual scale does not suit is made again.
@@ -15,7 +16,7 @@
 //! that many columns of the filter; a *tap* is what one vector serves.
 //!
 //! Columns that are a stride apart lie next to each other: column `w` is vector `w / stride` of
-//! phase `w % stride`. Pixels that are neighbours in the output are so in the image, too.
+//! *residue* `w % stride`. Pixels that are neighbours in the output are so in the image, too.
 
 use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;
@@ -41,7 +42,7 @@ pub const VECTOR_BYTES: u32 = 16;
 /// 32-bit words of a vector.
 pub const VECTOR_WORDS: u32 = VECTOR_BYTES / 4;
 
-/// Values of the reduction that one tensor-core instruction sums: two vectors.
+/// Vectors of a step, which has the sixteen values of the reduction that one tensor-core instruction sums.
 pub const STEP_VECTORS: u32 = 2;
 
 /// Words of the operand that one step has for 16 filters.
@@ -76,28 +77,28 @@ const MAX_PATCH_VECTORS: u32 = 4096;
 /// rows of two floats for each of four lanes touch all banks once.
 pub const TILE_PADDING: u32 = 8;
 
-/// How f32 values become operands.
+/// How values become operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GemmMode {
+pub struct OperandFormat {
     /// 16-bit parts of a value.
     pub parts: u32,
     /// Whether values are scaled by a power of two, so that an f16 can hold them.
     pub scaled: bool,
 }
 
-impl GemmMode {
-    /// f32 as two f16, 22 bits in all.
-    pub const ACCURATE: Self = Self {
+impl OperandFormat {
+    /// f32, split in two f16, 22 bits in all.
+    pub const SPLIT: Self = Self {
         parts: 2,
         scaled: true,
     };
-    /// f32 rounded to one f16.
-    pub const FAST: Self = Self {
+    /// f32, rounded to one f16, 11 bits.
+    pub const ROUNDED: Self = Self {
         parts: 1,
         scaled: true,
     };
     /// f16 and bf16 as they are.
-    pub const HALF: Self = Self {
+    pub const STORED: Self = Self {
         parts: 1,
         scaled: false,
     };
@@ -125,10 +126,10 @@ pub struct GemmGeometry {
     pub image_h: u32,
     /// Columns of the padded input that some window touches. The image has zeros for those behind.
     pub used_w: u32,
-    /// Phases of a row.
-    pub phases: u32,
-    /// Columns of a phase.
-    pub phase_columns: u32,
+    /// Residues of a row.
+    pub residues: u32,
+    /// Columns of a residue.
+    pub residue_columns: u32,
     /// Depth of a tile of pixels.
     pub tile_d: u32,
     /// Rows of a tile of pixels.
@@ -146,7 +147,7 @@ pub struct GemmGeometry {
     /// From a pixel of a tile to the one a plane behind.
     pub plane_pitch: u32,
     /// From eight pixels of a warpgroup's tile to the next eight, in vectors of the patch.
-    pub group_vectors: u32,
+    pub octet_vectors: u32,
     /// 1 if the two vectors of a step are the same tap of two vectors of channels, else 0: then they are any
     /// two that follow one another.
     pub paired: u32,
@@ -154,7 +155,7 @@ pub struct GemmGeometry {
     pub patch_d: u32,
     /// Rows of a patch.
     pub patch_h: u32,
-    /// Columns of a phase of a patch.
+    /// Columns of a residue of a patch.
     pub patch_columns: u32,
     /// Vectors of one part of one vector of channels of a patch; some behind those of the image are read by pixels
     /// that are not used.
@@ -226,7 +227,7 @@ impl GemmGeometry {
     /// Vectors of one row of the image.
     #[must_use]
     pub const fn row_vectors(&self) -> u32 {
-        self.phases * self.phase_columns
+        self.residues * self.residue_columns
     }
 
     /// Vectors of one part of one vector of channels, over all pixels.
@@ -238,7 +239,7 @@ impl GemmGeometry {
     /// Vectors of one row of a patch.
     #[must_use]
     pub const fn patch_row(&self) -> u32 {
-        self.phases * self.patch_columns
+        self.residues * self.patch_columns
     }
 
     /// Vectors of one part of one vector of channels of a patch that are the image's.

@@ -1,9 +1,10 @@
 //! `max_pool2d` and the fusions that end in it.
 //!
-//! A thread takes [`OUTPUTS_PER_THREAD`] outputs, so that the loads of several windows are in flight at once. They are a
-//! block's width apart in the flattened output, and a warp's windows are neighbours. Only windows of 3x3 two rows apart,
-//! the most common ones that overlap, are taken as a *stack*: outputs of one column, one above the other, whose windows
-//! share rows.
+//! What a thread takes at a time is a *task*. Where windows are 3x3 and two rows apart, the most common ones that
+//! overlap, a task is a *stack*: [`OUTPUTS_PER_THREAD`] outputs of one column, one above the other, whose windows share
+//! rows. Elsewhere it is an output, and a thread takes [`OUTPUTS_PER_THREAD`] of them side by side, so that the loads of
+//! several windows are in flight at once; they are a block's width apart in the flattened output, and a warp's windows
+//! are neighbours.
 
 use super::LaunchShape;
 use super::norm::{ENOUGH_BLOCKS, FAR, NormGeometry};
@@ -66,12 +67,12 @@ pub struct PoolGeometry {
     pub dilation_w: u32,
     /// Output columns, to divide by.
     pub columns: Reciprocal,
-    /// What a thread takes at once, of a plane: stacks, or outputs. Or [`FAR`], if there are more; see `ApplyGeometry`.
+    /// Tasks of a plane, or [`FAR`] if there are more; see `ApplyGeometry`.
     pub near: Reciprocal,
     /// 1 if threads take stacks, else 0.
     pub stacked: u32,
-    /// Stacks, or outputs, of a block.
-    pub block_units: u32,
+    /// Tasks of a block.
+    pub block_tasks: u32,
 }
 
 impl PoolGeometry {
@@ -92,14 +93,14 @@ impl PoolGeometry {
             stacked: stacked as u32,
             ..self
         };
-        let units = planned.plane_units();
-        let near = if units < FAR as u64 {
-            units as u32
+        let tasks = planned.plane_tasks();
+        let near = if tasks < FAR as u64 {
+            tasks as u32
         } else {
             FAR
         };
         // Stacks come one after the other; the more there are, the more of them share what a block prepares.
-        let most = self.planes * units / (BLOCK_THREADS as u64 * ENOUGH_BLOCKS);
+        let most = self.planes * tasks / (BLOCK_THREADS as u64 * ENOUGH_BLOCKS);
         let stacks = match most {
             0 => 1,
             1..MAX_STACKS => most as u32,
@@ -107,7 +108,7 @@ impl PoolGeometry {
         };
         Self {
             near: Reciprocal::of(near),
-            block_units: if stacked {
+            block_tasks: if stacked {
                 stacks * BLOCK_THREADS
             } else {
                 BLOCK_OUTPUTS as u32
@@ -121,8 +122,8 @@ impl PoolGeometry {
         self.planes * self.p as u64 * self.q as u64
     }
 
-    /// Stacks, or outputs, of a plane.
-    pub const fn plane_units(&self) -> u64 {
+    /// Tasks of a plane: stacks, or outputs.
+    pub const fn plane_tasks(&self) -> u64 {
         let rows = if self.stacked != 0 {
             self.p.div_ceil(OUTPUTS_PER_THREAD as u32)
         } else {
@@ -133,16 +134,16 @@ impl PoolGeometry {
 
     /// Launch of a pooling kernel.
     pub const fn shape(&self) -> Option<LaunchShape> {
-        let units = self.planes * self.plane_units();
-        LaunchShape::linear(units.div_ceil(self.block_units as u64), BLOCK_THREADS)
+        let tasks = self.planes * self.plane_tasks();
+        LaunchShape::linear(tasks.div_ceil(self.block_tasks as u64), BLOCK_THREADS)
     }
 
     /// Launch of a kernel that normalises before it pools.
     pub const fn norm_shape(&self, norm: &NormGeometry) -> Option<LaunchShape> {
         match self.shape() {
             Some(shape) => {
-                let span = self.block_units as u64;
-                Some(shape.with_shared(norm.staged_bytes(self.plane_units(), span)))
+                let span = self.block_tasks as u64;
+                Some(shape.with_shared(norm.staged_bytes(self.plane_tasks(), span)))
             }
             None => None,
         }

@@ -13,7 +13,7 @@
 //! Each split leaves `(mean, M2)`, where M2 is the sum of squared deviations from that mean. The
 //! pass that follows combines the splits of a row in index order (Chan's formula).
 
-use super::elementwise::{BLOCK_THREADS, STEP_ELEMENTS};
+use super::elementwise::{BLOCK_THREADS, ROUND_ELEMENTS};
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
@@ -42,8 +42,8 @@ pub const COUNTED_ELEMENTS: usize = 4;
 /// Numbers that a block keeps for a plane: mean, factor, bias and scale.
 pub const PLANE_ELEMENTS: usize = 4;
 
-/// Steps of all threads, at most, that a block of an elementwise pass takes.
-pub const MAX_STEPS: u64 = 8;
+/// Rounds of a block of an elementwise pass, at most.
+pub const MAX_ROUNDS: u64 = 8;
 
 /// Blocks that fill a large GPU; with more elements, blocks take more of them each.
 pub(super) const ENOUGH_BLOCKS: u64 = 1024;
@@ -216,7 +216,7 @@ impl NormGeometry {
     }
 }
 
-/// How many runs of `length`, back to back, `span` consecutive elements can touch, wherever they start.
+/// How many segments of `length`, back to back, `span` consecutive elements can touch, wherever they start.
 const fn touched(span: u64, length: u64) -> u64 {
     if length == 0 {
         return 0;
@@ -227,7 +227,7 @@ const fn touched(span: u64, length: u64) -> u64 {
 /// A pass over a normalised tensor, element by element, which has the rows and channels of a norm. It may have been
 /// pooled since the statistics were taken, so its planes are its own.
 ///
-/// A block has consecutive elements, whole steps of all its threads. Few elements are spread over many blocks; where
+/// A block has consecutive elements, whole rounds of all its threads. Few elements are spread over many blocks; where
 /// there are many, a block takes more of them, since each block prepares the parameters of the planes that it touches.
 /// Results are the same for any number of elements a block.
 #[repr(C)]
@@ -249,17 +249,17 @@ impl ApplyGeometry {
     /// Over planes of `spatial` elements.
     const fn new(norm: NormGeometry, spatial: u64) -> Self {
         let elements = norm.rows * norm.row_channels as u64 * spatial;
-        let steps = elements.div_ceil(STEP_ELEMENTS as u64 * ENOUGH_BLOCKS);
-        // A step touches no more planes than threads have elements in it, so with no more steps than planes have
+        let rounds = elements.div_ceil(ROUND_ELEMENTS as u64 * ENOUGH_BLOCKS);
+        // A round touches no more planes than threads have elements in it, so with no more rounds than planes have
         // elements all their parameters fit 16 KiB of shared memory.
-        let most = if spatial < MAX_STEPS {
+        let most = if spatial < MAX_ROUNDS {
             spatial
         } else {
-            MAX_STEPS
+            MAX_ROUNDS
         };
-        let steps = if steps < most { steps } else { most };
-        // Loads overlap four steps at a time.
-        let steps = if steps > 4 { steps / 4 * 4 } else { steps };
+        let rounds = if rounds < most { rounds } else { most };
+        // Loads overlap four rounds at a time.
+        let rounds = if rounds > 4 { rounds / 4 * 4 } else { rounds };
         let near = if spatial < FAR as u64 {
             spatial as u32
         } else {
@@ -270,7 +270,7 @@ impl ApplyGeometry {
             elements,
             spatial,
             near: Reciprocal::of(near),
-            block_elements: steps as u32 * STEP_ELEMENTS as u32,
+            block_elements: rounds as u32 * ROUND_ELEMENTS as u32,
         }
     }
 

@@ -47,11 +47,11 @@ pub const WGMMA_CHAINS: usize = WGMMA_TILE[1] / MMA_TILE[1];
 /// Vectors that a thread of the copy has in flight.
 pub const COPY_VECTORS_PER_THREAD: usize = 4;
 
-/// Elements that a block of the copy moves in one step of all its threads.
-pub const COPY_STEP_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
+/// Elements that a block of the copy moves in a round, a vector to each of its threads.
+pub const COPY_ROUND_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
 
 /// Elements that one block of the copy owns.
-pub const COPY_BLOCK_ELEMENTS: usize = COPY_STEP_ELEMENTS * COPY_VECTORS_PER_THREAD;
+pub const COPY_BLOCK_ELEMENTS: usize = COPY_ROUND_ELEMENTS * COPY_VECTORS_PER_THREAD;
 
 /// Launch of the copy. It moves whole blocks: `elements` is a multiple of [`COPY_BLOCK_ELEMENTS`].
 pub const fn copy_shape(elements: u64) -> Option<LaunchShape> {

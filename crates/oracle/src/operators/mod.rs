@@ -1,6 +1,6 @@
 //! One file for each operator: what it computes, how errors pass through it, what it costs, its cases, its golden files.
 //!
-//! A new operator is a file, its `mod` line, an arm of [`of`] and a line of [`CASES`].
+//! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`.
 
 use ndarray::ArrayD;
 use op_spec::chain::LayerProblem;

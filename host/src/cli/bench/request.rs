@@ -262,7 +262,8 @@ mod tests {
         assert_eq!((spec.kernel_size, spec.conv.stride), ([5, 3], [2, 2]));
         assert_eq!(spec.max_pool.stride, Some([2, 1]));
         assert_eq!(spec.clamp, ClampSpec::new(-1.0, 0.5));
-        assert!(spec.problem(&requests[0].input).is_ok());
+        let chain = spec.chain().unwrap();
+        assert!(chain.problem(&requests[0].input).is_ok());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::ops::launching::Affine;
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, FusedGeometry, FusedMode,
+    CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
 };
 
 const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
@@ -23,8 +23,8 @@ const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolingLaunch {
-    geometry: FusedGeometry,
-    mode: FusedMode,
+    geometry: OneLaunch2dGeometry,
+    mode: OneLaunch2dConfig,
     precision: Precision,
     shape: LaunchShape,
 }
@@ -47,7 +47,7 @@ impl PoolingLaunch {
             return Err(Refusal::Needs("warpgroup products"));
         }
         let geometry =
-            FusedGeometry::new(&problem.conv, &problem.norm, &problem.pool, &problem.clamp)?;
+            OneLaunch2dGeometry::new(&problem.conv, &problem.norm, &problem.pool, &problem.clamp)?;
         let multiprocessors = properties.multiprocessors;
         let mode = geometry.spread(mode(dtype, precision), multiprocessors);
         Ok(Self {
@@ -60,11 +60,11 @@ impl PoolingLaunch {
 }
 
 /// The way to multiply.
-fn mode(dtype: DType, precision: Precision) -> FusedMode {
+fn mode(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
     match (dtype, precision) {
-        (DType::F32, Precision::Accurate) => FusedMode::ACCURATE,
-        (DType::F32, Precision::Fast) => FusedMode::FAST,
-        (DType::F16 | DType::BF16, _) => FusedMode::HALF,
+        (DType::F32, Precision::Accurate) => OneLaunch2dConfig::SPLIT,
+        (DType::F32, Precision::Fast) => OneLaunch2dConfig::ROUNDED,
+        (DType::F16 | DType::BF16, _) => OneLaunch2dConfig::STORED,
     }
 }
 

@@ -15,13 +15,13 @@ use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::Quantity;
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FusedGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
+    OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
 
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReducingLaunch {
-    geometry: FusedGeometry,
+    geometry: OneLaunch3dGeometry,
     precision: Precision,
     on_warpgroups: bool,
     /// Blocks that share a sample. However many there are, its results are the same bits.
@@ -48,7 +48,7 @@ impl ReducingLaunch {
         } else {
             PAIR_PLANES
         };
-        let geometry = FusedGeometry::new(&problem.conv, &problem.norm, &problem.clamp)?;
+        let geometry = OneLaunch3dGeometry::new(&problem.conv, &problem.norm, &problem.clamp)?;
         let multiprocessors = properties.multiprocessors;
         let on_hopper = properties.has_warpgroup_products;
         let on_warpgroups = dtype != DType::F32 && on_hopper;

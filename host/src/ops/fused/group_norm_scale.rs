@@ -71,7 +71,7 @@ pub(crate) fn append(
     let problem = spec.problem(program.shape(x), weight, bias)?;
     ScaleSpec.problem(program.shape(x), program.shape(scale))?;
     let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
-    let y = program.tensor(&program.shape(x).to_vec(), dtype)?;
+    let y = program.tensor_like(x)?;
     if program.bytes(&[y]) == 0 {
         return Ok(y);
     }

@@ -13,16 +13,16 @@ use crate::ops::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
-use crate::spec::launch::implicit_gemm::{GemmDevice, GemmMode, GemmPlan};
+use crate::spec::launch::implicit_gemm::{GemmDevice, GemmPlan, OperandFormat};
 
 const OPERATOR: &str = "implicit_gemm";
 
 /// The way to multiply.
-fn mode(dtype: DType, precision: Precision) -> GemmMode {
+fn mode(dtype: DType, precision: Precision) -> OperandFormat {
     match (dtype, precision) {
-        (DType::F32, Precision::Accurate) => GemmMode::ACCURATE,
-        (DType::F32, Precision::Fast) => GemmMode::FAST,
-        (DType::F16 | DType::BF16, _) => GemmMode::HALF,
+        (DType::F32, Precision::Accurate) => OperandFormat::SPLIT,
+        (DType::F32, Precision::Fast) => OperandFormat::ROUNDED,
+        (DType::F16 | DType::BF16, _) => OperandFormat::STORED,
     }
 }
 
@@ -95,7 +95,7 @@ fn image(
     let samples = g.conv.n as usize;
     let unscales = program.tensor(&[samples], DType::F32)?;
     // Where values are scaled but samples not scanned, what the first pass saw.
-    let twice = plan.mode.scaled && g.scans == 0;
+    let twice = plan.format.scaled && g.scans == 0;
     let slots = if twice {
         samples * g.sample_blocks() as usize
     } else {

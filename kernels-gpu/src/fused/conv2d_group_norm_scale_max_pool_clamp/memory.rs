@@ -2,11 +2,11 @@
 
 use cuda_std::shared::{self, Shared};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    AFFINE_BYTES, CHANNEL_FLOATS, FusedMode, MOMENTS_BYTES, OUT_CHANNELS, PIXEL_BYTES,
-    RECEIVED_BYTES, STEP_ROWS, WIDTH,
+    AFFINE_BYTES, BAND_ROWS, CHANNEL_FLOATS, MOMENTS_BYTES, OUT_CHANNELS, OneLaunch2dConfig,
+    PIXEL_BYTES, RECEIVED_BYTES, WIDTH,
 };
 
-/// Views of what `FusedLayout` describes.
+/// Views of what `OneLaunch2dLayout` describes.
 pub(super) struct Memory {
     pub pooled: Shared<f32>,
     pub ring: Shared<u32>,
@@ -15,7 +15,7 @@ pub(super) struct Memory {
     pub filled: Shared<u64>,
     pub freed: Shared<u64>,
     pub exchanged: Shared<u64>,
-    pub unscale: Shared<f32>,
+    pub descale: Shared<f32>,
     pub moments: Shared<f32>,
     pub partner: Shared<f32>,
     pub affine: Shared<f32>,
@@ -24,25 +24,25 @@ pub(super) struct Memory {
 
 impl Memory {
     #[inline(always)]
-    pub(super) fn new(tiles: FusedMode) -> Self {
-        let layout = tiles.layout();
-        let slots = tiles.slots;
+    pub(super) fn new(config: OneLaunch2dConfig) -> Self {
+        let layout = config.layout();
+        let slots = config.slots;
         Self {
-            pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * tiles.pooled_pitch()),
-            ring: shared::dynamic(layout.ring, slots * STEP_ROWS * tiles.row_bytes() / 4),
+            pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * config.pooled_pitch()),
+            ring: shared::dynamic(layout.ring, slots * BAND_ROWS * config.row_bytes() / 4),
             constant: shared::dynamic(layout.constant, WIDTH * PIXEL_BYTES / 4),
             magnitudes: shared::dynamic(layout.magnitudes, 2 * super::WARPS),
             filled: shared::dynamic(layout.filled, slots),
             freed: shared::dynamic(layout.freed, slots),
             exchanged: shared::dynamic(layout.exchanged, 2),
-            unscale: shared::dynamic(layout.unscale, slots),
+            descale: shared::dynamic(layout.descale, slots),
             moments: shared::dynamic(
                 layout.moments,
-                tiles.consumers * OUT_CHANNELS * MOMENTS_BYTES / 4,
+                config.consumers * OUT_CHANNELS * MOMENTS_BYTES / 4,
             ),
             partner: shared::dynamic(
                 layout.partner,
-                2 * tiles.received() * OUT_CHANNELS * RECEIVED_BYTES / 4,
+                2 * config.received() * OUT_CHANNELS * RECEIVED_BYTES / 4,
             ),
             affine: shared::dynamic(layout.affine, OUT_CHANNELS * AFFINE_BYTES / 4),
             channels: shared::dynamic(layout.channels, CHANNEL_FLOATS),

@@ -14,7 +14,7 @@
 //!    two filter taps. Pixels lie as `[row][column % 4][column / 4]`, so that a tap only moves
 //!    the address, and the 16 elements of a pooling window come to the same accumulator of the
 //!    same thread in different products: pooling is a maximum in registers.
-//! 4. *f32 from f16.* In the accurate mode a number is the sum of two f16, each 11 bits of it,
+//! 4. *f32 from f16.* In the split format a number is the sum of two f16, each 11 bits of it,
 //!    and of the four products the one of two low parts is left out: 14 steps a row instead of
 //!    18. A power of two keeps inputs in f16's range; it is chosen from the first rows of a block
 //!    and lowered when later rows need it. Filters have one of their own for each channel.
@@ -28,20 +28,20 @@
 //!
 //! ```text
 //! for each sample of the cluster, in each block for its half of the rows:
-//!     warpgroup 0 (`produce`), for each step of four input rows, a row to a warp:
-//!         raw = 8 channels of 4 pixels a lane, loaded one or two steps ahead
-//!         f32: choose the scale, at the first step and where a magnitude is too large for the last one
-//!         wait(freed[slot])                                    # the unit that was there last time
+//!     warpgroup 0 (`produce`), for each band of four input rows, a row to a warp:
+//!         raw = 8 channels of 4 pixels a lane, loaded one or two bands ahead
+//!         f32: choose the scale, at the first band and where a magnitude is too large for the last one
+//!         wait(freed[slot])                                    # the window row that was there last time
 //!         ring[slot][row][part][column % 4][column / 4] = f16(raw * scale), and what that leaves of it
 //!         arrive(filled[slot])
-//!     the other warpgroups (`consume`), a unit of four output rows each by turns:
+//!     the other warpgroups (`consume`), a window row (four output rows) each by turns:
 //!         wait(filled[slot]); wait(filled[next slot])
 //!         for each of the four rows, for each half of its columns:
 //!             d = filters (registers) x taps of three input rows - shift     # 64 channels x 64 columns
 //!             while the next chain runs: sum += d; squares += d * d; best[window] = max(best[window], d)
 //!             in its first row, which has no shift yet: shift = mean of its first half; d -= shift
 //!         arrive(freed[slot])
-//!         pooled[channel][unit] = (best + shift) * unscale
+//!         pooled[channel][window row] = (best + shift) * descale
 //!     the other warpgroups together (`statistics`), at the sample's end:
 //!         moments of each channel: threads, quads, warpgroups, and the other half's, through the cluster
 //!         mean and variance of each group -> center, factor and summand of each channel
@@ -50,9 +50,9 @@
 //!
 //! # Tiles
 //! A cluster of two blocks takes a sample, one block the upper half of its rows and one the
-//! lower; the blocks are persistent, and the clusters take samples by turns. A *step* is four input
-//! rows, of 2 KiB a channel in f32; a *unit* is four rows of the convolution, one pooled row, and
-//! needs its own step and two rows of the next. Constants and the map of shared memory are in
+//! lower; the blocks are persistent, and the clusters take samples by turns. A *band* is four input
+//! rows, of 2 KiB a channel in f32; a *window row* is four rows of the convolution, one pooled row, and
+//! needs its own band and two rows of the next. Constants and the map of shared memory are in
 //! `op_spec::launch::conv2d_group_norm_scale_max_pool_clamp`.
 //!
 //! # Small batches
@@ -62,42 +62,42 @@
 //! Each of these blocks loads its whole half and so comes to the same scales; in each, another
 //! warpgroup multiplies, and the others wait for what it skips, and free it. All blocks get the
 //! statistics of every warpgroup, combine them in the one order that there is, and write the rows
-//! of their own units. The tensor cores have half or a third of the work; loads, which are the same
+//! of their own window rows. The tensor cores have half or a third of the work; loads, which are the same
 //! in all blocks of a half, come from the L2 cache.
 //!
 //! # Barriers
 //! | barrier | arrivals | says |
 //! |---|---|---|
-//! | `filled[slot]` | a lane of each loading warp | the step's rows are stored and visible to the tensor cores |
-//! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *unit* are done |
+//! | `filled[slot]` | a lane of each loading warp | the band's rows are stored and visible to the tensor cores |
+//! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *window row* are done |
 //! | `exchanged[sample % 2]` | one thread, and 512 bytes for each set of statistics | the other block's statistics, or those of all blocks, are here |
-//! | named 1 | the loading warpgroup | magnitudes of a step |
+//! | named 1 | the loading warpgroup | magnitudes of a band |
 //! | named 2 | all multiplying warpgroups | statistics in, channels in, factors out, pooled rows read |
 //!
 //! # Invariants
-//! - Steps are counted through all samples; step `g` uses slot `g % slots` in phase `g / slots`.
-//! - A slot is written again after `freed` of its unit, and so, since units are freed in the
-//!   order in which this was waited for, also after that of the unit before, which reads its
+//! - Bands are counted through all samples; band `g` uses slot `g % slots` in phase `g / slots`.
+//! - A slot is written again after `freed` of its window row, and so, since window rows are freed in the
+//!   order in which this was waited for, also after that of the window row before, which reads its
 //!   first two rows.
-//! - All rows that a unit reads have one scale: that of the last step it needs. When a step must
-//!   lower it, the loading warps wait for the last unit that still needs the old one and rescale
-//!   the step before in place; the unit between waits for `filled` of the new step.
+//! - All rows that a window row reads have one scale: that of the last band it needs. When a band must
+//!   lower it, the loading warps wait for the last window row that still needs the old one and rescale
+//!   the band before in place; the window row between waits for `filled` of the new band.
 //! - Statistics of neighbouring samples come to different barriers and places. Who sends those of
 //!   one sample has waited for the other blocks' of the sample before, which were sent after each
 //!   other block had received and read those of the sample before that. So nothing sent can come to
 //!   a barrier whose last phase is not over, however late the asynchronous stores are.
 //! - A block waits for all statistics of a sample, so none that is sent to comes to its end before.
-//! - A warpgroup that does not multiply a unit frees it as soon as it is filled. The loading warps
-//!   wait for units in their order, so those before it are still waited for.
+//! - A warpgroup that does not multiply a window row frees it as soon as it is filled. The loading warps
+//!   wait for window rows in their order, so those before it are still waited for.
 //! - NaN and infinity need no care in the maximum: they reach the sums of all groups of their
 //!   sample, and a sample whose statistics are NaN is NaN altogether, as in the unfused chain.
 //! - Every combination of partial results has a fixed order, and nothing depends on the number of
 //!   blocks, of a cluster or of all: the same sample gives the same bits in every batch.
 
 mod consume;
+mod format;
+mod format_stored;
 mod memory;
-mod mode;
-mod mode_half;
 mod prepare;
 mod produce;
 mod statistics;
@@ -105,18 +105,17 @@ mod statistics;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, kernel, thread, warp};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{FusedGeometry, WARPGROUP_THREADS};
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+    OneLaunch2dGeometry, WARPGROUP_THREADS,
+};
 
+use format::{Format, Rounded, Split};
+use format_stored::{Bf16, F16};
 use memory::Memory;
-use mode::{Accurate, Fast, Mode};
-use mode_half::{HalfBf16, HalfF16};
 pub use prepare::*;
 
 /// Warps of a warpgroup.
 const WARPS: u32 = WARPGROUP_THREADS / WARP_THREADS;
-
-/// All lanes of a warp.
-const ALL_LANES: u32 = u32::MAX;
 
 /// The arguments of a launch.
 struct Arguments<T> {
@@ -127,15 +126,15 @@ struct Arguments<T> {
 }
 
 #[inline(always)]
-unsafe fn body<M: Mode>(arguments: &Arguments<M::Stored>, g: &FusedGeometry) {
-    let memory = Memory::new(M::TILES);
+unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &OneLaunch2dGeometry) {
+    let memory = Memory::new(F::CONFIG);
     let thread = thread::thread_idx_x();
     // From one lane for all: the compiler then knows that addresses derived from it are uniform.
     let (warpgroup, _) =
-        warp::warp_shuffle_idx(ALL_LANES, thread / WARPGROUP_THREADS, 0, WARP_THREADS);
+        warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARPGROUP_THREADS, 0, WARP_THREADS);
     if thread == 0 {
         let mut slot = 0;
-        while slot < M::TILES.slots {
+        while slot < F::CONFIG.slots {
             Barrier::at(memory.filled, slot).init(WARPS);
             Barrier::at(memory.freed, slot).init(WARPS);
             slot += 1;
@@ -146,17 +145,17 @@ unsafe fn body<M: Mode>(arguments: &Arguments<M::Stored>, g: &FusedGeometry) {
     }
     cluster::sync();
     if warpgroup == 0 {
-        M::give_registers();
-        produce::produce::<M>(arguments, g, &memory);
+        F::give_registers();
+        produce::produce::<F>(arguments, g, &memory);
     } else {
-        M::take_registers();
-        consume::consume::<M>(arguments, g, &memory, warpgroup - 1);
+        F::take_registers();
+        consume::consume::<F>(arguments, g, &memory, warpgroup - 1);
     }
 }
 
 /// A cluster of two blocks computes samples of the pipeline.
 ///
-/// *Launch*: `FusedGeometry::launch_shape`. *Mapping*, *barriers*: at the head of the module.
+/// *Launch*: `OneLaunch2dGeometry::launch_shape`. *Mapping*, *barriers*: at the head of the module.
 /// *Traffic*: each element of `x` once for each block that shares its half of a sample (of rows between
 /// the halves in both), each of `y` once.
 ///
@@ -165,22 +164,22 @@ unsafe fn body<M: Mode>(arguments: &Arguments<M::Stored>, g: &FusedGeometry) {
 /// as the geometry says; `filters` and `channels` are what the preparing kernel of the same format
 /// wrote, with 16-byte alignment.
 #[kernel(
-    instances(M: [
-        split_f32: Accurate<false>,
-        rounded_f32: Fast<false>,
-        f16: HalfF16<false>,
-        bf16: HalfBf16<false>,
+    instances(F: [
+        split_f32: Split<false>,
+        rounded_f32: Rounded<false>,
+        f16: F16<false>,
+        bf16: Bf16<false>,
     ]),
-    max_threads = M::TILES.block_threads(),
+    max_threads = F::CONFIG.block_threads(),
     min_blocks = 1,
-    cluster_blocks = M::TILES.cluster_blocks()
+    cluster_blocks = F::CONFIG.cluster_blocks()
 )]
-pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<M: Mode>(
-    x: *const M::Stored,
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<F: Format>(
+    x: *const F::Stored,
     filters: *const u32,
     channels: *const f32,
-    y: *mut M::Stored,
-    g: &FusedGeometry,
+    y: *mut F::Stored,
+    g: &OneLaunch2dGeometry,
 ) {
     let arguments = Arguments {
         x,
@@ -188,7 +187,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<M: Mode>(
         channels,
         y,
     };
-    body::<M>(&arguments, g);
+    body::<F>(&arguments, g);
 }
 
 /// [`conv2d_group_norm_scale_max_pool_clamp_wgmma`] with a sample on more blocks.
@@ -198,22 +197,22 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<M: Mode>(
 /// # Safety
 /// As there.
 #[kernel(
-    instances(M: [
-        split_f32: Accurate<true>,
-        rounded_f32: Fast<true>,
-        f16: HalfF16<true>,
-        bf16: HalfBf16<true>,
+    instances(F: [
+        split_f32: Split<true>,
+        rounded_f32: Rounded<true>,
+        f16: F16<true>,
+        bf16: Bf16<true>,
     ]),
-    max_threads = M::TILES.block_threads(),
+    max_threads = F::CONFIG.block_threads(),
     min_blocks = 1,
-    cluster_blocks = M::TILES.cluster_blocks()
+    cluster_blocks = F::CONFIG.cluster_blocks()
 )]
-pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<M: Mode>(
-    x: *const M::Stored,
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<F: Format>(
+    x: *const F::Stored,
     filters: *const u32,
     channels: *const f32,
-    y: *mut M::Stored,
-    g: &FusedGeometry,
+    y: *mut F::Stored,
+    g: &OneLaunch2dGeometry,
 ) {
     let arguments = Arguments {
         x,
@@ -221,5 +220,5 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<M: Mode>(
         channels,
         y,
     };
-    body::<M>(&arguments, g);
+    body::<F>(&arguments, g);
 }

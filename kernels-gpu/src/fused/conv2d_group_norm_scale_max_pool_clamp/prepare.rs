@@ -1,19 +1,19 @@
 //! Parameters as the fused kernels take them, made once by a launch of their own.
 //!
-//! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `unit = sign * 2^-e`: the
-//! filters become operands of `sign * 2^e * filter`, in the order that `mode` names, and four
-//! numbers say how to get back: `unit`, the convolution's bias, `weight * scale`, and `bias *
+//! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `descale = sign * 2^-e`: the
+//! filters become operands of `sign * 2^e * filter`, in the order that `format` names, and four
+//! numbers say how to get back: `descale`, the convolution's bias, `weight * scale`, and `bias *
 //! scale`.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, thread};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FusedGeometry, FusedMode, IN_CHANNELS, OUT_CHANNELS,
-    QUAD_WORDS, WARPGROUP_THREADS,
+    CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FRAGMENT_WORDS, IN_CHANNELS, OUT_CHANNELS,
+    OneLaunch2dConfig, OneLaunch2dGeometry, WARPGROUP_THREADS,
 };
 
-use super::mode::{Accurate, Fast, Mode};
-use super::mode_half::{HalfBf16, HalfF16};
+use super::format::{Format, Rounded, Split};
+use super::format_stored::{Bf16, F16};
 
 /// The taps of the halves of an operand, by number; nothing where the constant pixels come, or 0.
 type Taps = [Option<u32>; 2];
@@ -34,37 +34,37 @@ const TAPS: [Taps; 7] = [
     [taps(0, 2), None],
 ];
 
-const _: () = assert!(FusedMode::FAST.quads == TAPS.len() as u32);
-const _: () = assert!(FusedMode::ACCURATE.quads == 2 * TAPS.len() as u32);
+const _: () = assert!(OneLaunch2dConfig::ROUNDED.fragments == TAPS.len() as u32);
+const _: () = assert!(OneLaunch2dConfig::SPLIT.fragments == 2 * TAPS.len() as u32);
 
 /// A block makes the parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma`, on however many blocks.
 ///
-/// *Launch*: `FusedGeometry::prepare_shape`. *Mapping*: a thread for each channel.
+/// *Launch*: `OneLaunch2dGeometry::prepare_shape`. *Mapping*: a thread for each channel.
 /// *Barriers*: none. *Traffic*: the parameters are read once (filters a few times, from cache), what is
 /// made of them is written once.
 ///
 /// # Safety
 /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64
 /// elements (those that the geometry says are absent are not touched); `operands` has
-/// `FusedMode::operand_words`, `channels` `CHANNEL_FLOATS` elements.
+/// `OneLaunch2dConfig::operand_words`, `channels` `CHANNEL_FLOATS` elements.
 #[kernel(
-    instances(M: [
-        split_f32: Accurate<false>,
-        rounded_f32: Fast<false>,
-        f16: HalfF16<false>,
-        bf16: HalfBf16<false>,
+    instances(F: [
+        split_f32: Split<false>,
+        rounded_f32: Rounded<false>,
+        f16: F16<false>,
+        bf16: Bf16<false>,
     ]),
     max_threads = OUT_CHANNELS
 )]
-pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
-    filter: *const M::Stored,
-    filter_bias: *const M::Stored,
-    weight: *const M::Stored,
-    bias: *const M::Stored,
-    scale: *const M::Stored,
+pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
+    filter: *const F::Stored,
+    filter_bias: *const F::Stored,
+    weight: *const F::Stored,
+    bias: *const F::Stored,
+    scale: *const F::Stored,
     operands: *mut u32,
     channels: *mut f32,
-    g: &FusedGeometry,
+    g: &OneLaunch2dGeometry,
 ) {
     let k = thread::thread_idx_x();
     let taps = (FILTER * FILTER) as usize;
@@ -73,7 +73,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
         k as usize * FILTER_ELEMENTS as usize,
         FILTER_ELEMENTS as usize,
     );
-    let of_channel = |tensor: *const M::Stored| {
+    let of_channel = |tensor: *const F::Stored| {
         let tensor = Global::new(tensor, OUT_CHANNELS as usize);
         tensor.load(k as usize).to_f32()
     };
@@ -95,7 +95,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
     } else {
         1.0
     };
-    let exponent = if M::SCALED {
+    let exponent = if F::SCALED {
         let mut most = 0;
         let mut i = 0;
         while i < FILTER_ELEMENTS as usize {
@@ -128,14 +128,14 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
     numbers.store(at(2), weight * scale);
     numbers.store(at(3), bias * scale);
 
-    let operands = GlobalMut::new(operands, M::TILES.operand_words() as usize);
-    let two_parts = M::TILES.parts == 2;
-    let mut quad = 0;
-    while quad < M::TILES.quads {
-        let low = quad >= TAPS.len() as u32;
-        let mut halves = TAPS[(quad as usize) % TAPS.len()];
+    let operands = GlobalMut::new(operands, F::CONFIG.operand_words() as usize);
+    let two_parts = F::CONFIG.parts == 2;
+    let mut fragment = 0;
+    while fragment < F::CONFIG.fragments {
+        let low = fragment >= TAPS.len() as u32;
+        let mut halves = TAPS[(fragment as usize) % TAPS.len()];
         if two_parts && !low && halves[1].is_none() {
-            // Both parts of a pixel meet the high part of the single ta
+            // Both parts of a pixel meet the high part of the single tap.
             halves[1] = halves[0];
         }
         let mut half = 0;
@@ -146,21 +146,21 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<M: Mode>(
                 if let Some(tap) = halves[half as usize] {
                     let (mut a, mut b) = (prepared(tap, 2 * pair), prepared(tap, 2 * pair + 1));
                     if low {
-                        a -= M::round(a);
-                        b -= M::round(b);
+                        a -= F::round(a);
+                        b -= F::round(b);
                     }
-                    word = M::pack(a, b);
+                    word = F::pack(a, b);
                 }
                 // Row `k` of the products: the thread and the word that hold this half's pair of
                 // columns.
                 let thread = k / 16 * 32 + k % 8 * 4 + pair;
-                let in_quad = 2 * half + k / 8 % 2;
-                let at = (quad * WARPGROUP_THREADS + thread) * QUAD_WORDS + in_quad;
+                let in_fragment = 2 * half + k / 8 % 2;
+                let at = (fragment * WARPGROUP_THREADS + thread) * FRAGMENT_WORDS + in_fragment;
                 operands.store(at as usize, word);
                 pair += 1;
             }
             half += 1;
         }
-        quad += 1;
+        fragment += 1;
     }
 }

@@ -4,35 +4,35 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    FILTER, FusedGeometry, HalfRows, IN_CHANNELS, PART_BYTES, PHASE_BYTES, PIXEL_BYTES, POOL,
-    STEP_ROWS, WARPGROUP_THREADS, WIDTH,
+    BAND_ROWS, FILTER, HalfRows, IN_CHANNELS, OneLaunch2dGeometry, PART_BYTES, PIXEL_BYTES, POOL,
+    RESIDUE_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
+use super::format::{Format, Pixel};
 use super::memory::Memory;
-use super::mode::{Mode, Pixel};
-use super::{ALL_LANES, Arguments, WARPS};
+use super::{Arguments, WARPS};
 use crate::parts::unroll::unroll;
 
 /// The named barrier of this warpgroup.
 const LOADERS: u32 = 1;
 
-const PHASE_WORDS: u32 = PHASE_BYTES / 4;
+const RESIDUE_WORDS: u32 = RESIDUE_BYTES / 4;
 const PART_WORDS: u32 = PART_BYTES / 4;
 const PIXEL_WORDS: u32 = PIXEL_BYTES / 4;
 
 /// Where the next load comes from.
 struct Cursor {
     sample: u32,
-    step: u32,
+    band: u32,
 }
 
 impl Cursor {
-    /// On to the next step, of a later sample after the last one.
+    /// On to the next band, of a later sample after the last one.
     #[inline(always)]
     fn advance(&mut self, rows: &HalfRows, clusters: u32) {
-        self.step += 1;
-        if self.step == rows.steps {
-            self.step = 0;
+        self.band += 1;
+        if self.band == rows.bands {
+            self.band = 0;
             self.sample += clusters;
         }
     }
@@ -85,62 +85,62 @@ fn power(exponent: i32) -> f32 {
     f32::from_bits(((exponent + Scale::BIAS) as u32) << 23)
 }
 
-/// Loads, converts and stores all steps of the block's half of all its samples.
+/// Loads, converts and stores all bands of the block's half of all its samples.
 ///
 /// # Safety
 /// As the kernels; the caller is the loading warpgroup, and all of it.
 #[inline(always)]
-pub(super) unsafe fn produce<M: Mode>(
-    arguments: &Arguments<M::Stored>,
-    g: &FusedGeometry,
+pub(super) unsafe fn produce<F: Format>(
+    arguments: &Arguments<F::Stored>,
+    g: &OneLaunch2dGeometry,
     memory: &Memory,
 ) {
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
-    let rows = g.part(cluster::block_rank() / M::TILES.shares);
-    let clusters = thread::grid_dim_x() / M::TILES.cluster_blocks();
+    let rows = g.half_rows(cluster::block_rank() / F::CONFIG.shares);
+    let clusters = thread::grid_dim_x() / F::CONFIG.cluster_blocks();
     let plane = (g.height * WIDTH) as usize;
     let elements = g.n as usize * IN_CHANNELS as usize * plane;
-    let mut sample = thread::block_idx_x() / M::TILES.cluster_blocks();
+    let mut sample = thread::block_idx_x() / F::CONFIG.cluster_blocks();
     if sample >= g.n {
         return;
     }
 
-    let mut next = Cursor { sample, step: 0 };
+    let mut next = Cursor { sample, band: 0 };
     let mut fetch = || {
-        let row = next.step * STEP_ROWS + warp;
+        let row = next.band * BAND_ROWS + warp;
         let raw = if next.sample < g.n && row < rows.input_rows {
             let in_plane = (rows.first + row) * WIDTH + lane * POOL;
             let at = next.sample as usize * IN_CHANNELS as usize * plane + in_plane as usize;
-            M::load(arguments.x, elements, at, plane)
+            F::load(arguments.x, elements, at, plane)
         } else {
-            M::nothing()
+            F::nothing()
         };
         next.advance(&rows, clusters);
         raw
     };
-    let mut ahead = [M::nothing(); 4];
+    let mut ahead = [F::nothing(); 4];
     unroll!(4, |i| {
-        if i < M::LOADS_AHEAD {
+        if i < F::LOADS_AHEAD {
             ahead[i] = fetch();
         }
     });
 
-    let slots = M::TILES.slots;
-    let row_words = M::TILES.row_bytes() / 4;
+    let slots = F::CONFIG.slots;
+    let row_words = F::CONFIG.row_bytes() / 4;
     let mut scale = Scale::none();
-    let (mut count, mut step) = (0, 0);
+    let (mut count, mut band) = (0, 0);
     loop {
         unroll!(4, |i| {
-            if i < M::LOADS_AHEAD {
+            if i < F::LOADS_AHEAD {
                 let raw = &ahead[i];
                 let slot = count % slots;
                 let mut lowered = 0;
-                if M::SCALED {
-                    let most = largest(memory, M::magnitude(raw), count % 2, warp, lane);
-                    if step == 0 || f32::from_bits(most) >= scale.limit {
+                if F::SCALED {
+                    let most = largest(memory, F::magnitude(raw), count % 2, warp, lane);
+                    if band == 0 || f32::from_bits(most) >= scale.limit {
                         let chosen = Scale::of(most);
-                        if step > 0 {
+                        if band > 0 {
                             lowered = scale.exponent - chosen.exponent;
                         }
                         scale = chosen;
@@ -149,30 +149,31 @@ pub(super) unsafe fn produce<M: Mode>(
                 if count >= slots {
                     Barrier::at(memory.freed, slot).wait((count / slots + 1) & 1);
                 }
-                if M::SCALED && lowered > 0 {
-                    if step >= 2 {
-                        let unit = count - 2;
-                        Barrier::at(memory.freed, unit % slots).wait((unit / slots) & 1);
+                if F::SCALED && lowered > 0 {
+                    if band >= 2 {
+                        let window_row = count - 2;
+                        Barrier::at(memory.freed, window_row % slots)
+                            .wait((window_row / slots) & 1);
                     }
-                    let row = (count - 1) % slots * STEP_ROWS + warp;
+                    let row = (count - 1) % slots * BAND_ROWS + warp;
                     rescale(memory, row * row_words, row_words, lane, lowered);
                 }
-                if step * STEP_ROWS + warp < rows.input_rows {
-                    let row = (slot * STEP_ROWS + warp) * row_words;
-                    store::<M>(memory, row, raw, scale.factor, lane);
+                if band * BAND_ROWS + warp < rows.input_rows {
+                    let row = (slot * BAND_ROWS + warp) * row_words;
+                    store::<F>(memory, row, raw, scale.factor, lane);
                 }
-                if M::SCALED && thread == 0 {
-                    memory.unscale.store(slot, power(-scale.exponent));
+                if F::SCALED && thread == 0 {
+                    memory.descale.store(slot, power(-scale.exponent));
                 }
                 async_proxy::fence_shared();
-                warp::sync_warp(ALL_LANES);
+                warp::sync_warp(warp::ALL_LANES);
                 if lane == 0 {
                     Barrier::at(memory.filled, slot).arrive();
                 }
                 count += 1;
-                step += 1;
-                if step == rows.steps {
-                    step = 0;
+                band += 1;
+                if band == rows.bands {
+                    band = 0;
                     sample += clusters;
                 }
                 if sample >= g.n {
@@ -184,7 +185,7 @@ pub(super) unsafe fn produce<M: Mode>(
     }
 }
 
-/// The bits of the largest finite magnitude in the step. Infinity and NaN spoil the sample
+/// The bits of the largest finite magnitude in the band. Infinity and NaN spoil the sample
 /// whatever the scale.
 #[inline(always)]
 unsafe fn largest(memory: &Memory, magnitude: f32, parity: u32, warp: u32, lane: u32) -> u32 {
@@ -194,7 +195,7 @@ unsafe fn largest(memory: &Memory, magnitude: f32, parity: u32, warp: u32, lane:
         0
     };
     // Bits of floats that are not negative have the order of the floats.
-    let of_warp = warp::warp_reduce_max(ALL_LANES, bits);
+    let of_warp = warp::warp_reduce_max(warp::ALL_LANES, bits);
     if lane == 0 {
         memory.magnitudes.store(parity * WARPS + warp, of_warp);
     }
@@ -216,28 +217,28 @@ unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered:
             pixel[c] = mma::pack_f16x2(half(pixel[c]), half(pixel[c] >> 16));
         });
         memory.ring.store_vec(at, pixel);
-        at += PHASE_WORDS;
+        at += RESIDUE_WORDS;
     }
 }
 
 /// Stores the lane's window of a row as operands.
 #[inline(always)]
-unsafe fn store<M: Mode>(memory: &Memory, row: u32, raw: &M::Raw, scale: f32, lane: u32) {
+unsafe fn store<F: Format>(memory: &Memory, row: u32, raw: &F::Raw, scale: f32, lane: u32) {
     let mine = row + lane * PIXEL_WORDS;
-    // The phases that repeat are one window to the left; the last place gets what is right of the
+    // The residues that repeat are one window to the left; the last place gets what is right of the
     // image.
     let left = row + (lane + WARP_THREADS - 1) % WARP_THREADS * PIXEL_WORDS;
     unroll!(4, |i| {
-        let parts = M::pixel(raw, i, scale);
+        let parts = F::pixel(raw, i, scale);
         unroll!(2, |part| {
-            if (part as u32) < M::TILES.parts {
-                let phase = part as u32 * PART_WORDS + i as u32 * PHASE_WORDS;
-                memory.ring.store_vec(mine + phase, parts[part]);
+            if (part as u32) < F::CONFIG.parts {
+                let residue = part as u32 * PART_WORDS + i as u32 * RESIDUE_WORDS;
+                memory.ring.store_vec(mine + residue, parts[part]);
                 if (i as u32) < FILTER - 1 {
                     let shown = if lane == 0 { [0; 4] } else { parts[part] };
                     memory
                         .ring
-                        .store_vec(left + phase + POOL * PHASE_WORDS, shown);
+                        .store_vec(left + residue + POOL * RESIDUE_WORDS, shown);
                 }
             }
         });

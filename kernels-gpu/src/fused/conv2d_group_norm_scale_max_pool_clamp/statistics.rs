@@ -6,14 +6,14 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, barrier, cluster, math, opaque, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    AFFINE_BYTES, CONV_WIDTH, FusedGeometry, HalfRows, MOMENTS_BYTES, OUT_CHANNELS, OUT_WIDTH,
-    POOL, RECEIVED_BYTES, WARPGROUP_THREADS, turns,
+    AFFINE_BYTES, CONV_WIDTH, HalfRows, MOMENTS_BYTES, OUT_CHANNELS, OUT_WIDTH,
+    OneLaunch2dGeometry, POOL, RECEIVED_BYTES, WARPGROUP_THREADS, turns,
 };
 
+use super::Arguments;
 use super::consume::MULTIPLIERS;
+use super::format::Format;
 use super::memory::Memory;
-use super::mode::Mode;
-use super::{ALL_LANES, Arguments};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -21,12 +21,12 @@ use crate::parts::unroll::unroll;
 const MOMENTS_WORDS: u32 = MOMENTS_BYTES / 4;
 const AFFINE_WORDS: u32 = AFFINE_BYTES / 4;
 
-/// Count, mean, and sum of squares about the mean.
+/// Count, mean, and M2, the sum of squared deviations from the mean.
 #[derive(Clone, Copy)]
 pub(super) struct Moments {
     count: f32,
     mean: f32,
-    squares: f32,
+    m2: f32,
 }
 
 impl Moments {
@@ -34,7 +34,7 @@ impl Moments {
     const NONE: Self = Self {
         count: 0.0,
         mean: 0.0,
-        squares: 0.0,
+        m2: 0.0,
     };
 
     /// From sums about `shift`.
@@ -44,7 +44,7 @@ impl Moments {
         Self {
             count,
             mean: shift + mean,
-            squares: squares - sum * mean,
+            m2: squares - sum * mean,
         }
     }
 
@@ -61,7 +61,7 @@ impl Moments {
         Self {
             count,
             mean: math::fma(apart, share, self.mean),
-            squares: self.squares + other.squares + apart * apart * (self.count * share),
+            m2: self.m2 + other.m2 + apart * apart * (self.count * share),
         }
     }
 
@@ -74,11 +74,12 @@ impl Moments {
         let mut all = self;
         let mut distance = 1;
         while distance < 4 {
-            let from = |value| warp::warp_shuffle_xor(ALL_LANES, value, distance, WARP_THREADS).0;
+            let from =
+                |value| warp::warp_shuffle_xor(warp::ALL_LANES, value, distance, WARP_THREADS).0;
             all = all.with(Self {
                 count: from(all.count),
                 mean: from(all.mean),
-                squares: from(all.squares),
+                m2: from(all.m2),
             });
             distance *= 2;
         }
@@ -92,12 +93,12 @@ pub(super) unsafe fn keep(memory: &Memory, warpgroup: u32, channel: u32, moments
     let at = (warpgroup * OUT_CHANNELS + channel) * MOMENTS_WORDS;
     memory.moments.store(at, moments.count);
     memory.moments.store(at + 1, moments.mean);
-    memory.moments.store(at + 2, moments.squares);
+    memory.moments.store(at + 2, moments.m2);
 }
 
 /// Bytes that a block receives for a sample.
-pub(super) const fn bytes<M: Mode>() -> u32 {
-    M::TILES.received() * OUT_CHANNELS * RECEIVED_BYTES
+pub(super) const fn bytes<F: Format>() -> u32 {
+    F::CONFIG.received() * OUT_CHANNELS * RECEIVED_BYTES
 }
 
 /// Sends the moments of a channel of this block's warpgroup to every block of the cluster, this one
@@ -107,7 +108,7 @@ pub(super) const fn bytes<M: Mode>() -> u32 {
 /// As the kernels; `rank` is the block's, and every block waits for the moments of `item` before it
 /// ends.
 #[inline(always)]
-pub(super) unsafe fn send<M: Mode>(
+pub(super) unsafe fn send<F: Format>(
     memory: &Memory,
     rank: u32,
     channel: u32,
@@ -116,27 +117,27 @@ pub(super) unsafe fn send<M: Mode>(
 ) {
     let place = item & 1;
     let exchanged = Barrier::at(memory.exchanged, place);
-    let to = received::<M>(memory, place, rank, channel);
+    let to = received::<F>(memory, place, rank, channel);
     let mut block = 0;
-    while block < M::TILES.cluster_blocks() {
-        let sent = [moments.mean, moments.squares];
+    while block < F::CONFIG.cluster_blocks() {
+        let sent = [moments.mean, moments.m2];
         cluster::store_async(to.addr(0), exchanged, block, sent);
         block += 1;
     }
 }
 
-/// Where mean and squares of channel `k` come to, in set `set` of those for `place`.
+/// Where mean and M2 of channel `k` come to, in set `set` of those for `place`.
 #[inline(always)]
-unsafe fn received<M: Mode>(memory: &Memory, place: u32, set: u32, k: u32) -> Shared<f32> {
+unsafe fn received<F: Format>(memory: &Memory, place: u32, set: u32, k: u32) -> Shared<f32> {
     const WORDS: u32 = RECEIVED_BYTES / 4;
-    let at = (place * M::TILES.received() + set) * OUT_CHANNELS + k;
+    let at = (place * F::CONFIG.received() + set) * OUT_CHANNELS + k;
     memory.partner.slice(at * WORDS, WORDS)
 }
 
 /// The moments of channel `k` in a half whose warpgroups' sets start with `first`; combined as
 /// where one block has them all.
 #[inline(always)]
-unsafe fn of_half<M: Mode>(
+unsafe fn of_half<F: Format>(
     memory: &Memory,
     rows: &HalfRows,
     place: u32,
@@ -144,41 +145,41 @@ unsafe fn of_half<M: Mode>(
     k: u32,
 ) -> Moments {
     let of_warpgroup = |i| {
-        let from = received::<M>(memory, place, first + i, k);
+        let from = received::<F>(memory, place, first + i, k);
         Moments {
-            count: (rows.rows_of(i, M::TILES.consumers) * CONV_WIDTH) as f32,
+            count: (rows.rows_of(i, F::CONFIG.consumers) * CONV_WIDTH) as f32,
             mean: from.load(0),
-            squares: from.load(1),
+            m2: from.load(1),
         }
     };
     let mut all = of_warpgroup(0);
     let mut i = 1;
-    while i < M::TILES.consumers {
+    while i < F::CONFIG.consumers {
         all = all.with(of_warpgroup(i));
         i += 1;
     }
     all
 }
 
-/// Combines what all threads kept, and writes the block's part of the sample.
+/// Combines what all threads kept, and writes the block's rows of the sample.
 ///
 /// # Safety
 /// As the kernels; all multiplying threads call it, `thread` counts them.
 #[inline(always)]
-pub(super) unsafe fn finish<M: Mode>(
-    arguments: &Arguments<M::Stored>,
-    g: &FusedGeometry,
+pub(super) unsafe fn finish<F: Format>(
+    arguments: &Arguments<F::Stored>,
+    g: &OneLaunch2dGeometry,
     memory: &Memory,
     rows: &HalfRows,
     sample: u32,
     item: u32,
     thread: u32,
 ) {
-    let threads = M::TILES.consumers * WARPGROUP_THREADS;
+    let threads = F::CONFIG.consumers * WARPGROUP_THREADS;
     barrier::sync(MULTIPLIERS, threads);
     // In 16 bits opaque, so that the assembler does not hold what follows from it in
     // registers while the warp multiplies. (In f32 this is what the assembler lacks registers for.)
-    let k = if M::SCALED {
+    let k = if F::SCALED {
         thread
     } else {
         opaque::to_assembler(thread)
@@ -187,9 +188,9 @@ pub(super) unsafe fn finish<M: Mode>(
     // would take what follows for divergent, and keep addresses out of uniform registers. It tells it
     // each time, or the compiler would copy the barriers into branches.
     let has_channel =
-        || warp::warp_shuffle_idx(ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS;
+        || warp::warp_shuffle_idx(warp::ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS;
     if has_channel() {
-        let all = gather::<M>(g, memory, item, thread);
+        let all = gather::<F>(g, memory, item, thread);
         keep_channel(g, memory, k, &all);
     }
     barrier::sync(MULTIPLIERS, threads);
@@ -197,37 +198,42 @@ pub(super) unsafe fn finish<M: Mode>(
         affine(g, memory, k);
     }
     barrier::sync(MULTIPLIERS, threads);
-    write::<M>(arguments, g, memory, rows, sample, thread);
+    write::<F>(arguments, g, memory, rows, sample, thread);
     // The next sample's maxima come where these were.
     barrier::sync(MULTIPLIERS, threads);
 }
 
-/// The moments of channel `k` in the whole sample, from all parts of all blocks.
+/// The moments of channel `k` in the whole sample, from all warpgroups of all blocks.
 #[inline(always)]
-unsafe fn gather<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32) -> Moments {
-    let warpgroups = M::TILES.consumers;
+unsafe fn gather<F: Format>(
+    g: &OneLaunch2dGeometry,
+    memory: &Memory,
+    item: u32,
+    k: u32,
+) -> Moments {
+    let warpgroups = F::CONFIG.consumers;
     let rank = cluster::block_rank();
     let (place, phase) = (item & 1, item >> 1 & 1);
     let exchanged = Barrier::at(memory.exchanged, place);
     let mut mine = Moments::NONE;
-    if M::TILES.shares == 1 {
+    if F::CONFIG.shares == 1 {
         mine = load(memory, 0, k);
         let mut i = 1;
         while i < warpgroups {
             mine = mine.with(load(memory, i, k));
             i += 1;
         }
-        let partner = received::<M>(memory, place, 0, k);
-        let sent = [mine.mean, mine.squares];
+        let partner = received::<F>(memory, place, 0, k);
+        let sent = [mine.mean, mine.m2];
         cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
     }
     cluster::wait(exchanged, phase);
-    if M::TILES.shares == 1 {
-        let partner = received::<M>(memory, place, 0, k);
+    if F::CONFIG.shares == 1 {
+        let partner = received::<F>(memory, place, 0, k);
         let theirs = Moments {
-            count: (g.part(1 - rank).rows * CONV_WIDTH) as f32,
+            count: (g.half_rows(1 - rank).rows * CONV_WIDTH) as f32,
             mean: partner.load(0),
-            squares: partner.load(1),
+            m2: partner.load(1),
         };
         // In the same order in both blocks, so that both come to the same.
         if rank == 0 {
@@ -236,15 +242,15 @@ unsafe fn gather<M: Mode>(g: &FusedGeometry, memory: &Memory, item: u32, k: u32)
             theirs.with(mine)
         }
     } else {
-        let upper = of_half::<M>(memory, &g.part(0), place, 0, k);
-        let lower = of_half::<M>(memory, &g.part(1), place, warpgroups, k);
+        let upper = of_half::<F>(memory, &g.half_rows(0), place, 0, k);
+        let lower = of_half::<F>(memory, &g.half_rows(1), place, warpgroups, k);
         upper.with(lower)
     }
 }
 
 /// The first channel of the group of channel `k`.
 #[inline(always)]
-unsafe fn first_of_group(g: &FusedGeometry, k: u32) -> u32 {
+unsafe fn first_of_group(g: &OneLaunch2dGeometry, k: u32) -> u32 {
     let (_, in_group) = div_rem(k, g.group_channels);
     k - in_group
 }
@@ -262,24 +268,24 @@ unsafe fn sign_of(memory: &Memory, k: u32) -> f32 {
 /// The bias of channel `k`, less that of its group's first channel. Means of a group are kept about the
 /// latter: large biases then cancel exactly.
 #[inline(always)]
-unsafe fn bias_in_group(g: &FusedGeometry, memory: &Memory, k: u32) -> f32 {
+unsafe fn bias_in_group(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) -> f32 {
     memory.channels.load(OUT_CHANNELS + k)
         - memory.channels.load(OUT_CHANNELS + first_of_group(g, k))
 }
 
-/// Shows the moments of channel `k` to the other channels of its group, where the parts of this channel were, which
+/// Shows the moments of channel `k` to the other channels of its group, where the warpgroups' moments of this channel were, which
 /// nobody else reads.
 #[inline(always)]
-unsafe fn keep_channel(g: &FusedGeometry, memory: &Memory, k: u32, all: &Moments) {
+unsafe fn keep_channel(g: &OneLaunch2dGeometry, memory: &Memory, k: u32, all: &Moments) {
     let mean = math::fma(sign_of(memory, k), all.mean, bias_in_group(g, memory, k));
     memory.moments.store(k * MOMENTS_WORDS, mean);
-    memory.moments.store(k * MOMENTS_WORDS + 1, all.squares);
+    memory.moments.store(k * MOMENTS_WORDS + 1, all.m2);
     memory.moments.store(k * MOMENTS_WORDS + 2, all.count);
 }
 
 /// The affine map of channel `k`, from the statistics of its group.
 #[inline(always)]
-unsafe fn affine(g: &FusedGeometry, memory: &Memory, k: u32) {
+unsafe fn affine(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) {
     let count = memory.moments.load(k * MOMENTS_WORDS + 2);
     let sign = sign_of(memory, k);
     let bias = bias_in_group(g, memory, k);
@@ -318,23 +324,23 @@ unsafe fn load(memory: &Memory, warpgroup: u32, channel: u32) -> Moments {
     Moments {
         count: memory.moments.load(at),
         mean: memory.moments.load(at + 1),
-        squares: memory.moments.load(at + 2),
+        m2: memory.moments.load(at + 2),
     }
 }
 
 /// Writes the block's pooled rows, a warp to a channel: they are neighbours in the output, too.
 #[inline(always)]
-unsafe fn write<M: Mode>(
-    arguments: &Arguments<M::Stored>,
-    g: &FusedGeometry,
+unsafe fn write<F: Format>(
+    arguments: &Arguments<F::Stored>,
+    g: &OneLaunch2dGeometry,
     memory: &Memory,
     rows: &HalfRows,
     sample: u32,
     thread: u32,
 ) {
-    const { assert!(M::TILES.pool_rows() * OUT_WIDTH <= 16 * WARP_THREADS) };
+    const { assert!(F::CONFIG.pool_rows() * OUT_WIDTH <= 16 * WARP_THREADS) };
     // The block has every `shares`-th pooled row of the half.
-    let shares = M::TILES.shares;
+    let shares = F::CONFIG.shares;
     let share = if shares == 1 {
         0
     } else {
@@ -344,7 +350,7 @@ unsafe fn write<M: Mode>(
     // registers while the warp multiplies.
     let thread = opaque::to_assembler(thread);
     let lane = thread % WARP_THREADS;
-    let of_channel = ((g.part(0).pooled + g.part(1).pooled) * OUT_WIDTH) as usize;
+    let of_channel = ((g.half_rows(0).pooled + g.half_rows(1).pooled) * OUT_WIDTH) as usize;
     let y = GlobalMut::new(
         arguments.y,
         g.n as usize * OUT_CHANNELS as usize * of_channel,
@@ -357,33 +363,33 @@ unsafe fn write<M: Mode>(
         let center = memory.affine.load(affine);
         let factor = memory.affine.load(affine + 1);
         let summand = memory.affine.load(affine + 2);
-        let from = k * M::TILES.pooled_pitch();
+        let from = k * F::CONFIG.pooled_pitch();
         let to = (sample as usize * OUT_CHANNELS as usize + k as usize) * of_channel + first;
         // All loads before all stores: their latencies overlap.
         let mut value = [0.0; 16];
         unroll!(16, |i| {
-            let at = nth::<M>(lane, i as u32);
+            let at = nth::<F>(lane, i as u32);
             if at < values {
                 value[i] = memory.pooled.load(from + at);
             }
         });
         unroll!(16, |i| {
-            let at = nth::<M>(lane, i as u32);
+            let at = nth::<F>(lane, i as u32);
             if at < values {
                 let skipped = at / OUT_WIDTH * (shares - 1) * OUT_WIDTH;
                 let mapped = math::fma(value[i] - center, factor, summand);
                 let clamped = math::min_nan(math::max_nan(mapped, g.min), g.max);
-                y.store(to + (at + skipped) as usize, M::Stored::from_f32(clamped));
+                y.store(to + (at + skipped) as usize, F::Stored::from_f32(clamped));
             }
         });
-        k += M::TILES.consumers * WARPGROUP_THREADS / WARP_THREADS;
+        k += F::CONFIG.consumers * WARPGROUP_THREADS / WARP_THREADS;
     }
 }
 
 /// The place of the lane's `i`-th value of a channel; beyond all values if no channel has one there.
 #[inline(always)]
-const fn nth<M: Mode>(lane: u32, i: u32) -> u32 {
-    if i * WARP_THREADS < M::TILES.pool_rows() * OUT_WIDTH {
+const fn nth<F: Format>(lane: u32, i: u32) -> u32 {
+    if i * WARP_THREADS < F::CONFIG.pool_rows() * OUT_WIDTH {
         lane + i * WARP_THREADS
     } else {
         u32::MAX

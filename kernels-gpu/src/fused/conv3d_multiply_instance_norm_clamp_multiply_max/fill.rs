@@ -4,15 +4,15 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cp_async, math, thread};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    BLOCK_THREADS, FusedGeometry, PEEK_ROWS, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH, STAGE_ROWS,
-    UNIT_BYTES, WIDTH,
+    BLOCK_THREADS, COPY_BYTES, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS, RECIPROCAL_SHIFT,
+    ROW_PITCH, STAGING_ROWS, WIDTH,
 };
 
 use super::common;
 use super::format::{Format, halves};
 
-/// Words of a unit in one channel.
-const UNIT_WORDS: u32 = UNIT_BYTES / 4;
+/// Words of a copy in one channel.
+const COPY_WORDS: u32 = COPY_BYTES / 4;
 
 /// Where in a plane the peek lies until it is converted: behind all that it is converted to
 /// (rows of at least 3 to a depth take 38 words each at most), and two of it end before the plane does.
@@ -69,26 +69,26 @@ pub(super) struct Filler<'a, F: Format> {
     /// The planes.
     pub(super) planes: Shared<u32>,
     /// Where rows wait that arrive during a round.
-    pub(super) stage: Shared<u32>,
+    pub(super) staging: Shared<u32>,
     /// The geometry.
-    pub(super) g: &'a FusedGeometry,
+    pub(super) g: &'a OneLaunch3dGeometry,
 }
 
-/// Pixels of a unit.
-const fn unit_pixels<F: Format>() -> u32 {
-    UNIT_BYTES / size_of::<F::Stored>() as u32
+/// Pixels of a copy.
+const fn copy_pixels<F: Format>() -> u32 {
+    COPY_BYTES / size_of::<F::Stored>() as u32
 }
 
-/// Units of a row.
-pub(super) const fn row_units<F: Format>() -> u32 {
-    WIDTH / unit_pixels::<F>()
+/// Copies of a row.
+pub(super) const fn row_copies<F: Format>() -> u32 {
+    WIDTH / copy_pixels::<F>()
 }
 
 impl<F: Format> Filler<'_, F> {
-    /// Units of the sample's rows up to `rows`.
+    /// Copies of the sample's rows up to `rows`.
     #[inline(always)]
-    fn units(&self, rows: u32) -> u32 {
-        rows.min(self.g.rows) * row_units::<F>()
+    fn copies(&self, rows: u32) -> u32 {
+        rows.min(self.g.rows) * row_copies::<F>()
     }
 
     /// Where channel `c` of the peek lies.
@@ -108,14 +108,14 @@ impl<F: Format> Filler<'_, F> {
     /// all in flight.
     #[inline(always)]
     pub(super) unsafe fn start_peek(&self) {
-        let chunks = self.units(PEEK_ROWS) / 2;
+        let chunks = self.copies(PEEK_ROWS) / 2;
         let channel = self.g.channel_elements();
         let mut c = 0;
         while c < 3 {
             let peek = self.peek(c);
             let mut chunk = thread::thread_idx_x();
             while chunk < chunks {
-                let from = c as usize * channel + (chunk * 2 * unit_pixels::<F>()) as usize;
+                let from = c as usize * channel + (chunk * 2 * copy_pixels::<F>()) as usize;
                 cp_async::copy16(peek.addr(chunk * 4), self.x, from);
                 chunk += BLOCK_THREADS;
             }
@@ -124,8 +124,8 @@ impl<F: Format> Filler<'_, F> {
     }
 
     #[inline(always)]
-    unsafe fn load_peek(&self, unit: u32) -> [[u32; 2]; 3] {
-        let at = unit * UNIT_WORDS;
+    unsafe fn load_peek(&self, copy: u32) -> [[u32; 2]; 3] {
+        let at = copy * COPY_WORDS;
         [
             self.peek(0).load_vec(at),
             self.peek(1).load_vec(at),
@@ -133,21 +133,21 @@ impl<F: Format> Filler<'_, F> {
         ]
     }
 
-    /// The largest magnitude of this thread's units of the peek (NaN if one is), their sum for
+    /// The largest magnitude of this thread's copies of the peek (NaN if one is), their sum for
     /// each channel, and how many pixels these are.
     #[inline(always)]
     pub(super) unsafe fn survey_peek(&self) -> (f32, [f32; 3], u32) {
         let (mut largest, mut sums, mut pixels) = (0.0, [0.0; 3], 0);
-        let mut unit = thread::thread_idx_x();
-        while unit < self.units(PEEK_ROWS) {
-            let raw = self.load_peek(unit);
+        let mut copy = thread::thread_idx_x();
+        while copy < self.copies(PEEK_ROWS) {
+            let raw = self.load_peek(copy);
             macro_rules! channel {
                 ($($c:literal)*) => {$(
                     let mut sum = sums[$c];
                     let x = values::<F>(raw[$c]);
                     macro_rules! value {
                         ($i:literal) => {
-                            if $i < unit_pixels::<F>() {
+                            if $i < copy_pixels::<F>() {
                                 sum += x[$i];
                                 largest = math::max_nan(largest, math::abs(x[$i]));
                             }
@@ -161,8 +161,8 @@ impl<F: Format> Filler<'_, F> {
                 )*};
             }
             channel!(0 1 2);
-            pixels += unit_pixels::<F>();
-            unit += BLOCK_THREADS;
+            pixels += copy_pixels::<F>();
+            copy += BLOCK_THREADS;
         }
         (largest, sums, pixels)
     }
@@ -172,66 +172,66 @@ impl<F: Format> Filler<'_, F> {
     pub(super) unsafe fn convert_peek(&self, centre: Centre) {
         // Surveyed before.
         let mut largest = 0.0;
-        let units = self.units(PEEK_ROWS);
-        let mut unit = thread::thread_idx_x();
-        while unit < units {
+        let copies = self.copies(PEEK_ROWS);
+        let mut copy = thread::thread_idx_x();
+        while copy < copies {
             // Four loads in flight.
-            let load = |unit: u32| self.load_peek(unit.min(units - 1));
+            let load = |copy: u32| self.load_peek(copy.min(copies - 1));
             let raw = [
-                load(unit),
-                load(unit + BLOCK_THREADS),
-                load(unit + 2 * BLOCK_THREADS),
-                load(unit + 3 * BLOCK_THREADS),
+                load(copy),
+                load(copy + BLOCK_THREADS),
+                load(copy + 2 * BLOCK_THREADS),
+                load(copy + 3 * BLOCK_THREADS),
             ];
             macro_rules! convert {
                 ($($i:literal)*) => {$(
-                    if unit + $i * BLOCK_THREADS < units {
-                        self.convert(unit + $i * BLOCK_THREADS, raw[$i], centre, &mut largest);
+                    if copy + $i * BLOCK_THREADS < copies {
+                        self.convert(copy + $i * BLOCK_THREADS, raw[$i], centre, &mut largest);
                     }
                 )*};
             }
             convert!(0 1 2 3);
-            unit += 4 * BLOCK_THREADS;
+            copy += 4 * BLOCK_THREADS;
         }
     }
 
-    /// Starts to copy [`STAGE_ROWS`] rows from row `first` on.
+    /// Starts to copy [`STAGING_ROWS`] rows from row `first` on.
     #[inline(always)]
-    pub(super) unsafe fn start_stage(&self, first: u32) {
+    pub(super) unsafe fn start_staging(&self, first: u32) {
         let channel = self.g.channel_elements();
-        let stage_units = STAGE_ROWS * row_units::<F>();
-        let start = first * row_units::<F>();
-        let mut unit = thread::thread_idx_x();
-        while unit < stage_units && start + unit < self.units(self.g.rows) {
-            let from = ((start + unit) * unit_pixels::<F>()) as usize;
-            let to = self.stage.addr(unit * UNIT_WORDS);
-            let step = stage_units * UNIT_BYTES;
+        let staging_copies = STAGING_ROWS * row_copies::<F>();
+        let start = first * row_copies::<F>();
+        let mut copy = thread::thread_idx_x();
+        while copy < staging_copies && start + copy < self.copies(self.g.rows) {
+            let from = ((start + copy) * copy_pixels::<F>()) as usize;
+            let to = self.staging.addr(copy * COPY_WORDS);
+            let step = staging_copies * COPY_BYTES;
             cp_async::copy8(to, self.x, from);
             cp_async::copy8(to.offset(step), self.x, from + channel);
             cp_async::copy8(to.offset(2 * step), self.x, from + 2 * channel);
-            unit += BLOCK_THREADS;
+            copy += BLOCK_THREADS;
         }
     }
 
-    /// Waits for what [`Self::start_stage`] started and converts it: each thread what it copied
+    /// Waits for what [`Self::start_staging`] started and converts it: each thread what it copied
     /// itself, so no barrier is needed in between. Returns the largest magnitude among it.
     #[inline(always)]
-    pub(super) unsafe fn finish_stage(&self, first: u32, centre: Centre) -> f32 {
+    pub(super) unsafe fn finish_staging(&self, first: u32, centre: Centre) -> f32 {
         let mut largest = 0.0;
         cp_async::wait_all();
-        let stage_units = STAGE_ROWS * row_units::<F>();
-        let start = first * row_units::<F>();
-        let mut unit = thread::thread_idx_x();
-        while unit < stage_units && start + unit < self.units(self.g.rows) {
-            let at = unit * UNIT_WORDS;
-            let step = stage_units * UNIT_WORDS;
+        let staging_copies = STAGING_ROWS * row_copies::<F>();
+        let start = first * row_copies::<F>();
+        let mut copy = thread::thread_idx_x();
+        while copy < staging_copies && start + copy < self.copies(self.g.rows) {
+            let at = copy * COPY_WORDS;
+            let step = staging_copies * COPY_WORDS;
             let raw = [
-                self.stage.load_vec(at),
-                self.stage.load_vec(at + step),
-                self.stage.load_vec(at + 2 * step),
+                self.staging.load_vec(at),
+                self.staging.load_vec(at + step),
+                self.staging.load_vec(at + 2 * step),
             ];
-            self.convert(start + unit, raw, centre, &mut largest);
-            unit += BLOCK_THREADS;
+            self.convert(start + copy, raw, centre, &mut largest);
+            copy += BLOCK_THREADS;
         }
         largest
     }
@@ -247,13 +247,13 @@ impl<F: Format> Filler<'_, F> {
         centre: Centre,
     ) -> f32 {
         let mut largest = 0.0;
-        let end = end * row_units::<F>();
+        let end = end * row_copies::<F>();
         let channel = self.g.channel_elements() * size_of::<F::Stored>() / 4;
-        let mut unit = first * row_units::<F>() + thread::thread_idx_x();
-        while unit < end {
+        let mut copy = first * row_copies::<F>() + thread::thread_idx_x();
+        while copy < end {
             // Four loads in flight.
-            let load = |unit: u32| {
-                let at = (unit.min(end - 1) * UNIT_WORDS) as usize;
+            let load = |copy: u32| {
+                let at = (copy.min(end - 1) * COPY_WORDS) as usize;
                 [
                     words.load_vec_readonly(at),
                     words.load_vec_readonly(at + channel),
@@ -261,35 +261,35 @@ impl<F: Format> Filler<'_, F> {
                 ]
             };
             let raw = [
-                load(unit),
-                load(unit + BLOCK_THREADS),
-                load(unit + 2 * BLOCK_THREADS),
-                load(unit + 3 * BLOCK_THREADS),
+                load(copy),
+                load(copy + BLOCK_THREADS),
+                load(copy + 2 * BLOCK_THREADS),
+                load(copy + 3 * BLOCK_THREADS),
             ];
             macro_rules! convert {
                 ($($i:literal)*) => {$(
-                    if unit + $i * BLOCK_THREADS < end {
-                        self.convert(unit + $i * BLOCK_THREADS, raw[$i], centre, &mut largest);
+                    if copy + $i * BLOCK_THREADS < end {
+                        self.convert(copy + $i * BLOCK_THREADS, raw[$i], centre, &mut largest);
                     }
                 )*};
             }
             convert!(0 1 2 3);
-            unit += 4 * BLOCK_THREADS;
+            copy += 4 * BLOCK_THREADS;
         }
         largest
     }
 
-    /// Stores the words of one unit, and keeps track of the largest magnitude.
+    /// Stores the words of copy `copy`, and keeps track of the largest magnitude.
     #[inline(always)]
-    unsafe fn convert(&self, unit: u32, raw: [[u32; 2]; 3], centre: Centre, largest: &mut f32) {
+    unsafe fn convert(&self, copy: u32, raw: [[u32; 2]; 3], centre: Centre, largest: &mut f32) {
         let g = self.g;
-        let row = unit / row_units::<F>();
-        let column = unit % row_units::<F>() * unit_pixels::<F>();
+        let row = copy / row_copies::<F>();
+        let column = copy % row_copies::<F>() * copy_pixels::<F>();
         let d = (row * g.height_reciprocal) >> RECIPROCAL_SHIFT;
         let at = d * g.slice_words + (row - d * g.height) * ROW_PITCH + column;
         macro_rules! pixels {
             ($($i:literal)*) => {$(
-                if $i < unit_pixels::<F>() {
+                if $i < copy_pixels::<F>() {
                     if F::CENTRED {
                         let bits = [raw[0][$i % 2], raw[1][$i % 2], raw[2][$i % 2]];
                         self.store_centred(at + $i, d, bits.map(f32::from_bits), centre, largest);
@@ -349,11 +349,11 @@ impl<F: Format> Filler<'_, F> {
 
 /// Halves from one depth of a plane to the next.
 #[inline(always)]
-fn slice_halves(g: &FusedGeometry) -> u32 {
+fn slice_halves(g: &OneLaunch3dGeometry) -> u32 {
     g.slice_words * 2
 }
 
-/// The values of a unit in one channel: two f32, or four of 16 bits.
+/// The values of a copy in one channel: two f32, or four of 16 bits.
 #[inline(always)]
 fn values<F: Format>(raw: [u32; 2]) -> [f32; 4] {
     if size_of::<F::Stored>() == 4 {

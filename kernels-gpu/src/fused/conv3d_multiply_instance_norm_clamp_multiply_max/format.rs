@@ -6,9 +6,9 @@
 //! `s = 0` of column `q` serve tap 1 of column `q - 1` and tap 2 of `q - 2`: each is loaded once
 //! and used three times.
 //!
-//! Nine `(t, r)` and the planes give the words; a *group* is four of them, one for each lane of a
-//! quad, and two groups are the K of one m16n8k16 step. With `line = 3 * t + r`, group `LOW` is lines
-//! 0 to 3, `HIGH` lines 4 to 7, and what is left over is gathered in a group of its own:
+//! Nine `(t, r)` and the planes give the words; a *quartet* is four of them, one for each lane of a
+//! quad, and two quartets are the K of one m16n8k16 step. With `line = 3 * t + r`, quartet `LOW` is lines
+//! 0 to 3, `HIGH` lines 4 to 7, and what is left over is gathered in a quartet of its own:
 //!
 //! | kernel | planes, as pairs of halves | steps |
 //! |---|---|---|
@@ -57,9 +57,9 @@ pub(super) struct Split;
 /// f32, rounded to f16.
 pub(super) struct Rounded;
 /// f16.
-pub(super) struct Half;
+pub(super) struct F16;
 /// bf16.
-pub(super) struct Brain;
+pub(super) struct Bf16;
 
 macro_rules! format {
     ($name:ident, $stored:ident, $half:ident, $pack:ident, $mma:ident, $split:literal, $centred:literal, $planes:ident, $steps:literal) => {
@@ -94,11 +94,11 @@ format!(
     f32, f16, pack_f16x2, m16n8k16_f16, false, true, PAIR_PLANES, 2
 );
 format!(
-    Half,
+    F16,
     f16, f16, pack_f16x2, m16n8k16_f16, false, false, PAIR_PLANES, 2
 );
 format!(
-    Brain,
+    Bf16,
     bf16, bf16, pack_bf16x2, m16n8k16_bf16, false, false, PAIR_PLANES, 2
 );
 
@@ -118,11 +118,11 @@ enum Pair {
     /// Channel 2 of a line and of the line one deeper. Of two such words the second, at `t = 1`,
     /// gives only its deeper half, `t = 2`.
     Depths,
-    /// Nothing: the group has fewer than four words.
+    /// Nothing: the quartet has fewer than four words.
     Nothing,
 }
 
-/// The filter word that meets lane `quad`'s word of group `half` in step `step`, for filter `k`
+/// The filter word that meets quad lane `quad_lane`'s word of quartet `half` in step `step`, for filter `k`
 /// and horizontal tap `s`, its values times `scale`.
 ///
 /// # Safety
@@ -131,15 +131,15 @@ enum Pair {
 pub(super) unsafe fn filter_word<F: Format>(
     filters: Shared<F::Stored>,
     [k, s]: [u32; 2],
-    [step, half, quad]: [u32; 3],
+    [step, half, quad_lane]: [u32; 3],
     scale: f32,
 ) -> u32 {
     let (line, low_part, pair);
     if F::SPLIT {
         let rest = step == 4;
-        line = if rest { 8 } else { half * 4 + quad };
+        line = if rest { 8 } else { half * 4 + quad_lane };
         low_part = if rest { half == 1 } else { step >= 2 };
-        pair = match (rest, step % 2, quad) {
+        pair = match (rest, step % 2, quad_lane) {
             (false, 0, _) | (true, _, 0) => Pair::Channels,
             (false, _, _) | (true, _, 2) => Pair::Parts,
             // Low parts of values meet high parts of filters only.
@@ -148,9 +148,9 @@ pub(super) unsafe fn filter_word<F: Format>(
         };
     } else {
         low_part = false;
-        (line, pair) = match (step, half, quad) {
-            (0, _, _) => (half * 4 + quad, Pair::Channels),
-            (_, 0, _) => (quad, Pair::Depths),
+        (line, pair) = match (step, half, quad_lane) {
+            (0, _, _) => (half * 4 + quad_lane, Pair::Channels),
+            (_, 0, _) => (quad_lane, Pair::Depths),
             (_, _, 0) => (8, Pair::Channels),
             (_, _, 1) => (4, Pair::Depths),
             (_, _, 2) => (5, Pair::Depths),
@@ -181,11 +181,11 @@ pub(super) unsafe fn filter_word<F: Format>(
     }
 }
 
-/// Word offsets, from the pixel of a position, of the words that lane `quad` has in the groups:
+/// Word offsets, from the pixel of a position, of the words that quad lane `quad_lane` has in the quartets:
 /// `LOW` and `HIGH` in plane 0, and two of what is left over (the split kernel has one).
 #[inline(always)]
-pub(super) fn group_offsets<F: Format>(
-    quad: u32,
+pub(super) fn quartet_offsets<F: Format>(
+    quad_lane: u32,
     pitch: u32,
     slice_words: u32,
     plane_words: u32,
@@ -195,12 +195,16 @@ pub(super) fn group_offsets<F: Format>(
         let t = (line * 11) >> 5;
         t * slice_words + (line - 3 * t) * pitch
     };
-    let (low, high) = (line(quad), line(4 + quad));
+    let (low, high) = (line(quad_lane), line(4 + quad_lane));
     if F::SPLIT {
-        let plane = if quad == 3 { 0 } else { quad * plane_words };
+        let plane = if quad_lane == 3 {
+            0
+        } else {
+            quad_lane * plane_words
+        };
         [low, high, line(8) + plane, 0]
     } else {
-        let rest = match quad {
+        let rest = match quad_lane {
             1 => line(4) + plane_words,
             2 => line(5) + plane_words,
             _ => line(8),

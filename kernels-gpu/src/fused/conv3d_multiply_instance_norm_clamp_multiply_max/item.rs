@@ -3,32 +3,29 @@
 use cuda_std::shared::Shared;
 use cuda_std::{math, opaque, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    CHUNK_COLUMNS, CHUNKS, FILTER, FusedGeometry, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH,
+    CHUNK_COLUMNS, CHUNKS, FILTER, OneLaunch3dGeometry, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH,
     TILE_ROWS,
 };
 
-use super::format::{Format, group_offsets};
-
-/// All lanes of a warp.
-pub(super) const WARP: u32 = u32::MAX;
+use super::format::{Format, quartet_offsets};
 
 /// Filter operands of all horizontal taps. As many steps as the format with the most has; what is
 /// not used costs nothing.
 pub(super) type Filters = [[[u32; 4]; 5]; FILTER as usize];
 
-/// Accumulators of one column: rows `group` and `group + 8`, filters `2 * quad`, `2 * quad + 1` and
-/// the same plus 8.
+/// Accumulators of one column, of lane `quad_lane` of quad `quad`: rows `quad` and `quad + 8`, filters
+/// `2 * quad_lane`, `2 * quad_lane + 1` and the same plus 8.
 pub(super) type Column = [[f32; 4]; 2];
 
 /// What becomes of the columns of an item.
-pub(super) trait Consumer {
+pub(super) trait Epilogue {
     /// The item starts: this lane has `rows` of the output, the first column is `column`. A row at or
     /// beyond the output's rows is a repetition of the last.
-    unsafe fn start(&mut self, g: &FusedGeometry, rows: [u32; 2], column: u32);
+    unsafe fn start(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2], column: u32);
     /// Column `I` of the item.
     unsafe fn column<const I: usize>(&mut self, column: &Column);
     /// The item ends, which had these rows.
-    unsafe fn finish(&mut self, g: &FusedGeometry, rows: [u32; 2]);
+    unsafe fn finish(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2]);
 }
 
 /// What an item needs from the block.
@@ -41,43 +38,43 @@ pub(super) struct Operands<'a> {
     /// What accumulators start from, for the lane's four filters.
     pub(super) start: [f32; 4],
     /// The geometry.
-    pub(super) g: &'a FusedGeometry,
+    pub(super) g: &'a OneLaunch3dGeometry,
 }
 
-/// Convolves item `item` and hands its columns to `consumer`.
+/// Convolves item `item` and hands its columns to `epilogue`.
 ///
 /// Input column `i` is loaded once and serves the output columns `i`, `i - 1` and `i - 2`, whose
 /// accumulators take turns in three places.
 #[inline(always)]
-pub(super) unsafe fn convolve<F: Format, C: Consumer>(
+pub(super) unsafe fn convolve<F: Format, E: Epilogue>(
     item: u32,
     operands: Operands<'_>,
-    consumer: &mut C,
+    epilogue: &mut E,
 ) {
     let g = operands.g;
     let (tile, first) = (item / CHUNKS, item % CHUNKS * CHUNK_COLUMNS);
     let lane = warp::lane_id();
     let row = tile * TILE_ROWS + lane / 4;
     let rows = [row, row + 8];
-    let offsets = group_offsets::<F>(lane % 4, ROW_PITCH, g.slice_words, PLANE_WORDS);
+    let offsets = quartet_offsets::<F>(lane % 4, ROW_PITCH, g.slice_words, PLANE_WORDS);
     let pixel = |row: u32| {
         let row = row.min(g.out_rows - 1);
         let z = (row * g.out_height_reciprocal) >> RECIPROCAL_SHIFT;
         z * g.slice_words + (row - z * g.out_height) * ROW_PITCH + first
     };
     let pixels = [pixel(rows[0]), pixel(rows[1])];
-    let at = |group: usize| [pixels[0] + offsets[group], pixels[1] + offsets[group]];
-    let groups = [at(0), at(1), at(2), at(3)];
+    let at = |quartet: usize| [pixels[0] + offsets[quartet], pixels[1] + offsets[quartet]];
+    let quartets = [at(0), at(1), at(2), at(3)];
 
-    consumer.start(g, rows, first);
+    epilogue.start(g, rows, first);
     let mut accumulators = [[[0.0; 4]; 2]; FILTER as usize];
     macro_rules! columns {
         ($($i:literal)*) => {
-            $(column::<F, C, $i>(&groups, operands, &mut accumulators, consumer);)*
+            $(column::<F, E, $i>(&quartets, operands, &mut accumulators, epilogue);)*
         };
     }
     columns!(0 1 2 3 4 5 6 7 8 9 10 11);
-    consumer.finish(g, rows);
+    epilogue.finish(g, rows);
 }
 
 const LAST: usize = (CHUNK_COLUMNS + FILTER - 1) as usize;
@@ -85,22 +82,22 @@ const _: () = assert!(LAST == 12);
 
 /// Input column `I`.
 #[inline(always)]
-unsafe fn column<F: Format, C: Consumer, const I: usize>(
-    groups: &[[u32; 2]; 4],
+unsafe fn column<F: Format, E: Epilogue, const I: usize>(
+    quartets: &[[u32; 2]; 4],
     operands: Operands<'_>,
     accumulators: &mut [Column; FILTER as usize],
-    consumer: &mut C,
+    epilogue: &mut E,
 ) {
     // Keeps the assembler from loading many columns ahead, for which there are no registers.
     if !I.is_multiple_of(2) {
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
     }
     let planes = operands.planes;
-    let load = |group: usize, plane: u32| {
+    let load = |quartet: usize, plane: u32| {
         let at = I as u32 + plane * PLANE_WORDS;
         [
-            planes.load(groups[group][0] + at),
-            planes.load(groups[group][1] + at),
+            planes.load(quartets[quartet][0] + at),
+            planes.load(quartets[quartet][1] + at),
         ]
     };
     if I < CHUNK_COLUMNS as usize {
@@ -134,8 +131,8 @@ unsafe fn column<F: Format, C: Consumer, const I: usize>(
         // Loaded once more, since an operand's four registers are consecutive: the same value in two
         // places would be copied, for each product anew.
         let again = [
-            opaque::load(planes, groups[2][0] + I as u32),
-            opaque::load(planes, groups[2][1] + I as u32),
+            opaque::load(planes, quartets[2][0] + I as u32),
+            opaque::load(planes, quartets[2][1] + I as u32),
         ];
         step!(channels[0], channels[1], 0);
         step!(low_parts[0], low_parts[1], 0);
@@ -150,14 +147,14 @@ unsafe fn column<F: Format, C: Consumer, const I: usize>(
     macro_rules! hand_over {
         ($($column:literal)*) => {$(
             if I == $column + 2 {
-                consumer.column::<$column>(&accumulators[$column % 3]);
+                epilogue.column::<$column>(&accumulators[$column % 3]);
             }
         )*};
     }
     hand_over!(0 1 2 3 4 5 6 7 8 9);
 }
 
-/// One step of an exchange in which each lane gives away half of what it has: of two values, the lane
+/// An exchange in which each lane gives away half of what it has: of two values, the lane
 /// keeps `low` if `bit` of its index is clear, else `high`, and gives the other one to the lane
 /// with that bit changed. Returns what it keeps and what it receives.
 ///
@@ -171,22 +168,22 @@ pub(super) unsafe fn exchange(lane: u32, bit: u32, low: f32, high: f32) -> [f32;
     let (low, high) = (low.to_bits(), high.to_bits());
     let kept = (low & !upper) | (high & upper);
     let given = (high & !upper) | (low & upper);
-    let (received, _) = warp::warp_shuffle_xor(WARP, given, bit, 32);
+    let (received, _) = warp::warp_shuffle_xor(warp::ALL_LANES, given, bit, 32);
     [f32::from_bits(kept), f32::from_bits(received)]
 }
 
 /// Sums and sums of squares of the lane's filters.
 ///
-/// After each item the eight row groups of the warp exchange: of the eight totals of a quad lane, each
-/// group keeps one. `total` of `group` is the sum (0 to 3) or the sum of squares (4 to 7) of the
-/// quad lane's filter `group % 4`.
-pub(super) struct Moments {
+/// After each item the eight quads of the warp exchange: of the eight totals of a quad lane, each
+/// quad keeps one. `total` in quad `quad` is the sum (0 to 3) or the sum of squares (4 to 7) of the
+/// quad lane's filter `quad % 4`.
+pub(super) struct PowerSums {
     /// The total that this lane keeps.
     pub(super) total: f32,
     sums: [[f32; 8]; 2],
 }
 
-impl Moments {
+impl PowerSums {
     /// Nothing seen.
     #[inline(always)]
     pub(super) fn new() -> Self {
@@ -197,9 +194,9 @@ impl Moments {
     }
 }
 
-impl Consumer for Moments {
+impl Epilogue for PowerSums {
     #[inline(always)]
-    unsafe fn start(&mut self, _g: &FusedGeometry, _rows: [u32; 2], _column: u32) {
+    unsafe fn start(&mut self, _g: &OneLaunch3dGeometry, _rows: [u32; 2], _column: u32) {
         self.sums = [[0.0; 8]; 2];
     }
 
@@ -217,7 +214,7 @@ impl Consumer for Moments {
     }
 
     #[inline(always)]
-    unsafe fn finish(&mut self, g: &FusedGeometry, rows: [u32; 2]) {
+    unsafe fn finish(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2]) {
         let [a, b] = self.sums;
         let weight = |row: u32| if row < g.out_rows { 1.0 } else { 0.0 };
         let (weight_a, weight_b) = (weight(rows[0]), weight(rows[1]));

@@ -11,7 +11,7 @@
 //! 2   means, scale = survey of the first PEEK_ROWS rows        # a guess of the means: any value would do
 //!     planes = (those rows - means) * scale, rounded (and what that leaves)      # 16-bit types: as stored
 //! 3   for each round, an item of 16 rows x 10 columns to a warp:                 # first pass (`pass`)
-//!         start to copy the next STAGE_ROWS rows
+//!         start to copy the next STAGING_ROWS rows
 //!         for each column of the item (`item::convolve`):
 //!             d = planes x filters, over 27 taps and 3 channels                  # 16 rows x 16 filters; 16-bit
 //!                                                                                # types: - means x filters
@@ -54,12 +54,12 @@
 //! # Barriers
 //! All threads reach all barriers. Three before the filters are in registers, one more before the
 //! first pass, one after each round, two around the statistics. In a cluster there are no rounds but one
-//! barrier before the pass. All threads of the cluster reach its two barriers after each pass: that of the moments,
+//! barrier before the pass. All threads of the cluster reach its two barriers after each pass: that of the power sums,
 //! and that after which no block reads another's.
 //!
 //! # Invariants
 //! - A round starts only when all rows that its items touch are converted.
-//! - `stage` belongs to the filters until every thread has its operands, then to arriving rows, and
+//! - `staging` belongs to the filters until every thread has its operands, then to arriving rows, and
 //!   when the pass is over to the partial statistics.
 //! - In a cluster, all blocks find the same means, scales and largest magnitude, and so repeat the pass all or none.
 //! - The words of depth `d` in plane 1 of the pair formats are complete once depth `d + 1` is.
@@ -71,8 +71,8 @@ use cuda_std::shared;
 use cuda_std::{cluster, cp_async, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    BLOCK_THREADS, COMMON_WORDS, FusedGeometry, OUT_CHANNELS, PEEK_ROWS, PLANE_WORDS, STAGE_WORDS,
-    WARPS,
+    BLOCK_THREADS, COMMON_WORDS, OUT_CHANNELS, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS,
+    STAGING_WORDS, WARPS,
 };
 
 mod fill;
@@ -88,15 +88,15 @@ mod warpgroup;
 pub use warpgroup::*;
 
 use fill::{Centre, Filler};
-use format::{Brain, Format, Half, Rounded, Split};
-use item::{Operands, WARP, convolve};
+use format::{Bf16, F16, Format, Rounded, Split};
+use item::{Operands, convolve};
 use output::Maximum;
-use parameters::Parameters;
+use parameters::FilterTensors;
 use pass::{Pass, finish_filter, largest_of_warps};
 
-/// Words of the part of shared memory that all threads share, by what they hold.
+/// Words of shared memory for all threads, by what they hold.
 mod common {
-    /// Sums over the part of the peek that warp 0 has, one for each channel, and its pixels.
+    /// Sums over what warp 0 has of the peek, one for each channel, and its pixels.
     pub(super) const SUMS: u32 = 0;
     /// Largest magnitude that each warp saw.
     pub(super) const LARGEST: u32 = 4;
@@ -128,7 +128,7 @@ const SCALED_MAX: f32 = 30_000.0;
 
 /// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets.
 #[inline(always)]
-fn scale_for(largest: f32) -> f32 {
+fn prescale_for(largest: f32) -> f32 {
     let exponent = largest.to_bits() >> 23;
     let wanted = (2 * 127 + 10 - exponent.min(263)).clamp(1, 253);
     if largest == 0.0 {
@@ -151,7 +151,7 @@ fn scale_for(largest: f32) -> f32 {
 /// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
 /// bytes, and `y` is apart from the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
 #[kernel(
-    instances(BLOCKS: [1], F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    instances(BLOCKS: [1], F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     #[cfg(hopper)]
     instances(BLOCKS: [2, 4, 8], F: [split_f32: Split, rounded_f32: Rounded]),
     max_threads = BLOCK_THREADS,
@@ -164,31 +164,31 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     bias: *const F::Stored,
     multiplier: *const F::Stored,
     y: *mut F::Stored,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
 ) {
     let sample = (thread::block_idx_x() / BLOCKS) as usize;
     let pointer = x;
     let x =
         Global::new(x, g.input_elements()).slice(sample * g.sample_elements(), g.sample_elements());
     let planes = shared::dynamic::<u32>(0, F::PLANES * PLANE_WORDS);
-    let stage = shared::dynamic::<u32>(4 * F::PLANES * PLANE_WORDS, STAGE_WORDS);
-    let words = shared::dynamic::<u32>(4 * (F::PLANES * PLANE_WORDS + STAGE_WORDS), COMMON_WORDS);
+    let staging = shared::dynamic::<u32>(4 * F::PLANES * PLANE_WORDS, STAGING_WORDS);
+    let words = shared::dynamic::<u32>(4 * (F::PLANES * PLANE_WORDS + STAGING_WORDS), COMMON_WORDS);
     let floats = words.cast::<f32>();
 
     let thread = thread::thread_idx_x();
     let lane = warp::lane_id();
     // The same in all lanes, and known to the compiler to be.
-    let (warp, _) = warp::warp_shuffle_idx(WARP, thread / WARP_THREADS, 0, 32);
+    let (warp, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARP_THREADS, 0, 32);
     let filler = Filler::<F> {
         x,
         planes,
-        stage,
+        staging,
         g,
     };
 
     // 1, with the copies of 2 under way.
-    let parameters = Parameters::<F> {
-        stage,
+    let parameters = FilterTensors::<F> {
+        staging,
         words,
         g,
         format: PhantomData,
@@ -207,8 +207,8 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     cp_async::wait_all();
     thread::sync_threads();
     let (largest, mut sums, pixels) = filler.survey_peek();
-    warp::sync_warp(WARP);
-    let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
+    warp::sync_warp(warp::ALL_LANES);
+    let of_warp = warp::warp_reduce_max(warp::ALL_LANES, largest.to_bits());
     if warp == 0 {
         macro_rules! sum {
             ($($c:literal)*) => {$(
@@ -216,7 +216,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
             )*};
         }
         sum!(0 1 2);
-        let pixels = warp::warp_reduce_add(WARP, pixels);
+        let pixels = warp::warp_reduce_add(warp::ALL_LANES, pixels);
         if lane == 0 {
             floats.store_vec(common::SUMS, [sums[0], sums[1], sums[2], pixels as f32]);
         }
@@ -228,7 +228,10 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     let [sum0, sum1, sum2, pixels] = floats.load_vec::<4>(common::SUMS);
     let each = math::reciprocal_approx(pixels);
     let means = [sum0 * each, sum1 * each, sum2 * each];
-    let centre = Centre::new(scale_for(largest_of_warps(words, common::LARGEST)), means);
+    let centre = Centre::new(
+        prescale_for(largest_of_warps(words, common::LARGEST)),
+        means,
+    );
     if BLOCKS == 1 {
         filler.convert_peek(centre);
     }
@@ -288,7 +291,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
         }
         let [m0, m1, m2, _] = floats.load_vec::<4>(common::MEANS);
         if thread == 0 {
-            Centre::new(scale_for(all), [m0, m1, m2]).store(floats);
+            Centre::new(prescale_for(all), [m0, m1, m2]).store(floats);
         }
         if BLOCKS > 1 {
             cluster::wait_all();
@@ -321,7 +324,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
 unsafe fn sum_of_warp(mut value: f32) -> f32 {
     macro_rules! add {
         ($($bit:literal)*) => {
-            $(value += warp::warp_shuffle_xor(WARP, value, $bit, 32).0;)*
+            $(value += warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0;)*
         };
     }
     add!(16 8 4 2 1);

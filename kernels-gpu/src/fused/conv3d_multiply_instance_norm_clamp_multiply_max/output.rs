@@ -1,11 +1,13 @@
-//! The last step: normalise, clamp, multiply, and the maximum over the filters.
+//! The epilogue of the second pass: normalise, clamp, multiply, and the maximum over the filters.
 
 use cuda_std::global::GlobalMut;
 use cuda_std::shared::Shared;
 use cuda_std::{GpuFloat, Storage, math, warp};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{FusedGeometry, OUT_WIDTH};
+use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    OUT_WIDTH, OneLaunch3dGeometry,
+};
 
-use super::item::{Column, Consumer, exchange};
+use super::item::{Column, Epilogue, exchange};
 
 /// What turns an accumulator of one filter into its candidate for the maximum.
 ///
@@ -31,7 +33,7 @@ impl Constants {
     /// `finite` tells whether all parameters of the filter are.
     #[inline(always)]
     pub(super) fn new(
-        g: &FusedGeometry,
+        g: &OneLaunch3dGeometry,
         mean: f64,
         variance: f64,
         scale: f64,
@@ -84,9 +86,9 @@ impl<T: Storage> Maximum<T> {
     /// `[factor, added, upper, lower][filter]`.
     #[inline(always)]
     pub(super) unsafe fn new(y: GlobalMut<T>, table: Shared<f32>) -> Self {
-        let quad = warp::lane_id() % 4;
+        let quad_lane = warp::lane_id() % 4;
         let constants = |i: u32| {
-            let k = i / 2 * 8 + 2 * quad + i % 2;
+            let k = i / 2 * 8 + 2 * quad_lane + i % 2;
             Constants {
                 factor: table.load(k),
                 added: table.load(16 + k),
@@ -123,18 +125,18 @@ impl<T: Storage> Maximum<T> {
     }
 }
 
-impl<T: Storage> Consumer for Maximum<T> {
+impl<T: Storage> Epilogue for Maximum<T> {
     #[inline(always)]
-    unsafe fn start(&mut self, g: &FusedGeometry, rows: [u32; 2], column: u32) {
-        let quad = warp::lane_id() % 4;
-        let row = if quad < 2 { rows[0] } else { rows[1] };
+    unsafe fn start(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2], column: u32) {
+        let quad_lane = warp::lane_id() % 4;
+        let row = if quad_lane < 2 { rows[0] } else { rows[1] };
         self.valid = row < g.out_rows;
-        self.at = row * OUT_WIDTH + column + quad % 2;
+        self.at = row * OUT_WIDTH + column + quad_lane % 2;
     }
 
     /// Two columns and two rows make four values, each the maximum over a lane's filters. The
     /// four lanes of a quad exchange them so that each ends with one value, over all filters:
-    /// row `group + 8 * (quad / 2)`, the earlier column for even lanes.
+    /// row `quad + 8 * (quad_lane / 2)`, the earlier column for even lanes.
     #[inline(always)]
     unsafe fn column<const I: usize>(&mut self, column: &Column) {
         let [[a0, a1, a2, a3], [b0, b1, b2, b3]] = *column;
@@ -160,5 +162,5 @@ impl<T: Storage> Consumer for Maximum<T> {
     }
 
     #[inline(always)]
-    unsafe fn finish(&mut self, _g: &FusedGeometry, _rows: [u32; 2]) {}
+    unsafe fn finish(&mut self, _g: &OneLaunch3dGeometry, _rows: [u32; 2]) {}
 }

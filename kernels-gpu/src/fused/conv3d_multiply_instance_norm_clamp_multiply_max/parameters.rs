@@ -4,12 +4,13 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, cp_async, math, thread, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    BLOCK_THREADS, FILTER, FILTER_ELEMENTS, FusedGeometry, IN_CHANNELS, OUT_CHANNELS, STAGE_WORDS,
+    BLOCK_THREADS, FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OneLaunch3dGeometry,
+    STAGING_WORDS,
 };
 
 use super::format::{Format, filter_word};
-use super::item::{Filters, WARP};
-use super::{common, scale_for};
+use super::item::Filters;
+use super::{common, prescale_for};
 
 /// Words of operands: four for each lane, horizontal tap and step, at most.
 const OPERAND_WORDS: u32 = FILTER * 5 * 32 * 4;
@@ -21,26 +22,26 @@ const PER_CHANNEL: u32 = PER_FILTER / IN_CHANNELS;
 /// Lanes that survey one filter.
 const SURVEYORS: u32 = 16;
 const _: () = assert!(SURVEYORS * OUT_CHANNELS <= BLOCK_THREADS);
-const _: () = assert!(OPERAND_WORDS + FILTER_ELEMENTS <= STAGE_WORDS);
+const _: () = assert!(OPERAND_WORDS + FILTER_ELEMENTS <= STAGING_WORDS);
 
-/// Where parameters are: filters, as stored, behind their operands in `stage`.
+/// The tensors of the filters: weight, bias and multiplier. The weight lies, as stored, behind its operands in `staging`.
 #[derive(Clone, Copy)]
-pub(super) struct Parameters<'a, F: Format> {
+pub(super) struct FilterTensors<'a, F: Format> {
     /// Where they lie.
-    pub(super) stage: Shared<u32>,
+    pub(super) staging: Shared<u32>,
     /// What all threads share.
     pub(super) words: Shared<u32>,
     /// The geometry.
-    pub(super) g: &'a FusedGeometry,
+    pub(super) g: &'a OneLaunch3dGeometry,
     /// How they are multiplied.
     pub(super) format: core::marker::PhantomData<F>,
 }
 
-impl<F: Format> Parameters<'_, F> {
+impl<F: Format> FilterTensors<'_, F> {
     #[inline(always)]
     fn filters(&self) -> Shared<F::Stored> {
         let words = FILTER_ELEMENTS * size_of::<F::Stored>() as u32 / 4;
-        self.stage.slice(OPERAND_WORDS, words).cast()
+        self.staging.slice(OPERAND_WORDS, words).cast()
     }
 
     #[inline(always)]
@@ -104,12 +105,12 @@ impl<F: Format> Parameters<'_, F> {
                 i += SURVEYORS;
             }
         }
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
         let all = |value: f32, combine: fn(f32, f32) -> f32| {
             let mut value = value;
             macro_rules! exchange {
                 ($($bit:literal)*) => {
-                    $(value = combine(value, warp::warp_shuffle_xor(WARP, value, $bit, 32).0);)*
+                    $(value = combine(value, warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0);)*
                 };
             }
             exchange!(8 4 2 1);
@@ -119,7 +120,11 @@ impl<F: Format> Parameters<'_, F> {
         if F::CENTRED {
             if k < OUT_CHANNELS && first == 0 {
                 let finite = largest.is_finite();
-                let scale = if finite { scale_for(largest) } else { f32::NAN };
+                let scale = if finite {
+                    prescale_for(largest)
+                } else {
+                    f32::NAN
+                };
                 floats.store(common::SCALES + k, scale);
             }
         } else {
@@ -150,7 +155,7 @@ impl<F: Format> Parameters<'_, F> {
                 1.0
             };
             let word = filter_word::<F>(self.filters(), [k, s], [step, i % 2, lane % 4], scale);
-            self.stage.store(at, word);
+            self.staging.store(at, word);
             at += BLOCK_THREADS;
         }
     }
@@ -164,7 +169,7 @@ impl<F: Format> Parameters<'_, F> {
             ($($s:literal: $($step:literal)*;)*) => {$($(
                 if $step < F::FILTER_STEPS {
                     let set = $s * F::FILTER_STEPS + $step;
-                    filters[$s][$step] = self.stage.load_vec((set * 32 + lane) * 4);
+                    filters[$s][$step] = self.staging.load_vec((set * 32 + lane) * 4);
                 }
             )*)*};
         }

@@ -1,12 +1,12 @@
-//! The first pass: the moments of each filter and what follows from them, by a block alone or by the blocks of a cluster.
+//! The first pass: the power sums of each filter and what follows from them, by a block alone or by the blocks of a cluster.
 //!
 //! # Alone
-//! Items go to the warps by turns, and each warp adds the moments of its items in their order. Rows that
+//! Items go to the warps by turns, and each warp adds the power sums of its items in their order. Rows that
 //! the next rounds need arrive during a round.
 //!
 //! # Shared
-//! A block has a run of items, one behind the other, and so needs few rows beyond its part of the sample. All
-//! of them are there before it begins. The moments of each item are kept apart, in shared memory; when
+//! A block has consecutive items, and so needs few rows beyond its share of the sample. All
+//! of them are there before it begins. The power sums of each item are kept apart, in shared memory; when
 //! the whole cluster has come to its barrier, each block adds those of all items in the order of a block
 //! that is alone, so the sums are the same bits. All blocks also learn the largest magnitude of the
 //! whole sample, and so decide alike whether to repeat.
@@ -15,17 +15,17 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cluster, thread, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FusedGeometry, MOMENT_WORDS, MOST_WARP_ITEMS, SHARE_WORDS, STAGE_ROWS, WARPS,
+    MOST_WARP_ITEMS, OneLaunch3dGeometry, POWER_SUM_WORDS, SHARE_WORDS, STAGING_ROWS, WARPS,
 };
 
 use super::common;
 use super::fill::{Centre, Filler};
 use super::format::Format;
-use super::item::{Moments, Operands, WARP, convolve};
+use super::item::{Operands, PowerSums, convolve};
 use super::output::Constants;
-use super::parameters::Parameters;
+use super::parameters::FilterTensors;
 
-/// The pass of a block, which leaves the moments of its `warp` to the other threads, behind the next barrier.
+/// The pass of a block, which leaves the power sums of its `warp` to the other threads, behind the next barrier.
 pub(super) struct Pass<'a, F: Format> {
     /// The sample and where it goes.
     pub(super) filler: Filler<'a, F>,
@@ -36,12 +36,12 @@ pub(super) struct Pass<'a, F: Format> {
 }
 
 impl<F: Format> Pass<'_, F> {
-    /// Where the moments of the warps are after [`Self::alone`].
+    /// Where the power sums of the warps are after [`Self::alone`].
     #[inline(always)]
     pub(super) fn partial(&self, blocks: u32) -> Shared<f32> {
         let at = if blocks == 1 { 0 } else { SHARE_WORDS };
-        let stage = self.filler.stage.slice(at, WARPS * MOMENT_WORDS);
-        stage.cast()
+        let staging = self.filler.staging.slice(at, WARPS * POWER_SUM_WORDS);
+        staging.cast()
     }
 
     /// All items of the sample. Rows before `ready` are there.
@@ -49,29 +49,29 @@ impl<F: Format> Pass<'_, F> {
     pub(super) unsafe fn alone(&self, operands: Operands<'_>, mut ready: u32) {
         let (filler, floats) = (&self.filler, self.words.cast::<f32>());
         let items = operands.g.items();
-        let mut moments = Moments::new();
+        let mut power_sums = PowerSums::new();
         let mut round = 0;
         while round < items {
             let needed = operands.g.rows_needed((round + WARPS).min(items));
             while ready < needed {
-                filler.start_stage(ready);
-                let largest = filler.finish_stage(ready, Centre::load(floats));
+                filler.start_staging(ready);
+                let largest = filler.finish_staging(ready, Centre::load(floats));
                 self.keep_largest(largest);
-                ready += STAGE_ROWS;
+                ready += STAGING_ROWS;
                 thread::sync_threads();
             }
             // Behind the last row there is nothing to start, nor to finish.
-            filler.start_stage(ready);
+            filler.start_staging(ready);
             if round + self.warp < items {
-                convolve::<F, _>(round + self.warp, operands, &mut moments);
+                convolve::<F, _>(round + self.warp, operands, &mut power_sums);
             }
-            let largest = filler.finish_stage(ready, Centre::load(floats));
+            let largest = filler.finish_staging(ready, Centre::load(floats));
             self.keep_largest(largest);
-            ready += STAGE_ROWS;
+            ready += STAGING_ROWS;
             thread::sync_threads();
             round += WARPS;
         }
-        self.leave(warp::lane_id(), moments.total, 1);
+        self.leave(warp::lane_id(), power_sums.total, 1);
     }
 
     /// The block's share of the sample, one of `x`; then what the other blocks of the
@@ -88,7 +88,7 @@ impl<F: Format> Pass<'_, F> {
         let (filler, floats) = (&self.filler, self.words.cast::<f32>());
         let [first_row, end_row] = self.words.load_vec(common::SHARE + 2);
         // Through a shuffle, so that it is computed here and not kept: no register is free.
-        let (block, _) = warp::warp_shuffle_idx(WARP, thread::block_idx_x(), 0, 32);
+        let (block, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread::block_idx_x(), 0, 32);
         let words_of = |elements: usize| elements * size_of::<F::Stored>() / 4;
         let sample = Global::new(x.cast::<u32>(), words_of(operands.g.input_elements())).slice(
             words_of(operands.g.sample_elements()) * (block / BLOCKS) as usize,
@@ -99,15 +99,15 @@ impl<F: Format> Pass<'_, F> {
         thread::sync_threads();
 
         let lane = warp::lane_id();
-        let of_items = filler.stage.slice(0, SHARE_WORDS).cast::<f32>();
+        let of_items = filler.staging.slice(0, SHARE_WORDS).cast::<f32>();
         // Read again for each item rather than kept: no register is free.
         let share = || self.words.load_vec::<2>(common::SHARE);
         let mut item = share()[0] + self.warp;
         while item < share()[1] {
-            let mut moments = Moments::new();
-            convolve::<F, _>(item, operands, &mut moments);
+            let mut power_sums = PowerSums::new();
+            convolve::<F, _>(item, operands, &mut power_sums);
             let [first, _] = share();
-            of_items.store((item - first) * MOMENT_WORDS + lane, moments.total);
+            of_items.store((item - first) * POWER_SUM_WORDS + lane, power_sums.total);
             item += WARPS;
         }
         cluster::sync();
@@ -115,7 +115,7 @@ impl<F: Format> Pass<'_, F> {
         let [each, items] = self.words.load_vec(common::ITEMS);
         // It never is 0, which the compiler does not know: a division by it would ask for a panic.
         let each = each.max(1);
-        let mut moments = [0.0; MOST_WARP_ITEMS as usize];
+        let mut power_sums = [0.0; MOST_WARP_ITEMS as usize];
         macro_rules! each {
             ($do:ident) => {
                 $do!(0 1 2 3 4 5 6 7 8)
@@ -127,8 +127,8 @@ impl<F: Format> Pass<'_, F> {
             ($($i:literal)*) => {$(
                 let item = (self.warp + $i * WARPS).min(items - 1);
                 let rank = item / each;
-                let at = (item - rank * each) * MOMENT_WORDS + lane;
-                moments[$i] = cluster::load(of_items, at, rank);
+                let at = (item - rank * each) * POWER_SUM_WORDS + lane;
+                power_sums[$i] = cluster::load(of_items, at, rank);
             )*};
         }
         each!(load);
@@ -136,30 +136,30 @@ impl<F: Format> Pass<'_, F> {
         macro_rules! add {
             ($($i:literal)*) => {$(
                 if self.warp + $i * WARPS < items {
-                    total += moments[$i];
+                    total += power_sums[$i];
                 }
             )*};
         }
         each!(add);
         // The same.
-        let (lane, _) = warp::warp_shuffle_idx(WARP, lane, lane, 32);
+        let (lane, _) = warp::warp_shuffle_idx(warp::ALL_LANES, lane, lane, 32);
         self.leave(lane, total, BLOCKS);
 
         let of_warp = common::LARGEST + lane.min(WARPS - 1);
         let seen = cluster::load(self.words, of_warp, self.warp % BLOCKS);
-        let seen = warp::warp_reduce_max(WARP, seen);
+        let seen = warp::warp_reduce_max(warp::ALL_LANES, seen);
         if lane == 0 {
             self.words.store(common::LARGEST_OF_ALL + self.warp, seen);
         }
         cluster::arrive();
     }
 
-    /// Leaves the warp's moments where [`Self::partial`] says.
+    /// Leaves the warp's power sums where [`Self::partial`] says.
     #[inline(always)]
     unsafe fn leave(&self, lane: u32, total: f32, blocks: u32) {
         let filter = lane / 4 % 4;
         let k = filter / 2 * 8 + 2 * (lane % 4) + filter % 2;
-        let at = self.warp * MOMENT_WORDS + lane / 16 * 16 + k;
+        let at = self.warp * POWER_SUM_WORDS + lane / 16 * 16 + k;
         self.partial(blocks).store(at, total);
     }
 
@@ -168,8 +168,8 @@ impl<F: Format> Pass<'_, F> {
     #[inline(always)]
     unsafe fn keep_largest(&self, largest: f32) {
         if F::CENTRED {
-            warp::sync_warp(WARP);
-            let of_warp = warp::warp_reduce_max(WARP, largest.to_bits());
+            warp::sync_warp(warp::ALL_LANES);
+            let of_warp = warp::warp_reduce_max(warp::ALL_LANES, largest.to_bits());
             if warp::lane_id() == 0 {
                 let slot = common::LARGEST + self.warp;
                 self.words.store(slot, self.words.load(slot).max(of_warp));
@@ -195,11 +195,11 @@ const _: () = assert!(WARPS == 12);
 #[inline(always)]
 pub(super) unsafe fn finish_filter<F: Format>(
     k: u32,
-    parameters: &Parameters<'_, F>,
+    parameters: &FilterTensors<'_, F>,
     partial: Shared<f32>,
     floats: Shared<f32>,
     scale: f32,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
 ) {
     let (mut sum, mut squares) = (0.0, 0.0);
     let mut warp = 0;

@@ -22,7 +22,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             let values = [sums[m][n][2 * i], sums[m][n][2 * i + 1]];
                             self.tile.store_vec(at + Self::place(m, i, n), values);
                         }
@@ -41,7 +41,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             let values = self.tile.load_vec::<2>(at + Self::place(m, i, n));
                             unroll!(2, |j| {
                                 sums[m][n][2 * i + j] += values[j];
@@ -57,13 +57,14 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// wanted, and takes no register before.
     #[inline(always)]
     unsafe fn first_place(&self) -> u32 {
-        let (thread, _) = warp::warp_shuffle_xor(u32::MAX, thread::thread_idx_x(), 0, WARP_THREADS);
+        let (thread, _) =
+            warp::warp_shuffle_xor(warp::ALL_LANES, thread::thread_idx_x(), 0, WARP_THREADS);
         let lane = thread % WARP_THREADS;
         let filter = self.filter_warp * S::TILE.operands * OPERAND_ROWS + lane / 4;
         filter * Self::PITCH + self.pixel_warp * S::TILE.warp_pixels() + 2 * (lane % 4)
     }
 
-    /// How far from there the results of group `n` are, of row `i` (0 or 8 further) of operand `m`.
+    /// How far from there the results of octet `n` are, of row `i` (0 or 8 further) of operand `m`.
     #[inline(always)]
     const fn place(m: usize, i: usize, n: usize) -> u32 {
         (m as u32 * OPERAND_ROWS + 8 * i as u32) * Self::PITCH + 8 * n as u32

@@ -8,11 +8,8 @@ use op_spec::launch::implicit_gemm::{
     VECTOR_VALUES,
 };
 
-use super::format::{Brain, Format, Half, Rounded, Split, scale_for};
+use super::format::{Bf16, F16, Format, Rounded, Split, prescale_for};
 use crate::parts::index::div_rem;
-
-/// Every lane of a warp.
-const WARP: u32 = u32::MAX;
 
 /// One filter, with what is needed to find its values by their place in an operand.
 struct Filter<'a, T: Storage> {
@@ -62,16 +59,16 @@ const _: () = assert!(VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
 ///
 /// # Safety
 /// `weight` has the elements that the geometry says, `operands` the plan's `filter_words()`,
-/// and `unscales` an element for each filter where values are scaled; `tile` is the
+/// and `descales` an element for each filter where values are scaled; `tile` is the
 /// plan's.
 #[kernel(
-    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
 )]
 pub unsafe fn implicit_gemm_filters<F: Format>(
     weight: *const F::Stored,
     operands: *mut u32,
-    unscales: *mut f32,
+    descales: *mut f32,
     g: &GemmGeometry,
     tile: GemmTile,
 ) {
@@ -92,7 +89,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let weight = weight.slice(if exists { filter * reduction } else { 0 }, reduction);
 
     let mut scale = 1.0;
-    if F::MODE.scaled {
+    if F::OPERANDS.scaled {
         let mut bits = 0;
         let mut at = lane as usize;
         while at < reduction {
@@ -102,15 +99,15 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
             }
             at += WARP_THREADS as usize;
         }
-        warp::sync_warp(WARP);
-        let [up, down] = scale_for(f32::from_bits(warp::warp_reduce_max(WARP, bits)));
+        warp::sync_warp(warp::ALL_LANES);
+        let [up, down] = prescale_for(f32::from_bits(warp::warp_reduce_max(warp::ALL_LANES, bits)));
         scale = up;
         if exists && lane == 0 {
-            GlobalMut::new(unscales, conv.output_channels() as usize).store(filter, down);
+            GlobalMut::new(descales, conv.output_channels() as usize).store(filter, down);
         }
     }
 
-    let parts = F::MODE.parts;
+    let parts = F::OPERANDS.parts;
     let words = g.filter_words(tile, parts) as usize;
     let operands =
         GlobalMut::new(operands, conv.groups as usize * words).slice(group as usize * words, words);
@@ -118,24 +115,24 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let (set, row) = div_rem(k, OPERAND_ROWS);
     let sets = tile.filters() / OPERAND_ROWS;
     let (filter_tile, set) = div_rem(set, sets);
-    let (high_row, group_row) = div_rem(row, 8);
+    let (high_row, quad) = div_rem(row, 8);
     let all_steps = g.stages * g.steps;
     let filter = Filter { weight, scale, g };
     // Four lanes, two words each, for each step.
     let mut at = lane;
     while at < all_steps * 8 {
         let (step, place) = div_rem(at, 8);
-        let (quad, half) = (place % 4, place / 4);
+        let (quad_lane, half) = (place % 4, place / 4);
         let (stage, step_of_stage) = div_rem(step, g.steps);
         let vector = filter.vector(step_of_stage, half);
         let (mut low, mut high) = (0.0, 0.0);
         if exists {
-            low = filter.value(stage, vector, 2 * quad);
-            high = filter.value(stage, vector, 2 * quad + 1);
+            low = filter.value(stage, vector, 2 * quad_lane);
+            high = filter.value(stage, vector, 2 * quad_lane + 1);
         }
         let word = F::pack(low, high);
         let operand = ((filter_tile * all_steps + step) * parts) * sets;
-        let in_operand = (group_row * 4 + quad) * 4 + 2 * half + high_row;
+        let in_operand = (quad * 4 + quad_lane) * 4 + 2 * half + high_row;
         let to = |part: u32| (operand + part * sets + set) as usize * OPERAND_WORDS as usize;
         operands.store(to(0) + in_operand as usize, word);
         if parts == 2 {

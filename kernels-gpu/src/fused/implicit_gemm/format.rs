@@ -5,7 +5,7 @@ use cuda_std::wgmma_chain::{self, Columns, InFlight};
 use cuda_std::{Storage, bf16, f16, mma};
 #[cfg(hopper)]
 use op_spec::launch::implicit_gemm::CHAIN_STEPS;
-use op_spec::launch::implicit_gemm::GemmMode;
+use op_spec::launch::implicit_gemm::OperandFormat;
 
 /// A warp's filters for the steps of a chain, by part.
 #[cfg(hopper)]
@@ -16,7 +16,7 @@ pub(super) trait Format {
     /// What input, parameters and output are stored in.
     type Stored: Storage;
     /// Parts and scaling.
-    const MODE: GemmMode;
+    const OPERANDS: OperandFormat;
     /// Two values rounded to halves of a word, the first one low.
     fn pack(low: f32, high: f32) -> u32;
     /// The same of two stored values. Where these are operands as they are, nothing is converted.
@@ -47,22 +47,22 @@ pub(super) struct Split;
 /// f32, rounded to f16.
 pub(super) struct Rounded;
 /// f16.
-pub(super) struct Half;
+pub(super) struct F16;
 /// bf16.
-pub(super) struct Brain;
+pub(super) struct Bf16;
 
 macro_rules! format {
-    ($name:ident, $Stored:ident, $Operand:ident, $mode:ident, $pack:ident, $mma:ident, $start:expr) => {
+    ($name:ident, $Stored:ident, $Operand:ident, $operands:ident, $pack:ident, $mma:ident, $start:expr) => {
         impl Format for $name {
             type Stored = $Stored;
-            const MODE: GemmMode = GemmMode::$mode;
+            const OPERANDS: OperandFormat = OperandFormat::$operands;
             #[inline(always)]
             fn pack(low: f32, high: f32) -> u32 {
                 mma::$pack(low, high)
             }
             #[inline(always)]
             fn join(low: $Stored, high: $Stored) -> u32 {
-                if Self::MODE.scaled {
+                if Self::OPERANDS.scaled {
                     return mma::$pack(Storage::to_f32(low), Storage::to_f32(high));
                 }
                 low.to_bits() as u32 | (high.to_bits() as u32) << 16
@@ -97,7 +97,7 @@ format!(
     Split,
     f32,
     f16,
-    ACCURATE,
+    SPLIT,
     pack_f16x2,
     m16n8k16_f16,
     |_, [high, rest], b, low| {
@@ -124,25 +124,25 @@ format!(
     Rounded,
     f32,
     f16,
-    FAST,
+    ROUNDED,
     pack_f16x2,
     m16n8k16_f16,
     |sums, [a, _], b, _| wgmma_chain::add_f16_3(sums, a, &b)
 );
 format!(
-    Half,
+    F16,
     f16,
     f16,
-    HALF,
+    STORED,
     pack_f16x2,
     m16n8k16_f16,
     |sums, [a, _], b, _| wgmma_chain::add_f16_3(sums, a, &b)
 );
 format!(
-    Brain,
+    Bf16,
     bf16,
     bf16,
-    HALF,
+    STORED,
     pack_bf16x2,
     m16n8k16_bf16,
     |sums, [a, _], b, _| wgmma_chain::add_bf16_3(sums, a, &b)
@@ -151,7 +151,7 @@ format!(
 /// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets, and its
 /// reciprocal. 1 for 0, and for what is not finite.
 #[inline(always)]
-pub(super) fn scale_for(largest: f32) -> [f32; 2] {
+pub(super) fn prescale_for(largest: f32) -> [f32; 2] {
     const BIAS: u32 = 127;
     const TARGET: u32 = 10;
     let exponent = largest.to_bits() >> 23;

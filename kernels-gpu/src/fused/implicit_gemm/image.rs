@@ -12,7 +12,7 @@ use op_spec::launch::implicit_gemm::{
     GemmGeometry, SPREAD_THREADS, VECTOR_VALUES, VECTOR_WORDS, VECTORS_PER_THREAD,
 };
 
-use super::format::{Brain, Format, Half, Rounded, Split, scale_for};
+use super::format::{Bf16, F16, Format, Rounded, Split, prescale_for};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -27,9 +27,6 @@ const USUAL_MOST: f32 = 2048.0;
 
 /// Values of a vector.
 const VALUES: usize = VECTOR_VALUES as usize;
-
-/// Every lane of a warp.
-const WARP: u32 = u32::MAX;
 
 /// Warps of a block.
 const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
@@ -47,8 +44,8 @@ shared_array! {
 unsafe fn largest_of_block(bits: u32) -> u32 {
     let of_warps = IMPLICIT_GEMM_LARGEST.view();
     let thread = thread::thread_idx_x();
-    warp::sync_warp(WARP);
-    let of_warp = warp::warp_reduce_max(WARP, bits);
+    warp::sync_warp(warp::ALL_LANES);
+    let of_warp = warp::warp_reduce_max(warp::ALL_LANES, bits);
     if thread.is_multiple_of(WARP_THREADS) {
         of_warps.store(thread / WARP_THREADS, of_warp);
     }
@@ -136,7 +133,7 @@ impl<T: Storage> Maker<'_, T> {
         let x = Global::new(self.x, all_planes * plane_elements)
             .slice(first_plane * plane_elements, channels * plane_elements);
         let plane_vectors = g.plane_vectors();
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let planes = (conv.groups * g.chunks) as usize;
         let all_vectors = conv.n as usize * planes * (parts * plane_vectors) as usize;
         let image = GlobalMut::new(self.image, all_vectors * VECTOR_WORDS as usize);
@@ -149,11 +146,11 @@ impl<T: Storage> Maker<'_, T> {
         let mut bits = 0;
         let mut count = 0;
         while count < VECTORS_PER_THREAD && vector < plane_vectors {
-            // Most images have one phase and one plane.
-            let (phase, column) = if g.phases == 1 {
+            // Most images have one residue and one plane.
+            let (residue, column) = if g.residues == 1 {
                 (0, place)
             } else {
-                div_rem(place, g.phase_columns)
+                div_rem(place, g.residue_columns)
             };
             let (d, h) = if g.image_d == 1 {
                 (0, row)
@@ -161,7 +158,7 @@ impl<T: Storage> Maker<'_, T> {
                 div_rem(row, g.image_h)
             };
             let (d, h) = (d.wrapping_sub(conv.pad_d), h.wrapping_sub(conv.pad_h));
-            let w = column * conv.stride_w + phase;
+            let w = column * conv.stride_w + residue;
             let row_inside = d < conv.d && h < conv.h;
             let row_start = d.wrapping_mul(conv.h).wrapping_add(h).wrapping_mul(conv.w);
             let mut values = [T::from_f32(0.0); VALUES];
@@ -182,7 +179,7 @@ impl<T: Storage> Maker<'_, T> {
             let mut rests = [0; 4];
             unroll!(4, |i| {
                 let (low, high) = (values[2 * i], values[2 * i + 1]);
-                if F::MODE.scaled {
+                if F::OPERANDS.scaled {
                     let (low, high) = (low.to_f32(), high.to_f32());
                     bits = bits.max(magnitude(low)).max(magnitude(high));
                     let (low, high) = (low * scale, high * scale);
@@ -221,35 +218,35 @@ impl<T: Storage> Maker<'_, T> {
 ///
 /// # Safety
 /// `x` has `g.conv.n * g.sample_elements()` elements, `image` the plan's
-/// `image_words()`. Where values are scaled, `unscales` has an element for each sample and
+/// `image_words()`. Where values are scaled, `descales` has an element for each sample and
 /// `largest` one for each block.
 #[kernel(
-    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]),
+    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
 )]
 pub unsafe fn implicit_gemm_image<F: Format>(
     x: *const F::Stored,
     image: *mut u32,
-    unscales: *mut f32,
+    descales: *mut f32,
     largest: *mut u32,
     g: &GemmGeometry,
 ) {
     let (sample, block) = div_rem(thread::block_idx_x(), g.sample_blocks());
     let maker = Maker { x, image, g };
     let mut scale = 1.0;
-    if F::MODE.scaled {
+    if F::OPERANDS.scaled {
         scale = USUAL_SCALE;
         if g.scans != 0 {
             let bits = largest_of_block(maker.largest_of_thread(sample));
-            let [scale_of_sample, unscale] = scale_for(f32::from_bits(bits));
+            let [scale_of_sample, descale] = prescale_for(f32::from_bits(bits));
             scale = scale_of_sample;
             if block == 0 && thread::thread_idx_x() == 0 {
-                GlobalMut::new(unscales, g.conv.n as usize).store(sample as usize, unscale);
+                GlobalMut::new(descales, g.conv.n as usize).store(sample as usize, descale);
             }
         }
     }
     let bits = maker.make::<F>(sample, block, scale);
-    if F::MODE.scaled && g.scans == 0 {
+    if F::OPERANDS.scaled && g.scans == 0 {
         let bits = largest_of_block(bits);
         if thread::thread_idx_x() == 0 {
             let slots = g.conv.n as usize * g.sample_blocks() as usize;
@@ -271,7 +268,7 @@ pub unsafe fn implicit_gemm_image<F: Format>(
 pub unsafe fn implicit_gemm_remake<F: Format>(
     x: *const F::Stored,
     image: *mut u32,
-    unscales: *mut f32,
+    descales: *mut f32,
     largest: *const u32,
     g: &GemmGeometry,
 ) {
@@ -287,13 +284,13 @@ pub unsafe fn implicit_gemm_remake<F: Format>(
     }
     let largest = f32::from_bits(largest_of_block(bits));
     let usual = (USUAL_LEAST..=USUAL_MOST).contains(&largest) || largest == 0.0;
-    let [scale, unscale] = if usual {
+    let [scale, descale] = if usual {
         [USUAL_SCALE, 1.0 / USUAL_SCALE]
     } else {
-        scale_for(largest)
+        prescale_for(largest)
     };
     if first == 0 && thread::thread_idx_x() == 0 {
-        GlobalMut::new(unscales, g.conv.n as usize).store(sample as usize, unscale);
+        GlobalMut::new(descales, g.conv.n as usize).store(sample as usize, descale);
     }
     if usual {
         return;

@@ -16,7 +16,7 @@
 //!                   start to copy the next stage's, be it the next tile's        # (`patch`)
 //!                   for each step, two vectors of the reduction:                 # (`warps`, `warpgroup`)
 //!                       sums[filter][pixel] += operands[step] * patch[base[pixel] + offset[step]]
-//!               value = sums * unscale + bias                                    # (`results`)
+//!               value = sums * descale + bias                                    # (`results`)
 //!               moments of each filter over the tile's pixels
 //!               without a pool: y = value
 //!               with one: y = of each window the value that pooling would take after the norm, the

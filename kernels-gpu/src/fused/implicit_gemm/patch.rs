@@ -145,8 +145,9 @@ impl Patch<'_> {
             let from = vector.min(g.image_patch_vectors() - 1);
             let (row, at) = div_rem(from, g.patch_row());
             let (d, h) = div_rem(row, g.patch_h);
-            let (phase, column) = div_rem(at, g.patch_columns);
-            let source = (d * g.image_h + h) * g.row_vectors() + phase * g.phase_columns + column;
+            let (residue, column) = div_rem(at, g.patch_columns);
+            let source =
+                (d * g.image_h + h) * g.row_vectors() + residue * g.residue_columns + column;
             self.sources.store(vector, source);
             vector += BLOCK_THREADS;
         }
@@ -156,7 +157,7 @@ impl Patch<'_> {
     #[inline(always)]
     pub(super) unsafe fn start<F: Format>(&self, place: &Place, stage: u32, buffer: u32) {
         let (g, conv) = (self.g, &self.g.conv);
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let plane_vectors = g.plane_vectors() as usize;
         let first = (place.z * conv.stride_d * g.image_h + place.p * conv.stride_h)
             * g.row_vectors()
@@ -205,10 +206,10 @@ impl Patch<'_> {
         let (row, column) = div_rem(tap, g.column_taps);
         let (t, r) = div_rem(row, conv.r);
         let w = column * g.vector_columns * conv.dilation_w;
-        let (column, phase) = div_rem(w, conv.stride_w);
+        let (column, residue) = div_rem(w, conv.stride_w);
         let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
-        let in_patch = row * g.patch_row() + phase * g.patch_columns + column;
-        let of_chunk = F::MODE.parts * g.patch_vectors;
+        let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
+        let of_chunk = F::OPERANDS.parts * g.patch_vectors;
         if g.paired != 0 {
             2 * chunk * of_chunk + in_patch
         } else {

@@ -30,11 +30,11 @@ use cuda_std::{cp_async, kernel, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, OPERAND_ROWS, OPERAND_WORDS, TILE_WORDS,
+    BLOCK_THREADS, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, OperandFormat, TILE_WORDS,
     VECTOR_WORDS,
 };
 
-use super::format::{Brain, Format, Half, Rounded, Split};
+use super::format::{Bf16, F16, Format, Rounded, Split};
 use super::patch::{FilterSet, Patch, Place, load_tile};
 use super::results::{Output, Results};
 #[cfg(hopper)]
@@ -64,16 +64,16 @@ shape!(M64N128: Warps M32N128: Warps M16N256: Warps M64N32: Warps M16N64: Warps)
 #[cfg(hopper)]
 shape!(W64N128: Warpgroup);
 
-/// The most operands and groups of pixels that a warp of any tile has. What a tile does not use is
+/// The most operands and octets of pixels that a warp of any tile has. What a tile does not use is
 /// never touched, and so takes no registers.
 pub(super) const MAX_OPERANDS: usize = 4;
-pub(super) const MAX_PIXEL_GROUPS: usize = 16;
+pub(super) const MAX_PIXEL_OCTETS: usize = 16;
 
-/// The sums of a lane, by operand and group of pixels; see `cuda_std::mma` for which they are.
-pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
+/// The sums of a lane, by operand and octet of pixels; see `cuda_std::mma` for which they are.
+pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
 
 /// Sums of nothing.
-pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_GROUPS]; MAX_OPERANDS];
+pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
 
 /// How a block multiplies its filters with a patch.
 pub(super) trait Multiplier<F: Format, S: Shape>: Sized {
@@ -143,9 +143,9 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
 
 /// Blocks that a multiprocessor should hold: what the tile says, but for the larger tiles of split
 /// values on Ampere and Ada, where the assembler does not fit them into so few registers.
-const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
-    let roomy = cfg!(hopper) || mode.parts == 1 || tile.operands == 1;
-    tile.blocks_per_processor(mode.parts) - !roomy as u32
+const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
+    let roomy = cfg!(hopper) || format.parts == 1 || tile.operands == 1;
+    tile.blocks_per_processor(format.parts) - !roomy as u32
 }
 
 /// A block computes tiles of filters times pixels, the moments of each filter over those pixels, and
@@ -156,8 +156,8 @@ const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
 /// block (from cache), the output once.
 ///
 /// # Safety
-/// `image` and `image_unscales` are what the image kernel of the same plan wrote, `operands` and
-/// `filter_unscales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
+/// `image` and `image_descales` are what the image kernel of the same plan wrote, `operands` and
+/// `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
 /// have an element for each output channel; `y` has an element for each output, or, with
 /// pooling, for each window; `moments` has the geometry's `moment_elements()`. `y` and `moments`
 /// are apart from all else and start on 16 bytes.
@@ -172,16 +172,16 @@ const fn min_blocks(tile: GemmTile, mode: GemmMode) -> u32 {
             #[cfg(hopper)]
             w64n128: W64N128,
         ],
-        F: [split_f32: Split, rounded_f32: Rounded, f16: Half, bf16: Brain]
+        F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]
     ),
     max_threads = BLOCK_THREADS,
-    min_blocks = min_blocks(S::TILE, F::MODE)
+    min_blocks = min_blocks(S::TILE, F::OPERANDS)
 )]
 pub unsafe fn implicit_gemm<S: Shape, F: Format>(
     image: *const u32,
-    image_unscales: *const f32,
+    image_descales: *const f32,
     operands: *const u32,
-    filter_unscales: *const f32,
+    filter_descales: *const f32,
     bias: *const F::Stored,
     norm_weight: *const F::Stored,
     scale: *const F::Stored,
@@ -196,7 +196,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         y,
         moments,
     };
-    let parts = F::MODE.parts;
+    let parts = F::OPERANDS.parts;
     let sets = g.filter_sets();
     let (first_item, set) = div_rem(thread::block_idx_x(), sets);
     let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
@@ -248,10 +248,10 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         }
     };
     let thread = thread::thread_idx_x();
-    let (warp, _) = warp::warp_shuffle_idx(u32::MAX, thread / WARP_THREADS, 0, 32);
+    let (warp, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARP_THREADS, 0, 32);
     let results = results_of(warp, thread, *g);
     let all_channels = g.conv.output_channels() as usize;
-    results.load_channels(&filters, Global::new(filter_unscales, all_channels));
+    results.load_channels(&filters, Global::new(filter_descales, all_channels));
 
     let words = g.filter_words(S::TILE, parts) as usize;
     let all_steps = g.stages * g.steps;
@@ -261,7 +261,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         group as usize * words + filter_tile as usize * tile_words,
         tile_words,
     );
-    let image_unscales = Global::new(image_unscales, g.conv.n as usize);
+    let image_descales = Global::new(image_descales, g.conv.n as usize);
     thread::sync_threads();
     let mut multiplier = S::Multiplier::<F>::new(operands, &patch, &results);
 
@@ -293,7 +293,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let results = results_of(thread / WARP_THREADS, thread, geometry_here(g));
         multiplier.end(&mut sums, &results);
-        results.finish(&mut sums, tiles, entry, image_unscales);
+        results.finish(&mut sums, tiles, entry, image_descales);
         if !another {
             break;
         }

@@ -13,12 +13,9 @@ use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::format::Format;
 use super::patch::{FilterSet, Place, load_tile, packed};
-use super::product::{MAX_PIXEL_GROUPS, Shape, Sums};
+use super::product::{MAX_PIXEL_OCTETS, Shape, Sums};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
-
-/// Every lane of a warp.
-const WARP: u32 = u32::MAX;
 
 /// The place of a pixel that is not in the output. No plane is as long as this.
 const NOWHERE: u32 = u32::MAX;
@@ -30,7 +27,7 @@ const BEYOND: u32 = {
 };
 
 // The pixels of a lane are bits of a word.
-const _: () = assert!(2 * MAX_PIXEL_GROUPS <= 32);
+const _: () = assert!(2 * MAX_PIXEL_OCTETS <= 32);
 
 /// The tensors behind the product.
 pub(super) struct Output<T> {
@@ -68,8 +65,8 @@ pub(super) struct Results<'a, F: Format, S: Shape> {
 /// The sum over the four lanes that have values of one filter.
 #[inline(always)]
 unsafe fn sum_of_quad(value: f32) -> f32 {
-    let value = value + warp::warp_shuffle_xor(WARP, value, 1, WARP_THREADS).0;
-    value + warp::warp_shuffle_xor(WARP, value, 2, WARP_THREADS).0
+    let value = value + warp::warp_shuffle_xor(warp::ALL_LANES, value, 1, WARP_THREADS).0;
+    value + warp::warp_shuffle_xor(warp::ALL_LANES, value, 2, WARP_THREADS).0
 }
 
 /// Whether `x` is neither 0, nor subnormal, nor infinite.
@@ -91,12 +88,12 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     /// # Safety
     /// All threads of the block call it, and a barrier follows.
     #[inline(always)]
-    pub(super) unsafe fn load_channels(&self, filters: &FilterSet, filter_unscales: Global<f32>) {
+    pub(super) unsafe fn load_channels(&self, filters: &FilterSet, filter_descales: Global<f32>) {
         let channels = self.g.conv.output_channels() as usize;
         let mut filter = self.thread;
         while filter < S::TILE.filters() {
             // What is computed for filters that do not exist is written nowhere.
-            let (mut bias, mut unscale, mut sign) = (0.0, 1.0, 1.0);
+            let (mut bias, mut descale, mut sign) = (0.0, 1.0, 1.0);
             if filter < filters.count {
                 let channel = (filters.first_channel + filter) as usize;
                 if self.g.conv.has_bias != 0 {
@@ -104,15 +101,15 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                         .load_readonly(channel)
                         .to_f32();
                 }
-                if F::MODE.scaled {
-                    unscale = filter_unscales.load_readonly(channel);
+                if F::OPERANDS.scaled {
+                    descale = filter_descales.load_readonly(channel);
                 }
                 if self.g.pool_h > 0 && self.reversed(channel) {
                     sign = -1.0;
                 }
             }
             self.channels
-                .store_vec(filter * 4, [sign * bias, sign * unscale, sign, 0.0]);
+                .store_vec(filter * 4, [sign * bias, sign * descale, sign, 0.0]);
             filter += BLOCK_THREADS;
         }
     }
@@ -127,15 +124,15 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         sums: &mut Sums,
         tiles: Shared<u32>,
         entry: u32,
-        image_unscales: Global<f32>,
+        image_descales: Global<f32>,
     ) {
         let (place, _) = load_tile(tiles, entry);
-        let image_unscale = if F::MODE.scaled {
-            image_unscales.load_readonly(place.sample as usize)
+        let image_descale = if F::OPERANDS.scaled {
+            image_descales.load_readonly(place.sample as usize)
         } else {
             1.0
         };
-        self.scale(sums, image_unscale);
+        self.scale(sums, image_descale);
         self.take_moments(sums, &place);
         self.store_tile(sums);
         thread::sync_threads();
@@ -178,7 +175,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         operand * OPERAND_ROWS + lane / 4 + 8 * i as u32
     }
 
-    /// The first of two pixels of group `n`.
+    /// The first of two pixels of octet `n`.
     #[inline(always)]
     fn pixel_of(&self, n: usize) -> u32 {
         let lane = self.thread % WARP_THREADS;
@@ -187,19 +184,19 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
 
     /// Undoes the scaling and adds the bias.
     #[inline(always)]
-    unsafe fn scale(&self, sums: &mut Sums, image_unscale: f32) {
+    unsafe fn scale(&self, sums: &mut Sums, image_descale: f32) {
         unroll!(4, |m| {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
-                    let [bias, unscale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
-                    let mut factor = unscale * image_unscale;
+                    let [bias, descale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
+                    let mut factor = descale * image_descale;
                     // Powers of two, whose product may be beyond f32: the smaller factor first then.
-                    if F::MODE.scaled && !is_normal(factor) {
-                        let swap = math::abs(unscale) > image_unscale;
-                        let first = if swap { image_unscale } else { unscale };
-                        factor = if swap { unscale } else { image_unscale };
+                    if F::OPERANDS.scaled && !is_normal(factor) {
+                        let swap = math::abs(descale) > image_descale;
+                        let first = if swap { image_descale } else { descale };
+                        factor = if swap { descale } else { image_descale };
                         unroll!(16, |n| {
-                            if (n as u32) < S::TILE.pixel_groups {
+                            if (n as u32) < S::TILE.pixel_octets {
                                 unroll!(2, |j| {
                                     sums[m][n][2 * i + j] *= first;
                                 });
@@ -207,7 +204,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                         });
                     }
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             unroll!(2, |j| {
                                 let sum = &mut sums[m][n][2 * i + j];
                                 *sum = math::fma(*sum, factor, bias);
@@ -245,19 +242,19 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         let limits = self.limits(place);
         let mut inside = 0;
         unroll!(16, |n| {
-            if (n as u32) < S::TILE.pixel_groups {
+            if (n as u32) < S::TILE.pixel_octets {
                 let pixels = self.pixels.load_vec::<2>(self.pixel_of(n));
                 unroll!(2, |j| {
                     inside |= u32::from(Self::is_inside(limits, pixels[j])) << (2 * n + j);
                 });
             }
         });
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
         let count = sum_of_quad(inside.count_ones() as f32);
         self.take_moments_of(sums, inside, count);
     }
 
-    /// The same, of the pixels that are inside, `count` of them in the warp: those of group `n` are bits `2 * n`
+    /// The same, of the pixels that are inside, `count` of them in the warp: those of octet `n` are bits `2 * n`
     /// and one more.
     #[inline(always)]
     unsafe fn take_moments_of(&self, sums: &Sums, inside: u32, count: f32) {
@@ -272,7 +269,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 unroll!(2, |i| {
                     let mut sum = 0.0;
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             unroll!(2, |j| {
                                 let value = sums[m][n][2 * i + j];
                                 sum += if is_inside(n, j) { value } else { 0.0 };
@@ -282,7 +279,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                     let mean = sum_of_quad(sum) * each;
                     let mut m2 = 0.0;
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             unroll!(2, |j| {
                                 let deviation = sums[m][n][2 * i + j] - mean;
                                 let deviation = if is_inside(n, j) { deviation } else { 0.0 };
@@ -309,7 +306,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 unroll!(2, |i| {
                     let row = self.filter_of(m, i) * Self::PITCH;
                     unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             let values = [sums[m][n][2 * i], sums[m][n][2 * i + 1]];
                             self.tile.store_vec(row + self.pixel_of(n), values);
                         }
@@ -393,7 +390,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                     }
                 }
             });
-            // Not unrolled: the groups of pixels are enough that is in flight.
+            // Not unrolled: eight loads of one filter are enough that is in flight.
             filter = opaque::to_compiler(filter + BLOCK_THREADS / WARP_THREADS);
             plane += (BLOCK_THREADS / WARP_THREADS) as usize * spatial;
         }

@@ -28,8 +28,8 @@ use super::product::{Multiplier, Shape, Sums};
 use super::results::Results;
 use crate::parts::unroll::unroll;
 
-/// Groups of eight pixels of a chain.
-const GROUPS: usize = 8;
+/// Octets of pixels of a chain.
+const OCTETS: usize = 8;
 
 /// What a thread keeps from one stage to the next.
 pub(super) struct Warpgroup {
@@ -46,7 +46,7 @@ fn half(sums: &Sums, half: usize) -> [f32; 32] {
     let mut values = [0.0; 32];
     unroll!(8, |n| {
         unroll!(4, |i| {
-            values[4 * n + i] = sums[0][GROUPS * half + n][i];
+            values[4 * n + i] = sums[0][OCTETS * half + n][i];
         });
     });
     values
@@ -57,9 +57,9 @@ fn half(sums: &Sums, half: usize) -> [f32; 32] {
 fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
     unroll!(8, |n| {
         unroll!(4, |i| {
-            let sum = &mut sums[0][GROUPS * half + n][i];
+            let sum = &mut sums[0][OCTETS * half + n][i];
             let value = values[4 * n + i];
-            *sum = if F::MODE.parts == 2 {
+            *sum = if F::OPERANDS.parts == 2 {
                 *sum + value
             } else {
                 value
@@ -118,7 +118,7 @@ impl Warpgroup {
         step: u32,
         filter_warp: u32,
     ) -> ChainFilters {
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let sets = S::TILE.filters() / OPERAND_ROWS;
         let lane = thread::thread_idx_x() % WARP_THREADS;
         let first = ((step * parts * sets + filter_warp) * OPERAND_WORDS + lane * 4) as usize;
@@ -164,17 +164,17 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warpgroup {
         buffer: u32,
     ) {
         let g = patch.g;
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
         let low = g.patch_vectors;
         let k_units = parts * g.patch_vectors;
-        let second_half = GROUPS as u32 * g.group_vectors;
+        let second_half = OCTETS as u32 * g.octet_vectors;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
         let first = wgmma_chain::unit(at);
         let columns = |step: u32| {
             let columns = |i: u32| {
                 let first = first + patch.offsets.load(step + i);
-                Columns::apart(first, k_units, g.group_vectors)
+                Columns::apart(first, k_units, g.octet_vectors)
             };
             [columns(0), columns(1), columns(2)]
         };

@@ -4,7 +4,7 @@
 //!
 //! # Long sums
 //! Tensor cores truncate when they add to a sum, so a long sum drifts towards zero, by up to `2^-24` of itself for
-//! each instruction on average where signs are mixed. In the accurate mode a lane therefore puts its sums aside, in the
+//! each instruction on average where signs are mixed. In the split format a lane therefore puts its sums aside, in the
 //! shared memory of the results, after [`KEPT_STEPS`] steps (or one more, as steps come in twos), and starts them anew;
 //! those additions round. Shorter sums are never put aside. Of 16 terms and a sum an instruction cuts off less than `5.25 *
 //! 2^-23` of the largest, so what 51 of them cut off is less than 3.2e-5 of the sum of magnitudes; usual errors, and those of an
@@ -20,15 +20,15 @@ use op_spec::launch::implicit_gemm::{
 
 use super::format::Format;
 use super::patch::Patch;
-use super::product::{MAX_OPERANDS, MAX_PIXEL_GROUPS, Multiplier, Shape, Sums};
+use super::product::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Multiplier, Shape, Sums};
 use super::results::Results;
 use crate::parts::unroll::unroll;
 
 /// More than any number of steps that are kept.
 const ASIDE: u32 = 1 << 16;
 
-/// Pairs of groups of pixels of a warp.
-const MAX_PAIRS: usize = MAX_PIXEL_GROUPS / 4;
+/// Pairs of octets of pixels of a warp.
+const MAX_PAIRS: usize = MAX_PIXEL_OCTETS / 4;
 
 /// Operands of filters, by part.
 type Filters = [[[u32; 4]; MAX_OPERANDS]; 2];
@@ -40,7 +40,7 @@ unsafe fn load_filters<F: Format, S: Shape>(
     step: u32,
     first: u32,
 ) -> Filters {
-    let parts = F::MODE.parts;
+    let parts = F::OPERANDS.parts;
     let sets = S::TILE.filters() / OPERAND_ROWS;
     let lane = thread::thread_idx_x() % WARP_THREADS;
     let of_step = ((step * parts * sets + first) * OPERAND_WORDS + lane * 4) as usize;
@@ -60,7 +60,7 @@ unsafe fn load_filters<F: Format, S: Shape>(
 }
 
 /// Adds the products of one step to the sums. `bases` are the addresses of the lane's pixels, for every
-/// second group of pixels.
+/// second octet of pixels.
 #[inline(always)]
 unsafe fn multiply<F: Format, S: Shape>(
     sums: &mut Sums,
@@ -69,11 +69,11 @@ unsafe fn multiply<F: Format, S: Shape>(
     low_part: u32,
     patch: shared::SharedAddr,
 ) {
-    let mut pixels = [[[0; 2]; MAX_PIXEL_GROUPS]; 2];
+    let mut pixels = [[[0; 2]; MAX_PIXEL_OCTETS]; 2];
     unroll!(2, |part| {
-        if (part as u32) < F::MODE.parts {
+        if (part as u32) < F::OPERANDS.parts {
             unroll!(4, |pair| {
-                if 2 * (pair as u32) < S::TILE.pixel_groups {
+                if 2 * (pair as u32) < S::TILE.pixel_octets {
                     let at = patch.offset(bases[pair] + part as u32 * low_part);
                     let [a, b, c, d] = mma::ldmatrix_x4(at);
                     pixels[part][2 * pair] = [a, b];
@@ -85,11 +85,11 @@ unsafe fn multiply<F: Format, S: Shape>(
     // Parts of filters and of pixels: high and high, high and low, low and high.
     unroll!(4, |product| {
         let (filter_part, pixel_part) = (product / 2, product % 2);
-        if product < 3 && ((filter_part + pixel_part) as u32) < F::MODE.parts {
+        if product < 3 && ((filter_part + pixel_part) as u32) < F::OPERANDS.parts {
             unroll!(4, |m| {
                 if (m as u32) < S::TILE.operands {
                     unroll!(8, |n| {
-                        if (n as u32) < S::TILE.pixel_groups {
+                        if (n as u32) < S::TILE.pixel_octets {
                             sums[m][n] = F::multiply_add(
                                 sums[m][n],
                                 filters[filter_part][m],
@@ -111,7 +111,7 @@ pub(super) struct Warps {
     filters: Filters,
     /// The first of the warp's operands in a step's.
     first_operand: u32,
-    /// Where the lane's pixels are in a patch, for every second group of them.
+    /// Where the lane's pixels are in a patch, for every second octet of them.
     bases: [u32; MAX_PAIRS],
     /// 1 in lanes that give addresses of the second vector of a step.
     second: u32,
@@ -128,7 +128,7 @@ impl Warps {
         sums: &mut Sums,
         results: &Results<'_, F, S>,
     ) {
-        if F::MODE.parts == 2 && S::TILE.puts_aside() {
+        if F::OPERANDS.parts == 2 && S::TILE.puts_aside() {
             if self.kept % ASIDE >= KEPT_STEPS {
                 results.put_aside(sums, self.kept < ASIDE);
                 self.kept = ASIDE;
@@ -143,11 +143,11 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
     unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
         let lane = thread::thread_idx_x() % WARP_THREADS;
         // Lanes 0 to 7 give the pixels of the first vector, 8 to 15 the same ones of the second, the others
-        // those of the next group of pixels.
+        // those of the next octet of pixels.
         let first_pixel = results.pixel_warp * S::TILE.warp_pixels() + lane / 16 * 8 + lane % 8;
         let mut bases = [0; MAX_PAIRS];
         unroll!(4, |pair| {
-            if 2 * (pair as u32) < S::TILE.pixel_groups {
+            if 2 * (pair as u32) < S::TILE.pixel_octets {
                 bases[pair] = patch.bases.load(first_pixel + 16 * pair as u32);
             }
         });
@@ -175,7 +175,7 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
         buffer: u32,
     ) {
         let g = patch.g;
-        let parts = F::MODE.parts;
+        let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
         let low_part = g.patch_vectors * VECTOR_BYTES;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));

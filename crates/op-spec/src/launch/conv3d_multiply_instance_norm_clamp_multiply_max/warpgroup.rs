@@ -1,43 +1,43 @@
 //! The kernel of Hopper's warpgroup products, for tensors of 16-bit elements.
 //!
-//! A warpgroup takes [`TILE_ROWS`] rows of the output, all of their columns; the problem of
-//! KernelBench gives each of the block's warpgroups one such tile.
+//! An item is [`TILE_ROWS`] rows of the output by a *strip* of its columns, and a warpgroup has some items one behind
+//! the other; the problem of KernelBench has 14 of them for the five warpgroups of a block.
 //!
 //! Where the batch is small, a cluster of blocks shares a sample ([`blocks`]).
 
 use super::{
-    FusedGeometry, OUT_CHANNELS, OUT_WIDTH, PAIR_PLANES, PLANE_WORDS, ROW_PITCH, Share,
+    OUT_CHANNELS, OUT_WIDTH, OneLaunch3dGeometry, PAIR_PLANES, PLANE_WORDS, ROW_PITCH, Share,
     TILE_ROWS as WARP_ROWS, WIDTH,
 };
 use crate::launch::clusters::at_once;
 use crate::launch::{LaunchShape, WARP_THREADS};
 
 /// Warps of a warpgroup.
-pub const GROUP_WARPS: u32 = 4;
+pub const WARPGROUP_WARPS: u32 = 4;
 
 /// Warpgroups of a block.
-pub const GROUPS: u32 = 5;
+pub const WARPGROUPS: u32 = 5;
 
 /// Warps of a block.
-pub const WARPS: u32 = GROUPS * GROUP_WARPS;
+pub const WARPS: u32 = WARPGROUPS * WARPGROUP_WARPS;
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = WARPS * WARP_THREADS;
 
 /// Output rows of a tile.
-pub const TILE_ROWS: u32 = GROUP_WARPS * WARP_ROWS;
+pub const TILE_ROWS: u32 = WARPGROUP_WARPS * WARP_ROWS;
 
-/// Elements that a thread moves at a time.
-pub const UNIT_ELEMENTS: u32 = 8;
+/// Elements of a channel that a thread loads at a time.
+pub const LOAD_ELEMENTS: u32 = 8;
 
-/// Units of a row.
-pub const ROW_UNITS: u32 = WIDTH / UNIT_ELEMENTS;
+/// Loads of a row.
+pub const ROW_LOADS: u32 = WIDTH / LOAD_ELEMENTS;
 
-/// Units that a thread moves.
-pub const OWN_UNITS: u32 = 4;
+/// Loads of a thread.
+pub const OWN_LOADS: u32 = 4;
 
 // A sample that fits a plane has no more.
-const _: () = assert!(PLANE_WORDS / ROW_PITCH * ROW_UNITS <= OWN_UNITS * BLOCK_THREADS);
+const _: () = assert!(PLANE_WORDS / ROW_PITCH * ROW_LOADS <= OWN_LOADS * BLOCK_THREADS);
 
 /// Output columns of a product.
 pub const PRODUCT_COLUMNS: u32 = 2;
@@ -81,14 +81,15 @@ pub const RESULTS: u32 = PARTIAL + 32 * WARPS;
 /// Pairs of columns of the output.
 pub const PAIRS: u32 = OUT_WIDTH / PRODUCT_COLUMNS;
 
-/// Parts into which the columns of a tile are cut, so that the warpgroups have about as much to do each.
-pub const PARTS: u32 = 2;
+/// *Strips* into which the columns of the output are cut, so that the warpgroups have about as much to do each: an item
+/// is a strip of [`TILE_ROWS`] rows.
+pub const STRIPS: u32 = 2;
 
-/// Pairs of columns of the first part; the last one may have less.
-pub const PART_PAIRS: u32 = PAIRS.div_ceil(PARTS);
+/// Pairs of columns of the first strip; the last one may have less.
+pub const STRIP_PAIRS: u32 = PAIRS.div_ceil(STRIPS);
 
 /// Words from a row of results to the next. Odd, so that eight rows lie in eight banks.
-pub const RESULT_PITCH: u32 = PART_PAIRS + 1;
+pub const RESULT_PITCH: u32 = STRIP_PAIRS + 1;
 
 /// Words of results of a warp.
 pub const RESULT_WORDS: u32 = WARP_ROWS * RESULT_PITCH;
@@ -97,37 +98,37 @@ pub const RESULT_WORDS: u32 = WARP_ROWS * RESULT_PITCH;
 pub const SHARED_WORDS: u32 = RESULTS + RESULT_WORDS * WARPS;
 
 /// Blocks of the clusters that can share a sample: one for what a warpgroup of a block that is alone does.
-pub const CLUSTER_BLOCKS: u32 = GROUPS;
+pub const CLUSTER_BLOCKS: u32 = WARPGROUPS;
 
 /// Items that a warpgroup of a block that is alone has, at most. In a cluster, each has a warpgroup.
-pub const MOST_GROUP_ITEMS: u32 =
-    ((PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * PARTS).div_ceil(GROUPS);
-const _: () = assert!(MOST_GROUP_ITEMS <= GROUPS);
+pub const MOST_WARPGROUP_ITEMS: u32 =
+    ((PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * STRIPS).div_ceil(WARPGROUPS);
+const _: () = assert!(MOST_WARPGROUP_ITEMS <= WARPGROUPS);
 
 /// Sums and sums of squares that a lane has.
-pub const LANE_MOMENTS: u32 = 8;
+pub const LANE_POWER_SUMS: u32 = 8;
 
-/// First word of the moments of a block's items, behind what a block that is alone has.
-pub const MOMENTS: u32 = SHARED_WORDS;
+/// First word of the power sums of a block's items, behind what a block that is alone has.
+pub const POWER_SUMS: u32 = SHARED_WORDS;
 
 /// Words of shared memory of a block of a cluster.
 pub const CLUSTER_SHARED_WORDS: u32 =
-    MOMENTS + MOST_GROUP_ITEMS * GROUP_WARPS * LANE_MOMENTS * WARP_THREADS;
+    POWER_SUMS + MOST_WARPGROUP_ITEMS * WARPGROUP_WARPS * LANE_POWER_SUMS * WARP_THREADS;
 const _: () = assert!(4 * CLUSTER_SHARED_WORDS <= 227 * 1024);
 
 /// Items of a sample.
-const fn items(g: &FusedGeometry) -> u32 {
-    g.out_rows.div_ceil(TILE_ROWS) * PARTS
+const fn items(g: &OneLaunch3dGeometry) -> u32 {
+    g.out_rows.div_ceil(TILE_ROWS) * STRIPS
 }
 
-/// What warpgroup `group` of a block that is alone has of a sample, or block `group` of a cluster: a run
-/// of items, one behind the other.
+/// What warpgroup `warpgroup` of a block that is alone has of a sample, or block `warpgroup` of a cluster:
+/// consecutive items.
 #[must_use]
-pub const fn share(g: &FusedGeometry, group: u32) -> Share {
+pub const fn share(g: &OneLaunch3dGeometry, warpgroup: u32) -> Share {
     let items = items(g);
-    let each = items.div_ceil(GROUPS);
-    let first = if group * each < items {
-        group * each
+    let each = items.div_ceil(WARPGROUPS);
+    let first = if warpgroup * each < items {
+        warpgroup * each
     } else {
         items
     };
@@ -136,7 +137,7 @@ pub const fn share(g: &FusedGeometry, group: u32) -> Share {
     } else {
         items
     };
-    Share::new(g, [first, end], PARTS, TILE_ROWS)
+    Share::new(g, [first, end], STRIPS, TILE_ROWS)
 }
 
 /// Rounds of clusters that take less time than one of blocks that are alone.
@@ -145,8 +146,8 @@ const ROUNDS: u64 = 2;
 /// Blocks that share a sample on a device with `multiprocessors` multiprocessors: a cluster, or one where there are
 /// samples enough, or no more items than one block has warpgroups.
 #[must_use]
-pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
-    if items(g) > GROUPS && g.n <= ROUNDS * at_once(CLUSTER_BLOCKS, multiprocessors) {
+pub const fn blocks(g: &OneLaunch3dGeometry, multiprocessors: u32) -> u32 {
+    if items(g) > WARPGROUPS && g.n <= ROUNDS * at_once(CLUSTER_BLOCKS, multiprocessors) {
         CLUSTER_BLOCKS
     } else {
         1
@@ -155,7 +156,7 @@ pub const fn blocks(g: &FusedGeometry, multiprocessors: u32) -> u32 {
 
 /// Launch of the kernel with `blocks` blocks for each sample, or nothing when a grid cannot have all blocks.
 #[must_use]
-pub const fn shape(g: &FusedGeometry, blocks: u32) -> Option<LaunchShape> {
+pub const fn shape(g: &OneLaunch3dGeometry, blocks: u32) -> Option<LaunchShape> {
     let words = if blocks == 1 {
         SHARED_WORDS
     } else {

@@ -2,7 +2,7 @@
 
 use super::tile::{CHAIN_STEPS, choose_pixels, reach};
 use super::{
-    BLOCK_THREADS, GemmGeometry, GemmMode, GemmTile, SCANNED_ELEMENTS, SPREAD_THREADS,
+    BLOCK_THREADS, GemmGeometry, GemmTile, OperandFormat, SCANNED_ELEMENTS, SPREAD_THREADS,
     STEP_VECTORS, TILES, VECTOR_BYTES, VECTOR_VALUES, VECTOR_WORDS,
 };
 use crate::launch::conv::ConvGeometry;
@@ -25,8 +25,8 @@ const FEWEST_WARPGROUP_STEPS: u32 = 9;
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;
 
-/// Costs of the steps of tiles are given in fractions of a cycle; this many are one.
-const STEP_COST_UNIT: u64 = 10_000;
+/// What a cycle is in step costs, which are fractions of a cycle.
+const STEP_COSTS_PER_CYCLE: u64 = 10_000;
 
 /// What an output takes of a multiprocessor beside its products: about 0.3 cycles.
 const RESULT_COST: u64 = 3_000;
@@ -66,11 +66,11 @@ pub struct GemmPlan {
     /// The tile.
     pub tile: GemmTile,
     /// How values become operands.
-    pub mode: GemmMode,
+    pub format: OperandFormat,
 }
 
 impl GemmPlan {
-    /// The plan of a convolution in `mode` on a device. With `pool`, the rows and columns of windows that
+    /// The plan of a convolution in `format` on a device. With `pool`, the rows and columns of windows that
     /// lie side by side, only the maximum (or minimum) of each whole window is kept.
     ///
     /// The tile is the one that takes the least time for a batch of `batch` samples, or of
@@ -83,7 +83,7 @@ impl GemmPlan {
     pub fn new(
         conv: &ConvGeometry,
         pool: Option<[u32; 2]>,
-        mode: GemmMode,
+        format: OperandFormat,
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
@@ -95,7 +95,7 @@ impl GemmPlan {
         let batch = batch.unwrap_or(USUAL_BATCH);
         TILES
             .into_iter()
-            .filter_map(|tile| image.plan(tile, pool, mode, device))
+            .filter_map(|tile| image.plan(tile, pool, format, device))
             .filter(|plan| plan.tile.warpgroup == 0 || plan.suits_warpgroup(device))
             .filter_map(|plan| Some((plan.cost(device, batch)?, plan)))
             .min_by_key(|(cost, _)| *cost)
@@ -118,11 +118,11 @@ impl GemmPlan {
     pub fn with_tile(
         conv: &ConvGeometry,
         pool: Option<[u32; 2]>,
-        mode: GemmMode,
+        format: OperandFormat,
         device: &GemmDevice,
         tile: GemmTile,
     ) -> Option<Self> {
-        Image::new(conv)?.plan(tile, pool, mode, device)
+        Image::new(conv)?.plan(tile, pool, format, device)
     }
 
     /// Whether the product takes less time than the direct convolution and the norm's own
@@ -155,8 +155,8 @@ impl GemmPlan {
     fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
-        let each = self.geometry.shared_bytes(self.tile, self.mode.parts) + BLOCK_RESERVE;
-        let most = self.tile.blocks_per_processor(self.mode.parts);
+        let each = self.geometry.shared_bytes(self.tile, self.format.parts) + BLOCK_RESERVE;
+        let most = self.tile.blocks_per_processor(self.format.parts);
         (all / each).clamp(1, most)
     }
 
@@ -174,12 +174,12 @@ impl GemmPlan {
             .div_ceil(device.multiprocessors.into())
             .clamp(2, u64::from(together).max(2));
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
-        let products = if self.mode.parts == 2 { 3 } else { 1 };
+        let products = if self.format.parts == 2 { 3 } else { 1 };
         let steps = u64::from(g.stages) * u64::from(g.steps);
-        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COST_UNIT;
+        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
         let copying =
-            u64::from(g.stages) * u64::from(g.stage_bytes(self.mode.parts)) / COPIED_PER_CYCLE;
-        let finishing = outputs * RESULT_COST / STEP_COST_UNIT;
+            u64::from(g.stages) * u64::from(g.stage_bytes(self.format.parts)) / COPIED_PER_CYCLE;
+        let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
         // A warpgroup's products run beside its threads.
         let staged = match self.tile.warpgroup {
             0 => multiplying + copying,
@@ -204,14 +204,14 @@ impl GemmPlan {
         let rounds = g.items().div_ceil(rows);
         let rows = g.items().div_ceil(rounds);
         let shape = LaunchShape::linear(rows.checked_mul(sets)?, BLOCK_THREADS)?;
-        Some(shape.with_shared(g.shared_bytes(self.tile, self.mode.parts)))
+        Some(shape.with_shared(g.shared_bytes(self.tile, self.format.parts)))
     }
 
     /// 32-bit words of the image.
     #[must_use]
     pub fn image_words(&self) -> u64 {
         let g = &self.geometry;
-        let planes = g.conv.n * u64::from(g.conv.groups * g.chunks * self.mode.parts);
+        let planes = g.conv.n * u64::from(g.conv.groups * g.chunks * self.format.parts);
         planes * u64::from(g.plane_vectors()) * u64::from(VECTOR_WORDS)
     }
 
@@ -219,7 +219,7 @@ impl GemmPlan {
     #[must_use]
     pub const fn filter_words(&self) -> u64 {
         let g = &self.geometry;
-        g.conv.groups as u64 * g.filter_words(self.tile, self.mode.parts)
+        g.conv.groups as u64 * g.filter_words(self.tile, self.format.parts)
     }
 
     /// Launch of the kernel that lays out the filters: a warp for each, those included that fill up
@@ -261,14 +261,14 @@ impl<'a> Image<'a> {
         &self,
         tile: GemmTile,
         pool: Option<[u32; 2]>,
-        mode: GemmMode,
+        format: OperandFormat,
         device: &GemmDevice,
     ) -> Option<GemmPlan> {
         let conv = self.conv;
         if tile.warpgroup != 0 && !device.warpgroups {
             return None;
         }
-        let phases = conv.stride_w.min(self.used_w);
+        let residues = conv.stride_w.min(self.used_w);
         let [pool_h, pool_w] = pool.unwrap_or([0, 0]);
         let sample = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
         let vector_columns = VECTOR_VALUES / self.vector_channels;
@@ -283,8 +283,8 @@ impl<'a> Image<'a> {
             image_d: 1,
             image_h: 1,
             used_w: self.used_w,
-            phases,
-            phase_columns: 1,
+            residues,
+            residue_columns: 1,
             tile_d: 1,
             tile_h: 1,
             tile_w: 1,
@@ -293,7 +293,7 @@ impl<'a> Image<'a> {
             tiles_w: conv.q,
             tile_pitch: 1,
             plane_pitch: 1,
-            group_vectors: 0,
+            octet_vectors: 0,
             paired: 0,
             patch_d: 1,
             patch_h: 1,
@@ -316,16 +316,16 @@ impl<'a> Image<'a> {
             return None;
         }
         choose_pixels(&mut geometry, tile)?;
-        geometry.choose_stages(mode.parts);
-        if mode.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
+        geometry.choose_stages(format.parts);
+        if format.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
         }
         let plan = GemmPlan {
             geometry,
             tile,
-            mode,
+            format,
         };
-        (geometry.shared_bytes(tile, mode.parts) <= device.shared_bytes).then_some(plan)
+        (geometry.shared_bytes(tile, format.parts) <= device.shared_bytes).then_some(plan)
     }
 }
 
@@ -354,25 +354,25 @@ impl GemmGeometry {
     fn choose_stages(&mut self, parts: u32) {
         let one = parts * self.patch_vectors * VECTOR_BYTES;
         // Vectors of channels come alone or in twos.
-        let (unit, bytes) = match (self.paired, parts) {
+        let (multiple, bytes) = match (self.paired, parts) {
             (0, _) => (1, STAGE_BYTES),
             (_, 1) => (2, STAGE_BYTES),
             _ => (2, SPLIT_WARPGROUP_STAGE_BYTES),
         };
         let most = (bytes / one)
             .min(MAX_STAGE_VECTORS / self.taps)
-            .clamp(unit, self.chunks.next_multiple_of(unit));
-        let most = most / unit * unit;
+            .clamp(multiple, self.chunks.next_multiple_of(multiple));
+        let most = most / multiple * multiple;
         // Steps of a stage, for each number of chunks in it, and those that all stages take together.
-        let steps = |chunks: u32| match unit {
+        let steps = |chunks: u32| match multiple {
             1 => (chunks * self.taps).div_ceil(STEP_VECTORS),
-            _ => (chunks / unit * self.taps).next_multiple_of(CHAIN_STEPS),
+            _ => (chunks / multiple * self.taps).next_multiple_of(CHAIN_STEPS),
         };
         let all_steps = |chunks: u32| self.chunks.div_ceil(chunks) * steps(chunks);
         let mut best = most;
         let mut chunks = most;
-        while chunks > unit {
-            chunks -= unit;
+        while chunks > multiple {
+            chunks -= multiple;
             if all_steps(chunks) < all_steps(best) {
                 best = chunks;
             }
@@ -380,7 +380,7 @@ impl GemmGeometry {
         self.stage_chunks = best;
         self.stages = self.chunks.div_ceil(best);
         self.steps = steps(best);
-        self.offsets = match unit {
+        self.offsets = match multiple {
             1 => self.stage_vectors() + 1,
             _ => self.steps,
         };

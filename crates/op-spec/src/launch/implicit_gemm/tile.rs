@@ -14,8 +14,8 @@ const INSTRUCTION_PIXELS: u32 = 8;
 pub struct GemmTile {
     /// Operands of 16 filters that a warp multiplies.
     pub operands: u32,
-    /// Groups of 8 pixels that a warp multiplies them with.
-    pub pixel_groups: u32,
+    /// *Octets*, eight pixels each, that a warp multiplies them with.
+    pub pixel_octets: u32,
     /// Warps side by side along the filters; the others are so along the pixels.
     pub filter_warps: u32,
     /// 1 if the block multiplies as a warpgroup, else 0.
@@ -73,10 +73,10 @@ impl GemmTile {
         }
     }
 
-    const fn new(operands: u32, pixel_groups: u32, filter_warps: u32) -> Self {
+    const fn new(operands: u32, pixel_octets: u32, filter_warps: u32) -> Self {
         Self {
             operands,
-            pixel_groups,
+            pixel_octets,
             filter_warps,
             warpgroup: 0,
         }
@@ -97,14 +97,14 @@ impl GemmTile {
     /// Pixels of a warp.
     #[must_use]
     pub const fn warp_pixels(self) -> u32 {
-        self.pixel_groups * INSTRUCTION_PIXELS
+        self.pixel_octets * INSTRUCTION_PIXELS
     }
 
     /// Blocks that a multiprocessor should hold where values have `parts` parts: as many as their threads' registers
     /// allow.
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
-        match (self.warpgroup, self.operands, self.pixel_groups) {
+        match (self.warpgroup, self.operands, self.pixel_octets) {
             (1, ..) => {
                 if parts == 1 {
                     3
@@ -140,7 +140,7 @@ impl GemmTile {
     /// cycle. 2,048 additions of products a cycle and 16 in a step make 78 at best; the fewer
     /// outputs a warp has, the more operands it loads for each.
     pub(super) const fn step_cost(self) -> u64 {
-        match (self.operands, self.pixel_groups) {
+        match (self.operands, self.pixel_octets) {
             _ if self.warpgroup != 0 => 95,
             (4, _) => 130,
             (2, _) => 150,
@@ -210,7 +210,7 @@ impl GemmGeometry {
     /// The flat layout of a tile with this one's rows and columns.
     fn flat(&self, most: u32) -> Option<Self> {
         let conv = &self.conv;
-        if self.phases != 1 {
+        if self.residues != 1 {
             return None;
         }
         let row = self.patch_row();
@@ -223,7 +223,7 @@ impl GemmGeometry {
         let flat = Self {
             tile_pitch,
             plane_pitch,
-            group_vectors: INSTRUCTION_PIXELS,
+            octet_vectors: INSTRUCTION_PIXELS,
             ..self.with_pixels([d, self.tile_h, self.tile_w])?
         };
         flat.for_warpgroup(most)
@@ -235,7 +235,7 @@ impl GemmGeometry {
         let eights = Self {
             tile_pitch: INSTRUCTION_PIXELS,
             plane_pitch: most,
-            group_vectors: self.conv.stride_h.checked_mul(self.patch_row())?,
+            octet_vectors: self.conv.stride_h.checked_mul(self.patch_row())?,
             ..*self
         };
         if fits {
@@ -252,14 +252,14 @@ impl GemmGeometry {
         let last_row =
             (conv.t - 1) * conv.dilation_d * self.patch_h + (conv.r - 1) * conv.dilation_h;
         // How far the last column of a filter is from its first, at most.
-        let columns = match self.phases {
+        let columns = match self.residues {
             1 => self.patch_columns - self.tile_w,
             _ => self.patch_row() - 1,
         };
         let taps = last_row
             .checked_mul(self.patch_row())?
             .checked_add(columns)?;
-        let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.group_vectors)?;
+        let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_vectors)?;
         let reached = pixels.checked_add(INSTRUCTION_PIXELS)?.checked_add(taps)?;
         let paired = Self {
             patch_vectors: reached.max(self.patch_vectors),
@@ -274,7 +274,7 @@ impl GemmGeometry {
         let conv = &self.conv;
         let [tiles_d, tiles_h, tiles_w] =
             [conv.z.div_ceil(d), conv.p.div_ceil(h), conv.q.div_ceil(w)];
-        // The first column of the last tap, in columns of its phase.
+        // The first column of the last tap, in columns of its residue.
         let last_tap = (self.column_taps - 1) * self.vector_columns;
         let last_tap = last_tap.checked_mul(conv.dilation_w)? / conv.stride_w;
         let candidate = Self {
@@ -289,7 +289,7 @@ impl GemmGeometry {
             patch_columns: w.checked_add(last_tap)?,
             image_d: reach(tiles_d * d, conv.stride_d, conv.t, conv.dilation_d)?,
             image_h: reach(tiles_h * h, conv.stride_h, conv.r, conv.dilation_h)?,
-            phase_columns: (tiles_w * w).checked_add(last_tap)?,
+            residue_columns: (tiles_w * w).checked_add(last_tap)?,
             tile_pitch: w,
             plane_pitch: h * w,
             windows_h: h.checked_div(self.pool_h).unwrap_or(0),
@@ -302,8 +302,8 @@ impl GemmGeometry {
                 .try_fold(1, |all: u32, extent| all.checked_mul(extent))
         };
         let c = &candidate;
-        let patch = product([c.patch_d, c.patch_h, c.phases, c.patch_columns])?;
-        let plane = product([c.image_d, c.image_h, c.phases, c.phase_columns])?;
+        let patch = product([c.patch_d, c.patch_h, c.residues, c.patch_columns])?;
+        let plane = product([c.image_d, c.image_h, c.residues, c.residue_columns])?;
         let fits = patch <= MAX_PATCH_VECTORS && plane <= u32::MAX / VECTOR_WORDS;
         fits.then_some(Self {
             patch_vectors: patch,

@@ -4,17 +4,17 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::thread;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
-    BLOCK_THREADS, OWN_UNITS, PLANE_PITCH, ROW_UNITS, UNIT_ELEMENTS,
+    BLOCK_THREADS, LOAD_ELEMENTS, OWN_LOADS, PLANE_PITCH, ROW_LOADS,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FusedGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
+    OneLaunch3dGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
 };
 
-/// Words of a unit in one channel.
-const UNIT_WORDS: u32 = UNIT_ELEMENTS / 2;
+/// Words of a load in one channel.
+const LOAD_WORDS: u32 = LOAD_ELEMENTS / 2;
 
-/// A unit of each channel.
-pub(super) type Unit = [[u32; 4]; 3];
+/// What one load brings: [`LOAD_ELEMENTS`] elements of each channel.
+pub(super) type Load = [[u32; 4]; 3];
 
 /// A sample, as words, and where it goes.
 #[derive(Clone, Copy)]
@@ -28,58 +28,58 @@ pub(super) struct Filler<'a> {
     /// Where the rows that it needs end.
     pub(super) end_row: u32,
     /// The geometry.
-    pub(super) g: &'a FusedGeometry,
+    pub(super) g: &'a OneLaunch3dGeometry,
 }
 
 impl Filler<'_> {
     #[inline(always)]
     fn first(&self) -> u32 {
-        self.first_row * ROW_UNITS + thread::thread_idx_x()
+        self.first_row * ROW_LOADS + thread::thread_idx_x()
     }
 
-    /// Loads this thread's units: between them, threads have the first rows first.
+    /// Makes this thread's loads: between them, threads have the first rows first.
     #[inline(always)]
-    pub(super) unsafe fn load_all(&self) -> [Unit; OWN_UNITS as usize] {
+    pub(super) unsafe fn load_all(&self) -> [Load; OWN_LOADS as usize] {
         let load = |i: u32| self.load(self.first() + i * BLOCK_THREADS, self.end_row);
         [load(0), load(1), load(2), load(3)]
     }
 
     /// Stores them.
     #[inline(always)]
-    pub(super) unsafe fn store_all(&self, units: &[Unit; OWN_UNITS as usize]) {
+    pub(super) unsafe fn store_all(&self, loads: &[Load; OWN_LOADS as usize]) {
         macro_rules! store {
             ($($i:literal)*) => {$(
-                self.store(self.first() + $i * BLOCK_THREADS, &units[$i]);
+                self.store(self.first() + $i * BLOCK_THREADS, &loads[$i]);
             )*};
         }
         store!(0 1 2 3);
     }
 
-    /// Loads this thread's unit of the sample's first rows.
+    /// Makes this thread's load of the sample's first rows.
     #[inline(always)]
-    pub(super) unsafe fn load_first(&self) -> Unit {
+    pub(super) unsafe fn load_first(&self) -> Load {
         self.load(thread::thread_idx_x(), self.g.rows)
     }
 
-    /// Loads a unit. Behind the last one of the rows before `end`, that one.
+    /// Makes load `index`. Behind the last one of the rows before `end`, that one.
     #[inline(always)]
-    unsafe fn load(&self, unit: u32, end: u32) -> Unit {
-        let last = (end * ROW_UNITS).max(1) - 1;
-        let at = (unit.min(last) * UNIT_WORDS) as usize;
+    unsafe fn load(&self, index: u32, end: u32) -> Load {
+        let last = (end * ROW_LOADS).max(1) - 1;
+        let at = (index.min(last) * LOAD_WORDS) as usize;
         let channel = self.g.channel_elements() / 2;
         let load = |c: usize| self.x.load_vec_readonly::<4>(c * channel + at);
         [load(0), load(1), load(2)]
     }
 
     #[inline(always)]
-    unsafe fn store(&self, unit: u32, raw: &Unit) {
-        if unit >= self.end_row * ROW_UNITS {
+    unsafe fn store(&self, index: u32, raw: &Load) {
+        if index >= self.end_row * ROW_LOADS {
             return;
         }
         let g = self.g;
-        let row = unit / ROW_UNITS;
+        let row = index / ROW_LOADS;
         let d = (row * g.height_reciprocal) >> RECIPROCAL_SHIFT;
-        let column = unit % ROW_UNITS * UNIT_ELEMENTS;
+        let column = index % ROW_LOADS * LOAD_ELEMENTS;
         let at = d * g.slice_words + (row - d * g.height) * ROW_PITCH + column;
         macro_rules! pixels {
             ($($i:literal)*) => {$(

@@ -15,7 +15,7 @@
 //! 3. *The shift of the statistics costs nothing.* The spare half-words of K meet a constant, and in B a
 //!    start value: minus what the means of the sample's first rows give (`start_value`). It is in two
 //!    parts, so that it may exceed the type's range.
-//! 4. *The last step in 16 bits* (`consume::Maximum`): what follows the affine map only chooses among
+//! 4. *The result in 16 bits* (`epilogue::Maximum`): what follows the affine map only chooses among
 //!    numbers, and rounding keeps their order.
 //! 5. *Results in rows.* They wait in shared memory until the warp has those of a whole item.
 //!
@@ -25,7 +25,7 @@
 //! barrier
 //! start = -(means of the first rows) x filters, where B meets the constants
 //! barrier
-//! for each item of the warpgroup, 64 rows x half of the columns:                 # first pass
+//! for each item of the warpgroup, 64 rows x a strip of the columns:              # first pass
 //!     even = words of the first two input columns
 //!     for each pair of output columns:
 //!         odd = words of the next two input columns
@@ -43,14 +43,14 @@
 //! ```
 //!
 //! # Tiles
-//! An item is [`TILE_ROWS`] output rows by half of the columns; each warpgroup takes a run of them, one behind
+//! An item is [`TILE_ROWS`] output rows by a strip of the columns, half of them; each warpgroup takes consecutive ones, one behind
 //! the other. Five warpgroups leave each thread 96 registers: with seven the assembler has 72, and either spills or puts the
 //! products one after the other.
 //!
 //! # Clusters
 //! Where the batch is small, a cluster of as many blocks as a block has warpgroups shares a sample. A block does what
 //! would be one warpgroup's, an item on each of its own warpgroups, and fills only the rows that these touch. The
-//! moments of the items, which each lane keeps apart, are then added as that one warpgroup would, and the totals
+//! power sums of the items, which each lane keeps apart, are then added as that one warpgroup would, and the totals
 //! sent to all blocks: the same bits.
 //!
 //! # Planes
@@ -59,7 +59,7 @@
 //!
 //! # Barriers
 //! All threads reach all four: planes and operands are stored; start values are; partial
-//! statistics are; the constants of the last step are. In a cluster, one more before the items' moments are
+//! statistics are; the constants of the filters are. In a cluster, one more before the items' power sums are
 //! added, and two of the cluster: all blocks have begun, and their totals are there.
 
 use cuda_std::global::{Global, GlobalMut};
@@ -69,27 +69,27 @@ use cuda_std::{Storage, async_proxy, cluster, kernel, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
-    GROUP_WARPS, GROUPS, LANE_MOMENTS, MOMENTS, MOST_GROUP_ITEMS, PAIRS, PART_PAIRS, PARTIAL,
-    PARTS, RESULT_WORDS, RESULTS, SHARED_WORDS, TILE_ROWS, UNIT_ELEMENTS, WARPS, share,
+    LANE_POWER_SUMS, LOAD_ELEMENTS, MOST_WARPGROUP_ITEMS, PAIRS, PARTIAL, POWER_SUMS, RESULT_WORDS,
+    RESULTS, SHARED_WORDS, STRIP_PAIRS, STRIPS, TILE_ROWS, WARPGROUP_WARPS, WARPGROUPS, WARPS,
+    share,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER_ELEMENTS, FusedGeometry, OUT_CHANNELS, TILE_ROWS as WARP_ROWS,
+    FILTER_ELEMENTS, OUT_CHANNELS, OneLaunch3dGeometry, TILE_ROWS as WARP_ROWS,
 };
 
-mod consume;
+mod epilogue;
 mod fill;
 mod parameters;
 mod walk;
 
-use super::format::{Brain, Format, Half, halves};
-use super::item::WARP;
+use super::format::{Bf16, F16, Format, halves};
 use super::sum_of_warp;
-use consume::{Maximum, Moments};
+use epilogue::{Maximum, PowerSums};
 use fill::Filler;
 use parameters::{finish_filter, lay_out, operands, start_value, survey, surveyed};
 use walk::{Tile, walk};
 
-/// Words of the part of shared memory that all threads share, by what they hold.
+/// Words of shared memory for all threads, by what they hold.
 mod common {
     /// Means of the channels.
     pub(super) const MEANS: u32 = 0;
@@ -101,7 +101,7 @@ mod common {
     pub(super) const MULTIPLIER: u32 = 80;
     /// The bias.
     pub(super) const BIAS: u32 = 96;
-    /// What the last step needs of each filter.
+    /// The constants of each filter.
     pub(super) const CONSTANTS: u32 = 112;
 }
 
@@ -137,7 +137,7 @@ macro_rules! chain {
     };
 }
 chain!(
-    Half,
+    F16,
     f16,
     65504.0,
     m64n32_f16_7,
@@ -145,7 +145,7 @@ chain!(
     min_nan_f16x2
 );
 chain!(
-    Brain,
+    Bf16,
     bf16,
     3.38e38,
     m64n32_bf16_7,
@@ -156,20 +156,26 @@ chain!(
 /// The warp's number: the same in all lanes, and known to the compiler to be.
 #[inline(always)]
 unsafe fn warp_index() -> u32 {
-    warp::warp_shuffle_idx(WARP, thread::thread_idx_x() / WARP_THREADS, 0, 32).0
+    warp::warp_shuffle_idx(
+        warp::ALL_LANES,
+        thread::thread_idx_x() / WARP_THREADS,
+        0,
+        32,
+    )
+    .0
 }
 
 /// A block, or a cluster of blocks, computes one sample of
 /// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
 ///
-/// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has a run of items of 64
-/// rows by half of the columns.
+/// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has consecutive items of 64
+/// rows by a strip of the columns.
 /// *Barriers*: at the head of the module. *Traffic*: the input once, the parameters once a block, the output once.
 ///
 /// # Safety
 /// As the kernel of the other module for the same type.
 #[kernel(
-    instances(BLOCKS: [alone: 1, cluster: CLUSTER_BLOCKS], F: [f16: Half, bf16: Brain]),
+    instances(BLOCKS: [alone: 1, cluster: CLUSTER_BLOCKS], F: [f16: F16, bf16: Bf16]),
     max_threads = BLOCK_THREADS,
     min_blocks = 1,
     cluster_blocks = BLOCKS
@@ -183,7 +189,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     bias: *const F::Stored,
     multiplier: *const F::Stored,
     y: *mut F::Stored,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
 ) {
     let sample = (thread::block_idx_x() / BLOCKS) as usize;
     let sample_words = g.sample_elements() / 2;
@@ -202,9 +208,9 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     let lane = warp::lane_id();
     let warp = warp_index();
 
-    let group = warp / GROUP_WARPS;
+    let warpgroup = warp / WARPGROUP_WARPS;
     let share = if BLOCKS == 1 {
-        share(g, group)
+        share(g, warpgroup)
     } else {
         // Before the others write into this block's memory, it has begun.
         cluster::arrive();
@@ -227,9 +233,9 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     };
     let own = operands::<F>(weight);
     let surveyed = surveyed::<F>(weight);
-    let units = filler.load_all();
-    let first_units = if BLOCKS == 1 {
-        units[0]
+    let loads = filler.load_all();
+    let first_load = if BLOCKS == 1 {
+        loads[0]
     } else {
         filler.load_first()
     };
@@ -241,19 +247,19 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
             let mut sum = 0.0;
             macro_rules! word {
                 ($($i:literal)*) => {$(
-                    let [a, b] = halves::<F>(first_units[c][$i]);
+                    let [a, b] = halves::<F>(first_load[c][$i]);
                     sum += a + b;
                 )*};
             }
             word!(0 1 2 3);
-            sum_of_warp(sum) * (1.0 / (UNIT_ELEMENTS * WARP_THREADS) as f32)
+            sum_of_warp(sum) * (1.0 / (LOAD_ELEMENTS * WARP_THREADS) as f32)
         };
         let means = [mean(0), mean(1), mean(2)];
         if lane == 0 {
             floats.store_vec(common::MEANS, [means[0], means[1], means[2], 0.0]);
         }
     }
-    filler.store_all(&units);
+    filler.store_all(&loads);
     async_proxy::fence_shared();
     thread::sync_threads();
     if thread < OUT_CHANNELS {
@@ -278,22 +284,22 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     thread::sync_threads();
 
     // 3
-    let own_row = warp % GROUP_WARPS * WARP_ROWS;
+    let own_row = warp % WARPGROUP_WARPS * WARP_ROWS;
     let tile = |item: u32| Tile {
-        first_row: item / PARTS * TILE_ROWS + own_row,
-        first_pair: item % PARTS * PART_PAIRS,
-        end: (item % PARTS * PART_PAIRS + PART_PAIRS).min(PAIRS),
+        first_row: item / STRIPS * TILE_ROWS + own_row,
+        first_pair: item % STRIPS * STRIP_PAIRS,
+        end: (item % STRIPS * STRIP_PAIRS + STRIP_PAIRS).min(PAIRS),
     };
     let filters = wgmma_chain::unit(words.addr(FILTERS));
     // One item after the other, or each warpgroup of the block at most one.
-    let first = share.first + if BLOCKS == 1 { 0 } else { group };
-    let step = if BLOCKS == 1 { 1 } else { GROUPS };
-    let mut moments = Moments::NONE;
+    let first = share.first + if BLOCKS == 1 { 0 } else { warpgroup };
+    let step = if BLOCKS == 1 { 1 } else { WARPGROUPS };
+    let mut power_sums = PowerSums::NONE;
     let mut item = first;
     while item < share.end {
-        let mut of_item = Moments::NONE;
+        let mut of_item = PowerSums::NONE;
         walk::<F, _>(words, filters, g, &tile(item), &mut of_item);
-        moments.add(&of_item);
+        power_sums.add(&of_item);
         item += step;
     }
     let partial = words.slice(PARTIAL, 32 * WARPS).cast::<f32>();
@@ -301,28 +307,31 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     let k = filter / 2 * 8 + 2 * (lane % 4) + filter % 2;
     let slot = lane / 16 * 16 + k;
     if BLOCKS == 1 {
-        partial.store(warp * 32 + slot, moments.total());
+        partial.store(warp * 32 + slot, power_sums.total());
         thread::sync_threads();
     } else {
         let floats = words.cast::<f32>();
-        let of_warp = |warp: u32| MOMENTS + warp * (LANE_MOMENTS * WARP_THREADS);
-        if warp < MOST_GROUP_ITEMS * GROUP_WARPS {
-            moments.store(floats, of_warp(warp));
+        let of_warp = |warp: u32| POWER_SUMS + warp * (LANE_POWER_SUMS * WARP_THREADS);
+        if warp < MOST_WARPGROUP_ITEMS * WARPGROUP_WARPS {
+            power_sums.store(floats, of_warp(warp));
         }
         thread::sync_threads();
         // What one warpgroup would have, had it done all items of the block.
-        let mut moments = Moments::NONE;
+        let mut power_sums = PowerSums::NONE;
         let mut item = 0;
         while item < share.end - share.first {
-            let of_item = Moments::load(floats, of_warp(item * GROUP_WARPS + warp % GROUP_WARPS));
-            moments.add(&of_item);
+            let of_item = PowerSums::load(
+                floats,
+                of_warp(item * WARPGROUP_WARPS + warp % WARPGROUP_WARPS),
+            );
+            power_sums.add(&of_item);
             item += 1;
         }
-        let total = moments.total();
+        let total = power_sums.total();
         cluster::wait_all();
         // A warpgroup for each block of the cluster.
-        let at = (cluster::block_rank() * GROUP_WARPS + warp % GROUP_WARPS) * 32 + slot;
-        cluster::store(partial, at, group, total);
+        let at = (cluster::block_rank() * WARPGROUP_WARPS + warp % WARPGROUP_WARPS) * 32 + slot;
+        cluster::store(partial, at, warpgroup, total);
         cluster::sync();
     }
 

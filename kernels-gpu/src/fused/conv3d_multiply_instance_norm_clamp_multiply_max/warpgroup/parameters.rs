@@ -1,4 +1,4 @@
-//! Filters and what comes of them: operands, sums, start values, constants of the last step.
+//! Filters and what comes of them: operands, sums, start values, constants of the epilogue.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
@@ -8,11 +8,10 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
     OPERAND_COLUMNS, PARTIAL, PLANE_PITCH, WARPS, ZEROS,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER, FILTER_ELEMENTS, FusedGeometry, IN_CHANNELS, OUT_CHANNELS, WIDTH,
+    FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OneLaunch3dGeometry, WIDTH,
 };
 
 use super::super::format::halves;
-use super::super::item::WARP;
 use super::super::output::Constants;
 use super::{Chain, common};
 
@@ -70,20 +69,20 @@ pub(super) unsafe fn lay_out<F: Chain>(own: &[u32; OWN_WORDS], words: Shared<u32
 /// The block of the first pair's rest.
 pub(super) const FIRST_REST: u32 = 12;
 
-/// The word of lane `quad` in a column of a block.
+/// The word of quad lane `quad_lane` in a column of a block.
 #[inline(always)]
 unsafe fn filter_word<F: Chain>(
     weight: Global<F::Stored>,
     column: u32,
     block: u32,
-    quad: u32,
+    quad_lane: u32,
 ) -> u32 {
     let (output, k) = (column / OUT_CHANNELS, column % OUT_CHANNELS);
     // The pair of input columns, and of it: the first one, the second one, channel 2 of both.
     let rest = block >= FIRST_REST;
     let set = if rest { block - FIRST_REST } else { block / 6 };
-    let what = if rest { quad } else { block % 6 / 2 };
-    let line = if rest { 8 } else { block % 2 * 4 + quad };
+    let what = if rest { quad_lane } else { block % 6 / 2 };
+    let line = if rest { 8 } else { block % 2 * 4 + quad_lane };
     let value = |channel: u32, input: u32| {
         let used = (output..output + FILTER).contains(&input) && what < 3;
         // Loaded in any case, so that all loads are under way together.
@@ -136,12 +135,12 @@ pub(super) unsafe fn survey(values: &[f32; SURVEYED], floats: Shared<f32>) {
         sums[2] += if c == 2 { value } else { 0.0 };
         i += 1;
     }
-    warp::sync_warp(WARP);
+    warp::sync_warp(warp::ALL_LANES);
     let all = |value: f32, combine: fn(f32, f32) -> f32| {
         let mut value = value;
         macro_rules! exchange {
             ($($bit:literal)*) => {
-                $(value = combine(value, warp::warp_shuffle_xor(WARP, value, $bit, 32).0);)*
+                $(value = combine(value, warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0);)*
             };
         }
         exchange!(8 4 2 1);
@@ -184,14 +183,14 @@ pub(super) unsafe fn start_value<F: Chain>(k: u32, words: Shared<u32>, floats: S
 #[inline(always)]
 pub(super) unsafe fn finish_filter<F: Chain>(
     k: u32,
-    part: u32,
+    quarter: u32,
     words: Shared<u32>,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
 ) {
     let partial = words.slice(PARTIAL, 32 * WARPS).cast::<f32>();
     let floats = words.slice(COMMON, COMMON_WORDS).cast::<f32>();
     let (mut sum, mut squares) = (0.0, 0.0);
-    let mut warp = part;
+    let mut warp = quarter;
     while warp < WARPS {
         sum += f64::from(partial.load(warp * 32 + k));
         squares += f64::from(partial.load(warp * 32 + 16 + k));
@@ -199,8 +198,8 @@ pub(super) unsafe fn finish_filter<F: Chain>(
     }
     macro_rules! add {
         ($($bit:literal)*) => {$(
-            sum += warp::warp_shuffle_xor(WARP, sum, $bit, 32).0;
-            squares += warp::warp_shuffle_xor(WARP, squares, $bit, 32).0;
+            sum += warp::warp_shuffle_xor(warp::ALL_LANES, sum, $bit, 32).0;
+            squares += warp::warp_shuffle_xor(warp::ALL_LANES, squares, $bit, 32).0;
         )*};
     }
     add!(1 2);
@@ -213,7 +212,7 @@ pub(super) unsafe fn finish_filter<F: Chain>(
         && floats.load(common::LARGEST + k).is_finite()
         && floats.load(common::BIAS + k).is_finite();
     let c = Constants::new(g, mean, variance, 1.0, multiplier, finite);
-    if part == 0 {
+    if quarter == 0 {
         let table = floats.slice(common::CONSTANTS, 64);
         table.store(k, c.factor);
         table.store(16 + k, c.added);

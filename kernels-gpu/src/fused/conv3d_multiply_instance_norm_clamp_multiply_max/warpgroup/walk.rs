@@ -7,7 +7,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
     BLOCK_WORDS, ONES, PLANE_PITCH, PRODUCT_COLUMNS, ZEROS,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FusedGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
+    OneLaunch3dGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
 };
 
 use super::Chain;
@@ -16,16 +16,16 @@ use super::Chain;
 pub(super) enum Which {
     /// The next one follows in the same turn of the loop.
     First,
-    /// The one before was the first, pair number so much.
+    /// The one before was the first; the number of that pair.
     Second(u32),
-    /// The last one of an odd number of them, pair number so much.
+    /// The last one of an odd number of them; its number.
     Last(u32),
 }
 
 /// What becomes of the columns of a tile.
-pub(super) trait Consumer {
-    /// A pair of columns. Eight sums of each: filters `2 * quad` and one more of row `group`, of row
-    /// `group + 8`, and the same for the filters that are 8 further.
+pub(super) trait Epilogue {
+    /// A pair of columns. Eight sums of each: filters `2 * quad_lane` and one more of row `quad`, of row
+    /// `quad + 8`, and the same for the filters that are 8 further.
     unsafe fn pair(&mut self, which: Which, sums: [f32; 16]);
 }
 
@@ -35,7 +35,7 @@ const BLOCK_UNITS: u32 = BLOCK_WORDS * 4 / UNIT_BYTES;
 /// Words of a pair of input columns: three steps, and half a step.
 type Set = ([[u32; 4]; 3], [u32; 2]);
 
-/// A warp's part of a tile.
+/// What a warp has of a tile.
 pub(super) struct Tile {
     /// Its first row.
     pub(super) first_row: u32,
@@ -47,28 +47,33 @@ pub(super) struct Tile {
 
 /// Convolves a tile, together with the other warps of the warpgroup.
 #[inline(always)]
-pub(super) unsafe fn walk<F: Chain, C: Consumer>(
+pub(super) unsafe fn walk<F: Chain, E: Epilogue>(
     words: Shared<u32>,
     filters: u32,
-    g: &FusedGeometry,
+    g: &OneLaunch3dGeometry,
     tile: &Tile,
-    consumer: &mut C,
+    epilogue: &mut E,
 ) {
     let lane = warp::lane_id();
-    let quad = lane % 4;
+    let quad_lane = lane % 4;
     let line = |line: u32| {
         // line / 3 for line < 9.
         let t = (line * 11) >> 5;
         t * g.slice_words + (line - 3 * t) * ROW_PITCH
     };
-    let [low, high] = [line(quad), line(4 + quad)];
-    let rest = line(8) + if quad == 2 { PLANE_PITCH } else { quad };
+    let [low, high] = [line(quad_lane), line(4 + quad_lane)];
+    let rest = line(8)
+        + if quad_lane == 2 {
+            PLANE_PITCH
+        } else {
+            quad_lane
+        };
     let at = |row: u32| {
         let z = (row * g.out_height_reciprocal) >> RECIPROCAL_SHIFT;
         let pixel = z * g.slice_words
             + (row - z * g.out_height) * ROW_PITCH
             + tile.first_pair * PRODUCT_COLUMNS;
-        let rest = if quad == 3 { ONES } else { pixel + rest };
+        let rest = if quad_lane == 3 { ONES } else { pixel + rest };
         if row < g.out_rows {
             [pixel + low, pixel + high, rest]
         } else {
@@ -122,13 +127,13 @@ pub(super) unsafe fn walk<F: Chain, C: Consumer>(
         let odd = load!(2);
         let sums = multiply(&even, &odd, [even.1, odd.1], 12);
         if pair + 1 == tile.end {
-            consumer.pair(Which::Last(pair - tile.first_pair), sums);
+            epilogue.pair(Which::Last(pair - tile.first_pair), sums);
             break;
         }
-        consumer.pair(Which::First, sums);
+        epilogue.pair(Which::First, sums);
         even = load!(4);
         let sums = multiply(&odd, &even, [even.1, odd.1], 13);
-        consumer.pair(Which::Second(pair - tile.first_pair), sums);
+        epilogue.pair(Which::Second(pair - tile.first_pair), sums);
         pair += 2;
         if pair == tile.end {
             break;

@@ -8,20 +8,20 @@ use cuda_std::{math, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::TILE_ROWS as WARP_ROWS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
-    PAIRS, PART_PAIRS, RESULT_PITCH,
+    PAIRS, RESULT_PITCH, STRIP_PAIRS,
 };
 
-use super::super::item::{WARP, exchange};
+use super::super::item::exchange;
 use super::Chain;
-use super::walk::{Consumer, Tile, Which};
+use super::walk::{Epilogue, Tile, Which};
 
 /// Sums and sums of squares of the lane's filters.
-pub(super) struct Moments {
+pub(super) struct PowerSums {
     sums: [f32; 4],
     squares: [f32; 4],
 }
 
-impl Moments {
+impl PowerSums {
     /// Nothing seen.
     pub(super) const NONE: Self = Self {
         sums: [0.0; 4],
@@ -61,8 +61,8 @@ impl Moments {
         }
     }
 
-    /// One total of the warp: the sum (`group` 0 to 3) or the sum of squares (4 to 7) of the quad lane's
-    /// filter `group % 4`.
+    /// One total of the warp: the sum (in quads 0 to 3) or the sum of squares (4 to 7) of the quad lane's
+    /// filter `quad % 4`.
     #[inline(always)]
     pub(super) unsafe fn total(&self) -> f32 {
         let lane = warp::lane_id();
@@ -82,7 +82,7 @@ impl Moments {
     }
 }
 
-impl Consumer for Moments {
+impl Epilogue for PowerSums {
     #[inline(always)]
     unsafe fn pair(&mut self, _which: Which, sums: [f32; 16]) {
         macro_rules! value {
@@ -150,20 +150,20 @@ impl<F: Chain> Maximum<F> {
     /// largest of theirs.
     #[inline(always)]
     pub(super) unsafe fn write(&self, y: GlobalMut<u32>, tile: &Tile, out_rows: u32) {
-        const _: () = assert!(PART_PAIRS == 8);
-        warp::sync_warp(WARP);
+        const _: () = assert!(STRIP_PAIRS == 8);
+        warp::sync_warp(warp::ALL_LANES);
         let lane = warp::lane_id();
-        let pair = lane % PART_PAIRS;
-        let mut row = lane / PART_PAIRS;
+        let pair = lane % STRIP_PAIRS;
+        let mut row = lane / STRIP_PAIRS;
         while row < WARP_ROWS {
             if tile.first_row + row < out_rows && tile.first_pair + pair < tile.end {
                 let result = self.results.load(row * RESULT_PITCH + pair);
                 let at = (tile.first_row + row) * PAIRS + tile.first_pair + pair;
                 y.store(at as usize, F::max(result, self.lower));
             }
-            row += WARP_THREADS / PART_PAIRS;
+            row += WARP_THREADS / STRIP_PAIRS;
         }
-        warp::sync_warp(WARP);
+        warp::sync_warp(warp::ALL_LANES);
     }
 
     /// As [`exchange`], the larger of what is kept and what is received.
@@ -179,7 +179,7 @@ impl<F: Chain> Maximum<F> {
     }
 }
 
-impl<F: Chain> Consumer for Maximum<F> {
+impl<F: Chain> Epilogue for Maximum<F> {
     /// Rounded to 16 bits as soon as the affine map is done: what follows chooses among values, and the
     /// larger of two rounded numbers is the larger one, rounded.
     #[inline(always)]
@@ -209,7 +209,7 @@ impl<F: Chain> Consumer for Maximum<F> {
                 self.results.store(self.slot + pair, word);
             }
             Which::Last(pair) => {
-                let word = F::max(word, warp::warp_shuffle_xor(WARP, word, 2, 32).0);
+                let word = F::max(word, warp::warp_shuffle_xor(warp::ALL_LANES, word, 2, 32).0);
                 if warp::lane_id() & 2 == 0 {
                     self.results.store(self.slot + pair, word);
                 }

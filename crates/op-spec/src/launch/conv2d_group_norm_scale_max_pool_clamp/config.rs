@@ -1,19 +1,19 @@
-//! Modes of multiplication, and what each has of a block's threads, registers and shared memory.
+//! What each format has of a block's threads, registers and shared memory.
 
 use super::{
-    CHANNEL_FLOATS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH, PART_BYTES, PIXEL_BYTES,
-    QUAD_WORDS, STEP_ROWS, WARPGROUP_THREADS, WIDTH,
+    BAND_ROWS, CHANNEL_FLOATS, FRAGMENT_WORDS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH,
+    PART_BYTES, PIXEL_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
-/// How numbers are multiplied, and the tile constants that follow from it.
+/// The constants of a kernel's instance, which follow from its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FusedMode {
+pub struct OneLaunch2dConfig {
     /// Parts of a pixel: 2 for high and low halves, 1 for one rounded value.
     pub parts: u32,
-    /// Operands of the filters, 16 bytes for each thread of a warpgroup.
-    pub quads: u32,
-    /// Steps that shared memory holds.
+    /// Fragments of the filters, 16 bytes each, of a thread.
+    pub fragments: u32,
+    /// Bands that shared memory holds.
     pub slots: u32,
     /// Warpgroups that multiply; one more loads.
     pub consumers: u32,
@@ -26,11 +26,11 @@ pub struct FusedMode {
     pub shares: u32,
 }
 
-impl FusedMode {
+impl OneLaunch2dConfig {
     /// f32 as the sum of two scaled f16, three of the four products: error as of an f32 FMA chain.
-    pub const ACCURATE: Self = Self {
+    pub const SPLIT: Self = Self {
         parts: 2,
-        quads: 14,
+        fragments: 14,
         slots: 4,
         consumers: 2,
         producer_registers: 104,
@@ -39,9 +39,9 @@ impl FusedMode {
     };
 
     /// f32 rounded to one scaled f16: 11 bits, as tf32.
-    pub const FAST: Self = Self {
+    pub const ROUNDED: Self = Self {
         parts: 1,
-        quads: 7,
+        fragments: 7,
         slots: 6,
         consumers: 2,
         producer_registers: 120,
@@ -50,9 +50,9 @@ impl FusedMode {
     };
 
     /// f16 or bf16 in and out.
-    pub const HALF: Self = Self {
+    pub const STORED: Self = Self {
         parts: 1,
-        quads: 7,
+        fragments: 7,
         slots: 6,
         consumers: 3,
         producer_registers: 80,
@@ -69,9 +69,9 @@ impl FusedMode {
             ..self
         };
         if self.parts == 2 {
-            // With fewer products to a block the loads count: two steps of them under way.
-            spread.producer_registers = Self::FAST.producer_registers;
-            spread.consumer_registers = Self::FAST.consumer_registers;
+            // With fewer products to a block the loads count: two bands of them under way.
+            spread.producer_registers = Self::ROUNDED.producer_registers;
+            spread.consumer_registers = Self::ROUNDED.consumer_registers;
         }
         spread
     }
@@ -121,25 +121,25 @@ impl FusedMode {
     /// Words of the prepared filters.
     #[must_use]
     pub const fn operand_words(self) -> u32 {
-        self.quads * WARPGROUP_THREADS * QUAD_WORDS
+        self.fragments * WARPGROUP_THREADS * FRAGMENT_WORDS
     }
 
     /// Where things lie in shared memory.
     #[must_use]
-    pub const fn layout(self) -> FusedLayout {
+    pub const fn layout(self) -> OneLaunch2dLayout {
         let pooled = 0;
         let ring = pooled + 4 * OUT_CHANNELS * self.pooled_pitch();
-        let constant = ring + self.slots * STEP_ROWS * self.row_bytes();
+        let constant = ring + self.slots * BAND_ROWS * self.row_bytes();
         let magnitudes = constant + WIDTH * PIXEL_BYTES;
         let filled = magnitudes + 2 * 16;
         let freed = filled + 8 * self.slots;
         let exchanged = freed + 8 * self.slots;
-        let unscale = exchanged + 2 * 8;
-        let moments = unscale + 4 * self.slots.next_multiple_of(2);
+        let descale = exchanged + 2 * 8;
+        let moments = descale + 4 * self.slots.next_multiple_of(2);
         let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
         let affine = partner + 2 * self.received() * OUT_CHANNELS * RECEIVED_BYTES;
         let channels = affine + OUT_CHANNELS * AFFINE_BYTES;
-        FusedLayout {
+        OneLaunch2dLayout {
             pooled,
             ring,
             constant,
@@ -147,7 +147,7 @@ impl FusedMode {
             filled,
             freed,
             exchanged,
-            unscale,
+            descale,
             moments,
             partner,
             affine,
@@ -157,10 +157,10 @@ impl FusedMode {
     }
 }
 
-/// Bytes of one channel's count, mean and sum of squares about it.
+/// Bytes of one channel's count, mean and M2.
 pub const MOMENTS_BYTES: u32 = 12;
 
-/// Bytes of what one channel receives of a set of statistics: mean and sum of squares about it.
+/// Bytes of what one channel receives of a set of statistics: mean and M2.
 pub const RECEIVED_BYTES: u32 = 8;
 
 /// Bytes of one channel's center, factor and summand.
@@ -168,23 +168,23 @@ pub const AFFINE_BYTES: u32 = 12;
 
 /// Byte offsets in a block's shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FusedLayout {
+pub struct OneLaunch2dLayout {
     /// Maxima of the pooling windows: f32, channel by channel.
     pub pooled: u32,
-    /// Input rows as operands: slot, row, part, phase, window.
+    /// Input rows as operands: slot, row, part, residue, window.
     pub ring: u32,
     /// A row of pixels that are all the same constant.
     pub constant: u32,
-    /// Largest magnitude that each loading warp saw, for even and for odd steps.
+    /// Largest magnitude that each loading warp saw, for even and for odd bands.
     pub magnitudes: u32,
     /// A barrier for each slot: its rows are there.
     pub filled: u32,
-    /// A barrier for each slot: the output rows of its step are computed.
+    /// A barrier for each slot: its window row is computed.
     pub freed: u32,
     /// The barriers of the statistics that other blocks send, for even and for odd samples.
     pub exchanged: u32,
     /// For each slot, what undoes the scaling of its rows.
-    pub unscale: u32,
+    pub descale: u32,
     /// Statistics of each channel from each warpgroup.
     pub moments: u32,
     /// Statistics from other blocks, for even and for odd samples.
@@ -201,19 +201,19 @@ pub struct FusedLayout {
 mod tests {
     use super::*;
 
-    const MODES: [FusedMode; 6] = [
-        FusedMode::ACCURATE,
-        FusedMode::FAST,
-        FusedMode::HALF,
-        FusedMode::ACCURATE.spread(),
-        FusedMode::FAST.spread(),
-        FusedMode::HALF.spread(),
+    const CONFIGS: [OneLaunch2dConfig; 6] = [
+        OneLaunch2dConfig::SPLIT,
+        OneLaunch2dConfig::ROUNDED,
+        OneLaunch2dConfig::STORED,
+        OneLaunch2dConfig::SPLIT.spread(),
+        OneLaunch2dConfig::ROUNDED.spread(),
+        OneLaunch2dConfig::STORED.spread(),
     ];
 
     #[test]
     fn shared_memory_suffices_and_barriers_are_aligned() {
-        for mode in MODES {
-            let layout = mode.layout();
+        for config in CONFIGS {
+            let layout = config.layout();
             assert!(layout.bytes <= 227 * 1024, "{layout:?}");
             assert_eq!(layout.ring % 128, 0);
             assert_eq!(layout.constant % 128, 0);
@@ -231,11 +231,11 @@ mod tests {
 
     #[test]
     fn registers_suffice() {
-        for mode in MODES {
+        for config in CONFIGS {
             // What a launch takes of the 65,536 registers, in multiples of 8 for each thread.
-            let at_entry = (65_536 / mode.block_threads()) & !7;
-            let held = mode.producer_registers + mode.consumers * mode.consumer_registers;
-            assert!(held <= at_entry * (1 + mode.consumers), "{mode:?}");
+            let at_entry = (65_536 / config.block_threads()) & !7;
+            let held = config.producer_registers + config.consumers * config.consumer_registers;
+            assert!(held <= at_entry * (1 + config.consumers), "{config:?}");
         }
     }
 }

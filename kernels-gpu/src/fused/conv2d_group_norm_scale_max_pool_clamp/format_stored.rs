@@ -1,45 +1,46 @@
-//! The modes whose tensors are stored in 16 bits.
+//! The formats of tensors that are stored in 16 bits: operands are elements as they are.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::InFlight;
 use cuda_std::{Storage, bf16, f16, mma, opaque, registers, wgmma_chain};
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::FusedMode;
+use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2dConfig;
 
-use super::mode::{
-    CROSSING_SINGLE, Mode, PART, Pixel, Quad, SINGLE, one_part, quads, register_counts, tiles,
+use super::format::{
+    CROSSING_SINGLE, Format, Fragment, PART, Pixel, SINGLE, config, fragments, one_part,
+    register_counts,
 };
 use crate::parts::unroll::unroll;
 
-macro_rules! half {
-    ($(#[$doc:meta])* $mode:ident, $ty:ty, $multiply:ident, $pack:ident) => {
+macro_rules! stored {
+    ($(#[$doc:meta])* $name:ident, $ty:ty, $multiply:ident, $pack:ident) => {
         $(#[$doc])*
-        pub(super) struct $mode<const SPREAD: bool>;
+        pub(super) struct $name<const SPREAD: bool>;
 
-        impl<const SPREAD: bool> Mode for $mode<SPREAD> {
-            const TILES: FusedMode = tiles(FusedMode::HALF, SPREAD);
+        impl<const SPREAD: bool> Format for $name<SPREAD> {
+            const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::STORED, SPREAD);
             type Stored = $ty;
             const SCALED: bool = false;
             const LOADS_AHEAD: usize = 2;
             type Raw = [[u32; 2]; 8];
-            type Filters = [Quad; 7];
+            type Filters = [Fragment; 7];
             const CONSTANT: f32 = 1.0;
 
-            register_counts!(FusedMode::HALF);
+            register_counts!(OneLaunch2dConfig::STORED);
 
             #[inline(always)]
-            unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 7] {
-                quads(from, thread)
+            unsafe fn filters(from: Global<u32>, thread: u32) -> [Fragment; 7] {
+                fragments(from, thread)
             }
 
             #[inline(always)]
-            unsafe fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
+            unsafe fn set_constant(f: &mut [Fragment; 7], half: usize, word: u32) {
                 f[SINGLE][2 + half] = word;
                 f[CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
             }
 
             #[inline(always)]
             unsafe fn start<const CROSSING: bool>(
-                f: &[Quad; 7],
+                f: &[Fragment; 7],
                 rows: [u32; 3],
                 constant: u32,
             ) -> InFlight {
@@ -95,11 +96,11 @@ macro_rules! half {
     };
 }
 
-half! {
+stored! {
     /// f16 in and out.
-    HalfF16, f16, start_f16_5, pack_f16x2
+    F16, f16, start_f16_5, pack_f16x2
 }
-half! {
+stored! {
     /// bf16 in and out.
-    HalfBf16, bf16, start_bf16_5, pack_bf16x2
+    Bf16, bf16, start_bf16_5, pack_bf16x2
 }

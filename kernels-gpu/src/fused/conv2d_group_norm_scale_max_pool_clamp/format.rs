@@ -1,35 +1,35 @@
-//! What the modes differ in: operands, and how a row of the convolution is made of products.
+//! What the formats differ in: operands, and how a row of the convolution is made of products.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma_chain::{self, Columns, InFlight, UNIT_BYTES};
 use cuda_std::{Storage, f16, math, mma, opaque, registers};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    FusedMode, PART_BYTES, PHASE_BYTES, QUAD_WORDS, WARPGROUP_THREADS,
+    FRAGMENT_WORDS, OneLaunch2dConfig, PART_BYTES, RESIDUE_BYTES, WARPGROUP_THREADS,
 };
 
 use crate::parts::unroll::unroll;
 
-/// One operand of 16 columns of K: two words of each of its halves.
-pub(super) type Quad = [u32; QUAD_WORDS as usize];
+/// A thread's registers of one operand of one step: two words of each half of K.
+pub(super) type Fragment = [u32; FRAGMENT_WORDS as usize];
 
 /// A pixel: eight values of 16 bits.
 pub(super) type Pixel = [u32; 4];
 
-/// Units of 16 bytes from one phase to the next, from a pixel's high to its low part.
-const PHASE: u32 = PHASE_BYTES / UNIT_BYTES;
+/// Units of 16 bytes from one residue to the next, from a pixel's high to its low part.
+const RESIDUE: u32 = RESIDUE_BYTES / UNIT_BYTES;
 pub(super) const PART: u32 = PART_BYTES / UNIT_BYTES;
 
-pub(super) trait Mode {
-    const TILES: FusedMode;
+pub(super) trait Format {
+    const CONFIG: OneLaunch2dConfig;
     /// What tensors are stored in.
     type Stored: Storage;
     /// Whether inputs are multiplied by a power of two.
     const SCALED: bool;
-    /// Steps whose loads are under way at a time, up to 4.
+    /// Bands whose loads are under way at a time, up to 4.
     const LOADS_AHEAD: usize;
     /// What a lane loads of a row: four pixels, as they come.
     type Raw: Copy;
-    /// All operands of the filters that a thread has.
+    /// All fragments of the filters that a thread has.
     type Filters: Copy;
     /// The value of the constant pixels.
     const CONSTANT: f32;
@@ -62,34 +62,34 @@ pub(super) trait Mode {
     fn round(value: f32) -> f32;
 }
 
-/// The tiles of a mode whose samples are spread or are not.
-pub(super) const fn tiles(mode: FusedMode, spread: bool) -> FusedMode {
-    if spread { mode.spread() } else { mode }
+/// The config of a format whose samples are spread or are not.
+pub(super) const fn config(alone: OneLaunch2dConfig, spread: bool) -> OneLaunch2dConfig {
+    if spread { alone.spread() } else { alone }
 }
 
-/// `N` operands of a thread.
+/// `N` fragments of a thread.
 #[inline(always)]
-pub(super) unsafe fn quads<const N: usize>(from: Global<u32>, thread: u32) -> [Quad; N] {
-    let mut quads = [[0; 4]; N];
+pub(super) unsafe fn fragments<const N: usize>(from: Global<u32>, thread: u32) -> [Fragment; N] {
+    let mut fragments = [[0; 4]; N];
     let mut i = 0;
     while i < N {
-        let at = (i as u32 * WARPGROUP_THREADS + thread) * QUAD_WORDS;
-        quads[i] = from.load_vec_readonly(at as usize);
+        let at = (i as u32 * WARPGROUP_THREADS + thread) * FRAGMENT_WORDS;
+        fragments[i] = from.load_vec_readonly(at as usize);
         i += 1;
     }
-    quads
+    fragments
 }
 
 /// Columns of a row for horizontal tap `s`, the second half of K `k` units further.
 #[inline(always)]
 const fn tap(row: u32, s: u32, k: u32) -> Columns {
-    Columns::new(row + s * PHASE, k)
+    Columns::new(row + s * RESIDUE, k)
 }
 
 /// Columns whose second half of K is the constant.
 #[inline(always)]
 const fn tap_and_constant(row: u32, s: u32, constant: u32) -> Columns {
-    let first = row + s * PHASE;
+    let first = row + s * RESIDUE;
     Columns::new(first, constant - first)
 }
 
@@ -104,14 +104,14 @@ pub(super) const SINGLE: usize = 4;
 const CROSSING_PAIR: usize = 5;
 pub(super) const CROSSING_SINGLE: usize = 6;
 
-/// A row from one part of the pixels: the operands and columns of five steps.
+/// A row from one part of the pixels: the fragments and columns of five steps.
 #[inline(always)]
 pub(super) fn one_part<const CROSSING: bool>(
-    f: &[Quad; 7],
+    f: &[Fragment; 7],
     [r0, r1, r2]: [u32; 3],
     row: u32,
     constant: u32,
-) -> ([Quad; 5], [Columns; 5]) {
+) -> ([Fragment; 5], [Columns; 5]) {
     let (pair, single, pair_row, single_row) = if CROSSING {
         (f[CROSSING_PAIR], f[CROSSING_SINGLE], r1, r0)
     } else {
@@ -120,9 +120,9 @@ pub(super) fn one_part<const CROSSING: bool>(
     (
         [f[0], f[1], f[2], pair, single],
         [
-            tap(r0, 0, PHASE),
-            tap(r1, 0, PHASE),
-            tap(r2, 0, PHASE),
+            tap(r0, 0, RESIDUE),
+            tap(r1, 0, RESIDUE),
+            tap(r2, 0, RESIDUE),
             tap(pair_row, 2, row),
             tap_and_constant(single_row, 2, constant),
         ],
@@ -161,22 +161,22 @@ fn unpack(word: u32) -> (f32, f32) {
 }
 
 macro_rules! register_counts {
-    ($tiles:expr) => {
+    ($config:expr) => {
         #[inline(always)]
         unsafe fn give_registers() {
             if SPREAD {
-                registers::decrease::<{ $tiles.spread().producer_registers }>();
+                registers::decrease::<{ $config.spread().producer_registers }>();
             } else {
-                registers::decrease::<{ $tiles.producer_registers }>();
+                registers::decrease::<{ $config.producer_registers }>();
             }
         }
 
         #[inline(always)]
         unsafe fn take_registers() {
             if SPREAD {
-                registers::increase::<{ $tiles.spread().consumer_registers }>();
+                registers::increase::<{ $config.spread().consumer_registers }>();
             } else {
-                registers::increase::<{ $tiles.consumer_registers }>();
+                registers::increase::<{ $config.consumer_registers }>();
             }
         }
     };
@@ -219,32 +219,32 @@ macro_rules! f32_input {
 }
 
 /// f32 as two f16.
-pub(super) struct Accurate<const SPREAD: bool>;
+pub(super) struct Split<const SPREAD: bool>;
 
-impl<const SPREAD: bool> Mode for Accurate<SPREAD> {
-    const TILES: FusedMode = tiles(FusedMode::ACCURATE, SPREAD);
+impl<const SPREAD: bool> Format for Split<SPREAD> {
+    const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::SPLIT, SPREAD);
     const LOADS_AHEAD: usize = if SPREAD { 2 } else { 1 };
-    /// Seven operands of the high parts, seven of the low ones. The single taps of the high parts
+    /// Seven fragments of the high parts, seven of the low ones. The single taps of the high parts
     /// stand in both halves, for both parts of a pixel.
-    type Filters = [Quad; 14];
+    type Filters = [Fragment; 14];
 
-    register_counts!(FusedMode::ACCURATE);
+    register_counts!(OneLaunch2dConfig::SPLIT);
     f32_input!();
 
     #[inline(always)]
-    unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 14] {
-        quads(from, thread)
+    unsafe fn filters(from: Global<u32>, thread: u32) -> [Fragment; 14] {
+        fragments(from, thread)
     }
 
     #[inline(always)]
-    unsafe fn set_constant(f: &mut [Quad; 14], half: usize, word: u32) {
+    unsafe fn set_constant(f: &mut [Fragment; 14], half: usize, word: u32) {
         f[7 + SINGLE][2 + half] = word;
         f[7 + CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
     }
 
     #[inline(always)]
     unsafe fn start<const CROSSING: bool>(
-        f: &[Quad; 14],
+        f: &[Fragment; 14],
         [r0, r1, r2]: [u32; 3],
         constant: u32,
     ) -> InFlight {
@@ -272,15 +272,15 @@ impl<const SPREAD: bool> Mode for Accurate<SPREAD> {
             low_single,
         ];
         let b = [
-            tap(r0, 0, PHASE),
-            tap(r0 + PART, 0, PHASE),
-            tap(r0, 0, PHASE),
-            tap(r1, 0, PHASE),
-            tap(r1 + PART, 0, PHASE),
-            tap(r1, 0, PHASE),
-            tap(r2, 0, PHASE),
-            tap(r2 + PART, 0, PHASE),
-            tap(r2, 0, PHASE),
+            tap(r0, 0, RESIDUE),
+            tap(r0 + PART, 0, RESIDUE),
+            tap(r0, 0, RESIDUE),
+            tap(r1, 0, RESIDUE),
+            tap(r1 + PART, 0, RESIDUE),
+            tap(r1, 0, RESIDUE),
+            tap(r2, 0, RESIDUE),
+            tap(r2 + PART, 0, RESIDUE),
+            tap(r2, 0, RESIDUE),
             tap(p, 2, ROW),
             tap(p + PART, 2, ROW),
             tap(p, 2, ROW),
@@ -304,30 +304,30 @@ impl<const SPREAD: bool> Mode for Accurate<SPREAD> {
 }
 
 /// f32 rounded to f16.
-pub(super) struct Fast<const SPREAD: bool>;
+pub(super) struct Rounded<const SPREAD: bool>;
 
-impl<const SPREAD: bool> Mode for Fast<SPREAD> {
-    const TILES: FusedMode = tiles(FusedMode::FAST, SPREAD);
+impl<const SPREAD: bool> Format for Rounded<SPREAD> {
+    const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::ROUNDED, SPREAD);
     const LOADS_AHEAD: usize = 2;
-    type Filters = [Quad; 7];
+    type Filters = [Fragment; 7];
 
-    register_counts!(FusedMode::FAST);
+    register_counts!(OneLaunch2dConfig::ROUNDED);
     f32_input!();
 
     #[inline(always)]
-    unsafe fn filters(from: Global<u32>, thread: u32) -> [Quad; 7] {
-        quads(from, thread)
+    unsafe fn filters(from: Global<u32>, thread: u32) -> [Fragment; 7] {
+        fragments(from, thread)
     }
 
     #[inline(always)]
-    unsafe fn set_constant(f: &mut [Quad; 7], half: usize, word: u32) {
+    unsafe fn set_constant(f: &mut [Fragment; 7], half: usize, word: u32) {
         f[SINGLE][2 + half] = word;
         f[CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
     }
 
     #[inline(always)]
     unsafe fn start<const CROSSING: bool>(
-        f: &[Quad; 7],
+        f: &[Fragment; 7],
         rows: [u32; 3],
         constant: u32,
     ) -> InFlight {
