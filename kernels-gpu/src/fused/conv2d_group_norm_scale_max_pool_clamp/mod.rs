@@ -190,7 +190,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<F: Format>(
     body::<F>(&arguments, g);
 }
 
-/// [`conv2d_group_norm_scale_max_pool_clamp_wgmma`] with a sample on more blocks.
+/// `conv2d_group_norm_scale_max_pool_clamp_wgmma` with a sample on more blocks.
 ///
 /// *Launch*, *mapping*, *barriers*, *traffic*: as there.
 ///
