@@ -210,7 +210,9 @@ impl Bench<'_> {
         let mut scores = Vec::new();
         for (strategy, options) in &candidates {
             let its_products = subject.products(options.precision);
-            let step = Step::start(format!("  {strategy} {}", its_products.name()));
+            let on_cpu = self.protocol.stream().device().is_cpu();
+            let name = if on_cpu { "cpu" } else { strategy.name };
+            let step = Step::start(format!("  {name} {}", its_products.name()));
             if its_products != products {
                 (products, wanted) = (its_products, expected(options.precision)?);
             }

@@ -1,7 +1,6 @@
 //! `convfuse demo`: `bench` of both problems at full size, every strategy beside its error.
 
 use clap::Parser;
-use convfuse::Device;
 use convfuse::chain::presets::{KernelBench79, KernelBench85};
 
 use super::device::Choice;
@@ -32,9 +31,12 @@ struct Bench {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let device = arguments.device.open()?;
-    println!("device\n{}", device.info());
-    let batch = arguments.batch.unwrap_or_else(|| full_batch(&device));
+    // A sample takes the emulator minutes.
+    let full = match arguments.device {
+        Choice::Emulator => 1,
+        _ => KernelBench85::INPUT[0],
+    };
+    let batch = arguments.batch.unwrap_or(full);
     let shape = |input: &[usize]| {
         let extents: Vec<String> = input.iter().skip(1).map(usize::to_string).collect();
         format!("--shape={batch},{}", extents.join(","))
@@ -52,13 +54,4 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         options.push(format!("--repeats={runs}"));
     }
     bench::run(&Bench::try_parse_from(options)?.arguments)
-}
-
-/// The benchmark's batch, but where a sample takes minutes.
-fn full_batch(device: &Device) -> usize {
-    if device.is_emulator() {
-        1
-    } else {
-        KernelBench85::INPUT[0]
-    }
 }
