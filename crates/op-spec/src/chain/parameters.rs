@@ -79,7 +79,9 @@ type Wanted = (&'static str, Vec<usize>, Initialisation, bool);
 fn wanted(layer: &Layer, flow: &Flow) -> Vec<Wanted> {
     let channels = flow.channels.unwrap_or(0);
     let conv = |shape: Vec<usize>, bias: bool| {
-        let fan_in = shape[1..].iter().product();
+        // An absurd filter is refused with its input; its bound is of no use.
+        let fan_in =
+            (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
         let uniform = Initialisation::Uniform { fan_in };
         let vector = vec![shape[0]];
         vec![
