@@ -14,7 +14,7 @@ use syn::{
     Type, bracketed, parenthesized,
 };
 
-use crate::parse::cfgs;
+use crate::conditions::cfgs;
 use crate::signature::name;
 
 /// `instances(..)`: every combination of the values of its axes.

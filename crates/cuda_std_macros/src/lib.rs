@@ -1,5 +1,6 @@
 //! The `#[kernel]` attribute of `cuda_std`; see [`macro@kernel`].
 
+mod conditions;
 mod expand;
 mod instances;
 mod parse;

@@ -2,8 +2,9 @@
 
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, Expr, Ident, Result, Token};
+use syn::{Error, Expr, Ident, Result, Token};
 
+use crate::conditions::cfgs;
 use crate::instances::List;
 
 /// Lists of instances, and launch bounds.
@@ -80,21 +81,6 @@ impl Arguments {
             }
         }
         Ok(())
-    }
-}
-
-/// The conditions before an argument or a value.
-pub(crate) fn cfgs(input: ParseStream) -> Result<Vec<Attribute>> {
-    let attributes = input.call(Attribute::parse_outer)?;
-    match attributes
-        .iter()
-        .find(|attribute| !attribute.path().is_ident("cfg"))
-    {
-        Some(other) => Err(Error::new(
-            other.span(),
-            "kernel: the only attribute here is `cfg`",
-        )),
-        None => Ok(attributes),
     }
 }
 

@@ -54,10 +54,10 @@ unary! {
 }
 
 macro_rules! binary {
-    ($($name:ident: $text:literal;)*) => {$(
+    ($($name:ident: $ty:ty, $text:literal;)*) => {$(
         #[inline(always)]
-        pub(crate) fn $name(a: f32, b: f32) -> f32 {
-            let y: f32;
+        pub(crate) fn $name(a: $ty, b: $ty) -> $ty {
+            let y: $ty;
             // SAFETY: arithmetic on registers.
             unsafe {
                 asm!(
@@ -72,10 +72,15 @@ macro_rules! binary {
 }
 
 binary! {
-    max: "max.f32";
-    min: "min.f32";
-    max_nan: "max.NaN.f32";
-    min_nan: "min.NaN.f32";
+    max: f32, "max.f32";
+    min: f32, "min.f32";
+    max_nan: f32, "max.NaN.f32";
+    min_nan: f32, "min.NaN.f32";
+    max_nan_f16x2: u32, "max.NaN.f16x2";
+    min_nan_f16x2: u32, "min.NaN.f16x2";
+    max_nan_bf16x2: u32, "max.NaN.bf16x2";
+    min_nan_bf16x2: u32, "min.NaN.bf16x2";
+    high_word: u32, "mul.hi.u32";
 }
 
 /// `e^x = 2^n * e^r` with `x = n ln 2 + r`, so that `ex2.approx` sees only |r / ln 2| <= 1/2, where
@@ -130,21 +135,6 @@ pub(crate) fn f16x2_to_f32(word: u32) -> [f32; 2] {
     [low, high]
 }
 
-/// The upper half of the product.
-#[inline(always)]
-pub(crate) fn high_word(a: u32, b: u32) -> u32 {
-    let y: u32;
-    // SAFETY: arithmetic on registers.
-    unsafe {
-        asm!(
-            "mul.hi.u32 {0}, {1}, {2};",
-            out(reg32) y, in(reg32) a, in(reg32) b,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    y
-}
-
 #[inline(always)]
 pub(crate) fn f16_from_f32(x: f32) -> f16 {
     let y: u16;
@@ -196,29 +186,4 @@ extremes! {
     min_nan_f16: f16, "min.NaN.f16";
     max_nan_bf16: bf16, "max.NaN.bf16";
     min_nan_bf16: bf16, "min.NaN.bf16";
-}
-
-macro_rules! packed {
-    ($($name:ident, $text:literal;)*) => {$(
-        #[inline(always)]
-        pub(crate) fn $name(a: u32, b: u32) -> u32 {
-            let y: u32;
-            // SAFETY: arithmetic on registers.
-            unsafe {
-                asm!(
-                    concat!($text, " {0}, {1}, {2};"),
-                    out(reg32) y, in(reg32) a, in(reg32) b,
-                    options(pure, nomem, nostack, preserves_flags),
-                );
-            }
-            y
-        }
-    )*};
-}
-
-packed! {
-    max_nan_f16x2, "max.NaN.f16x2";
-    min_nan_f16x2, "min.NaN.f16x2";
-    max_nan_bf16x2, "max.NaN.bf16x2";
-    min_nan_bf16x2, "min.NaN.bf16x2";
 }
