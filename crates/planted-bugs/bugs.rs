@@ -266,14 +266,14 @@ const BUGS: &[Bug] = &[
     Bug {
         name: "implicit_gemm_reads_results_before_all_are_there",
         copy: "second",
-        file: "fused/implicit_gemm/results.rs",
+        file: "fused/implicit_gemm/results/mod.rs",
         right: "        self.store_tile(sums);\n        thread::sync_threads();",
         wrong: "        self.store_tile(sums);",
     },
     Bug {
         name: "implicit_gemm_takes_unused_pixels_into_the_moments",
         copy: "third",
-        file: "fused/implicit_gemm/results.rs",
+        file: "fused/implicit_gemm/results/mod.rs",
         right: "(limits - pixel) & BEYOND == BEYOND",
         wrong: "(limits - pixel) & BEYOND != 0",
     },

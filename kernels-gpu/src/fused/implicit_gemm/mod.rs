@@ -38,19 +38,32 @@
 //! Sums are f32. Tensor cores truncate them, so those of split values are put aside now and then (`warps`,
 //! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or
 //! NaN: a norm follows, and there they all become NaN in any case.
+//!
+//! # Layers
+//! The modules, from the bottom up; each imports only from lines before its own, which a test checks.
+//! 1. `format`, `tile`: how values become operands; tiles as types, and their sums
+//! 2. `image`, `filters`, `combine`: the kernels before and after the product
+//! 3. `place`, `tables`: what a block computes; by what it finds vectors, pixels and windows
+//! 4. `patch`: what it multiplies
+//! 5. `results`: what becomes of the sums
+//! 6. `multiplier`: what a way to multiply has to do
+//! 7. `warps`, `warpgroup`: the two ways
+//! 8. `product`: the kernel that all of these are for
 
-mod aside;
 mod combine;
 mod filters;
 mod format;
 mod image;
+mod multiplier;
 mod patch;
+mod place;
 mod product;
 mod results;
+mod tables;
+mod tile;
 #[cfg(hopper)]
 mod warpgroup;
 mod warps;
-mod windows;
 
 pub use combine::*;
 pub use filters::*;

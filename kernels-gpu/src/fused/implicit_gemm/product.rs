@@ -35,75 +35,41 @@ use op_spec::launch::implicit_gemm::{
 };
 
 use super::format::{Bf16, F16, Format, Rounded, Split};
-use super::patch::{FilterSet, Patch, Place, load_tile};
+use super::multiplier::Multiplier;
+use super::patch::Patch;
+use super::place::{FilterSet, Place, load_tile};
 use super::results::{Output, Results};
+use super::tables::Tables;
+#[cfg(hopper)]
+use super::tile::W64N128;
+use super::tile::{M16N64, M16N256, M32N128, M64N32, M64N128, NO_SUMS, TileShape};
 #[cfg(hopper)]
 use super::warpgroup::Warpgroup;
 use super::warps::Warps;
 use crate::parts::index::div_rem;
 
-/// A tile as a type.
-pub(super) trait Shape: Sized {
-    const TILE: GemmTile;
-    /// How a block of this tile multiplies.
+/// A tile, and how a block of it multiplies.
+pub(super) trait Multiplied: TileShape + Sized {
     type Multiplier<F: Format>: Multiplier<F, Self>;
 }
 
-/// The tiles as types, and how each multiplies.
-macro_rules! shape {
-    ($($name:ident: $multiplier:ident)*) => {$(
-        pub(super) struct $name;
-        impl Shape for $name {
-            const TILE: GemmTile = op_spec::launch::implicit_gemm::$name;
+macro_rules! multiplied {
+    ($($tile:ident by $multiplier:ident,)*) => {$(
+        impl Multiplied for $tile {
             type Multiplier<F: Format> = $multiplier;
         }
     )*};
 }
 
-shape!(M64N128: Warps M32N128: Warps M16N256: Warps M64N32: Warps M16N64: Warps);
+multiplied!(
+    M64N128 by Warps,
+    M32N128 by Warps,
+    M16N256 by Warps,
+    M64N32 by Warps,
+    M16N64 by Warps,
+);
 #[cfg(hopper)]
-shape!(W64N128: Warpgroup);
-
-/// The most operands and octets of pixels that a warp of any tile has. What a tile does not use is
-/// never touched, and so takes no registers.
-pub(super) const MAX_OPERANDS: usize = 4;
-pub(super) const MAX_PIXEL_OCTETS: usize = 16;
-
-/// The sums of a lane, by operand and octet of pixels; see `cuda_std::mma` for which they are.
-pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
-
-/// Sums of nothing.
-pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
-
-/// How a block multiplies its filters with a patch.
-pub(super) trait Multiplier<F: Format, S: Shape>: Sized {
-    /// Starts with the first filters; `operands` are those of the block.
-    ///
-    /// # Safety
-    /// All threads of the block call it, after the barrier behind `find_places`.
-    unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self;
-
-    /// Makes what the thread copied visible to whoever multiplies; a barrier follows.
-    fn show_patch();
-
-    /// Adds the products of the stage that lies in `buffer` to the sums.
-    ///
-    /// # Safety
-    /// All threads of the block call it, and the patch is there.
-    unsafe fn multiply_stage(
-        &mut self,
-        sums: &mut Sums,
-        patch: &Patch<'_>,
-        results: &Results<'_, F, S>,
-        buffer: u32,
-    );
-
-    /// Ends the sums of a tile.
-    ///
-    /// # Safety
-    /// All threads of the block call it.
-    unsafe fn end(&mut self, sums: &mut Sums, results: &Results<'_, F, S>);
-}
+multiplied!(W64N128 by Warpgroup,);
 
 /// Tiles of pixels of all samples, computed anew.
 #[inline(always)]
@@ -177,7 +143,7 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
     max_threads = BLOCK_THREADS,
     min_blocks = min_blocks(S::TILE, F::OPERANDS)
 )]
-pub unsafe fn implicit_gemm<S: Shape, F: Format>(
+pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     image: *const u32,
     image_descales: *const f32,
     operands: *const u32,
@@ -205,17 +171,12 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
     let layout = g.layout(S::TILE, parts);
     let planes = g.conv.n as usize * (g.conv.groups * g.chunks * parts) as usize;
     let image_words = planes * g.plane_vectors() as usize * VECTOR_WORDS as usize;
+    let tables = Tables::of::<S>(&layout, g);
     let patch = Patch {
-        offsets: shared::dynamic(layout.offsets, g.offsets),
-        bases: shared::dynamic(layout.bases, S::TILE.pixels()),
-        pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
-        positions: shared::dynamic(layout.positions, S::TILE.pixels()),
-        sources: shared::dynamic(layout.sources, g.patch_vectors),
-        windows: shared::dynamic(layout.windows, g.windows()),
+        tables,
         buffers: shared::dynamic(layout.patches, 2 * g.stage_bytes(parts) / 4),
         image: Global::new(image, image_words),
         group,
-        g,
     };
     let tiles = shared::dynamic(layout.tiles, 2 * TILE_WORDS);
     let mut item = first_item;
@@ -225,10 +186,10 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         place.store(tiles, 0);
         filters.store(tiles);
     }
-    patch.find_sources();
+    tables.find_sources();
     patch.start::<F>(&place, 0, 0);
     cp_async::commit_group();
-    patch.find_places::<F, S>();
+    tables.find_places::<F, S>();
 
     let results_of = |warp: u32, thread: u32, g: GemmGeometry| {
         let layout = g.layout(S::TILE, parts);

@@ -23,9 +23,10 @@ use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{CHAIN_STEPS, OPERAND_ROWS, OPERAND_WORDS};
 
 use super::format::{ChainFilters, Format};
+use super::multiplier::Multiplier;
 use super::patch::Patch;
-use super::product::{Multiplier, Shape, Sums};
 use super::results::Results;
+use super::tile::{Sums, TileShape};
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a chain.
@@ -113,7 +114,7 @@ impl Chain {
 impl Warpgroup {
     /// Loads the filters of the chain that starts with step `step`.
     #[inline(always)]
-    unsafe fn load<F: Format, S: Shape>(
+    unsafe fn load<F: Format, S: TileShape>(
         operands: Global<u32>,
         step: u32,
         filter_warp: u32,
@@ -138,7 +139,7 @@ impl Warpgroup {
     }
 }
 
-impl<F: Format, S: Shape> Multiplier<F, S> for Warpgroup {
+impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
     #[inline(always)]
     unsafe fn new(operands: Global<u32>, _: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
         let filter_warp = results.filter_warp;
@@ -163,7 +164,7 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warpgroup {
         _: &Results<'_, F, S>,
         buffer: u32,
     ) {
-        let g = patch.g;
+        let g = patch.tables.g;
         let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
         let low = g.patch_vectors;
@@ -173,7 +174,7 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warpgroup {
         let first = wgmma_chain::unit(at);
         let columns = |step: u32| {
             let columns = |i: u32| {
-                let first = first + patch.offsets.load(step + i);
+                let first = first + patch.tables.offsets.load(step + i);
                 Columns::apart(first, k_units, g.octet_vectors)
             };
             [columns(0), columns(1), columns(2)]

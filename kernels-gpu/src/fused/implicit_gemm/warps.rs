@@ -19,9 +19,10 @@ use op_spec::launch::implicit_gemm::{
 };
 
 use super::format::Format;
+use super::multiplier::Multiplier;
 use super::patch::Patch;
-use super::product::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Multiplier, Shape, Sums};
 use super::results::Results;
+use super::tile::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
 /// More than any number of steps that are kept.
@@ -35,7 +36,7 @@ type Filters = [[[u32; 4]; MAX_OPERANDS]; 2];
 
 /// Loads a step's operands for the filters of the thread's warp.
 #[inline(always)]
-unsafe fn load_filters<F: Format, S: Shape>(
+unsafe fn load_filters<F: Format, S: TileShape>(
     operands: Global<u32>,
     step: u32,
     first: u32,
@@ -62,7 +63,7 @@ unsafe fn load_filters<F: Format, S: Shape>(
 /// Adds the products of one step to the sums. `bases` are the addresses of the lane's pixels, for every
 /// second octet of pixels.
 #[inline(always)]
-unsafe fn multiply<F: Format, S: Shape>(
+unsafe fn multiply<F: Format, S: TileShape>(
     sums: &mut Sums,
     filters: &Filters,
     bases: &[u32; MAX_PAIRS],
@@ -122,7 +123,7 @@ pub(super) struct Warps {
 impl Warps {
     /// Counts steps whose products are to be added next, and puts the sums aside first if they have enough.
     #[inline(always)]
-    unsafe fn keep<F: Format, S: Shape>(
+    unsafe fn keep<F: Format, S: TileShape>(
         &mut self,
         steps: u32,
         sums: &mut Sums,
@@ -138,7 +139,7 @@ impl Warps {
     }
 }
 
-impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
+impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
     #[inline(always)]
     unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
         let lane = thread::thread_idx_x() % WARP_THREADS;
@@ -148,7 +149,7 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
         let mut bases = [0; MAX_PAIRS];
         unroll!(4, |pair| {
             if 2 * (pair as u32) < S::TILE.pixel_octets {
-                bases[pair] = patch.bases.load(first_pixel + 16 * pair as u32);
+                bases[pair] = patch.tables.bases.load(first_pixel + 16 * pair as u32);
             }
         });
         let first_operand = results.filter_warp * S::TILE.operands;
@@ -174,7 +175,7 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
         results: &Results<'_, F, S>,
         buffer: u32,
     ) {
-        let g = patch.g;
+        let g = patch.tables.g;
         let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
         let low_part = g.patch_vectors * VECTOR_BYTES;
@@ -185,7 +186,7 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
         while left >= 2 {
             self.keep(2, sums, results);
             let others = load_filters::<F, S>(self.operands, self.step + 1, self.first_operand);
-            let offset = patch.offsets.load(vector);
+            let offset = patch.tables.offsets.load(vector);
             multiply::<F, S>(
                 sums,
                 &self.filters,
@@ -199,14 +200,14 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
                 0
             };
             self.filters = load_filters::<F, S>(self.operands, self.step, self.first_operand);
-            let offset = patch.offsets.load(vector + STEP_VECTORS);
+            let offset = patch.tables.offsets.load(vector + STEP_VECTORS);
             multiply::<F, S>(sums, &others, &self.bases, low_part, at.offset(offset));
             vector += 2 * STEP_VECTORS;
             left -= 2;
         }
         if left > 0 {
             self.keep(1, sums, results);
-            let offset = patch.offsets.load(vector);
+            let offset = patch.tables.offsets.load(vector);
             multiply::<F, S>(
                 sums,
                 &self.filters,
