@@ -278,9 +278,9 @@ const BUGS: &[Bug] = &[
         wrong: "(limits - pixel) & BEYOND != 0",
     },
     Bug {
-        name: "implicit_gemm_keeps_an_image_at_the_wrong_scale",
+        name: "implicit_gemm_keeps_a_sample_packed_at_the_wrong_scale",
         copy: "first",
-        file: "fused/implicit_gemm/image.rs",
+        file: "fused/implicit_gemm/pack.rs",
         right: "    if usual {\n        return;",
         wrong: "    if largest > USUAL_LEAST {\n        return;",
     },

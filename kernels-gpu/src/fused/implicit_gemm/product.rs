@@ -1,10 +1,10 @@
-//! The product of filters and image.
+//! The product of filters and packed input.
 //!
 //! # Tiles
 //! A block has 4 warps, and a tile of filters times pixels (`op_spec::launch::implicit_gemm`). Its
-//! pixels are a box of the output, so that the vectors of the image which they touch are one, too:
+//! pixels are a box of the output, so that the cells of the packed input which they touch are one, too:
 //! the patch. A pixel has its base in the patch, a tap its offset, and their sum is the address
-//! of the vector that the tap of that pixel multiplies, whatever stride, dilation and filter are.
+//! of the cell that the tap of that pixel multiplies, whatever stride, dilation and filter are.
 //! How a stage is multiplied is a [`Multiplier`]: warp by warp (`warps`) or as a warpgroup (`warpgroup`).
 //!
 //! A block keeps its filters and takes one tile of pixels after another. While it multiplies one stage,
@@ -19,9 +19,9 @@
 //! the next tile is and reading it, and between reading it and writing again.
 //!
 //! # Invariants
-//! - A thread copies the vectors of the patch whose sources it wrote to the table itself.
+//! - A thread copies the cells of the patch whose sources it wrote to the table itself.
 //! - While a stage is multiplied, only the other buffer is written.
-//! - Each step adds two vectors to the sums; where a stage has an odd number of them, the last one
+//! - Each step adds two cells to the sums; where a stage has an odd number of them, the last one
 //!   meets filters of 0. So does what a stage has beyond the last channel.
 
 use cuda_std::global::Global;
@@ -30,8 +30,8 @@ use cuda_std::{cp_async, kernel, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, OperandFormat, TILE_WORDS,
-    VECTOR_WORDS,
+    BLOCK_THREADS, CELL_WORDS, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, OperandFormat,
+    TILE_WORDS,
 };
 
 use super::format::{Bf16, F16, Format, Rounded, Split};
@@ -97,7 +97,7 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
         tiles_d: opaque::to_compiler(g.tiles_d),
         tiles_h: opaque::to_compiler(g.tiles_h),
         tiles_w: opaque::to_compiler(g.tiles_w),
-        patch_vectors: opaque::to_compiler(g.patch_vectors),
+        patch_cells: opaque::to_compiler(g.patch_cells),
         offsets: opaque::to_compiler(g.offsets),
         windows_h: opaque::to_compiler(g.windows_h),
         windows_w: opaque::to_compiler(g.windows_w),
@@ -117,12 +117,12 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// A block computes tiles of filters times pixels, the moments of each filter over those pixels, and
 /// writes them or their pooled extrema.
 ///
-/// *Launch*: the plan's `shape(..)`. *Mapping*, *barriers*: at the head of the module.
-/// *Traffic*: each vector of the image about once for each tile of filters, the filters once a
+/// *Launch*: the config's `shape(..)`. *Mapping*, *barriers*: at the head of the module.
+/// *Traffic*: each cell of the packed input about once for each tile of filters, the filters once a
 /// block (from cache), the output once.
 ///
 /// # Safety
-/// `image` and `image_descales` are what the image kernel of the same plan wrote, `operands` and
+/// `packed` and `input_descales` are what the packing kernels of the same config wrote, `operands` and
 /// `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
 /// have an element for each output channel; `y` has an element for each output, or, with
 /// pooling, for each window; `moments` has the geometry's `moment_elements()`. `y` and `moments`
@@ -144,8 +144,8 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
     min_blocks = min_blocks(S::TILE, F::OPERANDS)
 )]
 pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
-    image: *const u32,
-    image_descales: *const f32,
+    packed: *const u32,
+    input_descales: *const f32,
     operands: *const u32,
     filter_descales: *const f32,
     bias: *const F::Stored,
@@ -169,13 +169,13 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     let (group, filter_tile) = div_rem(set, g.filter_tiles);
 
     let layout = g.layout(S::TILE, parts);
-    let planes = g.conv.n as usize * (g.conv.groups * g.chunks * parts) as usize;
-    let image_words = planes * g.plane_vectors() as usize * VECTOR_WORDS as usize;
+    let planes = g.conv.n as usize * (g.conv.groups * g.planes * parts) as usize;
+    let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
     let tables = Tables::of::<S>(&layout, g);
     let patch = Patch {
         tables,
         buffers: shared::dynamic(layout.patches, 2 * g.stage_bytes(parts) / 4),
-        image: Global::new(image, image_words),
+        packed: Global::new(packed, packed_words),
         group,
     };
     let tiles = shared::dynamic(layout.tiles, 2 * TILE_WORDS);
@@ -198,7 +198,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
             pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
             positions: shared::dynamic(layout.positions, S::TILE.pixels()),
             windows: shared::dynamic(layout.windows, g.windows()),
-            channels: shared::dynamic(layout.channels, S::TILE.filters() * VECTOR_WORDS),
+            channels: shared::dynamic(layout.channels, S::TILE.filters() * CELL_WORDS),
             moments: shared::dynamic(layout.moments, (layout.results - layout.moments) / 4),
             tile: shared::dynamic(layout.results, Results::<F, S>::TILE_WORDS),
             output: &output,
@@ -222,7 +222,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         group as usize * words + filter_tile as usize * tile_words,
         tile_words,
     );
-    let image_descales = Global::new(image_descales, g.conv.n as usize);
+    let input_descales = Global::new(input_descales, g.conv.n as usize);
     thread::sync_threads();
     let mut multiplier = S::Multiplier::<F>::new(operands, &patch, &results);
 
@@ -254,7 +254,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let results = results_of(thread / WARP_THREADS, thread, geometry_here(g));
         multiplier.end(&mut sums, &results);
-        results.finish(&mut sums, tiles, entry, image_descales);
+        results.finish(&mut sums, tiles, entry, input_descales);
         if !another {
             break;
         }

@@ -1,6 +1,6 @@
 //! Products of a stage by `mma.sync`, warp by warp.
 //!
-//! `ldmatrix` takes from each lane the address of a vector: base of a pixel plus offset of a tap.
+//! `ldmatrix` takes from each lane the address of a cell: base of a pixel plus offset of a tap.
 //!
 //! # Long sums
 //! Tensor cores truncate when they add to a sum, so a long sum drifts towards zero, by up to `2^-24` of itself for
@@ -15,7 +15,7 @@ use cuda_std::shared;
 use cuda_std::{mma, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    KEPT_STEPS, OPERAND_ROWS, OPERAND_WORDS, STEP_VECTORS, VECTOR_BYTES,
+    CELL_BYTES, KEPT_STEPS, OPERAND_ROWS, OPERAND_WORDS, STEP_CELLS,
 };
 
 use super::format::Format;
@@ -114,7 +114,7 @@ pub(super) struct Warps {
     first_operand: u32,
     /// Where the lane's pixels are in a patch, for every second octet of them.
     bases: [u32; MAX_PAIRS],
-    /// 1 in lanes that give addresses of the second vector of a step.
+    /// 1 in lanes that give addresses of the second cell of a step.
     second: u32,
     /// Steps whose products the sums have, and [`ASIDE`] if sums of this tile were put aside.
     kept: u32,
@@ -143,7 +143,7 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
     #[inline(always)]
     unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
         let lane = thread::thread_idx_x() % WARP_THREADS;
-        // Lanes 0 to 7 give the pixels of the first vector, 8 to 15 the same ones of the second, the others
+        // Lanes 0 to 7 give the pixels of the first cell, 8 to 15 the same ones of the second, the others
         // those of the next octet of pixels.
         let first_pixel = results.pixel_warp * S::TILE.warp_pixels() + lane / 16 * 8 + lane % 8;
         let mut bases = [0; MAX_PAIRS];
@@ -178,15 +178,15 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
         let g = patch.tables.g;
         let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
-        let low_part = g.patch_vectors * VECTOR_BYTES;
+        let low_part = g.patch_cells * CELL_BYTES;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
-        let mut vector = self.second;
+        let mut cell = self.second;
         // Two steps at a time, so that the operands of one can be loaded while the other's are used.
         let mut left = g.steps;
         while left >= 2 {
             self.keep(2, sums, results);
             let others = load_filters::<F, S>(self.operands, self.step + 1, self.first_operand);
-            let offset = patch.tables.offsets.load(vector);
+            let offset = patch.tables.offsets.load(cell);
             multiply::<F, S>(
                 sums,
                 &self.filters,
@@ -200,14 +200,14 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
                 0
             };
             self.filters = load_filters::<F, S>(self.operands, self.step, self.first_operand);
-            let offset = patch.tables.offsets.load(vector + STEP_VECTORS);
+            let offset = patch.tables.offsets.load(cell + STEP_CELLS);
             multiply::<F, S>(sums, &others, &self.bases, low_part, at.offset(offset));
-            vector += 2 * STEP_VECTORS;
+            cell += 2 * STEP_CELLS;
             left -= 2;
         }
         if left > 0 {
             self.keep(1, sums, results);
-            let offset = patch.tables.offsets.load(vector);
+            let offset = patch.tables.offsets.load(cell);
             multiply::<F, S>(
                 sums,
                 &self.filters,

@@ -12,7 +12,7 @@ use op_spec::launch::implicit_gemm::{
 
 use super::format::Format;
 use super::place::{FilterSet, Place, load_tile};
-use super::tables::packed;
+use super::tables::to_word;
 use super::tile::{MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
@@ -21,7 +21,7 @@ mod moments;
 mod rows;
 mod windows;
 
-/// The bits above packed coordinates.
+/// The bits above coordinates in a word.
 const BEYOND: u32 = {
     let bit = 1 << (PLACE_BITS - 1);
     bit | bit << PLACE_BITS | bit << (2 * PLACE_BITS)
@@ -118,15 +118,15 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         sums: &mut Sums,
         tiles: Shared<u32>,
         entry: u32,
-        image_descales: Global<f32>,
+        input_descales: Global<f32>,
     ) {
         let (place, _) = load_tile(tiles, entry);
-        let image_descale = if F::OPERANDS.scaled {
-            image_descales.load_readonly(place.sample as usize)
+        let input_descale = if F::OPERANDS.scaled {
+            input_descales.load_readonly(place.sample as usize)
         } else {
             1.0
         };
-        self.scale(sums, image_descale);
+        self.scale(sums, input_descale);
         self.take_moments(sums, &place);
         self.store_tile(sums);
         thread::sync_threads();
@@ -147,13 +147,13 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     }
 
     /// The last coordinates in the tile at `place` that are in the output, with the bit above each set:
-    /// the difference to packed coordinates keeps that bit where they are not beyond.
+    /// the difference to coordinates in a word keeps that bit where they are not beyond.
     #[inline(always)]
     fn limits(&self, place: &Place) -> u32 {
         let (g, conv) = (&self.g, &self.g.conv);
         // A pixel that is not used has coordinates beyond any tile's.
         let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
-        let last = packed(
+        let last = to_word(
             last(conv.z, place.z, g.tile_d),
             last(conv.p, place.p, g.tile_h),
             last(conv.q, place.q, g.tile_w),
@@ -178,17 +178,17 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
 
     /// Undoes the scaling and adds the bias.
     #[inline(always)]
-    unsafe fn scale(&self, sums: &mut Sums, image_descale: f32) {
+    unsafe fn scale(&self, sums: &mut Sums, input_descale: f32) {
         unroll!(4, |m| {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
                     let [bias, descale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
-                    let mut factor = descale * image_descale;
+                    let mut factor = descale * input_descale;
                     // Powers of two, whose product may be beyond f32: the smaller factor first then.
                     if F::OPERANDS.scaled && !is_normal(factor) {
-                        let swap = math::abs(descale) > image_descale;
-                        let first = if swap { image_descale } else { descale };
-                        factor = if swap { descale } else { image_descale };
+                        let swap = math::abs(descale) > input_descale;
+                        let first = if swap { input_descale } else { descale };
+                        factor = if swap { descale } else { input_descale };
                         unroll!(16, |n| {
                             if (n as u32) < S::TILE.pixel_octets {
                                 unroll!(2, |j| {

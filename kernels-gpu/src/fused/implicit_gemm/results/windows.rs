@@ -6,7 +6,7 @@ use op_spec::launch::implicit_gemm::BLOCK_THREADS;
 
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};
-use super::super::tables::unpacked;
+use super::super::tables::from_word;
 use super::super::tile::TileShape;
 use super::Results;
 use crate::parts::extrema::{is_reversed, largest_of_square, largest_of_window};
@@ -76,7 +76,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             return;
         }
         while window < g.windows() {
-            let [first, row, column] = unpacked(self.windows.load(window));
+            let [first, row, column] = from_word(self.windows.load(window));
             let (p, q) = (first_p + row, first_q + column);
             if p < g.pooled_h && q < g.pooled_w {
                 let plane = self.first_plane(place, filters) + first_filter as usize;
