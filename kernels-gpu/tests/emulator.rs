@@ -63,33 +63,33 @@ tests! {
         checks::conv2d_group_norm_scale_max_pool_clamp::split,
         checks::conv2d_group_norm_scale_max_pool_clamp::rounded;
     conv2d_group_norm_scale_max_pool_clamp_matches_in_half_precision:
-        checks::conv2d_group_norm_scale_max_pool_clamp::half,
-        checks::conv2d_group_norm_scale_max_pool_clamp::brain;
+        checks::conv2d_group_norm_scale_max_pool_clamp::f16,
+        checks::conv2d_group_norm_scale_max_pool_clamp::bf16;
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks:
         checks::conv2d_group_norm_scale_max_pool_clamp::split_spread,
         checks::conv2d_group_norm_scale_max_pool_clamp::rounded_spread;
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks_in_half_precision:
-        checks::conv2d_group_norm_scale_max_pool_clamp::half_spread,
-        checks::conv2d_group_norm_scale_max_pool_clamp::brain_spread;
+        checks::conv2d_group_norm_scale_max_pool_clamp::f16_spread,
+        checks::conv2d_group_norm_scale_max_pool_clamp::bf16_spread;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::split_f32,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::rounded_f32;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_in_half_precision:
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::half,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::brain;
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::f16,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::bf16;
     implicit_gemm_matches: checks::implicit_gemm::split_f32, checks::implicit_gemm::rounded_f32;
     implicit_gemm_matches_in_half_precision:
-        checks::implicit_gemm::half, checks::implicit_gemm::brain;
+        checks::implicit_gemm::f16, checks::implicit_gemm::bf16;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_half,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_brain;
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_f16,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_bf16;
     conv3d_multiply_instance_norm_clamp_multiply_max_gives_the_same_bits_in_clusters:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::split_clusters,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::rounded_clusters,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_half_clusters,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_brain_clusters;
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_f16_clusters,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_bf16_clusters;
     stencil_matches: checks::stencil::full;
-    stencil_matches_in_half_precision: checks::stencil::half, checks::stencil::brain;
+    stencil_matches_in_half_precision: checks::stencil::f16, checks::stencil::bf16;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed_f32;
     instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
         checks::channel_max::normed_f16, checks::channel_max::normed_bf16;

@@ -5,7 +5,7 @@ use crate::backend;
 /// Makes this thread's earlier ordinary accesses to shared memory visible to asynchronous ones that
 /// are ordered after it. `fence.proxy.async.shared::cta`.
 ///
-/// Needed between writing a tile and the barrier that lets [`crate::wgmma_chain`] read it.
+/// Needed between writing a tile and the barrier that lets [`crate::wgmma`] read it.
 ///
 /// Emulator: a tile written without it is reported when `wgmma` reads it.
 #[track_caller]

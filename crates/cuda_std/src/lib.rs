@@ -46,7 +46,7 @@ pub mod shared;
 pub mod storage;
 pub mod thread;
 pub mod warp;
-pub mod wgmma_chain;
+pub mod wgmma;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod emulator;

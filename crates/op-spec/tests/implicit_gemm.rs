@@ -1,9 +1,9 @@
-//! Plans of the implicit matrix product: what tiles are chosen, and that they cover what they must.
+//! Configs of the implicit matrix product: what tiles are chosen, and that they cover what they must.
 
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    CHAIN_STEPS, GemmDevice, GemmPlan, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128,
-    OperandFormat, STEP_VECTORS, W64N128, combining,
+    CHAIN_STEPS, GemmConfig, GemmDevice, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128,
+    OperandFormat, STEP_CELLS, W64N128, combining,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -69,7 +69,7 @@ fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
     all
 }
 
-fn plans() -> Vec<GemmPlan> {
+fn configs() -> Vec<GemmConfig> {
     let formats = [
         OperandFormat::SPLIT,
         OperandFormat::ROUNDED,
@@ -80,9 +80,9 @@ fn plans() -> Vec<GemmPlan> {
         .flat_map(|(conv, pool)| {
             formats.map(|format| {
                 [&DEVICE, &HOPPER].map(|device| {
-                    GemmPlan::new(conv, *pool, format, device, None)
+                    GemmConfig::new(conv, *pool, format, device, None)
                         .ok()
-                        .unwrap_or_else(|| panic!("no plan for {conv:?}"))
+                        .unwrap_or_else(|| panic!("no config for {conv:?}"))
                 })
             })
         })
@@ -92,52 +92,52 @@ fn plans() -> Vec<GemmPlan> {
 
 #[test]
 fn tiles_cover_every_output_once_and_no_more_shared_memory_than_there_is() {
-    for plan in plans() {
-        let g = &plan.geometry;
+    for config in configs() {
+        let g = &config.geometry;
         let conv = &g.conv;
         for (tiles, tile, extent) in [
             (g.tiles_d, g.tile_d, conv.z),
             (g.tiles_h, g.tile_h, conv.p),
             (g.tiles_w, g.tile_w, conv.q),
         ] {
-            assert!(tiles * tile >= extent, "{plan:?}");
-            assert!((tiles - 1) * tile < extent, "{plan:?}");
+            assert!(tiles * tile >= extent, "{config:?}");
+            assert!((tiles - 1) * tile < extent, "{config:?}");
         }
-        assert!(g.tile_pixels() <= plan.tile.pixels(), "{plan:?}");
-        assert!(g.filter_tiles * plan.tile.filters() >= conv.group_k);
-        assert!(g.stages * g.stage_chunks >= g.chunks);
-        assert!(g.chunks * g.vector_channels >= conv.group_c);
-        assert!(g.steps * STEP_VECTORS >= g.stage_vectors());
-        assert!(g.shared_bytes(plan.tile, plan.format.parts) <= DEVICE.shared_bytes);
-        assert!(plan.shape(&DEVICE).is_some());
+        assert!(g.tile_pixels() <= config.tile.pixels(), "{config:?}");
+        assert!(g.filter_tiles * config.tile.filters() >= conv.group_k);
+        assert!(g.stages * g.stage_planes >= g.planes);
+        assert!(g.planes * g.cell_channels >= conv.group_c);
+        assert!(g.steps * STEP_CELLS >= g.stage_cells());
+        assert!(g.shared_bytes(config.tile, config.format.parts) <= DEVICE.shared_bytes);
+        assert!(config.shape(&DEVICE).is_some());
     }
 }
 
 #[test]
-fn patches_hold_every_tap_of_every_pixel_and_images_every_patch() {
-    for plan in plans() {
-        let g = &plan.geometry;
+fn patches_hold_every_tap_of_every_pixel_and_packed_inputs_every_patch() {
+    for config in configs() {
+        let g = &config.geometry;
         let conv = &g.conv;
         let last = |tile: u32, stride: u32, taps: u32, dilation: u32| {
             (tile - 1) * stride + (taps - 1) * dilation
         };
         let d = last(g.tile_d, conv.stride_d, conv.t, conv.dilation_d);
         let h = last(g.tile_h, conv.stride_h, conv.r, conv.dilation_h);
-        assert!(d < g.patch_d && h < g.patch_h, "{plan:?}");
+        assert!(d < g.patch_d && h < g.patch_h, "{config:?}");
         for tap in 0..g.column_taps {
-            let w = tap * g.vector_columns * conv.dilation_w;
-            assert!(w % conv.stride_w < g.residues, "{plan:?}");
+            let w = tap * g.cell_columns * conv.dilation_w;
+            assert!(w % conv.stride_w < g.residues, "{config:?}");
             assert!(
                 g.tile_w - 1 + w / conv.stride_w < g.patch_columns,
-                "{plan:?}"
+                "{config:?}"
             );
         }
-        for (tiles, tile, stride, patch, image) in [
-            (g.tiles_d, g.tile_d, conv.stride_d, g.patch_d, g.image_d),
-            (g.tiles_h, g.tile_h, conv.stride_h, g.patch_h, g.image_h),
+        for (tiles, tile, stride, patch, packed) in [
+            (g.tiles_d, g.tile_d, conv.stride_d, g.patch_d, g.packed_d),
+            (g.tiles_h, g.tile_h, conv.stride_h, g.patch_h, g.packed_h),
             (g.tiles_w, g.tile_w, 1, g.patch_columns, g.residue_columns),
         ] {
-            assert!((tiles - 1) * tile * stride + patch <= image, "{plan:?}");
+            assert!((tiles - 1) * tile * stride + patch <= packed, "{config:?}");
         }
     }
 }
@@ -148,23 +148,23 @@ fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_
     let mut layouts = [0; 2];
     for (conv, pool) in problems() {
         for format in formats {
-            let Some(plan) = GemmPlan::with_tile(&conv, pool, format, &HOPPER, W64N128) else {
+            let Some(config) = GemmConfig::with_tile(&conv, pool, format, &HOPPER, W64N128) else {
                 continue;
             };
-            let g = &plan.geometry;
-            layouts[usize::from(g.octet_vectors == 8)] += 1;
+            let g = &config.geometry;
+            layouts[usize::from(g.octet_cells == 8)] += 1;
             assert!(g.steps.is_multiple_of(CHAIN_STEPS));
-            assert!(g.stage_chunks.is_multiple_of(STEP_VECTORS));
-            assert!(g.steps >= g.stage_chunks / STEP_VECTORS * g.taps);
-            let first_vector = |pixel: u32| pixel / 8 * g.octet_vectors + pixel % 8;
+            assert!(g.stage_planes.is_multiple_of(STEP_CELLS));
+            assert!(g.steps >= g.stage_planes / STEP_CELLS * g.taps);
+            let first_cell = |pixel: u32| pixel / 8 * g.octet_cells + pixel % 8;
             let row = |d: u32, h: u32| (d * g.patch_h + h) * g.patch_row();
             for d in 0..g.tile_d {
                 for h in 0..g.tile_h {
                     for w in 0..g.tile_w {
-                        let pixel = d * g.plane_pitch + h * g.tile_pitch + w;
-                        assert!(pixel < W64N128.pixels(), "{plan:?}");
+                        let pixel = d * g.slice_pitch + h * g.tile_pitch + w;
+                        assert!(pixel < W64N128.pixels(), "{config:?}");
                         let wanted = row(d * conv.stride_d, h * conv.stride_h) + w;
-                        assert_eq!(first_vector(pixel), wanted, "{plan:?}");
+                        assert_eq!(first_cell(pixel), wanted, "{config:?}");
                     }
                 }
             }
@@ -174,11 +174,11 @@ fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_
                 (conv.r - 1) * conv.dilation_h,
             );
             let columns = (0..g.column_taps).map(|tap| {
-                let w = tap * g.vector_columns * conv.dilation_w;
+                let w = tap * g.cell_columns * conv.dilation_w;
                 w % conv.stride_w * g.patch_columns + w / conv.stride_w
             });
-            let reached = first_vector(W64N128.pixels() - 1) + last + columns.max().unwrap_or(0);
-            assert!(reached < g.patch_vectors, "{plan:?}");
+            let reached = first_cell(W64N128.pixels() - 1) + last + columns.max().unwrap_or(0);
+            assert!(reached < g.patch_cells, "{config:?}");
         }
     }
     assert!(layouts.iter().all(|&count| count > 0), "{layouts:?}");
@@ -188,8 +188,8 @@ fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_
 fn warpgroups_are_for_many_channels() {
     let tile = |c: usize, r: usize, device| {
         let conv = conv([8, c, 1, 56, 56], [64, c, 1, r, r], Conv3dSpec::default());
-        let plan = GemmPlan::new(&conv, None, OperandFormat::ROUNDED, device, None).ok();
-        plan.expect("a plan").tile
+        let config = GemmConfig::new(&conv, None, OperandFormat::ROUNDED, device, None).ok();
+        config.expect("a config").tile
     };
     assert_eq!(tile(64, 3, &HOPPER), W64N128);
     assert_ne!(tile(64, 3, &DEVICE), W64N128);
@@ -199,21 +199,24 @@ fn warpgroups_are_for_many_channels() {
 
 #[test]
 fn long_sums_of_split_values_have_tiles_that_put_them_aside() {
-    for plan in plans() {
-        let steps = plan.geometry.stages * plan.geometry.steps;
-        if plan.format == OperandFormat::SPLIT && steps > KEPT_STEPS {
-            assert!(plan.tile == W64N128 || plan.tile.puts_aside(), "{plan:?}");
+    for config in configs() {
+        let steps = config.geometry.stages * config.geometry.steps;
+        if config.format == OperandFormat::SPLIT && steps > KEPT_STEPS {
+            assert!(
+                config.tile == W64N128 || config.tile.puts_aside(),
+                "{config:?}"
+            );
         }
     }
 }
 
 #[test]
 fn pooled_tiles_are_whole_windows() {
-    for plan in plans() {
-        let g = &plan.geometry;
+    for config in configs() {
+        let g = &config.geometry;
         if g.pool_h > 0 {
-            assert_eq!(g.windows_h * g.pool_h, g.tile_h, "{plan:?}");
-            assert_eq!(g.windows_w * g.pool_w, g.tile_w, "{plan:?}");
+            assert_eq!(g.windows_h * g.pool_h, g.tile_h, "{config:?}");
+            assert_eq!(g.windows_w * g.pool_w, g.tile_w, "{config:?}");
             assert!(g.windows() > 0);
         }
     }
@@ -231,8 +234,8 @@ fn square(n: usize, k: usize, extent: usize) -> ConvGeometry {
 fn tiles_follow_the_number_of_filters_and_of_pixels() {
     let tile = |k, extent| {
         let conv = square(3, k, extent);
-        let plan = GemmPlan::new(&conv, None, OperandFormat::ROUNDED, &DEVICE, None).ok();
-        plan.expect("a plan").tile
+        let config = GemmConfig::new(&conv, None, OperandFormat::ROUNDED, &DEVICE, None).ok();
+        config.expect("a config").tile
     };
     assert_eq!(tile(64, 128), M64N128);
     assert_eq!(tile(256, 128), M64N128);
@@ -247,22 +250,22 @@ fn tiles_follow_the_number_of_filters_and_of_pixels() {
 
 #[test]
 fn the_batch_matters_only_where_it_is_given() {
-    let plan = |n, batch| {
+    let config = |n, batch| {
         let conv = square(n, 64, 30);
-        GemmPlan::new(&conv, None, OperandFormat::SPLIT, &DEVICE, batch).expect("a plan")
+        GemmConfig::new(&conv, None, OperandFormat::SPLIT, &DEVICE, batch).expect("a config")
     };
-    let same = |a: GemmPlan, b: GemmPlan| {
-        let of = |plan: GemmPlan| {
-            let mut geometry = plan.geometry;
+    let same = |a: GemmConfig, b: GemmConfig| {
+        let of = |config: GemmConfig| {
+            let mut geometry = config.geometry;
             geometry.conv.n = 0;
-            (plan.tile, geometry)
+            (config.tile, geometry)
         };
         of(a) == of(b)
     };
     for n in [2, 8, 256] {
-        assert!(same(plan(1, None), plan(n, None)));
+        assert!(same(config(1, None), config(n, None)));
     }
-    assert!(!same(plan(1, Some(1)), plan(256, Some(256))));
+    assert!(!same(config(1, Some(1)), config(256, Some(256))));
 }
 
 #[test]
@@ -274,7 +277,7 @@ fn tensor_cores_are_for_many_products() {
             ..Conv3dSpec::default()
         };
         let conv = conv([4, c, 1, 64, 64], [k, c / groups, 1, r, r], spec);
-        GemmPlan::pays(&conv)
+        GemmConfig::pays(&conv)
     };
     // channels, filters, extent, groups, stride
     for (c, k, r, groups, stride, expected) in [
@@ -301,26 +304,26 @@ fn what_shared_memory_cannot_hold_has_no_plan() {
         dilation: [1, 400, 400],
         ..Conv3dSpec::default()
     };
-    let plan = |conv: &ConvGeometry, pool, shared_bytes| {
+    let config = |conv: &ConvGeometry, pool, shared_bytes| {
         let device = GemmDevice {
             shared_bytes,
             ..DEVICE
         };
-        GemmPlan::new(conv, pool, OperandFormat::SPLIT, &device, None).ok()
+        GemmConfig::new(conv, pool, OperandFormat::SPLIT, &device, None).ok()
     };
     let conv = conv([1, 4, 1, 1000, 1000], [4, 4, 1, 3, 3], far);
-    assert_eq!(plan(&conv, None, DEVICE.shared_bytes), None);
+    assert_eq!(config(&conv, None, DEVICE.shared_bytes), None);
     let conv = square(1, 4, 100);
-    assert!(plan(&conv, None, DEVICE.shared_bytes).is_some());
-    assert_eq!(plan(&conv, None, 4096), None);
+    assert!(config(&conv, None, DEVICE.shared_bytes).is_some());
+    assert_eq!(config(&conv, None, 4096), None);
     // A window larger than any tile.
-    assert_eq!(plan(&conv, Some([40, 40]), DEVICE.shared_bytes), None);
+    assert_eq!(config(&conv, Some([40, 40]), DEVICE.shared_bytes), None);
 }
 
 #[test]
 fn many_moments_are_combined_in_two_steps() {
-    for plan in plans() {
-        let g = &plan.geometry;
+    for config in configs() {
+        let g = &config.geometry;
         let tiles = u64::from(g.pixel_tiles());
         for channels in [1, 4, 64] {
             let [first, second] = combining(g.pixel_tiles(), channels);
@@ -336,29 +339,29 @@ fn many_moments_are_combined_in_two_steps() {
 /// Prints the tiles, for a reader who wonders: `cargo test -p op-spec --test implicit_gemm print -- --nocapture`.
 #[test]
 fn print_tiles() {
-    for plan in plans() {
-        let g = &plan.geometry;
+    for config in configs() {
+        let g = &config.geometry;
         println!(
-            "{:4} -> {:4} {:3}x{:4}x{:4}: {}{:3} filters, pixels {}x{}x{} of {}, patch {}x{}x{}, {} stages of {} chunks, \
+            "{:4} -> {:4} {:3}x{:4}x{:4}: {}{:3} filters, pixels {}x{}x{} of {}, patch {}x{}x{}, {} stages of {} planes, \
              {} steps, {} bytes",
             g.conv.group_c,
             g.conv.group_k,
             g.conv.z,
             g.conv.p,
             g.conv.q,
-            ["", "warpgroup "][plan.tile.warpgroup as usize],
-            plan.tile.filters(),
+            ["", "warpgroup "][config.tile.warpgroup as usize],
+            config.tile.filters(),
             g.tile_d,
             g.tile_h,
             g.tile_w,
-            plan.tile.pixels(),
+            config.tile.pixels(),
             g.patch_d,
             g.patch_h,
             g.patch_row(),
             g.stages,
-            g.stage_chunks,
+            g.stage_planes,
             g.steps,
-            g.shared_bytes(plan.tile, plan.format.parts),
+            g.shared_bytes(config.tile, config.format.parts),
         );
     }
 }

@@ -336,7 +336,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
                 check(
                     shares,
                     g.items(),
-                    CHUNKS,
+                    STRIPS,
                     TILE_ROWS,
                     SHARE_WORDS / POWER_SUM_WORDS,
                 );

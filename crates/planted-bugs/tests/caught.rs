@@ -43,7 +43,7 @@ fn check_for(name: &str) -> Check {
         "variance_with_the_other_divisor" => check!(fourth, norm, group_norm_f32),
         "volume_steps_by_the_wrong_dilation" => check!(fourth, conv, direct3_f32),
         "cluster_starts_before_its_barriers_are_known" => {
-            check!(first, conv2d_group_norm_scale_max_pool_clamp, half)
+            check!(first, conv2d_group_norm_scale_max_pool_clamp, f16)
         }
         "rows_are_rescaled_while_products_read_them" => {
             check!(first, conv2d_group_norm_scale_max_pool_clamp, rounded)
@@ -52,7 +52,7 @@ fn check_for(name: &str) -> Check {
             check!(first, conv2d_group_norm_scale_max_pool_clamp, split)
         }
         "statistics_of_the_other_block_are_not_awaited" => {
-            check!(second, conv2d_group_norm_scale_max_pool_clamp, half)
+            check!(second, conv2d_group_norm_scale_max_pool_clamp, f16)
         }
         "channels_are_written_before_their_factors_are_known" => {
             check!(second, conv2d_group_norm_scale_max_pool_clamp, rounded)
@@ -61,10 +61,10 @@ fn check_for(name: &str) -> Check {
             check!(third, conv2d_group_norm_scale_max_pool_clamp, rounded)
         }
         "slots_are_freed_before_their_last_product" => {
-            check!(third, conv2d_group_norm_scale_max_pool_clamp, half)
+            check!(third, conv2d_group_norm_scale_max_pool_clamp, f16)
         }
         "other_block_announces_too_few_bytes" => {
-            check!(fourth, conv2d_group_norm_scale_max_pool_clamp, brain)
+            check!(fourth, conv2d_group_norm_scale_max_pool_clamp, bf16)
         }
         "maxima_of_the_next_sample_come_too_early" => {
             check!(fourth, conv2d_group_norm_scale_max_pool_clamp, split)
@@ -73,7 +73,7 @@ fn check_for(name: &str) -> Check {
             check!(fifth, conv2d_group_norm_scale_max_pool_clamp, rounded)
         }
         "slots_are_filled_while_products_read_them" => {
-            check!(fifth, conv2d_group_norm_scale_max_pool_clamp, half)
+            check!(fifth, conv2d_group_norm_scale_max_pool_clamp, f16)
         }
         "stencil_takes_padding_for_input" => check!(second, stencil, full),
         "stencil_takes_rows_beyond_the_output_into_the_moments" => {
@@ -91,7 +91,7 @@ fn check_for(name: &str) -> Check {
             check!(sixth, conv2d_group_norm_scale_max_pool_clamp, split_spread)
         }
         "blocks_that_share_a_half_all_write_the_first_rows" => {
-            check!(sixth, conv2d_group_norm_scale_max_pool_clamp, half_spread)
+            check!(sixth, conv2d_group_norm_scale_max_pool_clamp, f16_spread)
         }
         "implicit_gemm_multiplies_a_patch_that_has_not_arrived" => {
             check!(fourth, implicit_gemm, split_f32)
@@ -103,7 +103,7 @@ fn check_for(name: &str) -> Check {
         "implicit_gemm_takes_unused_pixels_into_the_moments" => {
             check!(third, implicit_gemm, split_f32)
         }
-        "implicit_gemm_keeps_an_image_at_the_wrong_scale" => {
+        "implicit_gemm_keeps_a_sample_packed_at_the_wrong_scale" => {
             check!(first, implicit_gemm, split_f32)
         }
         "power_sums_of_other_blocks_are_read_before_they_are_there" => {

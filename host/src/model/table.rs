@@ -4,7 +4,7 @@
 //! they are to be taken before the rows below, or why not. Both look at problem, device properties and options only.
 
 use op_spec::launch::Refusal;
-use op_spec::launch::implicit_gemm::GemmPlan;
+use op_spec::launch::implicit_gemm::GemmConfig;
 use op_spec::launch::stencil::StencilGeometry;
 
 use super::choice::RunQuestion;
@@ -13,7 +13,7 @@ use crate::ops::any_shape::{PoolingChoice, StatisticsConvolution, conv_geometry}
 use crate::ops::conv2d_group_norm_scale_max_pool_clamp::PoolingLaunch;
 use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::ReducingLaunch;
 use crate::ops::forms::{PoolingForm, ReducingForm};
-use crate::ops::implicit_gemm::gemm_plan;
+use crate::ops::implicit_gemm::gemm_config;
 
 /// Kernels that were chosen for a run, with all that was decided about them.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub(super) const TABLE: [Row; 15] = [
                 Some(geometry) if StencilGeometry::check(&geometry).is_ok() => {
                     Err("depthwise, of which tensor cores would multiply mostly zeros")
                 }
-                Some(geometry) if !GemmPlan::pays(&geometry) => {
+                Some(geometry) if !GemmConfig::pays(&geometry) => {
                     Err("too few products for each value of the input to pay for its layout")
                 }
                 _ => Ok(()),
@@ -329,7 +329,7 @@ fn gemm(
 ) -> Result<StatisticsConvolution, Refusal> {
     let (of, options) = (run.of, run.of.options.fused());
     let geometry = conv_geometry(conv)?;
-    let plan = gemm_plan(&geometry, windows, of.dtype, of.properties, options)?;
+    let plan = gemm_config(&geometry, windows, of.dtype, of.properties, options)?;
     Ok(StatisticsConvolution::Gemm(plan, options.precision))
 }
 

@@ -3,7 +3,7 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::mma::pack_f16x2;
 use cuda_std::shared::Shared;
-use cuda_std::wgmma_chain::{self, Columns, UNIT_BYTES, unit};
+use cuda_std::wgmma::{self, MatrixDescriptor, UNIT_BYTES, unit};
 use cuda_std::{async_proxy, kernel, shared_array, thread};
 use op_spec::launch::peak::{
     BLOCK_THREADS, MMA_LANE_ELEMENTS, WGMMA_BLOCKS_PER_PROCESSOR, WGMMA_TILE, WGMMA_UNROLL,
@@ -64,13 +64,13 @@ pub unsafe fn peak_wgmma_f16(y: *mut f32, steps: u32) {
 
     // Core matrices follow one another along the rows, then along K.
     let half = |extent| extent * CORE_WORDS * 4 / UNIT_BYTES;
-    let a = Columns::new(unit(a.addr(0)), half(ROWS));
-    let b = Columns::new(unit(b.addr(0)), half(COLUMNS));
+    let a = MatrixDescriptor::new(unit(a.addr(0)), half(ROWS));
+    let b = MatrixDescriptor::new(unit(b.addr(0)), half(COLUMNS));
     let mut values = [0.0; WGMMA_TILE[1] / 2];
     let mut step = 0;
     while step < steps {
         // While a warpgroup waits for these links the other one's keep the tensor cores busy.
-        wgmma_chain::add_shared_f16_8(
+        wgmma::add_shared_f16_8(
             &mut values,
             &[a; WGMMA_UNROLL as usize],
             &[b; WGMMA_UNROLL as usize],

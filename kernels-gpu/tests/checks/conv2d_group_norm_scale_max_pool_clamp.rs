@@ -289,9 +289,9 @@ fused!(
 );
 
 fused!(
-    half,
-    half_spread,
-    half_outputs,
+    f16,
+    f16_spread,
+    f16_outputs,
     f16,
     "f16",
     OneLaunch2dConfig::STORED,
@@ -299,9 +299,9 @@ fused!(
 );
 
 fused!(
-    brain,
-    brain_spread,
-    brain_outputs,
+    bf16,
+    bf16_spread,
+    bf16_outputs,
     bf16,
     "bf16",
     OneLaunch2dConfig::STORED,

@@ -289,7 +289,7 @@ fused!(
     INPUTS.into_iter().filter(|input| input.2 != Some(1e6))
 );
 fused!(
-    half,
+    f16,
     f16,
     of_warps("f16", 1),
     pair_shape,
@@ -297,7 +297,7 @@ fused!(
     INPUTS.into_iter().step_by(3)
 );
 fused!(
-    brain,
+    bf16,
     bf16,
     of_warps("bf16", 1),
     pair_shape,
@@ -305,7 +305,7 @@ fused!(
     INPUTS.into_iter().step_by(3)
 );
 fused!(
-    warpgroup_half,
+    warpgroup_f16,
     f16,
     of_warpgroups("f16", 1),
     |g: &OneLaunch3dGeometry| warpgroup::shape(g, 1),
@@ -313,7 +313,7 @@ fused!(
     INPUTS.into_iter().step_by(3)
 );
 fused!(
-    warpgroup_brain,
+    warpgroup_bf16,
     bf16,
     of_warpgroups("bf16", 1),
     |g: &OneLaunch3dGeometry| warpgroup::shape(g, 1),
@@ -338,7 +338,7 @@ clustered!(
     [2, 4, 8]
 );
 clustered!(
-    warpgroup_half_clusters,
+    warpgroup_f16_clusters,
     f16,
     "f16",
     of_warpgroups,
@@ -346,7 +346,7 @@ clustered!(
     [warpgroup::CLUSTER_BLOCKS]
 );
 clustered!(
-    warpgroup_brain_clusters,
+    warpgroup_bf16_clusters,
     bf16,
     "bf16",
     of_warpgroups,

@@ -3,7 +3,7 @@
 use cuda_std::{Label, bf16, f16};
 use op_spec::conv::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmDevice, GemmPlan, GemmTile, OperandFormat, TILES, W64N128,
+    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
@@ -54,7 +54,7 @@ const LONG: u32 = 1024;
 fn rows() -> Vec<Row> {
     let plain = ConvSpec::default();
     let mut rows = vec![
-        // Several columns of the filter in a vector; tiles that are not whole; windows that are not.
+        // Several columns of the filter in a cell; tiles that are not whole; windows that are not.
         ([2, 3, 20], [1, 14, 21], [1, 3, 3], plain, Some([4, 4]), 1.0),
         // Stages; a last one that is not full; a scale that is not the usual one.
         (
@@ -111,7 +111,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The tiles that a row is computed with: that of its plan without warpgroups, and the warpgroup's; all of them if it has
+/// The tiles that a row is computed with: that of its config without warpgroups, and the warpgroup's; all of them if it has
 /// 19 filters.
 fn tiles(&([_, _, k], ..): &Row) -> impl Iterator<Item = Option<GemmTile>> + use<> {
     let planned = [None, Some(W64N128)];
@@ -153,11 +153,11 @@ macro_rules! product {
                 if long && OperandFormat::$operands.parts == 1 {
                     continue;
                 }
-                let plan = match tile {
+                let config = match tile {
                     Some(tile) => {
-                        GemmPlan::with_tile(&conv, pool, OperandFormat::$operands, &DEVICE, tile)
+                        GemmConfig::with_tile(&conv, pool, OperandFormat::$operands, &DEVICE, tile)
                     }
-                    None => GemmPlan::new(
+                    None => GemmConfig::new(
                         &conv,
                         pool,
                         OperandFormat::$operands,
@@ -166,8 +166,8 @@ macro_rules! product {
                     )
                     .ok(),
                 };
-                let plan = plan.expect("a plan");
-                let g = plan.geometry;
+                let config = config.expect("a config");
+                let g = config.geometry;
 
                 let mut values = signed::<$T>(1, x_shape.iter().product());
                 if OperandFormat::$operands.scaled {
@@ -181,9 +181,9 @@ macro_rules! product {
                 let (bias, scale) = (signed::<$T>(3, k), signed::<$T>(4, k));
                 let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
                 let (b, f) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&scale)?);
-                let operands = run.empty::<f32>(plan.filter_words() as usize)?;
+                let operands = run.empty::<f32>(config.filter_words() as usize)?;
                 let filter_descales = run.empty::<f32>(k)?;
-                let image = run.empty::<f32>(plan.image_words() as usize)?;
+                let packed = run.empty::<f32>(config.packed_words() as usize)?;
                 let descales = run.empty::<f32>(n)?;
                 let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
                 let windows = (g.pooled_h * g.pooled_w) as usize;
@@ -196,37 +196,43 @@ macro_rules! product {
                 run.launch(
                     &IMPLICIT_GEMM_FILTERS,
                     &[format],
-                    plan.filters_shape(),
+                    config.filters_shape(),
                     (
                         w.source(),
                         operands.ptr(),
                         filter_descales.ptr(),
                         g,
-                        plan.tile,
+                        config.tile,
                     ),
                 )?;
                 run.launch(
-                    &IMPLICIT_GEMM_IMAGE,
+                    &IMPLICIT_GEMM_PACK,
                     &[format],
-                    g.image_shape(),
-                    (x.source(), image.ptr(), descales.ptr(), largest.ptr(), g),
+                    g.pack_shape(),
+                    (x.source(), packed.ptr(), descales.ptr(), largest.ptr(), g),
                 )?;
                 if OperandFormat::$operands.scaled && g.scans == 0 {
-                    let arguments = (x.source(), image.ptr(), descales.ptr(), largest.source(), g);
+                    let arguments = (
+                        x.source(),
+                        packed.ptr(),
+                        descales.ptr(),
+                        largest.source(),
+                        g,
+                    );
                     run.launch(
-                        &IMPLICIT_GEMM_REMAKE,
+                        &IMPLICIT_GEMM_REPACK,
                         &[format],
-                        g.remake_shape(),
+                        g.repack_shape(),
                         arguments,
                     )?;
                 }
-                let tile = plan.tile.name().expect("a tile with kernels");
+                let tile = config.tile.name().expect("a tile with kernels");
                 run.launch(
                     &IMPLICIT_GEMM,
                     &[tile.into(), format],
-                    plan.shape(&DEVICE),
+                    config.shape(&DEVICE),
                     (
-                        image.source(),
+                        packed.source(),
                         descales.source(),
                         operands.source(),
                         filter_descales.source(),
@@ -253,7 +259,7 @@ macro_rules! product {
                 } else {
                     $rounding * (4.0 + f64::from(conv.reduction()).sqrt())
                 };
-                let what = format!("row {number}, {:?}", plan.tile);
+                let what = format!("row {number}, {:?}", config.tile);
                 compare(
                     &format!("{what}, moments"),
                     &combined,
@@ -272,5 +278,5 @@ macro_rules! product {
 
 product!(split_f32, f32, "split_f32", SPLIT, f64::exp2(-22.0));
 product!(rounded_f32, f32, "rounded_f32", ROUNDED, f64::exp2(-11.0));
-product!(half, f16, "f16", STORED, f64::exp2(-22.0));
-product!(brain, bf16, "bf16", STORED, f64::exp2(-22.0));
+product!(f16, f16, "f16", STORED, f64::exp2(-22.0));
+product!(bf16, bf16, "bf16", STORED, f64::exp2(-22.0));

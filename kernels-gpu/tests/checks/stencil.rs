@@ -148,5 +148,5 @@ macro_rules! stencil {
 }
 
 stencil!(full, f32);
-stencil!(half, f16);
-stencil!(brain, bf16);
+stencil!(f16, f16);
+stencil!(bf16, bf16);

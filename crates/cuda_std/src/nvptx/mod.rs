@@ -20,7 +20,7 @@ mod registers;
 mod shared;
 mod thread;
 mod warp;
-mod wgmma_chain;
+mod wgmma;
 
 pub(crate) use atomics::{AtomicAdd, AtomicInteger};
 pub(crate) use cluster::*;
@@ -34,7 +34,7 @@ pub use shared::SharedSymbol;
 pub(crate) use shared::SharedView;
 pub(crate) use thread::*;
 pub(crate) use warp::*;
-pub(crate) use wgmma_chain::*;
+pub(crate) use wgmma::*;
 
 /// A panic stops the launch with a trap. Formatting is left out: it would cost every kernel code
 /// that nobody can read the output of.

@@ -3,7 +3,7 @@
 use crate::support::{download, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, Fault, FaultKind};
 use cuda_std::prelude::*;
-use cuda_std::{async_proxy, barrier, wgmma_chain};
+use cuda_std::{async_proxy, barrier, wgmma};
 
 const ROWS: usize = 64;
 const COLUMNS: usize = 64;
@@ -80,15 +80,15 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         if bug != Bug::NoBarrier {
             barrier::sync(FULL, 256);
         }
-        let start = wgmma_chain::unit(tiles.addr(0));
+        let start = wgmma::unit(tiles.addr(0));
         let start = match bug {
             Bug::Disagree if t == 77 => start + 8,
             Bug::Outside => start + 8,
             _ => start,
         };
         let (step, half) = (STEP_WORDS / 4, HALF_WORDS / 4);
-        let columns = [0, 1, 2, 3, 4].map(|i| wgmma_chain::Columns::new(start + i * step, half));
-        let d = wgmma_chain::start_f16_5(&operands, &columns).wait::<0>();
+        let columns = [0, 1, 2, 3, 4].map(|i| wgmma::MatrixDescriptor::new(start + i * step, half));
+        let d = wgmma::start_f16_5(&operands, &columns).wait::<0>();
         if bug != Bug::EarlyRelease {
             barrier::arrive(READ, 256);
         } else if warp == 1 {

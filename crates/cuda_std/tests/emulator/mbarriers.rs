@@ -6,7 +6,7 @@ use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::mbarrier::{Barrier, copy_bulk};
 use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
-use cuda_std::wgmma_chain::{self, Columns, unit};
+use cuda_std::wgmma::{self, MatrixDescriptor, unit};
 
 shared_array! {
     static OBJECTS: [u64; 4];
@@ -218,8 +218,8 @@ unsafe fn copy_and_multiply(x: *const u32, y: *mut f32) {
         }
         barrier.wait(0);
         let a = [[pack_f16x2(1.0, 1.0); 4]; 7];
-        let columns = Columns::new(unit(tile.addr(0)), 32);
-        let d = wgmma_chain::m64n32_f16_7(&a, &[columns; 7]);
+        let columns = MatrixDescriptor::new(unit(tile.addr(0)), 32);
+        let d = wgmma::m64n32_f16_7(&a, &[columns; 7]);
         for (i, &value) in d.iter().enumerate() {
             y.store(16 * t as usize + i, value);
         }

@@ -4,7 +4,7 @@ use crate::support::{download, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, Fault, FaultKind};
 use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
-use cuda_std::wgmma_chain::{self, Columns, unit};
+use cuda_std::wgmma::{self, MatrixDescriptor, unit};
 use cuda_std::{async_proxy, registers};
 
 const ROWS: usize = 64;
@@ -71,10 +71,10 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, bug: Bug) {
             Bug::Outside => 1024,
             _ => 0,
         };
-        let a = Columns::new(unit(rows.addr(0)) + shift, ROWS as u32);
-        let b = Columns::new(unit(columns.addr(0)), COLUMNS as u32);
+        let a = MatrixDescriptor::new(unit(rows.addr(0)) + shift, ROWS as u32);
+        let b = MatrixDescriptor::new(unit(columns.addr(0)), COLUMNS as u32);
         let mut d = [1.0; COLUMNS / 2];
-        wgmma_chain::add_shared_f16_8(&mut d, &[a; STEPS], &[b; STEPS]);
+        wgmma::add_shared_f16_8(&mut d, &[a; STEPS], &[b; STEPS]);
         if bug == Bug::Overwrites && t == 5 {
             rows.store(17 * 4, 0);
         }

@@ -5,7 +5,7 @@
 //! [`OneLaunch3dGeometry::new`] says which problems it can take.
 //!
 //! A block's output is cut into *items*: [`TILE_ROWS`] rows of the flattened (z, p) plane by
-//! [`CHUNK_COLUMNS`] columns. Item `i` is rows `i / CHUNKS`, columns `i % CHUNKS`; warp `w` takes
+//! [`STRIP_COLUMNS`] columns. Item `i` is rows `i / STRIPS`, columns `i % STRIPS`; warp `w` takes
 //! the items `w, w + WARPS, ..` in *rounds*. Input rows (the flattened (d, h) plane) arrive in the
 //! same order, [`STAGING_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
 //!
@@ -46,11 +46,11 @@ pub const BLOCK_THREADS: u32 = WARPS * WARP_THREADS;
 /// Output rows of an item: the rows of an m16n8k16 product.
 pub const TILE_ROWS: u32 = 16;
 
-/// Output columns of an item.
-pub const CHUNK_COLUMNS: u32 = 10;
+/// Output columns of an item: a strip.
+pub const STRIP_COLUMNS: u32 = 10;
 
-/// Items beside each other.
-pub const CHUNKS: u32 = OUT_WIDTH / CHUNK_COLUMNS;
+/// Strips of the output.
+pub const STRIPS: u32 = OUT_WIDTH / STRIP_COLUMNS;
 
 /// Words from one input row to the next in shared memory. Odd, so that eight rows one below
 /// another lie in eight banks.
@@ -75,7 +75,7 @@ pub const COMMON_WORDS: u32 = 256;
 pub const CLUSTERS: [u32; 3] = [8, 4, 2];
 
 /// No sample that fits a plane has more items.
-const MOST_ITEMS: u32 = (PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * CHUNKS;
+const MOST_ITEMS: u32 = (PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * STRIPS;
 
 /// Items that a warp has of a whole sample, at most.
 pub const MOST_WARP_ITEMS: u32 = MOST_ITEMS.div_ceil(WARPS);
@@ -210,13 +210,13 @@ impl OneLaunch3dGeometry {
     /// Items of a sample.
     #[must_use]
     pub const fn items(&self) -> u32 {
-        self.out_rows.div_ceil(TILE_ROWS) * CHUNKS
+        self.out_rows.div_ceil(TILE_ROWS) * STRIPS
     }
 
     /// Input rows, from the first, that the items before `items` touch.
     #[must_use]
     pub const fn rows_needed(&self, items: u32) -> u32 {
-        self.rows_before(items.div_ceil(CHUNKS) * TILE_ROWS)
+        self.rows_before(items.div_ceil(STRIPS) * TILE_ROWS)
     }
 
     /// The first input row that output row `row` touches.
@@ -257,7 +257,7 @@ impl OneLaunch3dGeometry {
         } else {
             items
         };
-        Share::new(self, [first, end], CHUNKS, TILE_ROWS)
+        Share::new(self, [first, end], STRIPS, TILE_ROWS)
     }
 
     /// Blocks of a cluster that share a sample on a device with clusters and `multiprocessors` multiprocessors: as many

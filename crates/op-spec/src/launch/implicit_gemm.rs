@@ -2,30 +2,30 @@
 //!
 //! Once for a model, the kernel of the *filters* puts these into the order of the tensor cores' registers. For each
 //! input, four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
-//! 1. The *image*: the padded input in vectors of eight 16-bit values, so that one vector is what one
+//! 1. The input is *packed*: padded, and in *cells* of eight 16-bit values, so that one cell is what one
 //!    row of a tensor-core operand takes, wherever it lies.
-//! 2. The image of f32 samples whose values the usual scale does not suit is made again.
-//! 3. The product. A block has a *tile* of filters times pixels. It brings the part of the image
-//!    that its pixels touch, the *patch*, into shared memory, some channels (a *stage*) at a time.
+//! 2. f32 samples whose values the usual scale does not suit are repacked.
+//! 3. The product. A block has a *tile* of filters times pixels. It brings the part of the packed
+//!    input that its pixels touch, the *patch*, into shared memory, some channels (a *stage*) at a time.
 //! 4. The moments of the tiles of a norm's row are combined, where they are many.
 //!
-//! # The image
-//! A vector holds eight channels of one pixel. Where a group has at most four channels, it holds
+//! # The packed input
+//! A cell holds eight channels of one pixel. Where a group has at most four channels, it holds
 //! those of several neighbouring columns of the filter's reach instead, so that few of its places
-//! are empty: two columns of four channels, four of two, or eight of one. One vector then serves
-//! that many columns of the filter; a *tap* is what one vector serves.
+//! are empty: two columns of four channels, four of two, or eight of one. One cell then serves
+//! that many columns of the filter; a *tap* is what one cell serves.
 //!
-//! Columns that are a stride apart lie next to each other: column `w` is vector `w / stride` of
-//! *residue* `w % stride`. Pixels that are neighbours in the output are so in the image, too.
+//! Columns that are a stride apart lie next to each other: column `w` is cell `w / stride` of
+//! *residue* `w % stride`. Pixels that are neighbours in the output are so in the packed input, too.
 
 use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;
 use super::{LaunchShape, WARP_THREADS};
 
-mod plan;
+mod config;
 mod tile;
 
-pub use plan::{GemmDevice, GemmPlan, USUAL_BATCH};
+pub use config::{GemmConfig, GemmDevice, USUAL_BATCH};
 pub use tile::{
     CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
 };
@@ -33,17 +33,17 @@ pub use tile::{
 /// Threads of a block of the product.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;
 
-/// Values of a vector.
-pub const VECTOR_VALUES: u32 = 8;
+/// Values of a cell.
+pub const CELL_VALUES: u32 = 8;
 
-/// Bytes of a vector.
-pub const VECTOR_BYTES: u32 = 16;
+/// Bytes of a cell.
+pub const CELL_BYTES: u32 = 16;
 
-/// 32-bit words of a vector.
-pub const VECTOR_WORDS: u32 = VECTOR_BYTES / 4;
+/// 32-bit words of a cell.
+pub const CELL_WORDS: u32 = CELL_BYTES / 4;
 
-/// Vectors of a step, which has the sixteen values of the reduction that one tensor-core instruction sums.
-pub const STEP_VECTORS: u32 = 2;
+/// Cells of a step, which has the sixteen values of the reduction that one tensor-core instruction sums.
+pub const STEP_CELLS: u32 = 2;
 
 /// Words of the operand that one step has for 16 filters.
 pub const OPERAND_WORDS: u32 = 4 * WARP_THREADS;
@@ -51,17 +51,17 @@ pub const OPERAND_WORDS: u32 = 4 * WARP_THREADS;
 /// Filters of an operand.
 pub const OPERAND_ROWS: u32 = 16;
 
-/// Threads of the blocks that make image, filters and statistics.
+/// Threads of the blocks that make packed input, filters and statistics.
 pub const SPREAD_THREADS: u32 = 256;
 
-/// Most elements of a sample that every block looks through before it makes its vectors of the image.
+/// Most elements of a sample that every block looks through before it packs its cells.
 const SCANNED_ELEMENTS: u64 = 16 * 1024;
 
-/// Most blocks of one sample in the second pass over the image.
-const REMAKING_BLOCKS: u32 = 16;
+/// Most blocks of one sample in the second pass over the input.
+const REPACKING_BLOCKS: u32 = 16;
 
-/// Vectors of the image that a thread makes.
-pub const VECTORS_PER_THREAD: u32 = 4;
+/// Cells that a thread packs.
+pub const CELLS_PER_THREAD: u32 = 4;
 
 /// More moments than this of one row are combined before the norm's own kernels, which would
 /// combine them again in every block, and take longer for it than a launch.
@@ -70,8 +70,8 @@ const COMBINED_BY_READERS: u64 = 1;
 /// More moments than this of one row are combined channel by channel first.
 const COMBINED_AT_ONCE: u64 = 2048;
 
-/// Most vectors of the patch of one channel.
-const MAX_PATCH_VECTORS: u32 = 4096;
+/// Most cells of the patch of one channel.
+const MAX_PATCH_CELLS: u32 = 4096;
 
 /// Floats between the rows of a tile in shared memory, beyond its pixels: eight banks, so that four
 /// rows of two floats for each of four lanes touch all banks once.
@@ -110,21 +110,21 @@ impl OperandFormat {
 pub struct GemmGeometry {
     /// The convolution.
     pub conv: ConvGeometry,
-    /// Channels of a pixel in a vector: 8, 4, 2 or 1.
-    pub vector_channels: u32,
-    /// Columns of the filter that one vector serves.
-    pub vector_columns: u32,
-    /// Vectors that the columns of the filter take.
+    /// Channels of a pixel in a cell: 8, 4, 2 or 1.
+    pub cell_channels: u32,
+    /// Columns of the filter that one cell serves.
+    pub cell_columns: u32,
+    /// Cells that the columns of the filter take.
     pub column_taps: u32,
-    /// Vectors of a filter for each vector of channels.
+    /// Cells of a filter in each plane.
     pub taps: u32,
-    /// Vectors that the channels of a group take.
-    pub chunks: u32,
-    /// Depth of the image, which reaches as far as the last tile does.
-    pub image_d: u32,
-    /// Rows of the image.
-    pub image_h: u32,
-    /// Columns of the padded input that some window touches. The image has zeros for those behind.
+    /// Planes of cells that the channels of a group take.
+    pub planes: u32,
+    /// Depth of the packed input, which reaches as far as the last tile does.
+    pub packed_d: u32,
+    /// Rows of the packed input.
+    pub packed_h: u32,
+    /// Columns of the padded input that some window touches. The packed input has zeros for those behind.
     pub used_w: u32,
     /// Residues of a row.
     pub residues: u32,
@@ -144,11 +144,11 @@ pub struct GemmGeometry {
     pub tiles_w: u32,
     /// From a pixel of a tile to the one a row below, in the block's order.
     pub tile_pitch: u32,
-    /// From a pixel of a tile to the one a plane behind.
-    pub plane_pitch: u32,
-    /// From eight pixels of a warpgroup's tile to the next eight, in vectors of the patch.
-    pub octet_vectors: u32,
-    /// 1 if the two vectors of a step are the same tap of two vectors of channels, else 0: then they are any
+    /// From a pixel of a tile to the one a slice behind.
+    pub slice_pitch: u32,
+    /// From eight pixels of a warpgroup's tile to the next eight, in cells of the patch.
+    pub octet_cells: u32,
+    /// 1 if the two cells of a step are the same tap in two planes, else 0: then they are any
     /// two that follow one another.
     pub paired: u32,
     /// Depth of a patch.
@@ -157,18 +157,18 @@ pub struct GemmGeometry {
     pub patch_h: u32,
     /// Columns of a residue of a patch.
     pub patch_columns: u32,
-    /// Vectors of one part of one vector of channels of a patch; some behind those of the image are read by pixels
+    /// Cells of one part of one plane of a patch; some behind those of the packed input are read by pixels
     /// that are not used.
-    pub patch_vectors: u32,
+    pub patch_cells: u32,
     /// Tiles of filters in a group.
     pub filter_tiles: u32,
-    /// Vectors of channels in a stage.
-    pub stage_chunks: u32,
+    /// Planes in a stage.
+    pub stage_planes: u32,
     /// Stages.
     pub stages: u32,
     /// Tensor-core steps of a stage.
     pub steps: u32,
-    /// Entries of the table of offsets: one for each vector of a stage and one behind, or for each step of pairs.
+    /// Entries of the table of offsets: one for each cell of a stage and one behind, or for each step of pairs.
     pub offsets: u32,
     /// Rows of a pooling window; 0 where outputs are not pooled.
     pub pool_h: u32,
@@ -182,8 +182,8 @@ pub struct GemmGeometry {
     pub pooled_h: u32,
     /// Columns of the pooled output.
     pub pooled_w: u32,
-    /// 1 if the largest magnitude of a sample is found before its image is made, else 0: then it is
-    /// found meanwhile, and an image that was made at the wrong scale is made again.
+    /// 1 if the largest magnitude of a sample is found before it is packed, else 0: then it is
+    /// found meanwhile, and a sample that was packed at the wrong scale is repacked.
     pub scans: u32,
 }
 
@@ -218,33 +218,33 @@ impl GemmGeometry {
         self.tile_d * self.tile_h * self.tile_w
     }
 
-    /// Vectors of a filter in one stage.
+    /// Cells of a filter in one stage.
     #[must_use]
-    pub const fn stage_vectors(&self) -> u32 {
-        self.stage_chunks * self.taps
+    pub const fn stage_cells(&self) -> u32 {
+        self.stage_planes * self.taps
     }
 
-    /// Vectors of one row of the image.
+    /// Cells of one row of the packed input.
     #[must_use]
-    pub const fn row_vectors(&self) -> u32 {
+    pub const fn row_cells(&self) -> u32 {
         self.residues * self.residue_columns
     }
 
-    /// Vectors of one part of one vector of channels, over all pixels.
+    /// Cells of one part of one plane.
     #[must_use]
-    pub const fn plane_vectors(&self) -> u32 {
-        self.image_d * self.image_h * self.row_vectors()
+    pub const fn plane_cells(&self) -> u32 {
+        self.packed_d * self.packed_h * self.row_cells()
     }
 
-    /// Vectors of one row of a patch.
+    /// Cells of one row of a patch.
     #[must_use]
     pub const fn patch_row(&self) -> u32 {
         self.residues * self.patch_columns
     }
 
-    /// Vectors of one part of one vector of channels of a patch that are the image's.
+    /// Cells of one part of one plane of a patch that are the packed input's.
     #[must_use]
-    pub const fn image_patch_vectors(&self) -> u32 {
+    pub const fn packed_patch_cells(&self) -> u32 {
         self.patch_d * self.patch_h * self.patch_row()
     }
 
@@ -261,37 +261,37 @@ impl GemmGeometry {
         self.conv.input_channels() as u64 * self.conv.input_pixels() as u64
     }
 
-    /// Blocks that make one plane of vectors of the image.
+    /// Blocks that pack one plane of cells.
     #[must_use]
     pub const fn plane_blocks(&self) -> u32 {
-        self.plane_vectors()
-            .div_ceil(SPREAD_THREADS * VECTORS_PER_THREAD)
+        self.plane_cells()
+            .div_ceil(SPREAD_THREADS * CELLS_PER_THREAD)
     }
 
-    /// Blocks that make the image of one sample.
+    /// Blocks that pack one sample.
     #[must_use]
     pub const fn sample_blocks(&self) -> u32 {
-        self.conv.groups * self.chunks * self.plane_blocks()
+        self.conv.groups * self.planes * self.plane_blocks()
     }
 
-    /// Launch of the kernel that makes the image, if its indices fit 32 bits.
+    /// Launch of the kernel that packs the input, if its indices fit 32 bits.
     #[must_use]
-    pub fn image_shape(&self) -> Option<LaunchShape> {
-        let planes = self.conv.groups.checked_mul(self.chunks)?;
+    pub fn pack_shape(&self) -> Option<LaunchShape> {
+        let planes = self.conv.groups.checked_mul(self.planes)?;
         let blocks = planes.checked_mul(self.plane_blocks())?;
         LaunchShape::linear(self.conv.n.checked_mul(blocks.into())?, SPREAD_THREADS)
     }
 
-    /// Blocks of one sample in the kernel that makes images again.
+    /// Blocks of one sample in the kernel that repacks.
     #[must_use]
-    pub fn remaking_blocks(&self) -> u32 {
-        self.sample_blocks().min(REMAKING_BLOCKS)
+    pub fn repacking_blocks(&self) -> u32 {
+        self.sample_blocks().min(REPACKING_BLOCKS)
     }
 
-    /// Launch of the kernel that makes images again where they need it.
+    /// Launch of the kernel that repacks samples that need it.
     #[must_use]
-    pub fn remake_shape(&self) -> Option<LaunchShape> {
-        let blocks = self.conv.n.checked_mul(self.remaking_blocks().into())?;
+    pub fn repack_shape(&self) -> Option<LaunchShape> {
+        let blocks = self.conv.n.checked_mul(self.repacking_blocks().into())?;
         LaunchShape::linear(blocks, SPREAD_THREADS)
     }
 
@@ -316,10 +316,10 @@ impl GemmGeometry {
         let pixels = bases + 4 * tile.pixels();
         let positions = pixels.next_multiple_of(8) + 4 * tile.pixels();
         let sources = positions + 4 * tile.pixels();
-        let windows = sources + 4 * self.patch_vectors;
-        let tiles = (windows + 4 * self.windows()).next_multiple_of(VECTOR_BYTES);
+        let windows = sources + 4 * self.patch_cells;
+        let tiles = (windows + 4 * self.windows()).next_multiple_of(CELL_BYTES);
         let channels = tiles + 2 * TILE_WORDS * 4;
-        let moments = channels + tile.filters() * VECTOR_BYTES;
+        let moments = channels + tile.filters() * CELL_BYTES;
         let results = moments + tile.filters() * tile.pixel_warps() * counted;
         let patches = results + tile.filters() * (tile.pixels() + TILE_PADDING) * 4;
         Layout {
@@ -341,7 +341,7 @@ impl GemmGeometry {
     /// Bytes of one stage of the patch.
     #[must_use]
     pub const fn stage_bytes(&self, parts: u32) -> u32 {
-        self.stage_chunks * parts * self.patch_vectors * VECTOR_BYTES
+        self.stage_planes * parts * self.patch_cells * CELL_BYTES
     }
 
     /// Shared memory of a block of the product.
@@ -366,17 +366,17 @@ pub fn combining(tiles: u32, row_channels: u32) -> [u64; 2] {
 /// Bytes of shared memory at which its parts start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// For each vector of a filter in a stage, or for each step, how far its vector of the patch is from a pixel's.
+    /// For each cell of a filter in a stage, or for each step, how far its cell of the patch is from a pixel's.
     pub offsets: u32,
-    /// For each pixel, its first vector of the patch.
+    /// For each pixel, its first cell of the patch.
     pub bases: u32,
-    /// For each pixel, its place in the tile, packed; [`OUTSIDE`] for one that is not used.
+    /// For each pixel, its place in the tile, in one word; [`OUTSIDE`] for one that is not used.
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each vector of a patch, its vector of the image, from the patch's first.
+    /// For each cell of a patch, its cell of the packed input, from the patch's first.
     pub sources: u32,
-    /// For each pooling window, its place in the tile, packed.
+    /// For each pooling window, its place in the tile, in one word.
     pub windows: u32,
     /// What the tile is that is multiplied, and the next one.
     pub tiles: u32,

@@ -11,7 +11,7 @@ use crate::ops::Precision;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
-use crate::spec::launch::implicit_gemm::GemmPlan;
+use crate::spec::launch::implicit_gemm::GemmConfig;
 use crate::spec::launch::stencil::StencilGeometry;
 use crate::spec::{ConvProblem, MaxPool2dProblem};
 
@@ -19,7 +19,7 @@ use crate::spec::{ConvProblem, MaxPool2dProblem};
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StatisticsConvolution {
     /// On tensor cores.
-    Gemm(GemmPlan, Precision),
+    Gemm(GemmConfig, Precision),
     /// On FMA, of one channel to a group.
     Stencil(StencilGeometry),
 }

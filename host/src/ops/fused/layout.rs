@@ -15,8 +15,8 @@ pub(crate) enum Layout {
     Gemm {
         precision: Precision,
         tile: GemmTile,
-        vector_channels: u32,
-        stage_chunks: u32,
+        cell_channels: u32,
+        stage_planes: u32,
     },
 }
 

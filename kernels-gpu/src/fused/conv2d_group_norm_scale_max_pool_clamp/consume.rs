@@ -2,8 +2,8 @@
 
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
-use cuda_std::wgmma_chain::InFlight;
-use cuda_std::{async_proxy, barrier, cluster, math, opaque, thread, warp, wgmma_chain};
+use cuda_std::wgmma::InFlight;
+use cuda_std::{async_proxy, barrier, cluster, math, opaque, thread, warp, wgmma};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     BAND_ROWS, CHANNEL_FLOATS, OUT_WIDTH, OneLaunch2dGeometry, PIXEL_BYTES, WARPGROUP_THREADS,
@@ -244,7 +244,7 @@ impl WindowRow {
             });
         }
         let rows = self.input_rows::<F>(memory);
-        let constant = wgmma_chain::unit(memory.constant.addr(0));
+        let constant = wgmma::unit(memory.constant.addr(0));
         let mut of = OfWindowRow {
             best: [[[f32::NEG_INFINITY; 2]; 4]; 2],
             // Where nothing changes the scale, those of the sample go on.
@@ -339,7 +339,7 @@ impl WindowRow {
     /// The units at which the six input rows of the window row start.
     #[inline(always)]
     fn input_rows<F: Format>(&self, memory: &Memory) -> [u32; 6] {
-        let ring = wgmma_chain::unit(memory.ring.addr(0));
+        let ring = wgmma::unit(memory.ring.addr(0));
         let row = F::CONFIG.row_bytes() / PIXEL_BYTES;
         let first = ring + self.slot * BAND_ROWS * row;
         let next = ring + self.next_slot * BAND_ROWS * row;

@@ -1,7 +1,7 @@
 //! What the formats differ in: operands, and how a row of the convolution is made of products.
 
 use cuda_std::global::Global;
-use cuda_std::wgmma_chain::{self, Columns, InFlight, UNIT_BYTES};
+use cuda_std::wgmma::{self, InFlight, MatrixDescriptor, UNIT_BYTES};
 use cuda_std::{Storage, f16, math, mma, opaque, registers};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     FRAGMENT_WORDS, OneLaunch2dConfig, PART_BYTES, RESIDUE_BYTES, WARPGROUP_THREADS,
@@ -82,15 +82,15 @@ pub(super) unsafe fn fragments<const N: usize>(from: Global<u32>, thread: u32) -
 
 /// Columns of a row for horizontal tap `s`, the second half of K `k` units further.
 #[inline(always)]
-const fn tap(row: u32, s: u32, k: u32) -> Columns {
-    Columns::new(row + s * RESIDUE, k)
+const fn tap(row: u32, s: u32, k: u32) -> MatrixDescriptor {
+    MatrixDescriptor::new(row + s * RESIDUE, k)
 }
 
 /// Columns whose second half of K is the constant.
 #[inline(always)]
-const fn tap_and_constant(row: u32, s: u32, constant: u32) -> Columns {
+const fn tap_and_constant(row: u32, s: u32, constant: u32) -> MatrixDescriptor {
     let first = row + s * RESIDUE;
-    Columns::new(first, constant - first)
+    MatrixDescriptor::new(first, constant - first)
 }
 
 // How nine taps and a constant make five steps. In each of the three rows, taps 0 and 1 are a
@@ -111,7 +111,7 @@ pub(super) fn one_part<const CROSSING: bool>(
     [r0, r1, r2]: [u32; 3],
     row: u32,
     constant: u32,
-) -> ([Fragment; 5], [Columns; 5]) {
+) -> ([Fragment; 5], [MatrixDescriptor; 5]) {
     let (pair, single, pair_row, single_row) = if CROSSING {
         (f[CROSSING_PAIR], f[CROSSING_SINGLE], r1, r0)
     } else {
@@ -287,7 +287,7 @@ impl<const SPREAD: bool> Format for Split<SPREAD> {
             tap(s, 2, PART),
             tap_and_constant(s, 2, constant),
         ];
-        wgmma_chain::start_f16_14(&a, &b)
+        wgmma::start_f16_14(&a, &b)
     }
 
     #[inline(always)]
@@ -332,7 +332,7 @@ impl<const SPREAD: bool> Format for Rounded<SPREAD> {
         constant: u32,
     ) -> InFlight {
         let (a, b) = one_part::<CROSSING>(f, rows, PART, constant);
-        wgmma_chain::start_f16_5(&a, &b)
+        wgmma::start_f16_5(&a, &b)
     }
 
     #[inline(always)]

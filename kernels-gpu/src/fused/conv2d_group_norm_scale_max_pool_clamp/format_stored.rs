@@ -1,8 +1,8 @@
 //! The formats of tensors that are stored in 16 bits: operands are elements as they are.
 
 use cuda_std::global::Global;
-use cuda_std::wgmma_chain::InFlight;
-use cuda_std::{Storage, bf16, f16, mma, opaque, registers, wgmma_chain};
+use cuda_std::wgmma::InFlight;
+use cuda_std::{Storage, bf16, f16, mma, opaque, registers, wgmma};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2dConfig;
 
 use super::format::{
@@ -45,7 +45,7 @@ macro_rules! stored {
                 constant: u32,
             ) -> InFlight {
                 let (a, b) = one_part::<CROSSING>(f, rows, PART, constant);
-                wgmma_chain::$multiply(&a, &b)
+                wgmma::$multiply(&a, &b)
             }
 
             #[inline(always)]

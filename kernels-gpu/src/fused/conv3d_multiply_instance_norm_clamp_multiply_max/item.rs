@@ -3,7 +3,7 @@
 use cuda_std::shared::Shared;
 use cuda_std::{math, opaque, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    CHUNK_COLUMNS, CHUNKS, FILTER, OneLaunch3dGeometry, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH,
+    FILTER, OneLaunch3dGeometry, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH, STRIP_COLUMNS, STRIPS,
     TILE_ROWS,
 };
 
@@ -52,7 +52,7 @@ pub(super) unsafe fn convolve<F: Format, E: Epilogue>(
     epilogue: &mut E,
 ) {
     let g = operands.g;
-    let (tile, first) = (item / CHUNKS, item % CHUNKS * CHUNK_COLUMNS);
+    let (tile, first) = (item / STRIPS, item % STRIPS * STRIP_COLUMNS);
     let lane = warp::lane_id();
     let row = tile * TILE_ROWS + lane / 4;
     let rows = [row, row + 8];
@@ -77,7 +77,7 @@ pub(super) unsafe fn convolve<F: Format, E: Epilogue>(
     epilogue.finish(g, rows);
 }
 
-const LAST: usize = (CHUNK_COLUMNS + FILTER - 1) as usize;
+const LAST: usize = (STRIP_COLUMNS + FILTER - 1) as usize;
 const _: () = assert!(LAST == 12);
 
 /// Input column `I`.
@@ -100,13 +100,13 @@ unsafe fn column<F: Format, E: Epilogue, const I: usize>(
             planes.load(quartets[quartet][1] + at),
         ]
     };
-    if I < CHUNK_COLUMNS as usize {
+    if I < STRIP_COLUMNS as usize {
         let [a, b, c, d] = operands.start;
         accumulators[I % 3] = [[a, b, a, b], [c, d, c, d]];
     }
     macro_rules! tap {
         ($a:ident, $step:literal, $s:literal) => {
-            if I + 1 > $s && I < $s + CHUNK_COLUMNS as usize {
+            if I + 1 > $s && I < $s + STRIP_COLUMNS as usize {
                 let filter = &operands.filters[$s][$step];
                 let d = &mut accumulators[(I + 3 - $s) % 3];
                 d[0] = F::multiply_add(d[0], $a, [filter[0], filter[1]]);

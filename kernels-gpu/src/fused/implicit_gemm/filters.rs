@@ -4,8 +4,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_VECTORS,
-    VECTOR_VALUES,
+    CELL_VALUES, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_CELLS,
 };
 
 use super::format::{Bf16, F16, Format, Rounded, Split, prescale_for};
@@ -19,28 +18,28 @@ struct Filter<'a, T: Storage> {
 }
 
 impl<T: Storage> Filter<'_, T> {
-    /// The vector of channels and the tap of vector `half` of a step of a stage.
+    /// The plane and the tap of cell `half` of a step of a stage.
     #[inline(always)]
-    unsafe fn vector(&self, step: u32, half: u32) -> (u32, u32) {
+    unsafe fn cell(&self, step: u32, half: u32) -> (u32, u32) {
         let g = self.g;
         if g.paired != 0 {
             let (pair, tap) = div_rem(step, g.taps);
-            (pair * STEP_VECTORS + half, tap)
+            (pair * STEP_CELLS + half, tap)
         } else {
-            div_rem(step * STEP_VECTORS + half, g.taps)
+            div_rem(step * STEP_CELLS + half, g.taps)
         }
     }
 
-    /// The value that meets value `value` of vector `tap` of the stage's vector of channels `chunk`; 0 where there
-    /// is none.
+    /// The value that meets value `value` of the cell of tap `tap` in plane `plane` of the stage; 0 where there is
+    /// none.
     #[inline(always)]
-    unsafe fn value(&self, stage: u32, (chunk, tap): (u32, u32), value: u32) -> f32 {
+    unsafe fn value(&self, stage: u32, (plane, tap): (u32, u32), value: u32) -> f32 {
         let (g, conv) = (self.g, &self.g.conv);
         let (row, column) = div_rem(tap, g.column_taps);
-        let (j, c) = div_rem(value, g.vector_channels);
-        let channel = (stage * g.stage_chunks + chunk) * g.vector_channels + c;
-        let s = column * g.vector_columns + j;
-        if chunk < g.stage_chunks && channel < conv.group_c && s < conv.s {
+        let (j, c) = div_rem(value, g.cell_channels);
+        let channel = (stage * g.stage_planes + plane) * g.cell_channels + c;
+        let s = column * g.cell_columns + j;
+        if plane < g.stage_planes && channel < conv.group_c && s < conv.s {
             let at = channel * conv.taps() + row * conv.s + s;
             self.weight.load(at as usize).to_f32() * self.scale
         } else {
@@ -49,18 +48,18 @@ impl<T: Storage> Filter<'_, T> {
     }
 }
 
-const _: () = assert!(VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
+const _: () = assert!(CELL_VALUES == 8 && OPERAND_ROWS == 16);
 
 /// A warp lays out one filter.
 ///
-/// *Launch*: the plan's `filters_shape()`. *Mapping*: a lane takes every 32nd word of its
+/// *Launch*: the config's `filters_shape()`. *Mapping*: a lane takes every 32nd word of its
 /// filter. *Barriers*: none of the block.
 /// *Traffic*: each filter is read once or twice, each operand written once.
 ///
 /// # Safety
-/// `weight` has the elements that the geometry says, `operands` the plan's `filter_words()`,
+/// `weight` has the elements that the geometry says, `operands` the config's `filter_words()`,
 /// and `descales` an element for each filter where values are scaled; `tile` is the
-/// plan's.
+/// config's.
 #[kernel(
     instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
@@ -124,11 +123,11 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         let (step, place) = div_rem(at, 8);
         let (quad_lane, half) = (place % 4, place / 4);
         let (stage, step_of_stage) = div_rem(step, g.steps);
-        let vector = filter.vector(step_of_stage, half);
+        let cell = filter.cell(step_of_stage, half);
         let (mut low, mut high) = (0.0, 0.0);
         if exists {
-            low = filter.value(stage, vector, 2 * quad_lane);
-            high = filter.value(stage, vector, 2 * quad_lane + 1);
+            low = filter.value(stage, cell, 2 * quad_lane);
+            high = filter.value(stage, cell, 2 * quad_lane + 1);
         }
         let word = F::pack(low, high);
         let operand = ((filter_tile * all_steps + step) * parts) * sets;

@@ -1,7 +1,7 @@
 //! How values become operands.
 
 #[cfg(hopper)]
-use cuda_std::wgmma_chain::{self, Columns, InFlight};
+use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{Storage, bf16, f16, mma};
 #[cfg(hopper)]
 use op_spec::launch::implicit_gemm::CHAIN_STEPS;
@@ -32,12 +32,12 @@ pub(super) trait Format {
     /// units further. Split values give sums of their own, others are added to `sums`.
     ///
     /// # Safety
-    /// As [`wgmma_chain::start_f16_9`].
+    /// As [`wgmma::start_f16_9`].
     #[cfg(hopper)]
     unsafe fn start(
         sums: [f32; 32],
         a: &ChainFilters,
-        b: [Columns; CHAIN_STEPS as usize],
+        b: [MatrixDescriptor; CHAIN_STEPS as usize],
         low: u32,
     ) -> InFlight;
 }
@@ -83,11 +83,15 @@ macro_rules! format {
             unsafe fn start(
                 sums: [f32; 32],
                 a: &ChainFilters,
-                b: [Columns; CHAIN_STEPS as usize],
+                b: [MatrixDescriptor; CHAIN_STEPS as usize],
                 low: u32,
             ) -> InFlight {
-                let start: unsafe fn([f32; 32], &ChainFilters, [Columns; 3], u32) -> InFlight =
-                    $start;
+                let start: unsafe fn(
+                    [f32; 32],
+                    &ChainFilters,
+                    [MatrixDescriptor; 3],
+                    u32,
+                ) -> InFlight = $start;
                 start(sums, a, b, low)
             }
         }
@@ -102,7 +106,7 @@ format!(
     m16n8k16_f16,
     |_, [high, rest], b, low| {
         // High and high, high and low, low and high, as everywhere.
-        wgmma_chain::start_f16_9(
+        wgmma::start_f16_9(
             &[
                 high[0], high[0], rest[0], high[1], high[1], rest[1], high[2], high[2], rest[2],
             ],
@@ -127,7 +131,7 @@ format!(
     ROUNDED,
     pack_f16x2,
     m16n8k16_f16,
-    |sums, [a, _], b, _| wgmma_chain::add_f16_3(sums, a, &b)
+    |sums, [a, _], b, _| wgmma::add_f16_3(sums, a, &b)
 );
 format!(
     F16,
@@ -136,7 +140,7 @@ format!(
     STORED,
     pack_f16x2,
     m16n8k16_f16,
-    |sums, [a, _], b, _| wgmma_chain::add_f16_3(sums, a, &b)
+    |sums, [a, _], b, _| wgmma::add_f16_3(sums, a, &b)
 );
 format!(
     Bf16,
@@ -145,7 +149,7 @@ format!(
     STORED,
     pack_bf16x2,
     m16n8k16_bf16,
-    |sums, [a, _], b, _| wgmma_chain::add_bf16_3(sums, a, &b)
+    |sums, [a, _], b, _| wgmma::add_bf16_3(sums, a, &b)
 );
 
 /// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets, and its

@@ -1,20 +1,20 @@
 //! Any convolution as a matrix product on tensor cores, with what a norm and a pool want of it.
 //!
 //! # Idea
-//! The matrix of columns is never written: the operands of the tensor cores are vectors of eight
-//! 16-bit values, and a vector of the padded input, laid out right, is a piece of a column for
+//! The matrix of columns is never written: the operands of the tensor cores are cells of eight
+//! 16-bit values, and a cell of the padded input, laid out right, is a piece of a column for
 //! every window that it is in. Only where it is differs, and that is an addition to an address.
 //!
 //! ```text
-//! image     image = padded input * 16, f16 (and what that leaves), in vectors    # 16-bit types: as stored
-//!           largest magnitude of each sample; `remake`: the image again, where 16 does not suit it
+//! pack      packed = padded input * 16, f16 (and what that leaves), in cells   # 16-bit types: as stored
+//!           largest magnitude of each sample; `repack`: those again that 16 does not suit
 //! filters   operands = filters * 2^e, f16 (and what that leaves)                 # once for a model
 //! product   a block has a tile of filters; for each of its tiles of pixels:
 //!               sums = 0
 //!               for each stage of channels:                                      # in one of two buffers
-//!                   wait for the patch: the vectors of the image that the tile touches; barrier
+//!                   wait for the patch: the cells of `packed` that the tile touches; barrier
 //!                   start to copy the next stage's, be it the next tile's        # (`patch`)
-//!                   for each step, two vectors of the reduction:                 # (`warps`, `warpgroup`)
+//!                   for each step, two cells of the reduction:                 # (`warps`, `warpgroup`)
 //!                       sums[filter][pixel] += operands[step] * patch[base[pixel] + offset[step]]
 //!               value = sums * descale + bias                                    # (`results`)
 //!               moments of each filter over the tile's pixels
@@ -26,7 +26,7 @@
 //! What follows is `group_norm_scale_clamp` where outputs were pooled, else
 //! `group_norm_scale_max_pool2d_clamp` or `instance_norm_clamp_multiply_channel_max`.
 //!
-//! How images and tiles are laid out: `op_spec::launch::implicit_gemm`.
+//! How packed input and tiles are laid out: `op_spec::launch::implicit_gemm`.
 //!
 //! # Precision
 //! | symbols | products |
@@ -38,21 +38,34 @@
 //! Sums are f32. Tensor cores truncate them, so those of split values are put aside now and then (`warps`,
 //! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or
 //! NaN: a norm follows, and there they all become NaN in any case.
+//!
+//! # Layers
+//! The modules, from the bottom up; each imports only from lines before its own, which a test checks.
+//! 1. `format`, `tile`: how values become operands; tiles as types, and their sums
+//! 2. `pack`, `filters`, `combine`: the kernels before and after the product
+//! 3. `place`, `tables`: what a block computes; by what it finds cells, pixels and windows
+//! 4. `patch`: what it multiplies
+//! 5. `results`: what becomes of the sums
+//! 6. `multiplier`: what a way to multiply has to do
+//! 7. `warps`, `warpgroup`: the two ways
+//! 8. `product`: the kernel that all of these are for
 
-mod aside;
 mod combine;
 mod filters;
 mod format;
-mod image;
+mod multiplier;
+mod pack;
 mod patch;
+mod place;
 mod product;
 mod results;
+mod tables;
+mod tile;
 #[cfg(hopper)]
 mod warpgroup;
 mod warps;
-mod windows;
 
 pub use combine::*;
 pub use filters::*;
-pub use image::*;
+pub use pack::*;
 pub use product::*;

@@ -1,10 +1,10 @@
-//! The product of filters and image.
+//! The product of filters and packed input.
 //!
 //! # Tiles
 //! A block has 4 warps, and a tile of filters times pixels (`op_spec::launch::implicit_gemm`). Its
-//! pixels are a box of the output, so that the vectors of the image which they touch are one, too:
+//! pixels are a box of the output, so that the cells of the packed input which they touch are one, too:
 //! the patch. A pixel has its base in the patch, a tap its offset, and their sum is the address
-//! of the vector that the tap of that pixel multiplies, whatever stride, dilation and filter are.
+//! of the cell that the tap of that pixel multiplies, whatever stride, dilation and filter are.
 //! How a stage is multiplied is a [`Multiplier`]: warp by warp (`warps`) or as a warpgroup (`warpgroup`).
 //!
 //! A block keeps its filters and takes one tile of pixels after another. While it multiplies one stage,
@@ -19,9 +19,9 @@
 //! the next tile is and reading it, and between reading it and writing again.
 //!
 //! # Invariants
-//! - A thread copies the vectors of the patch whose sources it wrote to the table itself.
+//! - A thread copies the cells of the patch whose sources it wrote to the table itself.
 //! - While a stage is multiplied, only the other buffer is written.
-//! - Each step adds two vectors to the sums; where a stage has an odd number of them, the last one
+//! - Each step adds two cells to the sums; where a stage has an odd number of them, the last one
 //!   meets filters of 0. So does what a stage has beyond the last channel.
 
 use cuda_std::global::Global;
@@ -30,80 +30,46 @@ use cuda_std::{cp_async, kernel, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, OperandFormat, TILE_WORDS,
-    VECTOR_WORDS,
+    BLOCK_THREADS, CELL_WORDS, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, OperandFormat,
+    TILE_WORDS,
 };
 
 use super::format::{Bf16, F16, Format, Rounded, Split};
-use super::patch::{FilterSet, Patch, Place, load_tile};
+use super::multiplier::Multiplier;
+use super::patch::Patch;
+use super::place::{FilterSet, Place, load_tile};
 use super::results::{Output, Results};
+use super::tables::Tables;
+#[cfg(hopper)]
+use super::tile::W64N128;
+use super::tile::{M16N64, M16N256, M32N128, M64N32, M64N128, NO_SUMS, TileShape};
 #[cfg(hopper)]
 use super::warpgroup::Warpgroup;
 use super::warps::Warps;
 use crate::parts::index::div_rem;
 
-/// A tile as a type.
-pub(super) trait Shape: Sized {
-    const TILE: GemmTile;
-    /// How a block of this tile multiplies.
+/// A tile, and how a block of it multiplies.
+pub(super) trait Multiplied: TileShape + Sized {
     type Multiplier<F: Format>: Multiplier<F, Self>;
 }
 
-/// The tiles as types, and how each multiplies.
-macro_rules! shape {
-    ($($name:ident: $multiplier:ident)*) => {$(
-        pub(super) struct $name;
-        impl Shape for $name {
-            const TILE: GemmTile = op_spec::launch::implicit_gemm::$name;
+macro_rules! multiplied {
+    ($($tile:ident by $multiplier:ident,)*) => {$(
+        impl Multiplied for $tile {
             type Multiplier<F: Format> = $multiplier;
         }
     )*};
 }
 
-shape!(M64N128: Warps M32N128: Warps M16N256: Warps M64N32: Warps M16N64: Warps);
+multiplied!(
+    M64N128 by Warps,
+    M32N128 by Warps,
+    M16N256 by Warps,
+    M64N32 by Warps,
+    M16N64 by Warps,
+);
 #[cfg(hopper)]
-shape!(W64N128: Warpgroup);
-
-/// The most operands and octets of pixels that a warp of any tile has. What a tile does not use is
-/// never touched, and so takes no registers.
-pub(super) const MAX_OPERANDS: usize = 4;
-pub(super) const MAX_PIXEL_OCTETS: usize = 16;
-
-/// The sums of a lane, by operand and octet of pixels; see `cuda_std::mma` for which they are.
-pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
-
-/// Sums of nothing.
-pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
-
-/// How a block multiplies its filters with a patch.
-pub(super) trait Multiplier<F: Format, S: Shape>: Sized {
-    /// Starts with the first filters; `operands` are those of the block.
-    ///
-    /// # Safety
-    /// All threads of the block call it, after the barrier behind `find_places`.
-    unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self;
-
-    /// Makes what the thread copied visible to whoever multiplies; a barrier follows.
-    fn show_patch();
-
-    /// Adds the products of the stage that lies in `buffer` to the sums.
-    ///
-    /// # Safety
-    /// All threads of the block call it, and the patch is there.
-    unsafe fn multiply_stage(
-        &mut self,
-        sums: &mut Sums,
-        patch: &Patch<'_>,
-        results: &Results<'_, F, S>,
-        buffer: u32,
-    );
-
-    /// Ends the sums of a tile.
-    ///
-    /// # Safety
-    /// All threads of the block call it.
-    unsafe fn end(&mut self, sums: &mut Sums, results: &Results<'_, F, S>);
-}
+multiplied!(W64N128 by Warpgroup,);
 
 /// Tiles of pixels of all samples, computed anew.
 #[inline(always)]
@@ -131,7 +97,7 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
         tiles_d: opaque::to_compiler(g.tiles_d),
         tiles_h: opaque::to_compiler(g.tiles_h),
         tiles_w: opaque::to_compiler(g.tiles_w),
-        patch_vectors: opaque::to_compiler(g.patch_vectors),
+        patch_cells: opaque::to_compiler(g.patch_cells),
         offsets: opaque::to_compiler(g.offsets),
         windows_h: opaque::to_compiler(g.windows_h),
         windows_w: opaque::to_compiler(g.windows_w),
@@ -151,12 +117,12 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// A block computes tiles of filters times pixels, the moments of each filter over those pixels, and
 /// writes them or their pooled extrema.
 ///
-/// *Launch*: the plan's `shape(..)`. *Mapping*, *barriers*: at the head of the module.
-/// *Traffic*: each vector of the image about once for each tile of filters, the filters once a
+/// *Launch*: the config's `shape(..)`. *Mapping*, *barriers*: at the head of the module.
+/// *Traffic*: each cell of the packed input about once for each tile of filters, the filters once a
 /// block (from cache), the output once.
 ///
 /// # Safety
-/// `image` and `image_descales` are what the image kernel of the same plan wrote, `operands` and
+/// `packed` and `input_descales` are what the packing kernels of the same config wrote, `operands` and
 /// `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
 /// have an element for each output channel; `y` has an element for each output, or, with
 /// pooling, for each window; `moments` has the geometry's `moment_elements()`. `y` and `moments`
@@ -177,9 +143,9 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
     max_threads = BLOCK_THREADS,
     min_blocks = min_blocks(S::TILE, F::OPERANDS)
 )]
-pub unsafe fn implicit_gemm<S: Shape, F: Format>(
-    image: *const u32,
-    image_descales: *const f32,
+pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
+    packed: *const u32,
+    input_descales: *const f32,
     operands: *const u32,
     filter_descales: *const f32,
     bias: *const F::Stored,
@@ -203,19 +169,14 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
     let (group, filter_tile) = div_rem(set, g.filter_tiles);
 
     let layout = g.layout(S::TILE, parts);
-    let planes = g.conv.n as usize * (g.conv.groups * g.chunks * parts) as usize;
-    let image_words = planes * g.plane_vectors() as usize * VECTOR_WORDS as usize;
+    let planes = g.conv.n as usize * (g.conv.groups * g.planes * parts) as usize;
+    let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
+    let tables = Tables::of::<S>(&layout, g);
     let patch = Patch {
-        offsets: shared::dynamic(layout.offsets, g.offsets),
-        bases: shared::dynamic(layout.bases, S::TILE.pixels()),
-        pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
-        positions: shared::dynamic(layout.positions, S::TILE.pixels()),
-        sources: shared::dynamic(layout.sources, g.patch_vectors),
-        windows: shared::dynamic(layout.windows, g.windows()),
+        tables,
         buffers: shared::dynamic(layout.patches, 2 * g.stage_bytes(parts) / 4),
-        image: Global::new(image, image_words),
+        packed: Global::new(packed, packed_words),
         group,
-        g,
     };
     let tiles = shared::dynamic(layout.tiles, 2 * TILE_WORDS);
     let mut item = first_item;
@@ -225,10 +186,10 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         place.store(tiles, 0);
         filters.store(tiles);
     }
-    patch.find_sources();
+    tables.find_sources();
     patch.start::<F>(&place, 0, 0);
     cp_async::commit_group();
-    patch.find_places::<F, S>();
+    tables.find_places::<F, S>();
 
     let results_of = |warp: u32, thread: u32, g: GemmGeometry| {
         let layout = g.layout(S::TILE, parts);
@@ -237,7 +198,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
             pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
             positions: shared::dynamic(layout.positions, S::TILE.pixels()),
             windows: shared::dynamic(layout.windows, g.windows()),
-            channels: shared::dynamic(layout.channels, S::TILE.filters() * VECTOR_WORDS),
+            channels: shared::dynamic(layout.channels, S::TILE.filters() * CELL_WORDS),
             moments: shared::dynamic(layout.moments, (layout.results - layout.moments) / 4),
             tile: shared::dynamic(layout.results, Results::<F, S>::TILE_WORDS),
             output: &output,
@@ -261,7 +222,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         group as usize * words + filter_tile as usize * tile_words,
         tile_words,
     );
-    let image_descales = Global::new(image_descales, g.conv.n as usize);
+    let input_descales = Global::new(input_descales, g.conv.n as usize);
     thread::sync_threads();
     let mut multiplier = S::Multiplier::<F>::new(operands, &patch, &results);
 
@@ -293,7 +254,7 @@ pub unsafe fn implicit_gemm<S: Shape, F: Format>(
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let results = results_of(thread / WARP_THREADS, thread, geometry_here(g));
         multiplier.end(&mut sums, &results);
-        results.finish(&mut sums, tiles, entry, image_descales);
+        results.finish(&mut sums, tiles, entry, input_descales);
         if !another {
             break;
         }

@@ -1,8 +1,8 @@
 //! Products of a stage by `wgmma` (sm_90a): the block is one warpgroup.
 //!
 //! # Operands
-//! A are the filters, in registers, 16 rows for each warp; B are the patch's vectors, where they lie. A step is
-//! one tap of two vectors of channels, so its halves of K are equally far apart in every step, and pixels
+//! A are the filters, in registers, 16 rows for each warp; B are the patch's cells, where they lie. A step is
+//! one tap in two planes, so its halves of K are equally far apart in every step, and pixels
 //! lie as `W64N128` says: a tap is nothing but another first address.
 //!
 //! # Sums
@@ -17,15 +17,16 @@
 //! two or three blocks, of which one multiplies while another waits.
 
 use cuda_std::global::Global;
-use cuda_std::wgmma_chain::{self, Columns, InFlight};
+use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{async_proxy, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{CHAIN_STEPS, OPERAND_ROWS, OPERAND_WORDS};
 
 use super::format::{ChainFilters, Format};
+use super::multiplier::Multiplier;
 use super::patch::Patch;
-use super::product::{Multiplier, Shape, Sums};
 use super::results::Results;
+use super::tile::{Sums, TileShape};
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a chain.
@@ -79,12 +80,12 @@ fn following(step: u32, all_steps: u32) -> u32 {
 struct Chain([InFlight; 2]);
 
 impl Chain {
-    /// Multiplies both halves of the pixels; the second one's vectors are `second_half` units behind the first one's.
+    /// Multiplies both halves of the pixels; the second one's cells are `second_half` units behind the first one's.
     #[inline(always)]
     unsafe fn start<F: Format>(
         sums: &Sums,
         filters: &ChainFilters,
-        b: [Columns; CHAIN_STEPS as usize],
+        b: [MatrixDescriptor; CHAIN_STEPS as usize],
         second_half: u32,
         low: u32,
     ) -> Self {
@@ -113,7 +114,7 @@ impl Chain {
 impl Warpgroup {
     /// Loads the filters of the chain that starts with step `step`.
     #[inline(always)]
-    unsafe fn load<F: Format, S: Shape>(
+    unsafe fn load<F: Format, S: TileShape>(
         operands: Global<u32>,
         step: u32,
         filter_warp: u32,
@@ -138,7 +139,7 @@ impl Warpgroup {
     }
 }
 
-impl<F: Format, S: Shape> Multiplier<F, S> for Warpgroup {
+impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
     #[inline(always)]
     unsafe fn new(operands: Global<u32>, _: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
         let filter_warp = results.filter_warp;
@@ -163,18 +164,18 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warpgroup {
         _: &Results<'_, F, S>,
         buffer: u32,
     ) {
-        let g = patch.g;
+        let g = patch.tables.g;
         let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
-        let low = g.patch_vectors;
-        let k_units = parts * g.patch_vectors;
-        let second_half = OCTETS as u32 * g.octet_vectors;
+        let low = g.patch_cells;
+        let k_units = parts * g.patch_cells;
+        let second_half = OCTETS as u32 * g.octet_cells;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
-        let first = wgmma_chain::unit(at);
+        let first = wgmma::unit(at);
         let columns = |step: u32| {
             let columns = |i: u32| {
-                let first = first + patch.offsets.load(step + i);
-                Columns::apart(first, k_units, g.octet_vectors)
+                let first = first + patch.tables.offsets.load(step + i);
+                MatrixDescriptor::apart(first, k_units, g.octet_cells)
             };
             [columns(0), columns(1), columns(2)]
         };

@@ -1,6 +1,6 @@
 //! Products of a stage by `mma.sync`, warp by warp.
 //!
-//! `ldmatrix` takes from each lane the address of a vector: base of a pixel plus offset of a tap.
+//! `ldmatrix` takes from each lane the address of a cell: base of a pixel plus offset of a tap.
 //!
 //! # Long sums
 //! Tensor cores truncate when they add to a sum, so a long sum drifts towards zero, by up to `2^-24` of itself for
@@ -15,13 +15,14 @@ use cuda_std::shared;
 use cuda_std::{mma, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    KEPT_STEPS, OPERAND_ROWS, OPERAND_WORDS, STEP_VECTORS, VECTOR_BYTES,
+    CELL_BYTES, KEPT_STEPS, OPERAND_ROWS, OPERAND_WORDS, STEP_CELLS,
 };
 
 use super::format::Format;
+use super::multiplier::Multiplier;
 use super::patch::Patch;
-use super::product::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Multiplier, Shape, Sums};
 use super::results::Results;
+use super::tile::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
 /// More than any number of steps that are kept.
@@ -35,7 +36,7 @@ type Filters = [[[u32; 4]; MAX_OPERANDS]; 2];
 
 /// Loads a step's operands for the filters of the thread's warp.
 #[inline(always)]
-unsafe fn load_filters<F: Format, S: Shape>(
+unsafe fn load_filters<F: Format, S: TileShape>(
     operands: Global<u32>,
     step: u32,
     first: u32,
@@ -62,7 +63,7 @@ unsafe fn load_filters<F: Format, S: Shape>(
 /// Adds the products of one step to the sums. `bases` are the addresses of the lane's pixels, for every
 /// second octet of pixels.
 #[inline(always)]
-unsafe fn multiply<F: Format, S: Shape>(
+unsafe fn multiply<F: Format, S: TileShape>(
     sums: &mut Sums,
     filters: &Filters,
     bases: &[u32; MAX_PAIRS],
@@ -113,7 +114,7 @@ pub(super) struct Warps {
     first_operand: u32,
     /// Where the lane's pixels are in a patch, for every second octet of them.
     bases: [u32; MAX_PAIRS],
-    /// 1 in lanes that give addresses of the second vector of a step.
+    /// 1 in lanes that give addresses of the second cell of a step.
     second: u32,
     /// Steps whose products the sums have, and [`ASIDE`] if sums of this tile were put aside.
     kept: u32,
@@ -122,7 +123,7 @@ pub(super) struct Warps {
 impl Warps {
     /// Counts steps whose products are to be added next, and puts the sums aside first if they have enough.
     #[inline(always)]
-    unsafe fn keep<F: Format, S: Shape>(
+    unsafe fn keep<F: Format, S: TileShape>(
         &mut self,
         steps: u32,
         sums: &mut Sums,
@@ -138,17 +139,17 @@ impl Warps {
     }
 }
 
-impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
+impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
     #[inline(always)]
     unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
         let lane = thread::thread_idx_x() % WARP_THREADS;
-        // Lanes 0 to 7 give the pixels of the first vector, 8 to 15 the same ones of the second, the others
+        // Lanes 0 to 7 give the pixels of the first cell, 8 to 15 the same ones of the second, the others
         // those of the next octet of pixels.
         let first_pixel = results.pixel_warp * S::TILE.warp_pixels() + lane / 16 * 8 + lane % 8;
         let mut bases = [0; MAX_PAIRS];
         unroll!(4, |pair| {
             if 2 * (pair as u32) < S::TILE.pixel_octets {
-                bases[pair] = patch.bases.load(first_pixel + 16 * pair as u32);
+                bases[pair] = patch.tables.bases.load(first_pixel + 16 * pair as u32);
             }
         });
         let first_operand = results.filter_warp * S::TILE.operands;
@@ -174,18 +175,18 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
         results: &Results<'_, F, S>,
         buffer: u32,
     ) {
-        let g = patch.g;
+        let g = patch.tables.g;
         let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
-        let low_part = g.patch_vectors * VECTOR_BYTES;
+        let low_part = g.patch_cells * CELL_BYTES;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
-        let mut vector = self.second;
+        let mut cell = self.second;
         // Two steps at a time, so that the operands of one can be loaded while the other's are used.
         let mut left = g.steps;
         while left >= 2 {
             self.keep(2, sums, results);
             let others = load_filters::<F, S>(self.operands, self.step + 1, self.first_operand);
-            let offset = patch.offsets.load(vector);
+            let offset = patch.tables.offsets.load(cell);
             multiply::<F, S>(
                 sums,
                 &self.filters,
@@ -199,14 +200,14 @@ impl<F: Format, S: Shape> Multiplier<F, S> for Warps {
                 0
             };
             self.filters = load_filters::<F, S>(self.operands, self.step, self.first_operand);
-            let offset = patch.offsets.load(vector + STEP_VECTORS);
+            let offset = patch.tables.offsets.load(cell + STEP_CELLS);
             multiply::<F, S>(sums, &others, &self.bases, low_part, at.offset(offset));
-            vector += 2 * STEP_VECTORS;
+            cell += 2 * STEP_CELLS;
             left -= 2;
         }
         if left > 0 {
             self.keep(1, sums, results);
-            let offset = patch.offsets.load(vector);
+            let offset = patch.tables.offsets.load(cell);
             multiply::<F, S>(
                 sums,
                 &self.filters,

@@ -1,6 +1,6 @@
 //! Tiles of the product, and which pixels they are.
 
-use super::{GemmGeometry, MAX_PATCH_VECTORS, OPERAND_ROWS, VECTOR_WORDS, WARP_THREADS};
+use super::{CELL_WORDS, GemmGeometry, MAX_PATCH_CELLS, OPERAND_ROWS, WARP_THREADS};
 
 /// Warps of a block.
 const WARPS: u32 = 4;
@@ -27,7 +27,7 @@ pub struct GemmTile {
 ///
 /// | | pixels | where |
 /// |---|---|---|
-/// | *flat* | as many vectors of the patch in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
+/// | *flat* | as many cells of the patch in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
 /// | *eights* | rows of eight pixels in one plane | anywhere |
 pub const W64N128: GemmTile = GemmTile {
     warpgroup: 1,
@@ -175,12 +175,12 @@ pub(super) fn choose_pixels(g: &mut GemmGeometry, tile: GemmTile) -> Option<()> 
     Some(())
 }
 
-/// Weight of a vector of the patch against a pixel of the tile, in the cost of a tile.
+/// Weight of a cell of the patch against a pixel of the tile, in the cost of a tile.
 const PATCH_WEIGHT: u64 = 1;
 /// Weight of a pixel of the tile, used or not.
 const PIXEL_WEIGHT: u64 = 4;
 
-/// Weight of a row of a warpgroup's patch, in vectors: its ends are parts of what memory transfers at once.
+/// Weight of a row of a warpgroup's patch, in cells: its ends are parts of what memory transfers at once.
 const ROW_WEIGHT: u64 = 4;
 
 /// How far the windows of `outputs` neighbouring outputs reach along one axis.
@@ -191,7 +191,7 @@ pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Opti
 }
 
 impl GemmGeometry {
-    /// The same with tiles of `h` rows and `w` columns, in every layout. As deep as it goes: a plane less
+    /// The same with tiles of `h` rows and `w` columns, in every layout. As deep as it goes: a slice less
     /// is never better.
     fn candidates(&self, h: u32, w: u32, tile: GemmTile) -> [Option<Self>; 2] {
         let most = tile.pixels();
@@ -201,9 +201,9 @@ impl GemmGeometry {
         }
         [
             self.with_pixels([1, h, w])
-                .and_then(|one_plane| one_plane.flat(most)),
+                .and_then(|one_slice| one_slice.flat(most)),
             self.with_pixels([1, h, w])
-                .and_then(|one_plane| one_plane.eights(most)),
+                .and_then(|one_slice| one_slice.eights(most)),
         ]
     }
 
@@ -215,15 +215,15 @@ impl GemmGeometry {
         }
         let row = self.patch_row();
         let tile_pitch = conv.stride_h.checked_mul(row)?;
-        let plane_pitch = conv.stride_d.checked_mul(self.patch_h)?.checked_mul(row)?;
-        let of_plane = (self.tile_h - 1)
+        let slice_pitch = conv.stride_d.checked_mul(self.patch_h)?.checked_mul(row)?;
+        let of_slice = (self.tile_h - 1)
             .checked_mul(tile_pitch)?
             .checked_add(self.tile_w)?;
-        let d = (most.checked_sub(of_plane)? / plane_pitch + 1).min(conv.z);
+        let d = (most.checked_sub(of_slice)? / slice_pitch + 1).min(conv.z);
         let flat = Self {
             tile_pitch,
-            plane_pitch,
-            octet_vectors: INSTRUCTION_PIXELS,
+            slice_pitch,
+            octet_cells: INSTRUCTION_PIXELS,
             ..self.with_pixels([d, self.tile_h, self.tile_w])?
         };
         flat.for_warpgroup(most)
@@ -234,8 +234,8 @@ impl GemmGeometry {
         let fits = self.tile_w <= INSTRUCTION_PIXELS && self.tile_h * INSTRUCTION_PIXELS <= most;
         let eights = Self {
             tile_pitch: INSTRUCTION_PIXELS,
-            plane_pitch: most,
-            octet_vectors: self.conv.stride_h.checked_mul(self.patch_row())?,
+            slice_pitch: most,
+            octet_cells: self.conv.stride_h.checked_mul(self.patch_row())?,
             ..*self
         };
         if fits {
@@ -245,7 +245,7 @@ impl GemmGeometry {
         }
     }
 
-    /// The same, with steps of two vectors of channels, and a patch that has a vector for each tap of every
+    /// The same, with steps of two planes, and a patch that has a cell for each tap of every
     /// pixel of a block, used or not.
     fn for_warpgroup(self, most: u32) -> Option<Self> {
         let conv = &self.conv;
@@ -259,14 +259,14 @@ impl GemmGeometry {
         let taps = last_row
             .checked_mul(self.patch_row())?
             .checked_add(columns)?;
-        let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_vectors)?;
+        let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_cells)?;
         let reached = pixels.checked_add(INSTRUCTION_PIXELS)?.checked_add(taps)?;
         let paired = Self {
-            patch_vectors: reached.max(self.patch_vectors),
+            patch_cells: reached.max(self.patch_cells),
             paired: 1,
             ..self
         };
-        (paired.patch_vectors <= MAX_PATCH_VECTORS).then_some(paired)
+        (paired.patch_cells <= MAX_PATCH_CELLS).then_some(paired)
     }
 
     /// The same with tiles of these extents, if indices and a patch are not too large.
@@ -275,7 +275,7 @@ impl GemmGeometry {
         let [tiles_d, tiles_h, tiles_w] =
             [conv.z.div_ceil(d), conv.p.div_ceil(h), conv.q.div_ceil(w)];
         // The first column of the last tap, in columns of its residue.
-        let last_tap = (self.column_taps - 1) * self.vector_columns;
+        let last_tap = (self.column_taps - 1) * self.cell_columns;
         let last_tap = last_tap.checked_mul(conv.dilation_w)? / conv.stride_w;
         let candidate = Self {
             tile_d: d,
@@ -287,11 +287,11 @@ impl GemmGeometry {
             patch_d: reach(d, conv.stride_d, conv.t, conv.dilation_d)?,
             patch_h: reach(h, conv.stride_h, conv.r, conv.dilation_h)?,
             patch_columns: w.checked_add(last_tap)?,
-            image_d: reach(tiles_d * d, conv.stride_d, conv.t, conv.dilation_d)?,
-            image_h: reach(tiles_h * h, conv.stride_h, conv.r, conv.dilation_h)?,
+            packed_d: reach(tiles_d * d, conv.stride_d, conv.t, conv.dilation_d)?,
+            packed_h: reach(tiles_h * h, conv.stride_h, conv.r, conv.dilation_h)?,
             residue_columns: (tiles_w * w).checked_add(last_tap)?,
             tile_pitch: w,
-            plane_pitch: h * w,
+            slice_pitch: h * w,
             windows_h: h.checked_div(self.pool_h).unwrap_or(0),
             windows_w: w.checked_div(self.pool_w).unwrap_or(0),
             ..*self
@@ -303,10 +303,10 @@ impl GemmGeometry {
         };
         let c = &candidate;
         let patch = product([c.patch_d, c.patch_h, c.residues, c.patch_columns])?;
-        let plane = product([c.image_d, c.image_h, c.residues, c.residue_columns])?;
-        let fits = patch <= MAX_PATCH_VECTORS && plane <= u32::MAX / VECTOR_WORDS;
+        let plane = product([c.packed_d, c.packed_h, c.residues, c.residue_columns])?;
+        let fits = patch <= MAX_PATCH_CELLS && plane <= u32::MAX / CELL_WORDS;
         fits.then_some(Self {
-            patch_vectors: patch,
+            patch_cells: patch,
             ..candidate
         })
     }
@@ -315,17 +315,17 @@ impl GemmGeometry {
     fn cost(&self, tile: GemmTile) -> u64 {
         let tiles = u64::from(self.tiles_d) * u64::from(self.tiles_h) * u64::from(self.tiles_w);
         let rows = u64::from(self.patch_d * self.patch_h);
-        let vectors = if tile.warpgroup == 0 {
+        let cells = if tile.warpgroup == 0 {
             // A warp copies a row at a time.
             rows * u64::from(self.patch_row().next_multiple_of(WARP_THREADS))
         } else {
-            rows * ROW_WEIGHT + u64::from(self.patch_vectors)
+            rows * ROW_WEIGHT + u64::from(self.patch_cells)
         };
         let mut pixels = PIXEL_WEIGHT * u64::from(tile.pixels());
         if tile.warpgroup == 0 && !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
             // The eight rows of an operand lie in several rows of the patch, and meet in banks.
             pixels += pixels / 16;
         }
-        tiles.saturating_mul(pixels + PATCH_WEIGHT * vectors)
+        tiles.saturating_mul(pixels + PATCH_WEIGHT * cells)
     }
 }

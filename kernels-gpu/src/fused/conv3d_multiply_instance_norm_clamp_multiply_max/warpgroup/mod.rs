@@ -64,7 +64,7 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
-use cuda_std::wgmma_chain::{self, Columns};
+use cuda_std::wgmma::{self, MatrixDescriptor};
 use cuda_std::{Storage, async_proxy, cluster, kernel, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
@@ -110,7 +110,7 @@ pub(super) trait Chain: Format {
     /// The largest finite value.
     const LARGEST: f32;
     /// The sum of seven steps.
-    unsafe fn multiply(a: &[[u32; 4]; 7], b: &[Columns; 7]) -> [f32; 16];
+    unsafe fn multiply(a: &[[u32; 4]; 7], b: &[MatrixDescriptor; 7]) -> [f32; 16];
     /// The larger of each half; NaN if either is.
     fn max(a: u32, b: u32) -> u32;
     /// The smaller of each half; NaN if either is.
@@ -122,8 +122,8 @@ macro_rules! chain {
         impl Chain for $name {
             const LARGEST: f32 = $largest;
             #[inline(always)]
-            unsafe fn multiply(a: &[[u32; 4]; 7], b: &[Columns; 7]) -> [f32; 16] {
-                wgmma_chain::$multiply(a, b)
+            unsafe fn multiply(a: &[[u32; 4]; 7], b: &[MatrixDescriptor; 7]) -> [f32; 16] {
+                wgmma::$multiply(a, b)
             }
             #[inline(always)]
             fn max(a: u32, b: u32) -> u32 {
@@ -290,7 +290,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
         first_pair: item % STRIPS * STRIP_PAIRS,
         end: (item % STRIPS * STRIP_PAIRS + STRIP_PAIRS).min(PAIRS),
     };
-    let filters = wgmma_chain::unit(words.addr(FILTERS));
+    let filters = wgmma::unit(words.addr(FILTERS));
     // One item after the other, or each warpgroup of the block at most one.
     let first = share.first + if BLOCKS == 1 { 0 } else { warpgroup };
     let step = if BLOCKS == 1 { 1 } else { WARPGROUPS };

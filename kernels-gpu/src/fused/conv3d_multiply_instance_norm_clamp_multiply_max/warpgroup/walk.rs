@@ -2,7 +2,7 @@
 
 use cuda_std::shared::Shared;
 use cuda_std::warp;
-use cuda_std::wgmma_chain::{Columns, UNIT_BYTES};
+use cuda_std::wgmma::{MatrixDescriptor, UNIT_BYTES};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_WORDS, ONES, PLANE_PITCH, PRODUCT_COLUMNS, ZEROS,
 };
@@ -104,7 +104,7 @@ pub(super) unsafe fn walk<F: Chain, E: Epilogue>(
             (steps, rest)
         }};
     }
-    let step = |block: u32| Columns::new(filters + block * BLOCK_UNITS, BLOCK_UNITS);
+    let step = |block: u32| MatrixDescriptor::new(filters + block * BLOCK_UNITS, BLOCK_UNITS);
     let multiply = |a: &Set, b: &Set, [first, second]: [[u32; 2]; 2], rest: u32| {
         let rests = [first[0], first[1], second[0], second[1]];
         let ([a0, a1, a2], [b0, b1, b2]) = (a.0, b.0);

@@ -4,14 +4,15 @@ use cuda_std::Storage;
 use cuda_std::global::GlobalMut;
 use op_spec::launch::implicit_gemm::BLOCK_THREADS;
 
-use super::format::Format;
-use super::patch::{FilterSet, Place, unpacked};
-use super::product::Shape;
-use super::results::Results;
+use super::super::format::Format;
+use super::super::place::{FilterSet, Place};
+use super::super::tables::from_word;
+use super::super::tile::TileShape;
+use super::Results;
 use crate::parts::extrema::{is_reversed, largest_of_square, largest_of_window};
 use crate::parts::index::div_rem;
 
-impl<F: Format, S: Shape> Results<'_, F, S> {
+impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Whether norm and scale reverse the order of a channel's values.
     #[inline(always)]
     pub(super) unsafe fn reversed(&self, channel: usize) -> bool {
@@ -75,7 +76,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             return;
         }
         while window < g.windows() {
-            let [first, row, column] = unpacked(self.windows.load(window));
+            let [first, row, column] = from_word(self.windows.load(window));
             let (p, q) = (first_p + row, first_q + column);
             if p < g.pooled_h && q < g.pooled_w {
                 let plane = self.first_plane(place, filters) + first_filter as usize;

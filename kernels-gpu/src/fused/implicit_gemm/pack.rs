@@ -1,15 +1,15 @@
-//! The padded input as vectors of 16-bit values.
+//! The padded input as cells of 16-bit values: the packed input.
 //!
 //! f32 is multiplied by a power of two before it is rounded, so that what f16 holds best, `2^-4` to
-//! `2^15`, is where the largest values are. Any scale within that range does equally well, so most images need
-//! not know their largest value beforehand: they are made at [`USUAL_SCALE`] in a first pass, which
-//! notes that value; a second pass makes those again that it does not suit.
+//! `2^15`, is where the largest values are. Any scale within that range does equally well, so most samples need
+//! not know their largest value beforehand: they are packed at [`USUAL_SCALE`] in a first pass, which
+//! notes that value; a second pass repacks those that it does not suit.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    GemmGeometry, SPREAD_THREADS, VECTOR_VALUES, VECTOR_WORDS, VECTORS_PER_THREAD,
+    CELL_VALUES, CELL_WORDS, CELLS_PER_THREAD, GemmGeometry, SPREAD_THREADS,
 };
 
 use super::format::{Bf16, F16, Format, Rounded, Split, prescale_for};
@@ -25,8 +25,8 @@ const USUAL_LEAST: f32 = 1.0 / 16.0;
 /// Scaled, it is half of what f16 ends with.
 const USUAL_MOST: f32 = 2048.0;
 
-/// Values of a vector.
-const VALUES: usize = VECTOR_VALUES as usize;
+/// Values of a cell.
+const VALUES: usize = CELL_VALUES as usize;
 
 /// Warps of a block.
 const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
@@ -67,14 +67,14 @@ fn magnitude(x: f32) -> u32 {
     }
 }
 
-/// The input, and the image of it.
-struct Maker<'a, T: Storage> {
+/// The input, and where it is packed.
+struct Packer<'a, T: Storage> {
     x: *const T,
-    image: *mut u32,
+    packed: *mut u32,
     g: &'a GemmGeometry,
 }
 
-impl<T: Storage> Maker<'_, T> {
+impl<T: Storage> Packer<'_, T> {
     /// The largest magnitude of a whole sample, as bits, of what the thread has of it.
     #[inline(always)]
     unsafe fn largest_of_thread(&self, sample: u32) -> u32 {
@@ -101,21 +101,21 @@ impl<T: Storage> Maker<'_, T> {
         bits
     }
 
-    /// Makes the vectors of block `block` of a sample, of values times `scale`, and returns the largest
+    /// Packs the cells of block `block` of a sample, of values times `scale`, and returns the largest
     /// magnitude that the thread saw, as bits.
     #[inline(always)]
-    unsafe fn make<F: Format<Stored = T>>(&self, sample: u32, block: u32, scale: f32) -> u32 {
-        match self.g.vector_channels {
-            8 => self.make_of::<F, 8>(sample, block, scale),
-            4 => self.make_of::<F, 4>(sample, block, scale),
-            2 => self.make_of::<F, 2>(sample, block, scale),
-            _ => self.make_of::<F, 1>(sample, block, scale),
+    unsafe fn pack<F: Format<Stored = T>>(&self, sample: u32, block: u32, scale: f32) -> u32 {
+        match self.g.cell_channels {
+            8 => self.pack_of::<F, 8>(sample, block, scale),
+            4 => self.pack_of::<F, 4>(sample, block, scale),
+            2 => self.pack_of::<F, 2>(sample, block, scale),
+            _ => self.pack_of::<F, 1>(sample, block, scale),
         }
     }
 
-    /// The same, of vectors of `CHANNELS` channels.
+    /// The same, of cells of `CHANNELS` channels.
     #[inline(always)]
-    unsafe fn make_of<F: Format<Stored = T>, const CHANNELS: usize>(
+    unsafe fn pack_of<F: Format<Stored = T>, const CHANNELS: usize>(
         &self,
         sample: u32,
         block: u32,
@@ -123,39 +123,39 @@ impl<T: Storage> Maker<'_, T> {
     ) -> u32 {
         let (g, conv) = (self.g, &self.g.conv);
         let (plane, block) = div_rem(block, g.plane_blocks());
-        let (group, chunk) = div_rem(plane, g.chunks);
+        let (group, plane_of_group) = div_rem(plane, g.planes);
         let plane_elements = conv.input_pixels() as usize;
-        let first_channel = chunk * CHANNELS as u32;
+        let first_channel = plane_of_group * CHANNELS as u32;
         let channels = (conv.group_c - first_channel).min(CHANNELS as u32) as usize;
         let first_plane = sample as usize * conv.input_channels() as usize
             + (group * conv.group_c + first_channel) as usize;
         let all_planes = conv.n as usize * conv.input_channels() as usize;
         let x = Global::new(self.x, all_planes * plane_elements)
             .slice(first_plane * plane_elements, channels * plane_elements);
-        let plane_vectors = g.plane_vectors();
+        let plane_cells = g.plane_cells();
         let parts = F::OPERANDS.parts;
-        let planes = (conv.groups * g.chunks) as usize;
-        let all_vectors = conv.n as usize * planes * (parts * plane_vectors) as usize;
-        let image = GlobalMut::new(self.image, all_vectors * VECTOR_WORDS as usize);
-        let first_vector =
-            (sample as usize * planes + plane as usize) * (parts * plane_vectors) as usize;
+        let planes = (conv.groups * g.planes) as usize;
+        let all_cells = conv.n as usize * planes * (parts * plane_cells) as usize;
+        let packed = GlobalMut::new(self.packed, all_cells * CELL_WORDS as usize);
+        let first_cell =
+            (sample as usize * planes + plane as usize) * (parts * plane_cells) as usize;
 
-        let mut vector = block * VECTORS_PER_THREAD * SPREAD_THREADS + thread::thread_idx_x();
-        let (mut row, mut place) = div_rem(vector, g.row_vectors());
-        let (row_step, place_step) = div_rem(SPREAD_THREADS, g.row_vectors());
+        let mut cell = block * CELLS_PER_THREAD * SPREAD_THREADS + thread::thread_idx_x();
+        let (mut row, mut place) = div_rem(cell, g.row_cells());
+        let (row_step, place_step) = div_rem(SPREAD_THREADS, g.row_cells());
         let mut bits = 0;
         let mut count = 0;
-        while count < VECTORS_PER_THREAD && vector < plane_vectors {
-            // Most images have one residue and one plane.
+        while count < CELLS_PER_THREAD && cell < plane_cells {
+            // Most inputs have one residue and one depth.
             let (residue, column) = if g.residues == 1 {
                 (0, place)
             } else {
                 div_rem(place, g.residue_columns)
             };
-            let (d, h) = if g.image_d == 1 {
+            let (d, h) = if g.packed_d == 1 {
                 (0, row)
             } else {
-                div_rem(row, g.image_h)
+                div_rem(row, g.packed_h)
             };
             let (d, h) = (d.wrapping_sub(conv.pad_d), h.wrapping_sub(conv.pad_h));
             let w = column * conv.stride_w + residue;
@@ -165,7 +165,7 @@ impl<T: Storage> Maker<'_, T> {
             unroll!(8, |j| {
                 let used = w + j as u32 * conv.dilation_w;
                 let from = used.wrapping_sub(conv.pad_w);
-                // A vector holds `VALUES / CHANNELS` columns, each with all of its channels.
+                // A cell holds `VALUES / CHANNELS` columns, each with all of its channels.
                 if j < VALUES / CHANNELS && row_inside && used < g.used_w && from < conv.w {
                     let at = row_start.wrapping_add(from) as usize;
                     unroll!(8, |c| {
@@ -189,18 +189,18 @@ impl<T: Storage> Maker<'_, T> {
                     words[i] = F::join(low, high);
                 }
             });
-            let at = first_vector + vector as usize;
-            image.store_vec(at * VECTOR_WORDS as usize, words);
+            let at = first_cell + cell as usize;
+            packed.store_vec(at * CELL_WORDS as usize, words);
             if parts == 2 {
-                let at = at + plane_vectors as usize;
-                image.store_vec(at * VECTOR_WORDS as usize, rests);
+                let at = at + plane_cells as usize;
+                packed.store_vec(at * CELL_WORDS as usize, rests);
             }
             count += 1;
-            vector += SPREAD_THREADS;
+            cell += SPREAD_THREADS;
             row += row_step;
             place += place_step;
-            if place >= g.row_vectors() {
-                place -= g.row_vectors();
+            if place >= g.row_cells() {
+                place -= g.row_cells();
                 row += 1;
             }
         }
@@ -208,36 +208,36 @@ impl<T: Storage> Maker<'_, T> {
     }
 }
 
-/// A block makes some vectors of one plane of the image.
+/// A block packs some cells of one plane.
 ///
-/// *Launch*: `g.image_shape()`. Blocks of one plane are neighbours.
-/// *Mapping*: threads of consecutive vectors, `VECTORS_PER_THREAD` of them, a block's width
+/// *Launch*: `g.pack_shape()`. Blocks of one plane are neighbours.
+/// *Mapping*: threads of consecutive cells, `CELLS_PER_THREAD` of them, a block's width
 /// apart. *Barriers*: one where values are scaled.
-/// *Traffic*: each element of the input is read once for every column that vectors hold
-/// (from cache), the image is written once.
+/// *Traffic*: each element of the input is read once for every column that cells hold
+/// (from cache), the packed input is written once.
 ///
 /// # Safety
-/// `x` has `g.conv.n * g.sample_elements()` elements, `image` the plan's
-/// `image_words()`. Where values are scaled, `descales` has an element for each sample and
+/// `x` has `g.conv.n * g.sample_elements()` elements, `packed` the config's
+/// `packed_words()`. Where values are scaled, `descales` has an element for each sample and
 /// `largest` one for each block.
 #[kernel(
     instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
 )]
-pub unsafe fn implicit_gemm_image<F: Format>(
+pub unsafe fn implicit_gemm_pack<F: Format>(
     x: *const F::Stored,
-    image: *mut u32,
+    packed: *mut u32,
     descales: *mut f32,
     largest: *mut u32,
     g: &GemmGeometry,
 ) {
     let (sample, block) = div_rem(thread::block_idx_x(), g.sample_blocks());
-    let maker = Maker { x, image, g };
+    let packer = Packer { x, packed, g };
     let mut scale = 1.0;
     if F::OPERANDS.scaled {
         scale = USUAL_SCALE;
         if g.scans != 0 {
-            let bits = largest_of_block(maker.largest_of_thread(sample));
+            let bits = largest_of_block(packer.largest_of_thread(sample));
             let [scale_of_sample, descale] = prescale_for(f32::from_bits(bits));
             scale = scale_of_sample;
             if block == 0 && thread::thread_idx_x() == 0 {
@@ -245,7 +245,7 @@ pub unsafe fn implicit_gemm_image<F: Format>(
             }
         }
     }
-    let bits = maker.make::<F>(sample, block, scale);
+    let bits = packer.pack::<F>(sample, block, scale);
     if F::OPERANDS.scaled && g.scans == 0 {
         let bits = largest_of_block(bits);
         if thread::thread_idx_x() == 0 {
@@ -255,24 +255,24 @@ pub unsafe fn implicit_gemm_image<F: Format>(
     }
 }
 
-/// Where the image kernel did not scan, says which scale each image has, and makes those again that
-/// the usual scale does not suit.
+/// Where the kernel before did not scan, says which scale each sample has, and repacks those that the usual
+/// scale does not suit.
 ///
-/// *Launch*: `g.remake_shape()`. *Mapping*: blocks of one sample take blocks of its image
+/// *Launch*: `g.repack_shape()`. *Mapping*: blocks of one sample take blocks of its cells
 /// in turn. *Barriers*: one.
-/// *Traffic*: the largest values; for images that are made again, that of the image kernel.
+/// *Traffic*: the largest values; for samples that are repacked, that of the kernel before.
 ///
 /// # Safety
 /// As there; `largest` is what that kernel wrote.
 #[kernel(instances(F: [split_f32: Split, rounded_f32: Rounded]), max_threads = SPREAD_THREADS)]
-pub unsafe fn implicit_gemm_remake<F: Format>(
+pub unsafe fn implicit_gemm_repack<F: Format>(
     x: *const F::Stored,
-    image: *mut u32,
+    packed: *mut u32,
     descales: *mut f32,
     largest: *const u32,
     g: &GemmGeometry,
 ) {
-    let (sample, first) = div_rem(thread::block_idx_x(), g.remaking_blocks());
+    let (sample, first) = div_rem(thread::block_idx_x(), g.repacking_blocks());
     let blocks = g.sample_blocks() as usize;
     let largest = Global::new(largest, g.conv.n as usize * blocks);
     let largest = largest.slice(sample as usize * blocks, blocks);
@@ -295,10 +295,10 @@ pub unsafe fn implicit_gemm_remake<F: Format>(
     if usual {
         return;
     }
-    let maker = Maker { x, image, g };
+    let packer = Packer { x, packed, g };
     let mut block = first;
     while block < g.sample_blocks() {
-        maker.make::<F>(sample, block, scale);
-        block += g.remaking_blocks();
+        packer.pack::<F>(sample, block, scale);
+        block += g.repacking_blocks();
     }
 }

@@ -4,16 +4,16 @@ use cuda_std::{thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::OPERAND_ROWS;
 
-use super::format::Format;
-use super::product::{NO_SUMS, Shape, Sums};
-use super::results::Results;
+use super::super::format::Format;
+use super::super::tile::{NO_SUMS, Sums, TileShape};
+use super::Results;
 use crate::parts::unroll::unroll;
 
-impl<F: Format, S: Shape> Results<'_, F, S> {
+impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Adds the sums to those of the tile in shared memory, or leaves them there if they are the first, and
     /// starts them anew. A thread has the same places each time, and shares them with no other.
     #[inline(always)]
-    pub(super) unsafe fn put_aside(&self, sums: &mut Sums, first: bool) {
+    pub(in super::super) unsafe fn put_aside(&self, sums: &mut Sums, first: bool) {
         if !first {
             self.add_aside(sums);
         }
@@ -35,7 +35,7 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
 
     /// Adds what was put aside to the sums.
     #[inline(always)]
-    pub(super) unsafe fn add_aside(&self, sums: &mut Sums) {
+    pub(in super::super) unsafe fn add_aside(&self, sums: &mut Sums) {
         let at = self.first_place();
         unroll!(4, |m| {
             if (m as u32) < S::TILE.operands {

@@ -2,25 +2,26 @@
 
 use core::marker::PhantomData;
 
-use cuda_std::global::{Global, GlobalMut};
+use cuda_std::global::Global;
 use cuda_std::shared::Shared;
-use cuda_std::{Storage, math, opaque, thread, warp};
+use cuda_std::{Storage, math, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
     BLOCK_THREADS, GemmGeometry, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
 };
-use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::format::Format;
-use super::patch::{FilterSet, Place, load_tile, packed};
-use super::product::{MAX_PIXEL_OCTETS, Shape, Sums};
-use crate::parts::moments::Moments;
+use super::place::{FilterSet, Place, load_tile};
+use super::tables::to_word;
+use super::tile::{MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
-/// The place of a pixel that is not in the output. No plane is as long as this.
-const NOWHERE: u32 = u32::MAX;
+mod aside;
+mod moments;
+mod rows;
+mod windows;
 
-/// The bits above packed coordinates.
+/// The bits above coordinates in a word.
 const BEYOND: u32 = {
     let bit = 1 << (PLACE_BITS - 1);
     bit | bit << PLACE_BITS | bit << (2 * PLACE_BITS)
@@ -39,7 +40,7 @@ pub(super) struct Output<T> {
 }
 
 /// What a block does with its results.
-pub(super) struct Results<'a, F: Format, S: Shape> {
+pub(super) struct Results<'a, F: Format, S: TileShape> {
     pub(super) thread: u32,
     /// For each pixel, its place in the tile.
     pub(super) pixels: Shared<u32>,
@@ -62,13 +63,6 @@ pub(super) struct Results<'a, F: Format, S: Shape> {
     pub(super) format: PhantomData<(F, S)>,
 }
 
-/// The sum over the four lanes that have values of one filter.
-#[inline(always)]
-unsafe fn sum_of_quad(value: f32) -> f32 {
-    let value = value + warp::warp_shuffle_xor(warp::ALL_LANES, value, 1, WARP_THREADS).0;
-    value + warp::warp_shuffle_xor(warp::ALL_LANES, value, 2, WARP_THREADS).0
-}
-
 /// Whether `x` is neither 0, nor subnormal, nor infinite.
 #[inline(always)]
 fn is_normal(x: f32) -> bool {
@@ -76,7 +70,7 @@ fn is_normal(x: f32) -> bool {
     (f32::MIN_POSITIVE..f32::INFINITY).contains(&magnitude)
 }
 
-impl<F: Format, S: Shape> Results<'_, F, S> {
+impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Floats from one row of the tile to the next.
     pub(super) const PITCH: u32 = S::TILE.pixels() + TILE_PADDING;
 
@@ -124,15 +118,15 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
         sums: &mut Sums,
         tiles: Shared<u32>,
         entry: u32,
-        image_descales: Global<f32>,
+        input_descales: Global<f32>,
     ) {
         let (place, _) = load_tile(tiles, entry);
-        let image_descale = if F::OPERANDS.scaled {
-            image_descales.load_readonly(place.sample as usize)
+        let input_descale = if F::OPERANDS.scaled {
+            input_descales.load_readonly(place.sample as usize)
         } else {
             1.0
         };
-        self.scale(sums, image_descale);
+        self.scale(sums, input_descale);
         self.take_moments(sums, &place);
         self.store_tile(sums);
         thread::sync_threads();
@@ -153,13 +147,13 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
     }
 
     /// The last coordinates in the tile at `place` that are in the output, with the bit above each set:
-    /// the difference to packed coordinates keeps that bit where they are not beyond.
+    /// the difference to coordinates in a word keeps that bit where they are not beyond.
     #[inline(always)]
     fn limits(&self, place: &Place) -> u32 {
         let (g, conv) = (&self.g, &self.g.conv);
         // A pixel that is not used has coordinates beyond any tile's.
         let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
-        let last = packed(
+        let last = to_word(
             last(conv.z, place.z, g.tile_d),
             last(conv.p, place.p, g.tile_h),
             last(conv.q, place.q, g.tile_w),
@@ -184,17 +178,17 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
 
     /// Undoes the scaling and adds the bias.
     #[inline(always)]
-    unsafe fn scale(&self, sums: &mut Sums, image_descale: f32) {
+    unsafe fn scale(&self, sums: &mut Sums, input_descale: f32) {
         unroll!(4, |m| {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
                     let [bias, descale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
-                    let mut factor = descale * image_descale;
+                    let mut factor = descale * input_descale;
                     // Powers of two, whose product may be beyond f32: the smaller factor first then.
                     if F::OPERANDS.scaled && !is_normal(factor) {
-                        let swap = math::abs(descale) > image_descale;
-                        let first = if swap { image_descale } else { descale };
-                        factor = if swap { descale } else { image_descale };
+                        let swap = math::abs(descale) > input_descale;
+                        let first = if swap { input_descale } else { descale };
+                        factor = if swap { descale } else { input_descale };
                         unroll!(16, |n| {
                             if (n as u32) < S::TILE.pixel_octets {
                                 unroll!(2, |j| {
@@ -232,72 +226,6 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
             && place.q + g.tile_w <= conv.q
     }
 
-    /// Leaves the moments of the warp's pixels in shared memory.
-    #[inline(always)]
-    unsafe fn take_moments(&self, sums: &Sums, place: &Place) {
-        if self.is_whole(place) {
-            self.take_moments_of(sums, u32::MAX, S::TILE.warp_pixels() as f32);
-            return;
-        }
-        let limits = self.limits(place);
-        let mut inside = 0;
-        unroll!(16, |n| {
-            if (n as u32) < S::TILE.pixel_octets {
-                let pixels = self.pixels.load_vec::<2>(self.pixel_of(n));
-                unroll!(2, |j| {
-                    inside |= u32::from(Self::is_inside(limits, pixels[j])) << (2 * n + j);
-                });
-            }
-        });
-        warp::sync_warp(warp::ALL_LANES);
-        let count = sum_of_quad(inside.count_ones() as f32);
-        self.take_moments_of(sums, inside, count);
-    }
-
-    /// The same, of the pixels that are inside, `count` of them in the warp: those of octet `n` are bits `2 * n`
-    /// and one more.
-    #[inline(always)]
-    unsafe fn take_moments_of(&self, sums: &Sums, inside: u32, count: f32) {
-        let is_inside = |n: usize, j: usize| inside & 1 << (2 * n + j) != 0;
-        let each = if count > 0.0 {
-            math::reciprocal_approx(count)
-        } else {
-            0.0
-        };
-        unroll!(4, |m| {
-            if (m as u32) < S::TILE.operands {
-                unroll!(2, |i| {
-                    let mut sum = 0.0;
-                    unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_octets {
-                            unroll!(2, |j| {
-                                let value = sums[m][n][2 * i + j];
-                                sum += if is_inside(n, j) { value } else { 0.0 };
-                            });
-                        }
-                    });
-                    let mean = sum_of_quad(sum) * each;
-                    let mut m2 = 0.0;
-                    unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_octets {
-                            unroll!(2, |j| {
-                                let deviation = sums[m][n][2 * i + j] - mean;
-                                let deviation = if is_inside(n, j) { deviation } else { 0.0 };
-                                m2 = math::fma(deviation, deviation, m2);
-                            });
-                        }
-                    });
-                    let m2 = sum_of_quad(m2);
-                    if self.thread.is_multiple_of(4) {
-                        let slot = self.filter_of(m, i) * S::TILE.pixel_warps() + self.pixel_warp;
-                        self.moments
-                            .store_vec(slot * COUNTED_ELEMENTS as u32, [count, mean, m2, 0.0]);
-                    }
-                });
-            }
-        });
-    }
-
     /// Brings the values to shared memory.
     #[inline(always)]
     unsafe fn store_tile(&self, sums: &Sums) {
@@ -314,85 +242,5 @@ impl<F: Format, S: Shape> Results<'_, F, S> {
                 });
             }
         });
-    }
-
-    /// Combines the moments of the warps, and writes those of the tile.
-    #[inline(always)]
-    unsafe fn write_moments(&self, place: &Place, filters: &FilterSet) {
-        let g = &self.g;
-        let filter = self.thread;
-        if filter < filters.count {
-            let mut all = Moments::EMPTY;
-            unroll!(4, |w| {
-                if (w as u32) < S::TILE.pixel_warps() {
-                    let slot = filter * S::TILE.pixel_warps() + w as u32;
-                    let [count, mean, m2, _] =
-                        self.moments.load_vec::<4>(slot * COUNTED_ELEMENTS as u32);
-                    all = all.and(Moments { count, mean, m2 });
-                }
-            });
-            let sign = self.channels.load(filter * 4 + 2);
-            let tiles = g.pixel_tiles() as usize;
-            let planes = g.conv.n as usize * g.conv.output_channels() as usize;
-            let plane = self.first_plane(place, filters) + filter as usize;
-            let at = plane * tiles + place.tile as usize;
-            GlobalMut::new(self.output.moments, planes * tiles * COUNTED_ELEMENTS).store_vec(
-                at * COUNTED_ELEMENTS,
-                [all.count, sign * all.mean, all.m2, 0.0],
-            );
-        }
-    }
-
-    /// Writes the values as they are.
-    #[inline(always)]
-    unsafe fn write_rows(&self, place: &Place, filters: &FilterSet) {
-        let (g, conv) = (&self.g, &self.g.conv);
-        // Whether every second pixel and the next one are neighbours in the output, from an even element on.
-        let in_pairs = (conv.q | g.tile_w | g.tile_pitch | g.plane_pitch).is_multiple_of(2);
-        if in_pairs {
-            self.write_rows_of::<2>(place, filters);
-        } else {
-            self.write_rows_of::<1>(place, filters);
-        }
-    }
-
-    /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
-    #[inline(always)]
-    unsafe fn write_rows_of<const TOGETHER: u32>(&self, place: &Place, filters: &FilterSet) {
-        let conv = &self.g.conv;
-        let spatial = conv.output_pixels() as usize;
-        let planes = conv.n as usize * conv.output_channels() as usize;
-        let y = GlobalMut::new(self.output.y, planes * spatial);
-        let (warp, lane) = (self.thread / WARP_THREADS, self.thread % WARP_THREADS);
-        let limits = self.limits(place);
-        let first = (place.z * conv.p + place.p) * conv.q + place.q;
-        let step = WARP_THREADS * TOGETHER;
-        let mut positions = [NOWHERE; 8];
-        unroll!(8, |i| {
-            let pixel = lane * TOGETHER + i as u32 * step;
-            if pixel < S::TILE.pixels() && Self::is_inside(limits, self.pixels.load(pixel)) {
-                positions[i] = first + self.positions.load(pixel);
-            }
-        });
-        let mut filter = warp;
-        let mut plane = (self.first_plane(place, filters) + warp as usize) * spatial;
-        while filter < filters.count {
-            unroll!(8, |i| {
-                if (i as u32) * step < S::TILE.pixels() && positions[i] != NOWHERE {
-                    let pixel = lane * TOGETHER + i as u32 * step;
-                    let from = filter * Self::PITCH + pixel;
-                    let to = plane + positions[i] as usize;
-                    if TOGETHER == 2 {
-                        let values = self.tile.load_vec::<2>(from);
-                        y.store_vec(to, F::Stored::from_f32_pair(values));
-                    } else {
-                        y.store(to, F::Stored::from_f32(self.tile.load(from)));
-                    }
-                }
-            });
-            // Not unrolled: eight loads of one filter are enough that is in flight.
-            filter = opaque::to_compiler(filter + BLOCK_THREADS / WARP_THREADS);
-            plane += (BLOCK_THREADS / WARP_THREADS) as usize * spatial;
-        }
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16
 //! bytes for each column, 128 bytes in all. Core matrices of neighbouring columns follow each
-//! other, or lie equally far apart; the two that divide K may lie anywhere ([`Columns`]).
+//! other, or lie equally far apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]).
 //!
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
@@ -42,9 +42,9 @@ pub const UNIT_BYTES: u32 = 16;
 
 /// Where B of one step lies.
 #[derive(Debug, Clone, Copy)]
-pub struct Columns(u64);
+pub struct MatrixDescriptor(u64);
 
-impl Columns {
+impl MatrixDescriptor {
     /// Columns whose first half of K starts at `first` and whose second half starts `k_units`
     /// further, both in units of 16 bytes from the start of the block's shared memory, as
     /// [`unit()`] gives them.
@@ -70,7 +70,7 @@ impl Columns {
     }
 }
 
-/// An address as [`Columns`] takes it. In a cluster, the address of all blocks but the first
+/// An address as [`MatrixDescriptor`] takes it. In a cluster, the address of all blocks but the first
 /// carries the block's rank in bits that a descriptor has no room for; they are cut off.
 #[must_use]
 #[inline(always)]
@@ -88,7 +88,7 @@ macro_rules! multiply {
         #[must_use]
         #[track_caller]
         #[inline(always)]
-        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[Columns; $steps]) -> [f32; $sums] {
+        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[MatrixDescriptor; $steps]) -> [f32; $sums] {
             // SAFETY: the caller's promise is the backend's.
             unsafe { backend::$name(a, &b.map(|columns| columns.0)) }
         }
@@ -131,7 +131,7 @@ macro_rules! start {
         #[must_use]
         #[track_caller]
         #[inline(always)]
-        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[Columns; $steps]) -> InFlight {
+        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight {
             // SAFETY: the caller's promise is the backend's.
             InFlight(unsafe { backend::$name(a, &b.map(|columns| columns.0)) })
         }
@@ -158,7 +158,7 @@ macro_rules! add {
         #[must_use]
         #[track_caller]
         #[inline(always)]
-        pub unsafe fn $name(d: [f32; 32], a: &[[u32; 4]; $steps], b: &[Columns; $steps]) -> InFlight {
+        pub unsafe fn $name(d: [f32; 32], a: &[[u32; 4]; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight {
             // SAFETY: the caller's promise is the backend's.
             InFlight(unsafe { backend::$name(d, a, &b.map(|columns| columns.0)) })
         }
@@ -182,7 +182,11 @@ add! {
 /// As above, and the same `a`.
 #[track_caller]
 #[inline(always)]
-pub unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[Columns; 8], b: &[Columns; 8]) {
+pub unsafe fn add_shared_f16_8(
+    d: &mut [f32; 128],
+    a: &[MatrixDescriptor; 8],
+    b: &[MatrixDescriptor; 8],
+) {
     // SAFETY: the caller's promise is the backend's.
     unsafe {
         backend::add_shared_f16_8(d, &a.map(|rows| rows.0), &b.map(|columns| columns.0));

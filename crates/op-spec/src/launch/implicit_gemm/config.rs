@@ -2,14 +2,14 @@
 
 use super::tile::{CHAIN_STEPS, choose_pixels, reach};
 use super::{
-    BLOCK_THREADS, GemmGeometry, GemmTile, OperandFormat, SCANNED_ELEMENTS, SPREAD_THREADS,
-    STEP_VECTORS, TILES, VECTOR_BYTES, VECTOR_VALUES, VECTOR_WORDS,
+    BLOCK_THREADS, CELL_BYTES, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
+    SCANNED_ELEMENTS, SPREAD_THREADS, STEP_CELLS, TILES,
 };
 use crate::launch::conv::ConvGeometry;
 use crate::launch::{LaunchShape, Refusal, WARP_THREADS};
 
-/// Most vectors of a filter in one stage.
-const MAX_STAGE_VECTORS: u32 = 1024;
+/// Most cells of a filter in one stage.
+const MAX_STAGE_CELLS: u32 = 1024;
 
 /// Shared memory that a stage should not exceed if it need not: with two of them in each of three
 /// blocks on a multiprocessor all find room.
@@ -47,7 +47,7 @@ const FEWEST_PRODUCTS: u64 = 200;
 /// The same where there is more input than output.
 const FEW_PRODUCTS: u64 = 2048;
 
-/// What a plan must know of a device.
+/// What a config must know of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GemmDevice {
     /// Multiprocessors.
@@ -60,7 +60,7 @@ pub struct GemmDevice {
 
 /// A product, and the tile that it is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GemmPlan {
+pub struct GemmConfig {
     /// What the kernels are told.
     pub geometry: GemmGeometry,
     /// The tile.
@@ -69,8 +69,8 @@ pub struct GemmPlan {
     pub format: OperandFormat,
 }
 
-impl GemmPlan {
-    /// The plan of a convolution in `format` on a device. With `pool`, the rows and columns of windows that
+impl GemmConfig {
+    /// The config of a convolution in `format` on a device. With `pool`, the rows and columns of windows that
     /// lie side by side, only the maximum (or minimum) of each whole window is kept.
     ///
     /// The tile is the one that takes the least time for a batch of `batch` samples, or of
@@ -91,29 +91,29 @@ impl GemmPlan {
             return Err(Refusal::Needs("an output with elements"));
         }
         let indexed = Refusal::Needs("indices of 32 bits");
-        let image = Image::new(conv).ok_or(indexed)?;
+        let input = PackedInput::new(conv).ok_or(indexed)?;
         let batch = batch.unwrap_or(USUAL_BATCH);
         TILES
             .into_iter()
-            .filter_map(|tile| image.plan(tile, pool, format, device))
-            .filter(|plan| plan.tile.warpgroup == 0 || plan.suits_warpgroup(device))
-            .filter_map(|plan| Some((plan.cost(device, batch)?, plan)))
+            .filter_map(|tile| input.config(tile, pool, format, device))
+            .filter(|config| config.tile.warpgroup == 0 || config.suits_warpgroup(device))
+            .filter_map(|config| Some((config.cost(device, batch)?, config)))
             .min_by_key(|(cost, _)| *cost)
-            .map(|(_, plan)| plan)
+            .map(|(_, config)| config)
             .ok_or(Refusal::Needs(
-                "a tile of whole windows whose patch of the image fits shared memory",
+                "a tile of whole windows whose patch of the packed input fits shared memory",
             ))
-            .and_then(|plan| {
-                let launches = plan.shape(device).is_some()
-                    && plan.filters_shape().is_some()
-                    && plan.geometry.image_shape().is_some()
-                    && plan.geometry.remake_shape().is_some();
-                let counted = i32::try_from(plan.geometry.items()).is_ok();
-                (launches && counted).then_some(plan).ok_or(indexed)
+            .and_then(|config| {
+                let launches = config.shape(device).is_some()
+                    && config.filters_shape().is_some()
+                    && config.geometry.pack_shape().is_some()
+                    && config.geometry.repack_shape().is_some();
+                let counted = i32::try_from(config.geometry.items()).is_ok();
+                (launches && counted).then_some(config).ok_or(indexed)
             })
     }
 
-    /// The plan with a tile of one's choice.
+    /// The config with a tile of one's choice.
     #[must_use]
     pub fn with_tile(
         conv: &ConvGeometry,
@@ -122,7 +122,7 @@ impl GemmPlan {
         device: &GemmDevice,
         tile: GemmTile,
     ) -> Option<Self> {
-        Image::new(conv)?.plan(tile, pool, format, device)
+        PackedInput::new(conv)?.config(tile, pool, format, device)
     }
 
     /// Whether the product takes less time than the direct convolution and the norm's own
@@ -131,7 +131,7 @@ impl GemmPlan {
     /// | | why |
     /// |---|---|
     /// | few products for each pixel: depthwise groups, one filter, a 3x3 filter from one channel to eight | a tile has at least 16 filters and a step 16 values of the reduction, whether they exist or not |
-    /// | more input than output, and not many products | the image costs more than the product saves |
+    /// | more input than output, and not many products | packing costs more than the product saves |
     ///
     /// It depends on the shape of a sample alone. The bounds come from measurements (docs/tuning.md).
     #[must_use]
@@ -142,11 +142,11 @@ impl GemmPlan {
         products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Whether a warpgroup may be the faster one: there are two vectors of channels for a step, enough steps, and
+    /// Whether a warpgroup may be the faster one: there are two planes for a step, enough steps, and
     /// room for a second block, as one alone leaves the tensor cores idle between its chains.
     fn suits_warpgroup(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
-        g.chunks > 1
+        g.planes > 1
             && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS
             && self.blocks_per_processor(device) > 1
     }
@@ -191,28 +191,31 @@ impl GemmPlan {
             .checked_mul(tile + TILE_CYCLES / together)
     }
 
-    /// Launch of the product on the device that it was planned for. A block keeps its filters and
+    /// Launch of the product on the device that it was chosen for. A block keeps its filters and
     /// takes one tile of pixels after another, so there are no more blocks than run at once, and no
     /// fewer tiles for one than for another, or about so.
     #[must_use]
     pub fn shape(&self, device: &GemmDevice) -> Option<LaunchShape> {
         let g = &self.geometry;
-        let sets = u64::from(g.filter_sets());
+        let (sets, items) = (u64::from(g.filter_sets()), g.items());
+        if sets == 0 || items == 0 {
+            return None;
+        }
         let together = self.blocks_per_processor(device);
         let at_once = u64::from(device.multiprocessors) * u64::from(together);
-        let rows = (at_once / sets).clamp(1, g.items());
-        let rounds = g.items().div_ceil(rows);
-        let rows = g.items().div_ceil(rounds);
+        let rows = (at_once / sets).clamp(1, items);
+        let rounds = items.div_ceil(rows);
+        let rows = items.div_ceil(rounds);
         let shape = LaunchShape::linear(rows.checked_mul(sets)?, BLOCK_THREADS)?;
         Some(shape.with_shared(g.shared_bytes(self.tile, self.format.parts)))
     }
 
-    /// 32-bit words of the image.
+    /// 32-bit words of the packed input.
     #[must_use]
-    pub fn image_words(&self) -> u64 {
+    pub fn packed_words(&self) -> u64 {
         let g = &self.geometry;
-        let planes = g.conv.n * u64::from(g.conv.groups * g.chunks * self.format.parts);
-        planes * u64::from(g.plane_vectors()) * u64::from(VECTOR_WORDS)
+        let planes = g.conv.n * u64::from(g.conv.groups * g.planes * self.format.parts);
+        planes * u64::from(g.plane_cells()) * u64::from(CELL_WORDS)
     }
 
     /// 32-bit words of the filters as operands.
@@ -235,15 +238,15 @@ impl GemmPlan {
     }
 }
 
-/// The image of a convolution, before tiles are chosen.
-struct Image<'a> {
+/// The packed input of a convolution, before tiles are chosen.
+struct PackedInput<'a> {
     conv: &'a ConvGeometry,
-    vector_channels: u32,
+    cell_channels: u32,
     /// Columns of the padded input that some window touches.
     used_w: u32,
 }
 
-impl<'a> Image<'a> {
+impl<'a> PackedInput<'a> {
     fn new(conv: &'a ConvGeometry) -> Option<Self> {
         if conv.n == 0 || conv.output_pixels() == 0 {
             return None;
@@ -251,19 +254,19 @@ impl<'a> Image<'a> {
         let used_w = reach(conv.q, conv.stride_w, conv.s, conv.dilation_w)?;
         Some(Self {
             conv,
-            vector_channels: vector_channels(conv),
+            cell_channels: cell_channels(conv),
             used_w,
         })
     }
 
-    /// The plan with this tile of filters times pixels.
-    fn plan(
+    /// The config with this tile of filters times pixels.
+    fn config(
         &self,
         tile: GemmTile,
         pool: Option<[u32; 2]>,
         format: OperandFormat,
         device: &GemmDevice,
-    ) -> Option<GemmPlan> {
+    ) -> Option<GemmConfig> {
         let conv = self.conv;
         if tile.warpgroup != 0 && !device.warpgroups {
             return None;
@@ -271,17 +274,17 @@ impl<'a> Image<'a> {
         let residues = conv.stride_w.min(self.used_w);
         let [pool_h, pool_w] = pool.unwrap_or([0, 0]);
         let sample = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
-        let vector_columns = VECTOR_VALUES / self.vector_channels;
-        let column_taps = conv.s.div_ceil(vector_columns);
+        let cell_columns = CELL_VALUES / self.cell_channels;
+        let column_taps = conv.s.div_ceil(cell_columns);
         let mut geometry = GemmGeometry {
             conv: *conv,
-            vector_channels: self.vector_channels,
-            vector_columns,
+            cell_channels: self.cell_channels,
+            cell_columns,
             column_taps,
             taps: conv.t.checked_mul(conv.r)?.checked_mul(column_taps)?,
-            chunks: conv.group_c.div_ceil(self.vector_channels),
-            image_d: 1,
-            image_h: 1,
+            planes: conv.group_c.div_ceil(self.cell_channels),
+            packed_d: 1,
+            packed_h: 1,
             used_w: self.used_w,
             residues,
             residue_columns: 1,
@@ -292,15 +295,15 @@ impl<'a> Image<'a> {
             tiles_h: conv.p,
             tiles_w: conv.q,
             tile_pitch: 1,
-            plane_pitch: 1,
-            octet_vectors: 0,
+            slice_pitch: 1,
+            octet_cells: 0,
             paired: 0,
             patch_d: 1,
             patch_h: 1,
             patch_columns: 1,
-            patch_vectors: 1,
+            patch_cells: 1,
             filter_tiles: conv.group_k.div_ceil(tile.filters()),
-            stage_chunks: 1,
+            stage_planes: 1,
             stages: 1,
             steps: 1,
             offsets: 1,
@@ -312,7 +315,7 @@ impl<'a> Image<'a> {
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             scans: u32::from(sample <= SCANNED_ELEMENTS),
         };
-        if geometry.taps > MAX_STAGE_VECTORS {
+        if geometry.taps > MAX_STAGE_CELLS {
             return None;
         }
         choose_pixels(&mut geometry, tile)?;
@@ -320,21 +323,21 @@ impl<'a> Image<'a> {
         if format.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
         }
-        let plan = GemmPlan {
+        let config = GemmConfig {
             geometry,
             tile,
             format,
         };
-        (geometry.shared_bytes(tile, format.parts) <= device.shared_bytes).then_some(plan)
+        (geometry.shared_bytes(tile, format.parts) <= device.shared_bytes).then_some(config)
     }
 }
 
-/// Channels of a pixel that share a vector with other columns of the filter's reach, or all eight.
+/// Channels of a pixel that share a cell with other columns of the filter's reach, or all eight.
 ///
-/// A vector with several columns may hold columns that no window with that vector has; their
+/// A cell with several columns may hold columns that no window with that cell has; their
 /// filter values are 0. They must belong to some other window of the sample, or an infinity there
 /// would be noticed where PyTorch never looks: so all columns within reach must be used.
-const fn vector_channels(conv: &ConvGeometry) -> u32 {
+const fn cell_channels(conv: &ConvGeometry) -> u32 {
     let all_used = if conv.stride_w == 1 {
         conv.dilation_w <= conv.q
     } else {
@@ -344,44 +347,44 @@ const fn vector_channels(conv: &ConvGeometry) -> u32 {
         1 if all_used && conv.s > 4 => 1,
         1 | 2 if all_used && conv.s > 2 => 2,
         1..=4 if all_used && conv.s > 1 => 4,
-        _ => VECTOR_VALUES,
+        _ => CELL_VALUES,
     }
 }
 
 impl GemmGeometry {
     /// Divides the channels into stages: as many as a stage's bytes allow, evenly, and an even number
-    /// of vectors where that can be.
+    /// of cells where that can be.
     fn choose_stages(&mut self, parts: u32) {
-        let one = parts * self.patch_vectors * VECTOR_BYTES;
-        // Vectors of channels come alone or in twos.
+        let one = parts * self.patch_cells * CELL_BYTES;
+        // Planes come alone or in twos.
         let (multiple, bytes) = match (self.paired, parts) {
             (0, _) => (1, STAGE_BYTES),
             (_, 1) => (2, STAGE_BYTES),
             _ => (2, SPLIT_WARPGROUP_STAGE_BYTES),
         };
         let most = (bytes / one)
-            .min(MAX_STAGE_VECTORS / self.taps)
-            .clamp(multiple, self.chunks.next_multiple_of(multiple));
+            .min(MAX_STAGE_CELLS / self.taps)
+            .clamp(multiple, self.planes.next_multiple_of(multiple));
         let most = most / multiple * multiple;
-        // Steps of a stage, for each number of chunks in it, and those that all stages take together.
-        let steps = |chunks: u32| match multiple {
-            1 => (chunks * self.taps).div_ceil(STEP_VECTORS),
-            _ => (chunks / multiple * self.taps).next_multiple_of(CHAIN_STEPS),
+        // Steps of a stage, for each number of planes in it, and those that all stages take together.
+        let steps = |planes: u32| match multiple {
+            1 => (planes * self.taps).div_ceil(STEP_CELLS),
+            _ => (planes / multiple * self.taps).next_multiple_of(CHAIN_STEPS),
         };
-        let all_steps = |chunks: u32| self.chunks.div_ceil(chunks) * steps(chunks);
+        let all_steps = |planes: u32| self.planes.div_ceil(planes) * steps(planes);
         let mut best = most;
-        let mut chunks = most;
-        while chunks > multiple {
-            chunks -= multiple;
-            if all_steps(chunks) < all_steps(best) {
-                best = chunks;
+        let mut planes = most;
+        while planes > multiple {
+            planes -= multiple;
+            if all_steps(planes) < all_steps(best) {
+                best = planes;
             }
         }
-        self.stage_chunks = best;
-        self.stages = self.chunks.div_ceil(best);
+        self.stage_planes = best;
+        self.stages = self.planes.div_ceil(best);
         self.steps = steps(best);
         self.offsets = match multiple {
-            1 => self.stage_vectors() + 1,
+            1 => self.stage_cells() + 1,
             _ => self.steps,
         };
     }

@@ -1,0 +1,133 @@
+//! Tables in shared memory, by which a block finds cells, pixels and windows.
+
+use cuda_std::shared::{self, Shared};
+use cuda_std::thread;
+use op_spec::launch::implicit_gemm::{
+    BLOCK_THREADS, CELL_BYTES, GemmGeometry, Layout, OUTSIDE, PLACE_BITS,
+};
+
+use super::format::Format;
+use super::tile::TileShape;
+use crate::parts::index::div_rem;
+
+/// Three coordinates in a tile, in one word. Above each is a bit that is 0.
+#[inline(always)]
+pub(super) fn to_word(a: u32, b: u32, c: u32) -> u32 {
+    c | b << PLACE_BITS | a << (2 * PLACE_BITS)
+}
+
+/// What [`to_word`] took.
+#[inline(always)]
+pub(super) fn from_word(word: u32) -> [u32; 3] {
+    const MASK: u32 = (1 << PLACE_BITS) - 1;
+    [
+        word >> (2 * PLACE_BITS),
+        word >> PLACE_BITS & MASK,
+        word & MASK,
+    ]
+}
+
+/// The tables; what each says is at the fields of [`Layout`].
+#[derive(Clone, Copy)]
+pub(super) struct Tables<'a> {
+    pub(super) offsets: Shared<u32>,
+    pub(super) bases: Shared<u32>,
+    pub(super) pixels: Shared<u32>,
+    pub(super) positions: Shared<u32>,
+    pub(super) sources: Shared<u32>,
+    pub(super) windows: Shared<u32>,
+    pub(super) g: &'a GemmGeometry,
+}
+
+impl<'a> Tables<'a> {
+    /// Those of a block.
+    #[inline(always)]
+    pub(super) unsafe fn of<S: TileShape>(layout: &Layout, g: &'a GemmGeometry) -> Self {
+        Self {
+            offsets: shared::dynamic(layout.offsets, g.offsets),
+            bases: shared::dynamic(layout.bases, S::TILE.pixels()),
+            pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
+            positions: shared::dynamic(layout.positions, S::TILE.pixels()),
+            sources: shared::dynamic(layout.sources, g.patch_cells),
+            windows: shared::dynamic(layout.windows, g.windows()),
+            g,
+        }
+    }
+
+    /// Notes where in the packed input the cells of a patch are, from its first.
+    #[inline(always)]
+    pub(super) unsafe fn find_sources(&self) {
+        let g = self.g;
+        let mut cell = thread::thread_idx_x();
+        while cell < g.patch_cells {
+            // Any will do for pixels that are not used.
+            let from = cell.min(g.packed_patch_cells() - 1);
+            let (row, at) = div_rem(from, g.patch_row());
+            let (d, h) = div_rem(row, g.patch_h);
+            let (residue, column) = div_rem(at, g.patch_columns);
+            let source =
+                (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column;
+            self.sources.store(cell, source);
+            cell += BLOCK_THREADS;
+        }
+    }
+
+    /// How far the cell that entry `entry` of the table stands for is from a pixel's first: a cell of the
+    /// stage, in bytes, or the first cell of a step, in cells.
+    #[inline(always)]
+    unsafe fn offset<F: Format>(&self, entry: u32) -> u32 {
+        let (g, conv) = (self.g, &self.g.conv);
+        let cells = if g.paired != 0 {
+            g.stage_planes / 2 * g.taps
+        } else {
+            g.stage_cells()
+        };
+        // What is behind the last one meets filters of 0; any cell will do for it.
+        let (plane, tap) = div_rem(if entry < cells { entry } else { 0 }, g.taps);
+        let (row, column) = div_rem(tap, g.column_taps);
+        let (t, r) = div_rem(row, conv.r);
+        let w = column * g.cell_columns * conv.dilation_w;
+        let (column, residue) = div_rem(w, conv.stride_w);
+        let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
+        let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
+        let of_plane = F::OPERANDS.parts * g.patch_cells;
+        if g.paired != 0 {
+            2 * plane * of_plane + in_patch
+        } else {
+            (plane * of_plane + in_patch) * CELL_BYTES
+        }
+    }
+
+    /// Fills in the other tables.
+    #[inline(always)]
+    pub(super) unsafe fn find_places<F: Format, S: TileShape>(&self) {
+        let (g, conv) = (self.g, &self.g.conv);
+        let mut entry = thread::thread_idx_x();
+        while entry < g.offsets {
+            self.offsets.store(entry, self.offset::<F>(entry));
+            entry += BLOCK_THREADS;
+        }
+        let mut pixel = thread::thread_idx_x();
+        while pixel < S::TILE.pixels() {
+            let (d, in_slice) = div_rem(pixel, g.slice_pitch);
+            let (h, w) = div_rem(in_slice, g.tile_pitch);
+            let used = d < g.tile_d && h < g.tile_h && w < g.tile_w;
+            let row = d * conv.stride_d * g.patch_h + h * conv.stride_h;
+            let base = (row * g.patch_row() + w) * CELL_BYTES;
+            self.bases.store(pixel, if used { base } else { 0 });
+            self.pixels
+                .store(pixel, if used { to_word(d, h, w) } else { OUTSIDE });
+            self.positions.store(pixel, (d * conv.p + h) * conv.q + w);
+            pixel += BLOCK_THREADS;
+        }
+        let mut window = thread::thread_idx_x();
+        if g.pool_h > 0 {
+            while window < g.windows() {
+                let (row, column) = div_rem(window, g.windows_w);
+                let first = row * g.pool_h * g.tile_pitch + column * g.pool_w;
+                self.windows.store(window, to_word(first, row, column));
+                window += BLOCK_THREADS;
+            }
+        }
+    }
+}

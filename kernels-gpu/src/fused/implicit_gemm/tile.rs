@@ -1,0 +1,32 @@
+//! Tiles as types, and the sums of one.
+
+use op_spec::launch::implicit_gemm::{self, GemmTile};
+
+/// A tile as a type.
+pub(super) trait TileShape {
+    const TILE: GemmTile;
+}
+
+macro_rules! tile {
+    ($($name:ident)*) => {$(
+        pub(super) struct $name;
+        impl TileShape for $name {
+            const TILE: GemmTile = implicit_gemm::$name;
+        }
+    )*};
+}
+
+tile!(M64N128 M32N128 M16N256 M64N32 M16N64);
+#[cfg(hopper)]
+tile!(W64N128);
+
+/// The most operands and octets of pixels that a warp of any tile has. What a tile does not use is
+/// never touched, and so takes no registers.
+pub(super) const MAX_OPERANDS: usize = 4;
+pub(super) const MAX_PIXEL_OCTETS: usize = 16;
+
+/// The sums of a lane, by operand and octet of pixels; see `cuda_std::mma` for which they are.
+pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
+
+/// Sums of nothing.
+pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
