@@ -7,10 +7,10 @@ use libtest_mimic::Trial;
 use ndarray::{Array1, Array4};
 
 use crate::backend::{Backend, Outcome};
-use crate::suite::{self, says};
+use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = suite::of("conv2d");
+    let mut trials = Vec::new();
     for backend in Backend::DEVICES {
         trials.push(backend.trial("conv2d", "refuses_what_pytorch_refuses", misuse));
     }

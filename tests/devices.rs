@@ -176,7 +176,7 @@ fn launch_clamp(
 ) -> Result<convfuse::Result<()>, libtest_mimic::Failed> {
     let stream = backend.stream()?;
     let bounds = Bounds::new(Some(0.0), Some(1.0));
-    let kernel = kernels_gpu::clamp::CLAMP
+    let kernel = kernels_gpu::pointwise::CLAMP
         .instance(&["f32".into()])
         .map_err(|error| error.to_string())?;
     // SAFETY: null pointers, but on a GPU every caller's shape is refused before the kernel could use them, and the

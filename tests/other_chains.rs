@@ -3,7 +3,7 @@
 use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
 use convfuse::lab::rounded;
 use convfuse::model::{Precision as Products, Strategy};
-use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::spec::{Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use convfuse::{DType, Tensor};
 use libtest_mimic::Trial;
 use oracle::{Case, Precision};
@@ -57,7 +57,7 @@ fn with_instance_norm(affine: bool) -> Vec<Layer> {
 /// 79 of images: nothing in it asks for volumes.
 fn flat_79() -> Vec<Layer> {
     let (scale, norm) = (Layer::scale("scale"), Layer::instance_norm("norm"));
-    let clamp = Layer::Clamp(ClampSpec::new(-0.5, 0.8));
+    let clamp = Layer::clamp(-0.5, 0.8);
     let convolution = conv("conv", 24);
     let maximum = Layer::channel_max();
     vec![convolution, scale.clone(), norm, clamp, scale, maximum]

@@ -11,10 +11,9 @@ use oracle::{Case, Cases, Precision, golden};
 use crate::backend::{Backend, Outcome};
 use crate::cost;
 
-/// The standard tests for the operator or chain that is called `kind`.
-pub(crate) fn of(kind: &'static str) -> Vec<Trial> {
-    let cases = oracle::all().find(|cases| cases.kind == kind);
-    let cases = cases.expect("there are cases of it");
+/// The standard tests for an operator or a chain.
+pub(crate) fn of(cases: &'static Cases) -> Vec<Trial> {
+    let kind = cases.kind;
     let mut trials = Vec::new();
     let mut add =
         |backend: Backend, name: &str, test: Box<dyn FnOnce(Backend) -> Outcome + Send>| {

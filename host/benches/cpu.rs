@@ -6,9 +6,11 @@
 use convfuse::data::{fill, signed};
 use convfuse::spec::chain::Chain;
 use convfuse::spec::chain::presets::{KernelBench79, KernelBench85};
-use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
+use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec, PointwiseSpec};
 use convfuse::{Parameters, cpu};
 use divan::{Bencher, counter::ItemsCount};
+
+const CLAMP: PointwiseSpec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0));
 
 /// Samples of a batch.
 const SAMPLES: usize = 8;
@@ -70,5 +72,5 @@ fn clamp(bencher: Bencher<'_, '_>) {
     let x = signed(1, (SAMPLES, 64, 126, 126)).into_dyn();
     bencher
         .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::clamp(x.view(), &ClampSpec::new(0.0, 1.0)));
+        .bench(|| cpu::pointwise(x.view(), &CLAMP));
 }

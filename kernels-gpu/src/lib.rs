@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `clamp`, `channel_max` | the operators |
+//! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `pointwise`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
 //! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
@@ -26,13 +26,13 @@
 #![allow(clippy::too_many_arguments)]
 
 pub mod channel_max;
-pub mod clamp;
 pub mod conv;
 pub mod fused;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod max_pool2d;
 pub mod peak;
+pub mod pointwise;
 pub mod scale;
 
 mod parts;

@@ -8,6 +8,14 @@ const OPERATOR: &str = "channel_max";
 
 /// The largest channel at every position; PyTorch's `torch.max(x, dim=1).values`. No attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "chain",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        from = "crate::chain::file::NoAttributes",
+        into = "crate::chain::file::NoAttributes"
+    )
+)]
 pub struct ChannelMaxSpec;
 
 impl ChannelMaxSpec {
@@ -44,5 +52,52 @@ impl ChannelMaxProblem {
     pub fn geometry(&self) -> Result<ChannelMaxGeometry, SpecError> {
         let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
         Ok(ChannelMaxGeometry::new(n, channels, spatial))
+    }
+}
+
+#[cfg(feature = "chain")]
+mod layer {
+    use alloc::vec::Vec;
+
+    use super::{ChannelMaxSpec, OPERATOR};
+    use crate::SpecError;
+    use crate::chain::file::NoAttributes;
+    use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
+
+    impl Layer {
+        /// The maximum over the channels.
+        #[must_use]
+        pub const fn channel_max() -> Layer {
+            Layer::ChannelMax(ChannelMaxSpec)
+        }
+    }
+
+    impl From<NoAttributes> for ChannelMaxSpec {
+        fn from(_: NoAttributes) -> Self {
+            Self
+        }
+    }
+
+    impl From<ChannelMaxSpec> for NoAttributes {
+        fn from(_: ChannelMaxSpec) -> Self {
+            Self {}
+        }
+    }
+
+    impl ChainLayer for ChannelMaxSpec {
+        fn operator(&self) -> &'static str {
+            OPERATOR
+        }
+
+        fn check(&self, _: usize) -> Result<Option<usize>, SpecError> {
+            Ok(None)
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let problem = self.problem(input)?;
+            let mut output = input.to_vec();
+            output.remove(1);
+            Ok((LayerProblem::ChannelMax(problem), output))
+        }
     }
 }

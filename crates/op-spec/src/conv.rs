@@ -1,5 +1,8 @@
 //! Convolution in two and three dimensions (cross-correlation, as PyTorch defines it).
 
+#[cfg(feature = "chain")]
+pub(crate) mod layer;
+
 use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
 use crate::launch::conv::ConvGeometry;
 use crate::shape::{Shape, elements};

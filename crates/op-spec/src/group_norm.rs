@@ -123,3 +123,101 @@ impl GroupNormProblem {
         Ok(geometry.affine(self.weight, self.bias))
     }
 }
+
+#[cfg(feature = "chain")]
+pub(crate) mod layer {
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::{GroupNormSpec, OPERATOR};
+    use crate::SpecError;
+    use crate::chain::file::{eps, is_true, yes};
+    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
+    use crate::chain::parameters::{Wanted, affine};
+
+    /// A group norm, as `torch.nn.GroupNorm` describes it.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(from = "GroupNormFile", into = "GroupNormFile")]
+    pub struct GroupNormLayer {
+        /// Prefix of its parameters: `name.weight`, `name.bias`.
+        pub name: String,
+        /// Groups and eps.
+        pub attributes: GroupNormSpec,
+        /// Whether it has a weight and a bias.
+        pub affine: bool,
+    }
+
+    impl Layer {
+        /// A group norm with PyTorch's defaults: eps 1e-5, weight and bias.
+        #[must_use]
+        pub fn group_norm(name: &str, num_groups: usize) -> Layer {
+            Layer::GroupNorm(GroupNormLayer {
+                name: name.into(),
+                attributes: GroupNormSpec::new(num_groups),
+                affine: true,
+            })
+        }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct GroupNormFile {
+        name: String,
+        num_groups: usize,
+        #[serde(default = "eps")]
+        eps: f64,
+        #[serde(default = "yes", skip_serializing_if = "is_true")]
+        affine: bool,
+    }
+
+    impl From<GroupNormFile> for GroupNormLayer {
+        fn from(file: GroupNormFile) -> Self {
+            Self {
+                name: file.name,
+                attributes: GroupNormSpec {
+                    num_groups: file.num_groups,
+                    eps: file.eps,
+                },
+                affine: file.affine,
+            }
+        }
+    }
+
+    impl From<GroupNormLayer> for GroupNormFile {
+        fn from(layer: GroupNormLayer) -> Self {
+            Self {
+                name: layer.name,
+                num_groups: layer.attributes.num_groups,
+                eps: layer.attributes.eps,
+                affine: layer.affine,
+            }
+        }
+    }
+
+    impl ChainLayer for GroupNormLayer {
+        fn operator(&self) -> &'static str {
+            OPERATOR
+        }
+
+        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+            self.attributes.check(channels).map(|()| Some(channels))
+        }
+
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
+            affine(flow, self.affine)
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let vector = [input.get(1).copied().unwrap_or(0)];
+            let affine = self.affine.then_some(&vector[..]);
+            let problem = self.attributes.problem(input, affine, affine)?;
+            Ok((LayerProblem::GroupNorm(problem), input.to_vec()))
+        }
+    }
+}

@@ -107,3 +107,96 @@ impl InstanceNormProblem {
         Ok(geometry.affine(self.weight, self.bias))
     }
 }
+
+#[cfg(feature = "chain")]
+pub(crate) mod layer {
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::{InstanceNormSpec, OPERATOR};
+    use crate::SpecError;
+    use crate::chain::file::{eps, is_false};
+    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
+    use crate::chain::parameters::{Wanted, affine};
+
+    /// An instance norm, as `torch.nn.InstanceNorm2d` and `torch.nn.InstanceNorm3d` describe it.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(from = "InstanceNormFile", into = "InstanceNormFile")]
+    pub struct InstanceNormLayer {
+        /// Prefix of its parameters: `name.weight`, `name.bias`.
+        pub name: String,
+        /// Eps.
+        pub attributes: InstanceNormSpec,
+        /// Whether it has a weight and a bias.
+        pub affine: bool,
+    }
+
+    impl Layer {
+        /// An instance norm with PyTorch's defaults: eps 1e-5, neither weight nor bias.
+        #[must_use]
+        pub fn instance_norm(name: &str) -> Layer {
+            Layer::InstanceNorm(InstanceNormLayer {
+                name: name.into(),
+                attributes: InstanceNormSpec::default(),
+                affine: false,
+            })
+        }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct InstanceNormFile {
+        name: String,
+        #[serde(default = "eps")]
+        eps: f64,
+        #[serde(default, skip_serializing_if = "is_false")]
+        affine: bool,
+    }
+
+    impl From<InstanceNormFile> for InstanceNormLayer {
+        fn from(file: InstanceNormFile) -> Self {
+            Self {
+                name: file.name,
+                attributes: InstanceNormSpec { eps: file.eps },
+                affine: file.affine,
+            }
+        }
+    }
+
+    impl From<InstanceNormLayer> for InstanceNormFile {
+        fn from(layer: InstanceNormLayer) -> Self {
+            Self {
+                name: layer.name,
+                eps: layer.attributes.eps,
+                affine: layer.affine,
+            }
+        }
+    }
+
+    impl ChainLayer for InstanceNormLayer {
+        fn operator(&self) -> &'static str {
+            OPERATOR
+        }
+
+        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+            self.attributes.check().map(|()| Some(channels))
+        }
+
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
+            affine(flow, self.affine)
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let vector = [input.get(1).copied().unwrap_or(0)];
+            let affine = self.affine.then_some(&vector[..]);
+            let problem = self.attributes.problem(input, affine, affine)?;
+            Ok((LayerProblem::InstanceNorm(problem), input.to_vec()))
+        }
+    }
+}

@@ -49,7 +49,6 @@ mod window;
 #[cfg(feature = "chain")]
 pub mod chain;
 pub mod channel_max;
-pub mod clamp;
 pub mod conv;
 #[cfg(feature = "chain")]
 pub mod data;
@@ -57,14 +56,15 @@ pub mod group_norm;
 pub mod instance_norm;
 pub mod launch;
 pub mod max_pool2d;
+pub mod pointwise;
 pub mod scale;
 
 pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
-pub use clamp::{ClampProblem, ClampSpec};
 pub use conv::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 pub use error::{Quantity, RankRule, SpecError};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};
+pub use pointwise::{ClampProblem, ClampSpec, PointwiseProblem, PointwiseSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};

@@ -40,3 +40,71 @@ impl ScaleProblem {
         Ok(ChannelGeometry::new(n, channels, spatial))
     }
 }
+
+#[cfg(feature = "chain")]
+pub(crate) mod layer {
+    use alloc::string::String;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::{OPERATOR, ScaleSpec};
+    use crate::SpecError;
+    use crate::chain::Initialisation;
+    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
+    use crate::chain::parameters::Wanted;
+
+    /// A product with one factor per channel, PyTorch's `x * factor` with `factor` of shape `(c, 1, 1)` for images.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct ScaleLayer {
+        /// Name of the factor. Layers of the same name share it.
+        pub name: String,
+        /// What the factor is before training.
+        #[serde(default = "ones")]
+        pub initialisation: Initialisation,
+    }
+
+    impl Layer {
+        /// A product with a factor that is 1 before training.
+        #[must_use]
+        pub fn scale(name: &str) -> Layer {
+            Layer::Scale(ScaleLayer {
+                name: name.into(),
+                initialisation: Initialisation::Ones,
+            })
+        }
+    }
+
+    fn ones() -> Initialisation {
+        Initialisation::Ones
+    }
+
+    impl ChainLayer for ScaleLayer {
+        fn operator(&self) -> &'static str {
+            OPERATOR
+        }
+
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
+            let mut shape = vec![flow.channels.unwrap_or(0)];
+            shape.resize(1 + flow.dimensions.unwrap_or(0), 1);
+            vec![Wanted {
+                suffix: "",
+                shape,
+                initialisation: self.initialisation,
+                present: true,
+            }]
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let factors = [input.get(1).copied().unwrap_or(0)];
+            let problem = ScaleSpec.problem(input, &factors)?;
+            Ok((LayerProblem::Scale(problem), input.to_vec()))
+        }
+    }
+}

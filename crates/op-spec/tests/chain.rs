@@ -3,7 +3,7 @@
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::chain::{
     Chain, ChainError, ConvLayer, Initialisation, Layer, NormalForm, Partition, Pointwise,
-    Reduction,
+    Reduction, ScaleLayer,
 };
 use op_spec::{Conv2dSpec, MaxPool2dSpec, SpecError};
 
@@ -163,6 +163,39 @@ fn a_chain_is_a_file_and_back() {
 }
 
 #[test]
+fn a_pointwise_function_is_written_under_its_own_name() {
+    let chain = Chain::new(2, [Layer::relu(), Layer::clamp(0.0, 1.0)]).unwrap();
+    let json = r#"{"in_channels":2,"layers":[{"relu":{}},{"clamp":{"min":0.0,"max":1.0}}]}"#;
+    assert_eq!(serde_json::to_string(&chain).unwrap(), json);
+    assert_eq!(serde_json::from_str::<Chain>(json).unwrap(), chain);
+    assert_eq!(chain.operators(), "relu clamp");
+    let problem = chain.problem(&[1, 2, 3]).unwrap();
+    let form = NormalForm::of(&problem, 0..1).unwrap();
+    assert_eq!(form.summary().to_string(), "relu");
+    let clamp = form.pointwise[0].1.as_clamp().unwrap();
+    assert_eq!((clamp.min, clamp.max), (0.0, f64::INFINITY));
+}
+
+#[test]
+fn every_parameter_is_random_by_itself() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let factor = |name: &str| {
+        Layer::Scale(ScaleLayer {
+            name: name.to_owned(),
+            initialisation: Initialisation::Normal,
+        })
+    };
+    let chain = Chain::new(1, names.map(factor)).unwrap();
+    let mut values = std::collections::HashSet::new();
+    for seed in 0..100 {
+        for parameter in chain.parameters() {
+            let bits = [0, 1].map(|index| parameter.initial(seed, index).to_bits());
+            assert!(values.insert(bits), "{} of seed {seed}", parameter.name);
+        }
+    }
+}
+
+#[test]
 fn a_file_with_mistakes_is_refused_by_name() {
     let refusal = |layer: &str| {
         let json = format!(r#"{{"in_channels": 2, "layers": [{layer}]}}"#);
@@ -170,8 +203,19 @@ fn a_file_with_mistakes_is_refused_by_name() {
             .unwrap_err()
             .to_string()
     };
-    assert!(refusal(r#"{"relu6": {}}"#).contains("relu6"));
-    assert!(refusal(r#"{"clamp": {"mni": 0}}"#).contains("mni"));
+    let unknown = refusal(r#"{"relu6": {}}"#);
+    for name in ["layer 0", "`relu6`", "`relu`", "`conv2d`", "`channel_max`"] {
+        assert!(unknown.contains(name), "{unknown}");
+    }
+    let misspelt = refusal(r#"{"relu": {}}, {"clamp": {"mni": 0}}"#);
+    assert!(
+        misspelt.contains("layer 1: unknown field `mni`"),
+        "{misspelt}"
+    );
+    assert!(refusal(r#"{"relu": {"inplace": true}}"#).contains("inplace"));
+    assert!(refusal(r#"{"channel_max": {"dim": 1}}"#).contains("dim"));
+    assert!(refusal("{}").contains("no operator"));
+    assert!(refusal(r#"{"relu": {}, "clamp": {"min": 0}}"#).contains("relu and clamp"));
     let three = r#"{"conv2d": {"name": "c", "out_channels": 4, "kernel_size": [1, 2, 3]}}"#;
     assert!(refusal(three).contains("layer 0: kernel_size has 3 entries, expected 1 or 2"));
     assert!(refusal(r#"{"group_norm": {"name": "n", "num_groups": 3}}"#).contains("num_groups 3"));
@@ -212,7 +256,7 @@ fn both_presets_have_a_normal_form() {
     );
     assert_eq!(of_85.convolution.unwrap().1.kernel_size, [1, 3, 3]);
     assert_eq!(of_85.factors_behind[0].0, 2);
-    assert!(matches!(of_85.behind[..], [(4, Pointwise::Clamp(_))]));
+    assert!(matches!(of_85.behind[..], [(4, Pointwise::Function(_))]));
     let of_79 = form(&chain_79(), &KernelBench79::INPUT);
     assert_eq!(
         of_79.summary().to_string(),

@@ -19,6 +19,7 @@ use crate::operators;
 /// | scale | `abs(y)` | `t * abs(scale)` |
 /// | maxima | 0 | the largest `t` of the window |
 /// | clamp | `abs(y)`, for the rounding of the bounds | `t`, nothing where a bound surely holds |
+/// | relu | 0 | `t`, nothing where the value is surely negative |
 ///
 /// Infinities and NaN are either right or wrong: their tolerance is 0.
 #[derive(Clone, Debug)]

@@ -29,7 +29,7 @@ impl fmt::Debug for Cases {
 
 /// Everything that there are cases of: the operators, then the chains.
 pub fn all() -> impl Iterator<Item = &'static Cases> {
-    operators::CASES.iter().chain(chains::CASES)
+    operators::all().chain(chains::CASES)
 }
 
 /// One plain case of each.

@@ -129,7 +129,7 @@ impl<'a> Evaluation<'a> {
     fn map(&self, y: &mut ArrayD<f64>, pointwise: &[(usize, Pointwise)]) {
         for (layer, pointwise) in pointwise {
             *y = match pointwise {
-                Pointwise::Clamp(problem) => problem.reference(y, &[]),
+                Pointwise::Function(problem) => problem.reference(y, &[]),
                 Pointwise::Scale(problem) => problem.reference(y, &self.parameters_of(*layer)),
             };
         }

@@ -6,14 +6,14 @@
 
 use ndarray::{ArrayD, ArrayView1, ArrayViewD, IxDyn};
 use op_spec::chain::{Chain, ChainProblem, NormalForm, Pointwise, Reduction};
-use op_spec::{ConvProblem, GroupNormProblem};
+use op_spec::{ConvProblem, GroupNormProblem, PointwiseProblem};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
-use super::clamp::limiter;
 use super::conv::convolve_sample;
 use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize};
+use crate::ops::pointwise;
 use crate::parameters::Parameters;
 
 /// What the layers of `chain` make of `x`, whose shape is the problem's: f32, statistics in float64.
@@ -97,7 +97,7 @@ struct Norm<'a> {
 }
 
 enum Map<'a> {
-    Clamp(op_spec::ClampProblem),
+    Function(PointwiseProblem),
     Scale(&'a [f32]),
 }
 
@@ -145,7 +145,7 @@ impl<'a> Stage<'a> {
         };
         let maps = |pointwise: &[(usize, Pointwise)]| {
             let map = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
-                Pointwise::Clamp(problem) => Map::Clamp(*problem),
+                Pointwise::Function(problem) => Map::Function(*problem),
                 Pointwise::Scale(_) => Map::Scale(
                     parameters(*layer)
                         .next()
@@ -301,10 +301,7 @@ impl Map<'_> {
     /// On values of channel `c`.
     fn apply(&self, c: usize, x: &mut [f32]) {
         match self {
-            Map::Clamp(problem) => {
-                let limit = limiter(problem);
-                x.iter_mut().for_each(|v| *v = limit(*v));
-            }
+            Map::Function(problem) => pointwise::map(problem, x),
             Map::Scale(factors) => {
                 let factor = factors[c];
                 x.iter_mut().for_each(|v| *v *= factor);

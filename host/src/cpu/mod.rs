@@ -10,21 +10,21 @@
 
 mod chain;
 mod channel_max;
-mod clamp;
 mod conv;
 mod group_norm;
 mod instance_norm;
 mod max_pool2d;
 mod moments;
+mod pointwise;
 mod scale;
 
 pub use chain::run;
 pub use channel_max::channel_max;
-pub use clamp::clamp;
 pub use conv::{conv2d, conv3d};
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
+pub use pointwise::pointwise;
 pub use scale::scale;
 
 /// The larger number, NaN if either is one. The form matters: it becomes one vector comparison and

@@ -116,25 +116,7 @@ impl Way {
         };
         let parameters = case.parameters.iter().map(upload);
         let parameters = parameters.collect::<Result<Vec<_>>>()?;
-        let (first, second) = (parameters.first(), parameters.get(1));
-        let first_of = || first.expect("the chain's table has it");
-        match layer {
-            Layer::Conv2d(layer) => {
-                let spec = &layer.attributes;
-                ops::conv2d_with(x, first_of(), second, spec, &self.conv_options())
-            }
-            Layer::Conv3d(layer) => {
-                let spec = &layer.attributes;
-                ops::conv3d_with(x, first_of(), second, spec, &self.conv_options())
-            }
-            Layer::GroupNorm(layer) => ops::group_norm(x, first, second, &layer.attributes),
-            Layer::InstanceNorm(layer) => ops::instance_norm(x, first, second, &layer.attributes),
-            Layer::Scale(_) => ops::scale(x, first_of()),
-            Layer::MaxPool2d(spec) => ops::max_pool2d(x, spec),
-            Layer::Clamp(spec) => ops::clamp(x, spec),
-            Layer::ChannelMax(_) => ops::channel_max(x),
-            _ => panic!("no operator does {}: add it here", layer.operator()),
-        }
+        ops::layer(x, layer, &parameters, &self.conv_options())
     }
 
     fn run_model(&self, case: &Case, x: &Tensor) -> Result<Tensor> {

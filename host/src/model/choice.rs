@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use op_spec::chain::{Chain, ChainProblem, NormalForm, Run};
+use op_spec::chain::{Chain, ChainProblem, Layer, NormalForm, Run};
 use op_spec::launch::Refusal;
 
 use super::Options;
@@ -35,10 +35,14 @@ pub(super) struct RunQuestion<'a> {
 }
 
 impl RunQuestion<'_> {
-    /// The operators' names.
+    /// The names of the operators whose kernels do the layers: that of `clamp` for every function that is a clamp.
     pub(super) fn operators(&self) -> Vec<&'static str> {
-        let layers = &self.of.chain.layers()[self.layers.clone()];
-        layers.iter().map(op_spec::chain::Layer::operator).collect()
+        let layers = self.of.chain.layers()[self.layers.clone()].iter();
+        let name = |layer: &Layer| match layer {
+            Layer::Pointwise(function) if function.as_clamp().is_some() => "clamp",
+            layer => layer.operator(),
+        };
+        layers.map(name).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use op_spec::chain::{Chain, Layer};
+use op_spec::{ClampSpec, PointwiseSpec};
 
 use super::Options;
 use super::table::{Kernels, Partial};
@@ -13,9 +14,7 @@ use crate::ops::fused::{
     clamp_multiply_channel_max, group_norm_scale, group_norm_scale_max_pool2d_clamp,
     max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
 };
-use crate::ops::{
-    self, Affine, ConvAlgorithm, ConvOptions, ConvolutionParameters, Layout, Layouts,
-};
+use crate::ops::{self, Affine, ConvOptions, ConvolutionParameters, Layout, Layouts};
 use crate::ops::{any_shape, conv2d_group_norm_scale_max_pool_clamp as one_launch_2d};
 use crate::ops::{conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d, fused};
 use crate::program::{ProgramBuilder, Value};
@@ -105,55 +104,29 @@ impl<'a> Appending<'a> {
                 let parameters = self.convolution(layers);
                 any_shape::append_reducing(self.program, x, &parameters, form, convolution)
             }
-            Kernels::Convolution(algorithm) => self.convolve(x, layers.start, *algorithm),
+            Kernels::Convolution(algorithm) => {
+                let options = ConvOptions::algorithm(*algorithm);
+                let options = options.workspace_bytes(self.options.workspace_bytes);
+                self.operator(x, layers.start, &options)
+            }
             Kernels::Partial(partial) => self.partial(x, layers.start, *partial),
-            Kernels::Operator => self.operator(x, layers.start),
+            Kernels::Operator => self.operator(x, layers.start, &ConvOptions::default()),
         }
     }
 
-    fn convolve(&mut self, x: Value, layer: usize, algorithm: ConvAlgorithm) -> Result<Value> {
-        let options =
-            ConvOptions::algorithm(algorithm).workspace_bytes(self.options.workspace_bytes);
-        let filters = self.filters(layer);
-        match &self.chain.layers()[layer] {
-            Layer::Conv2d(layer) => {
-                ops::conv::append(self.program, x, filters, &layer.attributes, &options)
-            }
-            Layer::Conv3d(layer) => {
-                ops::conv::append(self.program, x, filters, &layer.attributes, &options)
-            }
-            layer => unreachable!("{} is no convolution", layer.operator()),
-        }
-    }
-
-    fn operator(&mut self, x: Value, layer: usize) -> Result<Value> {
-        match &self.chain.layers()[layer] {
-            Layer::GroupNorm(norm) => {
-                let affine = self.affine(layer);
-                ops::group_norm::append(self.program, x, affine, &norm.attributes)
-            }
-            Layer::InstanceNorm(norm) => {
-                let affine = self.affine(layer);
-                ops::instance_norm::append(self.program, x, affine, &norm.attributes)
-            }
-            Layer::Scale(_) => {
-                let factor = self.first(layer);
-                ops::scale::append(self.program, x, factor)
-            }
-            Layer::MaxPool2d(pool) => ops::max_pool2d::append(self.program, x, pool),
-            Layer::Clamp(clamp) => ops::clamp::append(self.program, x, clamp),
-            Layer::ChannelMax(_) => ops::channel_max::append(self.program, x),
-            layer => unreachable!("{} has a row of its own", layer.operator()),
-        }
+    fn operator(&mut self, x: Value, layer: usize, options: &ConvOptions) -> Result<Value> {
+        let parameters = [0, 1].map(|index| self.parameter(layer, index));
+        let layer = &self.chain.layers()[layer];
+        ops::append(self.program, x, layer, parameters, options)
     }
 
     fn partial(&mut self, x: Value, first: usize, partial: Partial) -> Result<Value> {
-        use Layer::{Clamp, GroupNorm, InstanceNorm, MaxPool2d};
+        use Layer::{GroupNorm, InstanceNorm, MaxPool2d, Pointwise};
         let layers = &self.chain.layers()[first..];
         match (partial, layers) {
             (
                 Partial::NormScalePoolClamp,
-                [GroupNorm(norm), _, MaxPool2d(pool), Clamp(clamp), ..],
+                [GroupNorm(norm), _, MaxPool2d(pool), Pointwise(clamp), ..],
             ) => {
                 let (affine, factor) = (self.affine(first), self.first(first + 1));
                 let norm = &norm.attributes;
@@ -164,10 +137,10 @@ impl<'a> Appending<'a> {
                     factor,
                     norm,
                     pool,
-                    clamp,
+                    &as_clamp(clamp),
                 )
             }
-            (Partial::ScaleNormClampScaleMax, [_, InstanceNorm(norm), Clamp(clamp), ..]) => {
+            (Partial::ScaleNormClampScaleMax, [_, InstanceNorm(norm), Pointwise(clamp), ..]) => {
                 let (factor, affine) = (self.first(first), self.affine(first + 1));
                 multiply_instance_norm_clamp_multiply_channel_max::append(
                     self.program,
@@ -175,7 +148,7 @@ impl<'a> Appending<'a> {
                     affine,
                     factor,
                     &norm.attributes,
-                    clamp,
+                    &as_clamp(clamp),
                 )
             }
             (Partial::NormScale, [GroupNorm(norm), ..]) => {
@@ -197,18 +170,24 @@ impl<'a> Appending<'a> {
                 let folded = Affine::new(self.program, folded.first(), folded.get(1));
                 ops::group_norm::append(self.program, x, folded, &norm.attributes)
             }
-            (Partial::ScalePoolClamp, [_, MaxPool2d(pool), Clamp(clamp), ..]) => {
+            (Partial::ScalePoolClamp, [_, MaxPool2d(pool), Pointwise(clamp), ..]) => {
                 let factor = self.first(first);
-                scale_max_pool2d_clamp::append(self.program, x, factor, pool, clamp)
+                scale_max_pool2d_clamp::append(self.program, x, factor, pool, &as_clamp(clamp))
             }
-            (Partial::PoolClamp, [MaxPool2d(pool), Clamp(clamp), ..]) => {
-                max_pool2d_clamp::append(self.program, x, pool, clamp)
+            (Partial::PoolClamp, [MaxPool2d(pool), Pointwise(clamp), ..]) => {
+                max_pool2d_clamp::append(self.program, x, pool, &as_clamp(clamp))
             }
-            (Partial::ClampScaleMax, [Clamp(clamp), ..]) => {
+            (Partial::ClampScaleMax, [Pointwise(clamp), ..]) => {
                 let factor = self.first(first + 1);
-                clamp_multiply_channel_max::append(self.program, x, factor, clamp)
+                clamp_multiply_channel_max::append(self.program, x, factor, &as_clamp(clamp))
             }
             (partial, _) => unreachable!("the table gives {partial:?} its own layers"),
         }
     }
+}
+
+/// The clamp of a layer that the table has found to be one.
+fn as_clamp(function: &PointwiseSpec) -> ClampSpec {
+    let clamp = function.as_clamp();
+    clamp.unwrap_or_else(|| unreachable!("{} is no clamp", function.operator()))
 }

@@ -230,16 +230,17 @@ pub(super) const TABLE: [Row; 15] = [
     },
     Row {
         name: "operator",
-        takes: "scale, max_pool2d, clamp or channel_max alone",
+        takes: "any other operator alone",
         summary: "one kernel",
         can: |run| {
-            let layers: [&[&str]; 4] = [&["scale"], &["max_pool2d"], &["clamp"], &["channel_max"]];
-            operators(
-                run,
-                &layers,
-                "one operator that is neither convolution nor norm",
-            )?;
-            Ok(Kernels::Operator)
+            let is_other =
+                |name: &str| !["conv2d", "conv3d", "group_norm", "instance_norm"].contains(&name);
+            match run.operators()[..] {
+                [name] if is_other(name) => Ok(Kernels::Operator),
+                _ => Err(Refusal::Layers {
+                    expected: "one operator that is neither convolution nor norm",
+                }),
+            }
         },
         should: always,
     },

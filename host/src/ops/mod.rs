@@ -19,18 +19,17 @@
 //! |y| + |bias|` for a norm. Maxima and clamps are exact.
 
 pub(crate) mod channel_max;
-pub(crate) mod clamp;
 pub(crate) mod conv;
 pub(crate) mod fused;
 pub(crate) mod group_norm;
 pub(crate) mod instance_norm;
 mod launching;
 pub(crate) mod max_pool2d;
+pub(crate) mod pointwise;
 mod precision;
 pub(crate) mod scale;
 
 pub use channel_max::channel_max;
-pub use clamp::clamp;
 pub use conv::{ConvAlgorithm, ConvOptions, conv2d, conv2d_with, conv3d, conv3d_with};
 pub use fused::{
     clamp_multiply_channel_max, fold_scale, group_norm_scale, group_norm_scale_max_pool2d_clamp,
@@ -39,8 +38,14 @@ pub use fused::{
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
+pub use pointwise::*;
 pub use precision::Precision;
 pub use scale::scale;
+
+use crate::chain::Layer;
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::program::{ProgramBuilder, Value};
 
 pub(crate) use fused::{
     ConvolutionParameters, Layout, Layouts, any_shape, conv2d_group_norm_scale_max_pool_clamp,
@@ -48,3 +53,59 @@ pub(crate) use fused::{
 };
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;
+
+/// A layer by itself: the operator's function, whichever it is. `options` are for convolutions.
+///
+/// # Errors
+/// Those of the function.
+///
+/// # Panics
+/// If a parameter is missing that no layer of this kind can do without.
+pub fn layer(
+    x: &Tensor,
+    layer: &Layer,
+    parameters: &[Tensor],
+    options: &ConvOptions,
+) -> Result<Tensor> {
+    let (first, second) = (parameters.first(), parameters.get(1));
+    let weight = || first.expect("the layer's first parameter");
+    match layer {
+        Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
+        Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
+        Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
+        Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),
+        Layer::Scale(_) => scale(x, weight()),
+        Layer::MaxPool2d(pool) => max_pool2d(x, pool),
+        Layer::ChannelMax(_) => channel_max(x),
+        Layer::Pointwise(function) => pointwise::apply(x, function),
+    }
+}
+
+/// Appends a layer to a program, with its parameters in PyTorch's order.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    layer: &Layer,
+    [first, second]: [Option<Value>; 2],
+    options: &ConvOptions,
+) -> Result<Value> {
+    let affine = Affine {
+        weight: first,
+        bias: second,
+    };
+    let weight = || first.expect("the chain's table has the layer's first parameter");
+    let filters = || conv::Filters {
+        weight: weight(),
+        bias: second,
+    };
+    match layer {
+        Layer::Conv2d(layer) => conv::append(program, x, filters(), &layer.attributes, options),
+        Layer::Conv3d(layer) => conv::append(program, x, filters(), &layer.attributes, options),
+        Layer::GroupNorm(layer) => group_norm::append(program, x, affine, &layer.attributes),
+        Layer::InstanceNorm(layer) => instance_norm::append(program, x, affine, &layer.attributes),
+        Layer::Scale(_) => scale::append(program, x, weight()),
+        Layer::MaxPool2d(pool) => max_pool2d::append(program, x, pool),
+        Layer::ChannelMax(_) => channel_max::append(program, x),
+        Layer::Pointwise(function) => pointwise::append(program, x, function),
+    }
+}

@@ -5,8 +5,8 @@ use ndarray::array;
 use super::*;
 use crate::data;
 use crate::device::Device;
-use crate::ops::{clamp, scale};
-use crate::spec::ClampSpec;
+use crate::ops::{pointwise, scale};
+use crate::spec::{ClampSpec, PointwiseSpec};
 
 const LEN: usize = 1000;
 
@@ -15,8 +15,8 @@ fn clamps(device: &Device, count: usize) -> Program {
     let mut program = ProgramBuilder::new(device);
     let mut value = program.input(&[LEN], DType::F32).unwrap();
     for step in 1..=count {
-        let spec = ClampSpec::new(0.0, 1.0 / step as f64);
-        value = clamp::append(&mut program, value, &spec).unwrap();
+        let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
+        value = pointwise::append(&mut program, value, &spec).unwrap();
     }
     program.finish(&[value])
 }

@@ -39,23 +39,6 @@ pub(crate) fn clamp(bounds: Bounds, x: f32) -> f32 {
     math::min_nan(math::max_nan(x, bounds.min), bounds.max)
 }
 
-impl ElementMap for Bounds {
-    type Params = ();
-
-    #[inline(always)]
-    unsafe fn params(&self, _local: u32) {}
-
-    #[inline(always)]
-    unsafe fn in_one(&self, _local: u32, _count: u32) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn apply(&self, (): (), x: f32) -> f32 {
-        clamp(*self, x)
-    }
-}
-
 /// `x * scale[channel]`
 #[derive(Clone, Copy)]
 pub(crate) struct ChannelScale<T: Storage> {

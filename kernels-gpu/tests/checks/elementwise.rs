@@ -3,8 +3,8 @@
 use cuda_std::{bf16, f16};
 use op_spec::launch::elementwise::{Bounds, ChannelGeometry, fold_shape, shape};
 
-use super::super::kernels::clamp::CLAMP;
 use super::super::kernels::fused::fold_scale::FOLD_SCALE;
+use super::super::kernels::pointwise::CLAMP;
 use super::super::kernels::scale::SCALE;
 use super::{Outcome, Run, Wanted, compare, label, signed};
 

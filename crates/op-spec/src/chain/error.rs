@@ -62,17 +62,6 @@ pub enum ChainError {
         /// The parameter.
         name: String,
     },
-    /// An attribute in a file has a number of entries that is not its layer's.
-    Axes {
-        /// Which layer.
-        layer: usize,
-        /// The attribute.
-        name: &'static str,
-        /// Its entries.
-        actual: usize,
-        /// The layer's spatial dimensions.
-        expected: usize,
-    },
 }
 
 impl fmt::Display for ChainError {
@@ -109,15 +98,6 @@ impl fmt::Display for ChainError {
             Self::SharedInitialisation { layer, name } => write!(
                 f,
                 "layer {layer}: {name} is initialised otherwise than by an earlier layer that shares it"
-            ),
-            Self::Axes {
-                layer,
-                name,
-                actual,
-                expected,
-            } => write!(
-                f,
-                "layer {layer}: {name} has {actual} entries, expected 1 or {expected}"
             ),
         }
     }

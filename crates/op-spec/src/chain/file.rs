@@ -1,35 +1,178 @@
 //! A chain as it is written down: one object for each layer, attributes that are PyTorch's defaults left out.
+//!
+//! How the attributes of a layer are written stands with it, in the file of its operator; here is what they share.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Chain;
 use super::error::ChainError;
-use super::layer::{ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, ScaleLayer};
-use super::parameters::Initialisation;
-use crate::{ChannelMaxSpec, ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use super::layer::Layer;
+use crate::{InstanceNormSpec, PointwiseSpec};
 
 /// See [`Chain`] for an example.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChainFile {
     in_channels: usize,
-    layers: Vec<LayerFile>,
+    #[serde(deserialize_with = "numbered")]
+    layers: Vec<Layer>,
+}
+
+impl TryFrom<ChainFile> for Chain {
+    type Error = ChainError;
+
+    fn try_from(file: ChainFile) -> Result<Chain, ChainError> {
+        Chain::new(file.in_channels, file.layers)
+    }
+}
+
+impl From<Chain> for ChainFile {
+    fn from(chain: Chain) -> ChainFile {
+        ChainFile {
+            in_channels: chain.in_channels,
+            layers: chain.layers,
+        }
+    }
+}
+
+/// Reads layers such that what is wrong with one names it.
+fn numbered<'de, D: Deserializer<'de>>(file: D) -> Result<Vec<Layer>, D::Error> {
+    struct Layers;
+
+    impl<'de> Visitor<'de> for Layers {
+        type Value = Vec<Layer>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of layers")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut file: A) -> Result<Vec<Layer>, A::Error> {
+            let mut layers = Vec::new();
+            loop {
+                let number = layers.len();
+                let layer = file.next_element();
+                match layer.map_err(|error| Error::custom(format!("layer {number}: {error}")))? {
+                    Some(layer) => layers.push(layer),
+                    None => return Ok(layers),
+                }
+            }
+        }
+    }
+
+    file.deserialize_seq(Layers)
+}
+
+impl<'de> Deserialize<'de> for Layer {
+    fn deserialize<D: Deserializer<'de>>(file: D) -> Result<Layer, D::Error> {
+        struct OneLayer;
+
+        impl<'de> Visitor<'de> for OneLayer {
+            type Value = Layer;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a layer, an object whose one key is its operator")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut file: A) -> Result<Layer, A::Error> {
+                let Some(operator) = file.next_key::<String>()? else {
+                    return Err(Error::custom("a layer has no operator, expected 1"));
+                };
+                let layer = match Layer::read(&operator, &mut file)? {
+                    Some(layer) => layer,
+                    None => {
+                        let function = Named {
+                            operator: Some(&operator),
+                            attributes: &mut file,
+                        };
+                        let function = MapAccessDeserializer::new(function);
+                        Layer::Pointwise(PointwiseSpec::deserialize(function)?)
+                    }
+                };
+                match file.next_key::<String>()? {
+                    None => Ok(layer),
+                    Some(second) => Err(Error::custom(format!(
+                        "a layer has two operators, {operator} and {second}, expected 1"
+                    ))),
+                }
+            }
+        }
+
+        file.deserialize_map(OneLayer)
+    }
+}
+
+/// An operator whose name was read already, and its attributes.
+struct Named<'a, A> {
+    operator: Option<&'a str>,
+    attributes: &'a mut A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        let Some(operator) = self.operator.take() else {
+            return Ok(None);
+        };
+        let name = StrDeserializer::<A::Error>::new(operator);
+        // It is no pointwise function, and none of the other operators.
+        let unknown = |error| {
+            let others = Layer::OPERATORS.join("`, `");
+            Error::custom(format!("{error}, or one of `{others}`"))
+        };
+        seed.deserialize(name).map(Some).map_err(unknown)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.attributes.next_value_seed(seed)
+    }
+}
+
+/// A layer without attributes.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoAttributes {}
+
+/// An attribute has a number of entries that is not its layer's.
+#[derive(Debug)]
+pub(crate) struct AxesError {
+    name: &'static str,
+    actual: usize,
+    expected: usize,
+}
+
+impl fmt::Display for AxesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            actual,
+            expected,
+        } = self;
+        write!(f, "{name} has {actual} entries, expected 1 or {expected}")
+    }
 }
 
 /// A number for all axes, or one for each.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Axes {
+pub(crate) enum Axes {
     All(usize),
     Each(Vec<usize>),
 }
 
 impl Axes {
     /// One number where they are all the same.
-    fn of(values: &[usize]) -> Axes {
+    pub(crate) fn of(values: &[usize]) -> Axes {
         match values {
             [first, rest @ ..] if rest.iter().all(|value| value == first) => Axes::All(*first),
             _ => Axes::Each(values.to_vec()),
@@ -37,20 +180,18 @@ impl Axes {
     }
 
     /// The same, or nothing where all are `default`.
-    fn unless(values: &[usize], default: usize) -> Option<Axes> {
+    pub(crate) fn unless(values: &[usize], default: usize) -> Option<Axes> {
         let is_default = values.iter().all(|&value| value == default);
         (!is_default).then(|| Axes::of(values))
     }
 
-    fn values<const D: usize>(
+    pub(crate) fn values<const D: usize>(
         &self,
-        layer: usize,
         name: &'static str,
-    ) -> Result<[usize; D], ChainError> {
+    ) -> Result<[usize; D], AxesError> {
         match self {
             Axes::All(value) => Ok([*value; D]),
-            Axes::Each(values) => values.as_slice().try_into().map_err(|_| ChainError::Axes {
-                layer,
+            Axes::Each(values) => values.as_slice().try_into().map_err(|_| AxesError {
                 name,
                 actual: values.len(),
                 expected: D,
@@ -60,260 +201,34 @@ impl Axes {
 }
 
 /// The values of an attribute that may be left out.
-fn axes<const D: usize>(
-    layer: usize,
+pub(crate) fn axes<const D: usize>(
     name: &'static str,
     values: Option<&Axes>,
     default: usize,
-) -> Result<[usize; D], ChainError> {
-    values.map_or(Ok([default; D]), |values| values.values(layer, name))
+) -> Result<[usize; D], AxesError> {
+    values.map_or(Ok([default; D]), |values| values.values(name))
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ConvFile {
-    name: String,
-    out_channels: usize,
-    kernel_size: Axes,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stride: Option<Axes>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    padding: Option<Axes>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    dilation: Option<Axes>,
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    groups: usize,
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
-    bias: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GroupNormFile {
-    name: String,
-    num_groups: usize,
-    #[serde(default = "eps")]
-    eps: f64,
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
-    affine: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InstanceNormFile {
-    name: String,
-    #[serde(default = "eps")]
-    eps: f64,
-    #[serde(default, skip_serializing_if = "is_false")]
-    affine: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScaleFile {
-    name: String,
-    #[serde(default = "ones")]
-    initialisation: Initialisation,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MaxPool2dFile {
-    kernel_size: Axes,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stride: Option<Axes>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    padding: Option<Axes>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    dilation: Option<Axes>,
-    #[serde(default, skip_serializing_if = "is_false")]
-    ceil_mode: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClampFile {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    min: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    max: Option<f64>,
-}
-
-/// A layer without attributes.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Plain {}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum LayerFile {
-    Conv2d(ConvFile),
-    Conv3d(ConvFile),
-    GroupNorm(GroupNormFile),
-    InstanceNorm(InstanceNormFile),
-    Scale(ScaleFile),
-    MaxPool2d(MaxPool2dFile),
-    Clamp(ClampFile),
-    ChannelMax(Plain),
-}
-
-fn one() -> usize {
+pub(crate) fn one() -> usize {
     1
 }
 
-fn is_one(value: &usize) -> bool {
+pub(crate) fn is_one(value: &usize) -> bool {
     *value == 1
 }
 
-fn yes() -> bool {
+pub(crate) fn yes() -> bool {
     true
 }
 
-fn is_true(value: &bool) -> bool {
+pub(crate) fn is_true(value: &bool) -> bool {
     *value
 }
 
-fn is_false(value: &bool) -> bool {
+pub(crate) fn is_false(value: &bool) -> bool {
     !*value
 }
 
-fn eps() -> f64 {
+pub(crate) fn eps() -> f64 {
     InstanceNormSpec::default().eps
-}
-
-fn ones() -> Initialisation {
-    Initialisation::Ones
-}
-
-impl TryFrom<ChainFile> for Chain {
-    type Error = ChainError;
-
-    fn try_from(file: ChainFile) -> Result<Chain, ChainError> {
-        let layers = file.layers.into_iter().enumerate();
-        let layers: Result<Vec<Layer>, ChainError> =
-            layers.map(|(index, layer)| layer.read(index)).collect();
-        Chain::new(file.in_channels, layers?)
-    }
-}
-
-impl From<Chain> for ChainFile {
-    fn from(chain: Chain) -> ChainFile {
-        ChainFile {
-            in_channels: chain.in_channels,
-            layers: chain.layers.into_iter().map(LayerFile::of).collect(),
-        }
-    }
-}
-
-impl ConvFile {
-    fn read<const D: usize>(self, layer: usize) -> Result<ConvLayer<D>, ChainError> {
-        Ok(ConvLayer {
-            kernel_size: self.kernel_size.values(layer, "kernel_size")?,
-            attributes: ConvSpec {
-                stride: axes(layer, "stride", self.stride.as_ref(), 1)?,
-                padding: axes(layer, "padding", self.padding.as_ref(), 0)?,
-                dilation: axes(layer, "dilation", self.dilation.as_ref(), 1)?,
-                groups: self.groups,
-            },
-            name: self.name,
-            out_channels: self.out_channels,
-            bias: self.bias,
-        })
-    }
-
-    fn of<const D: usize>(layer: ConvLayer<D>) -> ConvFile {
-        let attributes = layer.attributes;
-        ConvFile {
-            name: layer.name,
-            out_channels: layer.out_channels,
-            kernel_size: Axes::of(&layer.kernel_size),
-            stride: Axes::unless(&attributes.stride, 1),
-            padding: Axes::unless(&attributes.padding, 0),
-            dilation: Axes::unless(&attributes.dilation, 1),
-            groups: attributes.groups,
-            bias: layer.bias,
-        }
-    }
-}
-
-impl MaxPool2dFile {
-    fn read(self, layer: usize) -> Result<MaxPool2dSpec, ChainError> {
-        let stride = self.stride.as_ref();
-        Ok(MaxPool2dSpec {
-            kernel_size: self.kernel_size.values(layer, "kernel_size")?,
-            stride: stride
-                .map(|stride| stride.values(layer, "stride"))
-                .transpose()?,
-            padding: axes(layer, "padding", self.padding.as_ref(), 0)?,
-            dilation: axes(layer, "dilation", self.dilation.as_ref(), 1)?,
-            ceil_mode: self.ceil_mode,
-        })
-    }
-
-    fn of(attributes: MaxPool2dSpec) -> MaxPool2dFile {
-        MaxPool2dFile {
-            kernel_size: Axes::of(&attributes.kernel_size),
-            stride: attributes.stride.map(|stride| Axes::of(&stride)),
-            padding: Axes::unless(&attributes.padding, 0),
-            dilation: Axes::unless(&attributes.dilation, 1),
-            ceil_mode: attributes.ceil_mode,
-        }
-    }
-}
-
-impl LayerFile {
-    fn read(self, layer: usize) -> Result<Layer, ChainError> {
-        Ok(match self {
-            LayerFile::Conv2d(file) => Layer::Conv2d(file.read(layer)?),
-            LayerFile::Conv3d(file) => Layer::Conv3d(file.read(layer)?),
-            LayerFile::GroupNorm(file) => Layer::GroupNorm(GroupNormLayer {
-                name: file.name,
-                attributes: GroupNormSpec {
-                    num_groups: file.num_groups,
-                    eps: file.eps,
-                },
-                affine: file.affine,
-            }),
-            LayerFile::InstanceNorm(file) => Layer::InstanceNorm(InstanceNormLayer {
-                name: file.name,
-                attributes: InstanceNormSpec { eps: file.eps },
-                affine: file.affine,
-            }),
-            LayerFile::Scale(file) => Layer::Scale(ScaleLayer {
-                name: file.name,
-                initialisation: file.initialisation,
-            }),
-            LayerFile::MaxPool2d(file) => Layer::MaxPool2d(file.read(layer)?),
-            LayerFile::Clamp(file) => Layer::Clamp(ClampSpec {
-                min: file.min,
-                max: file.max,
-            }),
-            LayerFile::ChannelMax(Plain {}) => Layer::ChannelMax(ChannelMaxSpec),
-        })
-    }
-
-    fn of(layer: Layer) -> LayerFile {
-        match layer {
-            Layer::Conv2d(layer) => LayerFile::Conv2d(ConvFile::of(layer)),
-            Layer::Conv3d(layer) => LayerFile::Conv3d(ConvFile::of(layer)),
-            Layer::GroupNorm(layer) => LayerFile::GroupNorm(GroupNormFile {
-                name: layer.name,
-                num_groups: layer.attributes.num_groups,
-                eps: layer.attributes.eps,
-                affine: layer.affine,
-            }),
-            Layer::InstanceNorm(layer) => LayerFile::InstanceNorm(InstanceNormFile {
-                name: layer.name,
-                eps: layer.attributes.eps,
-                affine: layer.affine,
-            }),
-            Layer::Scale(layer) => LayerFile::Scale(ScaleFile {
-                name: layer.name,
-                initialisation: layer.initialisation,
-            }),
-            Layer::MaxPool2d(attributes) => LayerFile::MaxPool2d(MaxPool2dFile::of(attributes)),
-            Layer::Clamp(ClampSpec { min, max }) => LayerFile::Clamp(ClampFile { min, max }),
-            Layer::ChannelMax(ChannelMaxSpec) => LayerFile::ChannelMax(Plain {}),
-        }
-    }
 }

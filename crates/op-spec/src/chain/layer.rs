@@ -1,225 +1,196 @@
 //! Layers: PyTorch's modules with their attributes, and what flows between them.
+//!
+//! What a layer is stands in the file of its operator, behind [`ChainLayer`]. This file lists the operators, and all else
+//! in a chain follows from the list: names, problems, parameters, files.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::Serialize;
+use serde::de::MapAccess;
+
 use super::error::ChainError;
-use super::parameters::Initialisation;
+use super::parameters::Wanted;
 use crate::{
-    ChannelMaxSpec, ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, SpecError,
+    ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem, InstanceNormProblem,
+    MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec, ScaleProblem, SpecError,
 };
 
-/// A convolution, as `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels are those of what it is given.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConvLayer<const D: usize> {
-    /// Prefix of its parameters: `name.weight`, `name.bias`.
-    pub name: String,
-    /// Channels of the output.
-    pub out_channels: usize,
-    /// Extents of the filter.
-    pub kernel_size: [usize; D],
-    /// Stride, padding, dilation, groups.
-    pub attributes: ConvSpec<D>,
-    /// Whether it adds a bias.
-    pub bias: bool,
+pub use crate::conv::layer::ConvLayer;
+pub use crate::group_norm::layer::GroupNormLayer;
+pub use crate::instance_norm::layer::InstanceNormLayer;
+pub use crate::scale::layer::ScaleLayer;
+
+/// What a chain asks of a layer.
+pub(crate) trait ChainLayer {
+    /// The operator's name.
+    fn operator(&self) -> &'static str;
+
+    /// The spatial dimensions that the layer takes, if not any.
+    fn dimensions(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether the layer cannot do without channels.
+    fn needs_channels(&self) -> bool {
+        true
+    }
+
+    /// Checks the attributes for an input with these channels, and gives the output's, if it has any.
+    fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+        Ok(Some(channels))
+    }
+
+    /// The name under which the parameters are stored.
+    fn name(&self) -> &str {
+        ""
+    }
+
+    /// The parameters that the layer may have, in PyTorch's order.
+    fn parameters(&self, _: &Flow) -> Vec<Wanted> {
+        Vec::new()
+    }
+
+    /// The layer on an input of this shape, and the shape of its output.
+    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError>;
 }
 
-impl<const D: usize> ConvLayer<D> {
-    /// PyTorch's defaults: stride 1, no padding, no gaps, one group, a bias.
-    #[must_use]
-    pub fn new(name: &str, out_channels: usize, kernel_size: [usize; D]) -> Self {
-        Self {
-            name: name.into(),
-            out_channels,
-            kernel_size,
-            attributes: ConvSpec::default(),
-            bias: true,
+/// Where a layer stands in a [normal form](super::NormalForm).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Place {
+    /// Images are one voxel deep.
+    Convolution(ConvProblem<3>),
+    Norm(GroupNormProblem),
+    Factors(ScaleProblem),
+    Pointwise(PointwiseProblem),
+    Reduction(Reduction),
+}
+
+/// A maximum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reduction {
+    /// Over windows of images.
+    MaxPool2d(MaxPool2dProblem),
+    /// Over the channels.
+    ChannelMax(ChannelMaxProblem),
+}
+
+impl Reduction {
+    /// The operator's name.
+    pub(super) const fn operator(&self) -> &'static str {
+        match self {
+            Self::MaxPool2d(_) => "max_pool2d",
+            Self::ChannelMax(_) => "channel_max",
         }
     }
-
-    /// The shape of the filter for inputs with `in_channels` channels, which the groups divide.
-    #[must_use]
-    pub fn weight_shape(&self, in_channels: usize) -> Vec<usize> {
-        let mut shape = alloc::vec![
-            self.out_channels,
-            in_channels / self.attributes.groups.max(1)
-        ];
-        shape.extend_from_slice(&self.kernel_size);
-        shape
-    }
 }
 
-/// A group norm, as `torch.nn.GroupNorm` describes it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GroupNormLayer {
-    /// Prefix of its parameters: `name.weight`, `name.bias`.
-    pub name: String,
-    /// Groups and eps.
-    pub attributes: GroupNormSpec,
-    /// Whether it has a weight and a bias.
-    pub affine: bool,
+macro_rules! layers {
+    ($(
+        $(#[$doc:meta])*
+        $Variant:ident($Layer:ty) is $operator:literal,
+        |$problem:ident: $Problem:ty| $place:expr;
+    )+) => {
+        /// One step of a chain.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        pub enum Layer {
+            $(
+                $(#[$doc])*
+                #[serde(rename = $operator)]
+                $Variant($Layer),
+            )+
+            /// A function of single values. It is written down under its own name.
+            #[serde(untagged)]
+            Pointwise(PointwiseSpec),
+        }
+
+        impl Layer {
+            /// The operators but for pointwise functions.
+            pub(super) const OPERATORS: &[&str] = &[$($operator),+];
+
+            pub(super) fn kind(&self) -> &dyn ChainLayer {
+                match self {
+                    $(Self::$Variant(layer) => layer,)+
+                    Self::Pointwise(function) => function,
+                }
+            }
+
+            /// Reads the attributes of one of [`OPERATORS`](Self::OPERATORS).
+            pub(super) fn read<'de, A: MapAccess<'de>>(
+                operator: &str,
+                file: &mut A,
+            ) -> Result<Option<Self>, A::Error> {
+                match operator {
+                    $($operator => file.next_value().map(|layer| Some(Self::$Variant(layer))),)+
+                    _ => Ok(None),
+                }
+            }
+        }
+
+        /// A layer whose extents and attributes fit together.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[allow(missing_docs)] // one variant for each of `Layer`'s
+        pub enum LayerProblem {
+            $($Variant($Problem),)+
+            Pointwise(PointwiseProblem),
+        }
+
+        impl LayerProblem {
+            /// Where the layer stands in a normal form.
+            pub(super) fn place(self) -> Place {
+                match self {
+                    $(Self::$Variant($problem) => $place,)+
+                    Self::Pointwise(problem) => Place::Pointwise(problem),
+                }
+            }
+        }
+
+        $(impl From<$Problem> for LayerProblem {
+            fn from(problem: $Problem) -> Self {
+                Self::$Variant(problem)
+            }
+        })+
+    };
 }
 
-/// An instance norm, as `torch.nn.InstanceNorm2d` and `torch.nn.InstanceNorm3d` describe it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct InstanceNormLayer {
-    /// Prefix of its parameters: `name.weight`, `name.bias`.
-    pub name: String,
-    /// Eps.
-    pub attributes: InstanceNormSpec,
-    /// Whether it has a weight and a bias.
-    pub affine: bool,
-}
-
-/// A product with one factor per channel, PyTorch's `x * factor` with `factor` of shape `(c, 1, 1)` for images.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScaleLayer {
-    /// Name of the factor. Layers of the same name share it.
-    pub name: String,
-    /// What the factor is before training.
-    pub initialisation: Initialisation,
-}
-
-/// One step of a chain.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Layer {
+layers! {
     /// A convolution of images.
-    Conv2d(ConvLayer<2>),
+    Conv2d(ConvLayer<2>) is "conv2d",
+    |problem: ConvProblem<2>| Place::Convolution(problem.as_conv3d());
     /// A convolution of volumes.
-    Conv3d(ConvLayer<3>),
+    Conv3d(ConvLayer<3>) is "conv3d",
+    |problem: ConvProblem<3>| Place::Convolution(problem);
     /// A norm of groups of channels.
-    GroupNorm(GroupNormLayer),
+    GroupNorm(GroupNormLayer) is "group_norm",
+    |problem: GroupNormProblem| Place::Norm(problem);
     /// A norm of every channel by itself.
-    InstanceNorm(InstanceNormLayer),
+    InstanceNorm(InstanceNormLayer) is "instance_norm",
+    |problem: InstanceNormProblem| Place::Norm(problem.as_group_norm());
     /// A product with one factor per channel.
-    Scale(ScaleLayer),
+    Scale(ScaleLayer) is "scale",
+    |problem: ScaleProblem| Place::Factors(problem);
     /// The maximum of windows of images.
-    MaxPool2d(MaxPool2dSpec),
-    /// Values limited to an interval.
-    Clamp(ClampSpec),
+    MaxPool2d(MaxPool2dSpec) is "max_pool2d",
+    |problem: MaxPool2dProblem| Place::Reduction(Reduction::MaxPool2d(problem));
     /// The maximum over the channels; the output lacks dimension 1.
-    ChannelMax(ChannelMaxSpec),
+    ChannelMax(ChannelMaxSpec) is "channel_max",
+    |problem: ChannelMaxProblem| Place::Reduction(Reduction::ChannelMax(problem));
 }
 
 impl Layer {
-    /// A convolution of images.
-    #[must_use]
-    pub fn conv2d(layer: ConvLayer<2>) -> Layer {
-        Layer::Conv2d(layer)
-    }
-
-    /// A convolution of volumes.
-    #[must_use]
-    pub fn conv3d(layer: ConvLayer<3>) -> Layer {
-        Layer::Conv3d(layer)
-    }
-
-    /// A group norm with PyTorch's defaults: eps 1e-5, weight and bias.
-    #[must_use]
-    pub fn group_norm(name: &str, num_groups: usize) -> Layer {
-        Layer::GroupNorm(GroupNormLayer {
-            name: name.into(),
-            attributes: GroupNormSpec::new(num_groups),
-            affine: true,
-        })
-    }
-
-    /// An instance norm with PyTorch's defaults: eps 1e-5, neither weight nor bias.
-    #[must_use]
-    pub fn instance_norm(name: &str) -> Layer {
-        Layer::InstanceNorm(InstanceNormLayer {
-            name: name.into(),
-            attributes: InstanceNormSpec::default(),
-            affine: false,
-        })
-    }
-
-    /// A product with a factor that is 1 before training.
-    #[must_use]
-    pub fn scale(name: &str) -> Layer {
-        Layer::Scale(ScaleLayer {
-            name: name.into(),
-            initialisation: Initialisation::Ones,
-        })
-    }
-
-    /// The maximum of windows.
-    #[must_use]
-    pub const fn max_pool2d(attributes: MaxPool2dSpec) -> Layer {
-        Layer::MaxPool2d(attributes)
-    }
-
-    /// A clamp with both bounds.
-    #[must_use]
-    pub const fn clamp(min: f64, max: f64) -> Layer {
-        Layer::Clamp(ClampSpec::new(min, max))
-    }
-
-    /// The maximum over the channels.
-    #[must_use]
-    pub const fn channel_max() -> Layer {
-        Layer::ChannelMax(ChannelMaxSpec)
-    }
-
     /// The operator's name, as the functions that compute it have it.
     #[must_use]
-    pub const fn operator(&self) -> &'static str {
-        match self {
-            Layer::Conv2d(_) => "conv2d",
-            Layer::Conv3d(_) => "conv3d",
-            Layer::GroupNorm(_) => "group_norm",
-            Layer::InstanceNorm(_) => "instance_norm",
-            Layer::Scale(_) => "scale",
-            Layer::MaxPool2d(_) => "max_pool2d",
-            Layer::Clamp(_) => "clamp",
-            Layer::ChannelMax(_) => "channel_max",
-        }
-    }
-
-    /// The spatial dimensions that the layer takes, if not any.
-    const fn dimensions(&self) -> Option<usize> {
-        match self {
-            Layer::Conv2d(_) | Layer::MaxPool2d(_) => Some(2),
-            Layer::Conv3d(_) => Some(3),
-            _ => None,
-        }
-    }
-
-    /// Whether the layer takes values one by one, of whatever shape.
-    const fn is_pointwise(&self) -> bool {
-        matches!(self, Layer::Clamp(_))
-    }
-
-    /// Checks the attributes for an input with these channels, and gives the output's.
-    fn check(&self, channels: usize) -> Result<usize, SpecError> {
-        match self {
-            Layer::Conv2d(layer) => layer.check(channels),
-            Layer::Conv3d(layer) => layer.check(channels),
-            Layer::GroupNorm(layer) => layer.attributes.check(channels).map(|()| channels),
-            Layer::InstanceNorm(layer) => layer.attributes.check().map(|()| channels),
-            Layer::MaxPool2d(attributes) => attributes.check().map(|()| channels),
-            Layer::Clamp(attributes) => attributes.bounds().map(|_| channels),
-            Layer::Scale(_) | Layer::ChannelMax(_) => Ok(channels),
-        }
-    }
-}
-
-impl<const D: usize> ConvLayer<D> {
-    fn check(&self, in_channels: usize) -> Result<usize, SpecError> {
-        self.attributes
-            .check(in_channels, self.out_channels, self.kernel_size)?;
-        Ok(self.out_channels)
+    pub fn operator(&self) -> &'static str {
+        self.kind().operator()
     }
 }
 
 /// What a layer is given, as far as it does not depend on the input.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     /// Channels, until a maximum over them.
-    pub(super) channels: Option<usize>,
+    pub(crate) channels: Option<usize>,
     /// Spatial dimensions, from the first layer on that has a fixed number of them.
-    pub(super) dimensions: Option<usize>,
+    pub(crate) dimensions: Option<usize>,
 }
 
 /// What each layer is given.
@@ -228,7 +199,7 @@ pub(super) struct Flow {
 /// Those of [`Chain::new`](super::Chain::new), but for parameters.
 pub(super) fn flow(in_channels: usize, layers: &[Layer]) -> Result<Vec<Flow>, ChainError> {
     // The first layer with a fixed number of dimensions tells that of the input, too.
-    let dimensions = layers.iter().find_map(Layer::dimensions);
+    let dimensions = layers.iter().find_map(|layer| layer.kind().dimensions());
     let mut flow = Flow {
         channels: Some(in_channels),
         dimensions,
@@ -236,20 +207,13 @@ pub(super) fn flow(in_channels: usize, layers: &[Layer]) -> Result<Vec<Flow>, Ch
     let mut flows = Vec::with_capacity(layers.len());
     for (index, layer) in layers.iter().enumerate() {
         flows.push(flow);
-        let operator = layer.operator();
-        let Some(channels) = flow.channels else {
-            if layer.is_pointwise() {
-                layer.check(0).map_err(|source| ChainError::Layer {
-                    layer: index,
-                    source,
-                })?;
-                continue;
-            }
+        let (operator, layer) = (layer.operator(), layer.kind());
+        if flow.channels.is_none() && layer.needs_channels() {
             return Err(ChainError::NoChannels {
                 layer: index,
                 operator,
             });
-        };
+        }
         if let (Some(actual), Some(expected)) = (flow.dimensions, layer.dimensions())
             && actual != expected
         {
@@ -260,12 +224,13 @@ pub(super) fn flow(in_channels: usize, layers: &[Layer]) -> Result<Vec<Flow>, Ch
                 expected,
             });
         }
-        let channels = layer.check(channels).map_err(|source| ChainError::Layer {
+        let channels = layer.check(flow.channels.unwrap_or(0));
+        let channels = channels.map_err(|source| ChainError::Layer {
             layer: index,
             source,
         })?;
-        let keeps = !matches!(layer, Layer::ChannelMax(_));
-        flow.channels = keeps.then_some(channels);
+        // What has no channels does not get any.
+        flow.channels = flow.channels.and(channels);
     }
     Ok(flows)
 }

@@ -25,10 +25,10 @@
 //! ```
 
 mod error;
-mod file;
-mod layer;
+pub(crate) mod file;
+pub(crate) mod layer;
 mod normal_form;
-mod parameters;
+pub(crate) mod parameters;
 mod partition;
 pub mod presets;
 mod problem;
@@ -38,11 +38,13 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 pub use error::ChainError;
-pub use layer::{ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, ScaleLayer};
-pub use normal_form::{NormalForm, NotNormal, Pointwise, Reduction};
+pub use layer::{
+    ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerProblem, Reduction, ScaleLayer,
+};
+pub use normal_form::{NormalForm, NotNormal, Pointwise};
 pub use parameters::{Initialisation, Parameter};
 pub use partition::{Partition, PartitionError, Run};
-pub use problem::{ChainProblem, LayerProblem, Step};
+pub use problem::{ChainProblem, ShapedLayer};
 
 /// A list of layers that fit one another.
 ///
@@ -65,7 +67,7 @@ pub struct Chain {
     layers: Vec<Layer>,
     parameters: Vec<Parameter>,
     /// For each layer, where its parameters stand in the table.
-    slots: Vec<Vec<usize>>,
+    parameter_indices: Vec<Vec<usize>>,
 }
 
 impl Chain {
@@ -83,12 +85,12 @@ impl Chain {
             return Err(ChainError::Empty);
         }
         let flow = layer::flow(in_channels, &layers)?;
-        let (parameters, slots) = parameters::table(&layers, &flow)?;
+        let (parameters, parameter_indices) = parameters::table(&layers, &flow)?;
         Ok(Chain {
             in_channels,
             layers,
             parameters,
-            slots,
+            parameter_indices,
         })
     }
 
@@ -117,7 +119,7 @@ impl Chain {
     /// If there is no such layer.
     #[must_use]
     pub fn parameters_of(&self, layer: usize) -> &[usize] {
-        &self.slots[layer]
+        &self.parameter_indices[layer]
     }
 
     /// All extents for an input of this shape, `(n, in_channels, ..)`.

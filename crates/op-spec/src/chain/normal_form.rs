@@ -20,25 +20,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use super::problem::{ChainProblem, LayerProblem};
-use crate::{
-    ChannelMaxProblem, ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem, ScaleProblem,
-};
-
-/// A maximum.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reduction {
-    /// Over windows of images.
-    MaxPool2d(MaxPool2dProblem),
-    /// Over the channels.
-    ChannelMax(ChannelMaxProblem),
-}
+use super::layer::{LayerProblem, Place, Reduction};
+use super::problem::ChainProblem;
+use crate::{ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, ScaleProblem};
 
 /// A function of single values and, at most, their channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pointwise {
-    /// Limits a value to an interval.
-    Clamp(ClampProblem),
+    /// Of a value alone.
+    Function(PointwiseProblem),
     /// Multiplies a value by its channel's factor.
     Scale(ScaleProblem),
 }
@@ -48,9 +38,25 @@ impl Pointwise {
     #[must_use]
     pub const fn keeps_order(&self) -> bool {
         match self {
-            Self::Clamp(_) => true,
+            Self::Function(problem) => problem.function.keeps_order(),
             // A factor may be negative.
             Self::Scale(_) => false,
+        }
+    }
+
+    /// The clamp that computes the same, if there is one.
+    #[must_use]
+    pub fn as_clamp(&self) -> Option<ClampProblem> {
+        match self {
+            Self::Function(problem) => problem.as_clamp(),
+            Self::Scale(_) => None,
+        }
+    }
+
+    const fn operator(&self) -> &'static str {
+        match self {
+            Self::Function(problem) => problem.function.operator(),
+            Self::Scale(_) => "scale",
         }
     }
 }
@@ -97,14 +103,14 @@ impl NormalForm {
         let mut form = NormalForm::default();
         let mut part = Part::Start;
         for index in layers {
-            let step = &problem.steps[index].problem;
+            let step = problem.steps[index].problem;
             part = form.append(index, step, part)?;
         }
         form.settle_factors();
         Ok(form)
     }
 
-    fn append(&mut self, index: usize, step: &LayerProblem, part: Part) -> Result<Part, NotNormal> {
+    fn append(&mut self, index: usize, step: LayerProblem, part: Part) -> Result<Part, NotNormal> {
         let refuse = |rule| NotNormal { layer: index, rule };
         let before = |limit: Part, rule| {
             if part < limit {
@@ -135,39 +141,28 @@ impl NormalForm {
             form.reduction = Some((index, reduction));
             Ok(Part::Reduced)
         };
-        match *step {
-            LayerProblem::Conv2d(problem) => convolve(self, problem.as_conv3d()),
-            LayerProblem::Conv3d(problem) => convolve(self, problem),
-            LayerProblem::GroupNorm(problem) => normalise(self, problem),
-            LayerProblem::InstanceNorm(problem) => normalise(self, problem.as_group_norm()),
-            LayerProblem::MaxPool2d(problem) => reduce(self, Reduction::MaxPool2d(problem)),
-            LayerProblem::ChannelMax(problem) => reduce(self, Reduction::ChannelMax(problem)),
-            LayerProblem::Scale(problem) => Ok(match part {
-                Part::Start | Part::Convolved => {
-                    self.factors_before.push((index, problem));
-                    part
+        match step.place() {
+            Place::Convolution(problem) => convolve(self, problem),
+            Place::Norm(problem) => normalise(self, problem),
+            Place::Reduction(reduction) => reduce(self, reduction),
+            Place::Factors(problem) => {
+                let scale = (index, Pointwise::Scale(problem));
+                match part {
+                    Part::Start | Part::Convolved => self.factors_before.push((index, problem)),
+                    Part::Normalised => self.factors_behind.push((index, problem)),
+                    Part::Mapped => self.pointwise.push(scale),
+                    Part::Reduced => self.behind.push(scale),
                 }
-                Part::Normalised => {
-                    self.factors_behind.push((index, problem));
-                    part
-                }
-                Part::Mapped => {
-                    self.pointwise.push((index, Pointwise::Scale(problem)));
-                    part
-                }
-                Part::Reduced => {
-                    self.behind.push((index, Pointwise::Scale(problem)));
-                    part
-                }
-            }),
-            LayerProblem::Clamp(problem) => {
-                let clamp = (index, Pointwise::Clamp(problem));
+                Ok(part)
+            }
+            Place::Pointwise(problem) => {
+                let function = (index, Pointwise::Function(problem));
                 if part == Part::Reduced {
-                    self.behind.push(clamp);
+                    self.behind.push(function);
                     return Ok(part);
                 }
                 self.settle_factors();
-                self.pointwise.push(clamp);
+                self.pointwise.push(function);
                 Ok(Part::Mapped)
             }
         }
@@ -219,20 +214,14 @@ impl fmt::Display for Summary<'_> {
                 part(f, format_args!("normalise"))?;
             }
         }
-        let name = |pointwise: &Pointwise| match pointwise {
-            Pointwise::Clamp(_) => "clamp",
-            Pointwise::Scale(_) => "scale",
-        };
         for (_, pointwise) in &form.pointwise {
-            part(f, format_args!("{}", name(pointwise)))?;
+            part(f, format_args!("{}", pointwise.operator()))?;
         }
-        match form.reduction {
-            Some((_, Reduction::MaxPool2d(_))) => part(f, format_args!("max_pool2d"))?,
-            Some((_, Reduction::ChannelMax(_))) => part(f, format_args!("channel_max"))?,
-            None => {}
+        if let Some((_, reduction)) = &form.reduction {
+            part(f, format_args!("{}", reduction.operator()))?;
         }
         for (_, pointwise) in &form.behind {
-            part(f, format_args!("{}", name(pointwise)))?;
+            part(f, format_args!("{}", pointwise.operator()))?;
         }
         Ok(())
     }

@@ -56,8 +56,11 @@ impl Parameter {
     /// Element `index` before training, in a model initialised from `seed`.
     #[must_use]
     pub fn initial(&self, seed: u64, index: u64) -> f32 {
-        // Four parameters with random values have numbers of their own; a fifth shares its with the next seed's first.
-        let seed = seed.wrapping_mul(4).wrapping_add(self.stream);
+        // Streams of four are numbered through from seed to seed; later ones must not meet those of the next seed.
+        let seed = match self.stream {
+            0..4 => seed.wrapping_mul(4).wrapping_add(self.stream),
+            later => data::splitmix64(seed ^ data::splitmix64(later)),
+        };
         match self.initialisation {
             Initialisation::Uniform { fan_in } => data::signed(seed, index) * uniform_bound(fan_in),
             Initialisation::Ones => 1.0,
@@ -72,53 +75,28 @@ fn uniform_bound(fan_in: usize) -> f32 {
     (1.0 / (fan_in.max(1) as f64).sqrt()) as f32
 }
 
-/// A parameter of a layer, if it has it.
-type Wanted = (&'static str, Vec<usize>, Initialisation, bool);
-
-/// The parameters that a layer may have, in PyTorch's order.
-fn wanted(layer: &Layer, flow: &Flow) -> Vec<Wanted> {
-    let channels = flow.channels.unwrap_or(0);
-    let conv = |shape: Vec<usize>, bias: bool| {
-        // An absurd filter is refused with its input; its bound is of no use.
-        let fan_in =
-            (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
-        let uniform = Initialisation::Uniform { fan_in };
-        let vector = vec![shape[0]];
-        vec![
-            (".weight", shape, uniform, true),
-            (".bias", vector, uniform, bias),
-        ]
-    };
-    let norm = |affine| {
-        vec![
-            (".weight", vec![channels], Initialisation::Ones, affine),
-            (".bias", vec![channels], Initialisation::Zeros, affine),
-        ]
-    };
-    match layer {
-        Layer::Conv2d(layer) => conv(layer.weight_shape(channels), layer.bias),
-        Layer::Conv3d(layer) => conv(layer.weight_shape(channels), layer.bias),
-        Layer::GroupNorm(layer) => norm(layer.affine),
-        Layer::InstanceNorm(layer) => norm(layer.affine),
-        Layer::Scale(layer) => {
-            let mut shape = vec![channels];
-            shape.resize(1 + flow.dimensions.unwrap_or(0), 1);
-            vec![("", shape, layer.initialisation, true)]
-        }
-        Layer::MaxPool2d(_) | Layer::Clamp(_) | Layer::ChannelMax(_) => Vec::new(),
-    }
+/// A parameter that a layer may have.
+pub(crate) struct Wanted {
+    /// What follows the layer's name in its own.
+    pub(crate) suffix: &'static str,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) initialisation: Initialisation,
+    /// Whether the layer has it.
+    pub(crate) present: bool,
 }
 
-/// The name under which a layer's parameters are stored.
-fn name(layer: &Layer) -> &str {
-    match layer {
-        Layer::Conv2d(layer) => &layer.name,
-        Layer::Conv3d(layer) => &layer.name,
-        Layer::GroupNorm(layer) => &layer.name,
-        Layer::InstanceNorm(layer) => &layer.name,
-        Layer::Scale(layer) => &layer.name,
-        Layer::MaxPool2d(_) | Layer::Clamp(_) | Layer::ChannelMax(_) => "",
-    }
+/// The weight and the bias of a norm.
+pub(crate) fn affine(flow: &Flow, present: bool) -> Vec<Wanted> {
+    let wanted = |suffix, initialisation| Wanted {
+        suffix,
+        shape: vec![flow.channels.unwrap_or(0)],
+        initialisation,
+        present,
+    };
+    vec![
+        wanted(".weight", Initialisation::Ones),
+        wanted(".bias", Initialisation::Zeros),
+    ]
 }
 
 /// Every parameter once, and for each layer where its parameters stand.
@@ -127,27 +105,34 @@ pub(super) fn table(
     flow: &[Flow],
 ) -> Result<(Vec<Parameter>, Vec<Vec<usize>>), ChainError> {
     let mut table: Vec<Parameter> = Vec::new();
-    let mut slots = Vec::with_capacity(layers.len());
+    let mut indices = Vec::with_capacity(layers.len());
     let mut stream = 0;
     for (index, (layer, flow)) in layers.iter().zip(flow).enumerate() {
         let mut of_layer = Vec::new();
-        for (suffix, shape, initialisation, present) in wanted(layer, flow) {
+        let stored_as = layer.kind().name();
+        for wanted in layer.kind().parameters(flow) {
+            let Wanted {
+                suffix,
+                shape,
+                initialisation,
+                present,
+            } = wanted;
             let own = stream;
             stream += 1;
             if !present {
                 continue;
             }
-            if name(layer).is_empty() {
+            if stored_as.is_empty() {
                 let operator = layer.operator();
                 return Err(ChainError::NoName {
                     layer: index,
                     operator,
                 });
             }
-            let name = format!("{}{suffix}", name(layer));
+            let name = format!("{stored_as}{suffix}");
             let known = table.iter().position(|parameter| parameter.name == name);
-            if let Some(slot) = known {
-                let expected = &table[slot];
+            if let Some(known) = known {
+                let expected = &table[known];
                 if expected.shape != shape {
                     return Err(ChainError::Shared {
                         layer: index,
@@ -159,7 +144,7 @@ pub(super) fn table(
                 if expected.initialisation != initialisation {
                     return Err(ChainError::SharedInitialisation { layer: index, name });
                 }
-                of_layer.push(slot);
+                of_layer.push(known);
                 continue;
             }
             of_layer.push(table.len());
@@ -170,7 +155,7 @@ pub(super) fn table(
                 stream: own,
             });
         }
-        slots.push(of_layer);
+        indices.push(of_layer);
     }
-    Ok((table, slots))
+    Ok((table, indices))
 }

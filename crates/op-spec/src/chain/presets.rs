@@ -6,7 +6,10 @@ use super::{
     Chain, ChainError, ConvLayer, GroupNormLayer, Initialisation, InstanceNormLayer, Layer,
     ScaleLayer,
 };
-use crate::{ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use crate::{
+    ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
+    PointwiseSpec,
+};
 
 /// Attributes of problem 85: `clamp(max_pool2d(group_norm(conv2d(x)) * scale))`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,7 +60,7 @@ impl KernelBench85 {
                 }),
                 Layer::scale("scale"),
                 Layer::MaxPool2d(self.max_pool),
-                Layer::Clamp(self.clamp),
+                Layer::Pointwise(PointwiseSpec::Clamp(self.clamp)),
             ],
         )
     }
@@ -131,7 +134,7 @@ impl KernelBench79 {
                     attributes: self.instance_norm,
                     affine: self.affine,
                 }),
-                Layer::Clamp(self.clamp),
+                Layer::Pointwise(PointwiseSpec::Clamp(self.clamp)),
                 multiply,
                 Layer::channel_max(),
             ],

@@ -4,32 +4,13 @@ use alloc::vec::Vec;
 
 use super::Chain;
 use super::error::ChainError;
-use super::layer::{ConvLayer, Layer};
-use crate::error::{Quantity, RankRule};
-use crate::{
-    ChannelMaxProblem, ChannelMaxSpec, ClampProblem, ConvProblem, ConvSpec, GroupNormProblem,
-    InstanceNormProblem, MaxPool2dProblem, ScaleProblem, ScaleSpec, SpecError,
-};
-
-/// A layer whose extents and attributes fit together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)] // one variant for each of `Layer`'s
-#[non_exhaustive]
-pub enum LayerProblem {
-    Conv2d(ConvProblem<2>),
-    Conv3d(ConvProblem<3>),
-    GroupNorm(GroupNormProblem),
-    InstanceNorm(InstanceNormProblem),
-    Scale(ScaleProblem),
-    MaxPool2d(MaxPool2dProblem),
-    Clamp(ClampProblem),
-    ChannelMax(ChannelMaxProblem),
-}
+use super::layer::LayerProblem;
+use crate::error::{Quantity, RankRule, SpecError};
 
 /// A layer with its shapes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Step {
+pub struct ShapedLayer {
     /// What is to be computed.
     pub problem: LayerProblem,
     /// Shape of what it is given.
@@ -43,7 +24,7 @@ pub struct Step {
 #[non_exhaustive]
 pub struct ChainProblem {
     /// The layers, at least one.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ShapedLayer>,
 }
 
 impl ChainProblem {
@@ -52,13 +33,13 @@ impl ChainProblem {
         let mut steps = Vec::with_capacity(chain.layers().len());
         for (index, layer) in chain.layers().iter().enumerate() {
             let expected = (index == 0).then_some(chain.in_channels());
-            let step = check_channels(layer.operator(), &shape, expected)
-                .and_then(|()| step(layer, &shape));
-            let (problem, output) = step.map_err(|source| ChainError::Layer {
+            let shaped = check_channels(layer.operator(), &shape, expected)
+                .and_then(|()| layer.kind().problem(&shape));
+            let (problem, output) = shaped.map_err(|source| ChainError::Layer {
                 layer: index,
                 source,
             })?;
-            steps.push(Step {
+            steps.push(ShapedLayer {
                 problem,
                 input: shape,
                 output: output.clone(),
@@ -105,71 +86,4 @@ fn check_channels(
             rule: RankRule::AtLeast(2),
         }),
     }
-}
-
-/// One layer on an input of this shape, and the shape of its output.
-fn step(layer: &Layer, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-    let channels = input.get(1).copied().unwrap_or(0);
-    let vector = [channels];
-    let affine = |affine: bool| affine.then_some(&vector[..]);
-    let same = || input.to_vec();
-    Ok(match layer {
-        Layer::Conv2d(layer) => {
-            let problem = conv(layer, input)?;
-            (
-                LayerProblem::Conv2d(problem),
-                problem.output_shape().to_vec(),
-            )
-        }
-        Layer::Conv3d(layer) => {
-            let problem = conv(layer, input)?;
-            (
-                LayerProblem::Conv3d(problem),
-                problem.output_shape().to_vec(),
-            )
-        }
-        Layer::GroupNorm(layer) => {
-            let affine = affine(layer.affine);
-            let problem = layer.attributes.problem(input, affine, affine)?;
-            (LayerProblem::GroupNorm(problem), same())
-        }
-        Layer::InstanceNorm(layer) => {
-            let affine = affine(layer.affine);
-            let problem = layer.attributes.problem(input, affine, affine)?;
-            (LayerProblem::InstanceNorm(problem), same())
-        }
-        Layer::Scale(_) => {
-            let problem = ScaleSpec.problem(input, &vector)?;
-            (LayerProblem::Scale(problem), same())
-        }
-        Layer::MaxPool2d(attributes) => {
-            let problem = attributes.problem(input)?;
-            (
-                LayerProblem::MaxPool2d(problem),
-                problem.output_shape().to_vec(),
-            )
-        }
-        Layer::Clamp(attributes) => (LayerProblem::Clamp(attributes.problem(input)?), same()),
-        Layer::ChannelMax(_) => {
-            let problem = ChannelMaxSpec.problem(input)?;
-            let mut output = same();
-            output.remove(1);
-            (LayerProblem::ChannelMax(problem), output)
-        }
-    })
-}
-
-fn conv<const D: usize>(
-    layer: &ConvLayer<D>,
-    input: &[usize],
-) -> Result<ConvProblem<D>, SpecError> {
-    // Ranks are for the specification to refuse, which wants a filter to compare with.
-    let channels = input.get(1).copied().unwrap_or(0);
-    let bias = [layer.out_channels];
-    let spec: &ConvSpec<D> = &layer.attributes;
-    spec.problem(
-        input,
-        &layer.weight_shape(channels),
-        layer.bias.then_some(&bias[..]),
-    )
 }

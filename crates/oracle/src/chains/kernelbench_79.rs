@@ -4,7 +4,7 @@ use op_spec::chain::presets::KernelBench79;
 use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
 use crate::golden::{GoldenError, Reader};
-use crate::operators::{clamp, conv, group_norm};
+use crate::operators::{conv, group_norm, pointwise};
 use crate::{Case, Cases};
 
 pub(super) const CASES: Cases = Cases {
@@ -91,7 +91,7 @@ fn read(file: &mut Reader) -> Result<Case, GoldenError> {
             eps: attributes.eps,
         },
         affine: file.has("gamma"),
-        clamp: clamp::attributes(file)?,
+        clamp: pointwise::clamp_of(file)?,
     };
     let names = [
         ("conv.weight", "weight"),

@@ -5,7 +5,7 @@ use op_spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 use serde::Deserialize;
 
 use crate::golden::{GoldenError, Reader};
-use crate::operators::{clamp, conv};
+use crate::operators::{conv, pointwise};
 use crate::{Case, Cases};
 
 pub(super) const CASES: Cases = Cases {
@@ -116,7 +116,7 @@ fn read(file: &mut Reader) -> Result<Case, GoldenError> {
         },
         affine: file.has("gamma"),
         max_pool: MaxPool2dSpec::new([attributes.pool; 2]),
-        clamp: clamp::attributes(file)?,
+        clamp: pointwise::clamp_of(file)?,
     };
     let names = [
         ("conv.weight", "weight"),

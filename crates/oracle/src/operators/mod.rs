@@ -1,6 +1,7 @@
 //! One file for each operator: what it computes, how errors pass through it, what it costs, its cases, its golden files.
 //!
-//! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`.
+//! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`; a pointwise function stands in
+//! `pointwise.rs` alone.
 
 use ndarray::ArrayD;
 use op_spec::chain::LayerProblem;
@@ -8,11 +9,11 @@ use op_spec::chain::LayerProblem;
 use crate::{Bounded, Cases, Precision};
 
 pub mod channel_max;
-pub mod clamp;
 pub mod conv;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod max_pool2d;
+pub mod pointwise;
 pub mod scale;
 
 /// What is known of an operator's arithmetic. Its problem implements this, and gives attributes and extents; how many
@@ -50,21 +51,24 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::InstanceNorm(problem) => problem,
         LayerProblem::Scale(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
-        LayerProblem::Clamp(problem) => problem,
         LayerProblem::ChannelMax(problem) => problem,
-        _ => panic!("no operator does {layer:?}: add it here"),
+        LayerProblem::Pointwise(problem) => problem,
     }
 }
 
 /// The cases of all operators.
-pub(crate) const CASES: &[Cases] = &[
+pub(crate) fn all() -> impl Iterator<Item = &'static Cases> {
+    CASES.iter().chain(pointwise::CASES)
+}
+
+/// Of all operators but for the pointwise functions.
+const CASES: &[Cases] = &[
     conv::CONV2D,
     conv::CONV3D,
     group_norm::CASES,
     instance_norm::CASES,
     scale::CASES,
     max_pool2d::CASES,
-    clamp::CASES,
     channel_max::CASES,
 ];
 

@@ -6,7 +6,7 @@ use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::channel_max::{channel_max, without_channels};
 use crate::ops::launching::{grid, matching, once};
-use crate::ops::{clamp, scale};
+use crate::ops::{self, scale};
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::{ChannelMaxSpec, ClampSpec, ScaleSpec};
 
@@ -39,7 +39,7 @@ pub fn clamp_multiply_channel_max(
     ChannelMaxSpec.problem(x.shape())?;
     matching(OPERATOR, x, &[("multiplier", Some(multiplier))])?;
     if x.device().is_cpu() {
-        let multiplied = scale::scale(&clamp::clamp(x, clamp)?, multiplier)?;
+        let multiplied = scale::scale(&ops::clamp(x, clamp)?, multiplier)?;
         return channel_max(&multiplied);
     }
     once(OPERATOR, x, |program, x| {

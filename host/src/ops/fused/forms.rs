@@ -32,9 +32,10 @@ impl PoolingForm {
         else {
             return Err(refusal);
         };
-        let [(last, Pointwise::Clamp(clamp))] = form.behind[..] else {
+        let [(last, function)] = form.behind[..] else {
             return Err(refusal);
         };
+        let clamp = function.as_clamp().ok_or(refusal)?;
         if !form.factors_before.is_empty()
             || form.factors_behind.len() != 1
             || !form.pointwise.is_empty()
@@ -83,10 +84,10 @@ impl ReducingForm {
         let [(before, _)] = form.factors_before[..] else {
             return Err(refusal);
         };
-        let [(_, Pointwise::Clamp(clamp)), (behind, Pointwise::Scale(_))] = form.pointwise[..]
-        else {
+        let [(_, function), (behind, Pointwise::Scale(_))] = form.pointwise[..] else {
             return Err(refusal);
         };
+        let clamp = function.as_clamp().ok_or(refusal)?;
         let is_each_channel = norm.channels_per_group() == 1;
         if !form.factors_behind.is_empty() || !form.behind.is_empty() || !is_each_channel {
             return Err(refusal);

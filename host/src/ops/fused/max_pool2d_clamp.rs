@@ -5,7 +5,7 @@ use kernels_gpu::fused::max_pool2d_clamp::MAX_POOL2D_CLAMP;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::launching::{grid, once};
-use crate::ops::{clamp, max_pool2d};
+use crate::ops::{self, max_pool2d};
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::{ClampSpec, MaxPool2dSpec};
 
@@ -30,7 +30,7 @@ const OPERATOR: &str = "max_pool2d_clamp";
 /// ```
 pub fn max_pool2d_clamp(x: &Tensor, pool: &MaxPool2dSpec, clamp: &ClampSpec) -> Result<Tensor> {
     if x.device().is_cpu() {
-        return clamp::clamp(&max_pool2d::max_pool2d(x, pool)?, clamp);
+        return ops::clamp(&max_pool2d::max_pool2d(x, pool)?, clamp);
     }
     once(OPERATOR, x, |program, x| append(program, x, pool, clamp))
 }

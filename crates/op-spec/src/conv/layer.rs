@@ -1,0 +1,173 @@
+//! Convolutions as layers of a chain.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConvProblem, ConvSpec};
+use crate::SpecError;
+use crate::chain::Initialisation;
+use crate::chain::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
+use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
+use crate::chain::parameters::Wanted;
+
+/// A convolution, as `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels are those of what it is given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ConvFile", into = "ConvFile")]
+pub struct ConvLayer<const D: usize> {
+    /// Prefix of its parameters: `name.weight`, `name.bias`.
+    pub name: String,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Extents of the filter.
+    pub kernel_size: [usize; D],
+    /// Stride, padding, dilation, groups.
+    pub attributes: ConvSpec<D>,
+    /// Whether it adds a bias.
+    pub bias: bool,
+}
+
+impl<const D: usize> ConvLayer<D> {
+    /// PyTorch's defaults: stride 1, no padding, no gaps, one group, a bias.
+    #[must_use]
+    pub fn new(name: &str, out_channels: usize, kernel_size: [usize; D]) -> Self {
+        Self {
+            name: name.into(),
+            out_channels,
+            kernel_size,
+            attributes: ConvSpec::default(),
+            bias: true,
+        }
+    }
+
+    /// The shape of the filter for inputs with `in_channels` channels, which the groups divide.
+    #[must_use]
+    pub fn weight_shape(&self, in_channels: usize) -> Vec<usize> {
+        let mut shape = vec![
+            self.out_channels,
+            in_channels / self.attributes.groups.max(1),
+        ];
+        shape.extend_from_slice(&self.kernel_size);
+        shape
+    }
+}
+
+impl Layer {
+    /// A convolution of images.
+    #[must_use]
+    pub fn conv2d(layer: ConvLayer<2>) -> Layer {
+        Layer::Conv2d(layer)
+    }
+
+    /// A convolution of volumes.
+    #[must_use]
+    pub fn conv3d(layer: ConvLayer<3>) -> Layer {
+        Layer::Conv3d(layer)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConvFile {
+    name: String,
+    out_channels: usize,
+    kernel_size: Axes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stride: Option<Axes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Axes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dilation: Option<Axes>,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    groups: usize,
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    bias: bool,
+}
+
+impl<const D: usize> TryFrom<ConvFile> for ConvLayer<D> {
+    type Error = AxesError;
+
+    fn try_from(file: ConvFile) -> Result<Self, AxesError> {
+        Ok(Self {
+            kernel_size: file.kernel_size.values("kernel_size")?,
+            attributes: ConvSpec {
+                stride: axes("stride", file.stride.as_ref(), 1)?,
+                padding: axes("padding", file.padding.as_ref(), 0)?,
+                dilation: axes("dilation", file.dilation.as_ref(), 1)?,
+                groups: file.groups,
+            },
+            name: file.name,
+            out_channels: file.out_channels,
+            bias: file.bias,
+        })
+    }
+}
+
+impl<const D: usize> From<ConvLayer<D>> for ConvFile {
+    fn from(layer: ConvLayer<D>) -> Self {
+        let attributes = layer.attributes;
+        Self {
+            name: layer.name,
+            out_channels: layer.out_channels,
+            kernel_size: Axes::of(&layer.kernel_size),
+            stride: Axes::unless(&attributes.stride, 1),
+            padding: Axes::unless(&attributes.padding, 0),
+            dilation: Axes::unless(&attributes.dilation, 1),
+            groups: attributes.groups,
+            bias: layer.bias,
+        }
+    }
+}
+
+impl<const D: usize> ChainLayer for ConvLayer<D>
+where
+    LayerProblem: From<ConvProblem<D>>,
+{
+    fn operator(&self) -> &'static str {
+        ConvSpec::<D>::OPERATOR
+    }
+
+    fn dimensions(&self) -> Option<usize> {
+        Some(D)
+    }
+
+    fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+        let (filters, kernel_size) = (self.out_channels, self.kernel_size);
+        self.attributes.check(channels, filters, kernel_size)?;
+        Ok(Some(filters))
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
+        let shape = self.weight_shape(flow.channels.unwrap_or(0));
+        // An absurd filter is refused with its input; its bound is of no use.
+        let fan_in =
+            (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
+        let initialisation = Initialisation::Uniform { fan_in };
+        let wanted = |suffix, shape, present| Wanted {
+            suffix,
+            shape,
+            initialisation,
+            present,
+        };
+        let bias = vec![self.out_channels];
+        vec![
+            wanted(".weight", shape, true),
+            wanted(".bias", bias, self.bias),
+        ]
+    }
+
+    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+        // Ranks are for the specification to refuse, which wants a filter to compare with.
+        let weight = self.weight_shape(input.get(1).copied().unwrap_or(0));
+        let bias = [self.out_channels];
+        let bias = self.bias.then_some(&bias[..]);
+        let problem = self.attributes.problem(input, &weight, bias)?;
+        Ok((problem.into(), problem.output_shape().to_vec()))
+    }
+}

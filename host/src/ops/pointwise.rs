@@ -1,0 +1,137 @@
+//! The pointwise functions: each value by itself, wherever it stands.
+//!
+//! A new function is documented here as [`clamp`] is, and has an arm in `append` and in `map`.
+
+use kernels_gpu::pointwise::{CLAMP, RELU};
+
+use super::launching::{from_cpu, grid, once};
+use crate::cpu;
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::spec::launch::elementwise::{self, Bounds};
+use crate::spec::{ClampSpec, PointwiseProblem, PointwiseSpec};
+
+/// `y = min(max(x, spec.min), spec.max)`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: exact for f32; bounds are rounded to f32, results to the storage type.
+///
+/// *NaN* stays NaN. With `min > max` every number becomes `max`.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec) if both bounds are absent.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::ClampSpec};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-2.0f32, 0.25, 7.0])?;
+/// let y = ops::clamp(&x, &ClampSpec { min: Some(0.0), max: None })?;
+/// assert_eq!(y.to_array::<f32>()?, array![0.0, 0.25, 7.0].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
+pub fn clamp(x: &Tensor, spec: &ClampSpec) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Clamp(*spec))
+}
+
+/// `y = max(x, 0)`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: exact. -0 equals 0; which of the two becomes of it is not defined.
+///
+/// *NaN* stays NaN.
+///
+/// In a chain it takes every kernel that [`clamp`] takes: it is the clamp whose only bound is a lower one of 0.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-2.0f32, 0.25, 7.0])?;
+/// assert_eq!(ops::relu(&x)?.to_array::<f32>()?, array![0.0, 0.25, 7.0].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.relu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu.html).
+pub fn relu(x: &Tensor) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Relu {})
+}
+
+/// A pointwise function, whichever it is.
+pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
+    if x.device().is_cpu() {
+        return from_cpu(x, cpu::pointwise(x.host_f32().view(), function));
+    }
+    once(function.operator(), x, |program, x| {
+        append(program, x, function)
+    })
+}
+
+/// Appends a function to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    function: &PointwiseSpec,
+) -> Result<Value> {
+    let problem = function.problem(program.shape(x))?;
+    let len = problem.len as u64;
+    let shape = grid(function.operator(), elementwise::shape(len))?;
+    let y = program.tensor_like(x)?;
+    let (label, bytes_moved) = ([program.dtype(x).label()], program.bytes(&[x, y]));
+    // SAFETY: both values have `len` elements.
+    unsafe {
+        match function {
+            PointwiseSpec::Clamp(_) => {
+                let arguments = (Read(x), Write(y), len, bounds(&problem));
+                program.launch(CLAMP.instance(&label)?, shape, arguments, bytes_moved);
+            }
+            PointwiseSpec::Relu {} => {
+                let arguments = (Read(x), Write(y), len);
+                program.launch(RELU.instance(&label)?, shape, arguments, bytes_moved);
+            }
+        }
+    }
+    Ok(y)
+}
+
+/// The bounds of a clamp.
+fn bounds(problem: &PointwiseProblem) -> Bounds {
+    let clamp = problem.as_clamp();
+    clamp.map_or(Bounds::NONE, |clamp| clamp.kernel_bounds())
+}
+
+/// What the CPU backend does with some of the problem's values, in place.
+pub(crate) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
+    match problem.function {
+        PointwiseSpec::Clamp(_) => {
+            let bounds = bounds(problem);
+            let (min, max) = if bounds.min.is_nan() || bounds.max.is_nan() {
+                (f32::NAN, f32::NAN)
+            } else {
+                (bounds.min, bounds.max)
+            };
+            // Comparisons with NaN are false, so a NaN value passes both; a NaN bound replaces every value.
+            for v in values {
+                let low = if *v < min || min.is_nan() { min } else { *v };
+                *v = if low > max || max.is_nan() { max } else { low };
+            }
+        }
+        PointwiseSpec::Relu {} => {
+            for v in values {
+                *v = if *v < 0.0 { 0.0 } else { *v };
+            }
+        }
+    }
+}

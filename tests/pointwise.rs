@@ -1,0 +1,142 @@
+//! The pointwise functions.
+
+use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::model::Strategy;
+use convfuse::spec::{ClampSpec, MaxPool2dSpec, PointwiseSpec};
+use convfuse::{DType, Tensor, data, ops};
+use libtest_mimic::Trial;
+use ndarray::{IxDyn, array};
+use oracle::Case;
+
+use crate::backend::{Backend, Outcome};
+use crate::chains;
+use crate::suite::says;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in Backend::DEVICES {
+        trials.push(backend.trial(
+            "clamp",
+            "keeps_nan_and_lets_the_upper_bound_win",
+            special_values,
+        ));
+        trials.push(backend.trial("clamp", "takes_scalars_and_vectors", other_ranks));
+        trials.push(backend.trial("clamp", "refuses_two_absent_bounds", no_bounds));
+        let name = "takes_the_kernels_of_clamp_and_gives_its_bits";
+        trials.push(backend.trial("relu", name, relu_is_a_clamp));
+    }
+    trials
+}
+
+/// Chains that end in, or have in them, a clamp at 0 from below or relu, with the kernels that do them.
+fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
+    let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
+    let group_norm = || Layer::group_norm("norm", 2);
+    let scale = || Layer::scale("scale");
+    let maximum = Layer::channel_max;
+    let f = || function.clone();
+    let conv = || Layer::conv2d(ConvLayer::new("conv", 24, [3, 3]));
+    let case = |layers: Vec<Layer>| {
+        let chain = Chain::new(8, layers).expect("a chain");
+        // Values of both signs, NaN and infinities.
+        let case = Case::of_chain("pointwise/in_a_chain", chain, &[2, 8, 14, 17]);
+        case.shifted(-0.5)
+    };
+    let tail = || [group_norm(), scale(), pool(), f()];
+    let norm = || Layer::instance_norm("instance_norm");
+    let reducing = || [scale(), norm(), f(), scale(), maximum()];
+    vec![
+        (case(vec![f()]).special(), "operator"),
+        (case([&[conv()], &tail()[..]].concat()), "implicit-gemm"),
+        (case([&[conv()], &reducing()[..]].concat()), "implicit-gemm"),
+        (case(tail().into()), "norm-scale-pool-clamp"),
+        (case(reducing().into()), "scale-norm-clamp-scale-max"),
+        (case(vec![scale(), pool(), f()]), "scale-pool-clamp"),
+        (case(vec![pool(), f()]).special(), "pool-clamp"),
+        (case(vec![f(), scale(), maximum()]), "clamp-scale-max"),
+    ]
+}
+
+fn relu_is_a_clamp(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec {
+        min: Some(0.0),
+        max: None,
+    }));
+    let cases = chains_with(&clamp).into_iter();
+    for ((clamped, kernels), (rectified, _)) in cases.zip(chains_with(&Layer::relu())) {
+        for dtype in [DType::F32, DType::F16] {
+            for strategy in Strategy::all(&rectified.chain) {
+                let options = strategy.options();
+                let run = |case: &Case| -> convfuse::Result<(Vec<u32>, String)> {
+                    let model = chains::model(&stream, case, dtype)?;
+                    let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
+                    let y = model.forward_with(&x, &options)?.to_f32_array()?;
+                    let explanation = model.explain(case.x.shape(), &options)?;
+                    let first = explanation.runs.first().map(|run| run.kernels.to_owned());
+                    let bits = y.iter().map(|value| value.to_bits()).collect();
+                    Ok((bits, first.unwrap_or_default()))
+                };
+                let (clamped, rectified) = (run(&clamped)?, run(&rectified)?);
+                assert_eq!(clamped, rectified, "{strategy}, {kernels}");
+                if strategy.name == Strategy::FUSED && backend != Backend::Cpu {
+                    assert_eq!(clamped.1, kernels);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn special_values(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let x = array![f32::NAN, f32::NEG_INFINITY, -1.0, 0.0, 1.0, f32::INFINITY];
+    let x = Tensor::from_array(&stream, &x)?;
+    let clamped = |min, max| -> convfuse::Result<Vec<f32>> {
+        let y = ops::clamp(&x, &ClampSpec { min, max })?;
+        Ok(y.to_array::<f32>()?.into_iter().collect())
+    };
+    let both = clamped(Some(-0.5), Some(0.5))?;
+    assert!(both[0].is_nan());
+    assert_eq!(both[1..], [-0.5, -0.5, 0.0, 0.5, 0.5]);
+    let crossed = clamped(Some(0.5), Some(-0.5))?;
+    assert!(crossed[0].is_nan());
+    assert_eq!(crossed[1..], [-0.5; 5]);
+    assert_eq!(
+        clamped(Some(0.0), None)?[1..],
+        [0.0, 0.0, 0.0, 1.0, f32::INFINITY]
+    );
+    assert_eq!(
+        clamped(None, Some(0.0))?[1..],
+        [f32::NEG_INFINITY, -1.0, 0.0, 0.0, 0.0]
+    );
+    Ok(())
+}
+
+/// Which no chain has, whose inputs have samples and channels.
+fn other_ranks(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for shape in [&[][..], &[1], &[1031]] {
+            let x = Tensor::from_f32_array(&stream, &data::signed(1, IxDyn(shape)), dtype)?;
+            let y = ops::clamp(&x, &ClampSpec::new(-0.25, 0.5))?.to_f32_array()?;
+            assert_eq!(y, x.to_f32_array()?.mapv(|v| v.clamp(-0.25, 0.5)));
+        }
+    }
+    Ok(())
+}
+
+fn no_bounds(backend: Backend) -> Outcome {
+    let x = Tensor::from_array(&backend.stream()?, &array![1.0f32])?;
+    let result = ops::clamp(
+        &x,
+        &ClampSpec {
+            min: None,
+            max: None,
+        },
+    );
+    says(
+        result,
+        "clamp: min and max are both absent, at least one is needed",
+    )
+}
