@@ -5,7 +5,7 @@ use op_spec::{ClampProblem, ClampSpec, SpecError};
 ///
 /// # Errors
 /// What [`ClampSpec::problem`] refuses.
-pub fn clamp(x: ArrayViewD<'_, f32>, spec: &ClampSpec) -> Result<ArrayD<f32>, SpecError> {
+pub(crate) fn clamp(x: ArrayViewD<'_, f32>, spec: &ClampSpec) -> Result<ArrayD<f32>, SpecError> {
     let limit = limiter(&spec.problem(x.shape())?);
     let mut y = x.to_owned();
     y.par_mapv_inplace(limit);
