@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use convfuse::lab::Way;
 use convfuse::{Device, EmulatorOptions, Stream};
+use convfuse_cli::Way;
 use libtest_mimic::{Completion, Failed, Trial};
 use ndarray::ArrayD;
 use oracle::Case;

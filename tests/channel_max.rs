@@ -1,6 +1,6 @@
 //! `channel_max`.
 
-use convfuse::device::f16;
+use convfuse::f16;
 use convfuse::{DType, Tensor, ops};
 use libtest_mimic::Trial;
 use ndarray::Array3;

@@ -1,11 +1,11 @@
 //! Devices and tensors: what they are, and how they refuse.
 
 use convfuse::spec::ClampSpec;
-use convfuse::spec::launch::LaunchShape;
-use convfuse::spec::launch::elementwise::{BLOCK_THREADS, Bounds};
-use convfuse::{DType, Device, Error, Tensor, data, ops};
+use convfuse::{DType, Device, Error, Tensor, data, lab, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array2, array};
+use op_spec::launch::LaunchShape;
+use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds};
 
 use crate::backend::{Backend, Outcome};
 use crate::suite::says;
@@ -175,6 +175,7 @@ fn launch_clamp(
     claimed: u64,
 ) -> Result<convfuse::Result<()>, libtest_mimic::Failed> {
     let stream = backend.stream()?;
+    let mut output = Tensor::zeros(&stream, &[1], DType::F32)?;
     let bounds = Bounds::new(Some(0.0), Some(1.0));
     let kernel = kernels_gpu::pointwise::CLAMP
         .instance(&["f32".into()])
@@ -182,11 +183,9 @@ fn launch_clamp(
     // SAFETY: null pointers, but on a GPU every caller's shape is refused before the kernel could use them, and the
     // emulator reports their use.
     Ok(unsafe {
-        stream.launch(
-            kernel,
-            shape,
-            (std::ptr::null(), std::ptr::null_mut(), claimed, bounds),
-        )
+        lab::launch(&stream, kernel, shape, None, &mut output, |_, _| {
+            (std::ptr::null(), std::ptr::null_mut(), claimed, bounds)
+        })
     })
 }
 

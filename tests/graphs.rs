@@ -140,7 +140,7 @@ fn callers_capture(backend: Backend) -> Outcome {
     let mut plan = model.plan(&stream, x.shape(), &Options::default())?;
     let mut y = plan.output()?;
     stream.synchronize()?;
-    let raw = stream.as_raw().ok_or("a GPU's stream has a handle")?;
+    let raw = stream.as_raw().ok_or("a GPU's stream has a handle")?.cast();
     let check = |call: &str, result: sys::CUresult| match result {
         sys::CUresult::CUDA_SUCCESS => Ok(()),
         error => Err(format!("{call}: {error:?}")),

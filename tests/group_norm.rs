@@ -1,7 +1,7 @@
 //! `group_norm`.
 
+use convfuse::chain::{GroupNormLayer, Layer};
 use convfuse::spec::GroupNormSpec;
-use convfuse::spec::chain::{GroupNormLayer, Layer};
 use convfuse::{Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array1, Array3};

@@ -1,8 +1,8 @@
 //! KernelBench 85: conv2d, group_norm, scale, max_pool2d, clamp.
 
 use convfuse::DType;
-use convfuse::lab::{Way, rounded};
-use convfuse::spec::chain::presets::KernelBench85;
+use convfuse::chain::presets::KernelBench85;
+use convfuse_cli::{Way, rounded};
 use libtest_mimic::Trial;
 use oracle::Case;
 

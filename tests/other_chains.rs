@@ -1,10 +1,10 @@
 //! Chains that have no name, and that no kernel was made for.
 
 use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
-use convfuse::lab::rounded;
 use convfuse::model::{Precision as Products, Strategy};
 use convfuse::spec::{Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use convfuse::{DType, Tensor};
+use convfuse_cli::rounded;
 use libtest_mimic::Trial;
 use oracle::{Case, Precision};
 

@@ -47,7 +47,7 @@ fn cuts(chain: &Chain) -> Vec<String> {
 fn case(preset: &Preset, dtype: DType) -> Case {
     let name = format!("{}/partitions", preset.name);
     let case = Case::of_chain(&name, preset.chain.clone(), preset.small);
-    convfuse::lab::rounded(&case, dtype)
+    convfuse_cli::rounded(&case, dtype)
 }
 
 const DTYPES: [(DType, Precision); 2] =

@@ -1,6 +1,6 @@
 //! The kernels that measure a device's ceilings.
 
-use convfuse::bench::Ceilings;
+use convfuse_cli::bench::Ceilings;
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};

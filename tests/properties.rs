@@ -3,7 +3,7 @@
 mod models;
 mod runner;
 
-use convfuse::spec::chain::{ConvLayer, GroupNormLayer, Layer};
+use convfuse::chain::{ConvLayer, GroupNormLayer, Layer};
 use convfuse::spec::{
     ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
 };

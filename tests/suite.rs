@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use convfuse::lab::{Way, rounded};
 use convfuse::{DType, Tensor};
+use convfuse_cli::{Way, rounded};
 use libtest_mimic::Trial;
 use ndarray::ArrayD;
 use oracle::{Case, Cases, Precision, golden};
@@ -113,7 +113,7 @@ fn matches_reference(backend: Backend, table: Table, dtype: DType) -> Outcome {
 
 /// The folder of the golden files.
 pub(crate) fn golden_folder() -> PathBuf {
-    let built_with = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden");
+    let built_with = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
     std::env::var_os("CONVFUSE_GOLDEN").map_or_else(|| built_with.into(), PathBuf::from)
 }
 

@@ -3,14 +3,13 @@
 //! `cargo bench -p convfuse --bench cpu` prints times and elements per second; `cargo test --benches`
 //! runs each once.
 
+use convfuse::chain::Chain;
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::data::{fill, signed};
-use convfuse::spec::chain::Chain;
-use convfuse::spec::chain::presets::{KernelBench79, KernelBench85};
-use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec, PointwiseSpec};
-use convfuse::{Parameters, cpu};
+use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
+use convfuse::{Device, Model, Result, Stream, Tensor, ops};
 use divan::{Bencher, counter::ItemsCount};
-
-const CLAMP: PointwiseSpec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0));
+use ndarray::{Array, Dimension, IntoDimension};
 
 /// Samples of a batch.
 const SAMPLES: usize = 8;
@@ -34,43 +33,55 @@ fn kernelbench_79(bencher: Bencher<'_, '_>) {
 fn bench_chain(bencher: Bencher<'_, '_>, chain: &Chain, input: &[usize]) {
     let mut input = input.to_vec();
     input[0] = SAMPLES;
-    let problem = chain.problem(&input).expect("the benchmark's shape");
-    let parameters = Parameters::init(chain, 1).expect("they fit into memory");
-    let x = fill(2, input);
-    bencher
-        .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::run(chain, &problem, &parameters, x.view()));
+    let stream = stream();
+    let model = Model::init(&stream, chain, 1).expect("they fit into memory");
+    let x = upload(&stream, &fill(2, input));
+    bench(bencher, &x, || model.forward(&x));
 }
 
 #[divan::bench]
 fn conv2d(bencher: Bencher<'_, '_>) {
-    let x = fill(1, (SAMPLES, 8, 128, 128));
-    let weight = signed(2, (64, 8, 3, 3));
-    bencher
-        .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::conv2d(x.view(), weight.view(), None, &Conv2dSpec::default()));
+    let stream = stream();
+    let x = upload(&stream, &fill(1, (SAMPLES, 8, 128, 128)));
+    let weight = upload(&stream, &signed(2, (64, 8, 3, 3)));
+    let spec = Conv2dSpec::default();
+    bench(bencher, &x, || ops::conv2d(&x, &weight, None, &spec));
 }
 
 #[divan::bench]
 fn group_norm(bencher: Bencher<'_, '_>) {
-    let x = signed(1, (SAMPLES, 64, 126, 126)).into_dyn();
-    bencher
-        .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::group_norm(x.view(), None, None, &GroupNormSpec::new(16)));
+    let (x, spec) = (convolved(), GroupNormSpec::new(16));
+    bench(bencher, &x, || ops::group_norm(&x, None, None, &spec));
 }
 
 #[divan::bench]
 fn max_pool2d(bencher: Bencher<'_, '_>) {
-    let x = signed(1, (SAMPLES, 64, 126, 126));
-    bencher
-        .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::max_pool2d(x.view(), &MaxPool2dSpec::new([4, 4])));
+    let (x, spec) = (convolved(), MaxPool2dSpec::new([4, 4]));
+    bench(bencher, &x, || ops::max_pool2d(&x, &spec));
 }
 
 #[divan::bench]
 fn clamp(bencher: Bencher<'_, '_>) {
-    let x = signed(1, (SAMPLES, 64, 126, 126)).into_dyn();
+    let (x, spec) = (convolved(), ClampSpec::new(0.0, 1.0));
+    bench(bencher, &x, || ops::clamp(&x, &spec));
+}
+
+fn stream() -> Stream {
+    Device::cpu().stream().expect("the CPU is there")
+}
+
+fn upload<D: Dimension>(stream: &Stream, values: &Array<f32, D>) -> Tensor {
+    Tensor::from_array(stream, values).expect("it fits into memory")
+}
+
+/// An input in the shape of the convolution's output.
+fn convolved() -> Tensor {
+    let shape = (SAMPLES, 64, 126, 126).into_dimension();
+    upload(&stream(), &signed(1, shape))
+}
+
+fn bench(bencher: Bencher<'_, '_>, x: &Tensor, run: impl Fn() -> Result<Tensor> + Sync) {
     bencher
         .counter(ItemsCount::new(x.len()))
-        .bench(|| cpu::pointwise(x.view(), &CLAMP));
+        .bench(|| run().expect("the shapes fit"));
 }

@@ -1,6 +1,7 @@
 //! The library's error type.
 
-use crate::device::{DType, LaunchError};
+use crate::contract::LaunchError;
+use crate::dtype::DType;
 
 /// What can go wrong between a call and its result.
 ///
@@ -137,22 +138,8 @@ pub enum Error {
     #[error("gpu: {0}")]
     Driver(#[from] DriverError),
 
-    /// A kernel that measures the device's peak stored something else than arithmetic gives.
-    #[error(
-        "{kernel}: element {index} is {actual}, must be {expected}; the device or its driver is at fault"
-    )]
-    WrongPeak {
-        /// The kernel's symbol.
-        kernel: &'static str,
-        /// The element.
-        index: usize,
-        /// What it is.
-        actual: f32,
-        /// What it must be.
-        expected: f64,
-    },
-
     /// The emulator stopped a kernel, or could not serve an allocation.
+    #[cfg(feature = "emulator")]
     #[error("emulator: {0}")]
     Emulator(#[source] Box<cuda_std::emulator::Fault>),
 
@@ -238,6 +225,7 @@ pub struct DriverError {
 /// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+#[cfg(feature = "emulator")]
 impl From<cuda_std::emulator::Fault> for Error {
     fn from(fault: cuda_std::emulator::Fault) -> Error {
         // A fault describes the access, the kernel and the thread; boxed, it does not make every result large.

@@ -5,7 +5,6 @@
 //! - [`ops`]: PyTorch-equal operators on tensors.
 //! - [`Model`]: a [`chain`] of layers with its parameters, under several strategies from one kernel per operator
 //!   to fused ones.
-//! - [`bench`](mod@bench): how fast they are, beside what the device could do.
 //!
 //! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit
 //! for bit.
@@ -25,27 +24,31 @@
 //! # Ok::<(), convfuse::Error>(())
 //! ```
 
-pub mod bench;
-pub mod cpu;
+pub mod chain;
+mod contract;
+mod cpu;
 pub mod data;
-pub mod device;
+mod device;
+mod dtype;
 mod error;
+#[cfg(feature = "lab")]
 #[doc(hidden)]
 pub mod lab;
 pub mod model;
 pub mod ops;
-pub mod parameters;
-pub mod program;
-pub mod tensor_file;
+mod parameters;
+mod program;
+pub mod spec;
+mod tensor_file;
 
-pub use device::{
-    Counts, DType, Device, DeviceInfo, DeviceProperties, Element, EmulatorOptions, Event,
-    LaunchError, Stream, Tensor,
-};
+pub use contract::LaunchError;
+#[cfg(feature = "emulator")]
+pub use cuda_std::emulator::Fault;
+#[cfg(feature = "emulator")]
+pub use device::EmulatorOptions;
+pub use device::{Counts, Device, DeviceInfo, DeviceProperties, Event, Stream, Tensor, raw};
+pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, Result};
 pub use model::{Model, Options, Plan};
-/// Specifications of the operators: attributes under PyTorch's names, checked against shapes.
-pub use op_spec as spec;
-/// Chains of layers: what a model computes.
-pub use op_spec::chain;
 pub use parameters::{Parameters, ParametersError};
+pub use tensor_file::TensorFileError;

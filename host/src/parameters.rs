@@ -6,7 +6,7 @@ use std::path::Path;
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use op_spec::chain::{Chain, Parameter};
 
-use crate::device::{DType, Element, bf16, f16};
+use crate::dtype::DType;
 use crate::tensor_file::{self, Entry, TensorFileError, Tensors};
 
 /// A value for every parameter of a chain, in the shape that the chain's table gives it.
@@ -186,18 +186,9 @@ impl Parameters {
     #[must_use]
     pub fn rounded(mut self, dtype: DType) -> Parameters {
         for values in &mut self.values {
-            values.mapv_inplace(|value| round(value, dtype));
+            values.mapv_inplace(|value| dtype.round(value));
         }
         self
-    }
-}
-
-/// The nearest number that `dtype` can hold.
-pub(crate) fn round(value: f32, dtype: DType) -> f32 {
-    match dtype {
-        DType::F32 => value,
-        DType::F16 => f16::from_f32(value).to_f32(),
-        DType::BF16 => <bf16 as Element>::from_f32(value).to_f32(),
     }
 }
 

@@ -186,18 +186,9 @@ impl Entry {
         name: &str,
         tensor: &ArrayBase<S, D>,
     ) -> Self {
-        Self::with_shape(name, tensor, tensor.shape())
-    }
-
-    /// The same elements under another shape.
-    pub(crate) fn with_shape<S: Data<Elem = f32>, D: Dimension>(
-        name: &str,
-        tensor: &ArrayBase<S, D>,
-        shape: impl Into<Vec<usize>>,
-    ) -> Self {
         Self {
             name: name.to_owned(),
-            shape: shape.into(),
+            shape: tensor.shape().to_vec(),
             bytes: tensor.iter().flat_map(|v| v.to_le_bytes()).collect(),
         }
     }
@@ -219,18 +210,6 @@ impl View for &Entry {
     fn data_len(&self) -> usize {
         self.bytes.len()
     }
-}
-
-/// Writes one tensor under a name, replacing the file only once it is complete.
-///
-/// # Errors
-/// [`TensorFileError::Write`].
-pub fn save<S: Data<Elem = f32>, D: Dimension>(
-    path: &Path,
-    name: &str,
-    tensor: &ArrayBase<S, D>,
-) -> Result<(), TensorFileError> {
-    write(path, &[Entry::new(name, tensor)])
 }
 
 /// Writes a whole file beside `path` and moves it there, so that no reader meets half of one.

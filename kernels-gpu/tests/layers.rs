@@ -1,7 +1,7 @@
 //! The modules of the implicit matrix product import only from layers below their own.
 
 #[allow(dead_code)] // The emulator's test asks for more.
-#[path = "../../crates/cuda_std/tests/layers/check.rs"]
+#[path = "../../tests/layers/check.rs"]
 mod check;
 
 use std::path::Path;

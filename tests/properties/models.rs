@@ -1,7 +1,7 @@
 //! Whole chains on random shapes and attributes, under every strategy.
 
-use convfuse::spec::chain::presets::{KernelBench79, KernelBench85};
-use convfuse::spec::chain::{Chain, ChainError};
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::chain::{Chain, ChainError};
 use convfuse::spec::{
     ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
 };

@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-use convfuse::lab::Way;
+use convfuse::chain::ChainError;
 use convfuse::spec::SpecError;
-use convfuse::spec::chain::ChainError;
 use convfuse::{DType, Error, Stream};
+use convfuse_cli::Way;
 use libtest_mimic::Failed;
 use oracle::{Case, Precision};
 use proptest::prelude::Strategy;

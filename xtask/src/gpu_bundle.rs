@@ -55,12 +55,12 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs cargo on the library in release mode and returns the executables that it made, each with its name.
+/// Runs cargo on the command line in release mode and returns the executables that it made, each with its name.
 fn build(root: &Path, what: &[&str]) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(root)
         .args(what)
-        .args(["--release", "--package=convfuse"])
+        .args(["--release", "--package=convfuse-cli"])
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()?;

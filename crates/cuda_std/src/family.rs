@@ -1,6 +1,8 @@
 //! The instances of a kernel as values, among which a host chooses at run time.
 
 use std::fmt;
+#[cfg(not(feature = "emulator"))]
+use std::marker::PhantomData;
 
 use crate::{Kernel, KernelArgs, LaunchBounds};
 
@@ -105,7 +107,10 @@ pub struct Instance<A> {
     name: &'static str,
     labels: &'static [Label],
     bounds: LaunchBounds,
+    #[cfg(feature = "emulator")]
     call: unsafe fn(A),
+    #[cfg(not(feature = "emulator"))]
+    arguments: PhantomData<fn(A)>,
 }
 
 impl<A: KernelArgs> Instance<A> {
@@ -116,7 +121,10 @@ impl<A: KernelArgs> Instance<A> {
             name: K::NAME,
             labels: K::LABELS,
             bounds: K::BOUNDS,
+            #[cfg(feature = "emulator")]
             call: K::call,
+            #[cfg(not(feature = "emulator"))]
+            arguments: PhantomData,
         }
     }
 
@@ -139,6 +147,7 @@ impl<A: KernelArgs> Instance<A> {
     }
 
     /// The kernel as the emulator runs it: one thread.
+    #[cfg(feature = "emulator")]
     pub(crate) const fn call(&self) -> unsafe fn(A) {
         self.call
     }

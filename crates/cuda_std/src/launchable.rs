@@ -16,6 +16,7 @@ pub trait Kernel {
     type Args: KernelArgs;
 
     /// Runs the kernel as one thread.
+    #[cfg(feature = "emulator")]
     ///
     /// # Safety
     /// The calling thread is a thread of an emulated launch, and the arguments are what the

@@ -2,7 +2,7 @@
 //!
 //! A kernel is an `unsafe fn` with [`#[kernel]`](macro@kernel). Compiled for `nvptx64-nvidia-cuda`,
 //! everything in this crate becomes the PTX instruction that its documentation names. Compiled for
-//! any other target, the same function runs under `emulator`, which executes grids, blocks, warps
+//! any other target, with the feature `emulator`, the same function runs under `emulator`, which executes grids, blocks, warps
 //! and barriers on the CPU and reports what a GPU would leave undefined: accesses out of bounds,
 //! reads of uninitialised memory, data races, barriers that not all threads reach.
 //!
@@ -48,7 +48,9 @@ pub mod thread;
 pub mod warp;
 pub mod wgmma;
 
-#[cfg(not(target_arch = "nvptx64"))]
+#[cfg(all(not(feature = "emulator"), not(target_arch = "nvptx64")))]
+mod absent;
+#[cfg(all(feature = "emulator", not(target_arch = "nvptx64")))]
 pub mod emulator;
 #[cfg(not(target_arch = "nvptx64"))]
 mod family;
@@ -57,7 +59,9 @@ mod launchable;
 #[cfg(target_arch = "nvptx64")]
 mod nvptx;
 
-#[cfg(not(target_arch = "nvptx64"))]
+#[cfg(all(not(feature = "emulator"), not(target_arch = "nvptx64")))]
+use absent as backend;
+#[cfg(all(feature = "emulator", not(target_arch = "nvptx64")))]
 use emulator::backend;
 #[cfg(target_arch = "nvptx64")]
 use nvptx as backend;
@@ -70,6 +74,22 @@ pub use half::{bf16, f16};
 pub use launchable::{Kernel, KernelArgs, LaunchBounds};
 pub use math::GpuFloat;
 pub use storage::Storage;
+
+/// What the emulator alone needs of a kernel.
+#[cfg(feature = "emulator")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! emulated {
+    ($($item:tt)*) => { $($item)* };
+}
+
+/// What the emulator alone needs of a kernel.
+#[cfg(not(feature = "emulator"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! emulated {
+    ($($item:tt)*) => {};
+}
 
 /// What most kernels need.
 pub mod prelude {

@@ -203,12 +203,14 @@ impl Kernel<'_> {
                 };
                 type Args = #tuple;
 
-                #[inline]
-                unsafe fn call(#given: Self::Args) {
-                    // Without parameters the tuple is not read.
-                    let _ = &#given;
-                    // SAFETY: the caller upholds what the kernel asks for.
-                    unsafe { #name::<#(#arguments),*>(#(#passed),*) }
+                ::cuda_std::emulated! {
+                    #[inline]
+                    unsafe fn call(#given: Self::Args) {
+                        // Without parameters the tuple is not read.
+                        let _ = &#given;
+                        // SAFETY: the caller upholds what the kernel asks for.
+                        unsafe { #name::<#(#arguments),*>(#(#passed),*) }
+                    }
                 }
             }
         }

@@ -21,7 +21,7 @@ use crate::parameters::Parameters;
 /// # Panics
 /// If problem, parameters or input are those of another chain.
 #[must_use]
-pub fn run(
+pub(crate) fn run(
     chain: &Chain,
     problem: &ChainProblem,
     parameters: &Parameters,

@@ -11,7 +11,7 @@ const TASK_POSITIONS: usize = 1 << 12;
 ///
 /// # Errors
 /// What [`ChannelMaxSpec::problem`] refuses.
-pub fn channel_max(x: ArrayViewD<'_, f32>) -> Result<ArrayD<f32>, SpecError> {
+pub(crate) fn channel_max(x: ArrayViewD<'_, f32>) -> Result<ArrayD<f32>, SpecError> {
     let shape = ChannelMaxSpec.problem(x.shape())?.shape;
     let mut output_shape = vec![shape.n];
     output_shape.extend_from_slice(&x.shape()[2..]);

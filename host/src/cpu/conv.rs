@@ -22,7 +22,7 @@ const MIN_POSITIONS: usize = 256;
 ///
 /// # Errors
 /// What [`Conv2dSpec::problem`] refuses.
-pub fn conv2d(
+pub(crate) fn conv2d(
     x: ArrayView4<'_, f32>,
     weight: ArrayView4<'_, f32>,
     bias: Option<ArrayView1<'_, f32>>,
@@ -39,7 +39,7 @@ pub fn conv2d(
 ///
 /// # Errors
 /// What [`Conv3dSpec::problem`] refuses.
-pub fn conv3d(
+pub(crate) fn conv3d(
     x: ArrayView5<'_, f32>,
     weight: ArrayView5<'_, f32>,
     bias: Option<ArrayView1<'_, f32>>,

@@ -8,7 +8,7 @@ use super::moments::{Moments, normalize};
 ///
 /// # Errors
 /// What [`GroupNormSpec::problem`] refuses.
-pub fn group_norm(
+pub(crate) fn group_norm(
     x: ArrayViewD<'_, f32>,
     weight: Option<ArrayView1<'_, f32>>,
     bias: Option<ArrayView1<'_, f32>>,

@@ -7,7 +7,7 @@ use super::group_norm::normalize_groups;
 ///
 /// # Errors
 /// What [`InstanceNormSpec::problem`] refuses.
-pub fn instance_norm(
+pub(crate) fn instance_norm(
     x: ArrayViewD<'_, f32>,
     weight: Option<ArrayView1<'_, f32>>,
     bias: Option<ArrayView1<'_, f32>>,

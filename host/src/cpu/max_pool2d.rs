@@ -8,7 +8,10 @@ use super::max_keeping_nan;
 ///
 /// # Errors
 /// What [`MaxPool2dSpec::problem`] refuses.
-pub fn max_pool2d(x: ArrayView4<'_, f32>, spec: &MaxPool2dSpec) -> Result<Array4<f32>, SpecError> {
+pub(crate) fn max_pool2d(
+    x: ArrayView4<'_, f32>,
+    spec: &MaxPool2dSpec,
+) -> Result<Array4<f32>, SpecError> {
     let problem = spec.problem(x.shape())?;
     let ([h, w], [p, q]) = (problem.input, problem.output);
     let mut y = Array4::zeros((problem.n, problem.c, p, q));

@@ -18,14 +18,14 @@ mod moments;
 mod pointwise;
 mod scale;
 
-pub use chain::run;
-pub use channel_max::channel_max;
-pub use conv::{conv2d, conv3d};
-pub use group_norm::group_norm;
-pub use instance_norm::instance_norm;
-pub use max_pool2d::max_pool2d;
-pub use pointwise::pointwise;
-pub use scale::scale;
+pub(crate) use chain::run;
+pub(crate) use channel_max::channel_max;
+pub(crate) use conv::{conv2d, conv3d};
+pub(crate) use group_norm::group_norm;
+pub(crate) use instance_norm::instance_norm;
+pub(crate) use max_pool2d::max_pool2d;
+pub(crate) use pointwise::pointwise;
+pub(crate) use scale::scale;
 
 /// The larger number, NaN if either is one. The form matters: it becomes one vector comparison and
 /// a selection, where `f32::max` would drop NaN.

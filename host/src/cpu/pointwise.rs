@@ -11,7 +11,7 @@ const TASK_ELEMENTS: usize = 1 << 14;
 ///
 /// # Errors
 /// What [`PointwiseSpec::problem`] refuses.
-pub fn pointwise(
+pub(crate) fn pointwise(
     x: ArrayViewD<'_, f32>,
     function: &PointwiseSpec,
 ) -> Result<ArrayD<f32>, SpecError> {

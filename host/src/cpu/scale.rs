@@ -6,7 +6,10 @@ use rayon::prelude::*;
 ///
 /// # Errors
 /// What [`ScaleSpec::problem`] refuses.
-pub fn scale(x: ArrayViewD<'_, f32>, scale: ArrayView1<'_, f32>) -> Result<ArrayD<f32>, SpecError> {
+pub(crate) fn scale(
+    x: ArrayViewD<'_, f32>,
+    scale: ArrayView1<'_, f32>,
+) -> Result<ArrayD<f32>, SpecError> {
     let problem = ScaleSpec.problem(x.shape(), scale.shape())?;
     let mut y = x.as_standard_layout().into_owned();
     if y.is_empty() {

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{Device, Kind, gpu};
+use super::gpu;
+use super::kind::{Device, Kind};
+use crate::contract::Limits;
 
 /// What a device is and can do. Printed, it is a few aligned lines.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -28,8 +30,9 @@ pub struct DeviceInfo {
     pub ptx_origin: &'static str,
 }
 
-impl DeviceInfo {
-    pub(super) fn of(device: &Device) -> DeviceInfo {
+impl Device {
+    /// What the device is and can do.
+    pub fn info(&self) -> DeviceInfo {
         let threads = rayon::current_num_threads() as u32;
         let host = |name: &str, shared_bytes_per_block, processors| DeviceInfo {
             name: name.to_owned(),
@@ -42,10 +45,10 @@ impl DeviceInfo {
             module: None,
             ptx_origin: gpu::ptx_origin(),
         };
-        match device.kind() {
+        match self.kind() {
             Kind::Cpu => host("CPU backend", None, threads),
             Kind::Emulator(_) => {
-                let shared = super::contract::Limits::EMULATED.shared_bytes;
+                let shared = Limits::EMULATED.shared_bytes;
                 host("emulator of the GPU kernels", Some(shared), 1)
             }
             Kind::Gpu(gpu) => DeviceInfo {

@@ -1,6 +1,7 @@
 //! What a choice between kernels may depend on.
 
-use super::{Device, Kind, contract};
+use super::kind::{Device, Kind};
+use crate::contract::Limits;
 
 /// What launches in the emulator are made for: enough for a choice between kernels that fill a device and kernels that
 /// do not, where it is the batch that decides.
@@ -18,9 +19,10 @@ pub struct DeviceProperties {
     pub has_warpgroup_products: bool,
 }
 
-impl DeviceProperties {
-    pub(super) fn of(device: &Device) -> DeviceProperties {
-        match device.kind() {
+impl Device {
+    /// What kernels are chosen by.
+    pub fn properties(&self) -> DeviceProperties {
+        match self.kind() {
             Kind::Cpu => DeviceProperties {
                 multiprocessors: 1,
                 shared_bytes_per_block: 0,
@@ -28,7 +30,7 @@ impl DeviceProperties {
             },
             Kind::Emulator(_) => DeviceProperties {
                 multiprocessors: EMULATED_MULTIPROCESSORS,
-                shared_bytes_per_block: contract::Limits::EMULATED.shared_bytes,
+                shared_bytes_per_block: Limits::EMULATED.shared_bytes,
                 has_warpgroup_products: true,
             },
             Kind::Gpu(gpu) => DeviceProperties {

@@ -1,10 +1,8 @@
 //! The memory behind a tensor, on each kind of device.
 
-use std::sync::Arc;
-
-use super::counters::Counters;
-use super::dtype::{DType, Element, as_bytes, as_bytes_mut, bf16, f16};
+use super::emulator::EmulatedBuffer;
 use super::gpu::GpuBuffer;
+use crate::dtype::{DType, Element, as_bytes, as_bytes_mut, bf16, f16};
 use crate::error::{Error, Result};
 
 /// A tensor's elements.
@@ -63,67 +61,6 @@ impl HostBuffer {
             HostBuffer::F16(values) => as_bytes_mut(values),
             HostBuffer::BF16(values) => as_bytes_mut(values),
         }
-    }
-}
-
-/// Elements in the emulator's memory, which is given back, and forgotten by the counters, on drop.
-pub(crate) struct EmulatedBuffer {
-    /// `None` for no bytes, as a GPU has no allocation then either.
-    buffer: Option<cuda_std::emulator::Buffer>,
-    bytes: usize,
-    counters: Arc<Counters>,
-}
-
-impl EmulatedBuffer {
-    pub(crate) fn allocate(
-        device: &cuda_std::emulator::Device,
-        counters: &Arc<Counters>,
-        bytes: usize,
-    ) -> Result<EmulatedBuffer> {
-        let buffer = if bytes == 0 {
-            None
-        } else {
-            Some(device.alloc(bytes)?)
-        };
-        counters.allocated(bytes as u64);
-        Ok(EmulatedBuffer {
-            buffer,
-            bytes,
-            counters: Arc::clone(counters),
-        })
-    }
-
-    pub(crate) fn pointer(&self) -> *mut u8 {
-        self.buffer
-            .as_ref()
-            .map_or(std::ptr::null_mut(), |buffer| buffer.ptr::<u8>())
-    }
-
-    pub(crate) fn write(&self, source: &[u8]) -> Result<()> {
-        if let Some(buffer) = &self.buffer {
-            buffer.write(0, source)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn zero(&self) -> Result<()> {
-        if let Some(buffer) = &self.buffer {
-            buffer.fill(0)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn read(&self, target: &mut [u8]) -> Result<()> {
-        if let Some(buffer) = &self.buffer {
-            buffer.read(0, target)?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for EmulatedBuffer {
-    fn drop(&mut self) {
-        self.counters.freed(self.bytes as u64);
     }
 }
 

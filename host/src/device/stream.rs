@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cuda_std::{Instance, KernelArgs};
+use op_spec::launch::LaunchShape;
 
-use super::contract::{self, KernelFacts, Limits};
 use super::counters::{Counters, Counts};
-use super::dtype::DType;
+use super::emulator::EmulatedBuffer;
 use super::gpu::{GpuBuffer, GpuEvent, GpuStream};
-use super::storage::{EmulatedBuffer, HostBuffer, Storage};
-use super::{Device, Kind, LaunchShape};
+use super::kind::{Device, Kind};
+use super::raw::RawStream;
+use super::storage::{HostBuffer, Storage};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// Work for a device, done in the order given. Cloning gives the same stream.
@@ -32,15 +34,18 @@ struct Inner {
     counters: Arc<Counters>,
 }
 
-impl Stream {
-    pub(super) fn new(device: &Device) -> Result<Stream> {
-        let gpu = match device.kind() {
+impl Device {
+    /// A new stream on this device.
+    pub fn stream(&self) -> Result<Stream> {
+        let gpu = match self.kind() {
             Kind::Gpu(gpu) => Some(Arc::new(GpuStream::new(gpu)?)),
             Kind::Cpu | Kind::Emulator(_) => None,
         };
-        Ok(Stream::with(device, gpu))
+        Ok(Stream::with(self, gpu))
     }
+}
 
+impl Stream {
     fn with(device: &Device, gpu: Option<Arc<GpuStream>>) -> Stream {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -58,18 +63,18 @@ impl Stream {
     /// # Safety
     /// `raw` is a stream of the device's primary context and outlives the result and every tensor made
     /// on it.
-    pub unsafe fn from_raw(device: &Device, raw: cust::sys::CUstream) -> Option<Stream> {
+    pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Option<Stream> {
         let Kind::Gpu(gpu) = device.kind() else {
             return None;
         };
         // SAFETY: handed on to the caller.
-        let stream = unsafe { GpuStream::from_raw(gpu, raw) };
+        let stream = unsafe { GpuStream::from_raw(gpu, raw.cast()) };
         Some(Stream::with(device, Some(Arc::new(stream))))
     }
 
-    /// The driver's handle, on a GPU.
-    pub fn as_raw(&self) -> Option<cust::sys::CUstream> {
-        self.0.gpu.as_ref().map(|stream| stream.raw)
+    /// The driver's handle, on a GPU; valid as long as the stream.
+    pub fn as_raw(&self) -> Option<RawStream> {
+        self.0.gpu.as_ref().map(|stream| stream.raw.cast())
     }
 
     /// The stream's device.
@@ -119,7 +124,7 @@ impl Stream {
     /// # Safety
     /// The arguments are what the kernel's *Safety* section asks for; pointers among them belong to
     /// tensors that this stream may access and that stay alive until their home stream frees them.
-    pub unsafe fn launch<A: KernelArgs>(
+    pub(crate) unsafe fn launch<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
         shape: LaunchShape,
@@ -132,22 +137,7 @@ impl Stream {
                 unsafe { gpu.launch(&current, stream.raw, kernel, &shape, arguments)? };
             }
             (Kind::Emulator(emulator), _) => {
-                let facts = KernelFacts {
-                    name: kernel.name(),
-                    max_threads: kernel.bounds().max_threads,
-                    static_shared_bytes: 0,
-                };
-                contract::check(&facts, &Limits::EMULATED, &shape)?;
-                let mut launch = cuda_std::emulator::Launch::default();
-                (launch.grid, launch.block) = (shape.grid, shape.block);
-                launch.shared_bytes = shape.shared_bytes;
-                launch.seed = emulator.options.seed;
-                if let Some(limit) = emulator.options.step_limit {
-                    launch.step_limit = limit;
-                }
-                emulator
-                    .device
-                    .launch_instance(kernel, &launch, arguments)?;
+                emulator.launch(kernel, &shape, arguments)?;
             }
             _ => unreachable!("operators on the CPU device call the CPU backend, not kernels"),
         }
@@ -191,11 +181,9 @@ impl Stream {
             });
         };
         Ok(match (self.0.device.kind(), &self.0.gpu) {
-            (Kind::Emulator(emulator), _) => Storage::Emulated(EmulatedBuffer::allocate(
-                &emulator.device,
-                &self.0.counters,
-                bytes,
-            )?),
+            (Kind::Emulator(emulator), _) => {
+                Storage::Emulated(EmulatedBuffer::allocate(emulator, &self.0.counters, bytes)?)
+            }
             (_, Some(stream)) => {
                 Storage::Gpu(GpuBuffer::allocate(stream, &self.0.counters, bytes)?)
             }

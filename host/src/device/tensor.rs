@@ -9,10 +9,10 @@ use ndarray::{ArrayBase, ArrayD, CowArray, Data, Dimension, IxDyn};
 
 pub(crate) use reuse::WeakTensor;
 
-use super::Device;
-use super::dtype::{DType, Element, as_bytes, as_bytes_mut};
+use super::kind::Device;
 use super::storage::{HostBuffer, Storage};
 use super::stream::Stream;
+use crate::dtype::{DType, Element, as_bytes, as_bytes_mut, bf16, f16};
 use crate::error::{Error, Result};
 
 /// A dense row-major array on a device. Cloning shares the memory; contents never change once made.
@@ -58,12 +58,8 @@ impl Tensor {
     ) -> Result<Tensor> {
         match dtype {
             DType::F32 => Tensor::from_array(stream, array),
-            DType::F16 => {
-                Tensor::from_array(stream, &array.map(|&value| super::f16::from_f32(value)))
-            }
-            DType::BF16 => {
-                Tensor::from_array(stream, &array.map(|&value| super::bf16::from_f32(value)))
-            }
+            DType::F16 => Tensor::from_array(stream, &array.map(|&value| f16::from_f32(value))),
+            DType::BF16 => Tensor::from_array(stream, &array.map(|&value| bf16::from_f32(value))),
         }
     }
 
@@ -175,8 +171,8 @@ impl Tensor {
     pub fn to_f32_array(&self) -> Result<ArrayD<f32>> {
         match self.dtype {
             DType::F32 => self.to_array::<f32>(),
-            DType::F16 => Ok(self.to_array::<super::f16>()?.map(|value| value.to_f32())),
-            DType::BF16 => Ok(self.to_array::<super::bf16>()?.map(|value| value.to_f32())),
+            DType::F16 => Ok(self.to_array::<f16>()?.map(|value| value.to_f32())),
+            DType::BF16 => Ok(self.to_array::<bf16>()?.map(|value| value.to_f32())),
         }
     }
 

@@ -56,7 +56,7 @@ enum Place {
 
 /// A list of launches, with all that they need but the inputs, the outputs and a workspace.
 #[derive(Debug)]
-pub struct Program {
+pub(crate) struct Program {
     values: Box<[ValueFacts]>,
     inputs: Box<[Value]>,
     outputs: Box<[Value]>,
@@ -66,7 +66,7 @@ pub struct Program {
 }
 
 /// One launch of a [`Program`].
-pub struct Step {
+pub(crate) struct Step {
     kernel: &'static str,
     shape: LaunchShape,
     bytes_moved: u64,
@@ -94,17 +94,17 @@ trait Launch: Send + Sync {
 
 impl Step {
     /// The kernel's symbol.
-    pub fn kernel(&self) -> &'static str {
+    pub(crate) fn kernel(&self) -> &'static str {
         self.kernel
     }
 
     /// Grid, block and shared memory.
-    pub fn shape(&self) -> LaunchShape {
+    pub(crate) fn shape(&self) -> LaunchShape {
         self.shape
     }
 
     /// Bytes that the kernel must at least read and write in global memory, by its own account.
-    pub fn bytes_moved(&self) -> u64 {
+    pub(crate) fn bytes_moved(&self) -> u64 {
         self.bytes_moved
     }
 }
@@ -157,12 +157,12 @@ impl Addresses<'_> {
 
 impl Program {
     /// The launches, in their order.
-    pub fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }
 
     /// Bytes that the intermediate values of a run take together.
-    pub fn workspace_bytes(&self) -> u64 {
+    pub(crate) fn workspace_bytes(&self) -> u64 {
         self.workspace_bytes
     }
 

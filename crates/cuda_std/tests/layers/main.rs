@@ -1,5 +1,6 @@
 //! The emulator's modules import only from layers below their own.
 
+#[path = "../../../../tests/layers/check.rs"]
 mod check;
 
 use std::path::Path;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cust::sys;
 
-use super::Gpu;
+use super::context::Gpu;
 use super::driver::cu;
 use super::stream::{GpuEvent, GpuStream};
 use crate::device::counters::Counters;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cust::sys;
 
-use super::Gpu;
+use super::context::Gpu;
 use super::driver::cu;
 use crate::error::{DriverError, Result};
 

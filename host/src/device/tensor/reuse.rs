@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use ndarray::{ArrayBase, Data, Dimension};
 
 use super::Tensor;
-use crate::device::dtype::{DType, Element, as_bytes, bf16, f16};
 use crate::device::storage::Storage;
 use crate::device::stream::Stream;
+use crate::dtype::{DType, Element, as_bytes, bf16, f16};
 use crate::error::{Error, Result};
 
 impl Tensor {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use convfuse::lab::{Way, rounded};
 use convfuse::{DType, Stream};
+use convfuse_cli::{Way, rounded};
 use oracle::{Agreement, Case, Expected, Precision, golden};
 
 use super::device::Choice;

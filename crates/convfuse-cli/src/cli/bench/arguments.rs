@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, ValueEnum};
 use convfuse::DType;
-use convfuse::bench::Products;
 use convfuse::chain::{Chain, PartitionError};
 use convfuse::model::{Options, Precision, Strategy};
+use convfuse_cli::bench::Products;
 
 use super::request::Attributes;
 use crate::cli::device::Choice;

@@ -1,16 +1,15 @@
 //! Launches of the kernels that run one unit of the device at its peak, and what these must compute.
 
+use convfuse::{DType, Device, Error, Result, Stream, Tensor, lab};
 use kernels_gpu::peak::{PEAK_COPY_F32, PEAK_FMA_F32, PEAK_MMA, PEAK_WGMMA_F16};
 use ndarray::{ArrayD, IxDyn};
-
-use crate::device::{Device, LaunchShape, Stream, Tensor};
-use crate::error::{Error, Result};
-use crate::spec::launch::WARP_THREADS;
-use crate::spec::launch::peak::{
+use op_spec::launch::peak::{
     self, BLOCK_THREADS, CHAINS, FMA_UNROLL, MMA_LANE_ELEMENTS, MMA_UNROLL, WGMMA_CHAINS,
     WGMMA_UNROLL, chain_start,
 };
-use crate::{DType, Element};
+use op_spec::launch::{LaunchShape, WARP_THREADS};
+
+use super::ceilings::CeilingsError;
 
 /// Copies all of `source` to `target`: as many f32 elements, a multiple of `COPY_BLOCK_ELEMENTS`.
 pub(super) fn copy(stream: &Stream, source: &Tensor, target: &mut Tensor) -> Result<()> {
@@ -22,11 +21,10 @@ pub(super) fn copy(stream: &Stream, source: &Tensor, target: &mut Tensor) -> Res
     assert!(source.len().is_multiple_of(peak::COPY_BLOCK_ELEMENTS));
     let elements = source.len() as u64;
     let shape = grid(KERNEL, peak::copy_shape(elements))?;
-    target.rewrite(KERNEL, "output", stream)?;
-    let source = source.read_on(KERNEL, "source", stream)?;
-    let arguments = (source.pointer(), target.output(), elements);
+    let kernel = PEAK_COPY_F32.instance(&[])?;
+    let arguments = |source: *const u8, target: *mut u8| (source.cast(), target.cast(), elements);
     // SAFETY: both have `elements` f32 elements, whole blocks; allocations start on 256 bytes and are apart.
-    unsafe { stream.launch(PEAK_COPY_F32.instance(&[])?, shape, arguments) }
+    unsafe { lab::launch(stream, kernel, shape, Some(source), target, arguments) }
 }
 
 /// Which arithmetic a kernel keeps busy.
@@ -128,24 +126,30 @@ impl Unit {
     ) -> Result<()> {
         assert_eq!(
             (y.dtype(), y.len() as u64),
-            (f32::DTYPE, self.outputs(shape))
+            (DType::F32, self.outputs(shape))
         );
-        y.rewrite(self.kernel(), "output", stream)?;
-        let (shape, y) = (*shape, y.output());
+        let shape = *shape;
+        let of_steps = |_: *const u8, y: *mut u8| (y.cast(), steps);
         // SAFETY: `y` has one element for each thread of the FMA kernel, four for each of the others.
         unsafe {
             match self {
                 Unit::Fma => {
                     let kernel = PEAK_FMA_F32.instance(&[])?;
-                    stream.launch(kernel, shape, (y, steps, 1.0, 1.0))
+                    let arguments = |_: *const u8, y: *mut u8| (y.cast(), steps, 1.0, 1.0);
+                    lab::launch(stream, kernel, shape, None, y, arguments)
                 }
                 Unit::MmaTf32 => {
-                    stream.launch(PEAK_MMA.instance(&["tf32".into()])?, shape, (y, steps))
+                    let kernel = PEAK_MMA.instance(&["tf32".into()])?;
+                    lab::launch(stream, kernel, shape, None, y, of_steps)
                 }
                 Unit::MmaF16 => {
-                    stream.launch(PEAK_MMA.instance(&["f16".into()])?, shape, (y, steps))
+                    let kernel = PEAK_MMA.instance(&["f16".into()])?;
+                    lab::launch(stream, kernel, shape, None, y, of_steps)
                 }
-                Unit::WgmmaF16 => stream.launch(PEAK_WGMMA_F16.instance(&[])?, shape, (y, steps)),
+                Unit::WgmmaF16 => {
+                    let kernel = PEAK_WGMMA_F16.instance(&[])?;
+                    lab::launch(stream, kernel, shape, None, y, of_steps)
+                }
             }
         }
     }
@@ -164,12 +168,12 @@ impl Unit {
     }
 
     /// Checks every value that a launch stored.
-    pub(super) fn check(self, steps: u32, stored: &ArrayD<f32>) -> Result<()> {
+    pub(super) fn check(self, steps: u32, stored: &ArrayD<f32>) -> Result<(), CeilingsError> {
         let links = self.links(steps) as f64;
         for (index, &actual) in stored.iter().enumerate() {
             let expected = self.starts() + self.chains() as f64 * links * self.gain(index);
             if f64::from(actual) != expected {
-                return Err(Error::WrongPeak {
+                return Err(CeilingsError::WrongPeak {
                     kernel: self.kernel(),
                     index,
                     actual,
@@ -209,7 +213,7 @@ fn grid(operator: &'static str, shape: Option<LaunchShape>) -> Result<LaunchShap
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
+    use convfuse::Device;
 
     #[test]
     fn the_emulator_copies_whole_blocks() {

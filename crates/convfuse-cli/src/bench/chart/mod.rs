@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::bench::{Ceilings, Products, Protocol, Run, Subject, Summary};
-    use crate::{DType, Device};
+    use convfuse::{DType, Device};
 
     /// A report with figures as a large GPU has them.
     fn report() -> Report {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use convfuse::{DType, Result, Stream, Tensor};
+use op_spec::launch::peak::COPY_BLOCK_ELEMENTS;
+
 use super::{Summary, peak};
-use crate::device::{DType, Stream, Tensor};
-use crate::error::Result;
-use crate::spec::launch::peak::COPY_BLOCK_ELEMENTS;
 
 /// How runs are timed: repeated after a warm-up, on a GPU with its cache flushed before each.
 ///
@@ -32,7 +32,7 @@ impl Protocol {
     /// 50 repetitions on a GPU, 5 on the CPU, 1 in the emulator.
     ///
     /// # Errors
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) for the buffers of the flush.
+    /// [`OutOfMemory`](convfuse::Error::OutOfMemory) for the buffers of the flush.
     pub fn new(stream: &Stream) -> Result<Protocol> {
         let device = stream.device();
         let (repeats, warm_ups) = match () {
@@ -131,7 +131,7 @@ fn host_times(repeats: usize, mut run: impl FnMut() -> Result<()>) -> Result<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
+    use convfuse::Device;
 
     #[test]
     fn warm_ups_are_run_but_not_counted() {

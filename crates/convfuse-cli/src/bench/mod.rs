@@ -9,7 +9,7 @@
 //!
 //! # Examples
 //! ```
-//! use convfuse::bench::{Protocol, Subject};
+//! use convfuse_cli::bench::{Protocol, Subject};
 //! use convfuse::model::{Precision, Strategy};
 //! use convfuse::{DType, Device};
 //!
@@ -36,7 +36,7 @@ mod report;
 mod statistics;
 mod subject;
 
-pub use ceilings::Ceilings;
+pub use ceilings::{Ceilings, CeilingsError};
 pub use date::utc_date;
 pub use measure::Run;
 pub use protocol::Protocol;

@@ -1,6 +1,6 @@
 //! A report as text: ceilings, and a table for each problem.
 
-use convfuse::bench::{Problem, Report, Score, chart};
+use convfuse_cli::bench::{Problem, Report, Score, chart};
 
 use crate::cli::table::{Column, Table};
 

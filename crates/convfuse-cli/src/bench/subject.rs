@@ -2,20 +2,16 @@
 
 use std::path::Path;
 
+use convfuse::model::{Explanation, Model, Options};
+use convfuse::{DType, Parameters, Result, Stream, Tensor, data, ops};
 use ndarray::{ArrayD, IxDyn};
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::chain::{Chain, Initialisation, Layer, LayerProblem};
-use oracle::{Case, Expected, Precision};
+use oracle::{Case, Expected};
 use serde_json::json;
 
 use super::report::Products;
-use crate::data;
-use crate::device::{DType, Stream, Tensor};
-use crate::error::Result;
-use crate::lab::rounded;
-use crate::model::{Explanation, Model, Options};
-use crate::ops;
-use crate::parameters::Parameters;
+use crate::way::{precision, rounded};
 
 /// A model with an input, ready to be run.
 #[derive(Debug)]
@@ -165,7 +161,7 @@ impl Subject {
     /// (-0.5, 0.5): of their initial values, 1 and 0, half the arithmetic would not show.
     ///
     /// # Errors
-    /// [`Error::Chain`](crate::Error::Chain) for a shape that the chain refuses; what uploading may run into.
+    /// [`Error::Chain`](convfuse::Error::Chain) for a shape that the chain refuses; what uploading may run into.
     pub fn new(
         stream: &Stream,
         chain: &Chain,
@@ -223,12 +219,7 @@ impl Subject {
     /// # Errors
     /// None for a subject that could be made.
     pub fn expected(&self, products: ops::Precision) -> Result<Expected> {
-        let precision = match self.model.dtype() {
-            DType::F32 if products == ops::Precision::Fast => Precision::TF32,
-            DType::F32 => Precision::F32,
-            DType::F16 => Precision::F16,
-            DType::BF16 => Precision::BF16,
-        };
+        let precision = precision(self.model.dtype(), products == ops::Precision::Fast);
         Ok(self.case.expected(&precision)?)
     }
 
@@ -242,7 +233,7 @@ impl Subject {
         match self.model.dtype() {
             DType::F32 if products == ops::Precision::Fast => Products::Fast,
             DType::F32 => Products::Accurate,
-            DType::F16 | DType::BF16 => Products::Half,
+            _ => Products::Half,
         }
     }
 
@@ -264,7 +255,7 @@ impl Subject {
     /// Writes the parameters, as rounded to the element type, under PyTorch's names.
     ///
     /// # Errors
-    /// [`Error::Weights`](crate::Error::Weights).
+    /// [`Error::Weights`](convfuse::Error::Weights).
     pub fn save_parameters(&self, path: &Path) -> Result<()> {
         let table = self.case.chain.parameters().iter();
         let names = table.map(|parameter| parameter.name.clone());

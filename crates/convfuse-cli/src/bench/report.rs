@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use convfuse::DeviceInfo;
 use serde::{Deserialize, Serialize};
 
 use super::{Ceilings, Protocol, Run, Subject};
-use crate::device::DeviceInfo;
 
 /// The products of a convolution, which decide what units of a device can make them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub struct Problem {
     pub dtype: String,
     /// What parameters and input were made from.
     pub seed: u64,
-    /// What [`data::fill`](crate::data::fill) made the input from.
+    /// What [`data::fill`](convfuse::data::fill) made the input from.
     pub input_seed: u64,
     /// Attributes under PyTorch's names.
     pub attributes: serde_json::Value,
@@ -195,8 +195,8 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Options, Precision, Strategy};
-    use crate::{DType, Device};
+    use convfuse::model::{Options, Precision, Strategy};
+    use convfuse::{DType, Device};
 
     #[test]
     fn a_report_of_the_cpu_as_json_has_every_figure() {

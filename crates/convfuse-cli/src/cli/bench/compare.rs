@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use convfuse::bench::{Comparison, Finding, Record, Report, RunComparison, chart};
+use convfuse_cli::bench::{Comparison, Finding, Record, Report, RunComparison, chart};
 
 use super::arguments::Arguments;
 use crate::cli::table::{Column, Table};

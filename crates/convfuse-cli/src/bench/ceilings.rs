@@ -2,13 +2,37 @@
 
 use std::time::Duration;
 
+use convfuse::{DType, Stream, Tensor};
+use op_spec::launch::peak::COPY_BLOCK_ELEMENTS;
 use serde::Serialize;
 
 use super::peak::{self, Unit};
 use super::report::Products;
-use crate::device::{DType, Stream, Tensor};
-use crate::error::{Error, Result};
-use crate::spec::launch::peak::COPY_BLOCK_ELEMENTS;
+
+/// Why a device could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CeilingsError {
+    /// What the library says.
+    #[error(transparent)]
+    Library(#[from] convfuse::Error),
+    /// A kernel that measures the device's peak stored something else than arithmetic gives.
+    #[error(
+        "{kernel}: element {index} is {actual}, must be {expected}; the device or its driver is at fault"
+    )]
+    WrongPeak {
+        /// The kernel's symbol.
+        kernel: &'static str,
+        /// The element.
+        index: usize,
+        /// What it is.
+        actual: f32,
+        /// What it must be.
+        expected: f64,
+    },
+}
+
+type Result<T, E = CeilingsError> = std::result::Result<T, E>;
 
 /// The speed of each unit of a GPU on its own, measured by kernels that were compiled as all others.
 ///
@@ -59,8 +83,8 @@ impl Ceilings {
     /// Measures the stream's device. `None` if it is no GPU: times of anything else say nothing of one.
     ///
     /// # Errors
-    /// [`Error::WrongPeak`] if a kernel computed something else than it should have;
-    /// [`Error::OutOfMemory`]; whatever may go wrong on a device.
+    /// [`CeilingsError::WrongPeak`] if a kernel computed something else than it should have;
+    /// [`CeilingsError::Library`] for memory that ran out and whatever may go wrong on a device.
     pub fn measure(stream: &Stream) -> Result<Option<Ceilings>> {
         if !stream.device().is_gpu() {
             return Ok(None);
@@ -141,7 +165,7 @@ fn bandwidth(stream: &Stream, elements: usize, launches: usize) -> Result<f64> {
     let pairs = stored.iter().zip(&expected);
     for (index, (&actual, &expected)) in pairs.enumerate() {
         if actual != expected {
-            return Err(Error::WrongPeak {
+            return Err(CeilingsError::WrongPeak {
                 kernel: "peak_copy_f32",
                 index,
                 actual,
@@ -168,8 +192,8 @@ fn arithmetic(stream: &Stream, unit: Unit, effort: &Effort) -> Result<f64> {
 fn fastest(
     stream: &Stream,
     launches: usize,
-    mut launch: impl FnMut() -> Result<()>,
-) -> Result<Duration> {
+    mut launch: impl FnMut() -> convfuse::Result<()>,
+) -> convfuse::Result<Duration> {
     let mut fastest = Duration::MAX;
     for _ in 0..launches.max(1) {
         let start = stream.record()?;
@@ -183,7 +207,7 @@ fn fastest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
+    use convfuse::Device;
 
     const ROUND: Ceilings = Ceilings {
         copy_bytes_per_s: 4e12,

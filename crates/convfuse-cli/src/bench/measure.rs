@@ -1,13 +1,13 @@
 //! One run of a subject: checked, then timed.
 
+use convfuse::Result;
+use convfuse::model::{Options, Strategy};
 use ndarray::ArrayD;
 use oracle::Expected;
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Protocol, Subject, Summary};
-use crate::error::Result;
-use crate::model::{Options, Strategy};
 
 /// What a strategy did.
 #[derive(Debug, Clone, PartialEq, Serialize)]

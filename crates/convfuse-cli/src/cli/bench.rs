@@ -13,10 +13,10 @@ use std::time::SystemTime;
 
 pub(super) use arguments::{Arguments, Shape, dtype, shape};
 use arguments::{Model, candidates};
-use convfuse::bench::{Ceilings, Problem, Protocol, Record, Report, Subject, chart, utc_date};
 use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::model::Precision;
-use convfuse::{DType, Stream, tensor_file};
+use convfuse::{DType, Stream, lab};
+use convfuse_cli::bench::{Ceilings, Problem, Protocol, Record, Report, Subject, chart, utc_date};
 use output::write;
 use print::print;
 pub(super) use request::{Attributes, Request, read_chain};
@@ -223,7 +223,7 @@ impl Bench<'_> {
             if let (Some(folder), Some(output)) = (save, output) {
                 let path =
                     folder.join(file(&format!("{}-{}", score.run.strategy, products.name())));
-                tensor_file::save(&path, "output", &output)?;
+                lab::save_tensor(&path, "output", &output)?;
                 score.output = Some(path);
             }
             scores.push(score);

@@ -1,14 +1,11 @@
 use std::fmt;
 
+use convfuse::model::{Model, Options, Strategy};
+use convfuse::ops::{self, ConvAlgorithm, ConvOptions, Precision as Products};
+use convfuse::{DType, Parameters, Result, Stream, Tensor};
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::Layer;
 use oracle::{Case, Precision};
-
-use crate::device::{DType, Stream, Tensor};
-use crate::error::Result;
-use crate::model::{Model, Options, Strategy};
-use crate::ops::{self, ConvAlgorithm, ConvOptions, Precision as Products};
-use crate::parameters::{Parameters, round};
 
 /// One of the ways that the library has to carry out a [`Case`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +44,8 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match &self.kind {
             Kind::Only => String::new(),
-            Kind::Conv(ConvAlgorithm::Direct) => "direct".to_owned(),
             Kind::Conv(ConvAlgorithm::Im2col) => "im2col".to_owned(),
+            Kind::Conv(_) => "direct".to_owned(),
             Kind::ConvChunked => "im2col-chunked".to_owned(),
             Kind::Model(strategy, Products::Accurate) => strategy.to_string(),
             Kind::Model(strategy, products) => format!("{strategy} {products}"),
@@ -80,13 +77,10 @@ impl Way {
     /// The precision that its results have.
     #[must_use]
     pub fn precision(&self) -> Precision {
-        let fast = matches!(self.kind, Kind::Model(_, Products::Fast));
-        match self.dtype {
-            DType::F32 if fast => Precision::TF32,
-            DType::F32 => Precision::F32,
-            DType::F16 => Precision::F16,
-            DType::BF16 => Precision::BF16,
-        }
+        precision(
+            self.dtype,
+            matches!(self.kind, Kind::Model(_, Products::Fast)),
+        )
     }
 
     /// Carries out the case on the stream's device, and waits for the result.
@@ -142,8 +136,22 @@ impl Way {
     }
 }
 
+/// The precision of results on tensors of this type, where f32 is multiplied with fast products or not.
+///
+/// # Panics
+/// For an element type that tolerances have not been derived for.
+pub(crate) fn precision(dtype: DType, fast: bool) -> Precision {
+    match dtype {
+        DType::F32 if fast => Precision::TF32,
+        DType::F32 => Precision::F32,
+        DType::F16 => Precision::F16,
+        DType::BF16 => Precision::BF16,
+        other => panic!("no tolerance is derived for {other}: add it here"),
+    }
+}
+
 /// The case on an input and parameters rounded to what `dtype` can hold.
 #[must_use]
 pub fn rounded(case: &Case, dtype: DType) -> Case {
-    case.clone().rounded(|value| round(value, dtype))
+    case.clone().rounded(|value| dtype.round(value))
 }

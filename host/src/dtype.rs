@@ -26,6 +26,15 @@ impl DType {
         }
     }
 
+    /// The nearest number that the type can hold, ties to even.
+    pub fn round(self, value: f32) -> f32 {
+        match self {
+            DType::F32 => value,
+            DType::F16 => f16::from_f32(value).to_f32(),
+            DType::BF16 => bf16::from_f32(value).to_f32(),
+        }
+    }
+
     /// What it is called, in symbols of kernels too.
     const fn name(self) -> &'static str {
         match self {

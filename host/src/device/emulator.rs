@@ -1,0 +1,134 @@
+//! The emulator of the GPU's kernels.
+
+use std::sync::Arc;
+
+use cuda_std::{Instance, KernelArgs};
+use op_spec::launch::LaunchShape;
+
+use super::counters::Counters;
+use crate::contract::{self, KernelFacts, Limits};
+use crate::error::Result;
+
+/// How the emulator runs kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EmulatorOptions {
+    /// Shuffles the order in which threads and blocks run; `None` keeps them in order.
+    pub seed: Option<u64>,
+    /// Steps after which a block counts as hung.
+    pub step_limit: Option<u64>,
+}
+
+impl EmulatorOptions {
+    /// Blocks and threads in order, the emulator's own step limit.
+    pub const fn new() -> EmulatorOptions {
+        EmulatorOptions {
+            seed: None,
+            step_limit: None,
+        }
+    }
+}
+
+impl Default for EmulatorOptions {
+    fn default() -> Self {
+        EmulatorOptions::new()
+    }
+}
+
+/// The emulator, and how it is to run kernels.
+pub(crate) struct Emulator {
+    device: cuda_std::emulator::Device,
+    options: EmulatorOptions,
+}
+
+impl Emulator {
+    pub(crate) fn new(options: EmulatorOptions) -> Emulator {
+        let device = cuda_std::emulator::Device::new();
+        Emulator { device, options }
+    }
+
+    /// Checks the launch contract, then runs `kernel`.
+    pub(crate) fn launch<A: KernelArgs>(
+        &self,
+        kernel: &Instance<A>,
+        shape: &LaunchShape,
+        arguments: A,
+    ) -> Result<()> {
+        let facts = KernelFacts {
+            name: kernel.name(),
+            max_threads: kernel.bounds().max_threads,
+            static_shared_bytes: 0,
+        };
+        contract::check(&facts, &Limits::EMULATED, shape)?;
+        let mut launch = cuda_std::emulator::Launch::default();
+        (launch.grid, launch.block) = (shape.grid, shape.block);
+        launch.shared_bytes = shape.shared_bytes;
+        launch.seed = self.options.seed;
+        if let Some(limit) = self.options.step_limit {
+            launch.step_limit = limit;
+        }
+        self.device.launch_instance(kernel, &launch, arguments)?;
+        Ok(())
+    }
+}
+
+/// Elements in the emulator's memory, which is given back, and forgotten by the counters, on drop.
+pub(crate) struct EmulatedBuffer {
+    /// `None` for no bytes, as a GPU has no allocation then either.
+    buffer: Option<cuda_std::emulator::Buffer>,
+    bytes: usize,
+    counters: Arc<Counters>,
+}
+
+impl EmulatedBuffer {
+    pub(crate) fn allocate(
+        emulator: &Emulator,
+        counters: &Arc<Counters>,
+        bytes: usize,
+    ) -> Result<EmulatedBuffer> {
+        let buffer = if bytes == 0 {
+            None
+        } else {
+            Some(emulator.device.alloc(bytes)?)
+        };
+        counters.allocated(bytes as u64);
+        Ok(EmulatedBuffer {
+            buffer,
+            bytes,
+            counters: Arc::clone(counters),
+        })
+    }
+
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        self.buffer
+            .as_ref()
+            .map_or(std::ptr::null_mut(), |buffer| buffer.ptr::<u8>())
+    }
+
+    pub(crate) fn write(&self, source: &[u8]) -> Result<()> {
+        if let Some(buffer) = &self.buffer {
+            buffer.write(0, source)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn zero(&self) -> Result<()> {
+        if let Some(buffer) = &self.buffer {
+            buffer.fill(0)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(&self, target: &mut [u8]) -> Result<()> {
+        if let Some(buffer) = &self.buffer {
+            buffer.read(0, target)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for EmulatedBuffer {
+    fn drop(&mut self) {
+        self.counters.freed(self.bytes as u64);
+    }
+}

@@ -1,0 +1,233 @@
+//! A [`Gpu`]: one per ordinal and process, made at first use and kept to its end.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cust::device::{Device as CudaDevice, DeviceAttribute};
+use cust::sys;
+
+use super::driver::{Current, cu, wrapped};
+use super::module::{self, Module};
+use super::ptx;
+use crate::contract::Limits;
+use crate::error::{DriverError, Error, Result};
+
+/// A GPU with its primary context and its compiled kernels.
+///
+/// There is one per ordinal: the registry in [`Gpu::open`] keeps it for the life of the process, so
+/// that a context or a function handle, once seen, never dangles.
+pub(crate) struct Gpu {
+    pub(crate) ordinal: u32,
+    pub(crate) facts: GpuFacts,
+    pub(crate) limits: Limits,
+    context: cust::context::Context,
+    pub(super) module: Module,
+    /// The pool that stream-ordered allocations come from; `None` on devices without such pools.
+    pub(super) pool: Option<Pool>,
+}
+
+/// A memory pool's handle.
+pub(super) struct Pool(pub(super) sys::CUmemoryPool);
+
+// SAFETY: the driver's memory pools may be used from any thread at any time; the handle is the device's
+// default pool, which lives as long as the primary context.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+/// What a GPU is.
+#[derive(Debug, Clone)]
+pub(crate) struct GpuFacts {
+    pub(crate) name: String,
+    pub(crate) compute_capability: (u32, u32),
+    pub(crate) multiprocessors: u32,
+    pub(crate) memory_bytes: u64,
+    pub(crate) l2_bytes: u64,
+    pub(crate) driver_version: (u32, u32),
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpu")
+            .field("ordinal", &self.ordinal)
+            .field("facts", &self.facts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many GPUs the driver sees, or why it cannot be asked.
+pub(crate) fn count() -> Result<u32> {
+    if let Err(error) = cuda_loader::driver() {
+        return Err(Error::NoDriver {
+            reason: error.to_string(),
+        });
+    }
+    let asked = wrapped("cuInit", cust::init(cust::CudaFlags::empty()))
+        .and_then(|()| wrapped("cuDeviceGetCount", CudaDevice::num_devices()));
+    match asked {
+        Ok(count) => Ok(count),
+        Err(DriverError { code, .. }) if code == sys::CUresult::CUDA_ERROR_NO_DEVICE as u32 => {
+            Ok(0)
+        }
+        Err(error) => Err(Error::NoDriver {
+            reason: error.to_string(),
+        }),
+    }
+}
+
+impl Gpu {
+    /// The GPU with this ordinal. The first call for it compiles the kernels; the driver caches the result
+    /// on disk, so that a later process finds it there.
+    pub(crate) fn open(ordinal: u32) -> Result<Arc<Gpu>> {
+        static OPEN: OnceLock<Mutex<HashMap<u32, Arc<Gpu>>>> = OnceLock::new();
+        let count = count()?;
+        if ordinal >= count {
+            return Err(Error::NoSuchDevice { ordinal, count });
+        }
+        // The lock is held while kernels compile: a second thread waits for the one compilation. A panic
+        // under it leaves the map as it was, so a poisoned lock is as good as a clean one.
+        let mut open = OPEN
+            .get_or_init(Mutex::default)
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(gpu) = open.get(&ordinal) {
+            return Ok(Arc::clone(gpu));
+        }
+        let gpu = Arc::new(Gpu::new(ordinal)?);
+        open.insert(ordinal, Arc::clone(&gpu));
+        Ok(gpu)
+    }
+
+    fn new(ordinal: u32) -> Result<Gpu> {
+        let device = wrapped("cuDeviceGet", CudaDevice::get_device(ordinal))?;
+        let facts = GpuFacts::of(device)?;
+        let limits = limits(device)?;
+        let Some(ptx) = ptx::choose(facts.compute_capability, module::MODULES) else {
+            return Err(Error::TooOld {
+                name: facts.name,
+                actual: facts.compute_capability,
+                required: ptx::lowest(module::MODULES),
+            });
+        };
+        let context = retain(device)?;
+        let _current = Current::new(context.as_raw())?;
+        let module = Module::load(ptx)?;
+        let pool = default_pool(device)?;
+        Ok(Gpu {
+            ordinal,
+            facts,
+            limits,
+            context,
+            module,
+            pool,
+        })
+    }
+
+    /// Makes this GPU's context the thread's current one for as long as the guard lives.
+    pub(crate) fn make_current(&self) -> Result<Current, DriverError> {
+        Current::new(self.context.as_raw())
+    }
+
+    /// The architecture of the module in use.
+    pub(crate) fn module_arch(&self) -> &'static str {
+        self.module.arch
+    }
+
+    pub(crate) fn to_name(&self) -> String {
+        format!("gpu {} ({})", self.ordinal, self.facts.name)
+    }
+}
+
+/// Where the PTX of this build comes from, in words.
+pub(crate) fn ptx_origin() -> &'static str {
+    module::ORIGIN
+}
+
+/// Retains the device's primary context, the one that CUDA's runtime API uses as well.
+fn retain(device: CudaDevice) -> Result<cust::context::Context, DriverError> {
+    let mut before = std::ptr::null_mut();
+    // SAFETY: `before` is a valid place for one handle. Retaining makes the context current as a side
+    // effect; setting the former one again (or none) undoes that, and it is the thread's own, so alive.
+    unsafe {
+        cu!(cuCtxGetCurrent(&mut before))?;
+        let context = wrapped(
+            "cuDevicePrimaryCtxRetain",
+            cust::context::Context::new(device),
+        );
+        cu!(cuCtxSetCurrent(before))?;
+        context
+    }
+}
+
+/// The device's pool for stream-ordered allocation, told to keep what is freed: a second forward then
+/// reuses the memory of the first and asks the operating system for nothing.
+fn default_pool(device: CudaDevice) -> Result<Option<Pool>, DriverError> {
+    let supported = attribute(
+        device,
+        sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+    )?;
+    if supported == 0 {
+        return Ok(None);
+    }
+    let mut pool = std::ptr::null_mut();
+    let mut keep = u64::MAX;
+    let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: `pool` is a valid place for one handle, and this attribute's value is a u64.
+    unsafe {
+        cu!(cuDeviceGetDefaultMemPool(&mut pool, device.as_raw()))?;
+        cu!(cuMemPoolSetAttribute(
+            pool,
+            threshold,
+            (&raw mut keep).cast()
+        ))?;
+    }
+    Ok(Some(Pool(pool)))
+}
+
+fn attribute(device: CudaDevice, attribute: sys::CUdevice_attribute) -> Result<u32, DriverError> {
+    let mut value = 0;
+    // SAFETY: `value` is a valid place for the one integer that the call writes.
+    unsafe { cu!(cuDeviceGetAttribute(&mut value, attribute, device.as_raw()))? };
+    Ok(value.max(0) as u32)
+}
+
+impl GpuFacts {
+    fn of(device: CudaDevice) -> Result<GpuFacts, DriverError> {
+        let get = |which| {
+            wrapped("cuDeviceGetAttribute", device.get_attribute(which))
+                .map(|value| value.max(0) as u32)
+        };
+        let version = wrapped("cuDriverGetVersion", cust::CudaApiVersion::get())?;
+        Ok(GpuFacts {
+            name: wrapped("cuDeviceGetName", device.name())?,
+            compute_capability: (
+                get(DeviceAttribute::ComputeCapabilityMajor)?,
+                get(DeviceAttribute::ComputeCapabilityMinor)?,
+            ),
+            multiprocessors: get(DeviceAttribute::MultiprocessorCount)?,
+            memory_bytes: wrapped("cuDeviceTotalMem", device.total_memory())? as u64,
+            l2_bytes: u64::from(get(DeviceAttribute::L2CacheSize)?),
+            driver_version: (version.major() as u32, version.minor() as u32),
+        })
+    }
+}
+
+fn limits(device: CudaDevice) -> Result<Limits, DriverError> {
+    use sys::CUdevice_attribute::*;
+    let get = |which| attribute(device, which);
+    Ok(Limits {
+        threads: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        block: [
+            get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
+            get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
+            get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+        ],
+        grid: [
+            get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+            get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+            get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+        ],
+        shared_bytes: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+    })
+}

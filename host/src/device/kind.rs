@@ -1,0 +1,131 @@
+//! The kinds of devices, and the handle of one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::emulator::Emulator;
+#[cfg(feature = "emulator")]
+use super::emulator::EmulatorOptions;
+use super::gpu::{self, Gpu};
+use crate::error::Result;
+
+/// Where operators run. Cloning is cheap and gives the same device.
+///
+/// # Examples
+/// ```
+/// use convfuse::Device;
+///
+/// let device = Device::best(); // a GPU if one answers, else the CPU
+/// println!("{}", device.info());
+/// let stream = device.stream()?;
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device(Kind);
+
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Cpu,
+    #[cfg_attr(
+        not(feature = "emulator"),
+        expect(dead_code, reason = "no such device")
+    )]
+    Emulator(Arc<Emulator>),
+    Gpu(Arc<Gpu>),
+}
+
+impl Device {
+    /// GPU 0 if a driver and a device answer and can run the kernels, else the CPU. Never fails;
+    /// [`Device::gpu`] says why there is no GPU.
+    pub fn best() -> Device {
+        Device::gpu(0).unwrap_or_else(|_| Device::cpu())
+    }
+
+    /// The CPU backend: the same operators in f32 on all cores, without kernels.
+    pub fn cpu() -> Device {
+        Device(Kind::Cpu)
+    }
+
+    /// The GPU with this ordinal, as the driver counts them.
+    ///
+    /// The first call in a process compiles the kernels for the device, which can take seconds the first
+    /// time on a machine; the driver caches the result.
+    ///
+    /// # Errors
+    /// [`NoDriver`](crate::Error::NoDriver), [`NoSuchDevice`](crate::Error::NoSuchDevice),
+    /// [`TooOld`](crate::Error::TooOld), [`Jit`](crate::Error::Jit) with the compiler's log, or
+    /// [`Driver`](crate::Error::Driver).
+    pub fn gpu(ordinal: u32) -> Result<Device> {
+        Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
+    }
+
+    /// How many GPUs the driver sees.
+    ///
+    /// # Errors
+    /// [`NoDriver`](crate::Error::NoDriver) where none can be asked.
+    pub fn gpu_count() -> Result<u32> {
+        gpu::count()
+    }
+
+    /// Whether this is a GPU.
+    pub fn is_gpu(&self) -> bool {
+        matches!(self.0, Kind::Gpu(_))
+    }
+
+    /// Whether this is the CPU backend.
+    pub fn is_cpu(&self) -> bool {
+        matches!(self.0, Kind::Cpu)
+    }
+
+    /// Whether this is the emulator.
+    pub fn is_emulator(&self) -> bool {
+        matches!(self.0, Kind::Emulator(_))
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.0
+    }
+}
+
+#[cfg(feature = "emulator")]
+impl Device {
+    /// A new emulator: runs the GPU's kernels on the CPU, thread by thread, and reports what they do wrong.
+    pub fn emulator() -> Device {
+        Device::emulator_with(EmulatorOptions::new())
+    }
+
+    /// A new emulator with other than the default options.
+    pub fn emulator_with(options: EmulatorOptions) -> Device {
+        Device(Kind::Emulator(Arc::new(Emulator::new(options))))
+    }
+}
+
+impl PartialEq for Device {
+    /// Whether tensors of the two can meet in one operator: the same GPU, the CPU, the same emulator.
+    fn eq(&self, other: &Device) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Cpu, Kind::Cpu) => true,
+            (Kind::Emulator(one), Kind::Emulator(two)) => Arc::ptr_eq(one, two),
+            (Kind::Gpu(one), Kind::Gpu(two)) => one.ordinal == two.ordinal,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Cpu => f.pad("cpu"),
+            Kind::Emulator(_) => f.pad("emulator"),
+            Kind::Gpu(gpu) => f.pad(&gpu.to_name()),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({self})")
+    }
+}

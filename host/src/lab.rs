@@ -1,0 +1,50 @@
+//! For the project's own command line and tests, which need a little more than users do. Nothing here is part of the
+//! library's interface, and any of it may change.
+
+use std::path::Path;
+
+use cuda_std::{Instance, KernelArgs};
+use ndarray::{ArrayBase, Data, Dimension};
+use op_spec::launch::LaunchShape;
+
+use crate::device::{Stream, Tensor};
+use crate::error::Result;
+use crate::tensor_file::{self, Entry, TensorFileError};
+
+/// Launches a kernel that is no operator's: one that reads `input`, if there is one, and writes to `output`.
+/// `arguments` makes its arguments of their addresses.
+///
+/// # Errors
+/// [`Error::TensorInUse`](crate::Error::TensorInUse), [`Error::DeviceMismatch`](crate::Error::DeviceMismatch);
+/// [`Error::Launch`](crate::Error::Launch) if the launch contract is broken (nothing ran then); what a launch may run into.
+///
+/// # Safety
+/// The arguments are what the kernel's *Safety* section asks for, where the addresses have the bytes of their tensors.
+pub unsafe fn launch<A: KernelArgs>(
+    stream: &Stream,
+    kernel: &Instance<A>,
+    shape: LaunchShape,
+    input: Option<&Tensor>,
+    output: &mut Tensor,
+    arguments: impl FnOnce(*const u8, *mut u8) -> A,
+) -> Result<()> {
+    output.rewrite(kernel.name(), "output", stream)?;
+    let input = input.map(|input| input.read_on(kernel.name(), "input", stream));
+    let input = input.transpose()?;
+    let address = (input.as_ref()).map_or(std::ptr::null(), |input| input.pointer());
+    let arguments = arguments(address, output.output());
+    // SAFETY: input and output stay open until the launch is queued; the rest is the caller's to grant.
+    unsafe { stream.launch(kernel, shape, arguments) }
+}
+
+/// Writes one tensor to a safetensors file, replacing the file only once it is complete.
+///
+/// # Errors
+/// [`TensorFileError::Write`].
+pub fn save_tensor<S: Data<Elem = f32>, D: Dimension>(
+    path: &Path,
+    name: &str,
+    tensor: &ArrayBase<S, D>,
+) -> Result<(), TensorFileError> {
+    tensor_file::write(path, &[Entry::new(name, tensor)])
+}

@@ -1,7 +1,0 @@
-//! The command line of convfuse: `demo` (the default), `verify`, `bench`, `info`.
-
-mod cli;
-
-fn main() -> std::process::ExitCode {
-    cli::main()
-}

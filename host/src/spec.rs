@@ -1,0 +1,24 @@
+//! Specifications of the operators: attributes under PyTorch's names, checked against shapes.
+//!
+//! A specification has public fields of which nothing is checked. Given the shapes of tensors, its method `problem`
+//! refuses what PyTorch refuses, with a [`SpecError`], and returns a problem, which knows the output's shape. The
+//! functions in [`ops`](crate::ops) do that themselves.
+//!
+//! # Examples
+//! ```
+//! use convfuse::spec::Conv2dSpec;
+//!
+//! let spec = Conv2dSpec { padding: [1, 1], ..Conv2dSpec::default() };
+//! let problem = spec.problem(&[2, 8, 30, 31], &[64, 8, 3, 3], None)?;
+//! assert_eq!(*problem.output_shape(), [2, 64, 30, 31]);
+//! # Ok::<(), convfuse::spec::SpecError>(())
+//! ```
+
+pub use op_spec::{
+    ChannelMaxProblem, ChannelMaxSpec, ClampProblem, ClampSpec, Conv2dSpec, Conv3dSpec,
+    ConvProblem, ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
+    MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec, Quantity, RankRule,
+    ScaleProblem, ScaleSpec, SpecError,
+};
+
+pub(crate) use op_spec::launch;
