@@ -1,336 +1,326 @@
-// The mistakes. Included by the build script, which makes them, and by the test, which expects
-// them to be noticed.
+// The mistakes. Included by the build script, which plants them, and by the test, which expects them to be noticed; each
+// defines the macro `bugs` for it:
+//
+// - `name` says what is wrong, and is the name of a test.
+// - `check` is what notices it, a check of `kernels-gpu`.
+// - `file` is the file that it is in.
+// - `right` is what stands there, once in the file; if «a part» of it is marked, the rest only says where the part is.
+// - `wrong` is what stands there instead of that part.
 
-/// A mistake in a copy of the kernels.
-#[allow(dead_code)] // The test reads the names only.
-struct Bug {
-    /// What is wrong, as the name of a test.
-    name: &'static str,
-    /// The copy that it is in. Bugs of one copy are in kernels that share nothing, or ask for the format
-    /// of theirs.
-    copy: &'static str,
-    /// The file that it is in.
-    file: &'static str,
-    /// What stands there, once in the file.
-    right: &'static str,
-    /// What stands there instead.
-    wrong: &'static str,
-}
-
-const BUGS: &[Bug] = &[
-    Bug {
-        name: "block_statistics_without_barrier",
-        copy: "first",
+bugs! {
+    {
+        name: block_statistics_without_barrier,
+        check: norm::group_norm::<f32>,
         file: "parts/moments.rs",
-        right: "        thread::sync_threads();\n        let mut all = Self::EMPTY;",
-        wrong: "        let mut all = Self::EMPTY;",
-    },
-    Bug {
-        name: "direct_convolution_stages_over_rows_in_use",
-        copy: "first",
+        right: "        «thread::sync_threads();»\n        let mut all = Self::EMPTY;",
+        wrong: "",
+    }
+    {
+        name: direct_convolution_stages_over_rows_in_use,
+        check: conv::direct::<f32, 2>,
         file: "conv/direct.rs",
-        right: "        thread::sync_threads();\n        stage_filter(",
-        wrong: "        stage_filter(",
-    },
-    Bug {
-        name: "gemm_without_barrier_between_steps",
-        copy: "first",
+        right: "        «thread::sync_threads();»\n        stage_filter(",
+        wrong: "",
+    }
+    {
+        name: gemm_without_barrier_between_steps,
+        check: conv::gemm::<f32, 2>,
         file: "conv/gemm.rs",
-        right: "        thread::sync_threads();\n        row += TILE_REDUCTION;",
-        wrong: "        row += TILE_REDUCTION;",
-    },
-    Bug {
-        name: "pool_reads_a_row_too_many",
-        copy: "first",
+        right: "        «thread::sync_threads();»\n        row += TILE_REDUCTION;",
+        wrong: "",
+    }
+    {
+        name: pool_reads_a_row_too_many,
+        check: max_pool2d::max_pool2d::<f32>,
         file: "parts/pool.rs",
         right: "h < g.h && w < g.w",
         wrong: "h <= g.h && w < g.w",
-    },
-    Bug {
-        name: "elementwise_writes_past_the_end",
-        copy: "fifth",
+    }
+    {
+        name: elementwise_writes_past_the_end,
+        check: elementwise::clamp::<f32>,
         file: "parts/elementwise.rs",
         right: "left.min(local + VECTOR_ELEMENTS)",
         wrong: "local + VECTOR_ELEMENTS",
-    },
-    Bug {
-        name: "vectors_across_planes_take_an_element_too_few_from_the_next",
-        copy: "sixth",
+    }
+    {
+        name: vectors_across_planes_take_an_element_too_few_from_the_next,
+        check: norm::clamped::<f32>,
         file: "parts/normalise.rs",
         right: "position + i as u32 >= segments.length()",
         wrong: "position + i as u32 > segments.length()",
-    },
-    Bug {
-        name: "channel_max_drops_nan",
-        copy: "first",
+    }
+    {
+        name: channel_max_drops_nan,
+        check: channel_max::channel_max::<f32>,
         file: "parts/channel_reduce.rs",
-        right: "            let mapped = map.apply(params, x[i]);\n            maxima[i] = math::max_nan(maxima[i], mapped);",
-        wrong: "            let mapped = map.apply(params, x[i]);\n            maxima[i] = math::max(maxima[i], mapped);",
-    },
-    Bug {
-        name: "statistics_of_splits_with_lanes_missing",
-        copy: "second",
+        right: "            let mapped = map.apply(params, x[i]);\n            maxima[i] = «math::max_nan(maxima[i], mapped)»;",
+        wrong: "math::max(maxima[i], mapped)",
+    }
+    {
+        name: statistics_of_splits_with_lanes_missing,
+        check: norm::group_norm::<f32>,
         file: "parts/moments.rs",
-        right: "        let all = all.of_warp();\n        if lane == 0 {",
-        wrong: "        let all = if lane < g.splits { all.of_warp() } else { all };\n        if lane == 0 {",
-    },
-    Bug {
-        name: "convolution_swaps_rows_and_columns",
-        copy: "second",
+        right: "        let all = «all.of_warp()»;\n        if lane == 0 {",
+        wrong: "if lane < g.splits { all.of_warp() } else { all }",
+    }
+    {
+        name: convolution_swaps_rows_and_columns,
+        check: conv::direct::<f32, 2>,
         file: "conv/window.rs",
         right: "row.wrapping_mul(g.w)",
         wrong: "row.wrapping_mul(g.h)",
-    },
-    Bug {
-        name: "stacks_take_the_first_row_of_the_next_plane",
-        copy: "third",
+    }
+    {
+        name: stacks_take_the_first_row_of_the_next_plane,
+        check: max_pool2d::max_pool2d::<f32>,
         file: "parts/pool.rs",
-        right: "of_row((next + 2).min(last[0]))",
-        wrong: "of_row((next + 2).min(last[0] + 1))",
-    },
-    Bug {
-        name: "infinite_scales_are_left_to_the_extremes_of_a_window",
-        copy: "fourth",
+        right: "of_row((next + 2).min(«last[0]»))",
+        wrong: "last[0] + 1",
+    }
+    {
+        name: infinite_scales_are_left_to_the_extremes_of_a_window,
+        check: max_pool2d::max_pool2d::<f32>,
         file: "parts/map.rs",
         right: "math::abs(x) != f32::INFINITY",
         wrong: "math::abs(x) >= 0.0",
-    },
-    Bug {
-        name: "padding_wins_in_a_pool",
-        copy: "second",
+    }
+    {
+        name: padding_wins_in_a_pool,
+        check: max_pool2d::max_pool2d::<f32>,
         file: "parts/pool.rs",
-        right: "largest: T::from_f32(f32::NEG_INFINITY)",
-        wrong: "largest: T::from_f32(0.0)",
-    },
-    Bug {
-        name: "channel_slices_meet_without_barrier",
-        copy: "second",
+        right: "largest: «T::from_f32(f32::NEG_INFINITY)»",
+        wrong: "T::from_f32(0.0)",
+    }
+    {
+        name: channel_slices_meet_without_barrier,
+        check: channel_max::channel_max::<f32>,
         file: "parts/channel_reduce.rs",
-        right: "        thread::sync_threads();\n        if slice > 0 {",
-        wrong: "        if slice > 0 {",
-    },
-    Bug {
-        name: "channels_of_short_planes_do_not_wrap",
-        copy: "third",
+        right: "        «thread::sync_threads();»\n        if slice > 0 {",
+        wrong: "",
+    }
+    {
+        name: channels_of_short_planes_do_not_wrap,
+        check: elementwise::scale::<f32>,
         file: "parts/index.rs",
-        right: "if channel < self.channels {",
-        wrong: "if channel <= self.channels {",
-    },
-    Bug {
-        name: "statistics_drop_an_element",
-        copy: "fifth",
+        right: "if «channel < self.channels» {",
+        wrong: "channel <= self.channels",
+    }
+    {
+        name: statistics_drop_an_element,
+        check: channel_max::normed::<f32>,
         file: "parts/moments.rs",
         right: "thread < before + after",
         wrong: "thread + 1 < before + after",
-    },
-    Bug {
-        name: "gemm_swaps_rows_and_columns_of_threads",
-        copy: "third",
+    }
+    {
+        name: gemm_swaps_rows_and_columns_of_threads,
+        check: conv::gemm::<f32, 2>,
         file: "conv/gemm.rs",
-        right: "let filters_at = r as u32 * S::TILE.filter_pitch() + thread_row * VECTOR;",
-        wrong: "let filters_at = r as u32 * S::TILE.filter_pitch() + thread_column % S::TILE.thread_rows * VECTOR;",
-    },
-    Bug {
-        name: "direct_convolution_adds_the_bias_of_another_group",
-        copy: "third",
+        right: "let filters_at = r as u32 * S::TILE.filter_pitch() + «thread_row * VECTOR»;",
+        wrong: "thread_column % S::TILE.thread_rows * VECTOR",
+    }
+    {
+        name: direct_convolution_adds_the_bias_of_another_group,
+        check: conv::direct::<f32, 2>,
         file: "conv/direct.rs",
-        right: "bias.load_readonly(filter).to_f32()",
-        wrong: "bias.load_readonly(k).to_f32()",
-    },
-    Bug {
-        name: "variance_with_the_other_divisor",
-        copy: "fourth",
+        right: "bias.load_readonly(«filter»).to_f32()",
+        wrong: "k",
+    }
+    {
+        name: variance_with_the_other_divisor,
+        check: norm::group_norm::<f32>,
         file: "parts/moments.rs",
         right: "self.m2 / self.count",
         wrong: "self.m2 / (self.count - 1.0)",
-    },
-    Bug {
-        name: "volume_steps_by_the_wrong_dilation",
-        copy: "fourth",
+    }
+    {
+        name: volume_steps_by_the_wrong_dilation,
+        check: conv::direct::<f32, 3>,
         file: "conv/window.rs",
         right: "t * g.dilation_d",
         wrong: "t * g.dilation_h",
-    },
-    Bug {
-        name: "cluster_starts_before_its_barriers_are_known",
-        copy: "first",
+    }
+    {
+        name: cluster_starts_before_its_barriers_are_known,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
-        right: "    cluster::sync();\n",
-        wrong: "    if F::SCALED {\n        cluster::sync();\n    } else {\n        thread::sync_threads();\n    }\n",
-    },
-    Bug {
-        name: "rows_are_rescaled_while_products_read_them",
-        copy: "first",
+        right: "    «cluster::sync();»\n",
+        wrong: "thread::sync_threads();",
+    }
+    {
+        name: rows_are_rescaled_while_products_read_them,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
-        right: "                    if band >= 2 {\n",
-        wrong: "                    if band >= 2 && F::CONFIG.parts == 2 {\n",
-    },
-    Bug {
-        name: "filled_slots_are_not_shown_to_the_tensor_cores",
-        copy: "first",
+        right: "                    if «band >= 2» {\n",
+        wrong: "false",
+    }
+    {
+        name: filled_slots_are_not_shown_to_the_tensor_cores,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Split>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
-        right: "                async_proxy::fence_shared();\n",
-        wrong: "                if F::CONFIG.parts == 1 {\n                    async_proxy::fence_shared();\n                }\n",
-    },
-    Bug {
-        name: "statistics_of_the_other_block_are_not_awaited",
-        copy: "second",
+        right: "                «async_proxy::fence_shared();»\n",
+        wrong: "",
+    }
+    {
+        name: statistics_of_the_other_block_are_not_awaited,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    cluster::wait(exchanged, phase);\n",
-        wrong: "    if warpgroups == 2 {\n        cluster::wait(exchanged, phase);\n    }\n",
-    },
-    Bug {
-        name: "channels_are_written_before_their_factors_are_known",
-        copy: "second",
+        right: "    «cluster::wait(exchanged, phase);»\n",
+        wrong: "",
+    }
+    {
+        name: channels_are_written_before_their_factors_are_known,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    barrier::sync(MULTIPLIERS, threads);\n    write::<F>(",
-        wrong: "    if !F::SCALED {\n        barrier::sync(MULTIPLIERS, threads);\n    }\n    write::<F>(",
-    },
-    Bug {
-        name: "statistics_of_the_other_block_are_awaited_as_the_own",
-        copy: "third",
+        right: "    «barrier::sync(MULTIPLIERS, threads);»\n    write::<F>(",
+        wrong: "",
+    }
+    {
+        name: statistics_of_the_other_block_are_awaited_as_the_own,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    cluster::wait(exchanged, phase);\n",
-        wrong: "    if warpgroups == 2 {\n        exchanged.wait(phase);\n    } else {\n        cluster::wait(exchanged, phase);\n    }\n",
-    },
-    Bug {
-        name: "slots_are_freed_before_their_last_product",
-        copy: "third",
+        right: "    «cluster::wait(exchanged, phase);»\n",
+        wrong: "exchanged.wait(phase);",
+    }
+    {
+        name: slots_are_freed_before_their_last_product,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: "                if y + 1 == self.rows {\n                    window_row_freed(",
-        wrong: "                if y + 1 == if F::SCALED { self.rows } else { 1 } {\n                    window_row_freed(",
-    },
-    Bug {
-        name: "other_block_announces_too_few_bytes",
-        copy: "fourth",
+        right: "                if «y + 1 == self.rows» {\n                    window_row_freed(",
+        wrong: "y == 0",
+    }
+    {
+        name: other_block_announces_too_few_bytes,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<bf16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: ".arrive_expect(statistics::bytes::<F>());",
-        wrong: ".arrive_expect(if F::SCALED { statistics::bytes::<F>() } else { 504 });",
-    },
-    Bug {
-        name: "maxima_of_the_next_sample_come_too_early",
-        copy: "fourth",
+        right: ".arrive_expect(«statistics::bytes::<F>()»);",
+        wrong: "504",
+    }
+    {
+        name: maxima_of_the_next_sample_come_too_early,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Split>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    // The next sample's maxima come where these were.\n    barrier::sync(MULTIPLIERS, threads);\n",
-        wrong: "    if !F::SCALED {\n        barrier::sync(MULTIPLIERS, threads);\n    }\n",
-    },
-    Bug {
-        name: "one_barrier_for_the_statistics_of_all_samples",
-        copy: "fifth",
+        right: "    // The next sample's maxima come where these were.\n    «barrier::sync(MULTIPLIERS, threads);»\n",
+        wrong: "",
+    }
+    {
+        name: one_barrier_for_the_statistics_of_all_samples,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    let exchanged = Barrier::at(memory.exchanged, place);\n    let mut mine",
-        wrong: "    let exchanged = Barrier::at(memory.exchanged, if warpgroups == 2 { 0 } else { place });\n    let mut mine",
-    },
-    Bug {
-        name: "slots_are_filled_while_products_read_them",
-        copy: "fifth",
+        right: "    let exchanged = Barrier::at(memory.exchanged, «place»);\n    let mut mine",
+        wrong: "0",
+    }
+    {
+        name: slots_are_filled_while_products_read_them,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
-        right: "                if count >= slots {\n",
-        wrong: "                if count >= slots && F::SCALED {\n",
-    },
-    Bug {
-        name: "blocks_that_share_a_half_do_not_free_slots_for_each_other",
-        copy: "sixth",
+        right: "                if «count >= slots» {\n",
+        wrong: "false",
+    }
+    {
+        name: blocks_that_share_a_half_do_not_free_slots_for_each_other,
+        check: conv2d_group_norm_scale_max_pool_clamp::spread::<Rounded>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: "                window_row_freed(memory, count % slots, place.lane);\n",
-        wrong: "                if F::CONFIG.shares == 1 || !F::SCALED || F::CONFIG.parts == 2 {\n                    window_row_freed(memory, count % slots, place.lane);\n                }\n",
-    },
-    Bug {
-        name: "statistics_of_blocks_that_share_a_half_are_not_awaited",
-        copy: "sixth",
+        right: "                «window_row_freed(memory, count % slots, place.lane);»\n",
+        wrong: "if F::CONFIG.shares == 1 { window_row_freed(memory, count % slots, place.lane); }",
+    }
+    {
+        name: statistics_of_blocks_that_share_a_half_are_not_awaited,
+        check: conv2d_group_norm_scale_max_pool_clamp::spread::<Split>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    cluster::wait(exchanged, phase);\n",
-        wrong: "    if F::CONFIG.shares == 1 || F::CONFIG.parts == 1 {\n        cluster::wait(exchanged, phase);\n    }\n",
-    },
-    Bug {
-        name: "blocks_that_share_a_half_all_write_the_first_rows",
-        copy: "sixth",
+        right: "    «cluster::wait(exchanged, phase);»\n",
+        wrong: "if F::CONFIG.shares == 1 { cluster::wait(exchanged, phase); }",
+    }
+    {
+        name: blocks_that_share_a_half_all_write_the_first_rows,
+        check: conv2d_group_norm_scale_max_pool_clamp::spread::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "        cluster::block_rank() % shares\n",
-        wrong: "        if F::SCALED {\n            cluster::block_rank() % shares\n        } else {\n            0\n        }\n",
-    },
-    Bug {
-        name: "implicit_gemm_multiplies_a_patch_that_has_not_arrived",
-        copy: "fourth",
+        right: "        «cluster::block_rank() % shares»\n",
+        wrong: "0",
+    }
+    {
+        name: implicit_gemm_multiplies_a_patch_that_has_not_arrived,
+        check: implicit_gemm::matches::<Split>,
         file: "fused/implicit_gemm/product.rs",
-        right: "            cp_async::wait_all();\n            S::Multiplier::<F>::show_patch();",
-        wrong: "            S::Multiplier::<F>::show_patch();",
-    },
-    Bug {
-        name: "implicit_gemm_overwrites_the_patch_in_use",
-        copy: "fifth",
+        right: "            «cp_async::wait_all();»\n            S::Multiplier::<F>::show_patch();",
+        wrong: "",
+    }
+    {
+        name: implicit_gemm_overwrites_the_patch_in_use,
+        check: implicit_gemm::matches::<Split>,
         file: "fused/implicit_gemm/product.rs",
-        right: "patch.start::<F>(&place, stage + 1, 1 - buffer);",
-        wrong: "patch.start::<F>(&place, stage + 1, buffer);",
-    },
-    Bug {
-        name: "implicit_gemm_reads_results_before_all_are_there",
-        copy: "second",
+        right: "patch.start::<F>(&place, stage + 1, «1 - buffer»);",
+        wrong: "buffer",
+    }
+    {
+        name: implicit_gemm_reads_results_before_all_are_there,
+        check: implicit_gemm::matches::<Split>,
         file: "fused/implicit_gemm/results/mod.rs",
-        right: "        self.store_tile(sums);\n        thread::sync_threads();",
-        wrong: "        self.store_tile(sums);",
-    },
-    Bug {
-        name: "implicit_gemm_takes_unused_pixels_into_the_moments",
-        copy: "third",
+        right: "        self.store_tile(sums);\n        «thread::sync_threads();»",
+        wrong: "",
+    }
+    {
+        name: implicit_gemm_takes_unused_pixels_into_the_moments,
+        check: implicit_gemm::matches::<Split>,
         file: "fused/implicit_gemm/results/mod.rs",
         right: "(limits - pixel) & BEYOND == BEYOND",
         wrong: "(limits - pixel) & BEYOND != 0",
-    },
-    Bug {
-        name: "implicit_gemm_keeps_a_sample_packed_at_the_wrong_scale",
-        copy: "first",
+    }
+    {
+        name: implicit_gemm_keeps_a_sample_packed_at_the_wrong_scale,
+        check: implicit_gemm::matches::<Split>,
         file: "fused/implicit_gemm/pack.rs",
-        right: "    if usual {\n        return;",
-        wrong: "    if largest > USUAL_LEAST {\n        return;",
-    },
-    Bug {
-        name: "power_sums_of_other_blocks_are_read_before_they_are_there",
-        copy: "first",
+        right: "    if «usual» {\n        return;",
+        wrong: "largest > USUAL_LEAST",
+    }
+    {
+        name: power_sums_of_other_blocks_are_read_before_they_are_there,
+        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
-        right: "        cluster::sync();\n",
-        wrong: "        thread::sync_threads();\n",
-    },
-    Bug {
-        name: "block_ends_while_others_read_its_power_sums",
-        copy: "second",
+        right: "        «cluster::sync();»\n",
+        wrong: "thread::sync_threads();",
+    }
+    {
+        name: block_ends_while_others_read_its_power_sums,
+        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
-        right: "    if BLOCKS > 1 {\n        cluster::wait_all();\n    }\n}\n",
-        wrong: "}\n",
-    },
-    Bug {
-        name: "power_sums_come_from_other_blocks_without_a_barrier",
-        copy: "third",
+        right: "    «if BLOCKS > 1 {\n        cluster::wait_all();\n    }»\n}\n",
+        wrong: "",
+    }
+    {
+        name: power_sums_come_from_other_blocks_without_a_barrier,
+        check: conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/warpgroup/mod.rs",
-        right: "        cluster::sync();\n",
-        wrong: "        thread::sync_threads();\n",
-    },
-    Bug {
-        name: "block_decides_by_the_largest_magnitude_of_its_own_rows",
-        copy: "fourth",
+        right: "        «cluster::sync();»\n",
+        wrong: "thread::sync_threads();",
+    }
+    {
+        name: block_decides_by_the_largest_magnitude_of_its_own_rows,
+        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
-        right: "self.warp % BLOCKS);",
-        wrong: "cluster::block_rank());",
-    },
-    Bug {
-        name: "stencil_takes_padding_for_input",
-        copy: "second",
+        right: "«self.warp % BLOCKS»);",
+        wrong: "cluster::block_rank()",
+    }
+    {
+        name: stencil_takes_padding_for_input,
+        check: stencil::matches::<f32>,
         file: "fused/stencil.rs",
-        right: "let inside = is_column && h < conv.h;",
-        wrong: "let inside = is_column && h <= conv.h;",
-    },
-    Bug {
-        name: "stencil_takes_rows_beyond_the_output_into_the_moments",
-        copy: "third",
+        right: "let inside = «is_column && h < conv.h»;",
+        wrong: "is_column && h <= conv.h",
+    }
+    {
+        name: stencil_takes_rows_beyond_the_output_into_the_moments,
+        check: stencil::matches::<f32>,
         file: "fused/stencil.rs",
         right: "(conv.p - place.p).min(g.item_rows)",
         wrong: "g.item_rows",
-    },
-    Bug {
-        name: "stencil_pools_across_one_column_too_few",
-        copy: "fourth",
+    }
+    {
+        name: stencil_pools_across_one_column_too_few,
+        check: stencil::matches::<f32>,
         file: "fused/stencil.rs",
-        right: "while column < g.pool_w {",
-        wrong: "while column + 1 < g.pool_w {",
-    },
-];
+        right: "while «column < g.pool_w» {",
+        wrong: "column + 1 < g.pool_w",
+    }
+}

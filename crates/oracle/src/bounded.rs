@@ -55,21 +55,31 @@ impl Bounded {
         let operator = operators::of(layer);
         let values = operator.reference(&self.values, parameters);
         let mut tolerance = operator.tolerance(&self, &values, parameters, precision);
-        // The values of a selection are stored already.
-        let (storage, underflow) = if operator.selects() {
-            (0.0, 0.0)
-        } else {
-            (precision.storage, precision.underflow)
-        };
         Zip::from(&mut tolerance)
             .and(&values)
             .for_each(|tolerance, value| {
-                *tolerance = if value.is_finite() {
-                    *tolerance + storage * value.abs() + underflow
-                } else {
-                    0.0
-                };
+                if !value.is_finite() {
+                    *tolerance = 0.0;
+                }
             });
-        Self { values, tolerance }
+        let y = Self { values, tolerance };
+        // The values of a selection are stored already.
+        if operator.selects() {
+            return y;
+        }
+        y.stored(precision)
+    }
+
+    /// The same values, stored with this precision.
+    #[must_use]
+    pub fn stored(mut self, precision: &Precision) -> Self {
+        Zip::from(&mut self.tolerance)
+            .and(&self.values)
+            .for_each(|tolerance, value| {
+                if value.is_finite() {
+                    *tolerance += precision.storage * value.abs() + precision.underflow;
+                }
+            });
+        self
     }
 }

@@ -1,5 +1,7 @@
 use ndarray::{ArrayD, ArrayViewD, Axis};
-use op_spec::chain::{Chain, ChainError, ChainProblem, Initialisation, Layer, Parameter};
+use op_spec::chain::{
+    Chain, ChainError, ChainProblem, Initialisation, Layer, Parameter, ShapedLayer,
+};
 use rayon::prelude::*;
 
 use crate::{Bounded, Expected, Precision, data, operators};
@@ -131,6 +133,37 @@ impl Case {
                 tolerance.assign(&sample.tolerance);
             });
         Ok(Expected::new(Bounded { values, tolerance }, precision))
+    }
+
+    /// What a kernel should give that does all layers and stores nothing but the output.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn expected_of_one_kernel(&self, precision: &Precision) -> Result<Expected, ChainError> {
+        Ok(Expected::new(
+            self.bounded_of_one_kernel(precision)?,
+            precision,
+        ))
+    }
+
+    /// The same as arrays.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn bounded_of_one_kernel(&self, precision: &Precision) -> Result<Bounded, ChainError> {
+        let problem = self.problem()?;
+        let y = self.bounded_sample(
+            self.x.view(),
+            &problem,
+            &self.wide_parameters(),
+            &precision.unstored(),
+        );
+        let selects = |step: &ShapedLayer| operators::of(&step.problem).selects();
+        Ok(if problem.steps.iter().all(selects) {
+            y
+        } else {
+            y.stored(precision)
+        })
     }
 
     fn bounded_sample(

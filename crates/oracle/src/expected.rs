@@ -157,6 +157,17 @@ impl Expected {
         self.compare(|i| f64::from(got[i]))
     }
 
+    /// Compares an f32 result whose elements are given in row-major order.
+    ///
+    /// # Errors
+    /// [`Disagreement`] with the worst element.
+    pub fn check_elements(&self, got: &[f32]) -> Result<Agreement, Disagreement> {
+        if got.len() != self.shape.iter().product::<usize>() {
+            self.check_shape(&[got.len()])?;
+        }
+        self.compare(|i| f64::from(got[i]))
+    }
+
     /// Compares a float64 result.
     ///
     /// # Errors

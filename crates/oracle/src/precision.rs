@@ -57,4 +57,15 @@ impl Precision {
         underflow: f64::MIN_POSITIVE,
         largest: f64::MAX,
     };
+
+    /// The same arithmetic on values that stay in registers, in f32.
+    #[must_use]
+    pub const fn unstored(self) -> Self {
+        Self {
+            storage: 0.0,
+            underflow: Self::F32.underflow,
+            largest: Self::F32.largest,
+            ..self
+        }
+    }
 }

@@ -1,22 +1,25 @@
 //! Convolutions, by both algorithms.
 
-use cuda_std::{Label, Storage, bf16, f16};
+use std::ops::Range;
+
+use cuda_std::{Label, Storage};
+use op_spec::chain::{ConvLayer, Layer, LayerProblem};
 use op_spec::conv::ConvSpec;
 use op_spec::launch::conv::{ChannelTile, ConvGeometry};
-use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, TALL};
+use op_spec::launch::conv_gemm::{ColumnGemmTile, ColumnPlan, FLAT, TALL};
+use oracle::Expected;
 
 use super::super::kernels::conv::*;
-use super::{Outcome, Run, Tensor, Wanted, compare, label, signed};
+use super::norm::optional;
+use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label};
 
-/// A convolution and its tensors.
-struct Case<T> {
+/// A convolution on the device.
+struct Convolution<T> {
     name: String,
     geometry: ConvGeometry,
-    x: Tensor<T>,
-    weight: Tensor<T>,
-    bias: Option<Tensor<T>>,
+    tensors: Loaded<T>,
     y: Tensor<T>,
-    wanted: Vec<Wanted>,
+    wanted: Expected,
 }
 
 /// `[n, c, k]`, extents of input and filter, attributes, bias.
@@ -118,169 +121,124 @@ fn ragged3() -> [Row<3>; 4] {
     ]
 }
 
-impl<T: Storage> Case<T> {
-    fn new<const D: usize>(run: &Run, row: &Row<D>) -> Result<Self, super::Failure> {
-        let &([n, c, k], input, kernel, spec, with_bias) = row;
-        let mut x_shape = vec![n, c];
-        x_shape.extend(input);
-        let mut w_shape = vec![k, c / spec.groups];
-        w_shape.extend(kernel);
-        let problem = spec
-            .problem(&x_shape, &w_shape, with_bias.then_some(&[k]))
-            .expect("a valid case");
-        let geometry = problem.geometry().expect("a small case");
-        let x = signed::<T>(1, x_shape.iter().product());
-        let weight = signed::<T>(2, w_shape.iter().product());
-        let bias = with_bias.then(|| signed::<T>(3, k));
-        let wanted = reference(&geometry, &x, &weight, bias.as_deref());
+/// A row's layer, and the shape of its input.
+fn layer<const D: usize>(row: &Row<D>) -> (ConvLayer<D>, Vec<usize>) {
+    let &([n, c, k], input, kernel, attributes, bias) = row;
+    let mut layer = ConvLayer::new("conv", k, kernel);
+    layer.attributes = attributes;
+    layer.bias = bias;
+    (layer, [&[n, c][..], &input].concat())
+}
+
+/// All rows of so many dimensions; of elements of 16 bits a few.
+fn rows<T: Storage, const D: usize>(few: Range<usize>) -> Vec<(Layer, Vec<usize>)> {
+    let all: Vec<_> = if D == 2 {
+        let rows = ragged2();
+        let layers = rows.iter().map(layer);
+        layers
+            .map(|(layer, shape)| (Layer::conv2d(layer), shape))
+            .collect()
+    } else {
+        let rows = ragged3();
+        let layers = rows.iter().map(layer);
+        layers
+            .map(|(layer, shape)| (Layer::conv3d(layer), shape))
+            .collect()
+    };
+    if size_of::<T>() == 4 {
+        return all;
+    }
+    all[few].to_vec()
+}
+
+impl<T: Storage> Convolution<T> {
+    fn new(run: &Run, (layer, shape): &(Layer, Vec<usize>)) -> Result<Self, super::Failure> {
+        let case = case::<T>([layer.clone()], shape);
+        let problem = case.problem().expect("a valid case");
+        let geometry = match problem.steps[0].problem {
+            LayerProblem::Conv2d(conv) => conv.geometry(),
+            LayerProblem::Conv3d(conv) => conv.geometry(),
+            _ => unreachable!("a convolution"),
+        };
         Ok(Self {
-            name: format!("{row:?}"),
-            geometry,
-            x: run.tensor(&x)?,
-            weight: run.tensor(&weight)?,
-            y: run.empty(wanted.len())?,
-            bias: bias.map(|bias| run.tensor(&bias)).transpose()?,
-            wanted,
+            name: format!("{layer:?} of {shape:?}"),
+            geometry: geometry.expect("a small case"),
+            tensors: run.load(&case)?,
+            y: run.empty(problem.output_shape().iter().product())?,
+            wanted: expected::<T>(&case),
         })
     }
 
-    fn bias_ptr<P>(&self) -> *const P {
-        self.bias
-            .as_ref()
-            .map_or(std::ptr::null(), |bias| bias.source())
+    fn x<P>(&self) -> *const P {
+        self.tensors.x.source()
+    }
+
+    fn weight<P>(&self) -> *const P {
+        self.tensors.parameters[0].source()
+    }
+
+    fn bias<P>(&self) -> *const P {
+        optional(self.tensors.parameters.get(1))
     }
 }
 
-/// The convolution, one output after the other.
-fn reference(g: &ConvGeometry, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<Wanted> {
-    let mut wanted = Vec::new();
-    let at = |out: u32, stride: u32, pad: u32, tap: u32, dilation: u32, extent: u32| {
-        let at = i64::from(out * stride + tap * dilation) - i64::from(pad);
-        (0..i64::from(extent)).contains(&at).then_some(at as usize)
-    };
-    for n in 0..g.n as usize {
-        for k in 0..g.output_channels() {
-            let first_c = (k / g.group_k * g.group_c) as usize;
-            for pixel in 0..g.output_pixels() {
-                let (z, p, q) = (pixel / g.q / g.p, pixel / g.q % g.p, pixel % g.q);
-                let added = bias.map_or(0.0, |bias| f64::from(bias[k as usize]));
-                let (mut sum, mut condition) = (added, added.abs());
-                for c in 0..g.group_c as usize {
-                    for tap in 0..g.taps() {
-                        let (t, r, s) = (tap / g.s / g.r, tap / g.s % g.r, tap % g.s);
-                        let under = (
-                            at(z, g.stride_d, g.pad_d, t, g.dilation_d, g.d),
-                            at(p, g.stride_h, g.pad_h, r, g.dilation_h, g.h),
-                            at(q, g.stride_w, g.pad_w, s, g.dilation_w, g.w),
-                        );
-                        if let (Some(d), Some(h), Some(w)) = under {
-                            let plane = n * g.input_channels() as usize + first_c + c;
-                            let row = (plane * g.d as usize + d) * g.h as usize + h;
-                            let filter = k as usize * g.group_c as usize + c;
-                            let product = f64::from(x[row * g.w as usize + w])
-                                * f64::from(weight[filter * g.taps() as usize + tap as usize]);
-                            sum += product;
-                            condition += product.abs();
-                        }
-                    }
-                }
-                wanted.push(Wanted::sum(sum, g.reduction() as usize, condition));
+/// Both tiles of the direct convolution, on every row.
+pub(crate) fn direct<T: Storage, const D: usize>(run: &Run) -> Outcome {
+    for row in rows::<T, D>(1..if D == 2 { 3 } else { 2 }) {
+        for tile in [ChannelTile::Wide, ChannelTile::Narrow] {
+            let conv = Convolution::<T>::new(run, &row)?;
+            let g = conv.geometry;
+            let arguments = (conv.x(), conv.weight(), conv.bias(), conv.y.ptr(), g);
+            let labels = [Label::Number(D as u32), tile.name().into(), label::<T>()];
+            run.launch(&CONV_DIRECT, &labels, g.direct_shape(tile), arguments)?;
+            compare(&format!("{tile:?} {}", conv.name), &conv.y, &conv.wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Both tiles of the matrix product, with workspaces for all, for one sample, for a part.
+pub(crate) fn gemm<T: Storage, const D: usize>(run: &Run) -> Outcome {
+    for row in rows::<T, D>(if D == 2 { 2..3 } else { 1..2 }) {
+        for tile in [TALL, FLAT] {
+            let conv = Convolution::<T>::new(run, &row)?;
+            let g = conv.geometry;
+            let rows = u64::from(g.input_channels() * g.taps());
+            let sample = rows * u64::from(g.output_pixels()).next_multiple_of(4);
+            for workspace in [1 << 30, sample, rows * 12] {
+                check_plan::<T, D>(run, &conv, tile, workspace)?;
             }
         }
     }
-    wanted
+    Ok(())
 }
 
-/// Both kernels of a direct convolution.
-macro_rules! direct {
-    ($name:ident, $T:ident, $D:literal, $rows:expr) => {
-        /// Both tiles of the direct convolution, on every row.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for row in &$rows {
-                for tile in [ChannelTile::Wide, ChannelTile::Narrow] {
-                    let case = Case::<$T>::new::<$D>(run, row)?;
-                    let g = case.geometry;
-                    let arguments = (
-                        case.x.source(),
-                        case.weight.source(),
-                        case.bias_ptr(),
-                        case.y.ptr(),
-                        g,
-                    );
-                    let labels = [Label::Number($D), tile.name().into(), label::<$T>()];
-                    run.launch(&CONV_DIRECT, &labels, g.direct_shape(tile), arguments)?;
-                    compare(&format!("{tile:?} {}", case.name), &case.y, &case.wanted)?;
-                }
-            }
-            Ok(())
-        }
-    };
+fn check_plan<T: Storage, const D: usize>(
+    run: &Run,
+    conv: &Convolution<T>,
+    tile: ColumnGemmTile,
+    workspace: u64,
+) -> Outcome {
+    let g = conv.geometry;
+    let plan = ColumnPlan::new(&g, workspace).expect("a workspace for a vector");
+    assert!(plan.workspace_elements() <= workspace);
+    let columns = run.empty::<T>(plan.workspace_elements() as usize)?;
+    for chunk in plan.chunks() {
+        let labels = [Label::Number(D as u32), label::<T>()];
+        let arguments = (conv.x(), columns.ptr(), g, chunk);
+        run.launch(&CONV_IM2COL, &labels, chunk.im2col_shape(&g), arguments)?;
+        let arguments = (
+            conv.weight(),
+            conv.bias(),
+            columns.source(),
+            conv.y.ptr(),
+            g,
+            chunk,
+        );
+        let name = tile.name().expect("a tile with kernels");
+        let labels = [name.into(), label::<T>()];
+        run.launch(&CONV_GEMM, &labels, chunk.gemm_shape(&g, tile), arguments)?;
+    }
+    let what = format!("{tile:?}, workspace {workspace}, {}", conv.name);
+    compare(&what, &conv.y, &conv.wanted)
 }
-
-direct!(direct2_f32, f32, 2, ragged2());
-direct!(direct2_f16, f16, 2, ragged2()[1..3]);
-direct!(direct2_bf16, bf16, 2, ragged2()[1..3]);
-direct!(direct3_f32, f32, 3, ragged3());
-direct!(direct3_f16, f16, 3, ragged3()[1..2]);
-direct!(direct3_bf16, bf16, 3, ragged3()[1..2]);
-
-/// Both kernels of a convolution by im2col.
-macro_rules! gemm {
-    ($name:ident, $T:ident, $D:literal, $rows:expr) => {
-        /// Both tiles of the matrix product, with workspaces for all, for one sample, for a part.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for row in &$rows {
-                for tile in [TALL, FLAT] {
-                    let case = Case::<$T>::new::<$D>(run, row)?;
-                    let g = case.geometry;
-                    let rows = u64::from(g.input_channels() * g.taps());
-                    let sample = rows * u64::from(g.output_pixels()).next_multiple_of(4);
-                    for workspace in [1 << 30, sample, rows * 12] {
-                        check_plan(run, &case, tile, workspace)?;
-                    }
-                }
-            }
-            return Ok(());
-
-            fn check_plan(
-                run: &Run,
-                case: &Case<$T>,
-                tile: op_spec::launch::conv_gemm::ColumnGemmTile,
-                workspace: u64,
-            ) -> Outcome {
-                let g = case.geometry;
-                let plan = ColumnPlan::new(&g, workspace).expect("a workspace for a vector");
-                assert!(plan.workspace_elements() <= workspace);
-                let columns = run.empty::<$T>(plan.workspace_elements() as usize)?;
-                for chunk in plan.chunks() {
-                    run.launch(
-                        &CONV_IM2COL,
-                        &[Label::Number($D), label::<$T>()],
-                        chunk.im2col_shape(&g),
-                        (case.x.source(), columns.ptr(), g, chunk),
-                    )?;
-                    let arguments = (
-                        case.weight.source(),
-                        case.bias_ptr(),
-                        columns.source(),
-                        case.y.ptr(),
-                        g,
-                        chunk,
-                    );
-                    let name = tile.name().expect("a tile with kernels");
-                    let labels = [name.into(), label::<$T>()];
-                    run.launch(&CONV_GEMM, &labels, chunk.gemm_shape(&g, tile), arguments)?;
-                }
-                let what = format!("{tile:?}, workspace {workspace}, {}", case.name);
-                compare(&what, &case.y, &case.wanted)
-            }
-        }
-    };
-}
-
-gemm!(gemm2_f32, f32, 2, ragged2());
-gemm!(gemm2_f16, f16, 2, ragged2()[2..3]);
-gemm!(gemm2_bf16, bf16, 2, ragged2()[2..3]);
-gemm!(gemm3_f32, f32, 3, ragged3());
-gemm!(gemm3_f16, f16, 3, ragged3()[1..2]);
-gemm!(gemm3_bf16, bf16, 3, ragged3()[1..2]);

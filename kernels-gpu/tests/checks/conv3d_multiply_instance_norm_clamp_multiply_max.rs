@@ -2,20 +2,22 @@
 
 use std::ffi::c_void;
 
-use cuda_std::{Family, Label, Storage, bf16, f16};
+use cuda_std::{Family, Label, Storage};
+use op_spec::chain::LayerProblem;
+use op_spec::chain::presets::KernelBench79;
 use op_spec::launch::LaunchShape;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER_ELEMENTS, OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
+    OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
-use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
+use oracle::{Case, Precision};
 
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
-use super::{Failure, Outcome, Run, Tensor, Wanted, compare, signed};
+use super::convolved::{Format, Split};
+use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, precision, stored};
 
 const CHANNELS: usize = 3;
 const FILTERS: usize = 16;
 const WIDTH: usize = 32;
-const OUT_WIDTH: usize = 30;
 
 /// Samples, depth and height: the smallest; a ragged last tile; more rows than are there before the first
 /// round, so that rows arrive during rounds, and more items than two blocks have warps.
@@ -32,125 +34,55 @@ const INPUTS: [Input; 4] = [
 /// Of these, what clusters run: among it a sample whose conversion is repeated, and one with a NaN.
 const CLUSTERED: [(usize, usize); 4] = [(0, 0), (1, 1), (2, 2), (2, 3)];
 
-/// `x`, rounded to `T`.
-fn stored<T: Storage>(x: f32) -> f32 {
-    T::from_f32(x).to_f32()
-}
-
-/// One sample of the convolution without bias, and the sums of magnitudes behind it,
-/// `[filter][position]`.
-fn convolved(x: &[f32], w: &[f32], depth: usize, height: usize) -> Vec<Vec<(f64, f64)>> {
-    let at = |c: usize, d: usize, h: usize, q: usize| {
-        f64::from(x[((c * depth + d) * height + h) * WIDTH + q])
-    };
-    let mut filters = Vec::new();
-    for k in 0..FILTERS {
-        let mut plane = Vec::new();
-        for z in 0..depth - 2 {
-            for p in 0..height - 2 {
-                for q in 0..OUT_WIDTH {
-                    let (mut sum, mut magnitude) = (0.0, 0.0);
-                    for tap in 0..81 {
-                        let (c, t, r, s) = (tap / 27, tap / 9 % 3, tap / 3 % 3, tap % 3);
-                        let term = at(c, z + t, p + r, q + s) * f64::from(w[k * 81 + tap]);
-                        sum += term;
-                        magnitude += term.abs();
-                    }
-                    plane.push((sum, magnitude));
-                }
-            }
-        }
-        filters.push(plane);
-    }
-    filters
-}
-
-/// The pipeline behind the convolution. `rounding` is the relative error of a product.
-fn wanted(filters: &[Vec<(f64, f64)>], multiplier: &[f32], rounding: f64) -> Vec<Wanted> {
-    let positions = filters[0].len();
-    let mut best = vec![Wanted::exact(f64::NEG_INFINITY); positions];
-    for (plane, &m) in filters.iter().zip(multiplier) {
-        let m = f64::from(m);
-        let count = positions as f64;
-        let mean = plane.iter().map(|y| m * y.0).sum::<f64>() / count;
-        let variance = plane.iter().map(|y| (m * y.0 - mean).powi(2)).sum::<f64>() / count;
-        let rstd = 1.0 / (variance + 1e-5).sqrt();
-        for (best, y) in best.iter_mut().zip(plane) {
-            let value = (m * y.0 - mean) * rstd;
-            let value = if value.is_nan() {
-                value
-            } else {
-                value.clamp(-1.0, 1.0) * m
-            };
-            // Every product is off by `rounding`, here and in the statistics.
-            let tolerance = 4.0 * rounding * (m.abs() * rstd * y.1 + 1.0) * m.abs();
-            best.tolerance = best.tolerance.max(tolerance);
-            if value.is_nan() || value > best.value {
-                best.value = value;
-            }
-        }
-    }
-    best
-}
-
 /// What an input of `INPUTS` is.
 type Input = (f32, f32, Option<f32>);
 
 /// A problem with its tensors.
-struct Case<T> {
-    name: String,
-    values: Vec<f32>,
-    weight: Vec<f32>,
-    multiplier: Vec<f32>,
+struct Subject<T> {
+    case: Case,
     g: OneLaunch3dGeometry,
-    depth: usize,
-    height: usize,
-    tensors: [Tensor<T>; 4],
+    tensors: Loaded<T>,
 }
 
-impl<T: Storage> Case<T> {
+impl<T: Storage> Subject<T> {
     /// One of `SHAPES` with one of `INPUTS`; multipliers of either sign and 0.
     fn new(
         run: &Run,
         (n, depth, height): (usize, usize, usize),
         (scale, added, special): Input,
     ) -> Result<Self, Failure> {
-        let sample = CHANNELS * depth * height * WIDTH;
-        let mut values = signed::<T>(1, n * sample);
-        values.iter_mut().for_each(|x| {
-            *x = stored::<T>(*x * scale + added);
-        });
-        values[sample - 1] = special.unwrap_or(values[sample - 1]);
-        let weight = signed::<T>(2, FILTER_ELEMENTS as usize);
-        let bias = signed::<T>(3, FILTERS);
-        let mut multiplier = signed::<T>(4, FILTERS);
-        multiplier[5] = 0.0;
-        let (input, filters) = (
-            [n, CHANNELS, depth, height, WIDTH],
-            [FILTERS, CHANNELS, 3, 3, 3],
-        );
-        let conv = Conv3dSpec::default().problem(&input, &filters, Some(&[FILTERS]));
-        let conv = conv.expect("a volume");
-        let norm = InstanceNormSpec::default().problem(&conv.output_shape(), None, None);
-        let clamp = ClampSpec::new(-1.0, 1.0).problem(&conv.output_shape());
-        let (norm, clamp) = (
-            norm.expect("planes").as_group_norm(),
-            clamp.expect("bounds"),
-        );
+        let preset = KernelBench79 {
+            in_channels: CHANNELS,
+            out_channels: FILTERS,
+            ..KernelBench79::default()
+        };
+        let layers = preset.chain().expect("layers that fit");
+        let shape = [n, CHANNELS, depth, height, WIDTH];
+        let case = case::<T>(layers.layers().iter().cloned(), &shape);
+        let mut case = case.scaled(scale).shifted(added).rounded(stored::<T>);
+        if let Some(special) = special {
+            case.x[[0, CHANNELS - 1, depth - 1, height - 1, WIDTH - 1]] = special;
+        }
+        case.parameters[2].as_slice_mut().expect("a vector")[5] = 0.0;
+        case.name = format!("{n} {depth} {height}, {special:?}");
+        let problem = case.problem().expect("a volume");
+        let layers: Vec<_> = problem.steps.iter().map(|step| step.problem).collect();
+        let &[
+            LayerProblem::Conv3d(conv),
+            LayerProblem::Scale(_),
+            LayerProblem::InstanceNorm(norm),
+            LayerProblem::Pointwise(clamp),
+            ..,
+        ] = &layers[..]
+        else {
+            unreachable!("the layers of problem 79")
+        };
+        let clamp = clamp.as_clamp().expect("a clamp");
+        let g = OneLaunch3dGeometry::new(&conv, &norm.as_group_norm(), &clamp);
         Ok(Self {
-            name: format!("{n} {depth} {height}, {special:?}"),
-            g: OneLaunch3dGeometry::new(&conv, &norm, &clamp).expect("the kernel takes this shape"),
-            depth,
-            height,
-            tensors: [
-                run.tensor(&values)?,
-                run.tensor(&weight)?,
-                run.tensor(&bias)?,
-                run.tensor(&multiplier)?,
-            ],
-            values,
-            weight,
-            multiplier,
+            g: g.expect("the kernel takes this shape"),
+            tensors: run.load(&case)?,
+            case,
         })
     }
 
@@ -158,34 +90,14 @@ impl<T: Storage> Case<T> {
     fn result(
         &self,
         run: &Run,
-        (family, labels): Chosen,
-        shape: Option<LaunchShape>,
+        ((family, labels), shape): (Chosen, Option<LaunchShape>),
     ) -> Result<Tensor<T>, Failure> {
         let y = run.empty::<T>(self.g.n as usize * self.g.out_elements())?;
-        let [x, w, b, m] = &self.tensors;
-        let arguments = (
-            x.source(),
-            w.source(),
-            b.source(),
-            m.source(),
-            y.ptr(),
-            self.g,
-        );
+        let Loaded { x, parameters } = &self.tensors;
+        let [w, b, m] = [0, 1, 2].map(|index| parameters[index].source());
+        let arguments = (x.source(), w, b, m, y.ptr(), self.g);
         run.launch(family, &labels, shape, arguments)?;
         Ok(y)
-    }
-
-    /// Compares it with the reference.
-    fn compare(&self, y: &Tensor<T>, rounding: f64) -> Outcome {
-        let of_sample = |x| {
-            let filters = convolved(x, &self.weight, self.depth, self.height);
-            wanted(&filters, &self.multiplier, rounding)
-        };
-        let samples = self
-            .values
-            .chunks_exact(self.values.len() / self.g.n as usize);
-        let all: Vec<_> = samples.flat_map(of_sample).collect();
-        compare(&self.name, y, &all)
     }
 }
 
@@ -202,154 +114,89 @@ type Arguments = (
     OneLaunch3dGeometry,
 );
 
-/// The kernel that takes this number of blocks for a sample.
-fn of_warps(format: &'static str, blocks: u32) -> Chosen {
-    (
-        &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
-        [blocks.into(), format.into()],
-    )
+/// The kernel that takes so many blocks for a sample, and its launch.
+type Choose = fn(&OneLaunch3dGeometry, u32) -> (Chosen, Option<LaunchShape>);
+
+/// The one that multiplies warp by warp.
+fn of_warps<F: Format>(g: &OneLaunch3dGeometry, blocks: u32) -> (Chosen, Option<LaunchShape>) {
+    let labels = [blocks.into(), F::LABEL.into()];
+    let planes = if F::LABEL == Split::LABEL {
+        SPLIT_PLANES
+    } else {
+        PAIR_PLANES
+    };
+    let family = &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX;
+    ((family, labels), g.shape(planes, blocks))
 }
 
-/// The same on warpgroups' products.
-fn of_warpgroups(format: &'static str, blocks: u32) -> Chosen {
-    let blocks = if blocks == 1 { "alone" } else { "cluster" };
-    (
-        &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
-        [blocks.into(), format.into()],
-    )
+/// The one on warpgroups' products.
+fn of_warpgroups<F: Format>(g: &OneLaunch3dGeometry, blocks: u32) -> (Chosen, Option<LaunchShape>) {
+    let name = if blocks == 1 { "alone" } else { "cluster" };
+    let labels = [name.into(), F::LABEL.into()];
+    let family = &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA;
+    ((family, labels), warpgroup::shape(g, blocks))
 }
 
-/// Refuses results that are not the same bits, as which all NaN count.
-fn same_bits<T: Storage>(case: &Case<T>, blocks: u32, got: &Tensor<T>, alone: &[f64]) -> Outcome {
-    let name = format!("{} by {blocks} blocks", case.name);
-    for (i, (got, want)) in got.values()?.iter().zip(alone).enumerate() {
-        if got.to_bits() != want.to_bits() && !(got.is_nan() && want.is_nan()) {
-            return Err(Failure(format!("{name}: {i} is {got}, alone {want}")));
+/// Every shape with every input that the format is made for.
+fn matches_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
+    let is_for = |&(.., special): &Input| match F::LABEL {
+        "split_f32" => true,
+        "rounded_f32" => special != Some(1e6),
+        _ => special.is_none_or(f32::is_nan),
+    };
+    for shape in SHAPES {
+        for input in INPUTS.into_iter().filter(is_for) {
+            // Of a product's error: the oracle counts the terms of a sum, and passes their errors through the statistics,
+            // where one of a value far from the mean counts several times. What stands beside a value as large as this has
+            // fewer bits.
+            let part = if input.2 == Some(1e6) { 1.0 } else { 16.0 };
+            let precision = Precision {
+                products: F::PRODUCTS / part,
+                ..precision::<F::Stored>()
+            };
+            let subject = Subject::<F::Stored>::new(run, shape, input)?;
+            let y = subject.result(run, choose(&subject.g, 1))?;
+            let wanted = subject.case.expected_of_one_kernel(&precision);
+            compare(&subject.case.name, &y, &wanted.expect("a volume"))?;
         }
     }
     Ok(())
 }
 
-macro_rules! fused {
-    ($name:ident, $T:ident, $kernel:expr, $shape:expr, $rounding:expr, $inputs:expr) => {
-        /// Every shape with every input.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for shape in SHAPES {
-                for input in $inputs {
-                    let case = Case::<$T>::new(run, shape, input)?;
-                    let y = case.result(run, $kernel, $shape(&case.g))?;
-                    case.compare(&y, $rounding)?;
+/// Blocks that are alone and clusters give the same bits, as which all NaN count.
+fn same_in_clusters_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -> Outcome {
+    for (shape, input) in CLUSTERED {
+        let subject = Subject::<F::Stored>::new(run, SHAPES[shape], INPUTS[input])?;
+        let of = |blocks| subject.result(run, choose(&subject.g, blocks))?.values();
+        let alone = of(1)?;
+        for &blocks in clusters {
+            let name = format!("{} by {blocks} blocks", subject.case.name);
+            for (i, (got, want)) in of(blocks)?.iter().zip(&alone).enumerate() {
+                if got.to_bits() != want.to_bits() && !(got.is_nan() && want.is_nan()) {
+                    return Err(Failure(format!("{name}: {i} is {got}, alone {want}")));
                 }
             }
-            Ok(())
         }
-    };
+    }
+    Ok(())
 }
 
-macro_rules! clustered {
-    ($name:ident, $T:ident, $format:literal, $kernel:expr, $shape:expr, $blocks:expr) => {
-        /// Blocks that are alone and clusters give the same bits.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for (shape, input) in CLUSTERED {
-                let case = Case::<$T>::new(run, SHAPES[shape], INPUTS[input])?;
-                let of =
-                    |blocks| case.result(run, $kernel($format, blocks), $shape(&case.g, blocks));
-                let alone = of(1)?.values()?;
-                for blocks in $blocks {
-                    same_bits(&case, blocks, &of(blocks)?, &alone)?;
-                }
-            }
-            Ok(())
-        }
-    };
+/// The kernel that multiplies warp by warp.
+pub(crate) fn matches<F: Format>(run: &Run) -> Outcome {
+    matches_by::<F>(run, of_warps::<F>)
 }
 
-fn split_shape(g: &OneLaunch3dGeometry) -> Option<LaunchShape> {
-    g.shape(SPLIT_PLANES, 1)
+/// The kernel on warpgroups' products.
+pub(crate) fn matches_on_warpgroups<F: Format>(run: &Run) -> Outcome {
+    matches_by::<F>(run, of_warpgroups::<F>)
 }
 
-fn pair_shape(g: &OneLaunch3dGeometry) -> Option<LaunchShape> {
-    g.shape(PAIR_PLANES, 1)
+/// Clusters of the first.
+pub(crate) fn clusters<F: Format>(run: &Run) -> Outcome {
+    same_in_clusters_by::<F>(run, of_warps::<F>, &[2, 4, 8])
 }
 
-fused!(
-    split_f32,
-    f32,
-    of_warps("split_f32", 1),
-    split_shape,
-    f64::exp2(-22.0),
-    INPUTS
-);
-fused!(
-    rounded_f32,
-    f32,
-    of_warps("rounded_f32", 1),
-    pair_shape,
-    f64::exp2(-11.0),
-    INPUTS.into_iter().filter(|input| input.2 != Some(1e6))
-);
-fused!(
-    f16,
-    f16,
-    of_warps("f16", 1),
-    pair_shape,
-    f64::exp2(-20.0),
-    INPUTS.into_iter().step_by(3)
-);
-fused!(
-    bf16,
-    bf16,
-    of_warps("bf16", 1),
-    pair_shape,
-    f64::exp2(-20.0),
-    INPUTS.into_iter().step_by(3)
-);
-fused!(
-    warpgroup_f16,
-    f16,
-    of_warpgroups("f16", 1),
-    |g: &OneLaunch3dGeometry| warpgroup::shape(g, 1),
-    f64::exp2(-20.0),
-    INPUTS.into_iter().step_by(3)
-);
-fused!(
-    warpgroup_bf16,
-    bf16,
-    of_warpgroups("bf16", 1),
-    |g: &OneLaunch3dGeometry| warpgroup::shape(g, 1),
-    f64::exp2(-20.0),
-    INPUTS.into_iter().step_by(3)
-);
-
-clustered!(
-    split_clusters,
-    f32,
-    "split_f32",
-    of_warps,
-    |g: &OneLaunch3dGeometry, blocks| g.shape(SPLIT_PLANES, blocks),
-    [2, 4, 8]
-);
-clustered!(
-    rounded_clusters,
-    f32,
-    "rounded_f32",
-    of_warps,
-    |g: &OneLaunch3dGeometry, blocks| g.shape(PAIR_PLANES, blocks),
-    [2, 4, 8]
-);
-clustered!(
-    warpgroup_f16_clusters,
-    f16,
-    "f16",
-    of_warpgroups,
-    warpgroup::shape,
-    [warpgroup::CLUSTER_BLOCKS]
-);
-clustered!(
-    warpgroup_bf16_clusters,
-    bf16,
-    "bf16",
-    of_warpgroups,
-    warpgroup::shape,
-    [warpgroup::CLUSTER_BLOCKS]
-);
+/// Clusters of the second.
+pub(crate) fn warpgroup_clusters<F: Format>(run: &Run) -> Outcome {
+    same_in_clusters_by::<F>(run, of_warpgroups::<F>, &[warpgroup::CLUSTER_BLOCKS])
+}

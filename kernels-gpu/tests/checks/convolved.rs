@@ -1,97 +1,133 @@
-//! What is wanted of a kernel that convolves, takes moments and keeps extrema.
+//! What is expected of a kernel that convolves, takes moments and keeps extrema.
 
+use cuda_std::{Storage, bf16, f16};
+use ndarray::{Array, ArrayD, Axis};
+use op_spec::chain::{ConvLayer, Layer, LayerProblem};
+use op_spec::conv::ConvSpec;
 use op_spec::launch::conv::ConvGeometry;
+use op_spec::max_pool2d::MaxPool2dSpec;
+use oracle::data::signed;
+use oracle::{Bounded, Case, Expected, Precision};
 
-use super::Wanted;
+use super::{case, direct, precision, stored};
 
-/// The convolution with the sums of magnitudes behind it, `[n][k][z][p][q]`.
-pub(super) fn convolved(g: &ConvGeometry, x: &[f32], w: &[f32], bias: &[f32]) -> Vec<(f64, f64)> {
-    let mut all = Vec::new();
-    let inside = |at: u32, extent: u32, pad: u32| at.checked_sub(pad).filter(|&at| at < extent);
-    for n in 0..g.n as u32 {
-        for k in 0..g.output_channels() {
-            let group = k / g.group_k;
-            for position in 0..g.output_pixels() {
-                let (z, p, q) = (position / g.q / g.p, position / g.q % g.p, position % g.q);
-                let (mut sum, mut magnitude) = (f64::from(bias[k as usize]), 0.0);
-                for tap in 0..g.reduction() {
-                    let (c, t) = (tap / g.taps(), tap / (g.r * g.s) % g.t);
-                    let (r, s) = (tap / g.s % g.r, tap % g.s);
-                    let d = inside(z * g.stride_d + t * g.dilation_d, g.d, g.pad_d);
-                    let h = inside(p * g.stride_h + r * g.dilation_h, g.h, g.pad_h);
-                    let v = inside(q * g.stride_w + s * g.dilation_w, g.w, g.pad_w);
-                    if let (Some(d), Some(h), Some(v)) = (d, h, v) {
-                        let plane = n * g.input_channels() + group * g.group_c + c;
-                        let at = ((plane * g.d + d) * g.h + h) * g.w + v;
-                        let term = f64::from(x[at as usize])
-                            * f64::from(w[(k * g.reduction() + tap) as usize]);
-                        sum += term;
-                        magnitude += term.abs();
-                    }
-                }
-                all.push((sum, magnitude));
-            }
-        }
-    }
-    all
+/// How a kernel multiplies on tensor cores.
+pub(crate) trait Format {
+    /// What tensors are stored in.
+    type Stored: Storage;
+    /// What kernels call it.
+    const LABEL: &'static str;
+    /// What a product and its share of a sum may be off by, in parts of the product.
+    const PRODUCTS: f64;
 }
 
-/// What is wanted of the moments of each plane: count, mean, sum of squared deviations, 0.
-pub(super) fn wanted_moments(planes: &[&[(f64, f64)]], rounding: f64) -> Vec<Wanted> {
-    let mut all = Vec::new();
-    for plane in planes {
-        let count = plane.len() as f64;
-        let mean = plane.iter().map(|y| y.0).sum::<f64>() / count;
-        let m2 = plane.iter().map(|y| (y.0 - mean).powi(2)).sum::<f64>();
-        let magnitude = plane.iter().map(|y| y.1).fold(0.0, f64::max);
-        // The values are added up in f32, 32 in a row at most.
-        let off = rounding * magnitude + 8.0 * f64::exp2(-24.0) * mean.abs();
-        let within = |value, tolerance| Wanted { value, tolerance };
-        all.push(Wanted::exact(count));
-        all.push(within(mean, off));
-        all.push(within(
-            m2,
-            2.0 * off * (m2 * count).sqrt() + count * off * off,
-        ));
-        all.push(Wanted::exact(0.0));
-    }
-    all
+/// f32 in two parts, of 22 bits together.
+pub(crate) struct Split;
+
+/// f32 rounded to 11 bits.
+pub(crate) struct Rounded;
+
+const SPLIT_UNIT: f64 = 1.0 / (1 << 22) as f64;
+const ROUNDED_UNIT: f64 = 1.0 / (1 << 11) as f64;
+
+impl Format for Split {
+    type Stored = f32;
+    const LABEL: &'static str = "split_f32";
+    const PRODUCTS: f64 = SPLIT_UNIT;
 }
 
-/// What is wanted of the output, or, where there is a pool (the extents of its windows, and how many rows and columns
-/// of them there are), of each window: the value that is the largest after a multiplication with the channel's `scale`.
-pub(super) fn wanted_results(
-    planes: &[&[(f64, f64)]],
-    conv: &ConvGeometry,
-    pool: Option<[u32; 4]>,
-    scale: &[f32],
-    rounding: f64,
-) -> Vec<Wanted> {
-    let within = |y: &(f64, f64)| Wanted {
-        value: y.0,
-        tolerance: rounding * (y.1 + y.0.abs()),
-    };
-    let Some([h, w, pooled_h, pooled_w]) = pool else {
-        return planes.iter().copied().flatten().map(within).collect();
-    };
-    let mut wanted = Vec::new();
-    for (plane, &scale) in planes.iter().zip(scale.iter().cycle()) {
-        let sign = if scale < 0.0 { -1.0 } else { 1.0 };
-        for window in 0..pooled_h * pooled_w {
-            let (p, q) = (window / pooled_w * h, window % pooled_w * w);
-            let elements = (0..h * w).map(|i| &plane[((p + i / w) * conv.q + q + i % w) as usize]);
-            let tolerance = elements
-                .clone()
-                .map(|y| within(y).tolerance)
-                .fold(0.0, f64::max);
-            let largest = elements
-                .map(|y| sign * y.0)
-                .fold(f64::NEG_INFINITY, f64::max);
-            wanted.push(Wanted {
-                value: sign * largest,
-                tolerance,
-            });
+impl Format for Rounded {
+    type Stored = f32;
+    const LABEL: &'static str = "rounded_f32";
+    const PRODUCTS: f64 = ROUNDED_UNIT;
+}
+
+impl Format for f16 {
+    type Stored = f16;
+    const LABEL: &'static str = "f16";
+    const PRODUCTS: f64 = SPLIT_UNIT;
+}
+
+impl Format for bf16 {
+    type Stored = bf16;
+    const LABEL: &'static str = "bf16";
+    const PRODUCTS: f64 = SPLIT_UNIT;
+}
+
+/// A convolution of volumes with a bias, and a factor for each channel, whose sign a pool behind it has to know.
+pub(super) struct Convolution {
+    pub(super) case: Case,
+    pub(super) geometry: ConvGeometry,
+    pub(super) scale: ArrayD<f32>,
+}
+
+impl Convolution {
+    /// `[n, c, k]`, extents of input and filter, attributes.
+    pub(super) fn new<T: Storage>(
+        [n, c, k]: [usize; 3],
+        [d, h, w]: [usize; 3],
+        filter: [usize; 3],
+        attributes: ConvSpec<3>,
+    ) -> Self {
+        let mut layer = ConvLayer::new("conv", k, filter);
+        layer.attributes = attributes;
+        let case = case::<T>([Layer::conv3d(layer)], &[n, c, d, h, w]);
+        let problem = case.problem().expect("a sound problem").steps[0].problem;
+        let LayerProblem::Conv3d(conv) = problem else {
+            unreachable!("a convolution of volumes")
+        };
+        Self {
+            geometry: conv.geometry().expect("a small problem"),
+            scale: signed(4, &[k]).mapv(stored::<T>),
+            case,
         }
     }
-    wanted
+
+    /// The convolution, if a product may be off by `products`.
+    pub(super) fn values(&self, products: f64) -> Bounded {
+        let precision = Precision {
+            products,
+            ..Precision::F32
+        };
+        let all = self.case.bounded_of_one_kernel(&precision);
+        all.expect("a layer that takes this input")
+    }
+
+    /// The moments of each plane of `y`: count, mean, sum of squared deviations, 0.
+    pub(super) fn moments(&self, y: &Bounded) -> Expected {
+        let pixels = self.geometry.output_pixels() as usize;
+        let values: Vec<f64> = y.values.iter().copied().collect();
+        let tolerance: Vec<f64> = y.tolerance.iter().copied().collect();
+        let planes = values.chunks(pixels).zip(tolerance.chunks(pixels));
+        let wanted = planes.flat_map(|(plane, tolerance)| {
+            let count = plane.len() as f64;
+            let mean = plane.iter().sum::<f64>() / count;
+            let m2 = plane.iter().map(|y| (y - mean).powi(2)).sum::<f64>();
+            let largest = tolerance.iter().copied().fold(0.0, f64::max);
+            // The values are added up in f32, 32 in a row at most.
+            let off = largest + 8.0 * f64::exp2(-24.0) * mean.abs();
+            let m2_off = 2.0 * off * (m2 * count).sqrt() + count * off * off;
+            [(count, 0.0), (mean, off), (m2, m2_off), (0.0, 0.0)]
+        });
+        direct::<f32>(wanted)
+    }
+
+    /// What is stored as `T` of `y`: all, or of each window of these extents the value that is the largest after a
+    /// multiplication with the channel's factor.
+    pub(super) fn results<T: Storage>(&self, mut y: Bounded, pool: Option<[u32; 2]>) -> Expected {
+        if let Some([h, w]) = pool {
+            let sign = |channel: usize| if self.scale[channel] < 0.0 { -1.0 } else { 1.0 };
+            let signs = Array::from_shape_fn((self.scale.len(), 1, 1), |(k, ..)| sign(k));
+            let depth = Axis(2);
+            y = Bounded {
+                values: y.values.remove_axis(depth) * &signs,
+                tolerance: y.tolerance.remove_axis(depth),
+            };
+            let windows = MaxPool2dSpec::new([h as usize, w as usize]);
+            let windows = windows.problem(y.values.shape()).expect("windows that fit");
+            y = y.through(&LayerProblem::MaxPool2d(windows), &[], &Precision::F32);
+            y.values = y.values * &signs;
+        }
+        Expected::new(y.stored(&precision::<T>()), &precision::<T>())
+    }
 }

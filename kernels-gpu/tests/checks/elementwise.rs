@@ -1,12 +1,13 @@
 //! Scale, clamp, and folding the one into a norm.
 
-use cuda_std::{bf16, f16};
+use cuda_std::Storage;
+use op_spec::chain::Layer;
 use op_spec::launch::elementwise::{Bounds, ChannelGeometry, fold_shape, shape};
 
 use super::super::kernels::fused::fold_scale::FOLD_SCALE;
 use super::super::kernels::pointwise::CLAMP;
 use super::super::kernels::scale::SCALE;
-use super::{Outcome, Run, Wanted, compare, label, signed};
+use super::{Loaded, Outcome, Run, case, compare, label, rounded_once};
 
 /// `(n, channels, spatial)`: planes of one element and of a few, planes that are no whole vectors,
 /// planes longer than a block, tensors that end inside a vector.
@@ -19,125 +20,83 @@ const SHAPES: [(usize, usize, usize); 6] = [
     (1, 2, 8195),
 ];
 
-macro_rules! scale {
-    ($name:ident, $T:ident) => {
-        /// Every shape.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for (n, c, spatial) in SHAPES {
-                let len = n * c * spatial;
-                let (x, scale) = (signed::<$T>(1, len), signed::<$T>(2, c));
-                let wanted: Vec<_> = (0..len)
-                    .map(|i| f64::from(x[i] * scale[i / spatial % c]))
-                    .map(Wanted::exact)
-                    .collect();
-                let g = ChannelGeometry::new(n as u64, c as u32, spatial as u64);
-                let (x, scale) = (run.tensor::<$T>(&x)?, run.tensor::<$T>(&scale)?);
-                let y = run.empty::<$T>(len)?;
-                let arguments = (x.source(), scale.source(), y.ptr(), g);
-                run.launch(&SCALE, &[label::<$T>()], shape(g.elements), arguments)?;
-                compare(&format!("scale {n} {c} {spatial}"), &y, &wanted)?;
-                let arguments = (x.source(), scale.source(), x.ptr(), g);
-                run.launch(&SCALE, &[label::<$T>()], shape(g.elements), arguments)?;
-                compare(&format!("scale in place {n} {c} {spatial}"), &x, &wanted)?;
-            }
-            Ok(())
+/// Every shape, and in place.
+pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
+    for (n, c, spatial) in SHAPES {
+        let case = case::<T>([Layer::scale("scale")], &[n, c, spatial]);
+        let wanted = rounded_once::<T>(&case);
+        let Loaded { x, parameters } = run.load::<T>(&case)?;
+        let y = run.empty::<T>(case.x.len())?;
+        let g = ChannelGeometry::new(n as u64, c as u32, spatial as u64);
+        for (y, place) in [(&y, "elsewhere"), (&x, "in place")] {
+            let arguments = (x.source(), parameters[0].source(), y.ptr(), g);
+            run.launch(&SCALE, &[label::<T>()], shape(g.elements), arguments)?;
+            compare(&format!("{} {place}", case.name), y, &wanted)?;
         }
-    };
+    }
+    Ok(())
 }
 
-scale!(scale_f32, f32);
-scale!(scale_f16, f16);
-scale!(scale_bf16, bf16);
-
-macro_rules! clamp {
-    ($name:ident, $T:ident) => {
-        /// Bounds that are there, absent and crossed; NaN and infinities.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            let mut x = signed::<$T>(1, 5001);
-            for (i, special) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY]
-                .into_iter()
-                .enumerate()
-            {
-                x.iter_mut()
-                    .skip(3 + 2 * i)
-                    .step_by(97)
-                    .for_each(|x| *x = special);
-            }
-            let all = [
-                (Some(-0.25), Some(0.5)),
-                (Some(0.25), None),
-                (None, Some(0.25)),
-                (None, None),
-                (Some(0.5), Some(-0.5)),
-            ];
-            for (min, max) in all {
-                let wanted: Vec<_> = (x.iter())
-                    .map(|&x| {
-                        let low = min.map_or(x, |min| if x < min { min } else { x });
-                        max.map_or(low, |max| if low > max { max } else { low })
-                    })
-                    .map(|x| Wanted::exact(f64::from(x)))
-                    .collect();
-                let (from, to) = (run.tensor::<$T>(&x)?, run.empty::<$T>(x.len())?);
-                let arguments = (
-                    from.source(),
-                    to.ptr(),
-                    x.len() as u64,
-                    Bounds::new(min, max),
-                );
-                run.launch(&CLAMP, &[label::<$T>()], shape(x.len() as u64), arguments)?;
-                compare(&format!("clamp {min:?} {max:?}"), &to, &wanted)?;
-            }
-            Ok(())
-        }
-    };
+/// Bounds that are there, absent and crossed; NaN and infinities.
+pub(crate) fn clamp<T: Storage>(run: &Run) -> Outcome {
+    let all = [
+        (Some(-0.25), Some(0.5)),
+        (Some(0.25), None),
+        (None, Some(0.25)),
+        (None, None),
+        (Some(0.5), Some(-0.5)),
+    ];
+    for (min, max) in all {
+        let low = min.map_or(f64::NEG_INFINITY, f64::from);
+        let layer = Layer::clamp(low, max.map_or(f64::INFINITY, f64::from));
+        let case = case::<T>([layer], &[1, 1, 5001]).special();
+        let x = run.load::<T>(&case)?.x;
+        let y = run.empty::<T>(case.x.len())?;
+        let len = case.x.len() as u64;
+        let arguments = (x.source(), y.ptr(), len, Bounds::new(min, max));
+        run.launch(&CLAMP, &[label::<T>()], shape(len), arguments)?;
+        let what = format!("clamp {min:?} {max:?}");
+        compare(&what, &y, &rounded_once::<T>(&case))?;
+    }
+    Ok(())
 }
 
-clamp!(clamp_f32, f32);
-clamp!(clamp_f16, f16);
-clamp!(clamp_bf16, bf16);
-
-macro_rules! fold {
-    ($name:ident, $T:ident) => {
-        /// With and without weight and bias.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            let channels = 131;
-            let [weight, bias, scale] = [1, 2, 3].map(|seed| signed::<$T>(seed, channels));
-            for (has_weight, has_bias) in [(1, 1), (1, 0), (0, 1), (0, 0)] {
-                let tensors = [&weight, &bias, &scale].map(|values| run.tensor::<$T>(values));
-                let [w, b, s] = tensors;
-                let (w, b, s) = (w?, b?, s?);
-                let (folded_w, folded_b) = (run.empty::<$T>(channels)?, run.empty::<$T>(channels)?);
-                let arguments = (
-                    w.source(),
-                    b.source(),
-                    s.source(),
-                    folded_w.ptr(),
-                    folded_b.ptr(),
-                    channels as u32,
-                    has_weight,
-                    has_bias,
-                );
-                run.launch(
-                    &FOLD_SCALE,
-                    &[label::<$T>()],
-                    fold_shape(channels as u32),
-                    arguments,
-                )?;
-                let times = |values: &[f32], has: u32, absent: f32| -> Vec<Wanted> {
-                    let value = |i: usize| if has == 1 { values[i] } else { absent };
-                    (0..channels)
-                        .map(|i| Wanted::exact(f64::from(value(i) * scale[i])))
-                        .collect()
-                };
-                compare("folded weight", &folded_w, &times(&weight, has_weight, 1.0))?;
-                compare("folded bias", &folded_b, &times(&bias, has_bias, 0.0))?;
+/// With and without weight and bias, each of which comes out as the scale of a plane of one element.
+pub(crate) fn fold<T: Storage>(run: &Run) -> Outcome {
+    let channels = 131;
+    for (has_weight, has_bias) in [(true, true), (true, false), (false, true), (false, false)] {
+        let weight = case::<T>([Layer::scale("scale")], &[1, channels]);
+        let mut bias = weight.clone();
+        bias.x.mapv_inplace(|weight| weight * 0.5);
+        let loaded = [run.load::<T>(&weight)?, run.load::<T>(&bias)?];
+        let [w, b] = [0, 1].map(|_| run.empty::<T>(channels));
+        let (w, b) = (w?, b?);
+        let arguments = (
+            loaded[0].x.source(),
+            loaded[1].x.source(),
+            loaded[0].parameters[0].source(),
+            w.ptr(),
+            b.ptr(),
+            channels as u32,
+            u32::from(has_weight),
+            u32::from(has_bias),
+        );
+        let shape = fold_shape(channels as u32);
+        run.launch(&FOLD_SCALE, &[label::<T>()], shape, arguments)?;
+        let sides = [
+            (weight, has_weight, 1.0, w, "weight"),
+            (bias, has_bias, 0.0, b, "bias"),
+        ];
+        for (mut case, has, absent, folded, what) in sides {
+            if !has {
+                case.x.fill(absent);
             }
-            Ok(())
+            compare(
+                &format!("folded {what}"),
+                &folded,
+                &rounded_once::<T>(&case),
+            )?;
         }
-    };
+    }
+    Ok(())
 }
-
-fold!(fold_f32, f32);
-fold!(fold_f16, f16);
-fold!(fold_bf16, bf16);

@@ -3,13 +3,13 @@
 use cuda_std::{Label, bf16, f16};
 use op_spec::conv::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128,
+    GemmConfig, GemmDevice, GemmGeometry, GemmTile, OperandFormat, TILES, W64N128,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
-use super::convolved::{convolved, wanted_moments, wanted_results};
-use super::{Outcome, Run, compare, signed};
+use super::convolved::{Convolution, Format, Rounded, Split};
+use super::{Loaded, Outcome, Run, compare};
 
 /// A device on which a block has several tiles to do.
 const DEVICE: GemmDevice = GemmDevice {
@@ -93,6 +93,8 @@ fn rows() -> Vec<Row> {
             Some([3, 5]),
             300.0,
         ),
+        // One whose sample is packed again.
+        ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 1e4),
         // A long sum, of positive terms.
         ([1, 8192, 3], [1, 2, 5], [1, 1, 1], plain, None, 1.0),
         // Rows of an even and of an odd length, and pooled ones, with every tile.
@@ -133,150 +135,120 @@ fn long_rounding(reduction: u32) -> f64 {
     17.0 * 3.0 * cut + steps / 16.0 * f64::exp2(-24.0) + 3.0 * f64::exp2(-22.0)
 }
 
-macro_rules! product {
-    ($name:ident, $T:ident, $format:literal, $operands:ident, $rounding:expr) => {
-        /// All rows, from filters to combined moments.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for (number, ([n, c, k], input, filter, spec, pool, factor), tile) in rows()
-                .into_iter()
-                .enumerate()
-                .flat_map(|(number, row)| tiles(&row).map(move |tile| (number, row, tile)))
-            {
-                let [t, r, s] = filter;
-                let x_shape = [n, c, input[0], input[1], input[2]];
-                let w_shape = [k, c / spec.groups, t, r, s];
-                let conv = spec
-                    .problem(&x_shape, &w_shape, Some(&[k]))
-                    .expect("a sound problem");
-                let conv = conv.geometry().expect("a small problem");
-                let long = conv.reduction() > LONG;
-                if long && OperandFormat::$operands.parts == 1 {
-                    continue;
-                }
-                let config = match tile {
-                    Some(tile) => {
-                        GemmConfig::with_tile(&conv, pool, OperandFormat::$operands, &DEVICE, tile)
-                    }
-                    None => GemmConfig::new(
-                        &conv,
-                        pool,
-                        OperandFormat::$operands,
-                        &WITHOUT_WARPGROUPS,
-                        None,
-                    )
-                    .ok(),
-                };
-                let config = config.expect("a config");
-                let g = config.geometry;
-
-                let mut values = signed::<$T>(1, x_shape.iter().product());
-                if OperandFormat::$operands.scaled {
-                    values.iter_mut().for_each(|x| *x *= factor);
-                }
-                let mut weight = signed::<$T>(2, w_shape.iter().product());
-                if long {
-                    values.iter_mut().for_each(|x| *x = x.abs());
-                    weight.iter_mut().for_each(|w| *w = w.abs());
-                }
-                let (bias, scale) = (signed::<$T>(3, k), signed::<$T>(4, k));
-                let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
-                let (b, f) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&scale)?);
-                let operands = run.empty::<f32>(config.filter_words() as usize)?;
-                let filter_descales = run.empty::<f32>(k)?;
-                let packed = run.empty::<f32>(config.packed_words() as usize)?;
-                let descales = run.empty::<f32>(n)?;
-                let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
-                let windows = (g.pooled_h * g.pooled_w) as usize;
-                let pixels = conv.output_pixels() as usize;
-                let y = run.empty::<$T>(n * k * if pool.is_some() { windows } else { pixels })?;
-                let moments = run.empty::<f32>(g.moment_elements() as usize)?;
-                let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
-
-                let format = Label::Name($format);
-                run.launch(
-                    &IMPLICIT_GEMM_FILTERS,
-                    &[format],
-                    config.filters_shape(),
-                    (
-                        w.source(),
-                        operands.ptr(),
-                        filter_descales.ptr(),
-                        g,
-                        config.tile,
-                    ),
-                )?;
-                run.launch(
-                    &IMPLICIT_GEMM_PACK,
-                    &[format],
-                    g.pack_shape(),
-                    (x.source(), packed.ptr(), descales.ptr(), largest.ptr(), g),
-                )?;
-                if OperandFormat::$operands.scaled && g.scans == 0 {
-                    let arguments = (
-                        x.source(),
-                        packed.ptr(),
-                        descales.ptr(),
-                        largest.source(),
-                        g,
-                    );
-                    run.launch(
-                        &IMPLICIT_GEMM_REPACK,
-                        &[format],
-                        g.repack_shape(),
-                        arguments,
-                    )?;
-                }
-                let tile = config.tile.name().expect("a tile with kernels");
-                run.launch(
-                    &IMPLICIT_GEMM,
-                    &[tile.into(), format],
-                    config.shape(&DEVICE),
-                    (
-                        packed.source(),
-                        descales.source(),
-                        operands.source(),
-                        filter_descales.source(),
-                        b.source(),
-                        std::ptr::null(),
-                        f.source(),
-                        y.ptr(),
-                        moments.ptr(),
-                        g,
-                    ),
-                )?;
-                let tiles = u64::from(g.pixel_tiles());
-                run.launch(
-                    &IMPLICIT_GEMM_COMBINE,
-                    &[],
-                    op_spec::launch::implicit_gemm::GemmGeometry::combine_shape((n * k) as u64),
-                    (moments.source(), combined.ptr(), (n * k) as u64, tiles),
-                )?;
-
-                let all = convolved(&conv, &values, &weight, &bias);
-                let planes: Vec<_> = all.chunks_exact(pixels).collect();
-                let rounding: f64 = if long {
-                    long_rounding(conv.reduction())
-                } else {
-                    $rounding * (4.0 + f64::from(conv.reduction()).sqrt())
-                };
-                let what = format!("row {number}, {:?}", config.tile);
-                compare(
-                    &format!("{what}, moments"),
-                    &combined,
-                    &wanted_moments(&planes, rounding),
-                )?;
-                let pool = pool.map(|[h, v]| [h, v, g.pooled_h, g.pooled_w]);
-                // Of a long sum, magnitude and value are the same.
-                let rounding = if long { rounding / 2.0 } else { rounding };
-                let wanted = wanted_results(&planes, &conv, pool, &scale, rounding);
-                compare(&what, &y, &wanted)?;
-            }
-            Ok(())
-        }
-    };
+/// How a format's operands are packed.
+pub(crate) trait Packed: Format {
+    const OPERANDS: OperandFormat;
 }
 
-product!(split_f32, f32, "split_f32", SPLIT, f64::exp2(-22.0));
-product!(rounded_f32, f32, "rounded_f32", ROUNDED, f64::exp2(-11.0));
-product!(f16, f16, "f16", STORED, f64::exp2(-22.0));
-product!(bf16, bf16, "bf16", STORED, f64::exp2(-22.0));
+impl Packed for Split {
+    const OPERANDS: OperandFormat = OperandFormat::SPLIT;
+}
+
+impl Packed for Rounded {
+    const OPERANDS: OperandFormat = OperandFormat::ROUNDED;
+}
+
+impl Packed for f16 {
+    const OPERANDS: OperandFormat = OperandFormat::STORED;
+}
+
+impl Packed for bf16 {
+    const OPERANDS: OperandFormat = OperandFormat::STORED;
+}
+
+/// All rows, from filters to combined moments.
+pub(crate) fn matches<F: Packed>(run: &Run) -> Outcome {
+    for (number, row) in rows().into_iter().enumerate() {
+        for tile in tiles(&row) {
+            check_row::<F>(run, number, row, tile)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTile>) -> Outcome {
+    let (channels, input, filter, spec, pool, factor) = row;
+    let [n, _, k] = channels;
+    let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
+    let reduction = conv.geometry.reduction();
+    let long = reduction > LONG;
+    if long && F::OPERANDS.parts == 1 {
+        return Ok(());
+    }
+    let config = match tile {
+        Some(tile) => GemmConfig::with_tile(&conv.geometry, pool, F::OPERANDS, &DEVICE, tile),
+        None => {
+            let device = &WITHOUT_WARPGROUPS;
+            GemmConfig::new(&conv.geometry, pool, F::OPERANDS, device, None).ok()
+        }
+    };
+    let config = config.expect("a config");
+    let g = config.geometry;
+
+    if F::OPERANDS.scaled {
+        conv.case = conv.case.scaled(factor);
+    }
+    let mut products = F::PRODUCTS;
+    if long {
+        conv.case.x.mapv_inplace(f32::abs);
+        conv.case.parameters[0].mapv_inplace(f32::abs);
+        products = long_rounding(reduction) / (4.0 + f64::from(reduction).sqrt());
+    }
+    let values = conv.values(products);
+    let wanted_moments = conv.moments(&values);
+    let wanted = conv.results::<F::Stored>(values, pool);
+
+    let Loaded { x, parameters } = run.load::<F::Stored>(&conv.case)?;
+    let scale: Vec<f32> = conv.scale.iter().copied().collect();
+    let scale = run.tensor::<F::Stored>(&scale)?;
+    let operands = run.empty::<f32>(config.filter_words() as usize)?;
+    let filter_descales = run.empty::<f32>(k)?;
+    let packed = run.empty::<f32>(config.packed_words() as usize)?;
+    let descales = run.empty::<f32>(n)?;
+    let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
+    let y = run.empty::<F::Stored>(wanted.shape().iter().product())?;
+    let moments = run.empty::<f32>(g.moment_elements() as usize)?;
+    let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
+
+    let format = Label::Name(F::LABEL);
+    let (weight, filters) = (parameters[0].source(), operands.ptr());
+    let arguments = (weight, filters, filter_descales.ptr(), g, config.tile);
+    let family = &IMPLICIT_GEMM_FILTERS;
+    run.launch(family, &[format], config.filters_shape(), arguments)?;
+    let arguments = (x.source(), packed.ptr(), descales.ptr(), largest.ptr(), g);
+    run.launch(&IMPLICIT_GEMM_PACK, &[format], g.pack_shape(), arguments)?;
+    if F::OPERANDS.scaled && g.scans == 0 {
+        let arguments = (
+            x.source(),
+            packed.ptr(),
+            descales.ptr(),
+            largest.source(),
+            g,
+        );
+        let family = &IMPLICIT_GEMM_REPACK;
+        run.launch(family, &[format], g.repack_shape(), arguments)?;
+    }
+    let tile = config.tile.name().expect("a tile with kernels");
+    let arguments = (
+        packed.source(),
+        descales.source(),
+        operands.source(),
+        filter_descales.source(),
+        parameters[1].source(),
+        std::ptr::null(),
+        scale.source(),
+        y.ptr(),
+        moments.ptr(),
+        g,
+    );
+    let labels = [tile.into(), format];
+    run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)?;
+    let (rows, tiles) = ((n * k) as u64, u64::from(g.pixel_tiles()));
+    let arguments = (moments.source(), combined.ptr(), rows, tiles);
+    let shape = GemmGeometry::combine_shape(rows);
+    run.launch(&IMPLICIT_GEMM_COMBINE, &[], shape, arguments)?;
+
+    let what = format!("row {number}, {:?}", config.tile);
+    compare(&format!("{what}, moments"), &combined, &wanted_moments)?;
+    compare(&what, &y, &wanted)
+}

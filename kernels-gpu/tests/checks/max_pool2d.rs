@@ -1,19 +1,24 @@
 //! Pooling, alone and with what comes before and after it.
 
-use cuda_std::{bf16, f16};
+use cuda_std::Storage;
+use op_spec::chain::Layer;
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::PoolGeometry;
 use op_spec::launch::norm::NormGeometry;
 use op_spec::launch::reciprocal::Reciprocal;
 use op_spec::max_pool2d::MaxPool2dSpec;
+use oracle::Case;
+use oracle::data::signed;
 
 use super::super::kernels::fused::group_norm_scale::GROUP_NORM_SCALE;
 use super::super::kernels::fused::group_norm_scale_max_pool2d_clamp::*;
 use super::super::kernels::fused::max_pool2d_clamp::*;
 use super::super::kernels::fused::scale_max_pool2d_clamp::*;
 use super::super::kernels::max_pool2d::*;
-use super::norm::{Norm, scaled, statistics};
-use super::{Outcome, Run, Wanted, compare, label, same_bits, signed};
+use super::norm::{EPS, statistics};
+use super::{
+    Loaded, Outcome, Run, case, compare, expected, label, rounded_once, same_bits, stored,
+};
 
 /// `[n, c, h, w]` and attributes: kernel, stride, padding, dilation, ceil_mode.
 type Row = (
@@ -43,141 +48,80 @@ const ROWS: [Row; 13] = [
     ([3, 1, 70, 131], [3, 3], [2, 2], [1, 1], [1, 1], false),
 ];
 
-fn geometry(row: &Row) -> PoolGeometry {
-    let &(shape, kernel_size, stride, padding, dilation, ceil_mode) = row;
+/// The pool of a row.
+fn spec(row: &Row) -> MaxPool2dSpec {
+    let &(_, kernel_size, stride, padding, dilation, ceil_mode) = row;
     let mut spec = MaxPool2dSpec::new(kernel_size);
     spec.stride = Some(stride);
     spec.padding = padding;
     spec.dilation = dilation;
     spec.ceil_mode = ceil_mode;
-    let problem = spec.problem(&shape).expect("a valid case");
+    spec
+}
+
+fn geometry(row: &Row) -> PoolGeometry {
+    let problem = spec(row).problem(&row.0).expect("a valid case");
     problem.geometry().expect("a small case")
 }
 
-/// The clamped maximum of each window. The maximum is off by no more than the worst of its window.
-fn pooled(x: &[Wanted], g: &PoolGeometry, min: f64, max: f64) -> Vec<Wanted> {
-    let mut outputs = Vec::new();
-    for plane in x.chunks_exact((g.h * g.w) as usize) {
-        for output in 0..g.p * g.q {
-            let mut best = Wanted::exact(f64::NEG_INFINITY);
-            for element in 0..g.r * g.s {
-                let h = (output / g.q * g.stride_h + element / g.s * g.dilation_h)
-                    .wrapping_sub(g.pad_h);
-                let w = (output % g.q * g.stride_w + element % g.s * g.dilation_w)
-                    .wrapping_sub(g.pad_w);
-                if h < g.h && w < g.w {
-                    let x = plane[(h * g.w + w) as usize];
-                    best.tolerance = best.tolerance.max(x.tolerance);
-                    if x.value.is_nan() || x.value > best.value {
-                        best.value = x.value;
-                    }
-                }
-            }
-            if !best.value.is_nan() {
-                best.value = best.value.max(min).min(max);
-            }
-            outputs.push(best);
-        }
-    }
-    outputs
-}
-
-/// Values with NaN, both infinities and zero among them.
-fn with_specials(mut x: Vec<f32>) -> Vec<f32> {
+/// Layers on values with NaN, both infinities and zero among them.
+fn with_specials<T: Storage>(layers: impl IntoIterator<Item = Layer>, row: &Row) -> Case {
+    let mut case = case::<T>(layers, &row.0);
     let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0];
     for (first, special) in [3, 5, 7, 12].into_iter().zip(specials) {
-        x.iter_mut()
-            .skip(first)
-            .step_by(89 + first)
-            .for_each(|x| *x = special);
+        let strewn = case.x.iter_mut().skip(first).step_by(89 + first);
+        strewn.for_each(|x| *x = special);
     }
-    x
+    case
 }
 
-fn exact(x: &[f32]) -> Vec<Wanted> {
-    x.iter().map(|&x| Wanted::exact(f64::from(x))).collect()
-}
+/// Plain, clamped, and scaled and clamped.
+pub(crate) fn max_pool2d<T: Storage>(run: &Run) -> Outcome {
+    let labels = [label::<T>()];
+    for row in &ROWS {
+        let g = geometry(row);
+        let (pool, clamp) = (Layer::max_pool2d(spec(row)), Layer::clamp(0.25, 0.75));
+        let plain = with_specials::<T>([pool.clone()], row);
+        let clamped = with_specials::<T>([pool.clone(), clamp.clone()], row);
+        let mut scaled = with_specials::<T>([Layer::scale("scale"), pool, clamp], row);
+        // The third channel's extremes do not say what is largest: zero times infinity is NaN.
+        let scale = scaled.parameters[0].iter_mut().skip(1);
+        let specials = scale.zip([0.0, f32::INFINITY]);
+        specials.for_each(|(scale, special)| *scale = special);
+        let Loaded { x, parameters } = run.load::<T>(&scaled)?;
+        let outputs = g.outputs() as usize;
 
-macro_rules! max_pool2d {
-    ($name:ident, $T:ident) => {
-        /// Plain, clamped, and scaled and clamped.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for row in &ROWS {
-                let g = geometry(row);
-                let values = with_specials(signed::<$T>(1, row.0.iter().product()));
-                let x = run.tensor::<$T>(&values)?;
-                let outputs = g.outputs() as usize;
+        let y = run.empty::<T>(outputs)?;
+        run.launch(&MAX_POOL2D, &labels, g.shape(), (x.source(), y.ptr(), g))?;
+        compare(&format!("{row:?}"), &y, &rounded_once::<T>(&plain))?;
 
-                let y = run.empty::<$T>(outputs)?;
-                run.launch(
-                    &MAX_POOL2D,
-                    &[label::<$T>()],
-                    g.shape(),
-                    (x.source(), y.ptr(), g),
-                )?;
-                let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
-                compare(
-                    &format!("{row:?}"),
-                    &y,
-                    &pooled(&exact(&values), &g, low, high),
-                )?;
-
-                // As planes that are too long for a reciprocal.
-                if g.plane_tasks() > g.block_tasks.into() {
-                    let mut g = g;
-                    g.near = Reciprocal::of(g.block_tasks);
-                    let far = run.empty::<$T>(outputs)?;
-                    run.launch(
-                        &MAX_POOL2D,
-                        &[label::<$T>()],
-                        g.shape(),
-                        (x.source(), far.ptr(), g),
-                    )?;
-                    same_bits(&format!("{row:?} far"), &far, &y)?;
-                }
-
-                let bounds = Bounds::new(Some(0.25), Some(0.75));
-                let y = run.empty::<$T>(outputs)?;
-                run.launch(
-                    &MAX_POOL2D_CLAMP,
-                    &[label::<$T>()],
-                    g.shape(),
-                    (x.source(), y.ptr(), g, bounds),
-                )?;
-                compare(
-                    &format!("{row:?} clamped"),
-                    &y,
-                    &pooled(&exact(&values), &g, 0.25, 0.75),
-                )?;
-
-                // The third channel's extremes do not say what is largest: zero times infinity is NaN.
-                let mut scale = signed::<$T>(2, row.0[1]);
-                let specials = scale.iter_mut().skip(1).zip([0.0, f32::INFINITY]);
-                specials.for_each(|(scale, special)| *scale = special);
-                let plane = (g.h * g.w) as usize;
-                let wanted = scaled(&exact(&values), &scale, plane);
-                let (s, y) = (run.tensor::<$T>(&scale)?, run.empty::<$T>(outputs)?);
-                let arguments = (x.source(), s.source(), y.ptr(), g, bounds);
-                run.launch(
-                    &SCALE_MAX_POOL2D_CLAMP,
-                    &[label::<$T>()],
-                    g.shape(),
-                    arguments,
-                )?;
-                compare(
-                    &format!("{row:?} scaled"),
-                    &y,
-                    &pooled(&wanted, &g, 0.25, 0.75),
-                )?;
-            }
-            Ok(())
+        // As planes that are too long for a reciprocal.
+        if g.plane_tasks() > g.block_tasks.into() {
+            let mut g = g;
+            g.near = Reciprocal::of(g.block_tasks);
+            let far = run.empty::<T>(outputs)?;
+            let arguments = (x.source(), far.ptr(), g);
+            run.launch(&MAX_POOL2D, &labels, g.shape(), arguments)?;
+            same_bits(&format!("{row:?} far"), &far, &y)?;
         }
-    };
-}
 
-max_pool2d!(max_pool2d_f32, f32);
-max_pool2d!(max_pool2d_f16, f16);
-max_pool2d!(max_pool2d_bf16, bf16);
+        let bounds = Bounds::new(Some(0.25), Some(0.75));
+        let y = run.empty::<T>(outputs)?;
+        let arguments = (x.source(), y.ptr(), g, bounds);
+        run.launch(&MAX_POOL2D_CLAMP, &labels, g.shape(), arguments)?;
+        compare(
+            &format!("{row:?} clamped"),
+            &y,
+            &rounded_once::<T>(&clamped),
+        )?;
+
+        let y = run.empty::<T>(outputs)?;
+        let arguments = (x.source(), parameters[0].source(), y.ptr(), g, bounds);
+        run.launch(&SCALE_MAX_POOL2D_CLAMP, &labels, g.shape(), arguments)?;
+        compare(&format!("{row:?} scaled"), &y, &rounded_once::<T>(&scaled))?;
+    }
+    Ok(())
+}
 
 /// Pools of normalised input: planes and groups; pools that put many planes, and with them many rows, in
 /// one block; rows of several splits; stacks.
@@ -190,59 +134,43 @@ const NORMED: [(Row, usize); 6] = [
     (([1, 3, 95, 97], [95, 97], [1, 1], [0, 0], [1, 1], false), 3),
 ];
 
-macro_rules! normed {
-    ($name:ident, $T:ident) => {
-        /// Normalised, scaled, pooled and clamped.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for (row, groups) in &NORMED {
-                let pool = geometry(row);
-                let [n, channels, h, w] = row.0;
-                let norm = Norm {
-                    n,
-                    channels,
-                    groups: *groups,
-                    spatial: h * w,
-                    shift: 0.5,
-                };
-                let values = norm.input::<$T>();
-                let channel_values = [2, 3, 4].map(|seed| signed::<$T>(seed, channels));
-                let [weight, bias, scale] = &channel_values;
-                let wanted = norm.wanted(&values, Some(weight), Some(bias));
-                let wanted = pooled(&scaled(&wanted, scale, h * w), &pool, -0.5, 1.0);
-
-                let g = norm.geometry().affine(true, true);
-                let x = run.tensor::<$T>(&values)?;
-                let (weight, bias) = (run.tensor::<$T>(weight)?, run.tensor::<$T>(bias)?);
-                let scale = run.tensor::<$T>(scale)?;
-                let partials = statistics(run, &x, g)?;
-                let y = run.empty::<$T>(wanted.len())?;
-                let arguments = (
-                    x.source(),
-                    partials.source(),
-                    weight.source(),
-                    bias.source(),
-                    scale.source(),
-                    y.ptr(),
-                    g,
-                    pool,
-                    Bounds::new(Some(-0.5), Some(1.0)),
-                );
-                run.launch(
-                    &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP,
-                    &[label::<$T>()],
-                    pool.norm_shape(&g),
-                    arguments,
-                )?;
-                compare(&format!("{row:?} in {groups} groups"), &y, &wanted)?;
-            }
-            Ok(())
-        }
-    };
+/// Normalised, scaled, pooled and clamped.
+pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
+    for (row, groups) in &NORMED {
+        let layers = [
+            Layer::group_norm("norm", *groups),
+            Layer::scale("scale"),
+            Layer::max_pool2d(spec(row)),
+            Layer::clamp(-0.5, 1.0),
+        ];
+        let case = case::<T>(layers, &row.0).shifted(0.5).rounded(stored::<T>);
+        let Loaded { x, parameters } = run.load::<T>(&case)?;
+        let [n, channels, h, w] = row.0;
+        let (groups_of, spatial) = (*groups as u32, (h * w) as u64);
+        let g = NormGeometry::new(n as u64, channels as u32, groups_of, spatial, EPS);
+        let g = g.affine(true, true);
+        let pool = geometry(row);
+        let partials = statistics(run, &x, g)?;
+        let y = run.empty::<T>(pool.outputs() as usize)?;
+        let [weight, bias, scale] = [0, 1, 2].map(|index| parameters[index].source());
+        let arguments = (
+            x.source(),
+            partials.source(),
+            weight,
+            bias,
+            scale,
+            y.ptr(),
+            g,
+            pool,
+            Bounds::new(Some(-0.5), Some(1.0)),
+        );
+        let (family, shape) = (&GROUP_NORM_SCALE_MAX_POOL2D_CLAMP, pool.norm_shape(&g));
+        run.launch(family, &[label::<T>()], shape, arguments)?;
+        let what = format!("{row:?} in {groups} groups");
+        compare(&what, &y, &expected::<T>(&case))?;
+    }
+    Ok(())
 }
-
-normed!(normed_f32, f32);
-normed!(normed_f16, f16);
-normed!(normed_bf16, bf16);
 
 /// Weights and scales of either sign, of zero and of what is not finite, rows without deviation, infinite elements: of
 /// all windows what comes is what comes if each element is mapped before the pool, to the last bit.
@@ -262,7 +190,7 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
         let shape = [3, specials.len() * specials.len(), 9, 7];
         let pool = geometry(&(shape, kernel_size, stride, padding, [1, 1], false));
         let [n, channels, h, w] = shape;
-        let mut values = signed::<f32>(1, shape.iter().product());
+        let mut values: Vec<f32> = signed(1, &shape).into_iter().collect();
         // The second sample's rows are constant but for elements too near to be told apart, the third's begin with infinity.
         let sample = channels * h * w;
         values[sample..2 * sample].fill(0.25);

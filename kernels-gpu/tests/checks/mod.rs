@@ -1,20 +1,26 @@
-//! Checks of kernels against obvious loops in f64, in the emulator.
+//! Checks of kernels against the oracle, in the emulator.
 //!
 //! Each check takes a [`Run`], so that it can be repeated under other schedules, and says what is
-//! wrong instead of panicking. The kernels are those of the module `kernels` beside this one.
+//! wrong instead of panicking. The kernels are those of the module `kernels` beside this one. What a kernel should give, and
+//! how far off each element may be, is the oracle's to say of the layers that the kernel does; what no layer gives
+//! (moments, folded parameters) a check knows itself.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
 
 use cuda_std::emulator::{Buffer, Device, Fault, Launch};
 use cuda_std::{Family, KernelArgs, Label, NoInstance, Storage, bf16, f16};
+use ndarray::{Array1, ArrayD};
+use op_spec::chain::{Chain, Layer};
 use op_spec::launch::LaunchShape;
+use oracle::data::signed;
+use oracle::{Bounded, Case, Expected, Precision};
 
 pub(crate) mod channel_max;
 pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
-mod convolved;
+pub(crate) mod convolved;
 pub(crate) mod elementwise;
 pub(crate) mod implicit_gemm;
 pub(crate) mod max_pool2d;
@@ -134,11 +140,11 @@ impl<T: Storage> Tensor<T> {
     }
 
     /// Its values.
-    pub(crate) fn values(&self) -> Result<Vec<f64>, Failure> {
+    pub(crate) fn values(&self) -> Result<Vec<f32>, Failure> {
         Ok(self
             .bytes()?
             .chunks_exact(size_of::<T>())
-            .map(|bytes| f64::from(value::<T>(bytes).to_f32()))
+            .map(|bytes| value::<T>(bytes).to_f32())
             .collect())
     }
 }
@@ -167,76 +173,113 @@ fn value<T: Storage>(bytes: &[u8]) -> T {
     unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }
 
-/// `len` reproducible numbers in `[-1, 1)` that `T` holds exactly.
-pub(crate) fn signed<T: Storage>(seed: u64, len: usize) -> Vec<f32> {
-    (0..len as u64)
-        .map(|i| {
-            let mut z = (seed << 32)
-                .wrapping_add(i)
-                .wrapping_add(0x9E37_79B9_7F4A_7C15);
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            let unit = ((z ^ (z >> 31)) >> 40) as f32 / (1 << 24) as f32;
-            T::from_f32(2.0 * unit - 1.0).to_f32()
-        })
-        .collect()
+/// `x`, rounded to `T`.
+pub(crate) fn stored<T: Storage>(x: f32) -> f32 {
+    T::from_f32(x).to_f32()
 }
 
-/// A value that is wanted, and how far from it is still right.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted {
-    /// The value; NaN wants NaN.
-    pub(crate) value: f64,
-    /// The error bound of the arithmetic, without that of storing the result.
-    pub(crate) tolerance: f64,
-}
-
-impl Wanted {
-    /// Exactly this.
-    pub(crate) fn exact(value: f64) -> Self {
-        Self {
-            value,
-            tolerance: 0.0,
-        }
-    }
-
-    /// This, up to the errors of a sum of `length` terms whose magnitudes add up to `condition`.
-    pub(crate) fn sum(value: f64, length: usize, condition: f64) -> Self {
-        let epsilon = f64::from(f32::EPSILON) / 2.0;
-        Self {
-            value,
-            tolerance: (4.0 + (length as f64).sqrt()) * epsilon * condition,
-        }
-    }
-}
-
-/// Compares a tensor with what is wanted of it.
-pub(crate) fn compare<T: Storage>(what: &str, tensor: &Tensor<T>, wanted: &[Wanted]) -> Outcome {
-    let got = tensor.values()?;
-    assert_eq!(
-        got.len(),
-        wanted.len(),
-        "{what}: the reference has another shape"
-    );
-    // Half a unit in the last of T's places, of a normal number and of a subnormal one.
-    let (storing, least) = match size_of::<T>() {
-        4 => (0.0, 0.0),
-        _ if T::from_f32(1.0 + 1.0 / 256.0).to_f32() == 1.0 => (1.0 / 256.0, 0.0),
-        _ => (1.0 / 2048.0, f64::exp2(-25.0)),
+/// Layers on values in `[-1, 1)` that `T` holds exactly: the input of seed 1, the parameters of those that follow.
+pub(crate) fn case<T: Storage>(layers: impl IntoIterator<Item = Layer>, input: &[usize]) -> Case {
+    let chain = Chain::new(input[1], layers).expect("layers that fit");
+    let shapes = chain.parameters().iter().map(|of| of.shape.as_slice());
+    let case = Case {
+        name: format!("{} of {input:?}", chain.operators()),
+        x: signed(1, input),
+        parameters: (2..)
+            .zip(shapes)
+            .map(|(seed, of)| signed(seed, of))
+            .collect(),
+        chain,
     };
-    for (index, (&got, wanted)) in got.iter().zip(wanted).enumerate() {
-        let tolerance = wanted.tolerance + (storing * wanted.value.abs()).max(least);
-        let same = got == wanted.value || (got.is_nan() && wanted.value.is_nan());
-        // NaN is not within any tolerance.
-        let within = (got - wanted.value).abs() <= tolerance;
-        if !same && !within {
-            return Err(Failure(format!(
-                "{what}: element {index} is {got}, not {}; tolerance {tolerance:e}",
-                wanted.value
-            )));
-        }
+    case.rounded(stored::<T>)
+}
+
+/// A case's input and parameters on a device.
+pub(crate) struct Loaded<T> {
+    pub(crate) x: Tensor<T>,
+    pub(crate) parameters: Vec<Tensor<T>>,
+}
+
+impl Run {
+    /// Puts the case's tensors on the device.
+    pub(crate) fn load<T: Storage>(&self, case: &Case) -> Result<Loaded<T>, Failure> {
+        let tensor = |values: &ArrayD<f32>| {
+            let values: Vec<f32> = values.iter().copied().collect();
+            self.tensor(&values)
+        };
+        Ok(Loaded {
+            x: tensor(&case.x)?,
+            parameters: case
+                .parameters
+                .iter()
+                .map(tensor)
+                .collect::<Result<_, _>>()?,
+        })
     }
-    Ok(())
+}
+
+/// f32 arithmetic on values that are stored as `T`.
+pub(crate) fn precision<T: Storage>() -> Precision {
+    match label::<T>() {
+        Label::Name("f16") => Precision::F16,
+        Label::Name("bf16") => Precision::BF16,
+        _ => Precision::F32,
+    }
+}
+
+/// What the case's layers come to in one kernel that stores `T`, by the oracle.
+pub(crate) fn expected<T: Storage>(case: &Case) -> Expected {
+    let expected = case.expected_of_one_kernel(&precision::<T>());
+    expected.expect("layers that take this input")
+}
+
+/// Of that, the elements with these indices.
+pub(crate) fn expected_at<T: Storage>(case: &Case, index: &[usize]) -> Expected {
+    let all = case.bounded_of_one_kernel(&precision::<T>());
+    let all = all.expect("layers that take this input");
+    let at = |values: ArrayD<f64>| {
+        let values: Vec<f64> = values.into_iter().collect();
+        index
+            .iter()
+            .map(move |&index| values[index])
+            .collect::<Array1<_>>()
+            .into_dyn()
+    };
+    let bounded = Bounded {
+        values: at(all.values),
+        tolerance: at(all.tolerance),
+    };
+    Expected::new(bounded, &precision::<T>())
+}
+
+/// What they come to where all that is rounded on the way is one product in f32: but for storing, every bit is known.
+pub(crate) fn rounded_once<T: Storage>(case: &Case) -> Expected {
+    let exact = Precision {
+        arithmetic: 0.0,
+        ..precision::<T>()
+    };
+    let expected = case.expected_of_one_kernel(&exact);
+    let expected = expected.expect("layers that take this input");
+    let values = expected.values().expect("all elements").into_iter();
+    expected.around(values.map(|y| f64::from(y as f32)).collect(), None)
+}
+
+/// Values that are known without the oracle, each with how far off it may be before it is stored.
+pub(crate) fn direct<T: Storage>(wanted: impl IntoIterator<Item = (f64, f64)>) -> Expected {
+    let (values, tolerance): (Vec<f64>, Vec<f64>) = wanted.into_iter().unzip();
+    let bounded = Bounded {
+        values: Array1::from(values).into_dyn(),
+        tolerance: Array1::from(tolerance).into_dyn(),
+    };
+    Expected::new(bounded.stored(&precision::<T>()), &precision::<T>())
+}
+
+/// Compares a tensor with what is expected of it.
+pub(crate) fn compare<T: Storage>(what: &str, got: &Tensor<T>, expected: &Expected) -> Outcome {
+    match expected.check_elements(&got.values()?) {
+        Ok(_) => Ok(()),
+        Err(disagreement) => Err(Failure(format!("{what}: {disagreement}"))),
+    }
 }
 
 /// Compares two tensors bit by bit.

@@ -1,19 +1,20 @@
 //! Normalisation: statistics, the elementwise pass, and the pass fused with scale.
 
-use cuda_std::{Storage, bf16, f16};
+use cuda_std::{Label, Storage};
+use op_spec::chain::Layer;
 use op_spec::launch::elementwise::{Bounds, ROUND_ELEMENTS};
 use op_spec::launch::norm::NormGeometry;
 use op_spec::launch::reciprocal::Reciprocal;
+use oracle::Case;
 
 use super::super::kernels::fused::group_norm_scale::*;
 use super::super::kernels::fused::group_norm_scale_clamp::*;
 use super::super::kernels::fused::group_norm_scale_resident::*;
 use super::super::kernels::group_norm::*;
-use super::{Failure, Outcome, Run, Tensor, Wanted, compare, label, same_bits, signed};
-
-/// Longest chain of additions in the statistics of the rows checked here: sixteen elements and
-/// the combinations of a thread, the five of a warp, those of eight warps, those of the splits.
-const CHAIN: usize = 64;
+use super::{
+    Failure, Loaded, Outcome, Run, Tensor, case, compare, direct, expected, expected_at, label,
+    same_bits, stored,
+};
 
 /// A normalised tensor: `n`, channels, groups, elements of a plane, and how the input is shifted.
 #[derive(Debug, Clone, Copy)]
@@ -57,48 +58,21 @@ impl Norm {
         self.n * self.channels * self.spatial
     }
 
-    /// The input.
-    pub(crate) fn input<T: Storage>(&self) -> Vec<f32> {
-        let values = signed::<T>(1, self.len()).into_iter();
-        values
-            .map(|x| T::from_f32(x + self.shift).to_f32())
-            .collect()
+    /// Layers that begin with the norm, or with a scale before it, and what they are applied to.
+    pub(crate) fn case<T: Storage>(&self, layers: impl IntoIterator<Item = Layer>) -> Case {
+        let case = case::<T>(layers, &[self.n, self.channels, self.spatial]);
+        case.shifted(self.shift).rounded(stored::<T>)
+    }
+
+    /// The norm itself.
+    fn layer(&self) -> Layer {
+        Layer::group_norm("norm", self.groups)
     }
 
     /// What kernels take.
     pub(crate) fn geometry(&self) -> NormGeometry {
         let (channels, groups) = (self.channels as u32, self.groups as u32);
         NormGeometry::new(self.n as u64, channels, groups, self.spatial as u64, EPS)
-    }
-
-    /// What comes of `x`.
-    pub(crate) fn wanted(
-        &self,
-        x: &[f32],
-        weight: Option<&[f32]>,
-        bias: Option<&[f32]>,
-    ) -> Vec<Wanted> {
-        let row_len = self.channels / self.groups * self.spatial;
-        let mut wanted = Vec::with_capacity(x.len());
-        for row in x.chunks_exact(row_len) {
-            let mean_of = |f: &dyn Fn(f64) -> f64| {
-                row.iter().map(|&x| f(f64::from(x))).sum::<f64>() / row_len as f64
-            };
-            let mean = mean_of(&|x| x);
-            let magnitude = mean_of(&f64::abs);
-            let variance = mean_of(&|x| (x - mean) * (x - mean));
-            let rstd = 1.0 / (variance + f64::from(EPS)).sqrt();
-            for &x in row {
-                let channel = wanted.len() / self.spatial % self.channels;
-                let gamma = weight.map_or(1.0, |weight| f64::from(weight[channel]));
-                let beta = bias.map_or(0.0, |bias| f64::from(bias[channel]));
-                let x = f64::from(x);
-                let y = (x - mean) * rstd * gamma + beta;
-                let condition = rstd * gamma.abs() * (x.abs() + magnitude) + y.abs() + beta.abs();
-                wanted.push(Wanted::sum(y, CHAIN, condition));
-            }
-        }
-        wanted
     }
 }
 
@@ -119,58 +93,48 @@ pub(crate) fn statistics<T: Storage>(
     Ok(partials)
 }
 
-macro_rules! group_norm {
-    ($name:ident, $T:ident, $norms:expr) => {
-        /// With and without weight and bias; alone and with a scale after it.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for norm in $norms {
-                let values = norm.input::<$T>();
-                let channel_values = [2, 3, 4].map(|seed| signed::<$T>(seed, norm.channels));
-                let [weight, bias, scale] = &channel_values;
-                let x = run.tensor::<$T>(&values)?;
-                let (w, b) = (run.tensor::<$T>(weight)?, run.tensor::<$T>(bias)?);
-                let s = run.tensor::<$T>(scale)?;
-                let partials = statistics(run, &x, norm.geometry())?;
-                for (with_weight, with_bias) in [(true, true), (false, false), (true, false)] {
-                    let g = norm.geometry().affine(with_weight, with_bias);
-                    let what = format!("{norm:?} {with_weight} {with_bias}");
-                    let wanted = norm.wanted(
-                        &values,
-                        with_weight.then_some(weight),
-                        with_bias.then_some(bias),
-                    );
-                    let (w, b) = (optional(&w, with_weight), optional(&b, with_bias));
-                    let y = run.empty::<$T>(norm.len())?;
-                    let (x, partials) = (x.source(), partials.source());
-                    let apply = g.apply();
-                    run.launch(
-                        &GROUP_NORM_APPLY,
-                        &[label::<$T>()],
-                        apply.shape(),
-                        (x, partials, w, b, y.ptr(), apply),
-                    )?;
-                    compare(&what, &y, &wanted)?;
-
-                    let wanted = scaled(&wanted, scale, norm.spatial);
-                    let y = run.empty::<$T>(norm.len())?;
-                    let arguments = (x, partials, w, b, s.source(), y.ptr(), apply);
-                    run.launch(
-                        &GROUP_NORM_SCALE,
-                        &[label::<$T>()],
-                        apply.shape(),
-                        arguments,
-                    )?;
-                    compare(&format!("{what} and scale"), &y, &wanted)?;
-                }
-            }
-            Ok(())
-        }
+/// With and without weight and bias; alone and with a scale after it.
+pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
+    let norms = match label::<T>() {
+        Label::Name("f32") => &NORMS[..],
+        Label::Name("f16") => &NORMS[1..2],
+        _ => &NORMS[4..5],
     };
-}
+    for norm in norms {
+        for (with_weight, with_bias) in [(true, true), (false, false), (true, false)] {
+            let absent = |mut case: Case| {
+                if !with_weight {
+                    case.parameters[0].fill(1.0);
+                }
+                if !with_bias {
+                    case.parameters[1].fill(0.0);
+                }
+                case
+            };
+            let alone = absent(norm.case::<T>([norm.layer()]));
+            let scaled = absent(norm.case::<T>([norm.layer(), Layer::scale("scale")]));
+            let Loaded { x, parameters } = run.load::<T>(&scaled)?;
+            let partials = statistics(run, &x, norm.geometry())?;
+            let apply = norm.geometry().affine(with_weight, with_bias).apply();
+            let what = format!("{norm:?} {with_weight} {with_bias}");
+            let w = optional(with_weight.then_some(&parameters[0]));
+            let b = optional(with_bias.then_some(&parameters[1]));
+            let y = run.empty::<T>(norm.len())?;
+            let (labels, shape) = ([label::<T>()], apply.shape());
+            let (x, partials) = (x.source(), partials.source());
+            let arguments = (x, partials, w, b, y.ptr(), apply);
+            run.launch(&GROUP_NORM_APPLY, &labels, shape, arguments)?;
+            compare(&what, &y, &expected::<T>(&alone))?;
 
-group_norm!(group_norm_f32, f32, NORMS);
-group_norm!(group_norm_f16, f16, NORMS[1..2].iter().copied());
-group_norm!(group_norm_bf16, bf16, NORMS[4..5].iter().copied());
+            let y = run.empty::<T>(norm.len())?;
+            let scale = parameters[2].source();
+            let arguments = (x, partials, w, b, scale, y.ptr(), apply);
+            run.launch(&GROUP_NORM_SCALE, &labels, shape, arguments)?;
+            compare(&format!("{what} and scale"), &y, &expected::<T>(&scaled))?;
+        }
+    }
+    Ok(())
+}
 
 /// Planes that a vector can cross up to four of, that are whole vectors, and that no vector fits; with the elements of
 /// a plane that are left of it after pooling. Vectors cross planes, rows and samples, and the last one is not whole.
@@ -185,84 +149,60 @@ const POOLED: [(Norm, usize); 8] = [
     (norm(1, 2, 1, 9001, 0.0), 4099),
 ];
 
-macro_rules! clamped {
-    ($name:ident, $T:ident, $cases:expr) => {
-        /// Normalised with the statistics of longer planes, scaled and clamped, by blocks of every number of rounds.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for (norm, spatial) in $cases {
-                let values = norm.input::<$T>();
-                let left = |index: usize| index % norm.spatial < spatial;
-                let pooled: Vec<_> = (0..norm.len())
-                    .filter(|&i| left(i))
-                    .map(|i| values[i])
-                    .collect();
-                let channel_values = [2, 3, 4].map(|seed| signed::<$T>(seed, norm.channels));
-                let [weight, bias, scale] = &channel_values;
-                let wanted = norm.wanted(&values, Some(weight), Some(bias));
-                let wanted = scaled(&wanted, scale, norm.spatial);
-                let wanted: Vec<_> = (0..norm.len())
-                    .filter(|&i| left(i))
-                    .map(|i| Wanted {
-                        value: wanted[i].value.clamp(-0.25, 0.5),
-                        ..wanted[i]
-                    })
-                    .collect();
-
-                let g = norm.geometry().affine(true, true);
-                let (x, all) = (run.tensor::<$T>(&pooled)?, run.tensor::<$T>(&values)?);
-                let (w, b) = (run.tensor::<$T>(weight)?, run.tensor::<$T>(bias)?);
-                let s = run.tensor::<$T>(scale)?;
-                let partials = statistics(run, &all, g)?;
-                let mut first: Option<Tensor<$T>> = None;
-                for (rounds, near) in [
-                    (1, true),
-                    (2, true),
-                    (3, true),
-                    (4, true),
-                    (8, true),
-                    (1, false),
-                ] {
-                    let mut geometry = g.pooled(spatial as u64);
-                    geometry.block_elements = rounds * ROUND_ELEMENTS as u32;
-                    // Planes are far beyond what fits here, unless what counts as far is as near as it may be.
-                    if !near && spatial as u32 > geometry.block_elements {
-                        geometry.near = Reciprocal::of(geometry.block_elements);
-                    }
-                    let y = run.empty::<$T>(pooled.len())?;
-                    let arguments = (
-                        x.source(),
-                        partials.source(),
-                        w.source(),
-                        b.source(),
-                        s.source(),
-                        y.ptr(),
-                        geometry,
-                        Bounds::new(Some(-0.25), Some(0.5)),
-                    );
-                    run.launch(
-                        &GROUP_NORM_SCALE_CLAMP,
-                        &[label::<$T>()],
-                        geometry.shape(),
-                        arguments,
-                    )?;
-                    let what = format!(
-                        "{norm:?} pooled to {spatial}, {rounds} rounds a block, near {near}"
-                    );
-                    compare(&what, &y, &wanted)?;
-                    match &first {
-                        Some(first) => same_bits(&what, &y, first)?,
-                        None => first = Some(y),
-                    }
-                }
-            }
-            Ok(())
-        }
+/// Normalised with the statistics of longer planes, scaled and clamped, by blocks of every number of rounds.
+pub(crate) fn clamped<T: Storage>(run: &Run) -> Outcome {
+    let cases = match label::<T>() {
+        Label::Name("f32") => &POOLED[..],
+        Label::Name("f16") => &POOLED[4..5],
+        _ => &POOLED[5..6],
     };
+    for &(norm, spatial) in cases {
+        let layers = [
+            norm.layer(),
+            Layer::scale("scale"),
+            Layer::clamp(-0.25, 0.5),
+        ];
+        let case = norm.case::<T>(layers);
+        let left = |index: &usize| index % norm.spatial < spatial;
+        let left: Vec<usize> = (0..norm.len()).filter(left).collect();
+        let wanted = expected_at::<T>(&case, &left);
+        let Loaded { x, parameters } = run.load::<T>(&case)?;
+        let partials = statistics(run, &x, norm.geometry())?;
+        let values: Vec<f32> = case.x.iter().copied().collect();
+        let pooled: Vec<f32> = left.iter().map(|&index| values[index]).collect();
+        let x = run.tensor::<T>(&pooled)?;
+        let [w, b, s] = [0, 1, 2].map(|index| parameters[index].source());
+        let mut first: Option<Tensor<T>> = None;
+        for (rounds, near) in [
+            (1, true),
+            (2, true),
+            (3, true),
+            (4, true),
+            (8, true),
+            (1, false),
+        ] {
+            let mut g = norm.geometry().affine(true, true).pooled(spatial as u64);
+            g.block_elements = rounds * ROUND_ELEMENTS as u32;
+            // Planes are far beyond what fits here, unless what counts as far is as near as it may be.
+            if !near && spatial as u32 > g.block_elements {
+                g.near = Reciprocal::of(g.block_elements);
+            }
+            let y = run.empty::<T>(pooled.len())?;
+            let bounds = Bounds::new(Some(-0.25), Some(0.5));
+            let arguments = (x.source(), partials.source(), w, b, s, y.ptr(), g, bounds);
+            let family = &GROUP_NORM_SCALE_CLAMP;
+            run.launch(family, &[label::<T>()], g.shape(), arguments)?;
+            let what =
+                format!("{norm:?} pooled to {spatial}, {rounds} rounds a block, near {near}");
+            compare(&what, &y, &wanted)?;
+            match &first {
+                Some(first) => same_bits(&what, &y, first)?,
+                None => first = Some(y),
+            }
+        }
+    }
+    Ok(())
 }
-
-clamped!(clamped_f32, f32, POOLED);
-clamped!(clamped_f16, f16, POOLED[4..5].iter().copied());
-clamped!(clamped_bf16, bf16, POOLED[5..6].iter().copied());
 
 /// Rows kept in shared memory: whole planes and parts of vectors, a row that fits exactly as far as
 /// its vectors go, and one that does not fit.
@@ -272,109 +212,64 @@ const RESIDENT: [Norm; 3] = [
     norm(1, 3, 1, 20_001, -10.0),
 ];
 
-macro_rules! resident {
-    ($name:ident, $T:ident, $norms:expr) => {
-        /// With and without weight and bias, and a scale.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for norm in $norms {
-                let values = norm.input::<$T>();
-                let channel_values = [2, 3, 4].map(|seed| signed::<$T>(seed, norm.channels));
-                let [weight, bias, scale] = &channel_values;
-                let x = run.tensor::<$T>(&values)?;
-                let (w, b) = (run.tensor::<$T>(weight)?, run.tensor::<$T>(bias)?);
-                let s = run.tensor::<$T>(scale)?;
-                for affine in [true, false] {
-                    let g = norm.geometry().affine(affine, affine);
-                    let wanted =
-                        norm.wanted(&values, affine.then_some(weight), affine.then_some(bias));
-                    let y = run.empty::<$T>(norm.len())?;
-                    let arguments = (
-                        x.source(),
-                        optional(&w, affine),
-                        optional(&b, affine),
-                        s.source(),
-                        y.ptr(),
-                        g,
-                    );
-                    let shape = g.resident_launch(size_of::<$T>() as u32);
-                    run.launch(
-                        &GROUP_NORM_SCALE_RESIDENT,
-                        &[label::<$T>()],
-                        shape,
-                        arguments,
-                    )?;
-                    let wanted = scaled(&wanted, scale, norm.spatial);
-                    compare(&format!("{norm:?} affine {affine}"), &y, &wanted)?;
-                }
-            }
-            Ok(())
-        }
+/// With and without weight and bias, and a scale.
+pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
+    let norms = match label::<T>() {
+        Label::Name("f32") => &RESIDENT[..],
+        _ => &RESIDENT[..1],
     };
-}
-
-resident!(resident_f32, f32, RESIDENT);
-resident!(resident_f16, f16, RESIDENT[..1].iter().copied());
-resident!(resident_bf16, bf16, RESIDENT[..1].iter().copied());
-
-/// The pointer, if the tensor is to be there.
-pub(crate) fn optional<T: Storage, P>(tensor: &Tensor<T>, there: bool) -> *const P {
-    if there {
-        tensor.source()
-    } else {
-        std::ptr::null()
-    }
-}
-
-/// What is wanted, each channel multiplied by its scale.
-pub(crate) fn scaled(wanted: &[Wanted], scale: &[f32], spatial: usize) -> Vec<Wanted> {
-    let channels = scale.len();
-    (wanted.iter().enumerate())
-        .map(|(i, wanted)| {
-            let scale = f64::from(scale[i / spatial % channels]);
-            let value = wanted.value * scale;
-            Wanted {
-                value,
-                tolerance: wanted.tolerance * scale.abs() + value.abs() * f64::from(f32::EPSILON),
+    for norm in norms {
+        for affine in [true, false] {
+            let mut case = norm.case::<T>([norm.layer(), Layer::scale("scale")]);
+            if !affine {
+                case.parameters[0].fill(1.0);
+                case.parameters[1].fill(0.0);
             }
-        })
-        .collect()
+            let Loaded { x, parameters } = run.load::<T>(&case)?;
+            let g = norm.geometry().affine(affine, affine);
+            let y = run.empty::<T>(norm.len())?;
+            let [w, b] = [0, 1].map(|index| optional(affine.then_some(&parameters[index])));
+            let arguments = (x.source(), w, b, parameters[2].source(), y.ptr(), g);
+            let shape = g.resident_launch(size_of::<T>() as u32);
+            let family = &GROUP_NORM_SCALE_RESIDENT;
+            run.launch(family, &[label::<T>()], shape, arguments)?;
+            let what = format!("{norm:?} affine {affine}");
+            compare(&what, &y, &expected::<T>(&case))?;
+        }
+    }
+    Ok(())
+}
+
+/// The pointer, null if the tensor is not to be there.
+pub(crate) fn optional<T: Storage, P>(tensor: Option<&Tensor<T>>) -> *const P {
+    tensor.map_or(std::ptr::null(), Tensor::source)
 }
 
 /// Constant rows have no deviation: what comes out is the bias, to the last bit.
 pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
     for norm in NORMS {
-        let x = run.tensor::<f32>(&vec![1234.567; norm.len()])?;
-        let bias = signed::<f32>(3, norm.channels);
-        let b = run.tensor::<f32>(&bias)?;
+        let mut case = norm.case::<f32>([norm.layer()]);
+        case.x.fill(1234.567);
+        let Loaded { x, parameters } = run.load::<f32>(&case)?;
         let g = norm.geometry().affine(false, true);
         let partials = statistics(run, &x, g)?;
         let y = run.empty::<f32>(norm.len())?;
-        let arguments = (
-            x.source(),
-            partials.source(),
-            std::ptr::null(),
-            b.source(),
-            y.ptr(),
-            g.apply(),
-        );
-        run.launch(
-            &GROUP_NORM_APPLY,
-            &[label::<f32>()],
-            g.apply().shape(),
-            arguments,
-        )?;
-        let wanted: Vec<_> = (0..norm.len())
-            .map(|i| Wanted::exact(f64::from(bias[i / norm.spatial % norm.channels])))
-            .collect();
-        compare(&format!("{norm:?}"), &y, &wanted)?;
+        let (x, partials, bias) = (x.source(), partials.source(), parameters[1].source());
+        let apply = g.apply();
+        let arguments = (x, partials, std::ptr::null(), bias, y.ptr(), apply);
+        let family = &GROUP_NORM_APPLY;
+        run.launch(family, &[label::<f32>()], apply.shape(), arguments)?;
+        let of = |index: usize| case.parameters[1][index / norm.spatial % norm.channels];
+        let wanted = (0..norm.len()).map(|index| (f64::from(of(index)), 0.0));
+        compare(&format!("{norm:?}"), &y, &direct::<f32>(wanted))?;
     }
     Ok(())
 }
 
 /// The statistics of a row, to the last bit, in a batch of `n`.
-pub(crate) fn first_row_in_a_batch_of(run: &Run, n: usize) -> Result<Vec<f64>, Failure> {
+pub(crate) fn first_row_in_a_batch_of(run: &Run, n: usize) -> Result<Vec<f32>, Failure> {
     let norm = norm(n, 4, 2, 9001, 10.0);
-    let x = run.tensor::<f32>(&norm.input::<f32>())?;
+    let x = run.load::<f32>(&norm.case::<f32>([norm.layer()]))?.x;
     let g = norm.geometry();
     let partials = statistics(run, &x, g)?;
     let mut values = partials.values()?;

@@ -1,14 +1,16 @@
 //! The depthwise convolution with moments and windows.
 
-use cuda_std::{bf16, f16};
+use cuda_std::Storage;
 use op_spec::conv::ConvSpec;
+use op_spec::launch::implicit_gemm::GemmGeometry;
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 use op_spec::launch::stencil::StencilGeometry;
+use oracle::Precision;
 
 use super::super::kernels::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 use super::super::kernels::fused::stencil::*;
-use super::convolved::{convolved, wanted_moments, wanted_results};
-use super::{Outcome, Run, compare, label, signed};
+use super::convolved::Convolution;
+use super::{Loaded, Outcome, Run, compare, label};
 
 /// Extents of input and filter, attributes, and the pool behind it.
 type Row = ([usize; 5], [usize; 5], ConvSpec<3>, Option<[u32; 2]>);
@@ -81,72 +83,41 @@ fn rows() -> [Row; 7] {
     ]
 }
 
-macro_rules! stencil {
-    ($name:ident, $T:ident) => {
-        /// All rows, from the input to combined moments.
-        pub(crate) fn $name(run: &Run) -> Outcome {
-            for (number, (x_shape, w_shape, spec, pool)) in rows().into_iter().enumerate() {
-                let (n, k) = (x_shape[0], w_shape[0]);
-                let conv = spec
-                    .problem(&x_shape, &w_shape, Some(&[k]))
-                    .expect("a sound problem");
-                let conv = conv.geometry().expect("a small problem");
-                let g = StencilGeometry::new(&conv, pool).expect("a geometry");
+/// All rows, from the input to combined moments.
+pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
+    for (number, (x, filter, spec, pool)) in rows().into_iter().enumerate() {
+        let [n, c, d, h, w] = x;
+        let [k, _, t, r, s] = filter;
+        let conv = Convolution::new::<T>([n, c, k], [d, h, w], [t, r, s], spec);
+        let g = StencilGeometry::new(&conv.geometry, pool).expect("a geometry");
+        let values = conv.values(2.0 * Precision::F32.products);
+        let moments = conv.moments(&values);
+        let wanted = conv.results::<T>(values, pool);
 
-                let values = signed::<$T>(1, x_shape.iter().product());
-                let weight = signed::<$T>(2, w_shape.iter().product());
-                let (bias, scale) = (signed::<$T>(3, k), signed::<$T>(4, k));
-                let (x, w) = (run.tensor::<$T>(&values)?, run.tensor::<$T>(&weight)?);
-                let (b, f) = (run.tensor::<$T>(&bias)?, run.tensor::<$T>(&scale)?);
-                let pixels = conv.output_pixels() as usize;
-                let windows = (g.pooled_h * g.pooled_w) as usize;
-                let y = run.empty::<$T>(n * k * if pool.is_some() { windows } else { pixels })?;
-                let moments = run.empty::<f32>(g.moment_elements() as usize)?;
-                let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
-                run.launch(
-                    &STENCIL,
-                    &[label::<$T>()],
-                    g.shape(),
-                    (
-                        x.source(),
-                        w.source(),
-                        b.source(),
-                        std::ptr::null(),
-                        f.source(),
-                        y.ptr(),
-                        moments.ptr(),
-                        g,
-                    ),
-                )?;
-                run.launch(
-                    &IMPLICIT_GEMM_COMBINE,
-                    &[],
-                    op_spec::launch::implicit_gemm::GemmGeometry::combine_shape((n * k) as u64),
-                    (
-                        moments.source(),
-                        combined.ptr(),
-                        (n * k) as u64,
-                        u64::from(g.plane_blocks),
-                    ),
-                )?;
+        let Loaded { x, parameters } = run.load::<T>(&conv.case)?;
+        let scale: Vec<f32> = conv.scale.iter().copied().collect();
+        let scale = run.tensor::<T>(&scale)?;
+        let y = run.empty::<T>(wanted.shape().iter().product())?;
+        let partial = run.empty::<f32>(g.moment_elements() as usize)?;
+        let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
+        let arguments = (
+            x.source(),
+            parameters[0].source(),
+            parameters[1].source(),
+            std::ptr::null(),
+            scale.source(),
+            y.ptr(),
+            partial.ptr(),
+            g,
+        );
+        run.launch(&STENCIL, &[label::<T>()], g.shape(), arguments)?;
+        let (rows, blocks) = ((n * k) as u64, u64::from(g.plane_blocks));
+        let arguments = (partial.source(), combined.ptr(), rows, blocks);
+        let shape = GemmGeometry::combine_shape(rows);
+        run.launch(&IMPLICIT_GEMM_COMBINE, &[], shape, arguments)?;
 
-                let all = convolved(&conv, &values, &weight, &bias);
-                let planes: Vec<_> = all.chunks_exact(pixels).collect();
-                let rounding = f64::exp2(-23.0) * (4.0 + f64::from(conv.reduction()).sqrt());
-                compare(
-                    &format!("row {number}, moments"),
-                    &combined,
-                    &wanted_moments(&planes, rounding),
-                )?;
-                let pool = pool.map(|[h, w]| [h, w, g.pooled_h, g.pooled_w]);
-                let wanted = wanted_results(&planes, &conv, pool, &scale, rounding);
-                compare(&format!("row {number}"), &y, &wanted)?;
-            }
-            Ok(())
-        }
-    };
+        compare(&format!("row {number}, moments"), &combined, &moments)?;
+        compare(&format!("row {number}"), &y, &wanted)?;
+    }
+    Ok(())
 }
-
-stencil!(full, f32);
-stencil!(f16, f16);
-stencil!(bf16, bf16);
