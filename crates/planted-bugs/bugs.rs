@@ -192,7 +192,7 @@ bugs! {
     }
     {
         name: other_block_announces_too_few_bytes,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<bf16>,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
         right: ".arrive_expect(«statistics::bytes::<F>()»);",
         wrong: "504",

@@ -14,7 +14,7 @@ include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 use checks::convolved::{Rounded, Split};
 use checks::*;
-use cuda_std::{bf16, f16};
+use cuda_std::f16;
 
 type Check = fn(&Run) -> Outcome;
 
