@@ -43,7 +43,7 @@ use libtest_mimic::{Arguments, Trial};
 fn main() {
     let arguments = Arguments::from_args();
     // What everything is tested for that the oracle knows; then what some need beyond it.
-    let standard = oracle::all().flat_map(|cases| suite::of(cases));
+    let standard = oracle::all().flat_map(suite::of);
     let own = [
         accuracy::trials(),
         batches::trials(),

@@ -28,7 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Chains that end in, or have in them, a clamp at 0 from below or relu, with the kernels that do them.
+/// Chains with this function in them, each with the row that does it.
 fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
     let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
     let group_norm = || Layer::group_norm("norm", 2);
@@ -38,7 +38,7 @@ fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
     let conv = || Layer::conv2d(ConvLayer::new("conv", 24, [3, 3]));
     let case = |layers: Vec<Layer>| {
         let chain = Chain::new(8, layers).expect("a chain");
-        // Values of both signs, NaN and infinities.
+        // Values of both signs.
         let case = Case::of_chain("pointwise/in_a_chain", chain, &[2, 8, 14, 17]);
         case.shifted(-0.5)
     };
@@ -68,19 +68,21 @@ fn relu_is_a_clamp(backend: Backend) -> Outcome {
         for dtype in [DType::F32, DType::F16] {
             for strategy in Strategy::all(&rectified.chain) {
                 let options = strategy.options();
-                let run = |case: &Case| -> convfuse::Result<(Vec<u32>, String)> {
+                let run = |case: &Case| -> convfuse::Result<(Vec<u32>, Vec<&str>)> {
                     let model = chains::model(&stream, case, dtype)?;
                     let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
                     let y = model.forward_with(&x, &options)?.to_f32_array()?;
-                    let explanation = model.explain(case.x.shape(), &options)?;
-                    let first = explanation.runs.first().map(|run| run.kernels.to_owned());
                     let bits = y.iter().map(|value| value.to_bits()).collect();
-                    Ok((bits, first.unwrap_or_default()))
+                    if backend == Backend::Cpu {
+                        return Ok((bits, Vec::new()));
+                    }
+                    let runs = model.explain(case.x.shape(), &options)?.runs;
+                    Ok((bits, runs.iter().map(|run| run.kernels).collect()))
                 };
                 let (clamped, rectified) = (run(&clamped)?, run(&rectified)?);
                 assert_eq!(clamped, rectified, "{strategy}, {kernels}");
                 if strategy.name == Strategy::FUSED && backend != Backend::Cpu {
-                    assert_eq!(clamped.1, kernels);
+                    assert_eq!(clamped.1, [kernels]);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The pointwise functions: each element by itself, wherever it stands.
 //!
-//! A new function is a [`Function`] and a kernel.
+//! A new function is a `Function` and a kernel.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math};
@@ -69,10 +69,10 @@ impl Function for Relu {
 
 /// A block takes the maxima of `BLOCK_ELEMENTS` consecutive elements of `x` with 0.
 ///
-/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as [`clamp`].
+/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as `clamp`.
 ///
 /// # Safety
-/// As [`clamp`].
+/// As `clamp`.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn relu<T: Storage>(x: *const T, y: *mut T, elements: u64) {
     let x = Global::new(x, elements as usize);

@@ -18,7 +18,6 @@ const KINDS: &[Kind] = &[
             "crates/op-spec/src",
             "kernels-gpu/src",
             "crates/oracle/src/operators",
-            "host/src/cpu",
             "host/src/ops",
         ],
     },
@@ -129,10 +128,10 @@ mod tests {
             fs::write(root.path().join(home).join("clamp.rs"), "").unwrap();
         }
         assert!(missing_homes(root.path(), &KINDS[0]).is_empty());
-        fs::remove_file(root.path().join("host/src/cpu/clamp.rs")).unwrap();
+        fs::remove_file(root.path().join("host/src/ops/clamp.rs")).unwrap();
         assert_eq!(
             missing_homes(root.path(), &KINDS[0]),
-            ["operator clamp: no host/src/cpu/clamp.rs"]
+            ["operator clamp: no host/src/ops/clamp.rs"]
         );
     }
 }

@@ -59,7 +59,7 @@ impl ChannelMaxProblem {
 mod layer {
     use alloc::vec::Vec;
 
-    use super::{ChannelMaxSpec, OPERATOR};
+    use super::ChannelMaxSpec;
     use crate::SpecError;
     use crate::chain::file::NoAttributes;
     use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
@@ -85,10 +85,6 @@ mod layer {
     }
 
     impl ChainLayer for ChannelMaxSpec {
-        fn operator(&self) -> &'static str {
-            OPERATOR
-        }
-
         fn check(&self, _: usize) -> Result<Option<usize>, SpecError> {
             Ok(None)
         }

@@ -131,7 +131,7 @@ pub(crate) mod layer {
 
     use serde::{Deserialize, Serialize};
 
-    use super::{GroupNormSpec, OPERATOR};
+    use super::GroupNormSpec;
     use crate::SpecError;
     use crate::chain::file::{eps, is_true, yes};
     use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
@@ -197,10 +197,6 @@ pub(crate) mod layer {
     }
 
     impl ChainLayer for GroupNormLayer {
-        fn operator(&self) -> &'static str {
-            OPERATOR
-        }
-
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
             self.attributes.check(channels).map(|()| Some(channels))
         }

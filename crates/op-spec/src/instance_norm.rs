@@ -115,7 +115,7 @@ pub(crate) mod layer {
 
     use serde::{Deserialize, Serialize};
 
-    use super::{InstanceNormSpec, OPERATOR};
+    use super::InstanceNormSpec;
     use crate::SpecError;
     use crate::chain::file::{eps, is_false};
     use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
@@ -176,10 +176,6 @@ pub(crate) mod layer {
     }
 
     impl ChainLayer for InstanceNormLayer {
-        fn operator(&self) -> &'static str {
-            OPERATOR
-        }
-
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
             self.attributes.check().map(|()| Some(channels))
         }

@@ -197,7 +197,7 @@ mod layer {
 
     use serde::{Deserialize, Serialize};
 
-    use super::{MaxPool2dSpec, OPERATOR};
+    use super::MaxPool2dSpec;
     use crate::SpecError;
     use crate::chain::file::{Axes, AxesError, axes, is_false};
     use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
@@ -252,10 +252,6 @@ mod layer {
     }
 
     impl ChainLayer for MaxPool2dSpec {
-        fn operator(&self) -> &'static str {
-            OPERATOR
-        }
-
         fn dimensions(&self) -> Option<usize> {
             Some(2)
         }

@@ -207,10 +207,6 @@ mod layer {
     }
 
     impl ChainLayer for PointwiseSpec {
-        fn operator(&self) -> &'static str {
-            self.operator()
-        }
-
         fn needs_channels(&self) -> bool {
             false
         }

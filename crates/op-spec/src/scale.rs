@@ -49,7 +49,7 @@ pub(crate) mod layer {
 
     use serde::{Deserialize, Serialize};
 
-    use super::{OPERATOR, ScaleSpec};
+    use super::ScaleSpec;
     use crate::SpecError;
     use crate::chain::Initialisation;
     use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
@@ -82,10 +82,6 @@ pub(crate) mod layer {
     }
 
     impl ChainLayer for ScaleLayer {
-        fn operator(&self) -> &'static str {
-            OPERATOR
-        }
-
         fn name(&self) -> &str {
             &self.name
         }

@@ -12,14 +12,7 @@ use crate::operators;
 /// already has pass on through the operator's derivative. What comes out is tight enough to notice
 /// one dropped element in a mean over 65,536, and needs no tuning for new shapes or data.
 ///
-/// | operator | condition | passes on an input error `t` as |
-/// |---|---|---|
-/// | convolution | `sum of abs(x * w) + abs(bias)` | `sum of t * abs(w)` |
-/// | norm | `rstd * abs(weight) * (abs(x) + mean of abs(x)) + abs(y) + abs(bias)` | `rstd * abs(weight) * (t + mean of t + abs(x̂) * mean of abs(x̂) * t)` |
-/// | scale | `abs(y)` | `t * abs(scale)` |
-/// | maxima | 0 | the largest `t` of the window |
-/// | clamp | `abs(y)`, for the rounding of the bounds | `t`, nothing where a bound surely holds |
-/// | relu | 0 | `t`, nothing where the value is surely negative |
+/// The head of each operator's file says what its condition is and how it passes on an input's error `t`.
 ///
 /// Infinities and NaN are either right or wrong: their tolerance is 0.
 #[derive(Clone, Debug)]

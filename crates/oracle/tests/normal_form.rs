@@ -3,11 +3,11 @@
 
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::{
-    Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, NormalForm, Pointwise, Reduction,
+    Chain, ChainProblem, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, NormalForm, Pointwise,
 };
 use op_spec::{ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use oracle::operators::Operator;
-use oracle::{Case, Precision};
+use oracle::{Bounded, Case, Precision};
 use proptest::bool::ANY;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -16,6 +16,7 @@ use proptest::test_runner::RngSeed;
 /// A normal form, and the parameters that its layers have.
 struct Evaluation<'a> {
     case: &'a Case,
+    problem: ChainProblem,
     form: NormalForm,
     parameters: Vec<ArrayD<f64>>,
 }
@@ -27,6 +28,7 @@ impl<'a> Evaluation<'a> {
         let parameters = case.parameters.iter().map(|v| v.mapv(f64::from));
         Self {
             case,
+            problem,
             form,
             parameters: parameters.collect(),
         }
@@ -48,11 +50,15 @@ impl<'a> Evaluation<'a> {
             self.normalise(&mut y, layer, &norm);
         }
         self.map(&mut y, &self.form.pointwise);
-        let mut y = match &self.form.reduction {
-            None => y,
-            Some((_, Reduction::MaxPool2d(pool))) => pool.reference(&y, &[]),
-            Some((_, Reduction::ChannelMax(channels))) => channels.reference(&y, &[]),
-        };
+        if let Some((layer, _)) = self.form.reduction {
+            let tolerance = ArrayD::zeros(y.raw_dim());
+            let mapped = Bounded {
+                values: y,
+                tolerance,
+            };
+            let reduction = &self.problem.steps[layer].problem;
+            y = mapped.through(reduction, &[], &Precision::F64).values;
+        }
         self.map(&mut y, &self.form.behind);
         y
     }

@@ -1,12 +1,14 @@
 //! Chains on the CPU against the float64 reference, and against the operators one by one.
 
-use ndarray::{ArrayD, ArrayView, ArrayViewD, Dimension};
+use ndarray::{ArrayD, ArrayViewD};
 use op_spec::MaxPool2dSpec;
 use op_spec::chain::{Chain, ConvLayer, Layer};
 use oracle::{Case, Precision};
 
 use super::*;
+use crate::ops::{self, ConvOptions};
 use crate::parameters::Parameters;
+use crate::{Device, Tensor};
 
 fn parameters(case: &Case) -> Parameters {
     let names = case
@@ -87,13 +89,10 @@ fn chains_match_the_reference() {
     }
 }
 
-fn ranked<D: Dimension>(values: &ArrayD<f32>) -> ArrayView<'_, f32, D> {
-    values.view().into_dimensionality().unwrap()
-}
-
 /// A chain of one layer gives the bits that the operator's own function gives.
 #[test]
 fn a_single_layer_is_its_operator() {
+    let stream = Device::cpu().stream().unwrap();
     let bits = |values: ArrayViewD<'_, f32>| -> Vec<u32> {
         values.iter().map(|value| value.to_bits()).collect()
     };
@@ -101,42 +100,17 @@ fn a_single_layer_is_its_operator() {
         let [layer] = case.chain.layers() else {
             continue;
         };
-        let (x, parameters) = (case.x.view(), &case.parameters);
-        let second = || parameters.get(1).map(ranked);
-        let operator = match layer {
-            Layer::Conv2d(layer) => {
-                let weight = ranked(&parameters[0]);
-                conv2d(ranked(&case.x), weight, second(), &layer.attributes).map(|y| y.into_dyn())
-            }
-            Layer::Conv3d(layer) => {
-                let weight = ranked(&parameters[0]);
-                conv3d(ranked(&case.x), weight, second(), &layer.attributes).map(|y| y.into_dyn())
-            }
-            Layer::GroupNorm(layer) => group_norm(
-                x,
-                parameters.first().map(ranked),
-                second(),
-                &layer.attributes,
-            ),
-            Layer::InstanceNorm(layer) => instance_norm(
-                x,
-                parameters.first().map(ranked),
-                second(),
-                &layer.attributes,
-            ),
-            Layer::Scale(_) => {
-                let factors: ndarray::Array1<f32> = parameters[0].iter().copied().collect();
-                scale(x, factors.view())
-            }
-            Layer::MaxPool2d(spec) => max_pool2d(ranked(&case.x), spec).map(|y| y.into_dyn()),
-            Layer::ChannelMax(_) => channel_max(x),
-            Layer::Pointwise(function) => pointwise(x, function),
+        let upload = |values: &ArrayD<f32>| {
+            // An operator takes factors as a vector.
+            let factors = matches!(layer, Layer::Scale(_)).then_some(values.len());
+            let shape = factors.map_or_else(|| values.shape().to_vec(), |len| vec![len]);
+            let values = values.to_shape(shape).unwrap();
+            Tensor::from_array(&stream, &values).unwrap()
         };
-        assert_eq!(
-            bits(run_case(&case).view()),
-            bits(operator.unwrap().view()),
-            "{}",
-            case.name
-        );
+        let parameters: Vec<Tensor> = case.parameters.iter().map(upload).collect();
+        let x = Tensor::from_array(&stream, &case.x).unwrap();
+        let operator = ops::layer(&x, layer, &parameters, &ConvOptions::default()).unwrap();
+        let (chain, operator) = (run_case(&case), operator.to_array::<f32>().unwrap());
+        assert_eq!(bits(chain.view()), bits(operator.view()), "{}", case.name);
     }
 }

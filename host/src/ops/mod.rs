@@ -46,6 +46,7 @@ use crate::chain::Layer;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
+use crate::spec::{Quantity, SpecError};
 
 pub(crate) use fused::{
     ConvolutionParameters, Layout, Layouts, any_shape, conv2d_group_norm_scale_max_pool_clamp,
@@ -54,13 +55,11 @@ pub(crate) use fused::{
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;
 
-/// A layer by itself: the operator's function, whichever it is. `options` are for convolutions.
+/// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order. `options` are for
+/// convolutions.
 ///
 /// # Errors
-/// Those of the function.
-///
-/// # Panics
-/// If a parameter is missing that no layer of this kind can do without.
+/// Those of the function; [`Error::Spec`](crate::Error::Spec) if there is no parameter for an operator that needs one.
 pub fn layer(
     x: &Tensor,
     layer: &Layer,
@@ -68,13 +67,20 @@ pub fn layer(
     options: &ConvOptions,
 ) -> Result<Tensor> {
     let (first, second) = (parameters.first(), parameters.get(1));
-    let weight = || first.expect("the layer's first parameter");
+    let weight = || {
+        first.ok_or(SpecError::TooSmall {
+            operator: layer.operator(),
+            quantity: Quantity::scalar("parameters"),
+            actual: 0,
+            minimum: 1,
+        })
+    };
     match layer {
-        Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
-        Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
+        Layer::Conv2d(layer) => conv2d_with(x, weight()?, second, &layer.attributes, options),
+        Layer::Conv3d(layer) => conv3d_with(x, weight()?, second, &layer.attributes, options),
         Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
         Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),
-        Layer::Scale(_) => scale(x, weight()),
+        Layer::Scale(_) => scale(x, weight()?),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
         Layer::ChannelMax(_) => channel_max(x),
         Layer::Pointwise(function) => pointwise::apply(x, function),

@@ -22,9 +22,6 @@ pub use crate::scale::layer::ScaleLayer;
 
 /// What a chain asks of a layer.
 pub(crate) trait ChainLayer {
-    /// The operator's name.
-    fn operator(&self) -> &'static str;
-
     /// The spatial dimensions that the layer takes, if not any.
     fn dimensions(&self) -> Option<usize> {
         None
@@ -107,6 +104,15 @@ macro_rules! layers {
             /// The operators but for pointwise functions.
             pub(super) const OPERATORS: &[&str] = &[$($operator),+];
 
+            /// The operator's name, as the functions that compute it have it.
+            #[must_use]
+            pub const fn operator(&self) -> &'static str {
+                match self {
+                    $(Self::$Variant(_) => $operator,)+
+                    Self::Pointwise(function) => function.operator(),
+                }
+            }
+
             pub(super) fn kind(&self) -> &dyn ChainLayer {
                 match self {
                     $(Self::$Variant(layer) => layer,)+
@@ -174,14 +180,6 @@ layers! {
     /// The maximum over the channels; the output lacks dimension 1.
     ChannelMax(ChannelMaxSpec) is "channel_max",
     |problem: ChannelMaxProblem| Place::Reduction(Reduction::ChannelMax(problem));
-}
-
-impl Layer {
-    /// The operator's name, as the functions that compute it have it.
-    #[must_use]
-    pub fn operator(&self) -> &'static str {
-        self.kind().operator()
-    }
 }
 
 /// What a layer is given, as far as it does not depend on the input.

@@ -125,10 +125,6 @@ impl<const D: usize> ChainLayer for ConvLayer<D>
 where
     LayerProblem: From<ConvProblem<D>>,
 {
-    fn operator(&self) -> &'static str {
-        ConvSpec::<D>::OPERATOR
-    }
-
     fn dimensions(&self) -> Option<usize> {
         Some(D)
     }

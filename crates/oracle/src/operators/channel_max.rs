@@ -1,4 +1,6 @@
 //! `y[n, ..] = max over c of x[n, c, ..]`; NaN in any channel gives NaN.
+//!
+//! *Condition*: 0. *Passes on* the largest `t` of the channels.
 
 use ndarray::{ArrayD, Axis, Zip};
 use op_spec::ChannelMaxProblem;

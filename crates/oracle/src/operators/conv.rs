@@ -1,6 +1,8 @@
 //! `y[n, k, p, q] = bias[k] + sum over c, r, s of weight[k, c, r, s] * x[n, c, p', q']` with
 //! `p' = p * stride - padding + r * dilation`, `q'` likewise, and zeros outside the image. A convolution of volumes has one
 //! dimension more; one of images is one of volumes that are one voxel deep.
+//!
+//! *Condition*: `sum of abs(x * w) + abs(bias)`. *Passes on* `t` as `sum of t * abs(w)`.
 
 mod cases;
 

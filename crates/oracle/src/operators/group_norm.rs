@@ -1,5 +1,8 @@
 //! `y = (x - mean) / sqrt(variance + eps) * weight[c] + bias[c]`, mean and (biased) variance over the channels of a group
 //! and all positions of one sample.
+//!
+//! *Condition*: `rstd * abs(weight) * (abs(x) + mean of abs(x)) + abs(y) + abs(bias)`. *Passes on* `t` as
+//! `rstd * abs(weight) * (t + mean of t + abs(x̂) * mean of abs(x̂) * t)`.
 
 use ndarray::ArrayD;
 use op_spec::chain::{GroupNormLayer, Layer};

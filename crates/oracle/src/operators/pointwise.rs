@@ -1,12 +1,12 @@
 //! The pointwise functions.
 //!
-//! | function | definition |
-//! |---|---|
-//! | clamp | `y = min(max(x, lower), upper)`; NaN stays, and where the bounds cross the upper one wins |
-//! | relu | `y = max(x, 0)`; NaN stays |
+//! | function | definition | condition | passes on an input's error `t` as |
+//! |---|---|---|---|
+//! | clamp | `y = min(max(x, lower), upper)`; NaN stays, and where the bounds cross the upper one wins | `abs(y)`, for the rounding of the bounds | `t`, nothing where a bound surely holds |
+//! | relu | `y = max(x, 0)`; NaN stays | 0 | `t`, nothing where `x` is surely negative |
 //!
-//! A new function is a row here and in the table at [`Bounded`], an arm of each method of [`Operator`] and a line of
-//! constant like [`RELU`] with a line in the list of [`CASES`], by which it gets its tests.
+//! A new function is a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and a constant like
+//! `RELU`, listed in `CASES`, by which it gets its tests.
 
 use ndarray::{ArrayD, Zip};
 use op_spec::chain::Layer;

@@ -1,4 +1,6 @@
 //! `y = x * scale[c]`.
+//!
+//! *Condition*: `abs(y)`. *Passes on* `t` as `t * abs(scale)`.
 
 use ndarray::{ArrayD, Axis};
 use op_spec::ScaleProblem;

@@ -26,6 +26,8 @@ fn other_chains() {
         attributes: GroupNormSpec::new(8),
         affine: true,
     });
+    // PyTorch's relu is a clamp.
+    let with_relu = [&head()[..4], &[Layer::relu()]].concat();
     let one_launch = ["one-launch-2d", "implicit-gemm", "implicit-gemm"];
     let twice = [
         "one-launch-2d | direct",
@@ -43,6 +45,7 @@ fn other_chains() {
                 ["direct | norm | operator"; 3],
             ),
             ("instance norm", chain(instance_norm), &input, one_launch),
+            ("relu", chain(with_relu), &input, one_launch),
             (
                 "two convolutions",
                 chain([head(), vec![conv("b")]].concat()),
@@ -89,8 +92,19 @@ fn other_chains() {
         &DTYPES,
         &Options::default(),
     );
+    let of_79 = chain_79(of_79());
+    let mut with_relu = of_79.layers().to_vec();
+    with_relu[3] = Layer::relu();
+    let with_relu = Chain::new(3, with_relu).unwrap();
+    for properties in [H200, A100, SM_86] {
+        let rows = |chain| {
+            let (input, options) = (&KernelBench79::INPUT, Options::default());
+            rows(chain, input, DType::F32, &properties, &options)
+        };
+        assert_eq!(rows(&with_relu), rows(&of_79));
+    }
     // The factor behind the norm is another one than that before it.
-    let mut layers = chain_79(of_79()).layers().to_vec();
+    let mut layers = of_79.layers().to_vec();
     layers[4] = Layer::scale("other");
     let other_factor = Chain::new(3, layers).unwrap();
     check(
