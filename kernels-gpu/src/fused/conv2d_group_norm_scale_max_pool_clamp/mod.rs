@@ -103,7 +103,7 @@ mod produce;
 mod statistics;
 
 use cuda_std::mbarrier::Barrier;
-use cuda_std::{cluster, kernel, thread, warp};
+use cuda_std::{cluster, kernel, opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     OneLaunch2dGeometry, WARPGROUP_THREADS,
@@ -129,9 +129,7 @@ struct Arguments<T> {
 unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &OneLaunch2dGeometry) {
     let memory = Memory::new(F::CONFIG);
     let thread = thread::thread_idx_x();
-    // From one lane for all: the compiler then knows that addresses derived from it are uniform.
-    let (warpgroup, _) =
-        warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARPGROUP_THREADS, 0, WARP_THREADS);
+    let warpgroup = opaque::uniform(thread / WARPGROUP_THREADS);
     if thread == 0 {
         let mut slot = 0;
         while slot < F::CONFIG.slots {
