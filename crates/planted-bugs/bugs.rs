@@ -196,7 +196,7 @@ const BUGS: &[Bug] = &[
     Bug {
         name: "slots_are_freed_before_their_last_product",
         copy: "third",
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/window_row.rs",
         right: "                if y + 1 == self.rows {\n                    window_row_freed(",
         wrong: "                if y + 1 == if F::SCALED { self.rows } else { 1 } {\n                    window_row_freed(",
     },
@@ -315,21 +315,21 @@ const BUGS: &[Bug] = &[
     Bug {
         name: "stencil_takes_padding_for_input",
         copy: "second",
-        file: "fused/stencil.rs",
+        file: "fused/stencil/item.rs",
         right: "let inside = is_column && h < conv.h;",
         wrong: "let inside = is_column && h <= conv.h;",
     },
     Bug {
         name: "stencil_takes_rows_beyond_the_output_into_the_moments",
         copy: "third",
-        file: "fused/stencil.rs",
+        file: "fused/stencil/mod.rs",
         right: "(conv.p - place.p).min(g.item_rows)",
         wrong: "g.item_rows",
     },
     Bug {
         name: "stencil_pools_across_one_column_too_few",
         copy: "fourth",
-        file: "fused/stencil.rs",
+        file: "fused/stencil/results.rs",
         right: "while column < g.pool_w {",
         wrong: "while column + 1 < g.pool_w {",
     },

@@ -23,9 +23,10 @@ pub(crate) fn prescale_of_finite(largest: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn prescale_for(largest: f32) -> [f32; 2] {
     let exponent = largest.to_bits() >> 23;
+    let usable = largest > 0.0 && exponent <= MOST;
     // Of both the exponent stays that of a normal number.
     let wanted = (MOST + TARGET - exponent.min(MOST + 1)).clamp(1, MOST - 1);
-    if largest > 0.0 && exponent <= MOST {
+    if usable {
         [
             f32::from_bits(wanted << 23),
             f32::from_bits((MOST - wanted) << 23),
