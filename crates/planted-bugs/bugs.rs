@@ -186,7 +186,7 @@ bugs! {
     {
         name: slots_are_freed_before_their_last_product,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
+        file: "fused/conv2d_group_norm_scale_max_pool_clamp/window_row.rs",
         right: "                if «y + 1 == self.rows» {\n                    window_row_freed(",
         wrong: "y == 0",
     }
@@ -305,21 +305,21 @@ bugs! {
     {
         name: stencil_takes_padding_for_input,
         check: stencil::matches::<f32>,
-        file: "fused/stencil.rs",
+        file: "fused/stencil/item.rs",
         right: "let inside = «is_column && h < conv.h»;",
         wrong: "is_column && h <= conv.h",
     }
     {
         name: stencil_takes_rows_beyond_the_output_into_the_moments,
         check: stencil::matches::<f32>,
-        file: "fused/stencil.rs",
+        file: "fused/stencil/mod.rs",
         right: "(conv.p - place.p).min(g.item_rows)",
         wrong: "g.item_rows",
     }
     {
         name: stencil_pools_across_one_column_too_few,
         check: stencil::matches::<f32>,
-        file: "fused/stencil.rs",
+        file: "fused/stencil/results.rs",
         right: "while «column < g.pool_w» {",
         wrong: "column + 1 < g.pool_w",
     }

@@ -45,8 +45,8 @@ const LEFT_OUT: [(&str, &str, &str); 8] = [
     ),
     ("conv3d", ", f16: F16, bf16: Bf16]", "]"),
     ("conv3d", "F: [f16: F16, bf16: Bf16]", "F: [f16: F16]"),
-    ("conv2d", "bf16: Bf16<false>,\n", ""),
-    ("conv2d", "bf16: Bf16<true>,\n", ""),
+    ("conv2d", "bf16: Stored<bf16, false>,\n", ""),
+    ("conv2d", "bf16: Stored<bf16, true>,\n", ""),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -54,6 +54,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = kernels.join("src");
     let checks = kernels.join("tests/checks/mod.rs");
     let target = PathBuf::from(env::var("OUT_DIR")?).join("kernels");
+    // Files of an earlier copy that the kernels no longer have.
+    if target.exists() {
+        fs::remove_dir_all(&target)?;
+    }
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-changed=bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");

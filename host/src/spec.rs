@@ -14,11 +14,11 @@
 //! # Ok::<(), convfuse::spec::SpecError>(())
 //! ```
 
-pub use op_spec::{
-    ChannelMaxProblem, ChannelMaxSpec, ClampProblem, ClampSpec, Conv2dSpec, Conv3dSpec,
-    ConvProblem, ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
-    MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec, Quantity, RankRule,
-    ScaleProblem, ScaleSpec, SpecError,
-};
+pub use op_spec::*;
 
-pub(crate) use op_spec::launch;
+#[allow(
+    hidden_glob_reexports,
+    unused_imports,
+    reason = "what is no specification is hidden on purpose"
+)]
+pub(crate) use op_spec::{chain, data, launch};

@@ -16,6 +16,7 @@
 //! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
 //! | `parts/`: `map`, `planes` | what these loops do with an element |
 //! | `parts/`: `moments` | statistics |
+//! | `parts/`: `lanes`, `prescale` | what lanes of a warp combine; how f32 comes into f16's range |
 //! | `parts/`: `index`, `unroll` | arithmetic of positions, and loops that are written out |
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]

@@ -10,9 +10,10 @@
 //! |---|---|---|---|
 //! | [`to_compiler`] | `mov.b32` | the compiler; to the assembler it is a copy, of which it sees what it is a copy of | at most a move |
 //! | [`to_assembler`] | `shfl.sync.bfly.b32` by no lanes | both | a shuffle, by the whole warp |
+//! | [`uniform`] | `shfl.sync.idx.b32` from lane 0 | both, but for its being the same in all lanes | a shuffle, by the whole warp |
 //! | [`load`] | `ld.volatile.shared.b32` | both: an element that was loaded before | a load |
 //!
-//! **Emulator**: values are returned as they are; [`to_assembler`] is a shuffle and [`load`] a load, with their checks.
+//! **Emulator**: values are returned as they are; [`to_assembler`] and [`uniform`] are shuffles and [`load`] a load, with their checks.
 
 use crate::backend;
 use crate::element::Element;
@@ -38,6 +39,19 @@ pub fn to_compiler(value: u32) -> u32 {
 pub unsafe fn to_assembler(value: u32) -> u32 {
     // SAFETY: all lanes are here, says the caller.
     unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, value, 0, 32).0 }
+}
+
+/// The `value` of lane 0, which compiler and assembler then know to be the same in all lanes: addresses and conditions that
+/// depend on it are computed once for the warp. `shfl.sync.idx.b32`.
+///
+/// # Safety
+/// All 32 lanes of the warp make this call.
+#[must_use]
+#[track_caller]
+#[inline(always)]
+pub unsafe fn uniform(value: u32) -> u32 {
+    // SAFETY: all lanes are here, says the caller.
+    unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, value, 0, 32).0 }
 }
 
 /// Element `i`, a 32-bit one, by a load of its own, although it may have been loaded before. Loading a value where it is

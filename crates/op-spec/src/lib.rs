@@ -48,16 +48,16 @@ mod window;
 
 #[cfg(feature = "chain")]
 pub mod chain;
-pub mod channel_max;
-pub mod conv;
+mod channel_max;
+mod conv;
 #[cfg(feature = "chain")]
 pub mod data;
-pub mod group_norm;
-pub mod instance_norm;
+mod group_norm;
+mod instance_norm;
 pub mod launch;
-pub mod max_pool2d;
-pub mod pointwise;
-pub mod scale;
+mod max_pool2d;
+mod pointwise;
+mod scale;
 
 pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
 pub use conv::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};

@@ -1,12 +1,12 @@
 //! Launch shapes: everything is covered, once, by what a device can launch.
 
-use op_spec::conv::{Conv2dSpec, ConvSpec};
+use op_spec::MaxPool2dSpec;
 use op_spec::launch::channel_max::{self, ChannelMaxGeometry};
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, GEMM_THREADS, TALL};
 use op_spec::launch::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
 use op_spec::launch::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
-use op_spec::max_pool2d::MaxPool2dSpec;
+use op_spec::{Conv2dSpec, ConvSpec};
 
 fn conv(n: usize, c: usize, k: usize, image: [usize; 2], spec: Conv2dSpec) -> ConvGeometry {
     let weight = [k, c / spec.groups, 3, 3];

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use cuda_std::{Label, Storage};
+use op_spec::ConvSpec;
 use op_spec::chain::{ConvLayer, Layer, LayerProblem};
-use op_spec::conv::ConvSpec;
 use op_spec::launch::conv::{ChannelTile, ConvGeometry};
 use op_spec::launch::conv_gemm::{ColumnGemmTile, ColumnPlan, FLAT, TALL};
 use oracle::Expected;

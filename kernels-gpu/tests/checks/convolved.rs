@@ -2,10 +2,10 @@
 
 use cuda_std::{Storage, bf16, f16};
 use ndarray::{Array, ArrayD, Axis};
+use op_spec::ConvSpec;
+use op_spec::MaxPool2dSpec;
 use op_spec::chain::{ConvLayer, Layer, LayerProblem};
-use op_spec::conv::ConvSpec;
 use op_spec::launch::conv::ConvGeometry;
-use op_spec::max_pool2d::MaxPool2dSpec;
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 

@@ -1,7 +1,7 @@
 //! The implicit matrix product: what it convolves, the moments that it takes, the windows that it pools.
 
 use cuda_std::{Label, bf16, f16};
-use op_spec::conv::ConvSpec;
+use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::{
     GemmConfig, GemmDevice, GemmGeometry, GemmTile, OperandFormat, TILES, W64N128,
 };

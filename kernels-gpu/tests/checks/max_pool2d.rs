@@ -1,12 +1,12 @@
 //! Pooling, alone and with what comes before and after it.
 
 use cuda_std::Storage;
+use op_spec::MaxPool2dSpec;
 use op_spec::chain::Layer;
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::PoolGeometry;
 use op_spec::launch::norm::NormGeometry;
 use op_spec::launch::reciprocal::Reciprocal;
-use op_spec::max_pool2d::MaxPool2dSpec;
 use oracle::Case;
 use oracle::data::signed;
 

@@ -1,7 +1,7 @@
 //! The depthwise convolution with moments and windows.
 
 use cuda_std::Storage;
-use op_spec::conv::ConvSpec;
+use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::GemmGeometry;
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 use op_spec::launch::stencil::StencilGeometry;

@@ -2,7 +2,7 @@
 
 use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor, UNIT_BYTES};
-use cuda_std::{Storage, f16, math, mma, opaque, registers};
+use cuda_std::{Storage, f16, math, mma, opaque};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     FRAGMENT_WORDS, OneLaunch2dConfig, PART_BYTES, RESIDUE_BYTES, WARPGROUP_THREADS,
 };
@@ -100,9 +100,16 @@ const fn tap_and_constant(row: u32, s: u32, constant: u32) -> MatrixDescriptor {
 // are. Filters come in this order (`prepare`): three pairs, the pair and the single for the first
 // case, the pair and the single for the second.
 const PAIR: usize = 3;
-pub(super) const SINGLE: usize = 4;
+const SINGLE: usize = 4;
 const CROSSING_PAIR: usize = 5;
-pub(super) const CROSSING_SINGLE: usize = 6;
+const CROSSING_SINGLE: usize = 6;
+
+/// Puts `word` where the constant pixels meet row `half`, in seven fragments.
+#[inline(always)]
+pub(super) unsafe fn set_constant(f: &mut [Fragment; 7], half: usize, word: u32) {
+    f[SINGLE][2 + half] = word;
+    f[CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
+}
 
 /// A row from one part of the pixels: the fragments and columns of five steps.
 #[inline(always)]
@@ -165,18 +172,18 @@ macro_rules! register_counts {
         #[inline(always)]
         unsafe fn give_registers() {
             if SPREAD {
-                registers::decrease::<{ $config.spread().producer_registers }>();
+                cuda_std::registers::decrease::<{ $config.spread().producer_registers }>();
             } else {
-                registers::decrease::<{ $config.producer_registers }>();
+                cuda_std::registers::decrease::<{ $config.producer_registers }>();
             }
         }
 
         #[inline(always)]
         unsafe fn take_registers() {
             if SPREAD {
-                registers::increase::<{ $config.spread().consumer_registers }>();
+                cuda_std::registers::increase::<{ $config.spread().consumer_registers }>();
             } else {
-                registers::increase::<{ $config.consumer_registers }>();
+                cuda_std::registers::increase::<{ $config.consumer_registers }>();
             }
         }
     };
@@ -321,8 +328,7 @@ impl<const SPREAD: bool> Format for Rounded<SPREAD> {
 
     #[inline(always)]
     unsafe fn set_constant(f: &mut [Fragment; 7], half: usize, word: u32) {
-        f[SINGLE][2 + half] = word;
-        f[CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
+        set_constant(f, half, word);
     }
 
     #[inline(always)]

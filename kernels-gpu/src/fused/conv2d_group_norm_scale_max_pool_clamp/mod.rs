@@ -101,16 +101,17 @@ mod memory;
 mod prepare;
 mod produce;
 mod statistics;
+mod window_row;
 
 use cuda_std::mbarrier::Barrier;
-use cuda_std::{cluster, kernel, thread, warp};
+use cuda_std::{bf16, cluster, f16, kernel, opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     OneLaunch2dGeometry, WARPGROUP_THREADS,
 };
 
 use format::{Format, Rounded, Split};
-use format_stored::{Bf16, F16};
+use format_stored::Stored;
 use memory::Memory;
 pub use prepare::*;
 
@@ -125,13 +126,24 @@ struct Arguments<T> {
     y: *mut T,
 }
 
+/// What both kernels do.
 #[inline(always)]
-unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &OneLaunch2dGeometry) {
+unsafe fn body<F: Format>(
+    x: *const F::Stored,
+    filters: *const u32,
+    channels: *const f32,
+    y: *mut F::Stored,
+    g: &OneLaunch2dGeometry,
+) {
+    let arguments = &Arguments {
+        x,
+        filters,
+        channels,
+        y,
+    };
     let memory = Memory::new(F::CONFIG);
     let thread = thread::thread_idx_x();
-    // From one lane for all: the compiler then knows that addresses derived from it are uniform.
-    let (warpgroup, _) =
-        warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARPGROUP_THREADS, 0, WARP_THREADS);
+    let warpgroup = opaque::uniform(thread / WARPGROUP_THREADS);
     if thread == 0 {
         let mut slot = 0;
         while slot < F::CONFIG.slots {
@@ -167,8 +179,8 @@ unsafe fn body<F: Format>(arguments: &Arguments<F::Stored>, g: &OneLaunch2dGeome
     instances(F: [
         split_f32: Split<false>,
         rounded_f32: Rounded<false>,
-        f16: F16<false>,
-        bf16: Bf16<false>,
+        f16: Stored<f16, false>,
+        bf16: Stored<bf16, false>,
     ]),
     max_threads = F::CONFIG.block_threads(),
     min_blocks = 1,
@@ -181,13 +193,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<F: Format>(
     y: *mut F::Stored,
     g: &OneLaunch2dGeometry,
 ) {
-    let arguments = Arguments {
-        x,
-        filters,
-        channels,
-        y,
-    };
-    body::<F>(&arguments, g);
+    body::<F>(x, filters, channels, y, g);
 }
 
 /// `conv2d_group_norm_scale_max_pool_clamp_wgmma` with a sample on more blocks.
@@ -200,8 +206,8 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<F: Format>(
     instances(F: [
         split_f32: Split<true>,
         rounded_f32: Rounded<true>,
-        f16: F16<true>,
-        bf16: Bf16<true>,
+        f16: Stored<f16, true>,
+        bf16: Stored<bf16, true>,
     ]),
     max_threads = F::CONFIG.block_threads(),
     min_blocks = 1,
@@ -214,11 +220,5 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma_spread<F: Format>(
     y: *mut F::Stored,
     g: &OneLaunch2dGeometry,
 ) {
-    let arguments = Arguments {
-        x,
-        filters,
-        channels,
-        y,
-    };
-    body::<F>(&arguments, g);
+    body::<F>(x, filters, channels, y, g);
 }

@@ -6,14 +6,14 @@
 //! scale`.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, kernel, thread};
+use cuda_std::{Storage, bf16, f16, kernel, thread};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FRAGMENT_WORDS, IN_CHANNELS, OUT_CHANNELS,
     OneLaunch2dConfig, OneLaunch2dGeometry, WARPGROUP_THREADS,
 };
 
 use super::format::{Format, Rounded, Split};
-use super::format_stored::{Bf16, F16};
+use super::format_stored::Stored;
 
 /// The taps of the halves of an operand, by number; nothing where the constant pixels come, or 0.
 type Taps = [Option<u32>; 2];
@@ -51,8 +51,8 @@ const _: () = assert!(OneLaunch2dConfig::SPLIT.fragments == 2 * TAPS.len() as u3
     instances(F: [
         split_f32: Split<false>,
         rounded_f32: Rounded<false>,
-        f16: F16<false>,
-        bf16: Bf16<false>,
+        f16: Stored<f16, false>,
+        bf16: Stored<bf16, false>,
     ]),
     max_threads = OUT_CHANNELS
 )]

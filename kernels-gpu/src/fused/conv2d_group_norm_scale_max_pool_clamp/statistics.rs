@@ -187,8 +187,7 @@ pub(super) unsafe fn finish<F: Format>(
     // All lanes of a warp agree, and one tells it: were it for each thread to say, the assembler
     // would take what follows for divergent, and keep addresses out of uniform registers. It tells it
     // each time, or the compiler would copy the barriers into branches.
-    let has_channel =
-        || warp::warp_shuffle_idx(warp::ALL_LANES, thread, 0, WARP_THREADS).0 < OUT_CHANNELS;
+    let has_channel = || opaque::uniform(thread) < OUT_CHANNELS;
     if has_channel() {
         let all = gather::<F>(g, memory, item, thread);
         keep_channel(g, memory, k, &all);

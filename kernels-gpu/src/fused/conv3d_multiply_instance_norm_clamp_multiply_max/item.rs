@@ -11,7 +11,10 @@ use super::format::{Format, quartet_offsets};
 
 /// Filter operands of all horizontal taps. As many steps as the format with the most has; what is
 /// not used costs nothing.
-pub(super) type Filters = [[[u32; 4]; 5]; FILTER as usize];
+pub(super) type Filters = [[[u32; 4]; MAX_STEPS]; FILTER as usize];
+
+/// The most sets of filter operands of a horizontal tap.
+pub(super) const MAX_STEPS: usize = 5;
 
 /// Accumulators of one column, of lane `quad_lane` of quad `quad`: rows `quad` and `quad + 8`, filters
 /// `2 * quad_lane`, `2 * quad_lane + 1` and the same plus 8.

@@ -68,7 +68,7 @@ use core::marker::PhantomData;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
-use cuda_std::{cluster, cp_async, kernel, math, thread, warp};
+use cuda_std::{cluster, cp_async, kernel, math, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     BLOCK_THREADS, COMMON_WORDS, OUT_CHANNELS, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS,
@@ -81,6 +81,7 @@ mod item;
 mod output;
 mod parameters;
 mod pass;
+mod survey;
 // Only Hopper has what these kernels are made of.
 #[cfg(hopper)]
 mod warpgroup;
@@ -93,6 +94,10 @@ use item::{Operands, convolve};
 use output::Maximum;
 use parameters::FilterTensors;
 use pass::{Pass, finish_filter, largest_of_warps};
+
+use crate::parts::lanes::sum_of_lanes;
+use crate::parts::prescale::prescale_of_finite;
+use crate::parts::unroll::unroll;
 
 /// Words of shared memory for all threads, by what they hold.
 mod common {
@@ -125,18 +130,6 @@ mod common {
 /// Magnitudes, after scaling, that the conversion takes without loss.
 const SCALED_MIN: f32 = 0.25;
 const SCALED_MAX: f32 = 30_000.0;
-
-/// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets.
-#[inline(always)]
-fn prescale_for(largest: f32) -> f32 {
-    let exponent = largest.to_bits() >> 23;
-    let wanted = (2 * 127 + 10 - exponent.min(263)).clamp(1, 253);
-    if largest == 0.0 {
-        1.0
-    } else {
-        f32::from_bits(wanted << 23)
-    }
-}
 
 /// Blocks for a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`: `BLOCKS`, which are a
 /// cluster where they are several.
@@ -177,8 +170,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
 
     let thread = thread::thread_idx_x();
     let lane = warp::lane_id();
-    // The same in all lanes, and known to the compiler to be.
-    let (warp, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARP_THREADS, 0, 32);
+    let warp = opaque::uniform(thread / WARP_THREADS);
     let filler = Filler::<F> {
         x,
         planes,
@@ -210,12 +202,9 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     warp::sync_warp(warp::ALL_LANES);
     let of_warp = warp::warp_reduce_max(warp::ALL_LANES, largest.to_bits());
     if warp == 0 {
-        macro_rules! sum {
-            ($($c:literal)*) => {$(
-                sums[$c] = sum_of_warp(sums[$c]);
-            )*};
-        }
-        sum!(0 1 2);
+        unroll!(3, |c| {
+            sums[c] = sum_of_lanes::<WARP_THREADS>(sums[c]);
+        });
         let pixels = warp::warp_reduce_add(warp::ALL_LANES, pixels);
         if lane == 0 {
             floats.store_vec(common::SUMS, [sums[0], sums[1], sums[2], pixels as f32]);
@@ -229,7 +218,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     let each = math::reciprocal_approx(pixels);
     let means = [sum0 * each, sum1 * each, sum2 * each];
     let centre = Centre::new(
-        prescale_for(largest_of_warps(words, common::LARGEST)),
+        prescale_of_finite(largest_of_warps(words, common::LARGEST)),
         means,
     );
     if BLOCKS == 1 {
@@ -291,7 +280,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
         }
         let [m0, m1, m2, _] = floats.load_vec::<4>(common::MEANS);
         if thread == 0 {
-            Centre::new(prescale_for(all), [m0, m1, m2]).store(floats);
+            Centre::new(prescale_of_finite(all), [m0, m1, m2]).store(floats);
         }
         if BLOCKS > 1 {
             cluster::wait_all();
@@ -317,16 +306,4 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
     if BLOCKS > 1 {
         cluster::wait_all();
     }
-}
-
-/// The sum over the warp's lanes, in all of them.
-#[inline(always)]
-unsafe fn sum_of_warp(mut value: f32) -> f32 {
-    macro_rules! add {
-        ($($bit:literal)*) => {
-            $(value += warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0;)*
-        };
-    }
-    add!(16 8 4 2 1);
-    value
 }

@@ -29,10 +29,35 @@ pub(super) struct Constants {
 }
 
 impl Constants {
-    /// Constants of a filter whose accumulators, `scale` times too large, have `mean` and `variance`.
+    /// Constants of a filter whose accumulators, `scale` times too large, have this sum and this sum of squares.
     /// `finite` tells whether all parameters of the filter are.
     #[inline(always)]
-    pub(super) fn new(
+    pub(super) fn of_sums(
+        g: &OneLaunch3dGeometry,
+        [sum, squares]: [f64; 2],
+        scale: f64,
+        m: f32,
+        finite: bool,
+    ) -> Self {
+        let mean = sum * g.count_reciprocal;
+        let variance = squares * g.count_reciprocal - mean * mean;
+        // Rounding may leave a little less than nothing; NaN stays.
+        let variance = if variance < 0.0 { 0.0 } else { variance };
+        Self::new(g, mean, variance, scale, m, finite)
+    }
+
+    /// Leaves those of filter `k` in `table`: `[factor, added, upper, lower][filter]`.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, table: Shared<f32>, k: u32) {
+        table.store(k, self.factor);
+        table.store(16 + k, self.added);
+        table.store(32 + k, self.upper);
+        table.store(48 + k, self.lower);
+    }
+
+    /// Constants of a filter whose accumulators, `scale` times too large, have `mean` and `variance`.
+    #[inline(always)]
+    fn new(
         g: &OneLaunch3dGeometry,
         mean: f64,
         variance: f64,
@@ -71,6 +96,18 @@ impl Constants {
     }
 }
 
+/// The largest of the lower bounds in `table`.
+#[inline(always)]
+pub(super) unsafe fn largest_lower(table: Shared<f32>) -> f32 {
+    let mut lower = f32::NEG_INFINITY;
+    let mut k = 0;
+    while k < 16 {
+        lower = math::max_nan(lower, table.load(48 + k));
+        k += 1;
+    }
+    lower
+}
+
 /// Writes the maximum over all filters.
 pub(super) struct Maximum<T> {
     y: GlobalMut<T>,
@@ -82,8 +119,7 @@ pub(super) struct Maximum<T> {
 }
 
 impl<T: Storage> Maximum<T> {
-    /// With the constants of this lane's filters, which lie in `table` as
-    /// `[factor, added, upper, lower][filter]`.
+    /// With the constants of this lane's filters, which lie in `table`.
     #[inline(always)]
     pub(super) unsafe fn new(y: GlobalMut<T>, table: Shared<f32>) -> Self {
         let quad_lane = warp::lane_id() % 4;
@@ -97,16 +133,10 @@ impl<T: Storage> Maximum<T> {
             }
         };
         let constants = [constants(0), constants(1), constants(2), constants(3)];
-        let mut lower = f32::NEG_INFINITY;
-        let mut k = 0;
-        while k < 16 {
-            lower = math::max_nan(lower, table.load(48 + k));
-            k += 1;
-        }
         Self {
             y,
             constants,
-            lower,
+            lower: largest_lower(table),
             pending: [0.0; 2],
             at: 0,
             valid: false,

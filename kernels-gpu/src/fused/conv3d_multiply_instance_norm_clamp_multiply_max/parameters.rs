@@ -4,23 +4,19 @@ use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, cp_async, math, thread, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    BLOCK_THREADS, FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OneLaunch3dGeometry,
-    STAGING_WORDS,
+    BLOCK_THREADS, FILTER, FILTER_ELEMENTS, OUT_CHANNELS, OneLaunch3dGeometry, STAGING_WORDS,
 };
 
+use super::common;
 use super::format::{Format, filter_word};
-use super::item::Filters;
-use super::{common, prescale_for};
+use super::item::{Filters, MAX_STEPS};
+use super::survey::{self, PER_FILTER, SURVEYORS};
+use crate::parts::prescale::prescale_of_finite;
+use crate::parts::unroll::unroll;
 
 /// Words of operands: four for each lane, horizontal tap and step, at most.
 const OPERAND_WORDS: u32 = FILTER * 5 * 32 * 4;
 
-/// Elements of one filter, and of one channel of it.
-const PER_FILTER: u32 = FILTER_ELEMENTS / OUT_CHANNELS;
-const PER_CHANNEL: u32 = PER_FILTER / IN_CHANNELS;
-
-/// Lanes that survey one filter.
-const SURVEYORS: u32 = 16;
 const _: () = assert!(SURVEYORS * OUT_CHANNELS <= BLOCK_THREADS);
 const _: () = assert!(OPERAND_WORDS + FILTER_ELEMENTS <= STAGING_WORDS);
 
@@ -97,45 +93,29 @@ impl<F: Format> FilterTensors<'_, F> {
                 let value = self.filters().load(k * PER_FILTER + i).to_f32();
                 largest = math::max_nan(largest, math::abs(value));
                 if !F::CENTRED {
-                    let c = i / PER_CHANNEL;
-                    sums[0] += if c == 0 { value } else { 0.0 };
-                    sums[1] += if c == 1 { value } else { 0.0 };
-                    sums[2] += if c == 2 { value } else { 0.0 };
+                    survey::add(&mut sums, i, value);
                 }
                 i += SURVEYORS;
             }
         }
         warp::sync_warp(warp::ALL_LANES);
-        let all = |value: f32, combine: fn(f32, f32) -> f32| {
-            let mut value = value;
-            macro_rules! exchange {
-                ($($bit:literal)*) => {
-                    $(value = combine(value, warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0);)*
-                };
-            }
-            exchange!(8 4 2 1);
-            value
-        };
-        let largest = all(largest, math::max_nan);
+        let largest = survey::largest_of_surveyors(largest);
         if F::CENTRED {
             if k < OUT_CHANNELS && first == 0 {
                 let finite = largest.is_finite();
                 let scale = if finite {
-                    prescale_for(largest)
+                    prescale_of_finite(largest)
                 } else {
                     f32::NAN
                 };
                 floats.store(common::SCALES + k, scale);
             }
         } else {
-            let add = |a: f32, b: f32| a + b;
-            let sums = [all(sums[0], add), all(sums[1], add), all(sums[2], add)];
+            let sums = survey::sums_of_surveyors(sums);
             if k < OUT_CHANNELS && first == 0 {
                 // Not the scale, but as finite as the filter is.
                 floats.store(common::SCALES + k, largest);
-                floats.store(common::FILTER_SUMS + 3 * k, sums[0]);
-                floats.store(common::FILTER_SUMS + 3 * k + 1, sums[1]);
-                floats.store(common::FILTER_SUMS + 3 * k + 2, sums[2]);
+                survey::store_sums(sums, floats, common::FILTER_SUMS + 3 * k);
             }
         }
     }
@@ -163,17 +143,16 @@ impl<F: Format> FilterTensors<'_, F> {
     /// This lane's operands.
     #[inline(always)]
     pub(super) unsafe fn operands(&self) -> Filters {
-        let mut filters: Filters = [[[0; 4]; 5]; 3];
+        let mut filters: Filters = [[[0; 4]; MAX_STEPS]; 3];
         let lane = warp::lane_id();
-        macro_rules! load {
-            ($($s:literal: $($step:literal)*;)*) => {$($(
-                if $step < F::FILTER_STEPS {
-                    let set = $s * F::FILTER_STEPS + $step;
-                    filters[$s][$step] = self.staging.load_vec((set * 32 + lane) * 4);
+        unroll!(3, |s| {
+            unroll!(8, |step| {
+                if step < MAX_STEPS && (step as u32) < F::FILTER_STEPS {
+                    let set = (s as u32) * F::FILTER_STEPS + step as u32;
+                    filters[s][step] = self.staging.load_vec((set * 32 + lane) * 4);
                 }
-            )*)*};
-        }
-        load!(0: 0 1 2 3 4; 1: 0 1 2 3 4; 2: 0 1 2 3 4;);
+            });
+        });
         filters
     }
 

@@ -13,7 +13,7 @@
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
-use cuda_std::{cluster, thread, warp};
+use cuda_std::{cluster, opaque, thread, warp};
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     MOST_WARP_ITEMS, OneLaunch3dGeometry, POWER_SUM_WORDS, SHARE_WORDS, STAGING_ROWS, WARPS,
 };
@@ -24,6 +24,7 @@ use super::format::Format;
 use super::item::{Operands, PowerSums, convolve};
 use super::output::Constants;
 use super::parameters::FilterTensors;
+use crate::parts::unroll::unroll;
 
 /// The pass of a block, which leaves the power sums of its `warp` to the other threads, behind the next barrier.
 pub(super) struct Pass<'a, F: Format> {
@@ -87,8 +88,8 @@ impl<F: Format> Pass<'_, F> {
     ) {
         let (filler, floats) = (&self.filler, self.words.cast::<f32>());
         let [first_row, end_row] = self.words.load_vec(common::SHARE + 2);
-        // Through a shuffle, so that it is computed here and not kept: no register is free.
-        let (block, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread::block_idx_x(), 0, 32);
+        // Computed here and not kept: no register is free.
+        let block = opaque::uniform(thread::block_idx_x());
         let words_of = |elements: usize| elements * size_of::<F::Stored>() / 4;
         let sample = Global::new(x.cast::<u32>(), words_of(operands.g.input_elements())).slice(
             words_of(operands.g.sample_elements()) * (block / BLOCKS) as usize,
@@ -116,31 +117,20 @@ impl<F: Format> Pass<'_, F> {
         // It never is 0, which the compiler does not know: a division by it would ask for a panic.
         let each = each.max(1);
         let mut power_sums = [0.0; MOST_WARP_ITEMS as usize];
-        macro_rules! each {
-            ($do:ident) => {
-                $do!(0 1 2 3 4 5 6 7 8)
-            };
-        }
         const _: () = assert!(MOST_WARP_ITEMS == 9);
         // All on their way before the first is added.
-        macro_rules! load {
-            ($($i:literal)*) => {$(
-                let item = (self.warp + $i * WARPS).min(items - 1);
-                let rank = item / each;
-                let at = (item - rank * each) * POWER_SUM_WORDS + lane;
-                power_sums[$i] = cluster::load(of_items, at, rank);
-            )*};
-        }
-        each!(load);
+        unroll!(9, |i| {
+            let item = (self.warp + i as u32 * WARPS).min(items - 1);
+            let rank = item / each;
+            let at = (item - rank * each) * POWER_SUM_WORDS + lane;
+            power_sums[i] = cluster::load(of_items, at, rank);
+        });
         let mut total = 0.0;
-        macro_rules! add {
-            ($($i:literal)*) => {$(
-                if self.warp + $i * WARPS < items {
-                    total += power_sums[$i];
-                }
-            )*};
-        }
-        each!(add);
+        unroll!(9, |i| {
+            if self.warp + i as u32 * WARPS < items {
+                total += power_sums[i];
+            }
+        });
         // The same.
         let (lane, _) = warp::warp_shuffle_idx(warp::ALL_LANES, lane, lane, 32);
         self.leave(lane, total, BLOCKS);
@@ -208,20 +198,12 @@ pub(super) unsafe fn finish_filter<F: Format>(
         squares += f64::from(partial.load(warp * 32 + 16 + k));
         warp += 1;
     }
-    let mean = sum * g.count_reciprocal;
-    let variance = squares * g.count_reciprocal - mean * mean;
-    // Rounding may leave a little less than nothing; NaN stays.
-    let variance = if variance < 0.0 { 0.0 } else { variance };
     let (multiplier, filter_scale, finite) = parameters.of_filter(k);
     let scale = if F::CENTRED {
         f64::from(scale) * f64::from(filter_scale)
     } else {
         1.0
     };
-    let c = Constants::new(g, mean, variance, scale, multiplier, finite);
-    let table = floats.slice(common::CONSTANTS, 64);
-    table.store(k, c.factor);
-    table.store(16 + k, c.added);
-    table.store(32 + k, c.upper);
-    table.store(48 + k, c.lower);
+    let constants = Constants::of_sums(g, [sum, squares], scale, multiplier, finite);
+    constants.store(floats.slice(common::CONSTANTS, 64), k);
 }

@@ -7,8 +7,9 @@ use op_spec::launch::implicit_gemm::{
     CELL_VALUES, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_CELLS,
 };
 
-use super::format::{Bf16, F16, Format, Rounded, Split, prescale_for};
+use super::format::{Bf16, F16, Format, Rounded, Split};
 use crate::parts::index::div_rem;
+use crate::parts::prescale::prescale_for;
 
 /// One filter, with what is needed to find its values by their place in an operand.
 struct Filter<'a, T: Storage> {

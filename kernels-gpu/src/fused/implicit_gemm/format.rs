@@ -151,23 +151,3 @@ format!(
     m16n8k16_bf16,
     |sums, [a, _], b, _| wgmma::add_bf16_3(sums, a, &b)
 );
-
-/// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets, and its
-/// reciprocal. 1 for 0, and for what is not finite.
-#[inline(always)]
-pub(super) fn prescale_for(largest: f32) -> [f32; 2] {
-    const BIAS: u32 = 127;
-    const TARGET: u32 = 10;
-    let exponent = largest.to_bits() >> 23;
-    let usable = largest > 0.0 && exponent < 255;
-    // Of both the scale and its reciprocal the exponent stays that of a normal number.
-    let wanted = (2 * BIAS + TARGET - exponent.min(255)).clamp(1, 2 * BIAS - 1);
-    if usable {
-        [
-            f32::from_bits(wanted << 23),
-            f32::from_bits((2 * BIAS - wanted) << 23),
-        ]
-    } else {
-        [1.0, 1.0]
-    }
-}

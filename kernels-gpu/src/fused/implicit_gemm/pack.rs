@@ -12,8 +12,9 @@ use op_spec::launch::implicit_gemm::{
     CELL_VALUES, CELL_WORDS, CELLS_PER_THREAD, GemmGeometry, SPREAD_THREADS,
 };
 
-use super::format::{Bf16, F16, Format, Rounded, Split, prescale_for};
+use super::format::{Bf16, F16, Format, Rounded, Split};
 use crate::parts::index::div_rem;
+use crate::parts::prescale::prescale_for;
 use crate::parts::unroll::unroll;
 
 /// The scale of samples whose largest magnitude is within [`USUAL_LEAST`] and [`USUAL_MOST`].

@@ -26,7 +26,7 @@
 
 use cuda_std::global::Global;
 use cuda_std::shared;
-use cuda_std::{cp_async, kernel, opaque, thread, warp};
+use cuda_std::{cp_async, kernel, opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
@@ -209,7 +209,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         }
     };
     let thread = thread::thread_idx_x();
-    let (warp, _) = warp::warp_shuffle_idx(warp::ALL_LANES, thread / WARP_THREADS, 0, 32);
+    let warp = opaque::uniform(thread / WARP_THREADS);
     let results = results_of(warp, thread, *g);
     let all_channels = g.conv.output_channels() as usize;
     results.load_channels(&filters, Global::new(filter_descales, all_channels));

@@ -12,8 +12,10 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
 };
 
 use super::super::item::exchange;
+use super::super::output::largest_lower;
 use super::Chain;
 use super::walk::{Epilogue, Tile, Which};
+use crate::parts::unroll::unroll;
 
 /// Sums and sums of squares of the lane's filters.
 pub(super) struct PowerSums {
@@ -34,13 +36,10 @@ impl PowerSums {
     /// can have an item each and come to the same bits.
     #[inline(always)]
     pub(super) fn add(&mut self, item: &Self) {
-        macro_rules! add {
-            ($($i:literal)*) => {$(
-                self.sums[$i] += item.sums[$i];
-                self.squares[$i] += item.squares[$i];
-            )*};
-        }
-        add!(0 1 2 3);
+        unroll!(4, |i| {
+            self.sums[i] += item.sums[i];
+            self.squares[i] += item.squares[i];
+        });
     }
 
     /// Leaves the lane's to another warp, behind the next barrier, from word `at` on.
@@ -126,12 +125,7 @@ impl<F: Chain> Maximum<F> {
             [a, b, c, d]
         };
         let [a, b, c, d] = four(32);
-        let mut lower = f32::NEG_INFINITY;
-        let mut k = 0;
-        while k < 16 {
-            lower = math::max_nan(lower, table.load(48 + k));
-            k += 1;
-        }
+        let lower = largest_lower(table);
         Self {
             results,
             slot: (lane / 4 + 8 * (lane % 2)) * RESULT_PITCH + lane / 2 % 2,

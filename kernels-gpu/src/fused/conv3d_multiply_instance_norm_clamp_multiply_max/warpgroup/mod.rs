@@ -65,7 +65,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
 use cuda_std::wgmma::{self, MatrixDescriptor};
-use cuda_std::{Storage, async_proxy, cluster, kernel, packed, thread, warp};
+use cuda_std::{Storage, async_proxy, cluster, kernel, opaque, packed, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
@@ -83,11 +83,13 @@ mod parameters;
 mod walk;
 
 use super::format::{Bf16, F16, Format, halves};
-use super::sum_of_warp;
 use epilogue::{Maximum, PowerSums};
 use fill::Filler;
 use parameters::{finish_filter, lay_out, operands, start_value, survey, surveyed};
 use walk::{Tile, walk};
+
+use crate::parts::lanes::sum_of_lanes;
+use crate::parts::unroll::unroll;
 
 /// Words of shared memory for all threads, by what they hold.
 mod common {
@@ -156,13 +158,7 @@ chain!(
 /// The warp's number: the same in all lanes, and known to the compiler to be.
 #[inline(always)]
 unsafe fn warp_index() -> u32 {
-    warp::warp_shuffle_idx(
-        warp::ALL_LANES,
-        thread::thread_idx_x() / WARP_THREADS,
-        0,
-        32,
-    )
-    .0
+    opaque::uniform(thread::thread_idx_x() / WARP_THREADS)
 }
 
 /// A block, or a cluster of blocks, computes one sample of
@@ -245,14 +241,11 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     if warp == 0 {
         let mean = |c: usize| {
             let mut sum = 0.0;
-            macro_rules! word {
-                ($($i:literal)*) => {$(
-                    let [a, b] = halves::<F>(first_load[c][$i]);
-                    sum += a + b;
-                )*};
-            }
-            word!(0 1 2 3);
-            sum_of_warp(sum) * (1.0 / (LOAD_ELEMENTS * WARP_THREADS) as f32)
+            unroll!(4, |i| {
+                let [a, b] = halves::<F>(first_load[c][i]);
+                sum += a + b;
+            });
+            sum_of_lanes::<WARP_THREADS>(sum) * (1.0 / (LOAD_ELEMENTS * WARP_THREADS) as f32)
         };
         let means = [mean(0), mean(1), mean(2)];
         if lane == 0 {

@@ -8,22 +8,17 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
     OPERAND_COLUMNS, PARTIAL, PLANE_PITCH, WARPS, ZEROS,
 };
 use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
-    FILTER, FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS, OneLaunch3dGeometry, WIDTH,
+    FILTER, IN_CHANNELS, OUT_CHANNELS, OneLaunch3dGeometry, WIDTH,
 };
 
 use super::super::format::halves;
 use super::super::output::Constants;
+use super::super::survey::{self, PER_CHANNEL, PER_FILTER, SURVEYORS};
 use super::{Chain, common};
+use crate::parts::lanes::sum_of_quad;
 
 /// A start value is the sum of two halves of K; the second meets this constant, the first meets 1.
 const START_UNIT: f32 = 32_768.0;
-
-/// Elements of one filter, and of one channel of it.
-const PER_FILTER: u32 = FILTER_ELEMENTS / OUT_CHANNELS;
-const PER_CHANNEL: u32 = PER_FILTER / IN_CHANNELS;
-
-/// Lanes that survey one filter.
-const SURVEYORS: u32 = 16;
 
 /// Words of operands that a thread prepares, at most.
 const OWN_WORDS: usize = (DISTINCT_BLOCKS * BLOCK_WORDS).div_ceil(BLOCK_THREADS) as usize;
@@ -127,33 +122,16 @@ pub(super) unsafe fn survey(values: &[f32; SURVEYED], floats: Shared<f32>) {
     let (mut largest, mut sums) = (0.0, [0.0; 3]);
     let mut i = 0;
     while i < SURVEYED {
-        let value = values[i];
-        largest = math::max_nan(largest, math::abs(value));
-        let c = (first + i as u32 * SURVEYORS) / PER_CHANNEL;
-        sums[0] += if c == 0 { value } else { 0.0 };
-        sums[1] += if c == 1 { value } else { 0.0 };
-        sums[2] += if c == 2 { value } else { 0.0 };
+        largest = math::max_nan(largest, math::abs(values[i]));
+        survey::add(&mut sums, first + i as u32 * SURVEYORS, values[i]);
         i += 1;
     }
     warp::sync_warp(warp::ALL_LANES);
-    let all = |value: f32, combine: fn(f32, f32) -> f32| {
-        let mut value = value;
-        macro_rules! exchange {
-            ($($bit:literal)*) => {
-                $(value = combine(value, warp::warp_shuffle_xor(warp::ALL_LANES, value, $bit, 32).0);)*
-            };
-        }
-        exchange!(8 4 2 1);
-        value
-    };
-    let largest = all(largest, math::max_nan);
-    let add = |a: f32, b: f32| a + b;
-    let sums = [all(sums[0], add), all(sums[1], add), all(sums[2], add)];
+    let largest = survey::largest_of_surveyors(largest);
+    let sums = survey::sums_of_surveyors(sums);
     if k < OUT_CHANNELS && first == 0 {
         floats.store(common::LARGEST + k, largest);
-        floats.store(common::FILTER_SUMS + 3 * k, sums[0]);
-        floats.store(common::FILTER_SUMS + 3 * k + 1, sums[1]);
-        floats.store(common::FILTER_SUMS + 3 * k + 2, sums[2]);
+        survey::store_sums(sums, floats, common::FILTER_SUMS + 3 * k);
     }
 }
 
@@ -170,13 +148,14 @@ pub(super) unsafe fn start_value<F: Chain>(k: u32, words: Shared<u32>, floats: S
     let bounded = |x: f32| x.clamp(-F::LARGEST, F::LARGEST);
     let [high, _] = halves::<F>(F::pack(bounded(start / START_UNIT), 0.0));
     let word = F::pack(bounded(start - high * START_UNIT), high);
-    macro_rules! store {
-        ($($block:literal $output:literal)*) => {$(
-            let column = $output * OUT_CHANNELS + k;
-            words.store(FILTERS + (FIRST_REST + $block) * BLOCK_WORDS + 4 * column + 3, word);
-        )*};
-    }
-    store!(0 0 0 1 2 0 2 1);
+    let store = |block: u32, output: u32| {
+        let column = output * OUT_CHANNELS + k;
+        words.store(FILTERS + block * BLOCK_WORDS + 4 * column + 3, word);
+    };
+    store(FIRST_REST, 0);
+    store(FIRST_REST, 1);
+    store(FIRST_REST + 2, 0);
+    store(FIRST_REST + 2, 1);
 }
 
 /// The constants of filter `k`, from the warps' partial sums, a quarter of which each of four lanes adds.
@@ -196,27 +175,13 @@ pub(super) unsafe fn finish_filter<F: Chain>(
         squares += f64::from(partial.load(warp * 32 + 16 + k));
         warp += 4;
     }
-    macro_rules! add {
-        ($($bit:literal)*) => {$(
-            sum += warp::warp_shuffle_xor(warp::ALL_LANES, sum, $bit, 32).0;
-            squares += warp::warp_shuffle_xor(warp::ALL_LANES, squares, $bit, 32).0;
-        )*};
-    }
-    add!(1 2);
-    let mean = sum * g.count_reciprocal;
-    let variance = squares * g.count_reciprocal - mean * mean;
-    // Rounding may leave a little less than nothing; NaN stays.
-    let variance = if variance < 0.0 { 0.0 } else { variance };
+    let (sum, squares) = (sum_of_quad(sum), sum_of_quad(squares));
     let multiplier = floats.load(common::MULTIPLIER + k);
     let finite = multiplier.is_finite()
         && floats.load(common::LARGEST + k).is_finite()
         && floats.load(common::BIAS + k).is_finite();
-    let c = Constants::new(g, mean, variance, 1.0, multiplier, finite);
+    let constants = Constants::of_sums(g, [sum, squares], 1.0, multiplier, finite);
     if quarter == 0 {
-        let table = floats.slice(common::CONSTANTS, 64);
-        table.store(k, c.factor);
-        table.store(16 + k, c.added);
-        table.store(32 + k, c.upper);
-        table.store(48 + k, c.lower);
+        constants.store(floats.slice(common::CONSTANTS, 64), k);
     }
 }

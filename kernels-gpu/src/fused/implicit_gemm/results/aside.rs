@@ -1,6 +1,6 @@
 //! Sums that are put aside, where the results will be.
 
-use cuda_std::{thread, warp};
+use cuda_std::{opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::OPERAND_ROWS;
 
@@ -53,12 +53,11 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         });
     }
 
-    /// Where the thread's first result is in the tile. Through a shuffle, so that it is worked out where it is
-    /// wanted, and takes no register before.
+    /// Where the thread's first result is in the tile: worked out where it is wanted, so that it takes no register
+    /// before.
     #[inline(always)]
     unsafe fn first_place(&self) -> u32 {
-        let (thread, _) =
-            warp::warp_shuffle_xor(warp::ALL_LANES, thread::thread_idx_x(), 0, WARP_THREADS);
+        let thread = opaque::to_assembler(thread::thread_idx_x());
         let lane = thread % WARP_THREADS;
         let filter = self.filter_warp * S::TILE.operands * OPERAND_ROWS + lane / 4;
         filter * Self::PITCH + self.pixel_warp * S::TILE.warp_pixels() + 2 * (lane % 4)

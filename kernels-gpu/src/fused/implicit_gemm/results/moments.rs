@@ -2,22 +2,15 @@
 
 use cuda_std::global::GlobalMut;
 use cuda_std::{math, warp};
-use op_spec::launch::WARP_THREADS;
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};
 use super::super::tile::{Sums, TileShape};
 use super::Results;
+use crate::parts::lanes::sum_of_quad;
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
-
-/// The sum over the four lanes that have values of one filter.
-#[inline(always)]
-unsafe fn sum_of_quad(value: f32) -> f32 {
-    let value = value + warp::warp_shuffle_xor(warp::ALL_LANES, value, 1, WARP_THREADS).0;
-    value + warp::warp_shuffle_xor(warp::ALL_LANES, value, 2, WARP_THREADS).0
-}
 
 impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Leaves the moments of the warp's pixels in shared memory.
