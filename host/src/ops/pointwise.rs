@@ -44,7 +44,7 @@ pub fn clamp(x: &Tensor, spec: &ClampSpec) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: exact. -0 equals 0; which of the two becomes of it is not defined.
+/// *Numerics*: exact. -0 becomes 0 on a GPU and stays on the CPU, as in PyTorch 2.11.
 ///
 /// *NaN* stays NaN.
 ///
