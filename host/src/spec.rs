@@ -14,6 +14,7 @@
 //! # Ok::<(), convfuse::spec::SpecError>(())
 //! ```
 
+#[doc(inline)]
 pub use op_spec::{
     ChannelMaxProblem, ChannelMaxSpec, ClampProblem, ClampSpec, Conv2dSpec, Conv3dSpec,
     ConvProblem, ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
