@@ -5,6 +5,7 @@
 //! parameters are a table, and it can be written down as JSON. A [`Partition`] cuts it into runs of layers that are to be
 //! done together.
 
+#[doc(inline)]
 pub use op_spec::chain::{
     Chain, ChainError, ChainProblem, ConvLayer, GroupNormLayer, Initialisation, InstanceNormLayer,
     Layer, LayerProblem, Parameter, Partition, PartitionError, Run, ScaleLayer, ShapedLayer,

@@ -4,7 +4,7 @@
 
 use ndarray::{Array, IntoDimension};
 
-pub use op_spec::data::{splitmix64, uniform};
+use op_spec::data::uniform;
 
 /// An array of uniform values in [0, 1), in row-major order.
 ///

@@ -5,10 +5,12 @@ use std::path::Path;
 
 use cuda_std::{Instance, KernelArgs};
 use ndarray::{ArrayBase, Data, Dimension};
+use op_spec::chain::Layer;
 use op_spec::launch::LaunchShape;
 
 use crate::device::{Stream, Tensor};
 use crate::error::Result;
+use crate::ops::{self, ConvOptions};
 use crate::tensor_file::{self, Entry, TensorFileError};
 
 /// Launches a kernel that is no operator's: one that reads `input`, if there is one, and writes to `output`.
@@ -35,6 +37,22 @@ pub unsafe fn launch<A: KernelArgs>(
     let arguments = arguments(address, output.output());
     // SAFETY: input and output stay open until the launch is queued; the rest is the caller's to grant.
     unsafe { stream.launch(kernel, shape, arguments) }
+}
+
+/// A layer by itself: the operator's function, whichever it is. `options` are for convolutions.
+///
+/// # Errors
+/// Those of the function.
+///
+/// # Panics
+/// If a parameter is missing that no layer of this kind can do without.
+pub fn layer(
+    x: &Tensor,
+    layer: &Layer,
+    parameters: &[Tensor],
+    options: &ConvOptions,
+) -> Result<Tensor> {
+    ops::layer(x, layer, parameters, options)
 }
 
 /// Writes one tensor to a safetensors file, replacing the file only once it is complete.

@@ -14,6 +14,7 @@
 //! # Ok::<(), convfuse::spec::SpecError>(())
 //! ```
 
+#[doc(inline)]
 pub use op_spec::*;
 
 #[allow(

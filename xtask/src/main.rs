@@ -1,5 +1,6 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
+mod exports;
 mod gpu_bundle;
 mod layout;
 mod ptx;
@@ -30,6 +31,12 @@ enum Chore {
     Ptxas,
     /// Pack tests, demo and data into .gpu-bundle, for a GPU machine without Rust.
     GpuBundle,
+    /// Write down every name that the library exports, in host/exports.txt.
+    Exports {
+        /// Change nothing; fail if the list is not what the library exports.
+        #[arg(long)]
+        check: bool,
+    },
     /// Check that every operator has its homes and that files stay short.
     Layout,
 }
@@ -45,6 +52,8 @@ fn main() -> ExitCode {
         Chore::Ptx { check: false } => ptx::renew(root()),
         Chore::Ptx { check: true } => ptx::check(root()),
         Chore::Ptxas => ptxas::run(root()),
+        Chore::Exports { check: false } => exports::renew(root()),
+        Chore::Exports { check: true } => exports::check(root()),
         Chore::GpuBundle => gpu_bundle::run(root()),
         Chore::Layout => layout::run(root()),
     };

@@ -1,7 +1,8 @@
 use std::fmt;
 
+use convfuse::lab;
 use convfuse::model::{Model, Options, Strategy};
-use convfuse::ops::{self, ConvAlgorithm, ConvOptions, Precision as Products};
+use convfuse::ops::{ConvAlgorithm, ConvOptions, Precision as Products};
 use convfuse::{DType, Parameters, Result, Stream, Tensor};
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::Layer;
@@ -110,7 +111,7 @@ impl Way {
         };
         let parameters = case.parameters.iter().map(upload);
         let parameters = parameters.collect::<Result<Vec<_>>>()?;
-        ops::layer(x, layer, &parameters, &self.conv_options())
+        lab::layer(x, layer, &parameters, &self.conv_options())
     }
 
     fn run_model(&self, case: &Case, x: &Tensor) -> Result<Tensor> {

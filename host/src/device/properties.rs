@@ -19,6 +19,33 @@ pub struct DeviceProperties {
     pub has_warpgroup_products: bool,
 }
 
+const fn gpu(
+    multiprocessors: u32,
+    shared_kib: u32,
+    has_warpgroup_products: bool,
+) -> DeviceProperties {
+    DeviceProperties {
+        multiprocessors,
+        shared_bytes_per_block: shared_kib * 1024,
+        has_warpgroup_products,
+    }
+}
+
+impl DeviceProperties {
+    /// GPUs by name, for choices on a device that is not there. Shared memory is that of CUDA's table of compute
+    /// capabilities (8.0: 163 KiB, 8.6 and 8.9: 99 KiB, from 9.0 on 227 KiB); the kernels with warpgroup products are
+    /// Hopper's alone.
+    pub const NAMED: [(&str, DeviceProperties); 7] = [
+        ("a10", gpu(72, 99, false)),
+        ("a100", gpu(108, 163, false)),
+        ("l40s", gpu(142, 99, false)),
+        ("rtx4090", gpu(128, 99, false)),
+        ("h100", gpu(132, 227, true)),
+        ("h200", gpu(132, 227, true)),
+        ("b200", gpu(148, 227, false)),
+    ];
+}
+
 impl Device {
     /// What kernels are chosen by.
     pub fn properties(&self) -> DeviceProperties {

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm};
+use op_spec::chain::{Chain, LayerProblem, NormalForm};
 
-use super::Options;
-use super::choice::{Answer, Chosen};
+use super::choice::{Answer, Chosen, Question};
 use super::table::TABLE;
 use crate::device::{DType, DeviceProperties};
 use crate::ops::Precision;
@@ -101,19 +100,18 @@ pub struct LaunchFacts {
 }
 
 impl Explanation {
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "all that a choice depends on, and what came of it"
-    )]
     pub(super) fn new(
-        chain: &Chain,
-        problem: &ChainProblem,
-        dtype: DType,
-        options: &Options,
-        properties: &DeviceProperties,
+        question: &Question<'_>,
         chosen: &[Chosen],
         program: &Program,
     ) -> Explanation {
+        let Question {
+            chain,
+            problem,
+            dtype,
+            properties,
+            options,
+        } = *question;
         let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
         let parameters = chain.parameters().iter();
         let parameters: u64 = parameters.map(|parameter| elements(&parameter.shape)).sum();

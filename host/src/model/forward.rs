@@ -11,7 +11,7 @@ use super::kernels::Appending;
 use super::programs::Programs;
 use super::{Explanation, Options, Plan};
 use crate::cpu;
-use crate::device::{DType, Device, Stream, Tensor};
+use crate::device::{DType, Device, DeviceProperties, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::ops::Layouts;
 use crate::parameters::Parameters;
@@ -223,6 +223,35 @@ impl Model {
     /// # Errors
     /// As [`plan`](Self::plan). On the CPU device, which runs no kernels, [`Error::NoKernels`].
     pub fn explain(&self, input: &[usize], options: &Options) -> Result<Explanation> {
+        self.explain_for(input, options, &self.device().properties())
+    }
+
+    /// What would run on a device of these properties, and why. The model may be on any device that runs kernels, the
+    /// emulator for example.
+    ///
+    /// # Errors
+    /// As [`explain`](Self::explain).
+    ///
+    /// # Examples
+    #[cfg_attr(feature = "emulator", doc = "```")]
+    #[cfg_attr(not(feature = "emulator"), doc = "```ignore")]
+    /// use convfuse::chain::presets::KernelBench79;
+    /// use convfuse::{Device, DeviceProperties, Model, Options};
+    ///
+    /// let stream = Device::emulator().stream()?;
+    /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
+    /// for (name, properties) in DeviceProperties::NAMED {
+    ///     let explanation = model.explain_for(&[128, 3, 16, 32, 32], &Options::default(), &properties)?;
+    ///     println!("{name}: {}", explanation.runs[0].kernels);
+    /// }
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn explain_for(
+        &self,
+        input: &[usize],
+        options: &Options,
+        properties: &DeviceProperties,
+    ) -> Result<Explanation> {
         if self.device().is_cpu() {
             return Err(Error::NoKernels {
                 layers: self.shared.chain.operators(),
@@ -230,19 +259,16 @@ impl Model {
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        let chosen = self.choose(input, options)?;
-        let program = self.program(input, options)?;
-        let problem = self.shared.chain.problem(input)?;
-        let properties = self.stream.device().properties();
-        Ok(Explanation::new(
-            &self.shared.chain,
-            &problem,
-            self.dtype(),
+        let question = Question {
+            chain: &self.shared.chain,
+            problem: &self.shared.chain.problem(input)?,
+            dtype: self.dtype(),
+            properties,
             options,
-            &properties,
-            &chosen,
-            &program,
-        ))
+        };
+        let chosen = choice::choose(question)?;
+        let program = self.make_program(&question, &chosen)?;
+        Ok(Explanation::new(&question, &chosen, &program))
     }
 
     /// One pass of the CPU backend.
@@ -256,35 +282,31 @@ impl Model {
 
     /// The launches for inputs of this shape, on a device that runs kernels.
     pub(super) fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
-        let make = || self.make_program(input, options);
-        self.shared.programs.get(input, options, make)
-    }
-
-    fn choose(&self, input: &[usize], options: &Options) -> Result<Vec<Chosen>> {
-        let problem = self.shared.chain.problem(input)?;
-        choice::choose(Question {
-            chain: &self.shared.chain,
-            problem: &problem,
-            dtype: self.dtype(),
-            properties: &self.device().properties(),
-            options,
+        self.shared.programs.get(input, options, || {
+            let question = Question {
+                chain: &self.shared.chain,
+                problem: &self.shared.chain.problem(input)?,
+                dtype: self.dtype(),
+                properties: &self.device().properties(),
+                options,
+            };
+            self.make_program(&question, &choice::choose(question)?)
         })
     }
 
-    fn make_program(&self, input: &[usize], options: &Options) -> Result<Program> {
+    fn make_program(&self, question: &Question<'_>, chosen: &[Chosen]) -> Result<Program> {
         let shared = &*self.shared;
-        let chosen = self.choose(input, options)?;
-        let mut program = ProgramBuilder::new(self.device());
-        let mut value = program.input(input, shared.dtype)?;
+        let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
+        let mut value = program.input(question.problem.input_shape(), shared.dtype)?;
         let mut appending = Appending {
             program: &mut program,
             chain: &shared.chain,
             values: vec![None; shared.tensors.len()],
             tensors: &shared.tensors,
             layouts: &shared.layouts,
-            options,
+            options: question.options,
         };
-        for run in &chosen {
+        for run in chosen {
             value = appending.run(value, &run.layers, &run.kernels)?;
         }
         Ok(program.finish(&[value]))

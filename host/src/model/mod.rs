@@ -1,6 +1,6 @@
 //! Models: chains of layers with parameters on a device, ready to run.
 //!
-//! [`Model`] holds a [`Chain`] and its parameters. For an input's shape it *chooses* kernels, a pure function of problem,
+//! [`Model`] holds a [`Chain`](crate::chain::Chain) and its parameters. For an input's shape it *chooses* kernels, a pure function of problem,
 //! device properties and options whose whole table stands in one place (`choice`), and makes a *program* of launches,
 //! which it keeps. [`Plan`] is a program with memory on one stream; [`Captured`] is a plan as a CUDA graph.
 //! [`Explanation`] says what was chosen and why.
@@ -20,6 +20,7 @@
 
 mod captured;
 mod choice;
+mod comparison;
 mod explain;
 mod forward;
 mod kernels;
@@ -30,6 +31,7 @@ mod strategy;
 mod table;
 
 pub use captured::Captured;
+pub use comparison::{Comparison, Difference, Tolerance};
 pub use explain::{Considered, Explanation, LaunchFacts, RunFacts, Verdict};
 pub use forward::Model;
 pub use options::Options;
@@ -37,4 +39,3 @@ pub use plan::Plan;
 pub use strategy::Strategy;
 
 pub use crate::ops::Precision;
-pub use op_spec::chain::Chain;

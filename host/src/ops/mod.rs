@@ -43,6 +43,7 @@ pub use precision::Precision;
 pub use scale::scale;
 
 use crate::chain::Layer;
+#[cfg(any(test, feature = "lab"))]
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
@@ -60,7 +61,8 @@ pub(crate) use precision::FusedOptions;
 ///
 /// # Errors
 /// Those of the function; [`Error::Spec`](crate::Error::Spec) if there is no parameter for an operator that needs one.
-pub fn layer(
+#[cfg(any(test, feature = "lab"))]
+pub(crate) fn layer(
     x: &Tensor,
     layer: &Layer,
     parameters: &[Tensor],

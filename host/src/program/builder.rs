@@ -34,6 +34,14 @@ impl ProgramBuilder {
         }
     }
 
+    /// The same for choices by other properties than the device's, so that it must not be run.
+    pub(crate) fn for_properties(device: &Device, properties: &DeviceProperties) -> ProgramBuilder {
+        ProgramBuilder {
+            properties: *properties,
+            ..ProgramBuilder::new(device)
+        }
+    }
+
     /// What kernels are chosen by.
     pub(crate) fn properties(&self) -> &DeviceProperties {
         &self.properties

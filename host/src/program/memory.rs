@@ -55,7 +55,7 @@ pub(super) fn pack(lives: &[Life]) -> (Vec<u64>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data;
+    use op_spec::data;
 
     /// The most bytes that live at one time: no packing can take less.
     fn least(lives: &[Life]) -> u64 {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use convfuse::model::{Explanation, Model, Options};
-use convfuse::{DType, Parameters, Result, Stream, Tensor, data, ops};
+use convfuse::{DType, DeviceProperties, Parameters, Result, Stream, Tensor, data, ops};
 use ndarray::{ArrayD, IxDyn};
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::chain::{Chain, Initialisation, Layer, LayerProblem};
@@ -44,7 +44,7 @@ enum Part {
 impl Part {
     /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation.
     const fn seed(self, of_subject: u64) -> u64 {
-        data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64))
+        op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64))
     }
 }
 
@@ -201,12 +201,12 @@ impl Subject {
         })
     }
 
-    /// What runs under these options, and why.
+    /// What runs under these options on a device of these properties, and why.
     ///
     /// # Errors
-    /// As [`Model::explain`].
-    pub fn explain(&self, options: &Options) -> Result<Explanation> {
-        self.model.explain(self.x.shape(), options)
+    /// As [`Model::explain_for`].
+    pub fn explain(&self, options: &Options, properties: &DeviceProperties) -> Result<Explanation> {
+        self.model.explain_for(self.x.shape(), options, properties)
     }
 
     /// The layers.

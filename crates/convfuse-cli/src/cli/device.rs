@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use convfuse::Device;
+use convfuse::{Device, DeviceProperties};
 
 /// The device that a user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,9 +61,41 @@ impl Choice {
     }
 }
 
+/// What kernels are chosen for: a device of this machine, or one that need not be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    Here(Choice),
+    Named(DeviceProperties),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        let named = DeviceProperties::NAMED.iter();
+        if let Some((_, properties)) = named.clone().find(|(name, _)| *name == text) {
+            return Ok(Target::Named(*properties));
+        }
+        let names: Vec<&str> = named.map(|(name, _)| *name).collect();
+        let choice = text.parse().map(Target::Here);
+        choice.map_err(|error: String| format!("{error}, or one of {}", names.join(", ")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_that_are_not_there_have_names() {
+        assert_eq!("gpu:1".parse(), Ok(Target::Here(Choice::Gpu(1))));
+        let Ok(Target::Named(a100)) = "a100".parse() else {
+            panic!("a100 has a name")
+        };
+        assert_eq!(a100.multiprocessors, 108);
+        let refusal = "a1000".parse::<Target>().unwrap_err();
+        assert!(refusal.starts_with("device is a1000") && refusal.contains("h200"));
+    }
 
     #[test]
     fn names_of_devices() {

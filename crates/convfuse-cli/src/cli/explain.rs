@@ -6,15 +6,16 @@ use convfuse::DType;
 use convfuse::model::{Precision, Strategy};
 
 use super::bench::{Attributes, Request, Shape, dtype, read_chain, shape, subject};
-use super::device::Choice;
+use super::device::{Choice, Target};
 use super::{Outcome, Verdict};
 
 /// Options of `explain`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// emulator, gpu, or gpu:ORDINAL, of which properties kernels are chosen by
+    /// Whose properties kernels are chosen by: emulator, gpu, gpu:ORDINAL; or, without the device, a10, a100, l40s, rtx4090,
+    /// h100, h200, b200
     #[arg(long, default_value = "emulator")]
-    device: Choice,
+    device: Target,
     /// The chain in this JSON file; without one, problem 85 for four extents and 79 for five
     #[arg(long, value_name = "FILE")]
     chain: Option<PathBuf>,
@@ -38,7 +39,13 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let stream = arguments.device.open()?.stream()?;
+    // Programs for devices that are not there are put together in the emulator.
+    let (choice, properties) = match arguments.device {
+        Target::Here(choice) => (choice, None),
+        Target::Named(properties) => (Choice::Emulator, Some(properties)),
+    };
+    let stream = choice.open()?.stream()?;
+    let properties = properties.unwrap_or_else(|| stream.device().properties());
     let chain = arguments.chain.as_deref().map(read_chain).transpose()?;
     let request = Request {
         title: None,
@@ -50,7 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     for strategy in Strategy::parse(subject.chain(), &arguments.strategy)? {
         let options = strategy.options().precision(arguments.precision);
         let options = options.batch_invariant(!arguments.batch_dependent);
-        println!("{}", subject.explain(&options)?);
+        println!("{}", subject.explain(&options, &properties)?);
     }
     Ok(Verdict::Right)
 }

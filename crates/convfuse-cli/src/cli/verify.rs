@@ -1,12 +1,13 @@
 //! `convfuse verify`: every operator and chain, in every way that the library has for it, against float64.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use convfuse::{DType, Stream};
 use convfuse_cli::{Way, rounded};
 use oracle::{Agreement, Case, Expected, Precision, golden};
 
+use super::bench::{Shape, read_chain, shape};
 use super::device::Choice;
 use super::progress::Step;
 use super::table::{Column, Table};
@@ -30,6 +31,12 @@ pub(super) struct Arguments {
     /// Only cases whose name contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// Run the chain in this JSON file instead, with random parameters, on a random input of every --shape
+    #[arg(long, value_name = "FILE", requires = "shape", conflicts_with_all = ["shapes", "golden", "only"])]
+    chain: Option<PathBuf>,
+    /// An input's shape for --chain, such as 2,8,64,64; may be given several times
+    #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape, requires = "chain")]
+    shape: Vec<Shape>,
 }
 
 /// How far to go.
@@ -60,11 +67,13 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let shapes = arguments.shapes.unwrap_or(default);
 
     let mut tally = Tally::default();
-    let cases: Vec<Case> = cases(shapes)
-        .into_iter()
-        .filter(|case| case.name.contains(&arguments.only))
-        .collect();
-    let mut step = Step::start(format!("{} cases from the tables", cases.len()));
+    let (cases, source) = match &arguments.chain {
+        Some(path) => (cases_of_chain(path, &arguments.shape)?, "the file"),
+        None => (cases(shapes), "the tables"),
+    };
+    let is_asked = |case: &Case| case.name.contains(&arguments.only);
+    let cases: Vec<Case> = cases.into_iter().filter(is_asked).collect();
+    let mut step = Step::start(format!("{} cases from {source}", cases.len()));
     for (done, case) in cases.iter().enumerate() {
         step.at(done, cases.len(), &case.name);
         for dtype in [DType::F32, DType::F16, DType::BF16] {
@@ -96,6 +105,18 @@ fn cases(shapes: Shapes) -> Vec<Case> {
         cases.extend(oracle::realistic());
     }
     cases
+}
+
+/// The chain in a file on inputs of these shapes.
+fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Box<dyn std::error::Error>> {
+    let chain = read_chain(path)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let case = |Shape(shape): &Shape| {
+        chain.problem(shape)?;
+        let name = format!("{name}/{shape:?}");
+        Ok(Case::of_chain(&name, chain.clone(), shape))
+    };
+    shapes.iter().map(case).collect()
 }
 
 fn golden_files(

@@ -1,0 +1,212 @@
+//! A device's results beside the CPU's.
+
+use std::fmt;
+
+use ndarray::{ArrayD, ArrayViewD};
+
+use super::{Model, Options};
+use crate::cpu;
+use crate::device::{DType, Tensor};
+use crate::error::Result;
+use crate::parameters::Parameters;
+
+/// How far results may be from what is expected: `|actual - expected| <= atol + rtol * |expected|`, the rule of
+/// [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html). Equal infinities are close.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// The absolute part.
+    pub atol: f64,
+    /// The part relative to what is expected.
+    pub rtol: f64,
+    /// Whether NaN is close to NaN.
+    pub equal_nan: bool,
+}
+
+impl Tolerance {
+    /// The defaults of `torch.testing.assert_close` for results of this element type. They allow for some roundings, not
+    /// for sums of thousands of terms that cancel; and in f16 and bf16 not for what kernels store between launches, where
+    /// the CPU keeps f32.
+    #[must_use]
+    pub const fn of(dtype: DType) -> Tolerance {
+        let rtol = match dtype {
+            DType::F32 => 1.3e-6,
+            DType::F16 => 1e-3,
+            DType::BF16 => 1.6e-2,
+        };
+        Tolerance {
+            atol: 1e-5,
+            rtol,
+            equal_nan: false,
+        }
+    }
+
+    /// Whether `actual` is close to `expected`.
+    #[must_use]
+    pub fn allows(&self, actual: f64, expected: f64) -> bool {
+        if actual.is_nan() && expected.is_nan() {
+            return self.equal_nan;
+        }
+        // An infinite tolerance would allow anything beside an expected infinity.
+        let is_near = || (actual - expected).abs() <= self.atol + self.rtol * expected.abs();
+        actual == expected || (expected.is_finite() && is_near())
+    }
+}
+
+/// An element on which two results differ.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Difference {
+    /// Where it is.
+    pub index: Vec<usize>,
+    /// What the device computed.
+    pub actual: f64,
+    /// What the CPU computed.
+    pub expected: f64,
+    /// How much they differ: in absolute terms, or by the magnitude of what is expected. Infinite where no finite number
+    /// says it.
+    pub amount: f64,
+}
+
+/// How near two results are.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// Elements that were compared.
+    pub elements: usize,
+    /// Elements that are not as close as the tolerance asks for.
+    pub outside: usize,
+    /// The largest absolute difference; nothing where all elements are equal.
+    pub largest_absolute: Option<Difference>,
+    /// The largest relative difference; nothing where all elements are equal.
+    pub largest_relative: Option<Difference>,
+}
+
+impl Comparison {
+    /// Compares arrays of one shape.
+    fn of(
+        actual: &ArrayViewD<'_, f32>,
+        expected: &ArrayD<f32>,
+        tolerance: &Tolerance,
+    ) -> Comparison {
+        let mut comparison = Comparison {
+            elements: expected.len(),
+            outside: 0,
+            largest_absolute: None,
+            largest_relative: None,
+        };
+        for (at, &expected) in expected.indexed_iter() {
+            let (actual, expected) = (f64::from(actual[&at]), f64::from(expected));
+            comparison.outside += usize::from(!tolerance.allows(actual, expected));
+            if actual == expected || (actual.is_nan() && expected.is_nan()) {
+                continue;
+            }
+            let difference = (actual - expected).abs();
+            let note = |largest: &mut Option<Difference>, amount: f64| {
+                let amount = if amount.is_nan() {
+                    f64::INFINITY
+                } else {
+                    amount
+                };
+                if largest.as_ref().is_none_or(|known| known.amount < amount) {
+                    *largest = Some(Difference {
+                        index: ndarray::Dimension::slice(&at).to_vec(),
+                        actual,
+                        expected,
+                        amount,
+                    });
+                }
+            };
+            note(&mut comparison.largest_absolute, difference);
+            note(
+                &mut comparison.largest_relative,
+                difference / expected.abs(),
+            );
+        }
+        comparison
+    }
+
+    /// Whether every element is as close as the tolerance asks for.
+    #[must_use]
+    pub fn is_close(&self) -> bool {
+        self.outside == 0
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Comparison {
+            outside, elements, ..
+        } = self;
+        write!(f, "{outside} of {elements} elements are not close")?;
+        let parts = [
+            ("absolute", &self.largest_absolute),
+            ("relative", &self.largest_relative),
+        ];
+        for (name, largest) in parts {
+            if let Some(Difference {
+                index,
+                actual,
+                expected,
+                amount,
+            }) = largest
+            {
+                write!(
+                    f,
+                    "; largest {name} difference {amount:.3e} at {index:?}: {actual}, expected {expected}"
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Model {
+    /// Runs the model on `x` on its device and on the CPU backend, waits for both, and compares: the device's results
+    /// with the CPU's, rounded to the model's element type.
+    ///
+    /// For a first run on a new machine, or with new weights. What is not close is told by the result, not an error.
+    ///
+    /// # Errors
+    /// As [`forward_with`](Model::forward_with).
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::chain::presets::KernelBench79;
+    /// use convfuse::model::Tolerance;
+    /// use convfuse::{DType, Device, Model, Options, Tensor, data};
+    ///
+    /// let stream = Device::best().stream()?;
+    /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
+    /// let x = Tensor::from_array(&stream, &data::fill(1, (2, 3, 5, 6, 7)))?;
+    /// let comparison = model.compare_with_cpu(&x, &Options::default(), &Tolerance::of(DType::F32))?;
+    /// assert!(comparison.is_close(), "{comparison}");
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn compare_with_cpu(
+        &self,
+        x: &Tensor,
+        options: &Options,
+        tolerance: &Tolerance,
+    ) -> Result<Comparison> {
+        self.compare_with(self.parameters(), x, options, tolerance)
+    }
+
+    /// Compares with what the CPU makes of these parameters.
+    fn compare_with(
+        &self,
+        parameters: &Parameters,
+        x: &Tensor,
+        options: &Options,
+        tolerance: &Tolerance,
+    ) -> Result<Comparison> {
+        let actual = self.forward_with(x, options)?.to_f32_array()?;
+        let problem = self.chain().problem(x.shape())?;
+        let x = x.to_f32_array()?;
+        let mut expected = cpu::run(self.chain(), &problem, parameters, x.view());
+        expected.mapv_inplace(|value| self.dtype().round(value));
+        Ok(Comparison::of(&actual.view(), &expected, tolerance))
+    }
+}
+
+#[cfg(test)]
+mod tests;
