@@ -126,7 +126,7 @@ impl Convolution {
             let windows = MaxPool2dSpec::new([h as usize, w as usize]);
             let windows = windows.problem(y.values.shape()).expect("windows that fit");
             y = y.through(&LayerProblem::MaxPool2d(windows), &[], &Precision::F32);
-            y.values = y.values * &signs;
+            y.values *= &signs;
         }
         Expected::new(y.stored(&precision::<T>()), &precision::<T>())
     }
