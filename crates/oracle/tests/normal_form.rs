@@ -153,7 +153,7 @@ struct Plan {
     norm: u32,
     affine: bool,
     factors_behind: usize,
-    /// Clamps and factors.
+    /// Clamps (behind a maximum relu, too) and factors.
     pointwise: [bool; 2],
     /// None, pooling, maximum over the channels.
     reduction: u32,
@@ -228,7 +228,12 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
     let [clamp, factor] = plan.behind;
     // A factor needs channels.
     layers.extend((factor && plan.reduction != 2).then(|| Layer::scale("last")));
-    layers.extend(clamp.then(|| Layer::clamp(-0.5, 0.6)));
+    let last = if plan.affine {
+        Layer::relu()
+    } else {
+        Layer::clamp(-0.5, 0.6)
+    };
+    layers.extend(clamp.then_some(last));
     if layers.is_empty() {
         layers.push(Layer::clamp(0.0, 1.0));
     }
