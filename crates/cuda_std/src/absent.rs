@@ -3,6 +3,11 @@
 //! There a [`Family`](crate::Family) has names, labels and launch bounds, which is all that launching on a GPU takes.
 //! Arithmetic is the emulator's, which needs no launch.
 
+#![allow(
+    clippy::extra_unused_type_parameters,
+    reason = "the signatures are those of the other backends"
+)]
+
 use crate::common::{Element, WarpReductionOp, WarpShuffleMode};
 
 #[path = "emulator/math.rs"]
