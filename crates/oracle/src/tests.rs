@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use ndarray::{ArrayD, Axis, IxDyn};
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::chain::{Chain, Layer};
 use op_spec::{
     ChannelMaxSpec, Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, SpecError,
 };
@@ -16,6 +17,18 @@ use crate::{Case, Precision, all, operators};
 
 fn all_cases() -> Vec<Case> {
     [crate::smoke(), crate::ragged(), crate::realistic()].concat()
+}
+
+#[test]
+fn a_kernel_of_several_layers_is_off_by_one_storing() {
+    let chain = Chain::new(3, [Layer::scale("a"), Layer::scale("b")]).unwrap();
+    let case = Case::of_chain("scale/twice", chain, &[2, 3, 5]);
+    let precision = Precision::F16;
+    let y = case.bounded_of_one_kernel(&precision).unwrap();
+    for (y, tolerance) in y.values.iter().zip(&y.tolerance) {
+        let stored = precision.storage * y.abs() + precision.underflow;
+        assert!((stored..1.01 * stored).contains(tolerance));
+    }
 }
 
 #[test]

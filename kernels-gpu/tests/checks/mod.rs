@@ -1,9 +1,9 @@
 //! Checks of kernels against the oracle, in the emulator.
 //!
 //! Each check takes a [`Run`], so that it can be repeated under other schedules, and says what is
-//! wrong instead of panicking. The kernels are those of the module `kernels` beside this one. What a kernel should give, and
-//! how far off each element may be, is the oracle's to say of the layers that the kernel does; what no layer gives
-//! (moments, folded parameters) a check knows itself.
+//! wrong instead of panicking. The kernels are those of the module `kernels` beside this one. What a
+//! kernel should give, and how far off each element may be, is the oracle's to say of the layers that
+//! the kernel does; what no layer gives (moments) a check knows itself.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
