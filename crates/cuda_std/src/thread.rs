@@ -166,13 +166,6 @@ pub fn first() -> bool {
     block_idx() == UVec3::default() && thread_idx() == UVec3::default()
 }
 
-/// Threads of a warp: 32 on every device so far.
-#[must_use]
-#[inline(always)]
-pub const fn warp_size() -> u32 {
-    32
-}
-
 /// Waits until all threads of the block are here, and orders their memory accesses: what any of
 /// them did before is seen by all of them after. `bar.sync 0`.
 ///
@@ -231,13 +224,6 @@ pub fn block_fence() {
 #[track_caller]
 #[inline(always)]
 pub fn device_fence() {
-    backend::device_fence();
-}
-
-/// Rust-CUDA's other name for [`device_fence`].
-#[track_caller]
-#[inline(always)]
-pub fn grid_fence() {
     backend::device_fence();
 }
 

@@ -54,9 +54,12 @@ pub const FAR: u32 = 1 << 30;
 /// Threads of a block that keeps its row in shared memory.
 pub const RESIDENT_THREADS: u32 = 1024;
 
+/// Bytes of such a block's static arrays: 16 for each of its warps, through which it reduces.
+pub const RESIDENT_STATIC_BYTES: u32 = RESIDENT_THREADS / WARP_THREADS * 16;
+
 /// Shared memory in which such a block keeps as much of its row as fits: all that a Hopper
 /// multiprocessor has, less what reducing takes.
-pub const RESIDENT_BYTES: u32 = 232_448 - 512;
+pub const RESIDENT_BYTES: u32 = 232_448 - RESIDENT_STATIC_BYTES;
 
 /// The fewest rows, of the longest planes, that make keeping rows pay: every multiprocessor of a
 /// large GPU has one, and a plane has a vector for every thread.

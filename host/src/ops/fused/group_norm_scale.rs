@@ -10,8 +10,7 @@ use crate::ops::group_norm::{Statistics, group_norm, statistics};
 use crate::ops::launching::{Affine, grid, matching, once, shape_of};
 use crate::ops::scale;
 use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::launch::WARP_THREADS;
-use crate::spec::launch::norm::{NormGeometry, RESIDENT_THREADS};
+use crate::spec::launch::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 use crate::spec::{GroupNormSpec, ScaleSpec};
 
 const OPERATOR: &str = "group_norm_scale";
@@ -81,9 +80,6 @@ pub(crate) fn append(
     }
     Ok(y)
 }
-
-/// Bytes of the resident kernel's static arrays: 16 for each of its warps.
-const RESIDENT_STATIC_BYTES: u32 = RESIDENT_THREADS / WARP_THREADS * 16;
 
 /// The one launch whose blocks keep their rows in shared memory between statistics and normalisation, where that pays
 /// and the device has the memory for it.

@@ -34,7 +34,7 @@
 //!         wait(freed[slot])                                    # the window row that was there last time
 //!         ring[slot][row][part][column % 4][column / 4] = f16(raw * scale), and what that leaves of it
 //!         arrive(filled[slot])
-//!     the other warpgroups (`consume`), a window row (four output rows) each by turns:
+//!     the other warpgroups (`consume`, `window_row`), a window row (four output rows) each by turns:
 //!         wait(filled[slot]); wait(filled[next slot])
 //!         for each of the four rows, for each half of its columns:
 //!             d = filters (registers) x taps of three input rows - shift     # 64 channels x 64 columns

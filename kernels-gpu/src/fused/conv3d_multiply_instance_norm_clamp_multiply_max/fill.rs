@@ -10,6 +10,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 
 use super::common;
 use super::format::{Format, halves};
+use crate::parts::unroll::unroll;
 
 /// Words of a copy in one channel.
 const COPY_WORDS: u32 = COPY_BYTES / 4;
@@ -141,26 +142,15 @@ impl<F: Format> Filler<'_, F> {
         let mut copy = thread::thread_idx_x();
         while copy < self.copies(PEEK_ROWS) {
             let raw = self.load_peek(copy);
-            macro_rules! channel {
-                ($($c:literal)*) => {$(
-                    let mut sum = sums[$c];
-                    let x = values::<F>(raw[$c]);
-                    macro_rules! value {
-                        ($i:literal) => {
-                            if $i < copy_pixels::<F>() {
-                                sum += x[$i];
-                                largest = math::max_nan(largest, math::abs(x[$i]));
-                            }
-                        };
+            unroll!(3, |c| {
+                let x = values::<F>(raw[c]);
+                unroll!(4, |i| {
+                    if (i as u32) < copy_pixels::<F>() {
+                        sums[c] += x[i];
+                        largest = math::max_nan(largest, math::abs(x[i]));
                     }
-                    value!(0);
-                    value!(1);
-                    value!(2);
-                    value!(3);
-                    sums[$c] = sum;
-                )*};
-            }
-            channel!(0 1 2);
+                });
+            });
             pixels += copy_pixels::<F>();
             copy += BLOCK_THREADS;
         }
@@ -170,7 +160,7 @@ impl<F: Format> Filler<'_, F> {
     /// Converts the peek.
     #[inline(always)]
     pub(super) unsafe fn convert_peek(&self, centre: Centre) {
-        // Surveyed before.
+        // The largest was surveyed before.
         let mut largest = 0.0;
         let copies = self.copies(PEEK_ROWS);
         let mut copy = thread::thread_idx_x();
@@ -183,14 +173,16 @@ impl<F: Format> Filler<'_, F> {
                 load(copy + 2 * BLOCK_THREADS),
                 load(copy + 3 * BLOCK_THREADS),
             ];
-            macro_rules! convert {
-                ($($i:literal)*) => {$(
-                    if copy + $i * BLOCK_THREADS < copies {
-                        self.convert(copy + $i * BLOCK_THREADS, raw[$i], centre, &mut largest);
-                    }
-                )*};
-            }
-            convert!(0 1 2 3);
+            unroll!(4, |i| {
+                if copy + i as u32 * BLOCK_THREADS < copies {
+                    self.convert(
+                        copy + i as u32 * BLOCK_THREADS,
+                        raw[i],
+                        centre,
+                        &mut largest,
+                    );
+                }
+            });
             copy += 4 * BLOCK_THREADS;
         }
     }
@@ -246,34 +238,36 @@ impl<F: Format> Filler<'_, F> {
         end: u32,
         centre: Centre,
     ) -> f32 {
-        let mut largest = 0.0;
         let end = end * row_copies::<F>();
         let channel = self.g.channel_elements() * size_of::<F::Stored>() / 4;
+        let load = |copy: u32| {
+            let at = (copy.min(end - 1) * COPY_WORDS) as usize;
+            [
+                words.load_vec_readonly(at),
+                words.load_vec_readonly(at + channel),
+                words.load_vec_readonly(at + 2 * channel),
+            ]
+        };
+        let mut largest = 0.0;
         let mut copy = first * row_copies::<F>() + thread::thread_idx_x();
         while copy < end {
             // Four loads in flight.
-            let load = |copy: u32| {
-                let at = (copy.min(end - 1) * COPY_WORDS) as usize;
-                [
-                    words.load_vec_readonly(at),
-                    words.load_vec_readonly(at + channel),
-                    words.load_vec_readonly(at + 2 * channel),
-                ]
-            };
             let raw = [
                 load(copy),
                 load(copy + BLOCK_THREADS),
                 load(copy + 2 * BLOCK_THREADS),
                 load(copy + 3 * BLOCK_THREADS),
             ];
-            macro_rules! convert {
-                ($($i:literal)*) => {$(
-                    if copy + $i * BLOCK_THREADS < end {
-                        self.convert(copy + $i * BLOCK_THREADS, raw[$i], centre, &mut largest);
-                    }
-                )*};
-            }
-            convert!(0 1 2 3);
+            unroll!(4, |i| {
+                if copy + i as u32 * BLOCK_THREADS < end {
+                    self.convert(
+                        copy + i as u32 * BLOCK_THREADS,
+                        raw[i],
+                        centre,
+                        &mut largest,
+                    );
+                }
+            });
             copy += 4 * BLOCK_THREADS;
         }
         largest
@@ -287,21 +281,19 @@ impl<F: Format> Filler<'_, F> {
         let column = copy % row_copies::<F>() * copy_pixels::<F>();
         let d = (row * g.height_reciprocal) >> RECIPROCAL_SHIFT;
         let at = d * g.slice_words + (row - d * g.height) * ROW_PITCH + column;
-        macro_rules! pixels {
-            ($($i:literal)*) => {$(
-                if $i < copy_pixels::<F>() {
-                    if F::CENTRED {
-                        let bits = [raw[0][$i % 2], raw[1][$i % 2], raw[2][$i % 2]];
-                        self.store_centred(at + $i, d, bits.map(f32::from_bits), centre, largest);
-                    } else {
-                        let half = |c: usize| (raw[c][$i / 2] >> (16 * ($i % 2))) & 0xffff;
-                        self.planes.store(at + $i, half(0) | half(1) << 16);
-                        self.store_third(at + $i, d, half(2) as u16);
-                    }
+        unroll!(4, |i| {
+            if (i as u32) < copy_pixels::<F>() {
+                let at = at + i as u32;
+                if F::CENTRED {
+                    let bits = [raw[0][i % 2], raw[1][i % 2], raw[2][i % 2]];
+                    self.store_centred(at, d, bits.map(f32::from_bits), centre, largest);
+                } else {
+                    let half = |c: usize| (raw[c][i / 2] >> (16 * (i % 2))) & 0xffff;
+                    self.planes.store(at, half(0) | half(1) << 16);
+                    self.store_third(at, d, half(2) as u16);
                 }
-            )*};
-        }
-        pixels!(0 1 2 3);
+            }
+        });
     }
 
     #[inline(always)]

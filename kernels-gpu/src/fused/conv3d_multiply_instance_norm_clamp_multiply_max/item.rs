@@ -8,6 +8,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 };
 
 use super::format::{Format, quartet_offsets};
+use crate::parts::unroll::unroll;
 
 /// Filter operands of all horizontal taps. As many steps as the format with the most has; what is
 /// not used costs nothing.
@@ -205,15 +206,14 @@ impl Epilogue for PowerSums {
 
     #[inline(always)]
     unsafe fn column<const I: usize>(&mut self, column: &Column) {
-        macro_rules! value {
-            ($($row:literal $filter:literal)*) => {$(
-                let value = column[$filter / 2][$row * 2 + $filter % 2];
-                let sums = &mut self.sums[$row];
-                sums[$filter] += value;
-                sums[$filter + 4] = math::fma(value, value, sums[$filter + 4]);
-            )*};
-        }
-        value!(0 0 0 1 0 2 0 3 1 0 1 1 1 2 1 3);
+        unroll!(2, |row| {
+            let sums = &mut self.sums[row];
+            unroll!(4, |filter| {
+                let value = column[filter / 2][row * 2 + filter % 2];
+                sums[filter] += value;
+                sums[filter + 4] = math::fma(value, value, sums[filter + 4]);
+            });
+        });
     }
 
     #[inline(always)]

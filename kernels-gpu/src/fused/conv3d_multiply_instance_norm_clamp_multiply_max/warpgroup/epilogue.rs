@@ -13,7 +13,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup
 
 use super::super::item::exchange;
 use super::super::output::largest_lower;
-use super::Chain;
+use super::WarpgroupFormat;
 use super::walk::{Epilogue, Tile, Which};
 use crate::parts::unroll::unroll;
 
@@ -84,20 +84,20 @@ impl PowerSums {
 impl Epilogue for PowerSums {
     #[inline(always)]
     unsafe fn pair(&mut self, _which: Which, sums: [f32; 16]) {
-        macro_rules! value {
-            ($($i:literal $filter:literal)*) => {$(
-                let value = sums[$i];
-                self.sums[$filter] += value;
-                self.squares[$filter] = math::fma(value, value, self.squares[$filter]);
-            )*};
-        }
-        value!(0 0 1 1 4 2 5 3 2 0 3 1 6 2 7 3);
-        value!(8 0 9 1 12 2 13 3 10 0 11 1 14 2 15 3);
+        unroll!(2, |column| {
+            unroll!(2, |row| {
+                unroll!(4, |filter| {
+                    let value = sums[8 * column + 4 * (filter / 2) + 2 * row + filter % 2];
+                    self.sums[filter] += value;
+                    self.squares[filter] = math::fma(value, value, self.squares[filter]);
+                });
+            });
+        });
     }
 }
 
 /// The maximum over all filters, in words of two columns.
-pub(super) struct Maximum<F: Chain> {
+pub(super) struct Maximum<F: WarpgroupFormat> {
     /// Where the warp's results wait.
     results: Shared<u32>,
     /// Where this lane's wait: its row, and of two words the one that it keeps.
@@ -113,7 +113,7 @@ pub(super) struct Maximum<F: Chain> {
     format: PhantomData<F>,
 }
 
-impl<F: Chain> Maximum<F> {
+impl<F: WarpgroupFormat> Maximum<F> {
     /// With the constants of this lane's filters, which lie in `table` as
     /// `[factor, added, upper, lower][filter]`.
     #[inline(always)]
@@ -173,7 +173,7 @@ impl<F: Chain> Maximum<F> {
     }
 }
 
-impl<F: Chain> Epilogue for Maximum<F> {
+impl<F: WarpgroupFormat> Epilogue for Maximum<F> {
     /// Rounded to 16 bits as soon as the affine map is done: what follows chooses among values, and the
     /// larger of two rounded numbers is the larger one, rounded.
     #[inline(always)]

@@ -10,6 +10,8 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OneLaunch3dGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
 };
 
+use crate::parts::unroll::unroll;
+
 /// Words of a load in one channel.
 const LOAD_WORDS: u32 = LOAD_ELEMENTS / 2;
 
@@ -47,12 +49,9 @@ impl Filler<'_> {
     /// Stores them.
     #[inline(always)]
     pub(super) unsafe fn store_all(&self, loads: &[Load; OWN_LOADS as usize]) {
-        macro_rules! store {
-            ($($i:literal)*) => {$(
-                self.store(self.first() + $i * BLOCK_THREADS, &loads[$i]);
-            )*};
-        }
-        store!(0 1 2 3);
+        unroll!(4, |i| {
+            self.store(self.first() + i as u32 * BLOCK_THREADS, &loads[i]);
+        });
     }
 
     /// Makes this thread's load of the sample's first rows.
@@ -81,14 +80,12 @@ impl Filler<'_> {
         let d = (row * g.height_reciprocal) >> RECIPROCAL_SHIFT;
         let column = index % ROW_LOADS * LOAD_ELEMENTS;
         let at = d * g.slice_words + (row - d * g.height) * ROW_PITCH + column;
-        macro_rules! pixels {
-            ($($i:literal)*) => {$(
-                let (c0, c1) = (raw[0][$i], raw[1][$i]);
-                self.words.store(at + 2 * $i, (c0 & 0xffff) | (c1 << 16));
-                self.words.store(at + 2 * $i + 1, (c0 >> 16) | (c1 & 0xffff_0000));
-                self.words.store(at + 2 * $i + PLANE_PITCH, raw[2][$i]);
-            )*};
-        }
-        pixels!(0 1 2 3);
+        unroll!(4, |i| {
+            let at = at + 2 * i as u32;
+            let (c0, c1) = (raw[0][i], raw[1][i]);
+            self.words.store(at, (c0 & 0xffff) | (c1 << 16));
+            self.words.store(at + 1, (c0 >> 16) | (c1 & 0xffff_0000));
+            self.words.store(at + PLANE_PITCH, raw[2][i]);
+        });
     }
 }

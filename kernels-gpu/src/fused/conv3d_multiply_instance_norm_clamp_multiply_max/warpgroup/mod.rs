@@ -108,7 +108,7 @@ mod common {
 }
 
 /// How a kernel multiplies and compares.
-pub(super) trait Chain: Format {
+pub(super) trait WarpgroupFormat: Format {
     /// The largest finite value.
     const LARGEST: f32;
     /// The sum of seven steps.
@@ -119,9 +119,9 @@ pub(super) trait Chain: Format {
     fn min(a: u32, b: u32) -> u32;
 }
 
-macro_rules! chain {
+macro_rules! warpgroup_format {
     ($name:ident, $stored:ident, $largest:expr, $multiply:ident, $max:ident, $min:ident) => {
-        impl Chain for $name {
+        impl WarpgroupFormat for $name {
             const LARGEST: f32 = $largest;
             #[inline(always)]
             unsafe fn multiply(a: &[[u32; 4]; 7], b: &[MatrixDescriptor; 7]) -> [f32; 16] {
@@ -138,7 +138,7 @@ macro_rules! chain {
         }
     };
 }
-chain!(
+warpgroup_format!(
     F16,
     f16,
     65504.0,
@@ -146,7 +146,7 @@ chain!(
     max_nan_f16x2,
     min_nan_f16x2
 );
-chain!(
+warpgroup_format!(
     Bf16,
     bf16,
     3.38e38,
@@ -177,7 +177,7 @@ unsafe fn warp_index() -> u32 {
     cluster_blocks = BLOCKS
 )]
 pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
-    F: Chain,
+    F: WarpgroupFormat,
     const BLOCKS: u32,
 >(
     x: *const F::Stored,

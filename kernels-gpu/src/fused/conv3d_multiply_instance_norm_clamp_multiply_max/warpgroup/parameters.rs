@@ -14,7 +14,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 use super::super::format::halves;
 use super::super::output::Constants;
 use super::super::survey::{self, PER_CHANNEL, PER_FILTER, SURVEYORS};
-use super::{Chain, common};
+use super::{WarpgroupFormat, common};
 use crate::parts::lanes::sum_of_quad;
 
 /// A start value is the sum of two halves of K; the second meets this constant, the first meets 1.
@@ -25,7 +25,7 @@ const OWN_WORDS: usize = (DISTINCT_BLOCKS * BLOCK_WORDS).div_ceil(BLOCK_THREADS)
 
 /// This thread's words of the filters, as operands.
 #[inline(always)]
-pub(super) unsafe fn operands<F: Chain>(weight: Global<F::Stored>) -> [u32; OWN_WORDS] {
+pub(super) unsafe fn operands<F: WarpgroupFormat>(weight: Global<F::Stored>) -> [u32; OWN_WORDS] {
     let mut own = [0; OWN_WORDS];
     let mut i = 0;
     while i < OWN_WORDS {
@@ -40,7 +40,7 @@ pub(super) unsafe fn operands<F: Chain>(weight: Global<F::Stored>) -> [u32; OWN_
 
 /// Stores them, and the constants.
 #[inline(always)]
-pub(super) unsafe fn lay_out<F: Chain>(own: &[u32; OWN_WORDS], words: Shared<u32>) {
+pub(super) unsafe fn lay_out<F: WarpgroupFormat>(own: &[u32; OWN_WORDS], words: Shared<u32>) {
     let thread = thread::thread_idx_x();
     let mut i = 0;
     while i < OWN_WORDS {
@@ -66,7 +66,7 @@ pub(super) const FIRST_REST: u32 = 12;
 
 /// The word of quad lane `quad_lane` in a column of a block.
 #[inline(always)]
-unsafe fn filter_word<F: Chain>(
+unsafe fn filter_word<F: WarpgroupFormat>(
     weight: Global<F::Stored>,
     column: u32,
     block: u32,
@@ -98,7 +98,7 @@ const SURVEYED: usize = PER_FILTER.div_ceil(SURVEYORS) as usize;
 
 /// The elements that this thread surveys: of filter `thread / SURVEYORS`, 0 behind its last one.
 #[inline(always)]
-pub(super) unsafe fn surveyed<F: Chain>(weight: Global<F::Stored>) -> [f32; SURVEYED] {
+pub(super) unsafe fn surveyed<F: WarpgroupFormat>(weight: Global<F::Stored>) -> [f32; SURVEYED] {
     let thread = thread::thread_idx_x();
     let (k, first) = (thread / SURVEYORS % OUT_CHANNELS, thread % SURVEYORS);
     let mut values = [0.0; SURVEYED];
@@ -137,7 +137,11 @@ pub(super) unsafe fn survey(values: &[f32; SURVEYED], floats: Shared<f32>) {
 
 /// Lays filter `k`'s start value where it meets the constants.
 #[inline(always)]
-pub(super) unsafe fn start_value<F: Chain>(k: u32, words: Shared<u32>, floats: Shared<f32>) {
+pub(super) unsafe fn start_value<F: WarpgroupFormat>(
+    k: u32,
+    words: Shared<u32>,
+    floats: Shared<f32>,
+) {
     let mean = |c: u32| floats.load(common::MEANS + c);
     let sum = |c: u32| floats.load(common::FILTER_SUMS + 3 * k + c);
     let start = -math::fma(
@@ -160,7 +164,7 @@ pub(super) unsafe fn start_value<F: Chain>(k: u32, words: Shared<u32>, floats: S
 
 /// The constants of filter `k`, from the warps' partial sums, a quarter of which each of four lanes adds.
 #[inline(always)]
-pub(super) unsafe fn finish_filter<F: Chain>(
+pub(super) unsafe fn finish_filter<F: WarpgroupFormat>(
     k: u32,
     quarter: u32,
     words: Shared<u32>,

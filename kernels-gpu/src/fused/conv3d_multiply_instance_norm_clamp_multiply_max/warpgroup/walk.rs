@@ -10,7 +10,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OneLaunch3dGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
 };
 
-use super::Chain;
+use super::WarpgroupFormat;
 
 /// Which pair of columns it is.
 pub(super) enum Which {
@@ -45,9 +45,25 @@ pub(super) struct Tile {
     pub(super) end: u32,
 }
 
+/// The words of the pair of input columns from `column` on, of two rows of which `upper` and `lower` say where they start.
+#[inline(always)]
+unsafe fn load(words: Shared<u32>, upper: &[u32; 3], lower: &[u32; 3], column: u32) -> Set {
+    let step = |column: u32| {
+        [
+            words.load(upper[0] + column),
+            words.load(lower[0] + column),
+            words.load(upper[1] + column),
+            words.load(lower[1] + column),
+        ]
+    };
+    let steps = [step(column), step(column + 1), step(PLANE_PITCH + column)];
+    let rest = [words.load(upper[2] + column), words.load(lower[2] + column)];
+    (steps, rest)
+}
+
 /// Convolves a tile, together with the other warps of the warpgroup.
 #[inline(always)]
-pub(super) unsafe fn walk<F: Chain, E: Epilogue>(
+pub(super) unsafe fn walk<F: WarpgroupFormat, E: Epilogue>(
     words: Shared<u32>,
     filters: u32,
     g: &OneLaunch3dGeometry,
@@ -82,28 +98,6 @@ pub(super) unsafe fn walk<F: Chain, E: Epilogue>(
     };
     let row = tile.first_row + lane / 4;
     let (mut upper, mut lower) = (at(row), at(row + 8));
-    macro_rules! load {
-        ($column:literal) => {{
-            let step = |column: u32| {
-                [
-                    words.load(upper[0] + column),
-                    words.load(lower[0] + column),
-                    words.load(upper[1] + column),
-                    words.load(lower[1] + column),
-                ]
-            };
-            let steps = [
-                step($column),
-                step($column + 1),
-                step(PLANE_PITCH + $column),
-            ];
-            let rest = [
-                words.load(upper[2] + $column),
-                words.load(lower[2] + $column),
-            ];
-            (steps, rest)
-        }};
-    }
     let step = |block: u32| MatrixDescriptor::new(filters + block * BLOCK_UNITS, BLOCK_UNITS);
     let multiply = |a: &Set, b: &Set, [first, second]: [[u32; 2]; 2], rest: u32| {
         let rests = [first[0], first[1], second[0], second[1]];
@@ -121,17 +115,17 @@ pub(super) unsafe fn walk<F: Chain, E: Epilogue>(
             ],
         )
     };
-    let mut even = load!(0);
+    let mut even = load(words, &upper, &lower, 0);
     let mut pair = tile.first_pair;
     loop {
-        let odd = load!(2);
+        let odd = load(words, &upper, &lower, 2);
         let sums = multiply(&even, &odd, [even.1, odd.1], 12);
         if pair + 1 == tile.end {
             epilogue.pair(Which::Last(pair - tile.first_pair), sums);
             break;
         }
         epilogue.pair(Which::First, sums);
-        even = load!(4);
+        even = load(words, &upper, &lower, 4);
         let sums = multiply(&odd, &even, [even.1, odd.1], 13);
         epilogue.pair(Which::Second(pair - tile.first_pair), sums);
         pair += 2;
