@@ -107,7 +107,7 @@ impl<T: Operand, const SPREAD: bool> Format for Stored<T, SPREAD> {
         let mut pixel = [0; 4];
         unroll!(4, |c| {
             let (a, b) = (raw[2 * c][i / 2], raw[2 * c + 1][i / 2]);
-            pixel[c] = if i % 2 == 0 {
+            pixel[c] = if i.is_multiple_of(2) {
                 a & 0xffff | b << 16
             } else {
                 a >> 16 | b & 0xffff_0000
