@@ -223,20 +223,20 @@ bugs! {
         check: conv2d_group_norm_scale_max_pool_clamp::spread::<Rounded>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
         right: "                «window_row_freed(memory, count % slots, place.lane);»\n",
-        wrong: "if F::CONFIG.shares == 1 { window_row_freed(memory, count % slots, place.lane); }",
+        wrong: "if F::CONFIG.blocks_per_half == 1 { window_row_freed(memory, count % slots, place.lane); }",
     }
     {
         name: statistics_of_blocks_that_share_a_half_are_not_awaited,
         check: conv2d_group_norm_scale_max_pool_clamp::spread::<Split>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    «cluster::wait(exchanged, phase);»\n",
-        wrong: "if F::CONFIG.shares == 1 { cluster::wait(exchanged, phase); }",
+        wrong: "if F::CONFIG.blocks_per_half == 1 { cluster::wait(exchanged, phase); }",
     }
     {
         name: blocks_that_share_a_half_all_write_the_first_rows,
         check: conv2d_group_norm_scale_max_pool_clamp::spread::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "        «cluster::block_rank() % shares»\n",
+        right: "        «cluster::block_rank() % blocks»\n",
         wrong: "0",
     }
     {

@@ -175,7 +175,7 @@ fn outputs<F: Configured>(
     let arguments = (x.source(), operands.source(), channels.source(), y.ptr(), g);
     // Two clusters, which take samples by turns.
     let shape = Some(g.launch_shape(config, 2 * config.cluster_blocks()));
-    let family = if config.shares == 1 {
+    let family = if config.blocks_per_half == 1 {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     } else {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD

@@ -54,7 +54,8 @@ pub const BAND_ROWS: u32 = POOL;
 /// Halves of a sample, the upper and the lower rows, each with loads and a scale of its own.
 pub const HALVES: u32 = 2;
 
-/// Pooled rows that a half can have.
+/// Pooled rows that a half can have: of 31, the pooled rows of 128, the larger half. Shared memory keeps all of them,
+/// and has no room for more beside the slots of split values.
 pub const HALF_POOL_ROWS: u32 = 16;
 
 /// Threads of a warpgroup.

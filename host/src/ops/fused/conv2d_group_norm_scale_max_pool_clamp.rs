@@ -135,7 +135,7 @@ pub(crate) fn append(
     let [operands, channels] = [0, 1].map(|index| program.parameter(&prepared[index]));
     let bytes_moved = program.bytes(&[x, operands, channels, y]);
     let arguments = (Read(x), Read(operands), Read(channels), Write(y), geometry);
-    let family = if mode.shares == 1 {
+    let family = if mode.blocks_per_half == 1 {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     } else {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD

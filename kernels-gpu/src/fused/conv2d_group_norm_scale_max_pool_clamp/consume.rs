@@ -65,12 +65,15 @@ pub(super) unsafe fn consume<F: Format>(
     });
 
     let rank = cluster::block_rank();
-    let (half, share) = (rank / F::CONFIG.shares, rank % F::CONFIG.shares);
+    let (half, share) = (
+        rank / F::CONFIG.blocks_per_half,
+        rank % F::CONFIG.blocks_per_half,
+    );
     let rows = g.half_rows(half);
     // Whether this block multiplies the warpgroup's window rows, or only frees their slots. (Asked in this
     // and no other way, and where more blocks share a half alone: else the assembler runs out of
     // registers there, or lays out the code of the others anew.)
-    let multiplies = F::CONFIG.shares == 1 || share == warpgroup;
+    let multiplies = F::CONFIG.blocks_per_half == 1 || share == warpgroup;
     let clusters = thread::grid_dim_x() / F::CONFIG.cluster_blocks();
     let mut sample = thread::block_idx_x() / F::CONFIG.cluster_blocks();
     let (mut first_band, mut item) = (0, 0);
@@ -94,7 +97,7 @@ pub(super) unsafe fn consume<F: Format>(
             let count = first_band + band;
             let slots = F::CONFIG.slots;
             Barrier::at(memory.filled, count % slots).wait((count / slots) & 1);
-            let has_window_row = if F::CONFIG.shares == 1 {
+            let has_window_row = if F::CONFIG.blocks_per_half == 1 {
                 band < rows.window_rows
             } else {
                 multiplies && band < rows.window_rows
@@ -118,7 +121,7 @@ pub(super) unsafe fn consume<F: Format>(
                 };
                 let best = window_row.multiply::<F>(memory, &mut filters, &mut sums, &place);
                 if band < rows.pooled {
-                    let row = band / F::CONFIG.shares;
+                    let row = band / F::CONFIG.blocks_per_half;
                     let offset = place.channel * pitch + row * OUT_WIDTH + 2 * place.quad_lane;
                     unroll!(2, |h| {
                         unroll!(4, |o| {
@@ -145,12 +148,12 @@ pub(super) unsafe fn consume<F: Format>(
             let of_thread = Moments::about(sums.shift[h], count, sums.sum[h], sums.squares[h]);
             let of_quad = of_thread.of_quad();
             let mut channel = place.channel + 8 * h as u32;
-            if F::CONFIG.shares > 1 && F::CONFIG.parts == 2 {
+            if F::CONFIG.blocks_per_half > 1 && F::CONFIG.parts == 2 {
                 // So that no address made of it is kept while the warp multiplies: that would take
                 // registers which this format does not have, but the others do.
                 channel = opaque::to_assembler(channel);
             }
-            if F::CONFIG.shares == 1 {
+            if F::CONFIG.blocks_per_half == 1 {
                 if place.quad_lane == 0 {
                     statistics::keep(memory, place.warpgroup, channel, of_quad);
                 }

@@ -44,8 +44,8 @@
 //!         pooled[channel][window row] = (best + shift) * descale
 //!     the other warpgroups together (`statistics`), at the sample's end:
 //!         moments of each channel: threads, quads, warpgroups, and the other half's, through the cluster
-//!         mean and variance of each group -> center, factor and summand of each channel
-//!         y = clamp((pooled - center) * factor + summand)      # the loads of the next sample go on
+//!         mean and variance of each group -> center, slope and summand of each channel
+//!         y = clamp((pooled - center) * slope + summand)      # the loads of the next sample go on
 //! ```
 //!
 //! # Tiles
@@ -72,7 +72,7 @@
 //! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *window row* are done |
 //! | `exchanged[sample % 2]` | one thread, and 512 bytes for each set of statistics | the other block's statistics, or those of all blocks, are here |
 //! | named 1 | the loading warpgroup | magnitudes of a band |
-//! | named 2 | all multiplying warpgroups | statistics in, channels in, factors out, pooled rows read |
+//! | named 2 | all multiplying warpgroups | statistics in, channels in, channel maps out, pooled rows read |
 //!
 //! # Invariants
 //! - Bands are counted through all samples; band `g` uses slot `g % slots` in phase `g / slots`.

@@ -97,7 +97,7 @@ pub(super) unsafe fn produce<F: Format>(
 ) {
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
-    let rows = g.half_rows(cluster::block_rank() / F::CONFIG.shares);
+    let rows = g.half_rows(cluster::block_rank() / F::CONFIG.blocks_per_half);
     let clusters = thread::grid_dim_x() / F::CONFIG.cluster_blocks();
     let plane = (g.height * WIDTH) as usize;
     let elements = g.n as usize * IN_CHANNELS as usize * plane;

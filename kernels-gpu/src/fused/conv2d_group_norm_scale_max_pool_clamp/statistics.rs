@@ -1,4 +1,4 @@
-//! From sums to the output: channels, the cluster's blocks, groups, and the affine map.
+//! From sums to the output: channels, the cluster's blocks, groups, and the channel map.
 
 use cuda_std::global::GlobalMut;
 use cuda_std::mbarrier::Barrier;
@@ -17,7 +17,7 @@ use super::memory::Memory;
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// Words of one channel's moments, and of its affine map.
+/// Words of one channel's moments, and of its channel map.
 const MOMENTS_WORDS: u32 = MOMENTS_BYTES / 4;
 const AFFINE_WORDS: u32 = AFFINE_BYTES / 4;
 
@@ -215,7 +215,7 @@ unsafe fn gather<F: Format>(
     let (place, phase) = (item & 1, item >> 1 & 1);
     let exchanged = Barrier::at(memory.exchanged, place);
     let mut mine = Moments::NONE;
-    if F::CONFIG.shares == 1 {
+    if F::CONFIG.blocks_per_half == 1 {
         mine = load(memory, 0, k);
         let mut i = 1;
         while i < warpgroups {
@@ -227,7 +227,7 @@ unsafe fn gather<F: Format>(
         cluster::store_async(partner.addr(0), exchanged, 1 - rank, sent);
     }
     cluster::wait(exchanged, phase);
-    if F::CONFIG.shares == 1 {
+    if F::CONFIG.blocks_per_half == 1 {
         let partner = received::<F>(memory, place, 0, k);
         let theirs = Moments {
             count: (g.half_rows(1 - rank).rows * CONV_WIDTH) as f32,
@@ -282,7 +282,7 @@ unsafe fn keep_channel(g: &OneLaunch2dGeometry, memory: &Memory, k: u32, all: &M
     memory.moments.store(k * MOMENTS_WORDS + 2, all.count);
 }
 
-/// The affine map of channel `k`, from the statistics of its group.
+/// The channel map of channel `k`, from the statistics of its group.
 #[inline(always)]
 unsafe fn affine(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) {
     let count = memory.moments.load(k * MOMENTS_WORDS + 2);
@@ -338,12 +338,12 @@ unsafe fn write<F: Format>(
     thread: u32,
 ) {
     const { assert!(F::CONFIG.pool_rows() * OUT_WIDTH <= 16 * WARP_THREADS) };
-    // The block has every `shares`-th pooled row of the half.
-    let shares = F::CONFIG.shares;
-    let share = if shares == 1 {
+    // The block has every `blocks`-th pooled row of the half.
+    let blocks = F::CONFIG.blocks_per_half;
+    let block = if blocks == 1 {
         0
     } else {
-        cluster::block_rank() % shares
+        cluster::block_rank() % blocks
     };
     // Opaque, so that the assembler does not hold what follows from it in
     // registers while the warp multiplies.
@@ -354,13 +354,13 @@ unsafe fn write<F: Format>(
         arguments.y,
         g.n as usize * OUT_CHANNELS as usize * of_channel,
     );
-    let first = ((rows.first / POOL + share) * OUT_WIDTH) as usize;
-    let values = turns(rows.pooled, share, shares) * OUT_WIDTH;
+    let first = ((rows.first / POOL + block) * OUT_WIDTH) as usize;
+    let values = turns(rows.pooled, block, blocks) * OUT_WIDTH;
     let mut k = thread / WARP_THREADS;
     while k < OUT_CHANNELS {
         let affine = k * AFFINE_WORDS;
         let center = memory.affine.load(affine);
-        let factor = memory.affine.load(affine + 1);
+        let slope = memory.affine.load(affine + 1);
         let summand = memory.affine.load(affine + 2);
         let from = k * F::CONFIG.pooled_pitch();
         let to = (sample as usize * OUT_CHANNELS as usize + k as usize) * of_channel + first;
@@ -375,8 +375,8 @@ unsafe fn write<F: Format>(
         unroll!(16, |i| {
             let at = nth::<F>(lane, i as u32);
             if at < values {
-                let skipped = at / OUT_WIDTH * (shares - 1) * OUT_WIDTH;
-                let mapped = math::fma(value[i] - center, factor, summand);
+                let skipped = at / OUT_WIDTH * (blocks - 1) * OUT_WIDTH;
+                let mapped = math::fma(value[i] - center, slope, summand);
                 let clamped = math::min_nan(math::max_nan(mapped, g.min), g.max);
                 y.store(to + (at + skipped) as usize, F::Stored::from_f32(clamped));
             }

@@ -23,7 +23,7 @@ pub struct OneLaunch2dConfig {
     pub consumer_registers: u32,
     /// Blocks that share half a sample: 1, in which all warpgroups multiply, or `consumers`, in
     /// each of which one does.
-    pub shares: u32,
+    pub blocks_per_half: u32,
 }
 
 impl OneLaunch2dConfig {
@@ -35,7 +35,7 @@ impl OneLaunch2dConfig {
         consumers: 2,
         producer_registers: 104,
         consumer_registers: 200,
-        shares: 1,
+        blocks_per_half: 1,
     };
 
     /// f32 rounded to one scaled f16: 11 bits, as tf32.
@@ -46,7 +46,7 @@ impl OneLaunch2dConfig {
         consumers: 2,
         producer_registers: 120,
         consumer_registers: 192,
-        shares: 1,
+        blocks_per_half: 1,
     };
 
     /// f16 or bf16 in and out.
@@ -57,7 +57,7 @@ impl OneLaunch2dConfig {
         consumers: 3,
         producer_registers: 80,
         consumer_registers: 144,
-        shares: 1,
+        blocks_per_half: 1,
     };
 
     /// The same with a sample spread over as many blocks as it can be: a block for each warpgroup
@@ -65,7 +65,7 @@ impl OneLaunch2dConfig {
     #[must_use]
     pub const fn spread(self) -> Self {
         let mut spread = Self {
-            shares: self.consumers,
+            blocks_per_half: self.consumers,
             ..self
         };
         if self.parts == 2 {
@@ -79,13 +79,13 @@ impl OneLaunch2dConfig {
     /// Blocks of a cluster, which takes a sample.
     #[must_use]
     pub const fn cluster_blocks(self) -> u32 {
-        HALVES * self.shares
+        HALVES * self.blocks_per_half
     }
 
     /// Pooled rows that a block has room for.
     #[must_use]
     pub const fn pool_rows(self) -> u32 {
-        HALF_POOL_ROWS.div_ceil(self.shares)
+        HALF_POOL_ROWS.div_ceil(self.blocks_per_half)
     }
 
     /// Floats between the pooled rows of neighbouring channels. Odd, so that channels start in
@@ -99,7 +99,7 @@ impl OneLaunch2dConfig {
     /// warpgroup in the cluster that multiplies.
     #[must_use]
     pub const fn received(self) -> u32 {
-        if self.shares == 1 {
+        if self.blocks_per_half == 1 {
             1
         } else {
             self.cluster_blocks()

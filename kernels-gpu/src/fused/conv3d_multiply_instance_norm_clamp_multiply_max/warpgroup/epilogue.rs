@@ -174,7 +174,7 @@ impl<F: WarpgroupFormat> Maximum<F> {
 }
 
 impl<F: WarpgroupFormat> Epilogue for Maximum<F> {
-    /// Rounded to 16 bits as soon as the affine map is done: what follows chooses among values, and the
+    /// Rounded to 16 bits as soon as the channel map is done: what follows chooses among values, and the
     /// larger of two rounded numbers is the larger one, rounded.
     #[inline(always)]
     unsafe fn pair(&mut self, which: Which, sums: [f32; 16]) {

@@ -15,7 +15,7 @@
 //! 3. *The shift of the statistics costs nothing.* The spare half-words of K meet a constant, and in B a
 //!    start value: minus what the means of the sample's first rows give (`start_value`). It is in two
 //!    parts, so that it may exceed the type's range.
-//! 4. *The result in 16 bits* (`epilogue::Maximum`): what follows the affine map only chooses among
+//! 4. *The result in 16 bits* (`epilogue::Maximum`): what follows the channel map only chooses among
 //!    numbers, and rounding keeps their order.
 //! 5. *Results in rows.* They wait in shared memory until the warp has those of a whole item.
 //!
