@@ -268,14 +268,7 @@ impl<'a> Stage<'a> {
     fn convolve(&self, x: &[f32], y: &mut [f32]) {
         match &self.convolution {
             None => y.copy_from_slice(x),
-            Some(convolution) => {
-                let Convolution {
-                    problem,
-                    weight,
-                    bias,
-                } = convolution;
-                convolve_sample(x, weight, *bias, problem, y);
-            }
+            Some(of) => convolve_sample(x, of.weight, of.bias, &of.problem, y),
         }
     }
 
