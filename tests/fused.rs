@@ -1,186 +1,214 @@
-//! Fusions against the composition of their operators, on the same device.
+//! Fusions without a convolution, as partitions ask for them: against the composition of their operators on the same
+//! device, and against the reference where values are special.
 
-use convfuse::spec::{ClampSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
-use convfuse::{DType, Stream, Tensor, data, ops};
+use convfuse::chain::{Chain, GroupNormLayer, InstanceNormLayer, Layer, Partition};
+use convfuse::ops::ConvOptions;
+use convfuse::spec::{GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::{DType, Options, Stream, Tensor, data, lab};
 use libtest_mimic::Trial;
 use ndarray::{Array1, ArrayD, IxDyn};
+use oracle::{Case, Precision};
 
 use crate::backend::{Backend, Outcome};
+use crate::chains;
+use crate::suite::all_right;
+
+const DTYPES: [(DType, Precision); 3] = [
+    (DType::F32, Precision::F32),
+    (DType::F16, Precision::F16),
+    (DType::BF16, Precision::BF16),
+];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for backend in Backend::DEVICES {
-        let mut add = |name: &str, test: fn(&Inputs) -> Outcome| {
-            for dtype in [DType::F32, DType::F16, DType::BF16] {
-                let group = format!("fused::{name}");
-                let test = move |backend: Backend| test(&Inputs::new(&backend.stream()?, dtype)?);
-                trials.push(backend.trial(
-                    &group,
-                    &format!("equals_its_operators_in_{dtype}"),
-                    test,
-                ));
+        for (row, chains) in fusions() {
+            let group = format!("fused::{row}");
+            for (dtype, precision) in DTYPES {
+                let cases = chains.clone().map(|layers| case(layers, &[2, 12, 19, 23]));
+                let test = move |backend: Backend| {
+                    let stream = backend.stream()?;
+                    cases.iter().try_for_each(|case| {
+                        equals_its_operators(
+                            &stream,
+                            &convfuse_cli::rounded(case, dtype),
+                            row,
+                            dtype,
+                        )
+                    })
+                };
+                let name = format!("equals_its_operators_in_{dtype}");
+                trials.push(backend.trial(&group, &name, test));
+
+                let mut cases = chains.clone().map(|layers| case(layers, &[2, 12, 9, 11]));
+                if row == "folded" {
+                    // Products with the factors are stored in the element type. By these they are exact.
+                    let factors = cases
+                        .iter_mut()
+                        .filter_map(|case| case.parameters.last_mut());
+                    factors.for_each(|values| values.mapv_inplace(|v| 0.5f32.copysign(v)));
+                }
+                let test = move |backend: Backend| {
+                    let stream = backend.stream()?;
+                    let special = cases.iter().cloned().map(Case::special);
+                    let poisoned = cases.iter().cloned().map(Case::poisoned);
+                    let mut complaints = Vec::new();
+                    for case in special.chain(poisoned) {
+                        let case = convfuse_cli::rounded(&case, dtype);
+                        let y = fused(&stream, &case, row, dtype)?.to_f32_array()?;
+                        let verdict = case.expected(&precision)?.check(y.view());
+                        complaints.extend(verdict.err().map(|complaint| complaint.to_string()));
+                    }
+                    all_right(&complaints)
+                };
+                let name = format!("matches_reference_on_special_values_in_{dtype}");
+                trials.push(backend.trial(&group, &name, test));
             }
-        };
-        add("group_norm_scale", group_norm_scale);
-        add("max_pool2d_clamp", max_pool2d_clamp);
-        add("scale_max_pool2d_clamp", scale_max_pool2d_clamp);
-        add(
-            "group_norm_scale_max_pool2d_clamp",
-            group_norm_scale_max_pool2d_clamp,
-        );
-        add("clamp_multiply_channel_max", clamp_multiply_channel_max);
-        add(
-            "multiply_instance_norm_clamp_multiply_channel_max",
-            multiply_instance_norm_clamp_multiply_channel_max,
-        );
-        add("fold_scale", fold_scale);
+        }
         let name = "equals_its_operators_where_rows_stay_in_shared_memory";
-        trials.push(backend.trial("fused::group_norm_scale", name, resident_group_norm_scale));
+        trials.push(backend.trial("fused::norm-scale", name, resident_norm_scale));
     }
     trials
 }
 
-/// An image with 12 channels, and vectors with a value for each: negative ones and zero among them.
-struct Inputs {
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    scale: Tensor,
-    norm: GroupNormSpec,
-    pool: MaxPool2dSpec,
-    clamp: ClampSpec,
-}
-
-impl Inputs {
-    fn new(stream: &Stream, dtype: DType) -> convfuse::Result<Inputs> {
-        let vector = |seed| -> convfuse::Result<Tensor> {
-            let mut values: Array1<f32> = data::signed(seed, 12);
-            values[5] = 0.0;
-            Tensor::from_f32_array(stream, &values, dtype)
-        };
-        Ok(Inputs {
-            x: Tensor::from_f32_array(stream, &data::signed(1, (2, 12, 19, 23)), dtype)?,
-            weight: vector(2)?,
-            bias: vector(3)?,
-            scale: vector(4)?,
-            norm: GroupNormSpec::new(3),
-            pool: MaxPool2dSpec {
-                padding: [1, 0],
-                stride: Some([2, 3]),
-                ..MaxPool2dSpec::new([3, 4])
-            },
-            clamp: ClampSpec::new(-0.4, 0.7),
+/// The rows of the table, each with chains that it does in one run: norms with weight and bias, then without.
+fn fusions() -> [(&'static str, [Vec<Layer>; 2]); 7] {
+    let scale = || Layer::scale("scale");
+    let clamp = || Layer::clamp(-0.4, 0.7);
+    let pool = || {
+        Layer::max_pool2d(MaxPool2dSpec {
+            padding: [1, 0],
+            stride: Some([2, 3]),
+            ..MaxPool2dSpec::new([3, 4])
         })
-    }
-
-    /// Roundings of the storage type between the operators, which a fusion saves; and a few of f32.
-    fn tolerance(&self) -> f32 {
-        match self.x.dtype() {
-            DType::F16 => 4.0 / 1024.0,
-            DType::BF16 => 4.0 / 128.0,
-            _ => 4e-6,
-        }
-    }
-
-    fn close(&self, fused: &Tensor, composed: &Tensor) -> Outcome {
-        let (fused, composed) = (fused.to_f32_array()?, composed.to_f32_array()?);
-        assert_eq!(fused.shape(), composed.shape());
-        for (index, (got, want)) in fused.iter().zip(&composed).enumerate() {
-            let tolerance = self.tolerance() * (1.0 + want.abs());
-            // So that NaN fails.
-            let near = (got - want).abs() <= tolerance;
-            assert!(
-                near,
-                "element {index}: fused {got}, composed {want}, tolerance {tolerance:e}"
-            );
-        }
-        Ok(())
-    }
+    };
+    let norms = [true, false];
+    let norm_scale = norms.map(|affine| vec![group_norm(3, affine), scale()]);
+    let norm_scale_pool_clamp = norms.map(|affine| {
+        let norm = group_norm(3, affine);
+        vec![norm, scale(), pool(), clamp()]
+    });
+    let scale_norm_clamp_scale_max = norms.map(|affine| {
+        let norm = Layer::InstanceNorm(InstanceNormLayer {
+            name: "norm".to_owned(),
+            attributes: InstanceNormSpec::default(),
+            affine,
+        });
+        vec![scale(), norm, clamp(), scale(), Layer::channel_max()]
+    });
+    let with_relu = |layers: &[Layer]| {
+        let relu = |layer: &Layer| match layer {
+            Layer::Pointwise(_) => Layer::relu(),
+            layer => layer.clone(),
+        };
+        [layers.to_vec(), layers.iter().map(relu).collect()]
+    };
+    [
+        ("norm-scale", norm_scale.clone()),
+        ("folded", norm_scale),
+        ("norm-scale-pool-clamp", norm_scale_pool_clamp),
+        ("scale-norm-clamp-scale-max", scale_norm_clamp_scale_max),
+        ("scale-pool-clamp", with_relu(&[scale(), pool(), clamp()])),
+        ("pool-clamp", with_relu(&[pool(), clamp()])),
+        (
+            "clamp-scale-max",
+            with_relu(&[clamp(), scale(), Layer::channel_max()]),
+        ),
+    ]
 }
 
-fn group_norm_scale(i: &Inputs) -> Outcome {
-    let (weight, bias) = (Some(&i.weight), Some(&i.bias));
-    let fused = ops::group_norm_scale(&i.x, weight, bias, &i.scale, &i.norm)?;
-    i.close(
+pub(crate) fn group_norm(groups: usize, affine: bool) -> Layer {
+    Layer::GroupNorm(GroupNormLayer {
+        name: "norm".to_owned(),
+        attributes: GroupNormSpec::new(groups),
+        affine,
+    })
+}
+
+/// A case whose values are of both signs; of a parameter of more than five channels, one is zero.
+pub(crate) fn case(layers: Vec<Layer>, input: &[usize]) -> Case {
+    let chain = Chain::new(input[1], layers).expect("a chain");
+    let mut case = Case::of_chain("fused", chain, input);
+    case.x = data::signed(1, IxDyn(input));
+    for (values, seed) in case.parameters.iter_mut().zip(2..) {
+        *values = data::signed(seed, values.raw_dim());
+        if let Some(value) = values.iter_mut().nth(5) {
+            *value = 0.0;
+        }
+    }
+    case
+}
+
+/// What one row of the table makes of a case.
+pub(crate) fn fused(
+    stream: &Stream,
+    case: &Case,
+    row: &str,
+    dtype: DType,
+) -> convfuse::Result<Tensor> {
+    let operators: Vec<&str> = case.chain.layers().iter().map(Layer::operator).collect();
+    let text = format!("{} @{row}", operators.join(" "));
+    let partition = Partition::parse(&case.chain, &text).expect("a partition");
+    let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
+    chains::model(stream, case, dtype)?.forward_with(&x, &Options::default().partition(partition))
+}
+
+/// What the operators make of it, one after the other.
+pub(crate) fn composed(stream: &Stream, case: &Case, dtype: DType) -> convfuse::Result<Tensor> {
+    let vector = |&slot: &usize| {
+        let values: Array1<f32> = case.parameters[slot].iter().copied().collect();
+        Tensor::from_f32_array(stream, &values, dtype)
+    };
+    let mut x = Tensor::from_f32_array(stream, &case.x, dtype)?;
+    for (index, layer) in case.chain.layers().iter().enumerate() {
+        let slots = case.chain.parameters_of(index).iter();
+        let parameters: Vec<Tensor> = slots.map(vector).collect::<convfuse::Result<_>>()?;
+        x = lab::layer(&x, layer, &parameters, &ConvOptions::default())?;
+    }
+    Ok(x)
+}
+
+fn equals_its_operators(stream: &Stream, case: &Case, row: &str, dtype: DType) -> Outcome {
+    let fused = fused(stream, case, row, dtype)?.to_f32_array()?;
+    close(
         &fused,
-        &ops::scale(&ops::group_norm(&i.x, weight, bias, &i.norm)?, &i.scale)?,
-    )
+        &composed(stream, case, dtype)?.to_f32_array()?,
+        dtype,
+    );
+    Ok(())
+}
+
+fn close(fused: &ArrayD<f32>, composed: &ArrayD<f32>, dtype: DType) {
+    // Roundings of the storage type between the operators, which a fusion saves; and a few of f32.
+    let tolerance = match dtype {
+        DType::F16 => 4.0 / 1024.0,
+        DType::BF16 => 4.0 / 128.0,
+        _ => 4e-6,
+    };
+    assert_eq!(fused.shape(), composed.shape());
+    for (index, (got, want)) in fused.iter().zip(composed).enumerate() {
+        let tolerance = tolerance * (1.0 + want.abs());
+        // So that NaN fails.
+        let near = (got - want).abs() <= tolerance;
+        assert!(
+            near,
+            "element {index}: fused {got}, composed {want}, tolerance {tolerance:e}"
+        );
+    }
 }
 
 /// Enough rows, and long enough ones, for the kernel that computes the statistics itself.
-fn resident_group_norm_scale(backend: Backend) -> Outcome {
+fn resident_norm_scale(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let i = Inputs {
-        x: Tensor::from_array(&stream, &data::signed(1, (32, 12, 63, 66)))?,
-        norm: GroupNormSpec::new(4),
-        ..Inputs::new(&stream, DType::F32)?
-    };
+    let layers = vec![group_norm(4, true), Layer::scale("scale")];
+    let case = case(layers, &[32, 12, 63, 66]);
     stream.take_counts();
-    group_norm_scale(&i)?;
+    equals_its_operators(&stream, &case, "norm-scale", DType::F32)?;
     let launches = stream.take_counts().launches;
     // The composition's three, and either one or two.
     assert!(
         backend == Backend::Cpu || launches == 4 || launches == 5,
         "{launches}"
     );
-    Ok(())
-}
-
-fn max_pool2d_clamp(i: &Inputs) -> Outcome {
-    let fused = ops::max_pool2d_clamp(&i.x, &i.pool, &i.clamp)?;
-    i.close(
-        &fused,
-        &ops::clamp(&ops::max_pool2d(&i.x, &i.pool)?, &i.clamp)?,
-    )
-}
-
-fn scale_max_pool2d_clamp(i: &Inputs) -> Outcome {
-    let fused = ops::scale_max_pool2d_clamp(&i.x, &i.scale, &i.pool, &i.clamp)?;
-    let scaled = ops::scale(&i.x, &i.scale)?;
-    i.close(
-        &fused,
-        &ops::clamp(&ops::max_pool2d(&scaled, &i.pool)?, &i.clamp)?,
-    )
-}
-
-fn group_norm_scale_max_pool2d_clamp(i: &Inputs) -> Outcome {
-    let (weight, bias) = (Some(&i.weight), Some(&i.bias));
-    let fused = ops::group_norm_scale_max_pool2d_clamp(
-        &i.x, weight, bias, &i.scale, &i.norm, &i.pool, &i.clamp,
-    )?;
-    let scaled = ops::scale(&ops::group_norm(&i.x, weight, bias, &i.norm)?, &i.scale)?;
-    i.close(
-        &fused,
-        &ops::clamp(&ops::max_pool2d(&scaled, &i.pool)?, &i.clamp)?,
-    )
-}
-
-fn clamp_multiply_channel_max(i: &Inputs) -> Outcome {
-    let fused = ops::clamp_multiply_channel_max(&i.x, &i.scale, &i.clamp)?;
-    let multiplied = ops::scale(&ops::clamp(&i.x, &i.clamp)?, &i.scale)?;
-    i.close(&fused, &ops::channel_max(&multiplied)?)
-}
-
-fn multiply_instance_norm_clamp_multiply_channel_max(i: &Inputs) -> Outcome {
-    let spec = InstanceNormSpec::default();
-    for (weight, bias) in [(None, None), (Some(&i.weight), Some(&i.bias))] {
-        let fused = ops::multiply_instance_norm_clamp_multiply_channel_max(
-            &i.x, weight, bias, &i.scale, &spec, &i.clamp,
-        )?;
-        let normed = ops::instance_norm(&ops::scale(&i.x, &i.scale)?, weight, bias, &spec)?;
-        let multiplied = ops::scale(&ops::clamp(&normed, &i.clamp)?, &i.scale)?;
-        i.close(&fused, &ops::channel_max(&multiplied)?)?;
-    }
-    Ok(())
-}
-
-fn fold_scale(i: &Inputs) -> Outcome {
-    let (weight, bias) = ops::fold_scale(Some(&i.weight), Some(&i.bias), &i.scale)?;
-    let folded = ops::group_norm(&i.x, Some(&weight), Some(&bias), &i.norm)?;
-    let normed = ops::group_norm(&i.x, Some(&i.weight), Some(&i.bias), &i.norm)?;
-    i.close(&folded, &ops::scale(&normed, &i.scale)?)?;
-    let (weight, bias) = ops::fold_scale(None, None, &i.scale)?;
-    assert_eq!(weight.to_f32_array()?, i.scale.to_f32_array()?);
-    assert_eq!(bias.to_f32_array()?, ArrayD::<f32>::zeros(IxDyn(&[12])));
     Ok(())
 }

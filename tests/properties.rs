@@ -7,7 +7,7 @@ use convfuse::chain::{ConvLayer, GroupNormLayer, Layer};
 use convfuse::spec::{
     ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
 };
-use convfuse::{Tensor, data, ops};
+use convfuse::{DType, Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array1, Array4, ArrayD, IxDyn};
 use oracle::Case;
@@ -15,6 +15,7 @@ use proptest::prelude::Just;
 use runner::{agrees, check, device, refuses};
 
 use crate::backend::{Backend, Outcome};
+use crate::fused;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -55,7 +56,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         add("group_norm", "ignores_a_shift_of_its_input", shift);
         add("max_pool2d", "commutes_with_monotone_maps", monotone);
         add("clamp", "is_idempotent", idempotent);
-        add("fused", "equals_its_operators_on_random_shapes", fused);
+        add(
+            "fused",
+            "equals_its_operators_on_random_shapes",
+            random_fused,
+        );
         add(
             "kernelbench_85",
             "matches_reference_on_random_shapes",
@@ -310,7 +315,7 @@ fn idempotent(backend: Backend) -> Outcome {
     )
 }
 
-fn fused(backend: Backend) -> Outcome {
+fn random_fused(backend: Backend) -> Outcome {
     let shape = (
         1..3usize,
         1..4usize,
@@ -323,28 +328,28 @@ fn fused(backend: Backend) -> Outcome {
         (shape, Just(())),
         |bench, ((n, groups, channels, image, kernel_size), ())| {
             device(|| {
-                let c = groups * channels;
-                let stream = &bench.stream;
-                let x = Tensor::from_array(stream, &data::signed(1, (n, c, image[0], image[1])))?;
-                let scale = Tensor::from_array(stream, &data::signed(2, c))?;
-                let (norm, pool, clamp) = (
-                    GroupNormSpec::new(groups),
-                    MaxPool2dSpec::new(kernel_size),
-                    ClampSpec::new(-0.3, 0.8),
-                );
-                let fused = ops::group_norm_scale_max_pool2d_clamp(
-                    &x, None, None, &scale, &norm, &pool, &clamp,
-                )?;
-                let y = ops::scale(&ops::group_norm(&x, None, None, &norm)?, &scale)?;
-                let y = ops::clamp(&ops::max_pool2d(&y, &pool)?, &clamp)?;
-                near(&fused.to_array::<f32>()?, &y.to_array::<f32>()?).map_or_else(
-                    |complaint| Ok(Err(complaint)),
-                    |()| {
-                        let fused = ops::clamp_multiply_channel_max(&x, &scale, &clamp)?;
-                        let y = ops::channel_max(&ops::scale(&ops::clamp(&x, &clamp)?, &scale)?)?;
-                        Ok(near(&fused.to_array::<f32>()?, &y.to_array::<f32>()?))
-                    },
-                )
+                let (scale, clamp) = (Layer::scale("scale"), Layer::clamp(-0.3, 0.8));
+                let pool = Layer::max_pool2d(MaxPool2dSpec::new(kernel_size));
+                let norm = fused::group_norm(groups, false);
+                for (row, layers) in [
+                    (
+                        "norm-scale-pool-clamp",
+                        vec![norm, scale.clone(), pool, clamp.clone()],
+                    ),
+                    (
+                        "clamp-scale-max",
+                        vec![clamp.clone(), scale.clone(), Layer::channel_max()],
+                    ),
+                ] {
+                    let case = fused::case(layers, &[n, groups * channels, image[0], image[1]]);
+                    let y = fused::fused(&bench.stream, &case, row, DType::F32)?;
+                    let wanted = fused::composed(&bench.stream, &case, DType::F32)?;
+                    let verdict = near(&y.to_array::<f32>()?, &wanted.to_array::<f32>()?);
+                    if verdict.is_err() {
+                        return Ok(verdict);
+                    }
+                }
+                Ok(Ok(()))
             })
         },
     )

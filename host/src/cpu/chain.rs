@@ -1,11 +1,11 @@
-//! Whole chains, sample by sample.
+//! Whole chains, and operators by themselves, sample by sample.
 //!
 //! A chain is cut into the longest runs of layers that have a normal form. Of a run, a sample is convolved as a whole;
 //! then each group of channels is normalised, and each of its channels mapped and pooled, while it is in the cache.
 //! Factors around a norm are folded into it and cost nothing. Tensors between two runs are never whole either.
 
-use ndarray::{ArrayD, ArrayView1, ArrayViewD, IxDyn};
-use op_spec::chain::{Chain, ChainProblem, NormalForm, Pointwise, Reduction};
+use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{ConvProblem, GroupNormProblem, PointwiseProblem};
 use rayon::prelude::*;
 
@@ -13,7 +13,8 @@ use super::channel_max::max_over_channels;
 use super::conv::convolve_sample;
 use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize};
-use crate::ops::pointwise;
+use super::pointwise::pointwise;
+use crate::ops::pointwise::map;
 use crate::parameters::Parameters;
 
 /// What the layers of `chain` make of `x`, whose shape is the problem's: f32, statistics in float64.
@@ -29,12 +30,54 @@ pub(crate) fn run(
 ) -> ArrayD<f32> {
     assert_eq!(x.shape(), problem.input_shape());
     parameters.check(chain).expect("the chain's parameters");
-    let mut y = ArrayD::zeros(IxDyn(problem.output_shape()));
+    let stages = stages(chain, problem, parameters);
+    run_stages(&stages, x, problem.output_shape())
+}
+
+/// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order.
+pub(crate) fn operator(
+    problem: &LayerProblem,
+    parameters: [Option<ArrayViewD<'_, f32>>; 2],
+    x: ArrayViewD<'_, f32>,
+) -> ArrayD<f32> {
+    let (mut form, mut output) = (NormalForm::default(), x.shape().to_vec());
+    match *problem {
+        LayerProblem::Conv2d(problem) => {
+            output = problem.output_shape().to_vec();
+            form.convolution = Some((0, problem.as_conv3d()));
+        }
+        LayerProblem::Conv3d(problem) => {
+            output = problem.output_shape().to_vec();
+            form.convolution = Some((0, problem));
+        }
+        LayerProblem::GroupNorm(problem) => form.norm = Some((0, problem)),
+        LayerProblem::InstanceNorm(problem) => form.norm = Some((0, problem.as_group_norm())),
+        LayerProblem::Scale(problem) => form.pointwise = vec![(0, Pointwise::Scale(problem))],
+        LayerProblem::MaxPool2d(problem) => {
+            output = problem.output_shape().to_vec();
+            form.reduction = Some((0, Reduction::MaxPool2d(problem)));
+        }
+        LayerProblem::ChannelMax(problem) => {
+            output.remove(1);
+            form.reduction = Some((0, Reduction::ChannelMax(problem)));
+        }
+        LayerProblem::Pointwise(problem) => return pointwise(&problem, x),
+    }
+    let parameters = parameters.each_ref().map(|values| {
+        let values = values.as_ref().map(|values| values.as_slice());
+        values.map(|values| values.expect("standard layout"))
+    });
+    let stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
+    run_stages(&[stage], x, &output)
+}
+
+/// Every sample of `x`, stage by stage; the result has the shape `output`.
+fn run_stages(stages: &[Stage<'_>], x: ArrayViewD<'_, f32>, output: &[usize]) -> ArrayD<f32> {
+    let mut y = ArrayD::zeros(IxDyn(output));
     if y.is_empty() {
         return y;
     }
-    let stages = stages(chain, problem, parameters);
-    let n = problem.input_shape()[0];
+    let n = output[0];
     let x = x.as_standard_layout();
     let x = x.as_slice().expect("standard layout is contiguous");
     let output_len = y.len() / n;
@@ -113,10 +156,10 @@ fn stages<'a>(chain: &Chain, problem: &ChainProblem, parameters: &'a Parameters)
         {
             (form, end) = (longer, end + 1);
         }
-        let parameters = |layer: usize| {
-            let slots = chain.parameters_of(layer).iter();
-            let values = slots.map(|&slot| parameters.values()[slot].as_slice());
-            values.map(|values| values.expect("standard layout"))
+        let parameters = |layer: usize, index: usize| {
+            let slot = *chain.parameters_of(layer).get(index)?;
+            let values = parameters.values()[slot].as_slice();
+            Some(values.expect("standard layout"))
         };
         let output = &problem.steps[end - 1].output;
         stages.push(Stage::new(
@@ -131,46 +174,36 @@ fn stages<'a>(chain: &Chain, problem: &ChainProblem, parameters: &'a Parameters)
 }
 
 impl<'a> Stage<'a> {
-    fn new<P: Iterator<Item = &'a [f32]>>(
+    /// The layers of `form`; `parameter` gives the parameter of a layer and an index in PyTorch's order.
+    fn new(
         form: NormalForm,
         input: &[usize],
         output: &[usize],
-        parameters: impl Fn(usize) -> P,
+        parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
     ) -> Self {
+        let factor = |layer| parameter(layer, 0).expect("a factor for each channel");
         let factors = |layers: &[(usize, op_spec::ScaleProblem)]| {
-            let factors = layers
-                .iter()
-                .filter_map(|(layer, _)| parameters(*layer).next());
+            let factors = layers.iter().map(|&(layer, _)| factor(layer));
             factors.collect::<Vec<_>>()
         };
         let maps = |pointwise: &[(usize, Pointwise)]| {
             let map = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
                 Pointwise::Function(problem) => Map::Function(*problem),
-                Pointwise::Scale(_) => Map::Scale(
-                    parameters(*layer)
-                        .next()
-                        .expect("a factor for each channel"),
-                ),
+                Pointwise::Scale(_) => Map::Scale(factor(*layer)),
             };
             pointwise.iter().map(map).collect::<Vec<_>>()
         };
-        let norm = form.norm.map(|(layer, problem)| {
-            let mut affine = parameters(layer);
-            Norm {
-                weight: affine.next().filter(|_| problem.weight),
-                bias: affine.next().filter(|_| problem.bias),
-                before: factors(&form.factors_before),
-                behind: factors(&form.factors_behind),
-                problem,
-            }
+        let norm = form.norm.map(|(layer, problem)| Norm {
+            weight: parameter(layer, 0).filter(|_| problem.weight),
+            bias: parameter(layer, 1).filter(|_| problem.bias),
+            before: factors(&form.factors_before),
+            behind: factors(&form.factors_behind),
+            problem,
         });
-        let convolution = form.convolution.map(|(layer, problem)| {
-            let mut parameters = parameters(layer);
-            Convolution {
-                weight: parameters.next().expect("a filter"),
-                bias: parameters.next(),
-                problem,
-            }
+        let convolution = form.convolution.map(|(layer, problem)| Convolution {
+            weight: parameter(layer, 0).expect("a filter"),
+            bias: parameter(layer, 1),
+            problem,
         });
         let (channels, plane) = match &convolution {
             Some(convolution) => {
@@ -235,10 +268,7 @@ impl<'a> Stage<'a> {
     fn convolve(&self, x: &[f32], y: &mut [f32]) {
         match &self.convolution {
             None => y.copy_from_slice(x),
-            Some(convolution) => {
-                let bias = convolution.bias.map(ArrayView1::from);
-                convolve_sample(x, convolution.weight, bias, &convolution.problem, y);
-            }
+            Some(of) => convolve_sample(x, of.weight, of.bias, &of.problem, y),
         }
     }
 
@@ -301,7 +331,7 @@ impl Map<'_> {
     /// On values of channel `c`.
     fn apply(&self, c: usize, x: &mut [f32]) {
         match self {
-            Map::Function(problem) => pointwise::map(problem, x),
+            Map::Function(problem) => map(problem, x),
             Map::Scale(factors) => {
                 let factor = factors[c];
                 x.iter_mut().for_each(|v| *v *= factor);

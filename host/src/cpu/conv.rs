@@ -6,10 +6,8 @@
 //! thread: few enough to stay in the second-level cache between being written and being read.
 
 use ndarray::linalg::general_mat_mul;
-use ndarray::{
-    Array4, Array5, ArrayView1, ArrayView2, ArrayView4, ArrayView5, ArrayViewMut2, Axis,
-};
-use op_spec::{Conv2dSpec, Conv3dSpec, ConvProblem, SpecError};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
+use op_spec::ConvProblem;
 use rayon::prelude::*;
 
 /// Elements of the column matrix that a thread holds at a time, 256 KiB.
@@ -18,64 +16,11 @@ const COLUMN_ELEMENTS: usize = 1 << 16;
 /// The fewest positions worth a matrix product, whatever the filter's size.
 const MIN_POSITIONS: usize = 256;
 
-/// A convolution of images.
-///
-/// # Errors
-/// What [`Conv2dSpec::problem`] refuses.
-pub(crate) fn conv2d(
-    x: ArrayView4<'_, f32>,
-    weight: ArrayView4<'_, f32>,
-    bias: Option<ArrayView1<'_, f32>>,
-    spec: &Conv2dSpec,
-) -> Result<Array4<f32>, SpecError> {
-    let bias_shape = bias.as_ref().map(|bias| bias.shape());
-    let problem = spec.problem(x.shape(), weight.shape(), bias_shape)?;
-    let depth = Axis(2);
-    let (x, weight) = (x.insert_axis(depth), weight.insert_axis(depth));
-    Ok(convolve_batch(x, weight, bias, &problem.as_conv3d()).remove_axis(depth))
-}
-
-/// A convolution of volumes.
-///
-/// # Errors
-/// What [`Conv3dSpec::problem`] refuses.
-pub(crate) fn conv3d(
-    x: ArrayView5<'_, f32>,
-    weight: ArrayView5<'_, f32>,
-    bias: Option<ArrayView1<'_, f32>>,
-    spec: &Conv3dSpec,
-) -> Result<Array5<f32>, SpecError> {
-    let bias_shape = bias.as_ref().map(|bias| bias.shape());
-    let problem = spec.problem(x.shape(), weight.shape(), bias_shape)?;
-    Ok(convolve_batch(x, weight, bias, &problem))
-}
-
-fn convolve_batch(
-    x: ArrayView5<'_, f32>,
-    weight: ArrayView5<'_, f32>,
-    bias: Option<ArrayView1<'_, f32>>,
-    problem: &ConvProblem<3>,
-) -> Array5<f32> {
-    let [z, p, q] = problem.output;
-    let mut y = Array5::zeros((problem.n, problem.k, z, p, q));
-    let x = x.as_standard_layout();
-    let weight = weight.as_standard_layout();
-    let weight = weight.as_slice().expect("standard layout");
-    if let (Some(y), Some(x)) = (y.as_slice_mut(), x.as_slice())
-        && problem.n > 0
-    {
-        y.par_chunks_mut(problem.k * problem.output_spatial())
-            .zip(x.par_chunks(x.len() / problem.n))
-            .for_each(|(y, x)| convolve_sample(x, weight, bias, problem, y));
-    }
-    y
-}
-
 /// Convolves one sample, all slices in standard layout.
 pub(super) fn convolve_sample(
     x: &[f32],
     weight: &[f32],
-    bias: Option<ArrayView1<'_, f32>>,
+    bias: Option<&[f32]>,
     problem: &ConvProblem<3>,
     y: &mut [f32],
 ) {

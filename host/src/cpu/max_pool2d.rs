@@ -1,35 +1,9 @@
-use ndarray::{Array4, ArrayView4};
-use op_spec::{MaxPool2dProblem, MaxPool2dSpec, SpecError};
-use rayon::prelude::*;
+use op_spec::MaxPool2dProblem;
 
 use super::max_keeping_nan;
 
-/// The maximum of windows; NaN in one gives NaN.
-///
-/// # Errors
-/// What [`MaxPool2dSpec::problem`] refuses.
-pub(crate) fn max_pool2d(
-    x: ArrayView4<'_, f32>,
-    spec: &MaxPool2dSpec,
-) -> Result<Array4<f32>, SpecError> {
-    let problem = spec.problem(x.shape())?;
-    let ([h, w], [p, q]) = (problem.input, problem.output);
-    let mut y = Array4::zeros((problem.n, problem.c, p, q));
-    let x = x.as_standard_layout();
-    y.as_slice_mut()
-        .expect("a new array is contiguous")
-        .par_chunks_mut(p * q)
-        .zip(
-            x.as_slice()
-                .expect("standard layout is contiguous")
-                .par_chunks(h * w),
-        )
-        .for_each_init(Vec::new, |tall, (y, x)| pool_plane(x, y, &problem, tall));
-    Ok(y)
-}
-
 /// Pools one plane: first down the rows of a window, over whole rows at once, then along the row
-/// of maxima, for which `tall` is the buffer.
+/// of maxima, for which `tall` is the buffer. NaN in a window gives NaN.
 pub(super) fn pool_plane(
     x: &[f32],
     y: &mut [f32],

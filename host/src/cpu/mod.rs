@@ -1,4 +1,4 @@
-//! The CPU backend: f32 in and out; operators one by one, and whole chains.
+//! The CPU backend: f32 in and out; whole chains, of which an operator by itself is the shortest.
 //!
 //! Convolutions are matrix products: the windows of an image become the columns of a matrix
 //! (im2col), a cache-sized part at a time, and ndarray's `dot` multiplies the filters with it.
@@ -11,21 +11,11 @@
 mod chain;
 mod channel_max;
 mod conv;
-mod group_norm;
-mod instance_norm;
 mod max_pool2d;
 mod moments;
 mod pointwise;
-mod scale;
 
-pub(crate) use chain::run;
-pub(crate) use channel_max::channel_max;
-pub(crate) use conv::{conv2d, conv3d};
-pub(crate) use group_norm::group_norm;
-pub(crate) use instance_norm::instance_norm;
-pub(crate) use max_pool2d::max_pool2d;
-pub(crate) use pointwise::pointwise;
-pub(crate) use scale::scale;
+pub(crate) use chain::{operator, run};
 
 /// The larger number, NaN if either is one. The form matters: it becomes one vector comparison and
 /// a selection, where `f32::max` would drop NaN.

@@ -274,13 +274,6 @@ impl Tensor {
         }
     }
 
-    /// The elements as f32 with a rank that was checked before.
-    pub(crate) fn host_f32_as<D: Dimension>(&self) -> CowArray<'_, f32, D> {
-        self.host_f32()
-            .into_dimensionality()
-            .expect("the specification checked the rank")
-    }
-
     /// The elements as f32, for the CPU backend: borrowed if they are f32, else widened.
     pub(crate) fn host_f32(&self) -> CowArray<'_, f32, IxDyn> {
         let Storage::Host(buffer) = &*self.storage else {

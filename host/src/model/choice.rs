@@ -173,7 +173,7 @@ fn ask(
         .iter()
         .filter(|row| asked.is_none_or(|name| name == row.name))
     {
-        let answer = match (row.can)(&run) {
+        let answer = match (row.can)(row, &run) {
             Err(refusal) => Answer::Refused(refusal),
             Ok(kernels) => match (row.should)(&run, &kernels) {
                 Err(reason) if asked.is_none() => Answer::Passed(reason),

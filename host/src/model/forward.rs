@@ -301,6 +301,7 @@ impl Model {
         let mut appending = Appending {
             program: &mut program,
             chain: &shared.chain,
+            problem: question.problem,
             values: vec![None; shared.tensors.len()],
             tensors: &shared.tensors,
             layouts: &shared.layouts,

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use op_spec::chain::{Chain, Layer};
-use op_spec::{ClampSpec, PointwiseSpec};
+use op_spec::chain::{Chain, ChainProblem, Layer, LayerProblem};
+use op_spec::{ClampProblem, PointwiseProblem};
 
 use super::Options;
 use super::table::{Kernels, Partial};
@@ -23,6 +23,7 @@ use crate::program::{ProgramBuilder, Value};
 pub(super) struct Appending<'a> {
     pub(super) program: &'a mut ProgramBuilder,
     pub(super) chain: &'a Chain,
+    pub(super) problem: &'a ChainProblem,
     /// One for each parameter of the chain.
     pub(super) tensors: &'a [Tensor],
     /// The same as values, once a layer has asked for them.
@@ -109,27 +110,28 @@ impl<'a> Appending<'a> {
                 let options = options.workspace_bytes(self.options.workspace_bytes);
                 self.operator(x, layers.start, &options)
             }
-            Kernels::Partial(partial) => self.partial(x, layers.start, *partial),
+            Kernels::Partial(partial) => self.partial(x, layers, *partial),
             Kernels::Operator => self.operator(x, layers.start, &ConvOptions::default()),
         }
     }
 
     fn operator(&mut self, x: Value, layer: usize, options: &ConvOptions) -> Result<Value> {
         let parameters = [0, 1].map(|index| self.parameter(layer, index));
-        let layer = &self.chain.layers()[layer];
-        ops::append(self.program, x, layer, parameters, options)
+        let problem = &self.problem.steps[layer].problem;
+        ops::append(self.program, x, problem, parameters, options)
     }
 
-    fn partial(&mut self, x: Value, first: usize, partial: Partial) -> Result<Value> {
-        use Layer::{GroupNorm, InstanceNorm, MaxPool2d, Pointwise};
-        let layers = &self.chain.layers()[first..];
-        match (partial, layers) {
+    fn partial(&mut self, x: Value, layers: &Range<usize>, partial: Partial) -> Result<Value> {
+        use LayerProblem::{ChannelMax, GroupNorm, InstanceNorm, MaxPool2d, Pointwise};
+        let (first, steps) = (layers.start, &self.problem.steps[layers.clone()]);
+        let problems: Vec<LayerProblem> = steps.iter().map(|step| step.problem).collect();
+        match (partial, &problems[..]) {
             (
                 Partial::NormScalePoolClamp,
-                [GroupNorm(norm), _, MaxPool2d(pool), Pointwise(clamp), ..],
+                [GroupNorm(norm), _, MaxPool2d(pool), Pointwise(clamp)],
             ) => {
                 let (affine, factor) = (self.affine(first), self.first(first + 1));
-                let norm = &norm.attributes;
+                let clamp = &as_clamp(clamp);
                 group_norm_scale_max_pool2d_clamp::append(
                     self.program,
                     x,
@@ -137,49 +139,49 @@ impl<'a> Appending<'a> {
                     factor,
                     norm,
                     pool,
-                    &as_clamp(clamp),
+                    clamp,
                 )
             }
-            (Partial::ScaleNormClampScaleMax, [_, InstanceNorm(norm), Pointwise(clamp), ..]) => {
+            (
+                Partial::ScaleNormClampScaleMax,
+                [_, InstanceNorm(norm), Pointwise(clamp), _, ChannelMax(max)],
+            ) => {
                 let (factor, affine) = (self.first(first), self.affine(first + 1));
+                let clamp = &as_clamp(clamp);
                 multiply_instance_norm_clamp_multiply_channel_max::append(
                     self.program,
                     x,
                     affine,
                     factor,
-                    &norm.attributes,
-                    &as_clamp(clamp),
+                    norm,
+                    clamp,
+                    max,
                 )
             }
-            (Partial::NormScale, [GroupNorm(norm), ..]) => {
+            (Partial::NormScale, [GroupNorm(norm), _]) => {
                 let (affine, factor) = (self.affine(first), self.first(first + 1));
-                group_norm_scale::append(self.program, x, affine, factor, &norm.attributes)
+                group_norm_scale::append(self.program, x, affine, factor, norm)
             }
-            (Partial::NormFoldedScale, [GroupNorm(norm), ..]) => {
+            (Partial::NormFoldedScale, [GroupNorm(norm), _]) => {
                 let (affine, factor) = (self.affine(first), self.first(first + 1));
-                let fold = || {
-                    let known = |value: Option<Value>| value.map(|value| self.program.known(value));
-                    let (weight, bias) = fused::fold_scale(
-                        known(affine.weight),
-                        known(affine.bias),
-                        self.program.known(factor),
-                    )?;
-                    Ok(vec![weight, bias])
-                };
+                let fold = || fused::fold_scale(self.program, affine, factor);
                 let folded = self.layouts.get((first, Layout::FoldedScale), fold)?;
                 let folded = Affine::new(self.program, folded.first(), folded.get(1));
-                ops::group_norm::append(self.program, x, folded, &norm.attributes)
+                // It has weight and bias now, whatever it had before.
+                let mut norm = *norm;
+                (norm.weight, norm.bias) = (true, true);
+                ops::group_norm::append(self.program, x, folded, &norm)
             }
-            (Partial::ScalePoolClamp, [_, MaxPool2d(pool), Pointwise(clamp), ..]) => {
+            (Partial::ScalePoolClamp, [_, MaxPool2d(pool), Pointwise(clamp)]) => {
                 let factor = self.first(first);
                 scale_max_pool2d_clamp::append(self.program, x, factor, pool, &as_clamp(clamp))
             }
-            (Partial::PoolClamp, [MaxPool2d(pool), Pointwise(clamp), ..]) => {
+            (Partial::PoolClamp, [MaxPool2d(pool), Pointwise(clamp)]) => {
                 max_pool2d_clamp::append(self.program, x, pool, &as_clamp(clamp))
             }
-            (Partial::ClampScaleMax, [Pointwise(clamp), ..]) => {
-                let factor = self.first(first + 1);
-                clamp_multiply_channel_max::append(self.program, x, factor, &as_clamp(clamp))
+            (Partial::ClampScaleMax, [Pointwise(clamp), _, ChannelMax(max)]) => {
+                let (factor, clamp) = (self.first(first + 1), &as_clamp(clamp));
+                clamp_multiply_channel_max::append(self.program, x, factor, clamp, max)
             }
             (partial, _) => unreachable!("the table gives {partial:?} its own layers"),
         }
@@ -187,7 +189,7 @@ impl<'a> Appending<'a> {
 }
 
 /// The clamp of a layer that the table has found to be one.
-fn as_clamp(function: &PointwiseSpec) -> ClampSpec {
+fn as_clamp(function: &PointwiseProblem) -> ClampProblem {
     let clamp = function.as_clamp();
-    clamp.unwrap_or_else(|| unreachable!("{} is no clamp", function.operator()))
+    clamp.unwrap_or_else(|| unreachable!("{} is no clamp", function.function.operator()))
 }

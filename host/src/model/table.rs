@@ -51,12 +51,11 @@ pub(super) enum Partial {
 pub(super) struct Row {
     /// By which a partition asks for it.
     pub(super) name: &'static str,
-    /// Which runs of layers it is for, in words; `can` knows it exactly.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for DESIGN.md"))]
+    /// Which runs of layers it is for, in words; `can` knows it exactly. Of a partial fusion, the operators.
     pub(super) takes: &'static str,
     /// What runs, in words.
     pub(super) summary: &'static str,
-    pub(super) can: fn(&RunQuestion<'_>) -> Result<Kernels, Refusal>,
+    pub(super) can: fn(&Row, &RunQuestion<'_>) -> Result<Kernels, Refusal>,
     pub(super) should: fn(&RunQuestion<'_>, &Kernels) -> Result<(), &'static str>,
 }
 
@@ -66,7 +65,7 @@ pub(super) const TABLE: [Row; 15] = [
         name: "one-launch-2d",
         takes: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
         summary: "one launch on warpgroup products, a cluster for each sample",
-        can: |run| {
+        can: |_, run| {
             let form = pooling_form(run)?;
             let of = run.of;
             let launch =
@@ -79,7 +78,7 @@ pub(super) const TABLE: [Row; 15] = [
         name: "one-launch-3d",
         takes: "convolution, scale, norm of each channel, clamp, the same scale, channel_max; 163 to 232 KB of shared memory a block, 3 to 16 channels, 3x3x3 filters, width 32, a sample of up to 17,160 words a plane, no weight and bias of the norm",
         summary: "one launch on tensor cores, a block or a cluster for each sample",
-        can: |run| {
+        can: |_, run| {
             let form = reducing_form(run)?;
             let of = run.of;
             let launch =
@@ -99,14 +98,14 @@ pub(super) const TABLE: [Row; 15] = [
         name: "stencil",
         takes: "either of the two forms above, depthwise, filters of up to 1,024 taps",
         summary: "depthwise convolution with statistics on FMA, then one kernel for the rest",
-        can: |run| convolution_with_statistics(run, stencil),
+        can: |_, run| convolution_with_statistics(run, stencil),
         should: always,
     },
     Row {
         name: "implicit-gemm",
         takes: "either form, any shape and attribute; a patch of the input that fits shared memory",
         summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest",
-        can: |run| convolution_with_statistics(run, gemm),
+        can: |_, run| convolution_with_statistics(run, gemm),
         should: |run, _| {
             let form = run.form.as_ref().and_then(|form| form.convolution);
             let geometry = form.and_then(|(_, conv)| conv.geometry().ok());
@@ -125,43 +124,31 @@ pub(super) const TABLE: [Row; 15] = [
         name: "direct",
         takes: "a convolution alone",
         summary: "direct convolution",
-        can: |run| {
-            operators(run, &[&["conv2d"], &["conv3d"]], "a convolution alone")?;
-            Ok(Kernels::Convolution(ConvAlgorithm::Direct))
-        },
+        can: |row, run| convolution(row, run, ConvAlgorithm::Direct),
         should: always,
     },
     Row {
         name: "im2col",
         takes: "a convolution alone",
         summary: "convolution by a column matrix and a matrix product",
-        can: |run| {
-            operators(run, &[&["conv2d"], &["conv3d"]], "a convolution alone")?;
-            Ok(Kernels::Convolution(ConvAlgorithm::Im2col))
-        },
+        can: |row, run| convolution(row, run, ConvAlgorithm::Im2col),
         should: always,
     },
     Row {
         name: "norm-scale-pool-clamp",
         takes: "group_norm, scale, max_pool2d, clamp",
         summary: "statistics, then norm, scale, pool and clamp in one kernel",
-        can: |run| {
-            let layers: &[&str] = &["group_norm", "scale", "max_pool2d", "clamp"];
-            operators(run, &[layers], "group_norm, scale, max_pool2d, clamp")?;
-            Ok(Kernels::Partial(Partial::NormScalePoolClamp))
-        },
+        can: |row, run| partial(row, run, Partial::NormScalePoolClamp),
         should: always,
     },
     Row {
         name: "scale-norm-clamp-scale-max",
         takes: "scale, instance_norm, clamp, the same scale, channel_max",
         summary: "statistics, then scale, norm, clamp, scale and maximum in one kernel",
-        can: |run| {
-            let layers: &[&str] = &["scale", "instance_norm", "clamp", "scale", "channel_max"];
-            let expected = "scale, instance_norm, clamp, the same scale, channel_max";
-            operators(run, &[layers], expected)?;
+        can: |row, run| {
+            let kernels = partial(row, run, Partial::ScaleNormClampScaleMax)?;
             same_factor(run, [run.layers.start, run.layers.start + 3])?;
-            Ok(Kernels::Partial(Partial::ScaleNormClampScaleMax))
+            Ok(kernels)
         },
         should: always,
     },
@@ -169,62 +156,46 @@ pub(super) const TABLE: [Row; 15] = [
         name: "norm-scale",
         takes: "group_norm, scale",
         summary: "norm and scale in one kernel, or two where groups do not fit shared memory",
-        can: |run| {
-            operators(run, &[&["group_norm", "scale"]], "group_norm, scale")?;
-            Ok(Kernels::Partial(Partial::NormScale))
-        },
+        can: |row, run| partial(row, run, Partial::NormScale),
         should: always,
     },
     Row {
         name: "folded",
         takes: "group_norm, scale",
         summary: "norm whose weight and bias have the scale in them",
-        can: |run| {
-            operators(run, &[&["group_norm", "scale"]], "group_norm, scale")?;
-            Ok(Kernels::Partial(Partial::NormFoldedScale))
-        },
+        can: |row, run| partial(row, run, Partial::NormFoldedScale),
         should: always,
     },
     Row {
         name: "scale-pool-clamp",
         takes: "scale, max_pool2d, clamp",
         summary: "scale, pool and clamp in one kernel",
-        can: |run| {
-            let layers: &[&str] = &["scale", "max_pool2d", "clamp"];
-            operators(run, &[layers], "scale, max_pool2d, clamp")?;
-            Ok(Kernels::Partial(Partial::ScalePoolClamp))
-        },
+        can: |row, run| partial(row, run, Partial::ScalePoolClamp),
         should: always,
     },
     Row {
         name: "pool-clamp",
         takes: "max_pool2d, clamp",
         summary: "pool and clamp in one kernel",
-        can: |run| {
-            operators(run, &[&["max_pool2d", "clamp"]], "max_pool2d, clamp")?;
-            Ok(Kernels::Partial(Partial::PoolClamp))
-        },
+        can: |row, run| partial(row, run, Partial::PoolClamp),
         should: always,
     },
     Row {
         name: "clamp-scale-max",
         takes: "clamp, scale, channel_max",
         summary: "clamp, scale and maximum in one kernel",
-        can: |run| {
-            let layers: &[&str] = &["clamp", "scale", "channel_max"];
-            operators(run, &[layers], "clamp, scale, channel_max")?;
-            Ok(Kernels::Partial(Partial::ClampScaleMax))
-        },
+        can: |row, run| partial(row, run, Partial::ClampScaleMax),
         should: always,
     },
     Row {
         name: "norm",
         takes: "group_norm or instance_norm alone",
         summary: "statistics, then the norm",
-        can: |run| {
-            let layers: [&[&str]; 2] = [&["group_norm"], &["instance_norm"]];
-            operators(run, &layers, "a norm alone")?;
-            Ok(Kernels::Operator)
+        can: |_, run| match run.operators()[..] {
+            ["group_norm" | "instance_norm"] => Ok(Kernels::Operator),
+            _ => Err(Refusal::Layers {
+                expected: "a norm alone",
+            }),
         },
         should: always,
     },
@@ -232,15 +203,13 @@ pub(super) const TABLE: [Row; 15] = [
         name: "operator",
         takes: "any other operator alone",
         summary: "one kernel",
-        can: |run| {
-            let is_other =
-                |name: &str| !["conv2d", "conv3d", "group_norm", "instance_norm"].contains(&name);
-            match run.operators()[..] {
-                [name] if is_other(name) => Ok(Kernels::Operator),
-                _ => Err(Refusal::Layers {
-                    expected: "one operator that is neither convolution nor norm",
-                }),
+        can: |_, run| match run.operators()[..] {
+            [name] if !["conv2d", "conv3d", "group_norm", "instance_norm"].contains(&name) => {
+                Ok(Kernels::Operator)
             }
+            _ => Err(Refusal::Layers {
+                expected: "one operator that is neither convolution nor norm",
+            }),
         },
         should: always,
     },
@@ -250,16 +219,33 @@ fn always(_: &RunQuestion<'_>, _: &Kernels) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Refuses layers that are none of these.
-fn operators(
+/// A convolution alone.
+fn convolution(
+    row: &Row,
     run: &RunQuestion<'_>,
-    those: &[&[&str]],
-    expected: &'static str,
-) -> Result<(), Refusal> {
-    let operators = run.operators();
-    match those.contains(&operators.as_slice()) {
-        true => Ok(()),
-        false => Err(Refusal::Layers { expected }),
+    algorithm: ConvAlgorithm,
+) -> Result<Kernels, Refusal> {
+    match run.operators()[..] {
+        ["conv2d" | "conv3d"] => Ok(Kernels::Convolution(algorithm)),
+        _ => Err(row.other_layers()),
+    }
+}
+
+/// A fusion of the operators that the row names.
+fn partial(row: &Row, run: &RunQuestion<'_>, partial: Partial) -> Result<Kernels, Refusal> {
+    let wanted = row.takes.split(", ");
+    let wanted = wanted.map(|operator| operator.trim_start_matches("the same "));
+    match wanted.eq(run.operators()) {
+        true => Ok(Kernels::Partial(partial)),
+        false => Err(row.other_layers()),
+    }
+}
+
+impl Row {
+    /// The refusal of layers that are not the row's.
+    fn other_layers(&self) -> Refusal {
+        let expected = self.takes;
+        Refusal::Layers { expected }
     }
 }
 
@@ -275,16 +261,11 @@ fn same_factor(run: &RunQuestion<'_>, layers: [usize; 2]) -> Result<(), Refusal>
 }
 
 fn pooling_form(run: &RunQuestion<'_>) -> Result<PoolingForm, Refusal> {
-    let expected = "a convolution, a norm, one factor, max_pool2d, clamp";
-    let form = run.form.as_ref().ok_or(Refusal::Layers { expected })?;
-    PoolingForm::of(run.of.problem, form)
+    PoolingForm::of(run.of.problem, run.form.as_ref())
 }
 
 fn reducing_form(run: &RunQuestion<'_>) -> Result<ReducingForm, Refusal> {
-    let expected =
-        "a convolution, one factor, a norm of each channel, clamp, the same factor, channel_max";
-    let form = run.form.as_ref().ok_or(Refusal::Layers { expected })?;
-    let form = ReducingForm::of(run.of.problem, form)?;
+    let form = ReducingForm::of(run.of.problem, run.form.as_ref())?;
     same_factor(run, form.multiply)?;
     Ok(form)
 }

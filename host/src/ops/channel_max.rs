@@ -1,13 +1,12 @@
 //! Maximum over the channels.
 
-use super::launching::{from_cpu, grid, once};
+use super::launching::{grid, single};
 use kernels_gpu::channel_max::CHANNEL_MAX;
 
-use crate::cpu;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::ChannelMaxSpec;
+use crate::spec::{ChannelMaxProblem, ChannelMaxSpec};
 
 const OPERATOR: &str = "channel_max";
 
@@ -33,23 +32,22 @@ const OPERATOR: &str = "channel_max";
 ///
 /// As the values of [`torch.max`](https://docs.pytorch.org/docs/stable/generated/torch.max.html) over dimension 1.
 pub fn channel_max(x: &Tensor) -> Result<Tensor> {
-    if x.device().is_cpu() {
-        return from_cpu(x, cpu::channel_max(x.host_f32().view()));
-    }
-    once(OPERATOR, x, append)
+    single(OPERATOR, x, ChannelMaxSpec.problem(x.shape())?.into(), &[])
 }
 
 /// Appends the operator to a program.
-pub(crate) fn append(program: &mut ProgramBuilder, x: Value) -> Result<Value> {
-    let problem = ChannelMaxSpec.problem(program.shape(x))?;
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    problem: &ChannelMaxProblem,
+) -> Result<Value> {
     let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
     let y = program.tensor(&without_channels(program.shape(x)), dtype)?;
-    let bytes_moved = program.bytes(&[x, y]);
     // SAFETY: `x` has the problem's extents, and `y` the same without channels.
     unsafe {
         let kernel = CHANNEL_MAX.instance(&[dtype.label()])?;
-        program.launch(kernel, shape, (Read(x), Write(y), geometry), bytes_moved);
+        program.launch(kernel, shape, (Read(x), Write(y), geometry));
     }
     Ok(y)
 }

@@ -2,16 +2,15 @@
 
 use cuda_std::Label;
 use kernels_gpu::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
-use ndarray::{Ix1, Ix4, Ix5};
 
-use super::launching::{from_cpu, grid, matching, once, shape_of};
-use crate::cpu;
+use super::launching::{grid, shape_of, single_with};
+use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::{Error, Result};
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::conv_gemm::ColumnPlan;
-use crate::spec::{Conv2dSpec, Conv3dSpec, ConvSpec};
+use crate::spec::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 
 /// How a convolution is computed on a GPU. Both sum in f32 and give results that repeat bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -162,21 +161,12 @@ fn run<const D: usize>(
     options: &ConvOptions,
 ) -> Result<Tensor>
 where
-    ConvSpec<D>: CpuConv,
+    ConvProblem<D>: Into<LayerProblem>,
 {
+    let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
+    let parameters = [("weight", Some(weight)), ("bias", bias)];
     let operator = ConvSpec::<D>::OPERATOR;
-    spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-    matching(operator, x, &[("weight", Some(weight)), ("bias", bias)])?;
-    if x.device().is_cpu() {
-        return spec.on_cpu(x, weight, bias);
-    }
-    once(operator, x, |program, x| {
-        let filters = Filters {
-            weight: program.parameter(weight),
-            bias: program.optional_parameter(bias),
-        };
-        append(program, x, filters, spec, options)
-    })
+    single_with(operator, x, problem.into(), &parameters, options)
 }
 
 /// What a convolution multiplies and adds.
@@ -199,11 +189,9 @@ pub(crate) fn append<const D: usize>(
     program: &mut ProgramBuilder,
     x: Value,
     filters: Filters,
-    spec: &ConvSpec<D>,
+    problem: &ConvProblem<D>,
     options: &ConvOptions,
 ) -> Result<Value> {
-    let bias = filters.bias.map(|bias| program.shape(bias));
-    let problem = spec.problem(program.shape(x), program.shape(filters.weight), bias)?;
     let geometry = problem.geometry()?;
     let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
     if program.bytes(&[y]) == 0 {
@@ -233,14 +221,13 @@ fn direct<const D: usize>(
     let dtype = program.dtype(x);
     let tile = geometry.direct_tile();
     let shape = grid(ConvSpec::<D>::OPERATOR, geometry.direct_shape(tile))?;
-    let bytes_moved = program.bytes(&[x, y]) + filters.bytes(program);
     let Filters { weight, bias } = filters;
     let labels = [dimensions::<D>(), tile.name().into(), dtype.label()];
     let kernel = CONV_DIRECT.instance(&labels)?;
     let arguments = (Read(x), Read(weight), bias.map(Read), Write(y), *geometry);
     // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry says so;
     // `geometry()` refused planes of 2^31 elements.
-    unsafe { program.launch(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch(kernel, shape, arguments) }
     Ok(())
 }
 
@@ -295,30 +282,9 @@ fn im2col<const D: usize>(
         // so; the column matrix holds the plan's largest chunk, and each chunk's writing follows the last one's
         // reading; `geometry()` refused planes of 2^31 elements.
         unsafe {
-            program.launch(spread_kernel, spread, spreading, spread_bytes);
-            program.launch(product_kernel, product, multiplying, product_bytes);
+            program.launch_moving(spread_kernel, spread, spreading, spread_bytes);
+            program.launch_moving(product_kernel, product, multiplying, product_bytes);
         }
     }
     Ok(())
 }
-
-/// The CPU backend's convolution of this many dimensions.
-pub(crate) trait CpuConv {
-    fn on_cpu(&self, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor>;
-}
-
-macro_rules! cpu_conv {
-    ($spec:ty, $function:path, $Ix:ty) => {
-        impl CpuConv for $spec {
-            fn on_cpu(&self, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-                let bias = bias.map(|bias| bias.host_f32_as::<Ix1>());
-                let bias = bias.as_ref().map(|bias| bias.view());
-                let (input, filter) = (x.host_f32_as::<$Ix>(), weight.host_f32_as::<$Ix>());
-                from_cpu(x, $function(input.view(), filter.view(), bias, self))
-            }
-        }
-    };
-}
-
-cpu_conv!(Conv2dSpec, cpu::conv2d, Ix4);
-cpu_conv!(Conv3dSpec, cpu::conv3d, Ix5);

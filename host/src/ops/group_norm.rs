@@ -1,16 +1,13 @@
 //! Normalisation over groups of channels.
 
-use super::launching::{Affine, from_cpu, grid, matching, on_host, once, shape_of, view};
-use kernels_gpu::group_norm::GROUP_NORM_STATS;
+use super::launching::{Affine, grid, shape_of, single};
+use kernels_gpu::group_norm::{GROUP_NORM_APPLY, GROUP_NORM_STATS};
 
-use kernels_gpu::group_norm::GROUP_NORM_APPLY;
-
-use crate::cpu;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::GroupNormSpec;
 use crate::spec::launch::norm::NormGeometry;
+use crate::spec::{GroupNormProblem, GroupNormSpec};
 
 const OPERATOR: &str = "group_norm";
 
@@ -48,19 +45,9 @@ pub fn group_norm(
     bias: Option<&Tensor>,
     spec: &GroupNormSpec,
 ) -> Result<Tensor> {
-    spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
-    matching(OPERATOR, x, &[("weight", weight), ("bias", bias)])?;
-    if x.device().is_cpu() {
-        let (weight, bias) = (on_host(weight), on_host(bias));
-        return from_cpu(
-            x,
-            cpu::group_norm(x.host_f32().view(), view(&weight), view(&bias), spec),
-        );
-    }
-    once(OPERATOR, x, |program, x| {
-        let affine = Affine::new(program, weight, bias);
-        append(program, x, affine, spec)
-    })
+    let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    let parameters = [("weight", weight), ("bias", bias)];
+    single(OPERATOR, x, problem.into(), &parameters)
 }
 
 /// Appends the operator to a program.
@@ -68,10 +55,8 @@ pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,
-    spec: &GroupNormSpec,
+    problem: &GroupNormProblem,
 ) -> Result<Value> {
-    let [weight, bias] = affine.shapes(program);
-    let problem = spec.problem(program.shape(x), weight, bias)?;
     normalise(OPERATOR, program, x, affine, problem.geometry()?)
 }
 
@@ -93,16 +78,10 @@ pub(super) fn statistics(
 ) -> Result<Statistics> {
     let shape = grid(operator, geometry.stats_shape())?;
     let partials = program.tensor(&[geometry.partial_elements() as usize], DType::F32)?;
-    let (dtype, bytes_moved) = (program.dtype(x), program.bytes(&[x, partials]));
     // SAFETY: `x` has `geometry.elements()` elements and `partials` `geometry.partial_elements()`.
     unsafe {
-        let kernel = GROUP_NORM_STATS.instance(&[dtype.label()])?;
-        program.launch(
-            kernel,
-            shape,
-            (Read(x), Write(partials), *geometry),
-            bytes_moved,
-        );
+        let kernel = GROUP_NORM_STATS.instance(&[program.dtype(x).label()])?;
+        program.launch(kernel, shape, (Read(x), Write(partials), *geometry));
     }
     let norm = *geometry;
     Ok(Statistics { partials, norm })
@@ -124,7 +103,6 @@ pub(super) fn normalise(
         return Ok(y);
     }
     let Statistics { partials, .. } = statistics(operator, program, x, &geometry)?;
-    let bytes_moved = program.bytes(&[x, y, partials]) + affine.bytes(program);
     // SAFETY: `x` and `y` have `geometry.elements()` elements; the partial results are those of `x`; weight and bias
     // have a value per channel where the geometry says that they exist.
     unsafe {
@@ -140,7 +118,6 @@ pub(super) fn normalise(
                 Write(y),
                 apply,
             ),
-            bytes_moved,
         );
     }
     Ok(y)

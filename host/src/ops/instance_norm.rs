@@ -1,12 +1,11 @@
 //! Normalisation of every channel of every sample by itself.
 
 use super::group_norm::normalise;
-use super::launching::{Affine, from_cpu, matching, on_host, once, shape_of, view};
-use crate::cpu;
+use super::launching::{Affine, shape_of, single};
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::InstanceNormSpec;
+use crate::spec::{InstanceNormProblem, InstanceNormSpec};
 
 const OPERATOR: &str = "instance_norm";
 
@@ -43,19 +42,9 @@ pub fn instance_norm(
     bias: Option<&Tensor>,
     spec: &InstanceNormSpec,
 ) -> Result<Tensor> {
-    spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
-    matching(OPERATOR, x, &[("weight", weight), ("bias", bias)])?;
-    if x.device().is_cpu() {
-        let (weight, bias) = (on_host(weight), on_host(bias));
-        return from_cpu(
-            x,
-            cpu::instance_norm(x.host_f32().view(), view(&weight), view(&bias), spec),
-        );
-    }
-    once(OPERATOR, x, |program, x| {
-        let affine = Affine::new(program, weight, bias);
-        append(program, x, affine, spec)
-    })
+    let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
+    let parameters = [("weight", weight), ("bias", bias)];
+    single(OPERATOR, x, problem.into(), &parameters)
 }
 
 /// Appends the operator to a program.
@@ -63,9 +52,7 @@ pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,
-    spec: &InstanceNormSpec,
+    problem: &InstanceNormProblem,
 ) -> Result<Value> {
-    let [weight, bias] = affine.shapes(program);
-    let problem = spec.problem(program.shape(x), weight, bias)?;
     normalise(OPERATOR, program, x, affine, problem.geometry()?)
 }

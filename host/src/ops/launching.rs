@@ -1,11 +1,11 @@
-//! What the operators have in common: argument checks, dispatch on the element type, single runs, the CPU backend.
+//! What the operators have in common: argument checks and single runs, on either kind of device.
 
-use ndarray::{Array, ArrayD, ArrayView1, CowArray, Dimension, Ix1};
-
+use super::ConvOptions;
+use crate::chain::LayerProblem;
+use crate::cpu;
 use crate::device::{LaunchShape, Tensor};
 use crate::error::{Error, Result};
 use crate::program::{ProgramBuilder, Read, Value};
-use crate::spec::SpecError;
 
 /// The launch shape, if a grid can be that large.
 pub(super) fn grid(operator: &'static str, shape: Option<LaunchShape>) -> Result<LaunchShape> {
@@ -33,29 +33,43 @@ pub(super) fn matching(
     Ok(())
 }
 
-/// Runs the operator that `append` appends, once, on the stream of its input `x`. Parameters of it are on the device
-/// of `x`, as [`matching`] checks.
-pub(super) fn once(
+/// Does an operator by itself, with its parameters, which have names for errors, in PyTorch's order. `problem` is that of
+/// `x` and of these.
+pub(super) fn single(
     operator: &'static str,
     x: &Tensor,
-    append: impl FnOnce(&mut ProgramBuilder, Value) -> Result<Value>,
+    problem: LayerProblem,
+    parameters: &[(&'static str, Option<&Tensor>)],
 ) -> Result<Tensor> {
-    let mut program = ProgramBuilder::new(x.device());
-    let input = program.input(x.shape(), x.dtype())?;
-    let output = append(&mut program, input)?;
-    let mut outputs = program
-        .finish(&[output])
-        .run_once(operator, x.stream(), &[x])?;
-    Ok(outputs.remove(0))
+    let options = ConvOptions::default();
+    single_with(operator, x, problem, parameters, &options)
 }
 
-/// The tensor of what the CPU backend computed, in the input's element type and on its stream.
-pub(super) fn from_cpu<D: Dimension>(
-    input: &Tensor,
-    result: Result<Array<f32, D>, SpecError>,
+/// The same with options for convolutions.
+pub(super) fn single_with(
+    operator: &'static str,
+    x: &Tensor,
+    problem: LayerProblem,
+    parameters: &[(&'static str, Option<&Tensor>)],
+    options: &ConvOptions,
 ) -> Result<Tensor> {
-    let array: ArrayD<f32> = result?.into_dyn();
-    Tensor::from_cpu(input.stream(), array, input.dtype())
+    matching(operator, x, parameters)?;
+    let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
+    let parameters = [0, 1].map(parameter);
+    if x.device().is_cpu() {
+        let values = parameters.map(|tensor| tensor.map(Tensor::host_f32));
+        let values = values
+            .each_ref()
+            .map(|values| values.as_ref().map(|values| values.view()));
+        let y = cpu::operator(&problem, values, x.host_f32().view());
+        return Tensor::from_cpu(x.stream(), y, x.dtype());
+    }
+    let mut program = ProgramBuilder::new(x.device());
+    let input = program.input(x.shape(), x.dtype())?;
+    let values = parameters.map(|tensor| program.optional_parameter(tensor));
+    let output = super::append(&mut program, input, &problem, values, options)?;
+    let program = program.finish(&[output]);
+    Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
 }
 
 /// The optional weight and bias of an operator.
@@ -78,6 +92,12 @@ impl Affine {
         }
     }
 
+    /// The same parameters of another program, `of`, as parameters of `program`.
+    pub(super) fn known(self, of: &ProgramBuilder, program: &mut ProgramBuilder) -> Affine {
+        let [weight, bias] = [self.weight, self.bias].map(|value| value.map(|v| of.known(v)));
+        Affine::new(program, weight, bias)
+    }
+
     /// The weight as a kernel's argument.
     pub(super) fn weight(self) -> Option<Read> {
         self.weight.map(Read)
@@ -87,27 +107,6 @@ impl Affine {
     pub(super) fn bias(self) -> Option<Read> {
         self.bias.map(Read)
     }
-
-    /// The shapes of both.
-    pub(super) fn shapes(self, program: &ProgramBuilder) -> [Option<&[usize]>; 2] {
-        [self.weight, self.bias].map(|value| value.map(|value| program.shape(value)))
-    }
-
-    /// Bytes of what there is.
-    pub(super) fn bytes(self, program: &ProgramBuilder) -> u64 {
-        let values = [self.weight, self.bias].into_iter().flatten();
-        values.map(|value| program.bytes(&[value])).sum()
-    }
-}
-
-/// A parameter's values for the CPU backend.
-pub(super) fn on_host(parameter: Option<&Tensor>) -> Option<CowArray<'_, f32, Ix1>> {
-    parameter.map(Tensor::host_f32_as)
-}
-
-/// A view of an optional array.
-pub(super) fn view<'a>(array: &'a Option<CowArray<'_, f32, Ix1>>) -> Option<ArrayView1<'a, f32>> {
-    array.as_ref().map(|array| array.view())
 }
 
 /// The shape of an optional tensor.

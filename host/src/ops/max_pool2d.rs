@@ -1,15 +1,12 @@
 //! Maximum over sliding windows of images.
 
-use ndarray::Ix4;
-
-use super::launching::{from_cpu, grid, once};
+use super::launching::{grid, single};
 use kernels_gpu::max_pool2d::MAX_POOL2D;
 
-use crate::cpu;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::MaxPool2dSpec;
+use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 
 const OPERATOR: &str = "max_pool2d";
 
@@ -38,28 +35,22 @@ const OPERATOR: &str = "max_pool2d";
 ///
 /// As [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
 pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
-    spec.problem(x.shape())?;
-    if x.device().is_cpu() {
-        return from_cpu(x, cpu::max_pool2d(x.host_f32_as::<Ix4>().view(), spec));
-    }
-    once(OPERATOR, x, |program, x| append(program, x, spec))
+    single(OPERATOR, x, spec.problem(x.shape())?.into(), &[])
 }
 
 /// Appends the operator to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
-    spec: &MaxPool2dSpec,
+    problem: &MaxPool2dProblem,
 ) -> Result<Value> {
-    let problem = spec.problem(program.shape(x))?;
     let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, geometry.shape())?;
     let y = program.tensor(&problem.output_shape(), dtype)?;
-    let bytes_moved = program.bytes(&[x, y]);
     // SAFETY: `x` and `y` have the problem's input and output shapes.
     unsafe {
         let kernel = MAX_POOL2D.instance(&[dtype.label()])?;
-        program.launch(kernel, shape, (Read(x), Write(y), geometry), bytes_moved);
+        program.launch(kernel, shape, (Read(x), Write(y), geometry));
     }
     Ok(y)
 }

@@ -31,10 +31,6 @@ pub(crate) mod scale;
 
 pub use channel_max::channel_max;
 pub use conv::{ConvAlgorithm, ConvOptions, conv2d, conv2d_with, conv3d, conv3d_with};
-pub use fused::{
-    clamp_multiply_channel_max, fold_scale, group_norm_scale, group_norm_scale_max_pool2d_clamp,
-    max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
-};
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
@@ -42,11 +38,14 @@ pub use pointwise::*;
 pub use precision::Precision;
 pub use scale::scale;
 
+#[cfg(any(test, feature = "lab"))]
 use crate::chain::Layer;
+use crate::chain::LayerProblem;
 #[cfg(any(test, feature = "lab"))]
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
+#[cfg(any(test, feature = "lab"))]
 use crate::spec::{Quantity, SpecError};
 
 pub(crate) use fused::{
@@ -89,11 +88,11 @@ pub(crate) fn layer(
     }
 }
 
-/// Appends a layer to a program, with its parameters in PyTorch's order.
+/// Appends an operator to a program, with its parameters in PyTorch's order. `problem` is that of `x` and of these.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
-    layer: &Layer,
+    problem: &LayerProblem,
     [first, second]: [Option<Value>; 2],
     options: &ConvOptions,
 ) -> Result<Value> {
@@ -101,19 +100,19 @@ pub(crate) fn append(
         weight: first,
         bias: second,
     };
-    let weight = || first.expect("the chain's table has the layer's first parameter");
+    let weight = || first.expect("the problem was made with the first parameter");
     let filters = || conv::Filters {
         weight: weight(),
         bias: second,
     };
-    match layer {
-        Layer::Conv2d(layer) => conv::append(program, x, filters(), &layer.attributes, options),
-        Layer::Conv3d(layer) => conv::append(program, x, filters(), &layer.attributes, options),
-        Layer::GroupNorm(layer) => group_norm::append(program, x, affine, &layer.attributes),
-        Layer::InstanceNorm(layer) => instance_norm::append(program, x, affine, &layer.attributes),
-        Layer::Scale(_) => scale::append(program, x, weight()),
-        Layer::MaxPool2d(pool) => max_pool2d::append(program, x, pool),
-        Layer::ChannelMax(_) => channel_max::append(program, x),
-        Layer::Pointwise(function) => pointwise::append(program, x, function),
+    match problem {
+        LayerProblem::Conv2d(problem) => conv::append(program, x, filters(), problem, options),
+        LayerProblem::Conv3d(problem) => conv::append(program, x, filters(), problem, options),
+        LayerProblem::GroupNorm(problem) => group_norm::append(program, x, affine, problem),
+        LayerProblem::InstanceNorm(problem) => instance_norm::append(program, x, affine, problem),
+        LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
+        LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
+        LayerProblem::ChannelMax(problem) => channel_max::append(program, x, problem),
+        LayerProblem::Pointwise(problem) => pointwise::append(program, x, problem),
     }
 }

@@ -4,8 +4,8 @@
 
 use kernels_gpu::pointwise::{CLAMP, RELU};
 
-use super::launching::{from_cpu, grid, once};
-use crate::cpu;
+use super::launching::{grid, single};
+use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Read, Value, Write};
@@ -71,35 +71,29 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
 
 /// A pointwise function, whichever it is.
 pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
-    if x.device().is_cpu() {
-        return from_cpu(x, cpu::pointwise(x.host_f32().view(), function));
-    }
-    once(function.operator(), x, |program, x| {
-        append(program, x, function)
-    })
+    let problem = LayerProblem::Pointwise(function.problem(x.shape())?);
+    single(function.operator(), x, problem, &[])
 }
 
 /// Appends a function to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
-    function: &PointwiseSpec,
+    problem: &PointwiseProblem,
 ) -> Result<Value> {
-    let problem = function.problem(program.shape(x))?;
-    let len = problem.len as u64;
+    let (function, len) = (&problem.function, problem.len as u64);
     let shape = grid(function.operator(), elementwise::shape(len))?;
     let y = program.tensor_like(x)?;
-    let (label, bytes_moved) = ([program.dtype(x).label()], program.bytes(&[x, y]));
+    let label = [program.dtype(x).label()];
     // SAFETY: both values have `len` elements.
     unsafe {
         match function {
             PointwiseSpec::Clamp(_) => {
-                let arguments = (Read(x), Write(y), len, bounds(&problem));
-                program.launch(CLAMP.instance(&label)?, shape, arguments, bytes_moved);
+                let arguments = (Read(x), Write(y), len, bounds(problem));
+                program.launch(CLAMP.instance(&label)?, shape, arguments);
             }
             PointwiseSpec::Relu {} => {
-                let arguments = (Read(x), Write(y), len);
-                program.launch(RELU.instance(&label)?, shape, arguments, bytes_moved);
+                program.launch(RELU.instance(&label)?, shape, (Read(x), Write(y), len));
             }
         }
     }

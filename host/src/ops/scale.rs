@@ -1,16 +1,13 @@
 //! Multiplication by one factor per channel.
 
-use ndarray::Ix1;
-
-use super::launching::{from_cpu, grid, matching, once};
+use super::launching::{grid, single};
 use kernels_gpu::scale::SCALE;
 
-use crate::cpu;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::ScaleSpec;
 use crate::spec::launch::elementwise;
+use crate::spec::{ScaleProblem, ScaleSpec};
 
 const OPERATOR: &str = "scale";
 
@@ -38,34 +35,24 @@ const OPERATOR: &str = "scale";
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 pub fn scale(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
-    ScaleSpec.problem(x.shape(), scale.shape())?;
-    matching(OPERATOR, x, &[("scale", Some(scale))])?;
-    if x.device().is_cpu() {
-        let factors = scale.host_f32_as::<Ix1>();
-        return from_cpu(x, cpu::scale(x.host_f32().view(), factors.view()));
-    }
-    once(OPERATOR, x, |program, x| {
-        let scale = program.parameter(scale);
-        append(program, x, scale)
-    })
+    let problem = ScaleSpec.problem(x.shape(), scale.shape())?;
+    single(OPERATOR, x, problem.into(), &[("scale", Some(scale))])
 }
 
 /// Appends the operator to a program.
-pub(crate) fn append(program: &mut ProgramBuilder, x: Value, scale: Value) -> Result<Value> {
-    let problem = ScaleSpec.problem(program.shape(x), program.shape(scale))?;
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    scale: Value,
+    problem: &ScaleProblem,
+) -> Result<Value> {
     let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
     let shape = grid(OPERATOR, elementwise::shape(geometry.elements))?;
     let y = program.tensor_like(x)?;
-    let bytes_moved = program.bytes(&[x, scale, y]);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
     unsafe {
         let kernel = SCALE.instance(&[dtype.label()])?;
-        program.launch(
-            kernel,
-            shape,
-            (Read(x), Read(scale), Write(y), geometry),
-            bytes_moved,
-        );
+        program.launch(kernel, shape, (Read(x), Read(scale), Write(y), geometry));
     }
     Ok(y)
 }

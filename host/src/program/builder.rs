@@ -137,8 +137,29 @@ impl ProgramBuilder {
         values.iter().map(|&value| self.values[value.0].bytes).sum()
     }
 
-    /// Appends a launch of `kernel` that moves `bytes_moved` bytes by its own account; nothing for a launch without
-    /// blocks. This is the one place where operators launch kernels.
+    /// Appends a launch of `kernel` that moves every value among its arguments once; nothing for a launch without blocks.
+    ///
+    /// # Panics
+    /// As [`launch_moving`](Self::launch_moving).
+    ///
+    /// # Safety
+    /// As [`launch_moving`](Self::launch_moving).
+    pub(crate) unsafe fn launch<A: KernelArgs>(
+        &mut self,
+        kernel: &'static Instance<A>,
+        shape: LaunchShape,
+        arguments: impl Arguments<A>,
+    ) {
+        let mut uses = Uses::default();
+        arguments.note(&mut uses);
+        let values = uses.reads.iter().chain(&uses.writes);
+        let bytes_moved = values.map(|&(value, _)| self.bytes(&[value])).sum();
+        // SAFETY: the caller's to grant.
+        unsafe { self.launch_moving(kernel, shape, arguments, bytes_moved) }
+    }
+
+    /// The same for a launch that moves `bytes_moved` bytes by its own account. This is the one place where operators
+    /// launch kernels.
     ///
     /// # Panics
     /// If a value does not have the element type that the kernel takes it as, where that is fixed, is read before it was written, or is
@@ -148,7 +169,7 @@ impl ProgramBuilder {
     /// With the values' addresses in their places, the arguments are what the kernel's *Safety* section asks for: the
     /// values have as many elements as it accesses, and start on 256 bytes if the device's allocations do. No two
     /// values overlap while both are used.
-    pub(crate) unsafe fn launch<A: KernelArgs>(
+    pub(crate) unsafe fn launch_moving<A: KernelArgs>(
         &mut self,
         kernel: &'static Instance<A>,
         shape: LaunchShape,

@@ -6,7 +6,7 @@ use super::*;
 use crate::data;
 use crate::device::Device;
 use crate::ops::{pointwise, scale};
-use crate::spec::{ClampSpec, PointwiseSpec};
+use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
 const LEN: usize = 1000;
 
@@ -16,7 +16,7 @@ fn clamps(device: &Device, count: usize) -> Program {
     let mut value = program.input(&[LEN], DType::F32).unwrap();
     for step in 1..=count {
         let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
-        value = pointwise::append(&mut program, value, &spec).unwrap();
+        value = pointwise::append(&mut program, value, &spec.problem(&[LEN]).unwrap()).unwrap();
     }
     program.finish(&[value])
 }
@@ -96,7 +96,8 @@ fn parameters_stay_only_where_a_launch_reads_them() {
     let mut program = ProgramBuilder::new(&device);
     let x = program.input(&[1, 2], DType::F32).unwrap();
     let [_, factors] = [&unused, &used].map(|tensor| program.parameter(tensor));
-    let y = scale::append(&mut program, x, factors).unwrap();
+    let problem = ScaleSpec.problem(&[1, 2], &[2]).unwrap();
+    let y = scale::append(&mut program, x, factors, &problem).unwrap();
     let program = program.finish(&[y]);
     let weak = [unused.downgrade(), used.downgrade()];
     drop((unused, used));

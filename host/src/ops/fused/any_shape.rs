@@ -100,21 +100,16 @@ pub(crate) fn append_pooling(
     problem: &PoolingForm,
     choice: &PoolingChoice,
 ) -> Result<Value> {
-    let PoolingChoice {
-        convolution,
-        is_pooled,
-    } = choice;
     let output = &problem.output;
-    let convolved = if *is_pooled {
-        output
-    } else {
-        &problem.convolved
+    let convolved = match choice.is_pooled {
+        true => output,
+        false => &problem.convolved,
     };
-    let convolved = convolution.append(program, x, parameters, convolved)?;
+    let convolved = (choice.convolution).append(program, x, parameters, convolved)?;
     let statistics = convolved.statistics(program, problem.norm.geometry()?)?;
     let (y, scale) = (convolved.y, parameters.factors);
     let bounds = problem.clamp.kernel_bounds();
-    if *is_pooled {
+    if choice.is_pooled {
         return normalise_and_clamp(program, y, &statistics, parameters.norm, scale, bounds);
     }
     let pool = problem.pool.geometry()?;

@@ -11,7 +11,6 @@ use super::layout::Layout;
 use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
 use crate::error::Result;
 use crate::ops::Precision;
-use crate::ops::launching::Affine;
 use crate::program::{ProgramBuilder, Read, Value, Write};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
@@ -80,14 +79,13 @@ fn prepare(
         precision,
         ..
     } = *choice;
-    let known = |value: Option<Value>| value.map(|value| of.known(value));
     let filter = of.known(parameters.filters.weight);
     let dtype = filter.dtype();
     let mut program = ProgramBuilder::new(filter.device());
     let weight = program.parameter(filter);
-    let bias = program.optional_parameter(known(parameters.filters.bias));
-    let [norm_weight, norm_bias] = [parameters.norm.weight, parameters.norm.bias].map(known);
-    let norm = Affine::new(&mut program, norm_weight, norm_bias);
+    let bias = parameters.filters.bias.map(|bias| of.known(bias));
+    let bias = program.optional_parameter(bias);
+    let norm = parameters.norm.known(of, &mut program);
     let scale = program.parameter(of.known(parameters.factors));
     let words = mode(dtype, precision).operand_words() as usize;
     let operands = program.tensor(&[words], DType::F32)?;
@@ -106,7 +104,7 @@ fn prepare(
     let kernel = CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE.instance(&labels)?;
     // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs have the sizes
     // that the kernel's mode asks for.
-    unsafe { program.launch(kernel, geometry.prepare_shape(), arguments, 0) }
+    unsafe { program.launch_moving(kernel, geometry.prepare_shape(), arguments, 0) }
     let program = program.finish(&[operands, channels]);
     program.run_once(OPERATOR, filter.stream(), &[])
 }
@@ -133,7 +131,6 @@ pub(crate) fn append(
         prepare(program, parameters, choice)
     })?;
     let [operands, channels] = [0, 1].map(|index| program.parameter(&prepared[index]));
-    let bytes_moved = program.bytes(&[x, operands, channels, y]);
     let arguments = (Read(x), Read(operands), Read(channels), Write(y), geometry);
     let family = if mode.blocks_per_half == 1 {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
@@ -142,6 +139,6 @@ pub(crate) fn append(
     };
     let kernel = family.instance(&[precision.label(dtype)])?;
     // SAFETY: the geometry is that of `x`, whose output shape `y` has; the parameters were prepared for it.
-    unsafe { program.launch(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)
 }

@@ -100,7 +100,6 @@ pub(crate) fn append(
     let dtype = program.dtype(x);
     let y = program.tensor(&problem.output, dtype)?;
     let multiplier = parameters.factors;
-    let bytes_moved = program.bytes(&[x, multiplier, y]) + parameters.filters.bytes(program);
     let Filters { weight, bias } = parameters.filters;
     let arguments = (
         Read(x),
@@ -119,6 +118,6 @@ pub(crate) fn append(
     };
     // SAFETY: the geometry is that of all these values; there is a bias where it says so; the grid has as many blocks
     // for each sample as the kernel has in a cluster.
-    unsafe { program.launch(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)
 }

@@ -52,14 +52,12 @@ impl Convolved {
             let rows = elements / COUNTED_ELEMENTS / count as usize;
             let shape = grid(OPERATOR, GemmGeometry::combine_shape(rows as u64))?;
             let combined = program.tensor(&[rows * COUNTED_ELEMENTS], DType::F32)?;
-            let bytes_moved = program.bytes(&[partials, combined]);
             // SAFETY: `partials` has `rows * count` moments and `combined` room for `rows`.
             unsafe {
                 program.launch(
                     IMPLICIT_GEMM_COMBINE.instance(&[])?,
                     shape,
                     (Read(partials), Write(combined), rows as u64, count),
-                    bytes_moved,
                 );
             }
             partials = combined;

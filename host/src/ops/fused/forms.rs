@@ -22,12 +22,14 @@ pub(crate) struct PoolingForm {
 
 impl PoolingForm {
     /// The form, if it is this one.
-    pub(crate) fn of(problem: &ChainProblem, form: &NormalForm) -> Result<PoolingForm, Refusal> {
+    pub(crate) fn of(
+        problem: &ChainProblem,
+        form: Option<&NormalForm>,
+    ) -> Result<PoolingForm, Refusal> {
         let expected = "a convolution, a norm, one factor, max_pool2d, clamp";
         let refusal = Refusal::Layers { expected };
-        let Some((convolution, conv)) = form.convolution else {
-            return Err(refusal);
-        };
+        let form = form.ok_or(refusal)?;
+        let (convolution, conv) = form.convolution.ok_or(refusal)?;
         let (Some((_, norm)), Some((_, Reduction::MaxPool2d(pool)))) = (form.norm, form.reduction)
         else {
             return Err(refusal);
@@ -70,12 +72,14 @@ pub(crate) struct ReducingForm {
 
 impl ReducingForm {
     /// The form, if it is this one. Whether both products have the same factor is for the caller to see.
-    pub(crate) fn of(problem: &ChainProblem, form: &NormalForm) -> Result<ReducingForm, Refusal> {
+    pub(crate) fn of(
+        problem: &ChainProblem,
+        form: Option<&NormalForm>,
+    ) -> Result<ReducingForm, Refusal> {
         let expected = "a convolution, one factor, a norm of each channel, clamp, the same factor, channel_max";
         let refusal = Refusal::Layers { expected };
-        let Some((convolution, conv)) = form.convolution else {
-            return Err(refusal);
-        };
+        let form = form.ok_or(refusal)?;
+        let (convolution, conv) = form.convolution.ok_or(refusal)?;
         let (Some((_, norm)), Some((last, Reduction::ChannelMax(channel_max)))) =
             (form.norm, form.reduction)
         else {

@@ -26,7 +26,6 @@ pub(crate) fn normalise_and_clamp(
     let geometry = norm.pooled(spatial as u64);
     let shape = grid(OPERATOR, geometry.shape())?;
     let y = program.tensor(&output, dtype)?;
-    let bytes_moved = program.bytes(&[x, partials, scale, y]) + affine.bytes(program);
     // SAFETY: `x` and `y` have `spatial` elements for each channel of the norm's rows; the partial results are those of
     // these rows; weight and bias have a value per channel where the geometry says that they exist, and so has `scale`.
     unsafe {
@@ -44,7 +43,6 @@ pub(crate) fn normalise_and_clamp(
                 geometry,
                 bounds,
             ),
-            bytes_moved,
         );
     }
     Ok(y)

@@ -70,7 +70,7 @@ fn prepare(weight: &Tensor, config: &GemmConfig, precision: Precision) -> Result
         config.tile,
     );
     // SAFETY: the config is that of these filters, and the two outputs have the sizes that it says.
-    unsafe { program.launch(kernel, shape, arguments, 0) }
+    unsafe { program.launch_moving(kernel, shape, arguments, 0) }
     let program = program.finish(&[operands, unscales]);
     program.run_once(OPERATOR, weight.stream(), &[])
 }
@@ -108,14 +108,14 @@ fn pack(
     let arguments = (Read(x), Write(words), Write(unscales), Write(largest), *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `unscales` an element for each
     // sample, and `largest` one for each block if the kernel writes it.
-    unsafe { program.launch(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     if twice {
         let kernel = IMPLICIT_GEMM_REPACK.instance(&labels)?;
         let shape = grid(OPERATOR, g.repack_shape())?;
         let bytes_moved = program.bytes(&[largest]);
         let arguments = (Read(x), Write(words), Write(unscales), Read(largest), *g);
         // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
-        unsafe { program.launch(kernel, shape, arguments, bytes_moved) }
+        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
     Ok(Packed { words, unscales })
 }
@@ -166,7 +166,7 @@ pub(crate) fn append(
     let kernel = IMPLICIT_GEMM.instance(&[tile.into(), precision.label(dtype)])?;
     // SAFETY: packed input and filters are those of this config; bias, norm weight and scale have an element for each channel
     // where they exist; `y` has an element for each output or window, `moments` the geometry's size.
-    unsafe { program.launch(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(Convolved {
         y,
         moments,

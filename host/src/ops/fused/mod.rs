@@ -1,8 +1,8 @@
 //! Several operators in one or two kernels: the values of the composition, without the tensors between.
 //!
-//! Each function is named after its operators in order and does what they do one after the other; on the CPU device it
-//! calls just that. Numerics, NaN behaviour and errors are those of the operators, whose roundings happen in the same
-//! places unless the function says otherwise.
+//! Each file is named after its operators in order, and what it appends does what they do one after the other. Numerics,
+//! NaN behaviour and errors are those of the operators, whose roundings happen in the same places unless the function
+//! says otherwise.
 
 pub(crate) mod any_shape;
 pub(crate) mod clamp_multiply_channel_max;
@@ -21,13 +21,6 @@ pub(crate) mod multiply_instance_norm_clamp_multiply_channel_max;
 pub(crate) mod scale_max_pool2d_clamp;
 mod stencil;
 
-pub use clamp_multiply_channel_max::clamp_multiply_channel_max;
-pub use fold_scale::fold_scale;
-pub use group_norm_scale::group_norm_scale;
-pub use group_norm_scale_max_pool2d_clamp::group_norm_scale_max_pool2d_clamp;
-pub use max_pool2d_clamp::max_pool2d_clamp;
-pub use multiply_instance_norm_clamp_multiply_channel_max::multiply_instance_norm_clamp_multiply_channel_max;
-pub use scale_max_pool2d_clamp::scale_max_pool2d_clamp;
-
 pub(crate) use convolved::Parameters as ConvolutionParameters;
+pub(crate) use fold_scale::fold_scale;
 pub(crate) use layout::{Layout, Layouts};

@@ -32,7 +32,7 @@ pub(crate) fn append(
     // size.
     unsafe {
         let kernel = STENCIL.instance(&[dtype.label()])?;
-        program.launch(
+        program.launch_moving(
             kernel,
             shape,
             (
