@@ -206,7 +206,7 @@ pub(crate) mod layer {
         }
 
         fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
-            affine(flow, self.affine)
+            affine(flow.channels, self.affine)
         }
 
         fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {

@@ -28,6 +28,7 @@ mod error;
 pub(crate) mod file;
 pub(crate) mod layer;
 mod normal_form;
+mod parameter_table;
 pub(crate) mod parameters;
 mod partition;
 pub mod presets;
@@ -85,7 +86,7 @@ impl Chain {
             return Err(ChainError::Empty);
         }
         let flow = layer::flow(in_channels, &layers)?;
-        let (parameters, parameter_indices) = parameters::table(&layers, &flow)?;
+        let (parameters, parameter_indices) = parameter_table::table(&layers, &flow)?;
         Ok(Chain {
             in_channels,
             layers,

@@ -1,16 +1,13 @@
-//! The parameters of a chain: one table that initialisation, checks, files and uploads walk over.
+//! A parameter of a chain, and what a layer says of those that it may have.
 
 extern crate std;
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::ChainError;
-use super::layer::{Flow, Layer};
 use crate::data;
 
 /// What a parameter is before training, as PyTorch has it.
@@ -86,10 +83,10 @@ pub(crate) struct Wanted {
 }
 
 /// The weight and the bias of a norm.
-pub(crate) fn affine(flow: &Flow, present: bool) -> Vec<Wanted> {
+pub(crate) fn affine(channels: Option<usize>, present: bool) -> Vec<Wanted> {
     let wanted = |suffix, initialisation| Wanted {
         suffix,
-        shape: vec![flow.channels.unwrap_or(0)],
+        shape: vec![channels.unwrap_or(0)],
         initialisation,
         present,
     };
@@ -97,65 +94,4 @@ pub(crate) fn affine(flow: &Flow, present: bool) -> Vec<Wanted> {
         wanted(".weight", Initialisation::Ones),
         wanted(".bias", Initialisation::Zeros),
     ]
-}
-
-/// Every parameter once, and for each layer where its parameters stand.
-pub(super) fn table(
-    layers: &[Layer],
-    flow: &[Flow],
-) -> Result<(Vec<Parameter>, Vec<Vec<usize>>), ChainError> {
-    let mut table: Vec<Parameter> = Vec::new();
-    let mut indices = Vec::with_capacity(layers.len());
-    let mut stream = 0;
-    for (index, (layer, flow)) in layers.iter().zip(flow).enumerate() {
-        let mut of_layer = Vec::new();
-        let stored_as = layer.kind().name();
-        for wanted in layer.kind().parameters(flow) {
-            let Wanted {
-                suffix,
-                shape,
-                initialisation,
-                present,
-            } = wanted;
-            let own = stream;
-            stream += 1;
-            if !present {
-                continue;
-            }
-            if stored_as.is_empty() {
-                let operator = layer.operator();
-                return Err(ChainError::NoName {
-                    layer: index,
-                    operator,
-                });
-            }
-            let name = format!("{stored_as}{suffix}");
-            let known = table.iter().position(|parameter| parameter.name == name);
-            if let Some(known) = known {
-                let expected = &table[known];
-                if expected.shape != shape {
-                    return Err(ChainError::Shared {
-                        layer: index,
-                        name,
-                        actual: shape,
-                        expected: expected.shape.clone(),
-                    });
-                }
-                if expected.initialisation != initialisation {
-                    return Err(ChainError::SharedInitialisation { layer: index, name });
-                }
-                of_layer.push(known);
-                continue;
-            }
-            of_layer.push(table.len());
-            table.push(Parameter {
-                name,
-                shape,
-                initialisation,
-                stream: own,
-            });
-        }
-        indices.push(of_layer);
-    }
-    Ok((table, indices))
 }

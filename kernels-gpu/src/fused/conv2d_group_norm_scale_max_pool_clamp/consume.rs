@@ -12,12 +12,9 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 use super::Arguments;
 use super::format::Format;
 use super::memory::Memory;
-use super::statistics::{self, Moments};
+use super::statistics::{self, MULTIPLIERS, Moments};
 use super::window_row::{Place, Sums, WindowRow, window_row_freed};
 use crate::parts::unroll::unroll;
-
-/// The named barrier of all multiplying warpgroups.
-pub(super) const MULTIPLIERS: u32 = 2;
 
 /// Multiplies all window rows of this warpgroup, and finishes each sample.
 ///

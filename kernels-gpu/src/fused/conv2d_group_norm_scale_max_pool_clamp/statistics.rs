@@ -11,11 +11,13 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 };
 
 use super::Arguments;
-use super::consume::MULTIPLIERS;
 use super::format::Format;
 use super::memory::Memory;
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
+
+/// The named barrier of all multiplying warpgroups.
+pub(super) const MULTIPLIERS: u32 = 2;
 
 /// Words of one channel's moments, and of its channel map.
 const MOMENTS_WORDS: u32 = MOMENTS_BYTES / 4;

@@ -1,0 +1,69 @@
+//! The parameters of a chain: one table that initialisation, checks, files and uploads walk over.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::error::ChainError;
+use super::layer::{Flow, Layer};
+use super::parameters::{Parameter, Wanted};
+
+/// Every parameter once, and for each layer where its parameters stand.
+pub(super) fn table(
+    layers: &[Layer],
+    flow: &[Flow],
+) -> Result<(Vec<Parameter>, Vec<Vec<usize>>), ChainError> {
+    let mut table: Vec<Parameter> = Vec::new();
+    let mut indices = Vec::with_capacity(layers.len());
+    let mut stream = 0;
+    for (index, (layer, flow)) in layers.iter().zip(flow).enumerate() {
+        let mut of_layer = Vec::new();
+        let stored_as = layer.kind().name();
+        for wanted in layer.kind().parameters(flow) {
+            let Wanted {
+                suffix,
+                shape,
+                initialisation,
+                present,
+            } = wanted;
+            let own = stream;
+            stream += 1;
+            if !present {
+                continue;
+            }
+            if stored_as.is_empty() {
+                let operator = layer.operator();
+                return Err(ChainError::NoName {
+                    layer: index,
+                    operator,
+                });
+            }
+            let name = format!("{stored_as}{suffix}");
+            let known = table.iter().position(|parameter| parameter.name == name);
+            if let Some(known) = known {
+                let expected = &table[known];
+                if expected.shape != shape {
+                    return Err(ChainError::Shared {
+                        layer: index,
+                        name,
+                        actual: shape,
+                        expected: expected.shape.clone(),
+                    });
+                }
+                if expected.initialisation != initialisation {
+                    return Err(ChainError::SharedInitialisation { layer: index, name });
+                }
+                of_layer.push(known);
+                continue;
+            }
+            of_layer.push(table.len());
+            table.push(Parameter {
+                name,
+                shape,
+                initialisation,
+                stream: own,
+            });
+        }
+        indices.push(of_layer);
+    }
+    Ok((table, indices))
+}
