@@ -1,6 +1,6 @@
 //! Asynchronous copies.
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
 use cuda_std::cp_async::{
     commit_group, copy4, copy4_zfill, copy8, copy16, copy16_zfill, wait_all, wait_group,
 };
@@ -82,12 +82,9 @@ fn copies_of_other_threads_need_a_barrier_after_the_wait() {
     let (x, y) = (upload(&device, &[1.0_f32; 640]), device.alloc(128).unwrap());
     let fault = run_faulty::<pipeline>(&device, &shape(1, 32), (x.ptr(), y.ptr(), false, false));
     // Whether the other thread has waited, or is still to start, depends on the order.
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::InFlight { .. } | FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::InFlight { .. } | FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
     );
 }
 

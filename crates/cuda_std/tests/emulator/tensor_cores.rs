@@ -1,16 +1,9 @@
 //! Tensor-core instructions against plain products, and rounding of operands.
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
+use crate::support::{assert_kind, download, pattern, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::prelude::*;
 use cuda_std::{math, mma, warp};
-
-/// Small numbers that every format holds exactly, different in each place.
-fn pattern(count: usize, seed: usize) -> Vec<f32> {
-    (0..count)
-        .map(|i| ((i * 7 + seed * 3 + i / 5) % 13) as f32 - 6.0)
-        .collect()
-}
 
 /// `A` (16 x k, rows) times `B` (k x 8, rows).
 fn product(a: &[f32], b: &[f32], k: usize) -> Vec<f32> {
@@ -163,10 +156,7 @@ fn ldmatrix_deals_rows_or_columns() {
         );
     }
     let fault = run_faulty::<deal>(&device, &shape(1, 32), (y.ptr(), true));
-    assert!(
-        matches!(fault.kind, FaultKind::Misaligned { bytes: 16, .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::Misaligned { bytes: 16, .. });
 }
 
 /// ldmatrix of rows that other lanes wrote, without the `sync_warp`.
@@ -182,12 +172,9 @@ unsafe fn deal_too_soon() {
 #[test]
 fn ldmatrix_is_checked_like_other_reads() {
     let fault = run_faulty::<deal_too_soon>(&Device::new(), &shape(1, 32), ());
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
     );
 }
 
