@@ -14,60 +14,33 @@ use oracle::Case;
 use proptest::prelude::Just;
 use runner::{agrees, check, device, refuses};
 
-use crate::backend::{Backend, Outcome};
+use crate::backend::{Backend, Outcome, Test};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        let mut add = |group, name, test: fn(Backend) -> Outcome| {
-            trials.push(backend.trial(&format!("properties::{group}"), name, test));
-        };
-        add(
-            "conv2d",
-            "matches_reference_on_random_shapes",
-            random_conv2d,
-        );
-        add(
-            "conv3d",
-            "matches_reference_on_random_shapes",
-            random_conv3d,
-        );
-        add(
-            "group_norm",
-            "matches_reference_on_random_shapes",
-            random_group_norm,
-        );
-        add(
-            "max_pool2d",
-            "matches_reference_on_random_shapes",
-            random_max_pool2d,
-        );
-        add(
-            "channel_max",
-            "matches_reference_on_random_shapes",
-            random_channel_max,
-        );
-        add(
+    const MATCHES: &str = "matches_reference_on_random_shapes";
+    let tests: [(&str, &str, Test); 12] = [
+        ("conv2d", MATCHES, random_conv2d),
+        ("conv3d", MATCHES, random_conv3d),
+        ("group_norm", MATCHES, random_group_norm),
+        ("max_pool2d", MATCHES, random_max_pool2d),
+        ("channel_max", MATCHES, random_channel_max),
+        (
             "group_norm",
             "gives_bias_for_constant_input",
             constant_input,
-        );
-        add("group_norm", "ignores_a_shift_of_its_input", shift);
-        add("max_pool2d", "commutes_with_monotone_maps", monotone);
-        add("clamp", "is_idempotent", idempotent);
-        add("fused", "equals_its_operators_on_random_shapes", fused);
-        add(
-            "kernelbench_85",
-            "matches_reference_on_random_shapes",
-            models::random_85,
-        );
-        add(
-            "kernelbench_79",
-            "matches_reference_on_random_shapes",
-            models::random_79,
-        );
-    }
-    trials
+        ),
+        ("group_norm", "ignores_a_shift_of_its_input", shift),
+        ("max_pool2d", "commutes_with_monotone_maps", monotone),
+        ("clamp", "is_idempotent", idempotent),
+        ("fused", "equals_its_operators_on_random_shapes", fused),
+        ("kernelbench_85", MATCHES, models::random_85),
+        ("kernelbench_79", MATCHES, models::random_79),
+    ];
+    let trials = tests.into_iter().flat_map(|(group, name, test)| {
+        let group = format!("properties::{group}");
+        Backend::trials(&Backend::DEVICES, &group, &[(name, test)])
+    });
+    trials.collect()
 }
 
 fn random_conv2d(backend: Backend) -> Outcome {
