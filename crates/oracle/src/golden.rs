@@ -21,7 +21,7 @@ pub struct GoldenError {
     /// The file or folder.
     pub path: PathBuf,
     /// What is wrong with it.
-    pub flaw: GoldenFlaw,
+    pub flaw: Box<GoldenFlaw>,
 }
 
 impl fmt::Display for GoldenError {
@@ -38,8 +38,10 @@ impl Error for GoldenError {
 
 /// Says of which file a flaw is.
 fn of_file<T>(path: &Path, result: Result<T, GoldenFlaw>) -> Result<T, GoldenError> {
-    let path = path.to_owned();
-    result.map_err(|flaw| GoldenError { path, flaw })
+    result.map_err(|flaw| GoldenError {
+        path: path.to_owned(),
+        flaw: Box::new(flaw),
+    })
 }
 
 /// A case whose outputs PyTorch has computed.
