@@ -46,10 +46,8 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
     const FULL: u32 = 1;
     const READ: u32 = 2;
     unsafe {
-        let (a, b) = (
-            Global::new(a, ROWS * K / 2),
-            Global::new(b, COLUMNS * K / 2),
-        );
+        let a = Global::new(a, ROWS * K / 2);
+        let b = Global::new(b, COLUMNS * K / 2);
         let (tiles, t) = (TILES.view(), thread::thread_idx_x());
         if t >= 128 {
             let (column, part) = ((t - 128) % COLUMNS as u32, (t - 128) / COLUMNS as u32);

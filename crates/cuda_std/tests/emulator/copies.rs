@@ -17,11 +17,9 @@ shared_array! {
 unsafe fn pipeline(x: *const f32, y: *mut f32, lax: bool, barrier: bool) {
     const STEPS: usize = 5;
     unsafe {
-        let (x, y, ring) = (
-            Global::new(x, 128 * STEPS),
-            GlobalMut::new(y, 32),
-            RING.view(),
-        );
+        let x = Global::new(x, 128 * STEPS);
+        let y = GlobalMut::new(y, 32);
+        let ring = RING.view();
         let t = thread::thread_idx_x();
         let fill = |step: usize| {
             copy16(
@@ -156,10 +154,8 @@ unsafe fn fill(x: *const f32, y: *mut f32) {
 #[test]
 fn zero_filling_reads_only_what_is_valid() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]),
-        device.alloc(64).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let y = device.alloc(64).unwrap();
     run_clean::<fill>(&device, &shape(1, 1), (x.ptr(), y.ptr()));
     let expected = [
         1., 2., 3., 4., 5., 6., 0., 0., 0., 0., 0., 0., 6., 0., 3., 4.,

@@ -199,10 +199,8 @@ fn static_and_dynamic_shared_memory_count_together() {
 #[kernel]
 unsafe fn places(y: *mut u32) {
     unsafe {
-        let (y, index) = (
-            GlobalMut::new(y, 2 * 3 * 2 * 4 * 2 * 2 * 5),
-            thread::index(),
-        );
+        let y = GlobalMut::new(y, 2 * 3 * 2 * 4 * 2 * 2 * 5);
+        let index = thread::index();
         let [at, block] = [thread::index_3d(), thread::block_idx()];
         y.store_vec(4 * index as usize, [at.x, at.y, at.z, 0]);
         y.store(

@@ -187,15 +187,11 @@ fn wrong_arguments_are_refused() {
 #[kernel(max_threads = 128)]
 unsafe fn copy_and_multiply(x: *const u32, y: *mut f32) {
     unsafe {
-        let (x, y, t) = (
-            Global::new(x, 32 * 8),
-            GlobalMut::new(y, 128 * 16),
-            thread::thread_idx_x(),
-        );
-        let (barrier, tile) = (
-            Barrier::at(OBJECTS.view(), 0),
-            cuda_std::shared::dynamic::<u32>(0, 256),
-        );
+        let x = Global::new(x, 32 * 8);
+        let y = GlobalMut::new(y, 128 * 16);
+        let t = thread::thread_idx_x();
+        let barrier = Barrier::at(OBJECTS.view(), 0);
+        let tile = cuda_std::shared::dynamic::<u32>(0, 256);
         if t == 0 {
             barrier.init(1);
             async_proxy::fence_shared();
@@ -218,10 +214,8 @@ unsafe fn copy_and_multiply(x: *const u32, y: *mut f32) {
 #[test]
 fn what_bulk_copies_write_needs_no_proxy_fence() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[pack_f16x2(1.0, 1.0); 256]),
-        device.alloc(4 * 128 * 16).unwrap(),
-    );
+    let x = upload(&device, &[pack_f16x2(1.0, 1.0); 256]);
+    let y = device.alloc(4 * 128 * 16).unwrap();
     let launch = cuda_std::emulator::Launch {
         shared_bytes: 1024,
         ..shape(1, 128)

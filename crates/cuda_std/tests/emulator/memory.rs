@@ -20,10 +20,8 @@ unsafe fn increment(x: *const f32, y: *mut f32, len: usize, slack: usize) {
 #[test]
 fn an_elementwise_kernel_computes_every_element() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32; 1000]),
-        device.alloc(4000).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32; 1000]);
+    let y = device.alloc(4000).unwrap();
     let stats = run_clean::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 1000, 0));
     assert_eq!(download::<f32>(&y), vec![2.0; 1000]);
     assert_eq!(
@@ -39,10 +37,8 @@ fn an_elementwise_kernel_computes_every_element() {
 #[test]
 fn an_off_by_one_bound_is_out_of_bounds_of_the_view() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32; 1000]),
-        device.alloc(4000).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32; 1000]);
+    let y = device.alloc(4000).unwrap();
     let fault = run_faulty::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 1000, 1));
     let FaultKind::OutOfBounds {
         index: 1000,
@@ -59,10 +55,8 @@ fn an_off_by_one_bound_is_out_of_bounds_of_the_view() {
 #[test]
 fn a_view_longer_than_its_allocation_is_found_at_the_first_access_outside() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32; 999]),
-        device.alloc(4000).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32; 999]);
+    let y = device.alloc(4000).unwrap();
     let fault = run_faulty::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 1000, 0));
     assert_kind!(
         fault,
@@ -109,10 +103,8 @@ fn reading_what_the_host_never_wrote_is_reported() {
 #[test]
 fn an_output_with_a_hole_is_reported_to_the_host_that_reads_it() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32; 1000]),
-        device.alloc(4000).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32; 1000]);
+    let y = device.alloc(4000).unwrap();
     run_clean::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 999, 0));
     let mut bytes = [0; 4000];
     y.read(0, &mut bytes[..3996]).unwrap();

@@ -35,11 +35,9 @@ unsafe fn write_accumulator(c: GlobalMut<f32>, lane: u32, d: [f32; 4]) {
 #[kernel]
 unsafe fn multiply_tf32(a: *const f32, b: *const f32, c: *mut f32) {
     unsafe {
-        let (a, b, c) = (
-            Global::new(a, 128),
-            Global::new(b, 64),
-            GlobalMut::new(c, 128),
-        );
+        let a = Global::new(a, 128);
+        let b = Global::new(b, 64);
+        let c = GlobalMut::new(c, 128);
         let lane = warp::lane_id();
         let (quad, quad_lane) = ((lane / 4) as usize, (lane % 4) as usize);
         let at =
@@ -54,11 +52,9 @@ unsafe fn multiply_tf32(a: *const f32, b: *const f32, c: *mut f32) {
 fn tf32_products_are_right() {
     let device = Device::new();
     let (a, b) = (pattern(128, 1), pattern(64, 2));
-    let (da, db, c) = (
-        upload(&device, &a),
-        upload(&device, &b),
-        device.alloc(512).unwrap(),
-    );
+    let da = upload(&device, &a);
+    let db = upload(&device, &b);
+    let c = device.alloc(512).unwrap();
     run_clean::<multiply_tf32>(&device, &shape(1, 32), (da.ptr(), db.ptr(), c.ptr()));
     let expected: Vec<f32> = product(&a, &b, 8).iter().map(|x| x + 1.0).collect();
     assert_eq!(download::<f32>(&c), expected);
@@ -69,11 +65,9 @@ fn tf32_products_are_right() {
 #[kernel]
 unsafe fn multiply_half(a: *const u32, b: *const u32, c: *mut f32, is_bf16: bool) {
     unsafe {
-        let (a, b, c) = (
-            Global::new(a, 128),
-            Global::new(b, 64),
-            GlobalMut::new(c, 128),
-        );
+        let a = Global::new(a, 128);
+        let b = Global::new(b, 64);
+        let c = GlobalMut::new(c, 128);
         let (tile_a, tile_b, lane) = (A.view(), B.view(), warp::lane_id());
         for i in 0..4 {
             tile_a.store(32 * i + lane, a.load((32 * i + lane) as usize));
