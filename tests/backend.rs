@@ -3,10 +3,7 @@
 use std::sync::OnceLock;
 
 use convfuse::{Device, EmulatorOptions, Stream};
-use convfuse_cli::Way;
 use libtest_mimic::{Completion, Failed, Trial};
-use ndarray::ArrayD;
-use oracle::Case;
 
 /// Something that carries out cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +20,9 @@ pub(crate) enum Backend {
 
 /// What a test gives.
 pub(crate) type Outcome = Result<(), Failed>;
+
+/// What a test does on a backend.
+pub(crate) type Test = fn(Backend) -> Outcome;
 
 impl Backend {
     pub(crate) const ALL: [Backend; 4] = [
@@ -74,15 +74,14 @@ impl Backend {
         }
     }
 
-    /// Carries out a case.
-    pub(crate) fn run(
-        self,
-        case: &Case,
-        way: &Way,
-        stream: &Stream,
-    ) -> Result<ArrayD<f32>, Failed> {
-        debug_assert_ne!(self, Backend::Reference);
-        Ok(way.run(case, stream)?)
+    /// Tests of a group by name, each on each of these backends.
+    pub(crate) fn trials(backends: &[Backend], group: &str, tests: &[(&str, Test)]) -> Vec<Trial> {
+        let on = |backend: &Backend| {
+            let tests = tests.iter();
+            let trials = tests.map(|&(name, test)| backend.trial(group, name, test));
+            trials.collect::<Vec<_>>()
+        };
+        backends.iter().flat_map(on).collect()
     }
 
     /// The test `group::backend::name`. Without a device for it, it reports itself as ignored.

@@ -9,25 +9,24 @@ use ndarray::{ArrayD, ArrayView, Axis, IxDyn, Slice};
 
 use crate::backend::{Backend, Outcome};
 use crate::chains::{preset_79, preset_85};
+use crate::suite::bits;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::KERNELS {
-        let mut add =
-            |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("models", name, test));
-        add("give_a_sample_the_same_bits_in_any_batch", any_batch);
-        add("give_a_sample_the_same_bits_on_more_blocks", spread_batch);
-        add(
-            "differ_by_rounding_where_the_batch_may_matter",
-            batch_dependent,
-        );
-    }
-    // In the emulator, where whole samples take too long, the tests above have small ones.
-    trials.push(Backend::Gpu.trial(
+    let mut trials = Backend::trials(
+        &Backend::KERNELS,
         "models",
-        "give_a_sample_the_same_bits_by_any_cluster",
-        any_cluster,
-    ));
+        &[
+            ("give_a_sample_the_same_bits_in_any_batch", any_batch),
+            ("give_a_sample_the_same_bits_on_more_blocks", spread_batch),
+            (
+                "differ_by_rounding_where_the_batch_may_matter",
+                batch_dependent,
+            ),
+        ],
+    );
+    // In the emulator, where whole samples take too long, the tests above have small ones.
+    let name = "give_a_sample_the_same_bits_by_any_cluster";
+    trials.push(Backend::Gpu.trial("models", name, any_cluster));
     trials
 }
 
@@ -87,12 +86,8 @@ fn split_batch(model: &Model, sample: &[usize]) -> Outcome {
         for n in 0..3 {
             let alone = x.select(Axis(0), &[n]);
             let alone = run(model, &alone, &options)?;
-            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
             let of_whole = whole.select(Axis(0), &[n]);
-            assert!(
-                alone.iter().zip(&of_whole).all(same),
-                "sample {n}, {precision}"
-            );
+            assert!(bits(&alone) == bits(&of_whole), "sample {n}, {precision}");
         }
     }
     Ok(())
@@ -141,9 +136,8 @@ fn any_cluster(backend: Backend) -> Outcome {
         for n in sizes.into_iter().chain([1]) {
             let some = |x: &ArrayD<f32>| x.slice_axis(Axis(0), (..n).into()).to_owned();
             let shared = run(some(&x).view())?;
-            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
             assert!(
-                shared.iter().zip(&some(&alone)).all(same),
+                bits(&shared) == bits(&some(&alone)),
                 "{n} samples, {dtype} {precision}"
             );
         }
@@ -188,9 +182,8 @@ fn spread_batch(backend: Backend) -> Outcome {
                 let of_part = Slice::from(first..first + n);
                 let part = run(&x.slice_axis(Axis(0), of_part).to_owned())?;
                 let of_whole = whole.slice_axis(Axis(0), of_part);
-                let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
                 assert!(
-                    part.iter().zip(&of_whole).all(same),
+                    bits(&part) == bits(&of_whole),
                     "{n} samples from {first} on, {dtype}, {precision}"
                 );
                 first += n;

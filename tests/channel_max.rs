@@ -9,10 +9,8 @@ use crate::backend::{Backend, Outcome};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        trials.push(backend.trial("channel_max", "refuses_an_input_without_channels", misuse));
-    }
+    let name = "refuses_an_input_without_channels";
+    let mut trials = Backend::trials(&Backend::DEVICES, "channel_max", &[(name, misuse)]);
     trials.push(Backend::Gpu.trial_with_memory(
         "channel_max",
         "takes_more_elements_than_an_i32_counts",

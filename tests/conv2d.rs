@@ -6,21 +6,14 @@ use convfuse::{Error, Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array1, Array4};
 
-use crate::backend::{Backend, Outcome};
+use crate::backend::{Backend, Outcome, Test};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        trials.push(backend.trial("conv2d", "refuses_what_pytorch_refuses", misuse));
-    }
-    for backend in Backend::KERNELS {
-        trials.push(backend.trial(
-            "conv2d",
-            "keeps_its_columns_within_the_workspace",
-            workspace,
-        ));
-    }
+    let misuse: (&str, Test) = ("refuses_what_pytorch_refuses", misuse);
+    let workspace: (&str, Test) = ("keeps_its_columns_within_the_workspace", workspace);
+    let mut trials = Backend::trials(&Backend::DEVICES, "conv2d", &[misuse]);
+    trials.extend(Backend::trials(&Backend::KERNELS, "conv2d", &[workspace]));
     trials
 }
 

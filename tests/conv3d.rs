@@ -8,11 +8,11 @@ use crate::backend::{Backend, Outcome};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        trials.push(backend.trial("conv3d", "refuses_what_pytorch_refuses", misuse));
-    }
-    trials
+    Backend::trials(
+        &Backend::DEVICES,
+        "conv3d",
+        &[("refuses_what_pytorch_refuses", misuse)],
+    )
 }
 
 fn misuse(backend: Backend) -> Outcome {

@@ -12,29 +12,34 @@ use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = vec![
-        Trial::test("devices::any::refuse_an_ordinal_that_is_not_there", || {
-            wrong_ordinal()
-        }),
+        Trial::test(
+            "devices::any::refuse_an_ordinal_that_is_not_there",
+            wrong_ordinal,
+        ),
         Trial::test("devices::any::refuse_to_mix", mixed_devices),
         Trial::test("devices::any::best_is_never_an_error", best),
     ];
-    for backend in Backend::DEVICES {
-        let mut add =
-            |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("devices", name, test));
-        add("tell_what_they_are", info);
-        add("keep_what_arrays_hold", round_trip);
-        add("read_arrays_in_any_layout", layouts);
-        add("refuse_an_array_of_another_type", wrong_array);
-        add("survive_running_out_of_memory", out_of_memory);
-        add("hold_tensors_of_nothing", empty);
-    }
-    for backend in Backend::KERNELS {
-        let mut add =
-            |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("devices", name, test));
-        add("check_launches_before_they_happen", launch_contract);
-        add("count_launches_bytes_and_memory", counters);
-        add("use_freed_memory_again", reuse);
-    }
+    trials.extend(Backend::trials(
+        &Backend::DEVICES,
+        "devices",
+        &[
+            ("tell_what_they_are", info),
+            ("keep_what_arrays_hold", round_trip),
+            ("read_arrays_in_any_layout", layouts),
+            ("refuse_an_array_of_another_type", wrong_array),
+            ("survive_running_out_of_memory", out_of_memory),
+            ("hold_tensors_of_nothing", empty),
+        ],
+    ));
+    trials.extend(Backend::trials(
+        &Backend::KERNELS,
+        "devices",
+        &[
+            ("check_launches_before_they_happen", launch_contract),
+            ("count_launches_bytes_and_memory", counters),
+            ("use_freed_memory_again", reuse),
+        ],
+    ));
     let emulator = Backend::Emulator;
     trials.push(emulator.trial("devices", "report_a_kernel_out_of_bounds_and_go_on", fault));
     trials

@@ -17,16 +17,19 @@ const IMAGES: [usize; 4] = [3, 8, 128, 128];
 const VOLUMES: [usize; 5] = [3, 3, 16, 32, 32];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in [Backend::Cpu, Backend::Emulator] {
-        trials.push(backend.trial("graphs", "are_refused_where_there_are_none", no_graphs));
-    }
-    let mut add =
-        |name, test: fn(Backend) -> Outcome| trials.push(Backend::Gpu.trial("graphs", name, test));
-    add("give_what_forward_gives_for_changing_inputs", replays);
-    add("replay_side_by_side_on_several_streams", several_streams);
-    add("are_captured_on_a_stream_of_the_callers", callers_capture);
-    add("refuse_tensors_of_other_streams", foreign_tensors);
+    let name = "are_refused_where_there_are_none";
+    let without = [Backend::Cpu, Backend::Emulator];
+    let mut trials = Backend::trials(&without, "graphs", &[(name, no_graphs)]);
+    trials.extend(Backend::trials(
+        &[Backend::Gpu],
+        "graphs",
+        &[
+            ("give_what_forward_gives_for_changing_inputs", replays),
+            ("replay_side_by_side_on_several_streams", several_streams),
+            ("are_captured_on_a_stream_of_the_callers", callers_capture),
+            ("refuse_tensors_of_other_streams", foreign_tensors),
+        ],
+    ));
     trials
 }
 

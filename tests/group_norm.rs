@@ -8,20 +8,18 @@ use ndarray::{Array1, Array3};
 use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
-use crate::suite::{self, says};
+use crate::suite::{self, bits, says};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        trials.push(backend.trial("group_norm", "takes_a_weight_or_a_bias_alone", half_affine));
-        trials.push(backend.trial("group_norm", "refuses_what_pytorch_refuses", misuse));
-        trials.push(backend.trial(
-            "group_norm",
-            "gives_a_sample_the_same_bits_in_any_batch",
-            batches,
-        ));
-    }
-    trials
+    Backend::trials(
+        &Backend::DEVICES,
+        "group_norm",
+        &[
+            ("takes_a_weight_or_a_bias_alone", half_affine),
+            ("refuses_what_pytorch_refuses", misuse),
+            ("gives_a_sample_the_same_bits_in_any_batch", batches),
+        ],
+    )
 }
 
 fn misuse(backend: Backend) -> Outcome {
@@ -57,15 +55,12 @@ fn batches(backend: Backend) -> Outcome {
     let x = data::signed(3, (3, 4, 2500));
     let norm = |x: &Array3<f32>| -> convfuse::Result<Vec<u32>> {
         let y = ops::group_norm(&Tensor::from_array(&stream, x)?, None, None, &spec)?;
-        Ok(y.to_array::<f32>()?
-            .iter()
-            .map(|value| value.to_bits())
-            .collect())
+        Ok(bits(&y.to_array()?))
     };
     let whole = norm(&x)?;
-    for (sample, bits) in x.outer_iter().zip(whole.chunks(4 * 2500)) {
+    for (sample, of_whole) in x.outer_iter().zip(whole.chunks(4 * 2500)) {
         let alone = sample.insert_axis(ndarray::Axis(0)).to_owned();
-        assert_eq!(norm(&alone)?, bits);
+        assert_eq!(norm(&alone)?, of_whole);
     }
     Ok(())
 }

@@ -11,21 +11,15 @@ use crate::backend::{Backend, Outcome};
 use crate::suite::{self, says};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        trials.push(backend.trial(
-            "instance_norm",
-            "takes_a_weight_or_a_bias_alone",
-            half_affine,
-        ));
-        trials.push(backend.trial("instance_norm", "refuses_a_single_spatial_element", single));
-        trials.push(backend.trial(
-            "instance_norm",
-            "equals_group_norm_with_a_group_per_channel",
-            as_groups,
-        ));
-    }
-    trials
+    Backend::trials(
+        &Backend::DEVICES,
+        "instance_norm",
+        &[
+            ("takes_a_weight_or_a_bias_alone", half_affine),
+            ("refuses_a_single_spatial_element", single),
+            ("equals_group_norm_with_a_group_per_channel", as_groups),
+        ],
+    )
 }
 
 fn single(backend: Backend) -> Outcome {

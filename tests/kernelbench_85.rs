@@ -45,7 +45,7 @@ fn one_launch(backend: Backend, shapes: &[[usize; 4]]) -> Outcome {
             for way in ways {
                 let expected = case.expected(&way.precision())?;
                 stream.take_counts();
-                let got = backend.run(&case, &way, &stream)?;
+                let got = way.run(&case, &stream)?;
                 let launches = stream.take_counts().launches;
                 // One prepares the parameters. A GPU that is no Hopper has no such kernel.
                 if backend == Backend::Emulator && launches != 2 {

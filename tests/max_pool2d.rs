@@ -9,12 +9,14 @@ use crate::backend::{Backend, Outcome};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        trials.push(backend.trial("max_pool2d", "never_lets_padding_win", padding));
-        trials.push(backend.trial("max_pool2d", "refuses_what_pytorch_refuses", misuse));
-    }
-    trials
+    Backend::trials(
+        &Backend::DEVICES,
+        "max_pool2d",
+        &[
+            ("never_lets_padding_win", padding),
+            ("refuses_what_pytorch_refuses", misuse),
+        ],
+    )
 }
 
 fn padding(backend: Backend) -> Outcome {

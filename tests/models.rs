@@ -12,20 +12,24 @@ use crate::chains::{preset_79, preset_85, presets};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = vec![Trial::test("models::any::name_their_strategies", || {
-        strategy_names()
-    })];
-    for backend in Backend::DEVICES {
-        let mut add =
-            |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("models", name, test));
-        add("refuse_inputs_that_do_not_fit", inputs);
-        add("refuse_parameters_that_do_not_fit", parameters);
-    }
-    for backend in Backend::KERNELS {
-        let mut add =
-            |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("models", name, test));
-        add("use_fewer_launches_and_less_memory_when_fused", fusing_pays);
-    }
+    let mut trials = vec![Trial::test(
+        "models::any::name_their_strategies",
+        strategy_names,
+    )];
+    trials.extend(Backend::trials(
+        &Backend::DEVICES,
+        "models",
+        &[
+            ("refuse_inputs_that_do_not_fit", inputs),
+            ("refuse_parameters_that_do_not_fit", parameters),
+        ],
+    ));
+    let name = "use_fewer_launches_and_less_memory_when_fused";
+    trials.extend(Backend::trials(
+        &Backend::KERNELS,
+        "models",
+        &[(name, fusing_pays)],
+    ));
     trials
 }
 

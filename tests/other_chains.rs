@@ -1,12 +1,12 @@
 //! Chains that have no name, and that no kernel was made for.
 
 use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
-use convfuse::model::{Precision as Products, Strategy};
+use convfuse::model::Strategy;
 use convfuse::spec::{Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use convfuse::{DType, Tensor};
-use convfuse_cli::rounded;
+use convfuse_cli::{compare, rounded};
 use libtest_mimic::Trial;
-use oracle::{Case, Precision};
+use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
@@ -140,31 +140,9 @@ fn match_reference(backend: Backend, dtype: DType) -> Outcome {
     let mut complaints = Vec::new();
     for (case, _) in cases() {
         let case = rounded(&case, dtype);
-        let model = chains::model(&stream, &case, dtype)?;
-        let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
-        let mut strategies = Strategy::all(&case.chain);
-        if backend == Backend::Cpu {
-            strategies.truncate(1);
-        }
-        let mut ways = Vec::new();
-        for strategy in strategies {
-            ways.push((strategy.clone(), Products::Accurate));
-            if strategy.has_precision() && dtype == DType::F32 {
-                ways.push((strategy, Products::Fast));
-            }
-        }
-        for (strategy, products) in ways {
-            let precision = match dtype {
-                DType::F32 if products == Products::Fast => Precision::TF32,
-                DType::F32 => Precision::F32,
-                DType::F16 => Precision::F16,
-                _ => Precision::BF16,
-            };
-            let options = strategy.options().precision(products);
-            let y = model.forward_with(&x, &options)?.to_f32_array()?;
-            let complaint = case.expected(&precision)?.check(y.view()).err();
+        for (way, result) in compare(&case, dtype, &stream, |precision| case.expected(precision)) {
             let name = &case.name;
-            complaints.extend(complaint.map(|c| format!("{name} {strategy} {products}: {c}")));
+            complaints.extend(result.err().map(|c| format!("{name} {way}: {c}")));
         }
     }
     all_right(&complaints)

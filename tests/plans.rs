@@ -10,20 +10,24 @@ use crate::chains::{Preset, preset_79, preset_85, presets};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        let mut add =
-            |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("plans", name, test));
-        add("give_what_forward_gives", same_as_forward);
-        add("refuse_tensors_that_they_were_not_made_for", misuse);
-        add("wait_for_inputs_of_other_streams", foreign_input);
-        add("and_models_refuse_other_devices", other_devices);
-    }
-    for backend in Backend::KERNELS {
-        trials.push(backend.trial("plans", "allocate_nothing_when_executed", no_allocation));
-        let name = "hold_no_more_memory_than_one_run_takes";
-        trials.push(backend.trial("plans", name, least_memory));
-    }
+    let mut trials = Backend::trials(
+        &Backend::DEVICES,
+        "plans",
+        &[
+            ("give_what_forward_gives", same_as_forward),
+            ("refuse_tensors_that_they_were_not_made_for", misuse),
+            ("wait_for_inputs_of_other_streams", foreign_input),
+            ("and_models_refuse_other_devices", other_devices),
+        ],
+    );
+    trials.extend(Backend::trials(
+        &Backend::KERNELS,
+        "plans",
+        &[
+            ("allocate_nothing_when_executed", no_allocation),
+            ("hold_no_more_memory_than_one_run_takes", least_memory),
+        ],
+    ));
     trials
 }
 

@@ -10,22 +10,21 @@ use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
-use crate::suite::says;
+use crate::suite::{bits, says};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        trials.push(backend.trial(
-            "clamp",
-            "keeps_nan_and_lets_the_upper_bound_win",
-            special_values,
-        ));
-        trials.push(backend.trial("clamp", "takes_scalars_and_vectors", other_ranks));
-        trials.push(backend.trial("clamp", "refuses_two_absent_bounds", no_bounds));
-        let name = "takes_the_kernels_of_clamp_and_gives_its_bits";
-        trials.push(backend.trial("relu", name, relu_is_a_clamp));
-    }
-    trials
+    let of_clamp = Backend::trials(
+        &Backend::DEVICES,
+        "clamp",
+        &[
+            ("keeps_nan_and_lets_the_upper_bound_win", special_values),
+            ("takes_scalars_and_vectors", other_ranks),
+            ("refuses_two_absent_bounds", no_bounds),
+        ],
+    );
+    let name = "takes_the_kernels_of_clamp_and_gives_its_bits";
+    let of_relu = Backend::trials(&Backend::DEVICES, "relu", &[(name, relu_is_a_clamp)]);
+    of_clamp.into_iter().chain(of_relu).collect()
 }
 
 /// Chains with this function in them, each with the row that does it.
@@ -72,7 +71,7 @@ fn relu_is_a_clamp(backend: Backend) -> Outcome {
                     let model = chains::model(&stream, case, dtype)?;
                     let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
                     let y = model.forward_with(&x, &options)?.to_f32_array()?;
-                    let bits = y.iter().map(|value| value.to_bits()).collect();
+                    let bits = bits(&y);
                     if backend == Backend::Cpu {
                         return Ok((bits, Vec::new()));
                     }

@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains::{Preset, presets};
-use crate::suite::runs;
+use crate::suite::{bits, runs};
 
 pub(crate) fn trials() -> Vec<Trial> {
     presets().iter().flat_map(of).collect()
@@ -57,17 +57,16 @@ fn repeats(
     let inputs = [input(1)?, input(2)?];
     let mut plan = model.plan(stream, shape, options)?;
     let mut y = plan.output()?;
-    let mut bits = |index: usize| -> convfuse::Result<Vec<u32>> {
+    let mut run = |index: usize| -> convfuse::Result<Vec<u32>> {
         plan.execute(&inputs[index], &mut y)?;
-        let y = y.to_f32_array()?;
-        Ok(y.iter().map(|value| value.to_bits()).collect())
+        Ok(bits(&y.to_f32_array()?))
     };
-    let first = [bits(0)?, bits(1)?];
+    let first = [run(0)?, run(1)?];
     assert_ne!(first[0], first[1], "different inputs");
-    for run in 2..runs.max(4) {
-        let index = (run % 2) as usize;
-        if bits(index)? != first[index] {
-            return Err(format!("run {run} differs from the first on its input").into());
+    for number in 2..runs.max(4) {
+        let index = (number % 2) as usize;
+        if run(index)? != first[index] {
+            return Err(format!("run {number} differs from the first on its input").into());
         }
     }
     Ok(())

@@ -8,16 +8,14 @@ use crate::backend::{Backend, Outcome};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        trials.push(backend.trial(
-            "scale",
-            "refuses_factors_that_are_not_one_per_channel",
-            wrong_length,
-        ));
-        trials.push(backend.trial("scale", "refuses_another_element_type", wrong_dtype));
-    }
-    trials
+    Backend::trials(
+        &Backend::DEVICES,
+        "scale",
+        &[
+            ("refuses_factors_that_are_not_one_per_channel", wrong_length),
+            ("refuses_another_element_type", wrong_dtype),
+        ],
+    )
 }
 
 fn wrong_length(backend: Backend) -> Outcome {

@@ -11,18 +11,19 @@ use crate::backend::{Backend, Outcome};
 use crate::chains::preset_79;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
-        let mut add =
-            |name, test: fn(Backend) -> Outcome| trials.push(backend.trial("streams", name, test));
-        add("order_what_crosses_them", crossing);
-        add(
-            "keep_memory_until_its_last_reader_is_done",
-            freed_while_read,
-        );
-        add("serve_many_threads_at_once", threads);
-        add("measure_time", timing);
-    }
+    let mut trials = Backend::trials(
+        &Backend::DEVICES,
+        "streams",
+        &[
+            ("order_what_crosses_them", crossing),
+            (
+                "keep_memory_until_its_last_reader_is_done",
+                freed_while_read,
+            ),
+            ("serve_many_threads_at_once", threads),
+            ("measure_time", timing),
+        ],
+    );
     trials.push(Backend::Gpu.trial("streams", "serve_every_device_of_the_machine", every_device));
     trials
 }

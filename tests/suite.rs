@@ -1,12 +1,13 @@
 //! The tests that every operator and model gets, on every backend.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
-use convfuse::{DType, Tensor};
-use convfuse_cli::{Way, rounded};
+use convfuse::{DType, Stream, Tensor};
+use convfuse_cli::{Way, compare, rounded};
 use libtest_mimic::Trial;
 use ndarray::ArrayD;
-use oracle::{Case, Cases, Precision, golden};
+use oracle::{Case, Cases, Expected, Precision, golden};
 
 use crate::backend::{Backend, Outcome};
 use crate::cost;
@@ -15,61 +16,53 @@ use crate::cost;
 pub(crate) fn of(cases: &'static Cases) -> Vec<Trial> {
     let kind = cases.kind;
     let mut trials = Vec::new();
-    let mut add =
-        |backend: Backend, name: &str, test: Box<dyn FnOnce(Backend) -> Outcome + Send>| {
-            trials.push(backend.trial(kind, name, test));
-        };
     for backend in Backend::ALL {
-        add(
-            backend,
-            "matches_pytorch_golden_files",
-            Box::new(move |backend| golden_files(backend, kind)),
+        trials.push(
+            backend.trial(kind, "matches_pytorch_golden_files", |backend| {
+                golden_files(backend, kind)
+            }),
         );
     }
     for backend in Backend::DEVICES {
-        for (name, table) in [
-            ("smoke", cases.smoke),
-            ("ragged", cases.ragged),
-            ("realistic", cases.realistic),
+        for (name, table, dtype) in [
+            ("smoke_shapes", cases.smoke, DType::F32),
+            ("ragged_shapes", cases.ragged, DType::F32),
+            ("realistic_shapes", cases.realistic, DType::F32),
+            ("ragged_shapes_in_f16", cases.ragged, DType::F16),
+            ("ragged_shapes_in_bf16", cases.ragged, DType::BF16),
         ] {
-            let name = format!("matches_reference_on_{name}_shapes");
-            add(
-                backend,
-                &name,
-                Box::new(move |backend| matches_reference(backend, table, DType::F32)),
-            );
+            let name = format!("matches_reference_on_{name}");
+            trials.push(backend.trial(kind, &name, move |backend| {
+                matches_reference(backend, table, dtype)
+            }));
         }
-        for dtype in [DType::F16, DType::BF16] {
-            let name = format!("matches_reference_on_ragged_shapes_in_{dtype}");
-            add(
-                backend,
-                &name,
-                Box::new(move |backend| matches_reference(backend, cases.ragged, dtype)),
-            );
-        }
-        add(
-            backend,
-            "repeats_bit_for_bit",
-            Box::new(move |backend| repeats(backend, cases)),
-        );
+        trials.push(backend.trial(kind, "repeats_bit_for_bit", |backend| {
+            repeats(backend, cases)
+        }));
     }
     trials
 }
 
 type Table = fn() -> Vec<Case>;
 
-/// The ways to run a case on a backend: all of them, or the one that the CPU has.
-fn ways(backend: Backend, case: &Case, dtype: DType) -> Vec<Way> {
-    let mut ways = Way::all(case, dtype);
-    if backend == Backend::Cpu {
-        ways.truncate(1);
-    }
-    ways
-}
-
 /// Whether a backend is given a case.
 fn affordable(backend: Backend, case: &Case) -> bool {
     backend != Backend::Emulator || case.cost() <= cost::EMULATED
+}
+
+/// What is wrong with the results of a case.
+fn complaints_of<E: Display>(
+    case: &Case,
+    dtype: DType,
+    stream: &Stream,
+    expected: impl Fn(&Precision) -> Result<Expected, E>,
+) -> Vec<String> {
+    let results = compare(case, dtype, stream, expected).into_iter();
+    let complaint = |(way, result): (Way, Result<_, String>)| {
+        let complaint = result.err()?;
+        Some(format!("{} {way}: {complaint}", case.name))
+    };
+    results.filter_map(complaint).collect()
 }
 
 fn matches_reference(backend: Backend, table: Table, dtype: DType) -> Outcome {
@@ -82,28 +75,9 @@ fn matches_reference(backend: Backend, table: Table, dtype: DType) -> Outcome {
         }
         compared += 1;
         let case = rounded(&case, dtype);
-        let ways = ways(backend, &case, dtype);
-        let mut expected = case.expected(&ways[0].precision())?;
-        let mut precision = ways[0].precision();
-        for way in ways {
-            if way.precision() != precision {
-                precision = way.precision();
-                expected = case.expected(&precision)?;
-            }
-            let got = way.run(&case, &stream);
-            let verdict = match got {
-                Ok(got) => expected
-                    .check(got.view())
-                    .map(drop)
-                    .map_err(|complaint| complaint.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            complaints.extend(
-                verdict
-                    .err()
-                    .map(|complaint| format!("{} {way}: {complaint}", case.name)),
-            );
-        }
+        complaints.extend(complaints_of(&case, dtype, &stream, |precision| {
+            case.expected(precision)
+        }));
     }
     if compared == 0 {
         return Err("no case of the table is affordable".into());
@@ -146,15 +120,8 @@ fn golden_files(backend: Backend, kind: &str) -> Outcome {
         }
         compared += 1;
         let stream = backend.stream()?;
-        for way in ways(backend, case, DType::F32) {
-            let expected = golden.expected(&way.precision())?;
-            let verdict = expected.check(backend.run(case, &way, &stream)?.view());
-            complaints.extend(
-                verdict
-                    .err()
-                    .map(|complaint| format!("{} {way}: {complaint}", case.name)),
-            );
-        }
+        let expected = |precision: &Precision| golden.expected(precision);
+        complaints.extend(complaints_of(case, DType::F32, &stream, expected));
     }
     // The project's own folder has files for everything, that any backend can afford; another one need not.
     if compared == 0 && std::env::var_os("CONVFUSE_GOLDEN").is_none() {
@@ -165,6 +132,11 @@ fn golden_files(backend: Backend, kind: &str) -> Outcome {
         .into());
     }
     all_right(&complaints)
+}
+
+/// The bits of a result, in which NaN equals itself.
+pub(crate) fn bits<'a>(values: impl IntoIterator<Item = &'a f32>) -> Vec<u32> {
+    values.into_iter().map(|value| value.to_bits()).collect()
 }
 
 /// How often a test of repeatability runs an operation.
@@ -193,17 +165,15 @@ fn repeats(backend: Backend, cases: &Cases) -> Outcome {
         .filter(affordable)
         .max_by_key(Case::cost)
         .ok_or("no affordable case")?;
-    for way in ways(backend, &case, DType::F32) {
-        let bits = |seed: u64| -> Result<Vec<u32>, libtest_mimic::Failed> {
-            let result = backend.run(&case, &way, &backend.shuffled_stream(seed)?)?;
-            Ok(result.iter().map(|value| value.to_bits()).collect())
+    for way in Way::all_on(&backend.device()?, &case, DType::F32) {
+        let run = |seed: u64| -> Result<Vec<u32>, libtest_mimic::Failed> {
+            Ok(bits(&way.run(&case, &backend.shuffled_stream(seed)?)?))
         };
-        let first = bits(0)?;
-        for run in 1..runs {
-            if bits(run)? != first {
-                return Err(
-                    format!("{} {way}: run {run} differs from the first", case.name).into(),
-                );
+        let first = run(0)?;
+        for number in 1..runs {
+            if run(number)? != first {
+                let complaint = format!("{} {way}: run {number} differs from the first", case.name);
+                return Err(complaint.into());
             }
         }
     }

@@ -5,9 +5,9 @@ use std::cell::Cell;
 use convfuse::chain::ChainError;
 use convfuse::spec::SpecError;
 use convfuse::{DType, Error, Stream};
-use convfuse_cli::Way;
+use convfuse_cli::{Way, compare};
 use libtest_mimic::Failed;
-use oracle::{Case, Precision};
+use oracle::Case;
 use proptest::prelude::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
@@ -63,36 +63,20 @@ pub(super) fn agrees(bench: &Bench, case: &Case) -> Result<(), String> {
         bench.skipped.set(bench.skipped.get() + 1);
         return Ok(());
     }
-    let expected = match case.expected(&Precision::F32) {
-        Ok(expected) => expected,
-        Err(refusal) => {
-            let ChainError::Layer { source, .. } = &refusal else {
-                return Err(refusal.to_string());
-            };
-            return match Way::all(case, DType::F32)[0].run(case, &bench.stream) {
-                // A model also says which layer it is.
-                Err(Error::Chain(error)) if error == refusal => Ok(()),
-                got => refuses(got, source),
-            };
-        }
-    };
-    let mut ways = Way::all(case, DType::F32);
-    if bench.backend == Backend::Cpu {
-        ways.truncate(1);
+    if let Err(refusal) = case.problem() {
+        let ChainError::Layer { source, .. } = &refusal else {
+            return Err(refusal.to_string());
+        };
+        return match Way::all(case, DType::F32)[0].run(case, &bench.stream) {
+            // A model also says which layer it is.
+            Err(Error::Chain(error)) if error == refusal => Ok(()),
+            got => refuses(got, source),
+        };
     }
-    let (mut expected, mut precision) = (expected, Precision::F32);
-    for way in ways {
-        if way.precision() != precision {
-            precision = way.precision();
-            let again = case.expected(&precision);
-            expected = again.map_err(|refusal| refusal.to_string())?;
-        }
-        let got = way
-            .run(case, &bench.stream)
-            .map_err(|error| format!("{way}: {error}"))?;
-        expected
-            .check(got.view())
-            .map_err(|complaint| format!("{way}: {complaint}"))?;
+    for (way, result) in compare(case, DType::F32, &bench.stream, |precision| {
+        case.expected(precision)
+    }) {
+        result.map_err(|complaint| format!("{way}: {complaint}"))?;
     }
     Ok(())
 }

@@ -3,10 +3,10 @@ use std::fmt;
 use convfuse::lab;
 use convfuse::model::{Model, Options, Strategy};
 use convfuse::ops::{ConvAlgorithm, ConvOptions, Precision as Products};
-use convfuse::{DType, Parameters, Result, Stream, Tensor};
+use convfuse::{DType, Device, Parameters, Stream, Tensor};
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::Layer;
-use oracle::{Case, Precision};
+use oracle::{Agreement, Case, Expected, Precision};
 
 /// One of the ways that the library has to carry out a [`Case`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +75,16 @@ impl Way {
         kinds.into_iter().map(|kind| Way { kind, dtype }).collect()
     }
 
+    /// Those of them that a device has: one on the CPU backend.
+    #[must_use]
+    pub fn all_on(device: &Device, case: &Case, dtype: DType) -> Vec<Way> {
+        let mut ways = Way::all(case, dtype);
+        if device.is_cpu() {
+            ways.truncate(1);
+        }
+        ways
+    }
+
     /// The precision that its results have.
     #[must_use]
     pub fn precision(&self) -> Precision {
@@ -90,7 +100,7 @@ impl Way {
     ///
     /// # Errors
     /// What the layers refuse, and what may go wrong on a device.
-    pub fn run(&self, case: &Case, stream: &Stream) -> Result<ArrayD<f32>> {
+    pub fn run(&self, case: &Case, stream: &Stream) -> convfuse::Result<ArrayD<f32>> {
         let x = Tensor::from_f32_array(stream, &case.x, self.dtype)?;
         let y = match case.chain.layers() {
             [layer] => self.run_layer(layer, case, &x)?,
@@ -99,7 +109,7 @@ impl Way {
         y.to_f32_array()
     }
 
-    fn run_layer(&self, layer: &Layer, case: &Case, x: &Tensor) -> Result<Tensor> {
+    fn run_layer(&self, layer: &Layer, case: &Case, x: &Tensor) -> convfuse::Result<Tensor> {
         let upload = |values: &ArrayD<f32>| {
             let mut values = values.view();
             // A factor per channel has trailing extents of 1 in a chain, and none in an operator.
@@ -110,11 +120,11 @@ impl Way {
             Tensor::from_f32_array(x.stream(), &values, self.dtype)
         };
         let parameters = case.parameters.iter().map(upload);
-        let parameters = parameters.collect::<Result<Vec<_>>>()?;
+        let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
         lab::layer(x, layer, &parameters, &self.conv_options())
     }
 
-    fn run_model(&self, case: &Case, x: &Tensor) -> Result<Tensor> {
+    fn run_model(&self, case: &Case, x: &Tensor) -> convfuse::Result<Tensor> {
         let names = case.chain.parameters().iter();
         let names = names.map(|parameter| parameter.name.clone());
         let parameters = Parameters::new(&case.chain, names.zip(case.parameters.iter().cloned()))?;
@@ -135,6 +145,34 @@ impl Way {
             _ => ConvOptions::default(),
         }
     }
+}
+
+/// Carries out a case in all ways that the stream's device has, and compares each result with what is `expected` at its
+/// precision.
+pub fn compare<E: fmt::Display>(
+    case: &Case,
+    dtype: DType,
+    stream: &Stream,
+    expected: impl Fn(&Precision) -> Result<Expected, E>,
+) -> Vec<(Way, Result<Agreement, String>)> {
+    let said = |error: &dyn fmt::Display| error.to_string();
+    let expected = |precision: &Precision| expected(precision).map_err(|error| said(&error));
+    let ways = Way::all_on(stream.device(), case, dtype);
+    // Ways of one precision have one expectation, and follow one another.
+    let mut precision = ways[0].precision();
+    let mut wanted = expected(&precision);
+    let results = ways.into_iter().map(|way| {
+        if way.precision() != precision {
+            precision = way.precision();
+            wanted = expected(&precision);
+        }
+        let result = wanted.as_ref().map_err(String::clone).and_then(|wanted| {
+            let got = way.run(case, stream).map_err(|error| said(&error))?;
+            wanted.check(got.view()).map_err(|error| said(&error))
+        });
+        (way, result)
+    });
+    results.collect()
 }
 
 /// The precision of results on tensors of this type, where f32 is multiplied with fast products or not.

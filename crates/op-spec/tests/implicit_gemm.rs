@@ -335,33 +335,3 @@ fn many_moments_are_combined_in_two_steps() {
         }
     }
 }
-
-/// Prints the tiles, for a reader who wonders: `cargo test -p op-spec --test implicit_gemm print -- --nocapture`.
-#[test]
-fn print_tiles() {
-    for config in configs() {
-        let g = &config.geometry;
-        println!(
-            "{:4} -> {:4} {:3}x{:4}x{:4}: {}{:3} filters, pixels {}x{}x{} of {}, patch {}x{}x{}, {} stages of {} planes, \
-             {} steps, {} bytes",
-            g.conv.group_c,
-            g.conv.group_k,
-            g.conv.z,
-            g.conv.p,
-            g.conv.q,
-            ["", "warpgroup "][config.tile.warpgroup as usize],
-            config.tile.filters(),
-            g.tile_d,
-            g.tile_h,
-            g.tile_w,
-            config.tile.pixels(),
-            g.patch_d,
-            g.patch_h,
-            g.patch_row(),
-            g.stages,
-            g.stage_planes,
-            g.steps,
-            g.shared_bytes(config.tile, config.format.parts),
-        );
-    }
-}

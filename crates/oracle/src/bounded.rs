@@ -1,8 +1,6 @@
 use ndarray::{ArrayD, ArrayViewD, Zip};
-use op_spec::chain::LayerProblem;
 
-use crate::Precision;
-use crate::operators;
+use crate::precision::Precision;
 
 /// Values in float64 and, element by element, how far off another computation of them may be.
 ///
@@ -32,35 +30,6 @@ impl Bounded {
             tolerance: ArrayD::zeros(values.raw_dim()),
             values,
         }
-    }
-
-    /// What a layer makes of these values, computed and stored with this precision.
-    ///
-    /// # Panics
-    /// If values or parameters are not those of the layer. The batch may be another one.
-    #[must_use]
-    pub fn through(
-        self,
-        layer: &LayerProblem,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> Self {
-        let operator = operators::of(layer);
-        let values = operator.reference(&self.values, parameters);
-        let mut tolerance = operator.tolerance(&self, &values, parameters, precision);
-        Zip::from(&mut tolerance)
-            .and(&values)
-            .for_each(|tolerance, value| {
-                if !value.is_finite() {
-                    *tolerance = 0.0;
-                }
-            });
-        let y = Self { values, tolerance };
-        // The values of a selection are stored already.
-        if operator.selects() {
-            return y;
-        }
-        y.stored(precision)
     }
 
     /// The same values, stored with this precision.

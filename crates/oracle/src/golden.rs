@@ -6,158 +6,42 @@
 //! [`fill(x_seed, shape)`](crate::data::fill), and hold only some elements of their output, at
 //! `index` of the flattened tensor, and its mean.
 
+use std::error::Error;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use op_spec::chain::ChainError;
-use safetensors::tensor::{Dtype, SafeTensorError};
+use crate::golden_file::{Output, Reader};
+use crate::{Case, Expected, Precision, tables};
 
-use crate::{Case, Expected, Precision};
+pub use crate::golden_file::GoldenFlaw;
 
-mod reader;
-mod tensors;
+/// Why a golden file, or a folder of them, cannot be used.
+#[derive(Debug)]
+pub struct GoldenError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub flaw: Box<GoldenFlaw>,
+}
 
-use reader::Header;
-pub(crate) use reader::Reader;
-use tensors::Tensors;
+impl fmt::Display for GoldenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.flaw)
+    }
+}
 
-/// Why a golden file cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GoldenError {
-    /// The folder cannot be listed.
-    #[error("{}: cannot be listed", .path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The file cannot be read.
-    #[error("{}: cannot be read", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The file is not a whole safetensors file.
-    #[error("{}: is not a complete safetensors file", .path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// Where its structure breaks.
-        source: SafeTensorError,
-    },
-    /// A tensor that is needed is not in the file.
-    #[error("{}: tensor {name} is missing", .path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-    },
-    /// The file has a tensor that the case has no use for.
-    #[error("{}: has {name}, which the case lacks", .path.display())]
-    Unexpected {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-    },
-    /// A tensor has another shape than the description gives it.
-    #[error("{}: {name} has shape {actual:?}, expected {expected:?}", .path.display())]
-    Shape {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// Its shape.
-        actual: Vec<usize>,
-        /// The shape it should have.
-        expected: Vec<usize>,
-    },
-    /// A tensor holds another element type.
-    #[error("{}: {name} holds {actual:?}, expected {expected:?}", .path.display())]
-    Dtype {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// Its element type.
-        actual: Dtype,
-        /// The type that it should hold.
-        expected: Dtype,
-    },
-    /// The file has no description of a case.
-    #[error("{}: metadata has no entry `case`, so this is no golden file", .path.display())]
-    NoCase {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The description cannot be read.
-    #[error("{}: the description of the case is not understood", .path.display())]
-    Case {
-        /// The file.
-        path: PathBuf,
-        /// Where it goes wrong.
-        source: serde_json::Error,
-    },
-    /// The description names an operator that this crate lacks.
-    #[error("{}: operator is {op}, which is unknown", .path.display())]
-    UnknownOperator {
-        /// The file.
-        path: PathBuf,
-        /// Its operator.
-        op: String,
-    },
-    /// A tensor's rank does not suit the operator.
-    #[error("{}: {tensor} has {actual} dimensions, expected {expected}", .path.display())]
-    Rank {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: &'static str,
-        /// Its dimensions.
-        actual: usize,
-        /// The operator's.
-        expected: usize,
-    },
-    /// The description's attributes and shapes do not fit together.
-    #[error("{}: the case is refused: {source}", .path.display())]
-    Chain {
-        /// The file.
-        path: PathBuf,
-        /// By which rule.
-        source: ChainError,
-    },
-    /// The output has another shape than the attributes and inputs give it.
-    #[error("{}: out has shape {actual:?}, expected {expected:?}", .path.display())]
-    OutputShape {
-        /// The file.
-        path: PathBuf,
-        /// The file's shape.
-        actual: Vec<usize>,
-        /// The operator's.
-        expected: Vec<usize>,
-    },
-    /// A shape has more elements than memory addresses.
-    #[error("{}: shape {shape:?} has more elements than memory addresses", .path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The shape.
-        shape: Vec<usize>,
-    },
-    /// A sampled element lies outside the output.
-    #[error("{}: index is {index}, the output has {elements} elements", .path.display())]
-    Index {
-        /// The file.
-        path: PathBuf,
-        /// The index.
-        index: i64,
-        /// Elements of the output.
-        elements: usize,
-    },
+impl Error for GoldenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.flaw.source()
+    }
+}
+
+/// Says of which file a flaw is.
+fn of_file<T>(path: &Path, result: Result<T, GoldenFlaw>) -> Result<T, GoldenError> {
+    result.map_err(|flaw| GoldenError {
+        path: path.to_owned(),
+        flaw: Box::new(flaw),
+    })
 }
 
 /// A case whose outputs PyTorch has computed.
@@ -165,40 +49,37 @@ pub enum GoldenError {
 pub struct GoldenCase {
     /// The case; its name has the file's.
     pub case: Case,
-    /// Mean of the whole output, where only some elements are known.
-    pub mean: Option<f64>,
     path: PathBuf,
     output_shape: Vec<usize>,
-    index: Option<Vec<usize>>,
-    values: Vec<f64>,
+    output: Output,
 }
 
 impl GoldenCase {
     /// Whether this is one of the full-size problems, of which only some outputs are known.
     #[must_use]
     pub fn is_full_size(&self) -> bool {
-        self.index.is_some()
+        self.output.index.is_some()
     }
 
     /// PyTorch's values with the tolerance that `precision` asks for.
     ///
     /// # Errors
-    /// [`GoldenError::Chain`] and [`GoldenError::OutputShape`] for files that contradict themselves.
+    /// [`GoldenFlaw::Chain`] and [`GoldenFlaw::OutputShape`] for files that contradict themselves.
     pub fn expected(&self, precision: &Precision) -> Result<Expected, GoldenError> {
-        let reference = self.case.expected(precision);
-        let reference = reference.map_err(|source| GoldenError::Chain {
-            path: self.path.clone(),
-            source,
-        })?;
+        of_file(&self.path, self.expected_of_file(precision))
+    }
+
+    fn expected_of_file(&self, precision: &Precision) -> Result<Expected, GoldenFlaw> {
+        let reference = self.case.expected(precision).map_err(GoldenFlaw::Chain)?;
         if reference.shape() != self.output_shape {
-            return Err(GoldenError::OutputShape {
-                path: self.path.clone(),
+            return Err(GoldenFlaw::OutputShape {
                 actual: self.output_shape.clone(),
                 expected: reference.shape().to_vec(),
             });
         }
-        let expected = reference.around(self.values.clone(), self.index.clone());
-        Ok(match self.mean {
+        let output = &self.output;
+        let expected = reference.around(output.values.clone(), output.index.clone());
+        Ok(match output.mean {
             Some(mean) => expected.with_mean(mean, &reference),
             None => expected,
         })
@@ -208,7 +89,7 @@ impl GoldenCase {
 /// The golden files of `folder`, sorted by name.
 ///
 /// # Errors
-/// [`GoldenError::Folder`].
+/// [`GoldenFlaw::Folder`].
 pub fn files(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, GoldenError> {
     let folder = folder.as_ref();
     let list = || {
@@ -216,10 +97,7 @@ pub fn files(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, GoldenError> {
             .map(|entry| Ok(entry?.path()))
             .collect::<std::io::Result<Vec<_>>>()
     };
-    let mut files = list().map_err(|source| GoldenError::Folder {
-        path: folder.into(),
-        source,
-    })?;
+    let mut files = of_file(folder, list().map_err(GoldenFlaw::Folder))?;
     files.retain(|file| file.extension().is_some_and(|name| name == "safetensors"));
     files.sort();
     Ok(files)
@@ -231,18 +109,22 @@ pub fn files(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, GoldenError> {
 /// [`GoldenError`].
 pub fn load(path: impl AsRef<Path>) -> Result<GoldenCase, GoldenError> {
     let path = path.as_ref();
-    let tensors = Tensors::read(path)?;
-    let Some(text) = tensors.metadata("case") else {
-        return Err(GoldenError::NoCase { path: path.into() });
+    of_file(path, read(path))
+}
+
+fn read(path: &Path) -> Result<GoldenCase, GoldenFlaw> {
+    let mut reader = Reader::open(path)?;
+    let output = reader.output()?;
+    let op = reader.operator();
+    let Some(cases) = tables::all().find(|cases| cases.golden == op) else {
+        return Err(GoldenFlaw::UnknownOperator { op: op.to_owned() });
     };
-    let header: Header = serde_json::from_str(text).map_err(|source| GoldenError::Case {
+    let case = (cases.read)(&mut reader)?;
+    let output_shape = reader.finish()?;
+    Ok(GoldenCase {
+        case,
         path: path.into(),
-        source,
-    })?;
-    Reader {
-        path: path.into(),
-        tensors,
-        header,
-    }
-    .golden_case()
+        output_shape,
+        output,
+    })
 }

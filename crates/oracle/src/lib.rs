@@ -9,6 +9,10 @@
 //! costs, its cases, and how its golden files are read. The cases of whole chains are in `chains`. Nothing else knows
 //! one operator or chain from another.
 //!
+//! From the bottom up: `data` and `precision`; `case`, `bounded` and `expected`; `golden_file`, what can be read of such
+//! a file without knowing operators; `cases`, what tables have of an operator or a chain; `operators`; `chains`; `tables`;
+//! `judgement`, what a case should give; [`golden`], which finds the operator of a file in the tables.
+//!
 //! Nothing here is fast on purpose, yet a chain at full size takes seconds: the innermost loops run over consecutive
 //! elements, samples are spread over the cores, and no tensor between two layers is ever whole.
 //!
@@ -25,19 +29,23 @@
 
 mod bounded;
 mod case;
+mod cases;
 mod chains;
 pub mod data;
 mod expected;
 pub mod golden;
+mod golden_file;
+mod judgement;
 pub mod operators;
 mod precision;
 mod tables;
 
 pub use bounded::Bounded;
 pub use case::Case;
+pub use cases::Cases;
 pub use expected::{Agreement, Disagreement, Expected, WorstElement};
 pub use precision::Precision;
-pub use tables::{Cases, all, ragged, realistic, smoke};
+pub use tables::{all, ragged, realistic, smoke};
 
 #[cfg(test)]
 mod tests;

@@ -6,31 +6,8 @@ use convfuse::{DType, Stream, Tensor};
 use op_spec::launch::peak::COPY_BLOCK_ELEMENTS;
 use serde::Serialize;
 
-use super::peak::{self, Unit};
+use super::peak::{self, CeilingsError, Unit};
 use super::report::Products;
-
-/// Why a device could not be measured.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CeilingsError {
-    /// What the library says.
-    #[error(transparent)]
-    Library(#[from] convfuse::Error),
-    /// A kernel that measures the device's peak stored something else than arithmetic gives.
-    #[error(
-        "{kernel}: element {index} is {actual}, must be {expected}; the device or its driver is at fault"
-    )]
-    WrongPeak {
-        /// The kernel's symbol.
-        kernel: &'static str,
-        /// The element.
-        index: usize,
-        /// What it is.
-        actual: f32,
-        /// What it must be.
-        expected: f64,
-    },
-}
 
 type Result<T, E = CeilingsError> = std::result::Result<T, E>;
 

@@ -10,11 +10,13 @@
 //! # Examples
 //! ```
 //! use convfuse_cli::bench::{Protocol, Subject};
+//! use convfuse::chain::presets::KernelBench79;
 //! use convfuse::model::{Precision, Strategy};
 //! use convfuse::{DType, Device};
 //!
 //! let stream = Device::cpu().stream()?;
-//! let subject = Subject::kernelbench_79(&stream, &[2, 3, 5, 6, 7], DType::F32, 0)?;
+//! let attributes = KernelBench79::default();
+//! let subject = Subject::of_79(&stream, &attributes, &[2, 3, 5, 6, 7], DType::F32, 0)?;
 //! let expected = subject.expected(Precision::Accurate)?;
 //! let mut protocol = Protocol::new(&stream)?;
 //! protocol.repeats = 3;
@@ -27,7 +29,6 @@
 
 mod ceilings;
 pub mod chart;
-mod date;
 mod measure;
 mod peak;
 mod protocol;
@@ -36,9 +37,9 @@ mod report;
 mod statistics;
 mod subject;
 
-pub use ceilings::{Ceilings, CeilingsError};
-pub use date::utc_date;
+pub use ceilings::Ceilings;
 pub use measure::Run;
+pub use peak::CeilingsError;
 pub use protocol::Protocol;
 pub use record::{Comparison, Finding, Record, RecordDevice, RecordError, RunComparison};
 pub use report::{Problem, Products, Report, Score};

@@ -9,7 +9,28 @@ use op_spec::launch::peak::{
 };
 use op_spec::launch::{LaunchShape, WARP_THREADS};
 
-use super::ceilings::CeilingsError;
+/// Why a device could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CeilingsError {
+    /// What the library says.
+    #[error(transparent)]
+    Library(#[from] convfuse::Error),
+    /// A kernel that measures the device's peak stored something else than arithmetic gives.
+    #[error(
+        "{kernel}: element {index} is {actual}, must be {expected}; the device or its driver is at fault"
+    )]
+    WrongPeak {
+        /// The kernel's symbol.
+        kernel: &'static str,
+        /// The element.
+        index: usize,
+        /// What it is.
+        actual: f32,
+        /// What it must be.
+        expected: f64,
+    },
+}
 
 /// Copies all of `source` to `target`: as many f32 elements, a multiple of `COPY_BLOCK_ELEMENTS`.
 pub(super) fn copy(stream: &Stream, source: &Tensor, target: &mut Tensor) -> Result<()> {

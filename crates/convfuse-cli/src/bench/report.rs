@@ -38,7 +38,7 @@ impl Products {
 pub struct Report {
     /// The version of this library.
     pub convfuse: &'static str,
-    /// When, see [`utc_date`](super::utc_date).
+    /// When, such as `2026-11-20T15:04:05Z`.
     pub date: String,
     /// What was asked for.
     pub command: Vec<String>,
@@ -195,6 +195,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use convfuse::chain::presets::{KernelBench79, KernelBench85};
     use convfuse::model::{Options, Precision, Strategy};
     use convfuse::{DType, Device};
 
@@ -203,7 +204,12 @@ mod tests {
         let stream = Device::cpu().stream().unwrap();
         let mut protocol = Protocol::new(&stream).unwrap();
         (protocol.repeats, protocol.warm_ups) = (2, 0);
-        let subject = Subject::kernelbench_85(&stream, &[1, 3, 11, 13], DType::F16, 4).unwrap();
+        let attributes = KernelBench85 {
+            in_channels: 3,
+            ..KernelBench85::default()
+        };
+        let input = [1, 3, 11, 13];
+        let subject = Subject::of_85(&stream, &attributes, &input, DType::F16, 4).unwrap();
         let expected = subject.expected(Precision::Accurate).unwrap();
         let strategy = &Strategy::all(subject.chain())[0];
         let options = strategy.options();
@@ -260,7 +266,9 @@ mod tests {
     fn a_wrong_output_is_reported_and_not_timed() {
         let stream = Device::cpu().stream().unwrap();
         let mut protocol = Protocol::new(&stream).unwrap();
-        let subject = |seed| Subject::kernelbench_79(&stream, &[1, 3, 4, 5, 6], DType::F32, seed);
+        let attributes = KernelBench79::default();
+        let input = [1, 3, 4, 5, 6];
+        let subject = |seed| Subject::of_79(&stream, &attributes, &input, DType::F32, seed);
         let expected_of_another = subject(1).unwrap().expected(Precision::Accurate).unwrap();
         let another = subject(2).unwrap();
         let strategy = &Strategy::all(another.chain())[0];

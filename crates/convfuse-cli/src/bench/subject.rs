@@ -27,11 +27,6 @@ pub struct Subject {
     case: Case,
 }
 
-/// The channels of an input; none if it has no such axis, which the chain will refuse.
-fn channels(shape: &[usize]) -> usize {
-    shape.get(1).copied().unwrap_or(0)
-}
-
 /// What a subject is made of besides the parameters of its model's initialisation, by offset from the subject's seed.
 #[derive(Clone, Copy)]
 enum Part {
@@ -49,25 +44,7 @@ impl Part {
 }
 
 impl Subject {
-    /// Problem 85 of KernelBench's level 2 with its own attributes on an input of this shape; `[128, 8, 128, 128]` is the
-    /// problem's own.
-    ///
-    /// # Errors
-    /// As [`of_85`](Self::of_85).
-    pub fn kernelbench_85(
-        stream: &Stream,
-        shape: &[usize],
-        dtype: DType,
-        seed: u64,
-    ) -> Result<Self> {
-        let problem = KernelBench85 {
-            in_channels: channels(shape),
-            ..KernelBench85::default()
-        };
-        Self::of_85(stream, &problem, shape, dtype, seed)
-    }
-
-    /// Problem 85 with these attributes on an input of this shape.
+    /// Problem 85 of KernelBench's level 2 with these attributes on an input of this shape; `[128, 8, 128, 128]` is the problem's own.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -105,25 +82,7 @@ impl Subject {
         })
     }
 
-    /// Problem 79 of KernelBench's level 2 with its own attributes on an input of this shape; `[128, 3, 16, 32, 32]` is the
-    /// problem's own.
-    ///
-    /// # Errors
-    /// As [`of_79`](Self::of_79).
-    pub fn kernelbench_79(
-        stream: &Stream,
-        shape: &[usize],
-        dtype: DType,
-        seed: u64,
-    ) -> Result<Self> {
-        let problem = KernelBench79 {
-            in_channels: channels(shape),
-            ..KernelBench79::default()
-        };
-        Self::of_79(stream, &problem, shape, dtype, seed)
-    }
-
-    /// Problem 79 with these attributes on an input of this shape.
+    /// Problem 79 of KernelBench's level 2 with these attributes on an input of this shape; `[128, 3, 16, 32, 32]` is the problem's own.
     ///
     /// # Errors
     /// As [`new`](Self::new).

@@ -13,13 +13,15 @@ use std::time::SystemTime;
 
 pub(super) use arguments::{Arguments, Shape, dtype, shape};
 use arguments::{Model, candidates};
+use convfuse::chain::Chain;
 use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::model::Precision;
 use convfuse::{DType, Stream, lab};
-use convfuse_cli::bench::{Ceilings, Problem, Protocol, Record, Report, Subject, chart, utc_date};
+use convfuse_cli::bench::{Ceilings, Problem, Protocol, Record, Report, Subject, chart};
+use humantime::format_rfc3339_seconds;
 use output::write;
 use print::print;
-pub(super) use request::{Attributes, Request, read_chain};
+pub(super) use request::{Attributes, Request, read};
 
 use super::progress::Step;
 use super::{Outcome, Verdict};
@@ -40,8 +42,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     } else {
         Ceilings::measure(&stream)?
     };
+    let now = || format_rfc3339_seconds(SystemTime::now().max(SystemTime::UNIX_EPOCH));
     let date = arguments.date.clone();
-    let date = date.unwrap_or_else(|| utc_date(SystemTime::now()));
+    let date = date.unwrap_or_else(|| now().to_string());
     let mut bench = Bench {
         arguments,
         report: Report::new(date, std::env::args().collect(), &protocol, ceilings),
@@ -116,10 +119,10 @@ impl Bench<'_> {
             if *attributes != Attributes::default() {
                 return Err("the problems of --problems have attributes of their own".to_owned());
             }
-            return request::read(path);
+            return read(path);
         }
         if let Some(path) = &self.arguments.chain {
-            let chain = request::read_chain(path)?;
+            let chain: Chain = read(path)?;
             let shapes = self.arguments.shape.iter();
             let request = |shape: &arguments::Shape| Request {
                 title: path

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use convfuse::DType;
 use convfuse::model::{Precision, Strategy};
 
-use super::bench::{Attributes, Request, Shape, dtype, read_chain, shape, subject};
+use super::bench::{Attributes, Request, Shape, dtype, read, shape, subject};
 use super::device::{Choice, Target};
 use super::{Outcome, Verdict};
 
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     };
     let stream = choice.open()?.stream()?;
     let properties = properties.unwrap_or_else(|| stream.device().properties());
-    let chain = arguments.chain.as_deref().map(read_chain).transpose()?;
+    let chain = arguments.chain.as_deref().map(read).transpose()?;
     let request = Request {
         title: None,
         input: arguments.shape.0.clone(),

@@ -1,16 +1,19 @@
 //! `convfuse verify`: every operator and chain, in every way that the library has for it, against float64.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use comfy_table::CellAlignment::{Left, Right};
+use convfuse::chain::Chain;
 use convfuse::{DType, Stream};
-use convfuse_cli::{Way, rounded};
+use convfuse_cli::{compare, rounded};
 use oracle::{Agreement, Case, Expected, Precision, golden};
 
-use super::bench::{Shape, read_chain, shape};
+use super::bench::{Shape, read, shape};
 use super::device::Choice;
 use super::progress::Step;
-use super::table::{Column, Table};
+use super::table::aligned;
 use super::{Outcome, Verdict};
 
 /// Options of `verify`.
@@ -77,16 +80,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     for (done, case) in cases.iter().enumerate() {
         step.at(done, cases.len(), &case.name);
         for dtype in [DType::F32, DType::F16, DType::BF16] {
-            tally.compare(
-                &stream,
-                &case.name,
-                &rounded(case, dtype),
-                dtype,
-                &|case, way| {
-                    case.expected(&way.precision())
-                        .map_err(|error| error.to_string())
-                },
-            );
+            let case = rounded(case, dtype);
+            let expected = |precision: &Precision| case.expected(precision);
+            tally.add(&stream, &case.name, &case, dtype, expected);
         }
     }
     step.done();
@@ -109,7 +105,7 @@ fn cases(shapes: Shapes) -> Vec<Case> {
 
 /// The chain in a file on inputs of these shapes.
 fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Box<dyn std::error::Error>> {
-    let chain = read_chain(path)?;
+    let chain: Chain = read(path)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let case = |Shape(shape): &Shape| {
         chain.problem(shape)?;
@@ -136,11 +132,8 @@ fn golden_files(
             continue;
         }
         step.at(done, files.len(), &name);
-        tally.compare(stream, &name, &golden.case, DType::F32, &|_, way| {
-            golden
-                .expected(&way.precision())
-                .map_err(|error| error.to_string())
-        });
+        let expected = |precision: &Precision| golden.expected(precision);
+        tally.add(stream, &name, &golden.case, DType::F32, expected);
     }
     step.done();
     Ok(())
@@ -166,31 +159,16 @@ struct Tally {
 
 impl Tally {
     /// Runs a case in all its ways.
-    fn compare(
+    fn add<E: Display>(
         &mut self,
         stream: &Stream,
         name: &str,
         case: &Case,
         dtype: DType,
-        expected: &dyn Fn(&Case, &Way) -> Result<Expected, String>,
+        expected: impl Fn(&Precision) -> Result<Expected, E>,
     ) {
-        let mut ways = Way::all(case, dtype);
-        if stream.device().is_cpu() {
-            ways.truncate(1);
-        }
-        // Ways of one precision have one expectation, and follow one another.
-        let mut precision = ways[0].precision();
-        let mut wanted = expected(case, &ways[0]);
-        for way in ways {
-            if way.precision() != precision {
-                precision = way.precision();
-                wanted = expected(case, &way);
-            }
-            let result = match &wanted {
-                Ok(wanted) => check(wanted, &way, case, stream),
-                Err(error) => Err(error.clone()),
-            };
-            let line = self.line(case, dtype, precision == Precision::TF32);
+        for (way, result) in compare(case, dtype, stream, expected) {
+            let line = self.line(case, dtype, way.precision() == Precision::TF32);
             line.runs += 1;
             match result {
                 Ok(agreement) => {
@@ -227,14 +205,14 @@ impl Tally {
     }
 
     fn report(&self) -> Outcome {
-        let mut table = Table::new(&[
-            Column::Left("operator or chain"),
-            Column::Left("type"),
-            Column::Right("runs"),
-            Column::Right("elements"),
-            Column::Right("largest error"),
-            Column::Right("of tolerance"),
-            Column::Left("verdict"),
+        let mut table = aligned([
+            ("operator or chain", Left),
+            ("type", Left),
+            ("runs", Right),
+            ("elements", Right),
+            ("largest error", Right),
+            ("of tolerance", Right),
+            ("verdict", Left),
         ]);
         let mut lines: Vec<&Line> = self.lines.iter().collect();
         lines.sort_by_key(|line| {
@@ -246,7 +224,7 @@ impl Tally {
             )
         });
         for line in lines {
-            table.row([
+            table.add_row([
                 line.kind.clone(),
                 if line.fast {
                     format!("{} fast", line.dtype)
@@ -264,7 +242,7 @@ impl Tally {
                 },
             ]);
         }
-        println!("{table}");
+        println!("{}\n", table.trim_fmt());
         for complaint in &self.complaints {
             println!("  {complaint}");
         }
@@ -277,16 +255,4 @@ impl Tally {
             Verdict::Wrong
         })
     }
-}
-
-fn check(
-    expected: &Expected,
-    way: &Way,
-    case: &Case,
-    stream: &Stream,
-) -> Result<Agreement, String> {
-    let got = way.run(case, stream).map_err(|error| error.to_string())?;
-    expected
-        .check(got.view())
-        .map_err(|disagreement| disagreement.to_string())
 }

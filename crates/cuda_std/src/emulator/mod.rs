@@ -49,7 +49,7 @@
 //! [`crate::math`]).
 //!
 //! # Layers
-//! A module imports only from lines before its own (`tests/layers` sees to it).
+//! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).
 //! 1. `fault`, `math`, `random`, `stamp`, `tensor_sum`: faults, arithmetic, and stamps of accesses; nothing of a launch
 //! 2. `fiber`, `knowledge`, `launch`, `places`, `region`, `tensor`: the parts that a launch is made of, each by itself
 //! 3. `memory`, `read_sets`, `shared_memory`, `waiting`: global and shared memory, who read what, why threads wait

@@ -1,6 +1,6 @@
 //! Barriers that do not open, and warp operations that do not complete.
 
-use crate::support::{download, run_clean, run_faulty, shape};
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape};
 use cuda_std::emulator::{Device, Fault, FaultKind};
 use cuda_std::prelude::*;
 use cuda_std::{barrier, warp};
@@ -70,7 +70,7 @@ fn a_thread_that_exits_before_the_barrier_is_named() {
 fn threads_that_meet_from_different_calls_are_reported() {
     for bug in [Bug::OneBranch, Bug::TwoCalls] {
         let fault = run_faulty::<meet>(&Device::new(), &shape(1, 64), (bug,));
-        assert!(matches!(fault.kind, FaultKind::Barrier(_)), "{fault}");
+        assert_kind!(fault, FaultKind::Barrier(_));
     }
 }
 
@@ -123,7 +123,7 @@ fn named_barriers_refuse_wrong_numbers_and_disagreement() {
         refused(1, 64, 32),
         refused(1, 0, 0),
     ] {
-        assert!(matches!(fault.kind, FaultKind::Barrier(_)), "{fault}");
+        assert_kind!(fault, FaultKind::Barrier(_));
     }
 }
 
@@ -156,7 +156,7 @@ unsafe fn crossed() {
 #[test]
 fn crossed_barriers_are_a_deadlock_that_names_both() {
     let fault = run_faulty::<crossed>(&Device::new(), &shape(1, 64), ());
-    assert!(matches!(fault.kind, FaultKind::Deadlock { .. }), "{fault}");
+    assert_kind!(fault, FaultKind::Deadlock { .. });
     let text = fault.to_string();
     assert!(
         text.contains("barrier 1 has 32 of 64") && text.contains("barrier 2 has 32 of 64"),

@@ -1,9 +1,11 @@
 //! Chains of warpgroup multiplications with A in registers.
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
-use cuda_std::emulator::{Device, Fault, FaultKind};
+use crate::support::{assert_kind, download, pattern, run_clean, run_faulty, shape, upload};
+use cuda_std::element::Element;
+use cuda_std::emulator::{Device, FaultKind, Launch};
+use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
-use cuda_std::{async_proxy, barrier, wgmma};
+use cuda_std::{Kernel, async_proxy, barrier, wgmma};
 
 const ROWS: usize = 64;
 const COLUMNS: usize = 64;
@@ -17,17 +19,18 @@ shared_array! {
     static TILES: [u32; STEPS * STEP_WORDS as usize];
 }
 
+/// What may be wrong in a kernel of a chain.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
-enum Bug {
+pub(crate) enum Bug {
     None,
     NoProxyFence,
     NoBarrier,
     Disagree,
     Outside,
     HalfComes,
-    /// The columns are overwritten after a barrier that only one warp of the readers has come to.
-    EarlyRelease,
+    /// What is multiplied is overwritten by a thread that has not waited for all its readers.
+    Overwrites,
 }
 
 /// Where the two values `k, k + 1` of a column lie.
@@ -43,10 +46,8 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
     const FULL: u32 = 1;
     const READ: u32 = 2;
     unsafe {
-        let (a, b) = (
-            Global::new(a, ROWS * K / 2),
-            Global::new(b, COLUMNS * K / 2),
-        );
+        let a = Global::new(a, ROWS * K / 2);
+        let b = Global::new(b, COLUMNS * K / 2);
         let (tiles, t) = (TILES.view(), thread::thread_idx_x());
         if t >= 128 {
             let (column, part) = ((t - 128) % COLUMNS as u32, (t - 128) / COLUMNS as u32);
@@ -61,7 +62,7 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
             if bug != Bug::NoBarrier {
                 barrier::arrive(FULL, 256);
             }
-            barrier::sync(READ, if bug == Bug::EarlyRelease { 160 } else { 256 });
+            barrier::sync(READ, if bug == Bug::Overwrites { 160 } else { 256 });
             tiles.store(word_of(column, part * K as u32 / 2), 0);
             return;
         }
@@ -89,9 +90,10 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         let (step, half) = (STEP_WORDS / 4, HALF_WORDS / 4);
         let columns = [0, 1, 2, 3, 4].map(|i| wgmma::MatrixDescriptor::new(start + i * step, half));
         let d = wgmma::start_f16_5(&operands, &columns).wait::<0>();
-        if bug != Bug::EarlyRelease {
+        if bug != Bug::Overwrites {
             barrier::arrive(READ, 256);
         } else if warp == 1 {
+            // The columns are overwritten after a barrier that only this warp of the readers has come to.
             barrier::arrive(READ, 160);
         }
         let c = GlobalMut::new(c, ROWS * COLUMNS);
@@ -105,24 +107,17 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
     }
 }
 
-/// Small integers, and pairs of them as words of f16.
-fn matrix(count: usize, seed: usize) -> (Vec<f32>, Vec<u32>) {
-    let values: Vec<f32> = (0..count)
-        .map(|i| ((i * 7 + seed + i / 5) % 13) as f32 - 6.0)
-        .collect();
-    let bits = |value| u32::from(<f16 as Storage>::from_f32(value).to_bits());
-    let words = (values.chunks_exact(2))
-        .map(|pair| bits(pair[0]) | bits(pair[1]) << 16)
-        .collect();
-    (values, words)
+/// Pairs of values as words of f16.
+fn words(values: &[f32]) -> Vec<u32> {
+    let pairs = values.chunks_exact(2);
+    pairs.map(|pair| pack_f16x2(pair[0], pair[1])).collect()
 }
 
 #[test]
 fn a_chain_multiplies_registers_by_shared_memory() {
     let device = Device::new();
-    let (a, a_words) = matrix(ROWS * K, 1);
-    let (b, b_words) = matrix(COLUMNS * K, 2);
-    let (da, db) = (upload(&device, &a_words), upload(&device, &b_words));
+    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
+    let (da, db) = (upload(&device, &words(&a)), upload(&device, &words(&b)));
     let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
     run_clean::<multiply>(
         &device,
@@ -138,37 +133,28 @@ fn a_chain_multiplies_registers_by_shared_memory() {
     }
 }
 
+/// Wants every bug of a kernel that multiplies `a` by `b` to be reported for what it is.
+pub(crate) fn bugs_are_reported<T: Element, K>(launch: &Launch, a: &[T], b: &[T], products: usize)
+where
+    K: Kernel<Args = (*const T, *const T, *mut f32, Bug)>,
+{
+    let device = Device::new();
+    let (a, b) = (upload(&device, a), upload(&device, b));
+    let c = device.alloc(4 * products).unwrap();
+    let fault = |bug| run_faulty::<K>(&device, launch, (a.ptr(), b.ptr(), c.ptr(), bug));
+    assert_kind!(fault(Bug::NoProxyFence), FaultKind::AsyncProxy { .. });
+    assert_kind!(
+        fault(Bug::NoBarrier),
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
+    );
+    assert_kind!(fault(Bug::Disagree), FaultKind::Warp { .. });
+    assert_kind!(fault(Bug::Outside), FaultKind::Argument(_));
+    assert_kind!(fault(Bug::HalfComes), FaultKind::Deadlock { .. });
+    assert_kind!(fault(Bug::Overwrites), FaultKind::Race { .. });
+}
+
 #[test]
 fn mistakes_around_chains_are_reported() {
-    let device = Device::new();
-    let (_, a) = matrix(ROWS * K, 1);
-    let (_, b) = matrix(COLUMNS * K, 2);
-    let (a, b) = (upload(&device, &a), upload(&device, &b));
-    let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
-    let fault = |bug| -> Fault {
-        run_faulty::<multiply>(&device, &shape(1, 256), (a.ptr(), b.ptr(), c.ptr(), bug))
-    };
-    for bug in [
-        Bug::NoProxyFence,
-        Bug::NoBarrier,
-        Bug::Disagree,
-        Bug::Outside,
-        Bug::HalfComes,
-        Bug::EarlyRelease,
-    ] {
-        let fault = fault(bug);
-        let expected = match bug {
-            Bug::None => unreachable!("it is none"),
-            Bug::NoProxyFence => matches!(fault.kind, FaultKind::AsyncProxy { .. }),
-            Bug::NoBarrier => matches!(
-                fault.kind,
-                FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-            ),
-            Bug::Disagree => matches!(fault.kind, FaultKind::Warp { .. }),
-            Bug::Outside => matches!(fault.kind, FaultKind::Argument(_)),
-            Bug::HalfComes => matches!(fault.kind, FaultKind::Deadlock { .. }),
-            Bug::EarlyRelease => matches!(fault.kind, FaultKind::Race { .. }),
-        };
-        assert!(expected, "bug {}: {fault}", bug as u32);
-    }
+    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
+    bugs_are_reported::<u32, multiply>(&shape(1, 256), &words(&a), &words(&b), ROWS * COLUMNS);
 }

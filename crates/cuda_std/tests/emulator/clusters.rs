@@ -1,6 +1,6 @@
 //! Clusters: their barrier and remote shared memory.
 
-use crate::support::{download, run_clean, run_faulty, run_racy, shape, upload};
+use crate::support::{assert_kind, download, run_clean, run_faulty, run_racy, shape, upload};
 use cuda_std::emulator::{Device, FaultKind, Launch};
 use cuda_std::prelude::*;
 use cuda_std::{cluster, thread};
@@ -48,12 +48,9 @@ fn without_the_clusters_barrier_blocks_race_or_read_nothing() {
     let device = Device::new();
     let y = device.alloc(4 * 256).unwrap();
     let fault = run_faulty::<transpose>(&device, &shape(8, THREADS), (y.ptr(), false));
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::Uninitialized { .. } | FaultKind::Race { .. } | FaultKind::BlockEnded { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::Uninitialized { .. } | FaultKind::Race { .. } | FaultKind::BlockEnded { .. }
     );
 }
 
@@ -105,12 +102,9 @@ fn a_remote_load_without_the_clusters_barrier_is_a_race() {
     let device = Device::new();
     let y = device.alloc(4 * 64).unwrap();
     let fault = run_faulty::<peek>(&device, &shape(2, THREADS), (y.ptr(), false, true));
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::Uninitialized { .. } | FaultKind::Race { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::Uninitialized { .. } | FaultKind::Race { .. }
     );
 }
 
@@ -119,15 +113,12 @@ fn a_block_that_may_have_ended_is_not_reached_for() {
     let device = Device::new();
     let y = device.alloc(4 * 64).unwrap();
     let fault = run_faulty::<peek>(&device, &shape(2, THREADS), (y.ptr(), true, false));
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::BlockEnded {
-                what: "remote load",
-                ..
-            }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::BlockEnded {
+            what: "remote load",
+            ..
+        }
     );
     assert!(
         fault.location.is_some() && fault.thread.is_some(),
@@ -219,19 +210,14 @@ fn the_clusters_barrier_has_rules() {
         run_clean::<halves>(&device, &shape(2, THREADS), (right,));
     }
     let fault = |how| run_faulty::<halves>(&device, &shape(2, THREADS), (how,));
-    let kind = |how| fault(how).kind;
-    assert!(
-        matches!(
-            kind(1),
-            FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-        ),
-        "{}",
-        fault(1)
+    assert_kind!(
+        fault(1),
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
     );
-    assert!(matches!(kind(2), FaultKind::Barrier(_)), "{}", fault(2));
-    assert!(matches!(kind(3), FaultKind::Barrier(_)), "{}", fault(3));
-    let FaultKind::Deadlock { detail, .. } = kind(4) else {
-        panic!("{}", fault(4))
+    assert_kind!(fault(2), FaultKind::Barrier(_));
+    assert_kind!(fault(3), FaultKind::Barrier(_));
+    let FaultKind::Deadlock { detail, .. } = fault(4).kind else {
+        panic!("no deadlock")
     };
     assert!(
         detail.contains("the barrier of the cluster has 48 of 64")
@@ -239,12 +225,8 @@ fn the_clusters_barrier_has_rules() {
                 .contains("block 1 of the cluster: 16 thread(s) (0..=15) wait for sync_threads"),
         "{detail}"
     );
-    assert!(matches!(kind(6), FaultKind::Argument(_)), "{}", fault(6));
-    assert!(
-        matches!(kind(7), FaultKind::OutOfBounds { .. }),
-        "{}",
-        fault(7)
-    );
+    assert_kind!(fault(6), FaultKind::Argument(_));
+    assert_kind!(fault(7), FaultKind::OutOfBounds { .. });
 }
 
 /// Shared memory that a launch gives belongs to each block, and so do block barriers.
@@ -275,11 +257,8 @@ fn each_block_of_a_cluster_has_its_own_shared_memory_and_barriers() {
     let expected: Vec<u32> = (0..160).map(|i| i / 40 * 40 + 39 - i % 40).collect();
     assert_eq!(download::<u32>(&y), expected);
     let fault = run_faulty::<own_memory>(&device, &launch, (x.ptr(), y.ptr(), false));
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
     );
 }

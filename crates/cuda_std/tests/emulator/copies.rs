@@ -1,6 +1,6 @@
 //! Asynchronous copies.
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
 use cuda_std::cp_async::{
     commit_group, copy4, copy4_zfill, copy8, copy16, copy16_zfill, wait_all, wait_group,
 };
@@ -17,11 +17,9 @@ shared_array! {
 unsafe fn pipeline(x: *const f32, y: *mut f32, lax: bool, barrier: bool) {
     const STEPS: usize = 5;
     unsafe {
-        let (x, y, ring) = (
-            Global::new(x, 128 * STEPS),
-            GlobalMut::new(y, 32),
-            RING.view(),
-        );
+        let x = Global::new(x, 128 * STEPS);
+        let y = GlobalMut::new(y, 32);
+        let ring = RING.view();
         let t = thread::thread_idx_x();
         let fill = |step: usize| {
             copy16(
@@ -82,12 +80,9 @@ fn copies_of_other_threads_need_a_barrier_after_the_wait() {
     let (x, y) = (upload(&device, &[1.0_f32; 640]), device.alloc(128).unwrap());
     let fault = run_faulty::<pipeline>(&device, &shape(1, 32), (x.ptr(), y.ptr(), false, false));
     // Whether the other thread has waited, or is still to start, depends on the order.
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::InFlight { .. } | FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::InFlight { .. } | FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
     );
 }
 
@@ -159,10 +154,8 @@ unsafe fn fill(x: *const f32, y: *mut f32) {
 #[test]
 fn zero_filling_reads_only_what_is_valid() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]),
-        device.alloc(64).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let y = device.alloc(64).unwrap();
     run_clean::<fill>(&device, &shape(1, 1), (x.ptr(), y.ptr()));
     let expected = [
         1., 2., 3., 4., 5., 6., 0., 0., 0., 0., 0., 0., 6., 0., 3., 4.,

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, FaultKind, Launch};
 use cuda_std::prelude::*;
 
@@ -23,10 +23,7 @@ fn a_loop_that_calls_meets_the_step_limit() {
         ..shape(1, 4)
     };
     let fault = run_faulty::<spin>(&device, &launch, (flag.ptr(),));
-    assert!(
-        matches!(fault.kind, FaultKind::StepLimit { limit: 1_000_000 }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::StepLimit { limit: 1_000_000 });
     assert!(fault.location.is_some());
     flag.write(0, &[1]).unwrap();
     run_clean::<spin>(&device, &launch, (flag.ptr(),));
@@ -50,10 +47,7 @@ fn a_loop_that_never_calls_is_interrupted_and_the_device_works_on() {
         ..shape(1, 4)
     };
     let fault = device.launch::<hang>(&launch, ()).unwrap_err();
-    assert!(
-        matches!(fault.kind, FaultKind::NoProgress { .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::NoProgress { .. });
     assert_eq!(fault.kernel, Some("hang"));
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         assert_eq!(fault.thread.unwrap().thread, [0, 0, 0]);
@@ -123,10 +117,7 @@ fn a_panic_becomes_a_fault_with_its_message_and_place() {
 #[test]
 fn recursion_that_calls_into_the_library_ends_as_a_stack_overflow() {
     let fault = run_faulty::<crash>(&Device::new(), &shape(1, 8), (2,));
-    assert!(
-        matches!(fault.kind, FaultKind::StackOverflow { .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::StackOverflow { .. });
 }
 
 #[test]
@@ -134,12 +125,9 @@ fn recursion_that_calls_into_the_library_ends_as_a_stack_overflow() {
 fn what_the_processor_refuses_ends_the_launch_and_not_the_process() {
     let device = Device::new();
     let fault = run_faulty::<crash>(&device, &shape(1, 8), (1,));
-    assert!(
-        matches!(fault.kind, FaultKind::StackOverflow { .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::StackOverflow { .. });
     let fault = run_faulty::<crash>(&device, &shape(1, 8), (3,));
-    assert!(matches!(fault.kind, FaultKind::Signal { .. }), "{fault}");
+    assert_kind!(fault, FaultKind::Signal { .. });
     let flag = upload(&device, &[1_u32]);
     run_clean::<spin>(&device, &shape(1, 4), (flag.ptr(),));
 }
@@ -158,7 +146,7 @@ fn launches_beyond_the_limits_are_refused() {
             ..Launch::default()
         };
         if let Err(fault) = device.launch::<bounded>(&launch, ()) {
-            assert!(matches!(fault.kind, FaultKind::Launch(_)), "{fault}");
+            assert_kind!(fault, FaultKind::Launch(_));
             refused += 1;
         }
     };
@@ -181,10 +169,7 @@ fn launches_beyond_the_limits_are_refused() {
         ..shape(1, 1)
     };
     let fault = device.launch::<bounded>(&too_much, ()).unwrap_err();
-    assert!(
-        matches!(fault.kind, FaultKind::SharedMemory { .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::SharedMemory { .. });
 }
 
 shared_array! { static LARGE: [f32; 30_000]; static SMALL: [f32; 100]; }
@@ -207,20 +192,15 @@ fn static_and_dynamic_shared_memory_count_together() {
         ..shape(1, 1)
     };
     let fault = run_faulty::<both_arrays>(&device, &launch, ());
-    assert!(
-        matches!(fault.kind, FaultKind::SharedMemory { .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::SharedMemory { .. });
 }
 
 /// Writes each thread's place in the launch.
 #[kernel]
 unsafe fn places(y: *mut u32) {
     unsafe {
-        let (y, index) = (
-            GlobalMut::new(y, 2 * 3 * 2 * 4 * 2 * 2 * 5),
-            thread::index(),
-        );
+        let y = GlobalMut::new(y, 2 * 3 * 2 * 4 * 2 * 2 * 5);
+        let index = thread::index();
         let [at, block] = [thread::index_3d(), thread::block_idx()];
         y.store_vec(4 * index as usize, [at.x, at.y, at.z, 0]);
         y.store(

@@ -1,6 +1,6 @@
 //! What blocks of a cluster send each other: asynchronous stores and remote arrivals.
 
-use crate::support::{download, run_clean, run_faulty, shape};
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape};
 use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::mbarrier::Barrier;
 use cuda_std::prelude::*;
@@ -109,55 +109,37 @@ fn asynchronous_stores_bring_values_and_bytes() {
 fn mistakes_around_asynchronous_stores_are_reported() {
     let device = Device::new();
     let y = device.alloc(4 * 16).unwrap();
-    for bug in [
-        Bug::NoWait,
-        Bug::NarrowWait,
-        Bug::FewBytes,
-        Bug::ManyBytes,
-        Bug::NoSync,
-        Bug::OneBarrier,
-        Bug::OneMailbox,
-        Bug::EndsEarly,
-    ] {
-        let fault = run_faulty::<exchange>(&device, &shape(2, THREADS), (y.ptr(), bug));
-        let race = matches!(fault.kind, FaultKind::Race { .. });
-        let expected = match bug {
-            Bug::None => unreachable!("it is none"),
-            Bug::NoWait => {
-                race || matches!(
-                    fault.kind,
-                    FaultKind::InFlight { .. } | FaultKind::Uninitialized { .. }
-                )
-            }
-            Bug::NarrowWait => race,
-            // The last bytes come to the phase after the one that they are meant for.
-            Bug::FewBytes => matches!(
-                fault.kind,
-                FaultKind::Barrier(_) | FaultKind::Deadlock { .. } | FaultKind::InFlight { .. }
-            ),
-            Bug::ManyBytes => matches!(fault.kind, FaultKind::Deadlock { .. }),
-            Bug::NoSync => {
-                race || matches!(
-                    fault.kind,
-                    FaultKind::Uninitialized { .. } | FaultKind::Barrier(_)
-                )
-            }
-            Bug::OneBarrier => {
-                matches!(&fault.kind, FaultKind::Barrier(text) if text.contains("not ordered after a wait"))
-            }
-            Bug::OneMailbox => race || matches!(fault.kind, FaultKind::InFlight { .. }),
-            Bug::EndsEarly => {
-                matches!(
-                    fault.kind,
-                    FaultKind::BlockEnded {
-                        what: "st.async",
-                        ..
-                    }
-                )
-            }
-        };
-        assert!(expected, "bug {}: {fault}", bug as u32);
-    }
+    let fault = |bug| run_faulty::<exchange>(&device, &shape(2, THREADS), (y.ptr(), bug));
+    assert_kind!(
+        fault(Bug::NoWait),
+        FaultKind::Race { .. } | FaultKind::InFlight { .. } | FaultKind::Uninitialized { .. }
+    );
+    assert_kind!(fault(Bug::NarrowWait), FaultKind::Race { .. });
+    // The last bytes come to the phase after the one that they are meant for.
+    assert_kind!(
+        fault(Bug::FewBytes),
+        FaultKind::Barrier(_) | FaultKind::Deadlock { .. } | FaultKind::InFlight { .. }
+    );
+    assert_kind!(fault(Bug::ManyBytes), FaultKind::Deadlock { .. });
+    assert_kind!(
+        fault(Bug::NoSync),
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. } | FaultKind::Barrier(_)
+    );
+    let one_barrier = fault(Bug::OneBarrier);
+    assert_kind!(one_barrier, FaultKind::Barrier(_));
+    let text = one_barrier.to_string();
+    assert!(text.contains("not ordered after a wait"), "{text}");
+    assert_kind!(
+        fault(Bug::OneMailbox),
+        FaultKind::Race { .. } | FaultKind::InFlight { .. }
+    );
+    assert_kind!(
+        fault(Bug::EndsEarly),
+        FaultKind::BlockEnded {
+            what: "st.async",
+            ..
+        }
+    );
 }
 
 /// Block 1 fills a buffer of block 0 twice; block 0 says by a remote arrival when it may.
@@ -205,11 +187,8 @@ fn remote_arrivals_hand_a_buffer_over_and_back() {
     assert_eq!(download::<u32>(&y), expected);
     // Writing again without being told: a race, or a phase that is over before it is waited for.
     let fault = run_faulty::<hand_over>(&device, &shape(2, THREADS), (y.ptr(), false));
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::Race { .. } | FaultKind::Barrier(_) | FaultKind::Deadlock { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::Race { .. } | FaultKind::Barrier(_) | FaultKind::Deadlock { .. }
     );
 }

@@ -4,7 +4,7 @@ use cuda_std::emulator::{Device, FaultKind, Launch};
 use cuda_std::global::GlobalMut;
 use cuda_std::{Label, Storage, f16, kernel, thread};
 
-use super::support::{download, run_clean, shape};
+use super::support::{assert_kind, download, run_clean, shape};
 
 /// What an instance multiplies the thread's number by.
 trait Factor {
@@ -114,7 +114,7 @@ fn a_launch_is_held_to_the_bounds_of_its_instance() {
     let fault = device
         .launch::<multiples<Once, f32, 1>>(&shape(1, 64), (y.ptr(), 64))
         .unwrap_err();
-    assert!(matches!(fault.kind, FaultKind::Launch(_)), "{fault}");
+    assert_kind!(fault, FaultKind::Launch(_));
     assert_eq!(fault.kernel, Some("multiples_w1_f32_once"));
 }
 

@@ -1,6 +1,6 @@
 //! Transaction barriers and bulk copies.
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
 use cuda_std::async_proxy;
 use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::mbarrier::{Barrier, copy_bulk};
@@ -110,38 +110,27 @@ fn a_stream_of_bulk_copies_is_clean() {
 fn mistakes_around_transaction_barriers_are_reported() {
     let device = Device::new();
     let (x, y) = (upload(&device, &[1.0_f32; 640]), device.alloc(512).unwrap());
-    for bug in [
-        Bug::NoWait,
-        Bug::NoEmptyWait,
-        Bug::NoBarrierAfterInit,
-        Bug::WrongBytes,
-        Bug::WrongParity,
-    ] {
-        let fault = run_faulty::<stream>(&device, &shape(1, 160), (x.ptr(), y.ptr(), bug));
-        let expected = match bug {
-            Bug::NoWait => {
-                matches!(
-                    fault.kind,
-                    FaultKind::InFlight { .. }
-                        | FaultKind::Uninitialized { .. }
-                        | FaultKind::Race { .. }
-                )
-            }
-            // Somebody runs ahead: a race, or a wait for a phase that is past.
-            Bug::NoEmptyWait | Bug::WrongParity => {
-                !matches!(fault.kind, FaultKind::Uninitialized { .. })
-            }
-            Bug::WrongBytes => matches!(
-                fault.kind,
-                FaultKind::Deadlock { .. } | FaultKind::Barrier(_)
-            ),
-            _ => matches!(
-                fault.kind,
-                FaultKind::Race { .. } | FaultKind::Uninitialized { .. } | FaultKind::Barrier(_)
-            ),
-        };
-        assert!(expected, "bug {}: {fault}", bug as u32);
+    let fault = |bug| run_faulty::<stream>(&device, &shape(1, 160), (x.ptr(), y.ptr(), bug));
+    assert_kind!(
+        fault(Bug::NoWait),
+        FaultKind::InFlight { .. } | FaultKind::Uninitialized { .. } | FaultKind::Race { .. }
+    );
+    // Somebody runs ahead: a race, or a wait for a phase that is past.
+    for bug in [Bug::NoEmptyWait, Bug::WrongParity] {
+        let fault = fault(bug);
+        assert!(
+            !matches!(fault.kind, FaultKind::Uninitialized { .. }),
+            "{fault}"
+        );
     }
+    assert_kind!(
+        fault(Bug::WrongBytes),
+        FaultKind::Deadlock { .. } | FaultKind::Barrier(_)
+    );
+    assert_kind!(
+        fault(Bug::NoBarrierAfterInit),
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. } | FaultKind::Barrier(_)
+    );
 }
 
 /// Misused arguments, one at a time.
@@ -198,15 +187,11 @@ fn wrong_arguments_are_refused() {
 #[kernel(max_threads = 128)]
 unsafe fn copy_and_multiply(x: *const u32, y: *mut f32) {
     unsafe {
-        let (x, y, t) = (
-            Global::new(x, 32 * 8),
-            GlobalMut::new(y, 128 * 16),
-            thread::thread_idx_x(),
-        );
-        let (barrier, tile) = (
-            Barrier::at(OBJECTS.view(), 0),
-            cuda_std::shared::dynamic::<u32>(0, 256),
-        );
+        let x = Global::new(x, 32 * 8);
+        let y = GlobalMut::new(y, 128 * 16);
+        let t = thread::thread_idx_x();
+        let barrier = Barrier::at(OBJECTS.view(), 0);
+        let tile = cuda_std::shared::dynamic::<u32>(0, 256);
         if t == 0 {
             barrier.init(1);
             async_proxy::fence_shared();
@@ -229,10 +214,8 @@ unsafe fn copy_and_multiply(x: *const u32, y: *mut f32) {
 #[test]
 fn what_bulk_copies_write_needs_no_proxy_fence() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[pack_f16x2(1.0, 1.0); 256]),
-        device.alloc(4 * 128 * 16).unwrap(),
-    );
+    let x = upload(&device, &[pack_f16x2(1.0, 1.0); 256]);
+    let y = device.alloc(4 * 128 * 16).unwrap();
     let launch = cuda_std::emulator::Launch {
         shared_bytes: 1024,
         ..shape(1, 128)

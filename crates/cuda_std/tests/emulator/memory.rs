@@ -1,6 +1,6 @@
 //! Bounds, alignment, initialisation.
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, Fault, FaultKind, Launch};
 use cuda_std::prelude::*;
 use cuda_std::shared;
@@ -20,10 +20,8 @@ unsafe fn increment(x: *const f32, y: *mut f32, len: usize, slack: usize) {
 #[test]
 fn an_elementwise_kernel_computes_every_element() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32; 1000]),
-        device.alloc(4000).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32; 1000]);
+    let y = device.alloc(4000).unwrap();
     let stats = run_clean::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 1000, 0));
     assert_eq!(download::<f32>(&y), vec![2.0; 1000]);
     assert_eq!(
@@ -39,10 +37,8 @@ fn an_elementwise_kernel_computes_every_element() {
 #[test]
 fn an_off_by_one_bound_is_out_of_bounds_of_the_view() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32; 1000]),
-        device.alloc(4000).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32; 1000]);
+    let y = device.alloc(4000).unwrap();
     let fault = run_faulty::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 1000, 1));
     let FaultKind::OutOfBounds {
         index: 1000,
@@ -59,21 +55,16 @@ fn an_off_by_one_bound_is_out_of_bounds_of_the_view() {
 #[test]
 fn a_view_longer_than_its_allocation_is_found_at_the_first_access_outside() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32; 999]),
-        device.alloc(4000).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32; 999]);
+    let y = device.alloc(4000).unwrap();
     let fault = run_faulty::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 1000, 0));
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::OutsideAllocation {
-                start: 3996,
-                end: 4000,
-                ..
-            }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::OutsideAllocation {
+            start: 3996,
+            end: 4000,
+            ..
+        }
     );
 }
 
@@ -86,10 +77,7 @@ fn a_pointer_to_no_allocation_is_reported_when_it_is_used() {
         &shape(4, 256),
         (std::ptr::null(), y.ptr(), 1000, 0),
     );
-    assert!(
-        matches!(fault.kind, FaultKind::OutsideAllocation { .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::OutsideAllocation { .. });
     // Unused, it does no harm: bias pointers and the like may be null.
     run_clean::<increment>(&device, &shape(1, 32), (std::ptr::null(), y.ptr(), 0, 0));
 }
@@ -100,10 +88,7 @@ fn a_freed_allocation_is_no_allocation() {
     let y = device.alloc(4000).unwrap();
     let x: *const f32 = upload(&device, &[1.0_f32; 1000]).ptr();
     let fault = run_faulty::<increment>(&device, &shape(4, 256), (x, y.ptr(), 1000, 0));
-    assert!(
-        matches!(fault.kind, FaultKind::OutsideAllocation { .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::OutsideAllocation { .. });
 }
 
 #[test]
@@ -112,27 +97,19 @@ fn reading_what_the_host_never_wrote_is_reported() {
     let (x, y) = (device.alloc(4000).unwrap(), device.alloc(4000).unwrap());
     x.write(0, &[0; 3998]).unwrap();
     let fault = run_faulty::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 1000, 0));
-    assert!(
-        matches!(fault.kind, FaultKind::Uninitialized { offset: 3998, .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::Uninitialized { offset: 3998, .. });
 }
 
 #[test]
 fn an_output_with_a_hole_is_reported_to_the_host_that_reads_it() {
     let device = Device::new();
-    let (x, y) = (
-        upload(&device, &[1.0_f32; 1000]),
-        device.alloc(4000).unwrap(),
-    );
+    let x = upload(&device, &[1.0_f32; 1000]);
+    let y = device.alloc(4000).unwrap();
     run_clean::<increment>(&device, &shape(4, 256), (x.ptr(), y.ptr(), 999, 0));
     let mut bytes = [0; 4000];
     y.read(0, &mut bytes[..3996]).unwrap();
     let fault = y.read(0, &mut bytes).unwrap_err();
-    assert!(
-        matches!(fault.kind, FaultKind::Uninitialized { offset: 3996, .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::Uninitialized { offset: 3996, .. });
 }
 
 /// Copies vectors of four from element `start` on.
@@ -153,15 +130,9 @@ fn vectors_move_when_aligned_and_are_refused_when_not() {
     run_clean::<copy_vectors>(&device, &shape(1, 16), (x.ptr(), y.ptr(), 0));
     assert_eq!(download::<f32>(&y), values);
     let fault = run_faulty::<copy_vectors>(&device, &shape(1, 8), (x.ptr(), y.ptr(), 1));
-    assert!(
-        matches!(fault.kind, FaultKind::Misaligned { bytes: 16, .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::Misaligned { bytes: 16, .. });
     let fault = run_faulty::<copy_vectors>(&device, &shape(1, 1), (x.ptr(), y.ptr(), 62));
-    assert!(
-        matches!(fault.kind, FaultKind::OutOfBounds { .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::OutOfBounds { .. });
 }
 
 /// Casts an f16 pointer that is odd in bytes.
@@ -178,16 +149,13 @@ fn a_scalar_off_its_alignment_is_refused() {
     let device = Device::new();
     let (x, y) = (upload(&device, &[0_u8; 64]), device.alloc(4).unwrap());
     let fault = run_faulty::<misaligned_scalar>(&device, &shape(1, 1), (x.ptr(), y.ptr()));
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::Misaligned {
-                offset: 2,
-                bytes: 4,
-                ..
-            }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::Misaligned {
+            offset: 2,
+            bytes: 4,
+            ..
+        }
     );
 }
 
@@ -228,10 +196,7 @@ fn shared_memory_is_uninitialised_at_first_and_again_in_each_block() {
     let device = Device::new();
     let x = upload(&device, &[0_u32; 64]);
     let fault = run_faulty::<reverse>(&device, &shape(1, 64), (x.ptr(), 7));
-    assert!(
-        matches!(fault.kind, FaultKind::Uninitialized { offset: 28, .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::Uninitialized { offset: 28, .. });
     assert_eq!(fault.thread.unwrap().thread, [56, 0, 0]);
     assert!(fault.to_string().contains("REVERSED"), "{fault}");
 }
@@ -267,7 +232,7 @@ fn dynamic_shared_memory_has_the_size_that_the_launch_gives() {
     ));
     assert!(matches!(refused(514, 4, 0), FaultKind::Misaligned { .. }));
     let none = run_faulty::<write_dynamic>(&device, &shape(1, 1), (0, 1, 0));
-    assert!(matches!(none.kind, FaultKind::Argument(_)), "{none}");
+    assert_kind!(none, FaultKind::Argument(_));
 }
 
 /// Neighbouring halves of one word, each by its own thread.
@@ -312,16 +277,13 @@ fn a_device_has_an_end_and_takes_freed_memory_back() {
     let device = Device::with_memory(1000);
     let first = device.alloc(600).unwrap();
     let fault = device.alloc(401).unwrap_err();
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::OutOfMemory {
-                bytes: 401,
-                used: 600,
-                limit: 1000
-            }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::OutOfMemory {
+            bytes: 401,
+            used: 600,
+            limit: 1000
+        }
     );
     drop(first);
     device.alloc(401).unwrap();

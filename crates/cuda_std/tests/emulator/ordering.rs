@@ -1,6 +1,6 @@
 //! What fences and atomics order, and what they do not.
 
-use crate::support::{download, run_clean, run_racy, shape, upload};
+use crate::support::{assert_kind, download, run_clean, run_racy, shape, upload};
 use cuda_std::emulator::{Device, FaultKind, Launch};
 use cuda_std::prelude::*;
 
@@ -56,7 +56,7 @@ fn the_last_block_may_read_the_others_results_behind_fences_on_both_sides() {
                 assert_eq!(download::<f32>(&y), [256.0]);
             } else {
                 let fault = result.unwrap_err();
-                assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+                assert_kind!(fault, FaultKind::Race { .. });
             }
         }
     }
@@ -66,11 +66,9 @@ fn the_last_block_may_read_the_others_results_behind_fences_on_both_sides() {
 #[kernel]
 unsafe fn flag(x: *mut f32, flag: *mut u32, y: *mut f32, fenced: bool) {
     unsafe {
-        let (x, flag, y) = (
-            GlobalMut::new(x, 1),
-            GlobalMut::new(flag, 1),
-            GlobalMut::new(y, 128),
-        );
+        let x = GlobalMut::new(x, 1);
+        let flag = GlobalMut::new(flag, 1);
+        let y = GlobalMut::new(y, 128);
         let t = thread::thread_idx_x();
         if t == THREADS - 1 {
             x.store(0, 5.0);

@@ -1,6 +1,6 @@
 //! Data races between threads of a block, between blocks, and what orders accesses.
 
-use crate::support::{download, run_clean, run_faulty, run_racy, shape, upload};
+use crate::support::{assert_kind, download, run_clean, run_faulty, run_racy, shape, upload};
 use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::prelude::*;
 use cuda_std::{barrier, warp};
@@ -153,12 +153,9 @@ fn sync_warp_does_not_order_different_warps() {
     let y = device.alloc(512).unwrap();
     // In some orders the neighbour has not written yet, which is found first.
     let fault = run_faulty::<within_warps>(&device, &shape(1, THREADS), (y.ptr(), false, 32));
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
     );
 }
 
@@ -255,10 +252,7 @@ fn named_barriers_order_producers_and_consumers() {
     // barrier that is not through.
     for round in 2..6 {
         let fault = run_faulty::<producer_consumer>(&device, &launch, (y.ptr(), KEEP, round));
-        assert!(
-            matches!(fault.kind, FaultKind::Race { .. } | FaultKind::Barrier(_)),
-            "{fault}"
-        );
+        assert_kind!(fault, FaultKind::Race { .. } | FaultKind::Barrier(_));
     }
 }
 
@@ -273,10 +267,7 @@ fn races_are_found_to_the_byte() {
     let device = Device::new();
     run_clean::<store_bytes>(&device, &shape(1, THREADS), (0,));
     let fault = run_racy::<store_bytes>(&device, &shape(1, THREADS), (1,));
-    assert!(
-        matches!(fault.kind, FaultKind::Race { offset: 0, .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::Race { offset: 0, .. });
 }
 
 /// Every block writes one element; `stride` 0 makes it the same one.
@@ -355,5 +346,5 @@ fn inputs_that_all_threads_read_are_no_race_until_somebody_writes_one() {
     // In a shuffled order somebody may read the poked element through the constant cache first,
     // which is reported too.
     let fault = run_faulty::<all_read_all>(&device, &shape(2, 128), (x.ptr(), y.ptr(), true));
-    assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
+    assert_kind!(fault, FaultKind::Race { .. });
 }

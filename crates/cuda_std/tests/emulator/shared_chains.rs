@@ -1,7 +1,8 @@
 //! Chains of warpgroup multiplications with A in shared memory, and register counts.
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
-use cuda_std::emulator::{Device, Fault, FaultKind};
+use crate::chains::{Bug, bugs_are_reported};
+use crate::support::{download, pattern, run_clean, shape, upload};
+use cuda_std::emulator::Device;
 use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, MatrixDescriptor, unit};
@@ -17,19 +18,6 @@ const THREADS: u32 = 128;
 shared_array! {
     static A: [u32; ROWS * K / 2];
     static B: [u32; COLUMNS * K / 2];
-}
-
-#[derive(Clone, Copy, PartialEq)]
-#[repr(u32)]
-enum Bug {
-    None,
-    NoProxyFence,
-    NoBarrier,
-    Disagree,
-    Outside,
-    HalfComes,
-    /// A row of A is overwritten by a thread of another warp than the one that reads it.
-    Overwrites,
 }
 
 /// Writes a tile: core matrices of 8 lines x 4 words, one after the other along the lines, then along K.
@@ -76,6 +64,7 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, bug: Bug) {
         let mut d = [1.0; COLUMNS / 2];
         wgmma::add_shared_f16_8(&mut d, &[a; STEPS], &[b; STEPS]);
         if bug == Bug::Overwrites && t == 5 {
+            // A row that another warp reads.
             rows.store(17 * 4, 0);
         }
         let (warp, lane) = (t as usize / 32, t as usize % 32);
@@ -86,19 +75,10 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, bug: Bug) {
     }
 }
 
-fn inputs() -> (Vec<f32>, Vec<f32>) {
-    let pattern = |count: usize, seed: usize| {
-        (0..count)
-            .map(|i| ((i * 7 + seed + i / 5) % 13) as f32 - 6.0)
-            .collect()
-    };
-    (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2))
-}
-
 #[test]
 fn a_chain_multiplies_tiles_in_shared_memory() {
     let device = Device::new();
-    let (a, b) = inputs();
+    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
     let (da, db) = (upload(&device, &a), upload(&device, &b));
     let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
     run_clean::<multiply>(
@@ -118,38 +98,6 @@ fn a_chain_multiplies_tiles_in_shared_memory() {
 
 #[test]
 fn mistakes_around_tiles_in_shared_memory_are_reported() {
-    let device = Device::new();
-    let (a, b) = inputs();
-    let (a, b) = (upload(&device, &a), upload(&device, &b));
-    let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
-    let fault = |bug| -> Fault {
-        run_faulty::<multiply>(
-            &device,
-            &shape(1, THREADS),
-            (a.ptr(), b.ptr(), c.ptr(), bug),
-        )
-    };
-    for bug in [
-        Bug::NoProxyFence,
-        Bug::NoBarrier,
-        Bug::Disagree,
-        Bug::Outside,
-        Bug::HalfComes,
-        Bug::Overwrites,
-    ] {
-        let fault = fault(bug);
-        let expected = match bug {
-            Bug::None => unreachable!("it is none"),
-            Bug::NoProxyFence => matches!(fault.kind, FaultKind::AsyncProxy { .. }),
-            Bug::NoBarrier => matches!(
-                fault.kind,
-                FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-            ),
-            Bug::Disagree => matches!(fault.kind, FaultKind::Warp { .. }),
-            Bug::Outside => matches!(fault.kind, FaultKind::Argument(_)),
-            Bug::HalfComes => matches!(fault.kind, FaultKind::Deadlock { .. }),
-            Bug::Overwrites => matches!(fault.kind, FaultKind::Race { .. }),
-        };
-        assert!(expected, "bug {}: {fault}", bug as u32);
-    }
+    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
+    bugs_are_reported::<f32, multiply>(&shape(1, THREADS), &a, &b, ROWS * COLUMNS);
 }

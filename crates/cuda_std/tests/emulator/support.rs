@@ -4,6 +4,21 @@ use cuda_std::Kernel;
 use cuda_std::element::Element;
 use cuda_std::emulator::{Buffer, Device, Fault, FaultKind, Launch, Stats};
 
+/// Wants a fault to be of this kind.
+macro_rules! assert_kind {
+    ($fault:expr, $kind:pat) => {{
+        let fault = &$fault;
+        assert!(matches!(fault.kind, $kind), "{fault}");
+    }};
+}
+pub(crate) use assert_kind;
+
+/// Small integers, which every format holds exactly.
+pub(crate) fn pattern(count: usize, seed: usize) -> Vec<f32> {
+    let value = |i| ((i * 7 + seed + i / 5) % 13) as f32 - 6.0;
+    (0..count).map(value).collect()
+}
+
 /// An allocation that holds `values`.
 pub(crate) fn upload<T: Element>(device: &Device, values: &[T]) -> Buffer {
     let buffer = device.alloc(size_of_val(values)).expect("memory");

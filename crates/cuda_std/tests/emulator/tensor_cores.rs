@@ -1,16 +1,9 @@
 //! Tensor-core instructions against plain products, and rounding of operands.
 
-use crate::support::{download, run_clean, run_faulty, shape, upload};
+use crate::support::{assert_kind, download, pattern, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::prelude::*;
 use cuda_std::{math, mma, warp};
-
-/// Small numbers that every format holds exactly, different in each place.
-fn pattern(count: usize, seed: usize) -> Vec<f32> {
-    (0..count)
-        .map(|i| ((i * 7 + seed * 3 + i / 5) % 13) as f32 - 6.0)
-        .collect()
-}
 
 /// `A` (16 x k, rows) times `B` (k x 8, rows).
 fn product(a: &[f32], b: &[f32], k: usize) -> Vec<f32> {
@@ -42,11 +35,9 @@ unsafe fn write_accumulator(c: GlobalMut<f32>, lane: u32, d: [f32; 4]) {
 #[kernel]
 unsafe fn multiply_tf32(a: *const f32, b: *const f32, c: *mut f32) {
     unsafe {
-        let (a, b, c) = (
-            Global::new(a, 128),
-            Global::new(b, 64),
-            GlobalMut::new(c, 128),
-        );
+        let a = Global::new(a, 128);
+        let b = Global::new(b, 64);
+        let c = GlobalMut::new(c, 128);
         let lane = warp::lane_id();
         let (quad, quad_lane) = ((lane / 4) as usize, (lane % 4) as usize);
         let at =
@@ -61,11 +52,9 @@ unsafe fn multiply_tf32(a: *const f32, b: *const f32, c: *mut f32) {
 fn tf32_products_are_right() {
     let device = Device::new();
     let (a, b) = (pattern(128, 1), pattern(64, 2));
-    let (da, db, c) = (
-        upload(&device, &a),
-        upload(&device, &b),
-        device.alloc(512).unwrap(),
-    );
+    let da = upload(&device, &a);
+    let db = upload(&device, &b);
+    let c = device.alloc(512).unwrap();
     run_clean::<multiply_tf32>(&device, &shape(1, 32), (da.ptr(), db.ptr(), c.ptr()));
     let expected: Vec<f32> = product(&a, &b, 8).iter().map(|x| x + 1.0).collect();
     assert_eq!(download::<f32>(&c), expected);
@@ -76,11 +65,9 @@ fn tf32_products_are_right() {
 #[kernel]
 unsafe fn multiply_half(a: *const u32, b: *const u32, c: *mut f32, is_bf16: bool) {
     unsafe {
-        let (a, b, c) = (
-            Global::new(a, 128),
-            Global::new(b, 64),
-            GlobalMut::new(c, 128),
-        );
+        let a = Global::new(a, 128);
+        let b = Global::new(b, 64);
+        let c = GlobalMut::new(c, 128);
         let (tile_a, tile_b, lane) = (A.view(), B.view(), warp::lane_id());
         for i in 0..4 {
             tile_a.store(32 * i + lane, a.load((32 * i + lane) as usize));
@@ -163,10 +150,7 @@ fn ldmatrix_deals_rows_or_columns() {
         );
     }
     let fault = run_faulty::<deal>(&device, &shape(1, 32), (y.ptr(), true));
-    assert!(
-        matches!(fault.kind, FaultKind::Misaligned { bytes: 16, .. }),
-        "{fault}"
-    );
+    assert_kind!(fault, FaultKind::Misaligned { bytes: 16, .. });
 }
 
 /// ldmatrix of rows that other lanes wrote, without the `sync_warp`.
@@ -182,12 +166,9 @@ unsafe fn deal_too_soon() {
 #[test]
 fn ldmatrix_is_checked_like_other_reads() {
     let fault = run_faulty::<deal_too_soon>(&Device::new(), &shape(1, 32), ());
-    assert!(
-        matches!(
-            fault.kind,
-            FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-        ),
-        "{fault}"
+    assert_kind!(
+        fault,
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
     );
 }
 

@@ -3,7 +3,7 @@
 use op_spec::chain::presets::KernelBench79;
 use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
-use crate::golden::{GoldenError, Reader};
+use crate::golden_file::{GoldenFlaw, Reader};
 use crate::operators::{conv, group_norm, pointwise};
 use crate::{Case, Cases};
 
@@ -78,7 +78,7 @@ fn ragged() -> Vec<Case> {
     ]
 }
 
-fn read(file: &mut Reader) -> Result<Case, GoldenError> {
+fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
     let attributes: group_norm::Attributes = file.attributes()?;
     let conv = conv::read_layer(file, Conv3dSpec::default())?;
     let chain = KernelBench79 {

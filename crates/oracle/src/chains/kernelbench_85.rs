@@ -4,7 +4,7 @@ use op_spec::chain::presets::KernelBench85;
 use op_spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 use serde::Deserialize;
 
-use crate::golden::{GoldenError, Reader};
+use crate::golden_file::{GoldenFlaw, Reader};
 use crate::operators::{conv, pointwise};
 use crate::{Case, Cases};
 
@@ -101,7 +101,7 @@ struct Attributes {
     pool: usize,
 }
 
-fn read(file: &mut Reader) -> Result<Case, GoldenError> {
+fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
     let attributes: Attributes = file.attributes()?;
     let conv = conv::read_layer(file, Conv2dSpec::default())?;
     let chain = KernelBench85 {

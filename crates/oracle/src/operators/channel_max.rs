@@ -6,7 +6,7 @@ use ndarray::{ArrayD, Axis, Zip};
 use op_spec::ChannelMaxProblem;
 use op_spec::chain::Layer;
 
-use super::Operator;
+use super::operator::Operator;
 use crate::{Bounded, Case, Cases, Precision};
 
 impl Operator for ChannelMaxProblem {

@@ -10,7 +10,7 @@ use ndarray::{Array5, ArrayD, ArrayView5, Axis, Ix5};
 use op_spec::ConvProblem;
 use rayon::prelude::*;
 
-use super::{Operator, chained};
+use super::operator::{Operator, chained};
 use crate::{Bounded, Precision};
 
 pub(crate) use cases::read_layer;

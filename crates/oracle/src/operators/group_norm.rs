@@ -11,8 +11,8 @@ use op_spec::{GroupNormProblem, GroupNormSpec};
 use rayon::prelude::*;
 use serde::Deserialize;
 
-use super::{Operator, chained};
-use crate::golden::{GoldenError, Reader};
+use super::operator::{Operator, chained};
+use crate::golden_file::{GoldenFlaw, Reader};
 use crate::{Bounded, Case, Cases, Precision};
 
 impl Operator for GroupNormProblem {
@@ -199,7 +199,7 @@ pub(crate) struct Attributes {
     pub(crate) num_groups: usize,
 }
 
-fn read(file: &mut Reader) -> Result<Case, GoldenError> {
+fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
     let attributes: Attributes = file.attributes()?;
     let layer = layer(attributes.num_groups, attributes.eps, file.has("gamma"));
     let names = [("group_norm.weight", "gamma"), ("group_norm.bias", "beta")];

@@ -4,8 +4,9 @@ use ndarray::ArrayD;
 use op_spec::chain::{InstanceNormLayer, Layer};
 use op_spec::{InstanceNormProblem, InstanceNormSpec};
 
-use super::{Operator, group_norm};
-use crate::golden::{GoldenError, Reader};
+use super::group_norm;
+use super::operator::Operator;
+use crate::golden_file::{GoldenFlaw, Reader};
 use crate::{Bounded, Case, Cases, Precision};
 
 impl Operator for InstanceNormProblem {
@@ -58,7 +59,7 @@ fn case(name: &str, x: &[usize], eps: f64, affine: bool) -> Case {
     Case::of_layer(&format!("instance_norm/{name}"), layer(eps, affine), x).expect("a chain")
 }
 
-fn read(file: &mut Reader) -> Result<Case, GoldenError> {
+fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
     let attributes: group_norm::Attributes = file.attributes()?;
     let layer = layer(attributes.eps, file.has("gamma"));
     let names = [

@@ -9,8 +9,8 @@ use op_spec::chain::Layer;
 use op_spec::{MaxPool2dProblem, MaxPool2dSpec};
 use serde::Deserialize;
 
-use super::Operator;
-use crate::golden::{GoldenError, Reader};
+use super::operator::Operator;
+use crate::golden_file::{GoldenFlaw, Reader};
 use crate::{Bounded, Case, Cases, Precision};
 
 impl Operator for MaxPool2dProblem {
@@ -140,7 +140,7 @@ struct Attributes {
     ceil_mode: bool,
 }
 
-fn read(file: &mut Reader) -> Result<Case, GoldenError> {
+fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
     let attributes: Attributes = file.attributes()?;
     let layer = Layer::max_pool2d(MaxPool2dSpec {
         kernel_size: attributes.kernel,

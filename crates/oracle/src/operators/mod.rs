@@ -3,44 +3,20 @@
 //! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`; a pointwise function stands in
 //! `pointwise.rs` alone.
 
-use ndarray::ArrayD;
 use op_spec::chain::LayerProblem;
 
-use crate::{Bounded, Cases, Precision};
+use crate::Cases;
 
 pub mod channel_max;
 pub mod conv;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod max_pool2d;
+mod operator;
 pub mod pointwise;
 pub mod scale;
 
-/// What is known of an operator's arithmetic. Its problem implements this, and gives attributes and extents; how many
-/// samples there are is the input's to say, so that they can be taken one by one.
-///
-/// Parameters come in the order of PyTorch's function, those that the problem lacks left out.
-pub trait Operator {
-    /// The output, in loops that can be read against the definition. NaN follows PyTorch: maxima and clamps keep it.
-    fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64>;
-
-    /// How far off the output `y` may be before it is stored, see [`Bounded`].
-    fn tolerance(
-        &self,
-        x: &Bounded,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64>;
-
-    /// Whether every element of the output is one of the input's, so that storing it rounds nothing.
-    fn selects(&self) -> bool {
-        false
-    }
-
-    /// Multiplications of a convolution, elements that other operators read.
-    fn cost(&self) -> u64;
-}
+pub use operator::Operator;
 
 /// The operator of a layer.
 pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
@@ -71,8 +47,3 @@ const CASES: &[Cases] = &[
     max_pool2d::CASES,
     channel_max::CASES,
 ];
-
-/// The factor of a result behind `chain` additions in sequence.
-fn chained(chain: usize) -> f64 {
-    4.0 + (chain as f64).sqrt()
-}

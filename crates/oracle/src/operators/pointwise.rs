@@ -13,8 +13,8 @@ use op_spec::chain::Layer;
 use op_spec::{ClampSpec, PointwiseProblem, PointwiseSpec};
 use serde::Deserialize;
 
-use super::Operator;
-use crate::golden::{GoldenError, Reader};
+use super::operator::Operator;
+use crate::golden_file::{GoldenFlaw, Reader};
 use crate::{Bounded, Case, Cases, Precision};
 
 impl Operator for PointwiseProblem {
@@ -139,7 +139,7 @@ struct ClampAttributes {
 }
 
 /// The bounds that a file of a chain with a clamp names, too.
-pub(crate) fn clamp_of(file: &Reader) -> Result<ClampSpec, GoldenError> {
+pub(crate) fn clamp_of(file: &Reader) -> Result<ClampSpec, GoldenFlaw> {
     let attributes: ClampAttributes = file.attributes()?;
     Ok(ClampSpec {
         min: attributes.clamp_min,

@@ -6,7 +6,7 @@ use ndarray::{ArrayD, Axis};
 use op_spec::ScaleProblem;
 use op_spec::chain::Layer;
 
-use super::{Operator, chained};
+use super::operator::{Operator, chained};
 use crate::{Bounded, Case, Cases, Precision};
 
 impl Operator for ScaleProblem {

@@ -91,6 +91,7 @@ mod tests {
 
     use super::*;
     use crate::bench::{Ceilings, Products, Protocol, Run, Subject, Summary};
+    use convfuse::chain::presets::KernelBench85;
     use convfuse::{DType, Device};
 
     /// A report with figures as a large GPU has them.
@@ -106,7 +107,8 @@ mod tests {
         };
         let command = vec!["convfuse".to_owned()];
         let mut report = Report::new("today".into(), command, &protocol, Some(ceilings));
-        let subject = Subject::kernelbench_85(&stream, &[1, 8, 9, 9], DType::F32, 0).unwrap();
+        let attributes = KernelBench85::default();
+        let subject = Subject::of_85(&stream, &attributes, &[1, 8, 9, 9], DType::F32, 0).unwrap();
         let mut problem = Problem::of(&subject);
         (problem.flop, problem.bytes) = (18_700_000_000, 98_600_000);
         let runs = [

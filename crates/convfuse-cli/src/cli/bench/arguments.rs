@@ -8,7 +8,7 @@ use convfuse::chain::{Chain, PartitionError};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::bench::Products;
 
-use super::request::Attributes;
+use super::request::{Attributes, numbers};
 use crate::cli::device::Choice;
 
 /// Options of `bench`.
@@ -101,12 +101,8 @@ pub(super) enum Model {
 pub(in crate::cli) struct Shape(pub(in crate::cli) Vec<usize>);
 
 pub(in crate::cli) fn shape(text: &str) -> Result<Shape, String> {
-    let extents: Result<Vec<usize>, _> = text
-        .split(',')
-        .map(|extent| extent.trim().parse())
-        .collect();
-    match extents {
-        Ok(extents) if extents.len() >= 2 => Ok(Shape(extents)),
+    match numbers(text) {
+        Some(extents) if extents.len() >= 2 => Ok(Shape(extents)),
         _ => Err("must be two extents or more, separated by commas".to_owned()),
     }
 }

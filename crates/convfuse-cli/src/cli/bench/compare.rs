@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::path::Path;
 
+use comfy_table::CellAlignment::{Left, Right};
+use comfy_table::Table;
 use convfuse_cli::bench::{Comparison, Finding, Record, Report, RunComparison, chart};
 
 use super::arguments::Arguments;
-use crate::cli::table::{Column, Table};
+use crate::cli::table::aligned;
 
 /// Prints how `report` compares with an old record, and tells whether that is right. Where the report in JSON goes to standard
 /// output, this goes to standard error.
@@ -34,7 +36,7 @@ fn text(old: &Record, new: &Record, comparison: &Comparison, time_limit: Option<
         let (old, new) = (&old.device.name, &new.device.name);
         text += &format!("  that was made on another device: {old}, now {new}\n");
     }
-    text += &format!("\n{}\n", table(comparison, time_limit));
+    text += &format!("\n{}\n\n", table(comparison, time_limit).trim_fmt());
     let [equal, different, missing_in_old, missing_in_new, wrong] = [
         Finding::Equal,
         Finding::Different,
@@ -62,20 +64,20 @@ fn text(old: &Record, new: &Record, comparison: &Comparison, time_limit: Option<
 }
 
 fn table(comparison: &Comparison, time_limit: Option<f64>) -> Table {
-    let mut table = Table::new(&[
-        Column::Left("problem"),
-        Column::Left("strategy"),
-        Column::Left("products"),
-        Column::Right("old"),
-        Column::Right("new"),
-        Column::Right("ratio"),
-        Column::Left("output"),
+    let mut table = aligned([
+        ("problem", Left),
+        ("strategy", Left),
+        ("products", Left),
+        ("old", Right),
+        ("new", Right),
+        ("ratio", Right),
+        ("output", Left),
     ]);
     for run in &comparison.runs {
         let duration =
             |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), chart::duration);
         let ratio = run.ratio().map(|ratio| format!("{ratio:.3}"));
-        table.row([
+        table.add_row([
             run.problem.clone(),
             run.strategy.clone(),
             run.products.name().to_owned(),

@@ -1,8 +1,10 @@
 //! A report as text: ceilings, and a table for each problem.
 
+use comfy_table::CellAlignment::{Left, Right};
+use comfy_table::Table;
 use convfuse_cli::bench::{Problem, Report, Score, chart};
 
-use crate::cli::table::{Column, Table};
+use crate::cli::table::aligned;
 
 pub(super) fn print(report: &Report) {
     println!("device\n{}", report.device);
@@ -26,7 +28,7 @@ pub(super) fn print(report: &Report) {
             problem.bytes as f64 * 1e-6,
             report.clock,
         );
-        println!("{}", table(problem));
+        println!("{}\n", table(problem).trim_fmt());
         for score in &problem.results {
             if let Some(complaint) = &score.run.complaint {
                 println!("  {}: {complaint}", score.run.strategy);
@@ -36,20 +38,20 @@ pub(super) fn print(report: &Report) {
 }
 
 fn table(problem: &Problem) -> Table {
-    let mut table = Table::new(&[
-        Column::Left("strategy"),
-        Column::Left("products"),
-        Column::Right("time"),
-        Column::Right("quartiles"),
-        Column::Right("TFLOP/s"),
-        Column::Right("GB/s"),
-        Column::Right("of ceiling"),
-        Column::Right("launches"),
-        Column::Right("extra MB"),
-        Column::Right("largest error"),
+    let mut table = aligned([
+        ("strategy", Left),
+        ("products", Left),
+        ("time", Right),
+        ("quartiles", Right),
+        ("TFLOP/s", Right),
+        ("GB/s", Right),
+        ("of ceiling", Right),
+        ("launches", Right),
+        ("extra MB", Right),
+        ("largest error", Right),
     ]);
     for score in &problem.results {
-        table.row(row(score));
+        table.add_row(row(score));
     }
     table
 }

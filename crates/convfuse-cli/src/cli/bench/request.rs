@@ -8,6 +8,7 @@ use convfuse::chain::Chain;
 use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::spec::{ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// One input, and the attributes of the problem, or the chain, that takes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -23,15 +24,9 @@ pub(in crate::cli) struct Request {
     pub(in crate::cli) chain: Option<Chain>,
 }
 
-/// The chain in a JSON file.
-pub(in crate::cli) fn read_chain(path: &Path) -> Result<Chain, String> {
-    let in_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let text = fs::read_to_string(path).map_err(|error| in_file(&error))?;
-    serde_json::from_str(&text).map_err(|error| in_file(&error))
-}
-
-/// The requests in a JSON file: a list of objects with `input`, and optionally `title` and `attributes`.
-pub(super) fn read(path: &Path) -> Result<Vec<Request>, String> {
+/// What is in a JSON file, such as a chain, or a list of requests: objects with `input`, and optionally `title`,
+/// `attributes` or `chain`.
+pub(in crate::cli) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     let in_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| in_file(&error))?;
     serde_json::from_str(&text).map_err(|error| in_file(&error))
@@ -100,16 +95,20 @@ enum Axes {
     Each(Vec<usize>),
 }
 
+/// Numbers that are separated by commas.
+pub(super) fn numbers<T: FromStr>(text: &str) -> Option<Vec<T>> {
+    let numbers = text.split(',').map(|part| part.trim().parse().ok());
+    numbers.collect()
+}
+
 impl FromStr for Axes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Axes, String> {
-        let numbers: Result<Vec<usize>, _> =
-            text.split(',').map(|part| part.trim().parse()).collect();
-        match numbers.as_deref() {
-            Ok(&[number]) => Ok(Axes::All(number)),
-            Ok(numbers) => Ok(Axes::Each(numbers.to_vec())),
-            Err(_) => Err("must be whole numbers, separated by commas".to_owned()),
+        match numbers(text).as_deref() {
+            Some(&[number]) => Ok(Axes::All(number)),
+            Some(numbers) => Ok(Axes::Each(numbers.to_vec())),
+            None => Err("must be whole numbers, separated by commas".to_owned()),
         }
     }
 }
@@ -122,10 +121,8 @@ impl FromStr for Bounds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Bounds, String> {
-        let numbers: Result<Vec<f64>, _> =
-            text.split(',').map(|part| part.trim().parse()).collect();
-        match numbers.as_deref() {
-            Ok(&[min, max]) => Ok(Bounds([min, max])),
+        match numbers(text).as_deref() {
+            Some(&[min, max]) => Ok(Bounds([min, max])),
             _ => Err("must be two numbers, separated by a comma".to_owned()),
         }
     }
@@ -134,12 +131,12 @@ impl FromStr for Bounds {
 /// The value for each of `D` axes, or a default where none was asked for.
 fn axes<const D: usize>(
     name: &str,
-    asked: Option<&Axes>,
+    asked: &Option<Axes>,
     default: [usize; D],
 ) -> Result<[usize; D], String> {
     match asked {
         None => Ok(default),
-        Some(&Axes::All(number)) => Ok([number; D]),
+        Some(Axes::All(number)) => Ok([*number; D]),
         Some(Axes::Each(numbers)) => numbers.as_slice().try_into().map_err(|_| {
             let actual = numbers.len();
             format!("{name} has {actual} numbers, must have 1 or {D}")
@@ -153,19 +150,15 @@ impl Attributes {
         let default = KernelBench85::default();
         let norm = default.group_norm;
         let pool = default.max_pool;
-        let window = axes("max_pool", self.max_pool.as_ref(), pool.kernel_size)?;
+        let window = axes("max_pool", &self.max_pool, pool.kernel_size)?;
         let stride = match &self.max_pool_stride {
-            Some(stride) => Some(axes("max_pool_stride", Some(stride), window)?),
             None => pool.stride,
+            stride => Some(axes("max_pool_stride", stride, window)?),
         };
         Ok(KernelBench85 {
             in_channels,
             out_channels: self.out_channels.unwrap_or(default.out_channels),
-            kernel_size: axes(
-                "kernel_size",
-                self.kernel_size.as_ref(),
-                default.kernel_size,
-            )?,
+            kernel_size: axes("kernel_size", &self.kernel_size, default.kernel_size)?,
             conv: self.conv(default.conv)?,
             bias: self.bias.unwrap_or(default.bias),
             group_norm: GroupNormSpec {
@@ -176,16 +169,8 @@ impl Attributes {
             max_pool: MaxPool2dSpec {
                 kernel_size: window,
                 stride,
-                padding: axes(
-                    "max_pool_padding",
-                    self.max_pool_padding.as_ref(),
-                    pool.padding,
-                )?,
-                dilation: axes(
-                    "max_pool_dilation",
-                    self.max_pool_dilation.as_ref(),
-                    pool.dilation,
-                )?,
+                padding: axes("max_pool_padding", &self.max_pool_padding, pool.padding)?,
+                dilation: axes("max_pool_dilation", &self.max_pool_dilation, pool.dilation)?,
                 ceil_mode: self.ceil_mode.unwrap_or(pool.ceil_mode),
             },
             clamp: self.clamp(default.clamp),
@@ -209,11 +194,7 @@ impl Attributes {
         Ok(KernelBench79 {
             in_channels,
             out_channels: self.out_channels.unwrap_or(default.out_channels),
-            kernel_size: axes(
-                "kernel_size",
-                self.kernel_size.as_ref(),
-                default.kernel_size,
-            )?,
+            kernel_size: axes("kernel_size", &self.kernel_size, default.kernel_size)?,
             conv: self.conv(default.conv)?,
             bias: self.bias.unwrap_or(default.bias),
             instance_norm: InstanceNormSpec {
@@ -226,9 +207,9 @@ impl Attributes {
 
     fn conv<const D: usize>(&self, default: ConvSpec<D>) -> Result<ConvSpec<D>, String> {
         Ok(ConvSpec {
-            stride: axes("stride", self.stride.as_ref(), default.stride)?,
-            padding: axes("padding", self.padding.as_ref(), default.padding)?,
-            dilation: axes("dilation", self.dilation.as_ref(), default.dilation)?,
+            stride: axes("stride", &self.stride, default.stride)?,
+            padding: axes("padding", &self.padding, default.padding)?,
+            dilation: axes("dilation", &self.dilation, default.dilation)?,
             groups: self.groups.unwrap_or(default.groups),
         })
     }

@@ -4,7 +4,7 @@ use op_spec::chain::{ConvLayer, Layer};
 use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec};
 use serde::Deserialize;
 
-use crate::golden::{GoldenError, Reader};
+use crate::golden_file::{GoldenFlaw, Reader};
 use crate::{Case, Cases};
 
 pub(in super::super) const CONV2D: Cases = Cases {
@@ -222,7 +222,7 @@ struct Attributes<const D: usize> {
     groups: usize,
 }
 
-fn layer<const D: usize>(file: &Reader) -> Result<ConvLayer<D>, GoldenError>
+fn layer<const D: usize>(file: &Reader) -> Result<ConvLayer<D>, GoldenFlaw>
 where
     [usize; D]: for<'a> Deserialize<'a>,
 {
@@ -240,7 +240,7 @@ where
 pub(crate) fn read_layer<const D: usize>(
     file: &Reader,
     attributes: ConvSpec<D>,
-) -> Result<ConvLayer<D>, GoldenError> {
+) -> Result<ConvLayer<D>, GoldenFlaw> {
     let (out_channels, kernel_size) = file.filter::<D>()?;
     Ok(conv(
         out_channels,

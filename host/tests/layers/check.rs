@@ -4,12 +4,14 @@
 //! ``//! 3. `one`, `another`: what the layer knows``. A module may import from the lines before its own. A path through
 //! `mod.rs` itself, to a re-export or to everything, counts as one upwards: nothing is above `mod.rs`.
 //!
-//! Paths are found in the text: all that begin with `super`, `self` or `crate`, in `use` and elsewhere,
+//! Paths are found among the tokens: all that begin with `super`, `self` or `crate`, in `use` and elsewhere,
 //! but for tests. What macros make of their arguments is not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io};
+
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
 /// The modules of a folder, and their order.
 pub(crate) struct Folder {
@@ -142,7 +144,7 @@ fn module_path(file: &str) -> Vec<&str> {
 
 /// All paths in the source of module `path` that begin with `super`, `self` or `crate`, made absolute.
 pub(crate) fn imports(source: &str, path: &[&str]) -> Vec<String> {
-    let tokens = tokens(source);
+    let tokens = tokens(source.parse().expect("a module is made of tokens"));
     let mut found = Vec::new();
     let mut path: Vec<String> = path.iter().map(|&segment| segment.to_owned()).collect();
     // The depths of braces in which inline modules began.
@@ -244,76 +246,34 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Names, `::`, and other characters one by one; no comments, no text.
-fn tokens(source: &str) -> Vec<String> {
-    let chars: Vec<char> = source.chars().collect();
-    let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
-    let mut tokens = Vec::new();
-    let mut i = 0;
-    while i < chars.len() {
-        match (at(i), at(i + 1)) {
-            ('/', '/') => i = skip_to(&chars, i, '\n'),
-            ('/', '*') => i = skip_comment(&chars, i),
-            ('r', '"' | '#') if at(i + 1) == '"' || at(i + 2) == '"' => i = skip_raw(&chars, i),
-            ('"', _) => i = skip_text(&chars, i),
-            // A lifetime is a name without a closing quote.
-            ('\'', '\\') => i = skip_to(&chars, i + 3, '\'') + 1,
-            ('\'', _) => i += if at(i + 2) == '\'' { 3 } else { 1 },
-            (':', ':') => {
-                tokens.push("::".to_owned());
-                i += 2;
+/// Names, `::`, and other characters one by one; no comments, no literals.
+fn tokens(source: TokenStream) -> Vec<String> {
+    let mut tokens: Vec<String> = Vec::new();
+    let mut is_joint = false;
+    for tree in source {
+        let was_joint = std::mem::replace(&mut is_joint, false);
+        match tree {
+            TokenTree::Group(group) => {
+                let [open, close] = match group.delimiter() {
+                    Delimiter::Brace => ["{", "}"],
+                    Delimiter::Bracket => ["[", "]"],
+                    Delimiter::Parenthesis => ["(", ")"],
+                    Delimiter::None => ["", ""],
+                };
+                tokens.push(open.to_owned());
+                tokens.extend(self::tokens(group.stream()));
+                tokens.push(close.to_owned());
             }
-            (c, _) if c.is_alphanumeric() || c == '_' => {
-                let length = (chars[i..].iter())
-                    .take_while(|&&c| c.is_alphanumeric() || c == '_')
-                    .count();
-                tokens.push(chars[i..i + length].iter().collect());
-                i += length;
-            }
-            (c, _) => {
-                if !c.is_whitespace() {
-                    tokens.push(c.to_string());
+            TokenTree::Punct(punct) => {
+                is_joint = punct.spacing() == Spacing::Joint;
+                match tokens.last_mut() {
+                    Some(last) if was_joint && last == ":" => last.push(punct.as_char()),
+                    _ => tokens.push(punct.to_string()),
                 }
-                i += 1;
             }
+            TokenTree::Ident(name) => tokens.push(name.to_string()),
+            TokenTree::Literal(_) => {}
         }
     }
     tokens
-}
-
-fn skip_to(chars: &[char], from: usize, end: char) -> usize {
-    (from..chars.len())
-        .find(|&i| chars[i] == end)
-        .unwrap_or(chars.len())
-}
-
-fn skip_comment(chars: &[char], start: usize) -> usize {
-    let (mut depth, mut i) = (0, start);
-    while i + 1 < chars.len() {
-        match (chars[i], chars[i + 1]) {
-            ('/', '*') => (depth, i) = (depth + 1, i + 2),
-            ('*', '/') if depth == 1 => return i + 2,
-            ('*', '/') => (depth, i) = (depth - 1, i + 2),
-            _ => i += 1,
-        }
-    }
-    chars.len()
-}
-
-fn skip_text(chars: &[char], start: usize) -> usize {
-    let mut i = start + 1;
-    while i < chars.len() && chars[i] != '"' {
-        i += if chars[i] == '\\' { 2 } else { 1 };
-    }
-    i + 1
-}
-
-/// `r"..."` or `r#"..."#`.
-fn skip_raw(chars: &[char], start: usize) -> usize {
-    let hashes = usize::from(chars[start + 1] == '#');
-    let mut i = start + 2 + hashes;
-    while i < chars.len() && !(chars[i] == '"' && (hashes == 0 || chars.get(i + 1) == Some(&'#'))) {
-        i += 1;
-    }
-    i + 1 + hashes
 }

@@ -1,20 +1,21 @@
 //! From a file's description and tensors to a case.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use ndarray::ArrayD;
 use op_spec::chain::{Chain, ChainError, Layer};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::flaw::GoldenFlaw;
 use super::tensors::Tensors;
-use super::{GoldenCase, GoldenError};
-use crate::{Case, data, tables};
+use crate::case::Case;
+use crate::data;
 
 /// The description of a case.
 #[derive(Deserialize)]
-pub(super) struct Header {
+struct Header {
     op: String,
     attributes: Value,
     shapes: HashMap<String, Vec<usize>>,
@@ -27,58 +28,74 @@ struct SeedAttributes {
     x_seed: u64,
 }
 
+/// What a file knows of its output.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    /// Which elements are known, where a mean says that not all are.
+    pub(crate) index: Option<Vec<usize>>,
+    /// Those elements.
+    pub(crate) values: Vec<f64>,
+    /// The mean of the whole output, where not all elements are known.
+    pub(crate) mean: Option<f64>,
+}
+
 /// A file being read.
 pub(crate) struct Reader {
-    pub(super) path: PathBuf,
-    pub(super) tensors: Tensors,
-    pub(super) header: Header,
+    /// The file's name.
+    name: String,
+    tensors: Tensors,
+    header: Header,
 }
 
 impl Reader {
-    pub(super) fn golden_case(mut self) -> Result<GoldenCase, GoldenError> {
-        let elements = self.elements(&self.header.out_shape)?;
+    pub(crate) fn open(path: &Path) -> Result<Self, GoldenFlaw> {
+        let tensors = Tensors::read(path)?;
+        let text = tensors.metadata("case").ok_or(GoldenFlaw::NoCase)?;
+        let header = serde_json::from_str(text).map_err(GoldenFlaw::Case)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        Ok(Self {
+            name: name.into_owned(),
+            tensors,
+            header,
+        })
+    }
+
+    /// What the file calls its operator or chain.
+    pub(crate) fn operator(&self) -> &str {
+        &self.header.op
+    }
+
+    pub(crate) fn output(&mut self) -> Result<Output, GoldenFlaw> {
+        let elements = elements(&self.header.out_shape)?;
         let index = self.index(elements)?;
         let shape = match &index {
             Some(index) => vec![index.len()],
             None => self.header.out_shape.clone(),
         };
         let values: ArrayD<f64> = self.tensors.take("out", &shape)?;
-        let op = &self.header.op;
-        let Some(cases) = tables::all().find(|cases| cases.golden == op) else {
-            return Err(GoldenError::UnknownOperator {
-                path: self.path,
-                op: self.header.op,
-            });
-        };
-        let case = (cases.read)(&mut self)?;
-        self.tensors.finish()?;
-        let output_shape = self.batched(self.header.out_shape.clone());
-        Ok(GoldenCase {
-            case,
-            mean: self.header.out_mean,
-            path: self.path,
-            output_shape,
+        Ok(Output {
             index,
             values: values.into_iter().collect(),
+            mean: self.header.out_mean,
         })
     }
 
-    /// Which outputs are known, where a mean says that not all are.
-    fn index(&mut self, elements: usize) -> Result<Option<Vec<usize>>, GoldenError> {
+    /// The shape of the output. Refuses tensors that nobody took.
+    pub(crate) fn finish(self) -> Result<Vec<usize>, GoldenFlaw> {
+        self.tensors.finish()?;
+        Ok(self.batched(self.header.out_shape.clone()))
+    }
+
+    fn index(&mut self, elements: usize) -> Result<Option<Vec<usize>>, GoldenFlaw> {
         if self.header.out_mean.is_none() {
             return Ok(None);
         }
         let shape = self.tensors.shape("index").unwrap_or(&[]).to_vec();
         let index: ArrayD<i64> = self.tensors.take("index", &shape)?;
         let inside = |index: i64| {
-            usize::try_from(index)
-                .ok()
-                .filter(|&index| index < elements)
-                .ok_or_else(|| GoldenError::Index {
-                    path: self.path.clone(),
-                    index,
-                    elements,
-                })
+            let known = usize::try_from(index).ok();
+            let known = known.filter(|&index| index < elements);
+            known.ok_or(GoldenFlaw::Index { index, elements })
         };
         let index: Result<_, _> = index.into_iter().map(inside).collect();
         index.map(Some)
@@ -90,7 +107,7 @@ impl Reader {
         kind: &str,
         layers: impl IntoIterator<Item = Layer>,
         names: &[(&str, &str)],
-    ) -> Result<Case, GoldenError> {
+    ) -> Result<Case, GoldenFlaw> {
         self.chain_case(kind, Chain::new(self.in_channels(), layers), names)
     }
 
@@ -100,11 +117,8 @@ impl Reader {
         kind: &str,
         chain: Result<Chain, ChainError>,
         names: &[(&str, &str)],
-    ) -> Result<Case, GoldenError> {
-        let chain = chain.map_err(|source| GoldenError::Chain {
-            path: self.path.clone(),
-            source,
-        })?;
+    ) -> Result<Case, GoldenFlaw> {
+        let chain = chain.map_err(GoldenFlaw::Chain)?;
         let x = self.input()?;
         let parameters = chain.parameters().iter().map(|parameter| {
             let (_, name) = names
@@ -125,10 +139,9 @@ impl Reader {
             let values = values.into_shape_with_order(&parameter.shape[..]);
             Ok(values.expect("trailing extents of 1 change no count"))
         });
-        let parameters = parameters.collect::<Result<_, GoldenError>>()?;
-        let file = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let parameters = parameters.collect::<Result<_, GoldenFlaw>>()?;
         Ok(Case {
-            name: format!("{kind}/{file}"),
+            name: format!("{kind}/{}", self.name),
             chain,
             parameters,
             x,
@@ -136,11 +149,8 @@ impl Reader {
     }
 
     /// The attributes that an operator wants.
-    pub(crate) fn attributes<'a, T: Deserialize<'a>>(&'a self) -> Result<T, GoldenError> {
-        T::deserialize(&self.header.attributes).map_err(|source| GoldenError::Case {
-            path: self.path.clone(),
-            source,
-        })
+    pub(crate) fn attributes<'a, T: Deserialize<'a>>(&'a self) -> Result<T, GoldenFlaw> {
+        T::deserialize(&self.header.attributes).map_err(GoldenFlaw::Case)
     }
 
     /// Whether there is a tensor of this name.
@@ -155,12 +165,11 @@ impl Reader {
     }
 
     /// Output channels and extents of the filter.
-    pub(crate) fn filter<const D: usize>(&self) -> Result<(usize, [usize; D]), GoldenError> {
+    pub(crate) fn filter<const D: usize>(&self) -> Result<(usize, [usize; D]), GoldenFlaw> {
         let shape = self.shape("weight");
         let extents = shape.get(2..).unwrap_or(&[]);
         let Ok(kernel_size) = extents.try_into() else {
-            return Err(GoldenError::Rank {
-                path: self.path.clone(),
+            return Err(GoldenFlaw::Rank {
                 tensor: "weight",
                 actual: shape.len(),
                 expected: D + 2,
@@ -170,9 +179,9 @@ impl Reader {
     }
 
     /// The input `x`, made from its seed where the file does not hold it.
-    fn input(&mut self) -> Result<ArrayD<f32>, GoldenError> {
+    fn input(&mut self) -> Result<ArrayD<f32>, GoldenFlaw> {
         let shape = self.shape("x");
-        self.elements(&shape)?;
+        elements(&shape)?;
         let x = if self.header.out_mean.is_none() {
             self.tensors.take("x", &shape)?
         } else {
@@ -194,15 +203,14 @@ impl Reader {
     fn shape(&self, name: &str) -> Vec<usize> {
         self.header.shapes.get(name).cloned().unwrap_or_default()
     }
+}
 
-    fn elements(&self, shape: &[usize]) -> Result<usize, GoldenError> {
-        let product = |total: usize, &extent: &usize| total.checked_mul(extent);
-        let elements = shape.iter().try_fold(1, product);
-        elements
-            .filter(|&elements| elements <= op_spec::MAX_ELEMENTS)
-            .ok_or_else(|| GoldenError::TooLarge {
-                path: self.path.clone(),
-                shape: shape.to_vec(),
-            })
-    }
+/// How many elements a tensor of this shape has.
+fn elements(shape: &[usize]) -> Result<usize, GoldenFlaw> {
+    let product = |total: usize, &extent: &usize| total.checked_mul(extent);
+    let elements = shape.iter().try_fold(1, product);
+    let elements = elements.filter(|&elements| elements <= op_spec::MAX_ELEMENTS);
+    elements.ok_or_else(|| GoldenFlaw::TooLarge {
+        shape: shape.to_vec(),
+    })
 }

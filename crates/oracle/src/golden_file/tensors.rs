@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ndarray::{ArrayD, IxDyn};
 use safetensors::tensor::{Dtype, SafeTensors};
 
-use super::GoldenError;
+use super::flaw::GoldenFlaw;
 
 /// An element type that golden files have.
 pub(super) trait Element: Sized {
@@ -40,23 +40,15 @@ struct Tensor {
 }
 
 pub(super) struct Tensors {
-    path: PathBuf,
     left: BTreeMap<String, Tensor>,
     metadata: HashMap<String, String>,
 }
 
 impl Tensors {
-    pub(super) fn read(path: &Path) -> Result<Self, GoldenError> {
-        let bytes = fs::read(path).map_err(|source| GoldenError::Read {
-            path: path.into(),
-            source,
-        })?;
-        let format = |source| GoldenError::Format {
-            path: path.into(),
-            source,
-        };
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(format)?;
-        let tensors = SafeTensors::deserialize(&bytes).map_err(format)?;
+    pub(super) fn read(path: &Path) -> Result<Self, GoldenFlaw> {
+        let bytes = fs::read(path).map_err(GoldenFlaw::Read)?;
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(GoldenFlaw::Format)?;
+        let tensors = SafeTensors::deserialize(&bytes).map_err(GoldenFlaw::Format)?;
         let owned = tensors.iter().map(|(name, view)| {
             let tensor = Tensor {
                 dtype: view.dtype(),
@@ -66,7 +58,6 @@ impl Tensors {
             (name.to_owned(), tensor)
         });
         Ok(Self {
-            path: path.into(),
             left: owned.collect(),
             metadata: header.metadata().clone().unwrap_or_default(),
         })
@@ -87,22 +78,20 @@ impl Tensors {
         &mut self,
         name: &str,
         shape: &[usize],
-    ) -> Result<ArrayD<T>, GoldenError> {
-        let (path, name) = (self.path.clone(), name.to_owned());
+    ) -> Result<ArrayD<T>, GoldenFlaw> {
+        let name = name.to_owned();
         let Some(tensor) = self.left.remove(&name) else {
-            return Err(GoldenError::Missing { path, name });
+            return Err(GoldenFlaw::Missing { name });
         };
         if tensor.dtype != T::DTYPE {
-            return Err(GoldenError::Dtype {
-                path,
+            return Err(GoldenFlaw::Dtype {
                 name,
                 actual: tensor.dtype,
                 expected: T::DTYPE,
             });
         }
         if tensor.shape != shape {
-            return Err(GoldenError::Shape {
-                path,
+            return Err(GoldenFlaw::Shape {
                 name,
                 actual: tensor.shape,
                 expected: shape.to_vec(),
@@ -113,13 +102,10 @@ impl Tensors {
     }
 
     /// Refuses tensors that nobody took.
-    pub(super) fn finish(&self) -> Result<(), GoldenError> {
+    pub(super) fn finish(&self) -> Result<(), GoldenFlaw> {
         match self.left.keys().next() {
             None => Ok(()),
-            Some(name) => Err(GoldenError::Unexpected {
-                path: self.path.clone(),
-                name: name.clone(),
-            }),
+            Some(name) => Err(GoldenFlaw::Unexpected { name: name.clone() }),
         }
     }
 }

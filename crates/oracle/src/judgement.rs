@@ -1,0 +1,149 @@
+//! What the output of a case should be: its layers' operators, one after the other.
+
+use ndarray::{ArrayD, ArrayViewD, Axis, Zip};
+use op_spec::chain::{ChainError, ChainProblem, LayerProblem, ShapedLayer};
+use rayon::prelude::*;
+
+use crate::{Bounded, Case, Expected, Precision, operators};
+
+impl Case {
+    /// The output in float64, one sample after the other.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn reference(&self) -> Result<ArrayD<f64>, ChainError> {
+        let problem = self.problem()?;
+        let parameters = self.wide_parameters();
+        let mut y = ArrayD::zeros(problem.output_shape());
+        y.axis_chunks_iter_mut(Axis(0), 1)
+            .into_par_iter()
+            .zip(self.x.axis_chunks_iter(Axis(0), 1))
+            .for_each(|(mut y, x)| {
+                let mut sample = x.mapv(f64::from);
+                for (index, step) in problem.steps.iter().enumerate() {
+                    let parameters = self.parameters_of(index, &parameters);
+                    sample = operators::of(&step.problem).reference(&sample, &parameters);
+                }
+                y.assign(&sample);
+            });
+        Ok(y)
+    }
+
+    /// The same with the tolerance that `precision` asks for, element by element.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn expected(&self, precision: &Precision) -> Result<Expected, ChainError> {
+        let problem = self.problem()?;
+        let parameters = self.wide_parameters();
+        let zeros = || ArrayD::zeros(problem.output_shape());
+        let (mut values, mut tolerance) = (zeros(), zeros());
+        values
+            .axis_chunks_iter_mut(Axis(0), 1)
+            .into_par_iter()
+            .zip(tolerance.axis_chunks_iter_mut(Axis(0), 1))
+            .zip(self.x.axis_chunks_iter(Axis(0), 1))
+            .for_each(|((mut values, mut tolerance), x)| {
+                let sample = self.bounded_sample(x, &problem, &parameters, precision);
+                values.assign(&sample.values);
+                tolerance.assign(&sample.tolerance);
+            });
+        Ok(Expected::new(Bounded { values, tolerance }, precision))
+    }
+
+    /// What a kernel should give that does all layers and stores nothing but the output.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn expected_of_one_kernel(&self, precision: &Precision) -> Result<Expected, ChainError> {
+        Ok(Expected::new(
+            self.bounded_of_one_kernel(precision)?,
+            precision,
+        ))
+    }
+
+    /// The same as arrays.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn bounded_of_one_kernel(&self, precision: &Precision) -> Result<Bounded, ChainError> {
+        let problem = self.problem()?;
+        let y = self.bounded_sample(
+            self.x.view(),
+            &problem,
+            &self.wide_parameters(),
+            &precision.unstored(),
+        );
+        let selects = |step: &ShapedLayer| operators::of(&step.problem).selects();
+        Ok(if problem.steps.iter().all(selects) {
+            y
+        } else {
+            y.stored(precision)
+        })
+    }
+
+    fn bounded_sample(
+        &self,
+        x: ArrayViewD<'_, f32>,
+        problem: &ChainProblem,
+        parameters: &[ArrayD<f64>],
+        precision: &Precision,
+    ) -> Bounded {
+        let mut sample = Bounded::exact(x);
+        for (index, step) in problem.steps.iter().enumerate() {
+            let parameters = self.parameters_of(index, parameters);
+            sample = sample.through(&step.problem, &parameters, precision);
+        }
+        sample
+    }
+
+    fn wide_parameters(&self) -> Vec<ArrayD<f64>> {
+        let parameters = self.parameters.iter();
+        parameters.map(|values| values.mapv(f64::from)).collect()
+    }
+
+    /// Of all parameters, those of a layer.
+    fn parameters_of<'a, T>(&self, layer: usize, parameters: &'a [T]) -> Vec<&'a T> {
+        let slots = self.chain.parameters_of(layer).iter();
+        slots.map(|&slot| &parameters[slot]).collect()
+    }
+
+    /// Multiplications of a convolution, elements that other layers read; 0 for a case that is refused.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        let steps = self.problem().map_or(Vec::new(), |problem| problem.steps);
+        let cost = steps.iter().map(|step| operators::of(&step.problem).cost());
+        cost.sum()
+    }
+}
+
+impl Bounded {
+    /// What a layer makes of these values, computed and stored with this precision.
+    ///
+    /// # Panics
+    /// If values or parameters are not those of the layer. The batch may be another one.
+    #[must_use]
+    pub fn through(
+        self,
+        layer: &LayerProblem,
+        parameters: &[&ArrayD<f64>],
+        precision: &Precision,
+    ) -> Self {
+        let operator = operators::of(layer);
+        let values = operator.reference(&self.values, parameters);
+        let mut tolerance = operator.tolerance(&self, &values, parameters, precision);
+        Zip::from(&mut tolerance)
+            .and(&values)
+            .for_each(|tolerance, value| {
+                if !value.is_finite() {
+                    *tolerance = 0.0;
+                }
+            });
+        let y = Self { values, tolerance };
+        // The values of a selection are stored already.
+        if operator.selects() {
+            return y;
+        }
+        y.stored(precision)
+    }
+}

@@ -1,0 +1,34 @@
+use ndarray::ArrayD;
+
+use crate::{Bounded, Precision};
+
+/// What is known of an operator's arithmetic. Its problem implements this, and gives attributes and extents; how many
+/// samples there are is the input's to say, so that they can be taken one by one.
+///
+/// Parameters come in the order of PyTorch's function, those that the problem lacks left out.
+pub trait Operator {
+    /// The output, in loops that can be read against the definition. NaN follows PyTorch: maxima and clamps keep it.
+    fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64>;
+
+    /// How far off the output `y` may be before it is stored, see [`Bounded`].
+    fn tolerance(
+        &self,
+        x: &Bounded,
+        y: &ArrayD<f64>,
+        parameters: &[&ArrayD<f64>],
+        precision: &Precision,
+    ) -> ArrayD<f64>;
+
+    /// Whether every element of the output is one of the input's, so that storing it rounds nothing.
+    fn selects(&self) -> bool {
+        false
+    }
+
+    /// Multiplications of a convolution, elements that other operators read.
+    fn cost(&self) -> u64;
+}
+
+/// The factor of a result behind `chain` additions in sequence.
+pub(super) fn chained(chain: usize) -> f64 {
+    4.0 + (chain as f64).sqrt()
+}
