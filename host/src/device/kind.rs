@@ -7,7 +7,8 @@ use super::emulator::Emulator;
 #[cfg(feature = "emulator")]
 use super::emulator::EmulatorOptions;
 use super::gpu::{self, Gpu};
-use crate::error::Result;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
 
 /// Where operators run. Cloning is cheap and gives the same device.
 ///
@@ -52,9 +53,8 @@ impl Device {
     /// time on a machine; the driver caches the result.
     ///
     /// # Errors
-    /// [`NoDriver`](crate::Error::NoDriver), [`NoSuchDevice`](crate::Error::NoSuchDevice),
-    /// [`TooOld`](crate::Error::TooOld), [`Jit`](crate::Error::Jit) with the compiler's log, or
-    /// [`Driver`](crate::Error::Driver).
+    /// [`NoDriver`](Error::NoDriver), [`NoSuchDevice`](Error::NoSuchDevice), [`TooOld`](Error::TooOld),
+    /// [`Jit`](Error::Jit) with the compiler's log, or [`Driver`](Error::Driver).
     pub fn gpu(ordinal: u32) -> Result<Device> {
         Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
     }
@@ -62,7 +62,7 @@ impl Device {
     /// How many GPUs the driver sees.
     ///
     /// # Errors
-    /// [`NoDriver`](crate::Error::NoDriver) where none can be asked.
+    /// [`NoDriver`](Error::NoDriver) where none can be asked.
     pub fn gpu_count() -> Result<u32> {
         gpu::count()
     }
@@ -84,6 +84,39 @@ impl Device {
 
     pub(crate) fn kind(&self) -> &Kind {
         &self.0
+    }
+
+    /// Refuses an argument that is on this device where it must be on another.
+    pub(crate) fn must_be(
+        &self,
+        expected: &Device,
+        operator: &'static str,
+        argument: &'static str,
+    ) -> Result<()> {
+        if self == expected {
+            return Ok(());
+        }
+        Err(Error::DeviceMismatch {
+            operator,
+            argument,
+            actual: self.to_string(),
+            expected: expected.to_string(),
+        })
+    }
+
+    /// Bytes of a tensor.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] for more than an address space has.
+    pub(crate) fn bytes_of(&self, shape: &[usize], dtype: DType) -> Result<usize> {
+        let product = |product: usize, &extent: &usize| product.checked_mul(extent);
+        let bytes = shape.iter().chain([&dtype.size()]).try_fold(1, product);
+        let bytes = bytes.filter(|&bytes| bytes <= isize::MAX as usize);
+        bytes.ok_or_else(|| Error::OutOfMemory {
+            device: self.to_string(),
+            requested: u64::MAX,
+            available: "more than any address space".to_owned(),
+        })
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use op_spec::chain::{Chain, LayerProblem, NormalForm};
+use op_spec::chain::{LayerProblem, NormalForm};
 
-use super::choice::{Answer, Chosen, Question};
-use super::table::TABLE;
+use super::choice::Chosen;
+use super::question::{Considered, Question};
 use crate::device::{DType, DeviceProperties};
 use crate::ops::Precision;
 use crate::program::Program;
@@ -62,27 +62,6 @@ pub struct RunFacts {
     pub considered: Vec<Considered>,
 }
 
-/// What a row of the table answered.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Considered {
-    /// The row.
-    pub kernels: &'static str,
-    /// Its answer.
-    pub verdict: Verdict,
-}
-
-/// An answer of a row of the table.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    /// It does the run.
-    Taken,
-    /// It could do the run, but there is a better one: why.
-    Passed(String),
-    /// It cannot do the run: the rule that is broken.
-    Refused(String),
-}
-
 /// A launch.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -136,7 +115,10 @@ impl Explanation {
             dtype,
             normal_form: form.ok().map(|form| form.summary().to_string()),
             properties: *properties,
-            runs: chosen.iter().map(|run| RunFacts::new(chain, run)).collect(),
+            runs: chosen
+                .iter()
+                .map(|run| RunFacts::new(question, run))
+                .collect(),
             launches: program.steps().iter().map(LaunchFacts::new).collect(),
             workspace_bytes: program.workspace_bytes(),
             bytes,
@@ -157,47 +139,25 @@ fn flop(problem: &LayerProblem) -> u64 {
 }
 
 impl RunFacts {
-    fn new(chain: &Chain, run: &Chosen) -> RunFacts {
-        let layers = chain.layers()[run.layers.clone()].iter();
-        let names: Vec<&str> = layers.map(|layer| layer.operator()).collect();
-        let rows = TABLE.iter().find(|row| row.name == run.row);
-        let considered = run.considered.iter().filter_map(|(kernels, answer)| {
-            let verdict = match answer {
-                Answer::Taken => Verdict::Taken,
-                Answer::Passed(reason) => Verdict::Passed((*reason).to_owned()),
-                Answer::Refused(op_spec::launch::Refusal::Layers { .. }) => return None,
-                Answer::Refused(refusal) => Verdict::Refused(refusal.to_string()),
-            };
-            Some(Considered { kernels, verdict })
-        });
+    fn new(question: &Question<'_>, run: &Chosen) -> RunFacts {
         RunFacts {
-            layers: names.join(" "),
-            kernels: run.row,
-            summary: rows.map_or("", |row| row.summary),
-            considered: considered.collect(),
+            layers: question.operators(run.layers.clone()),
+            kernels: run.row.name,
+            summary: run.row.summary,
+            considered: run.considered.clone(),
         }
     }
 }
 
 impl LaunchFacts {
     fn new(step: &crate::program::Step) -> LaunchFacts {
-        let shape = step.shape();
+        let shape = step.shape;
         LaunchFacts {
-            kernel: step.kernel(),
+            kernel: step.kernel,
             blocks: shape.grid.iter().map(|&extent| u64::from(extent)).product(),
             threads: shape.block.iter().product(),
             shared_bytes: shape.shared_bytes,
-            bytes_moved: step.bytes_moved(),
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Verdict::Taken => f.write_str("yes"),
-            Verdict::Passed(reason) => write!(f, "could, but: {reason}"),
-            Verdict::Refused(rule) => write!(f, "no: {rule}"),
+            bytes_moved: step.bytes_moved,
         }
     }
 }

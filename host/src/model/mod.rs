@@ -27,15 +27,17 @@ mod kernels;
 mod options;
 mod plan;
 mod programs;
+mod question;
 mod strategy;
 mod table;
 
 pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
-pub use explain::{Considered, Explanation, LaunchFacts, RunFacts, Verdict};
+pub use explain::{Explanation, LaunchFacts, RunFacts};
 pub use forward::Model;
 pub use options::Options;
 pub use plan::Plan;
+pub use question::{Considered, Verdict};
 pub use strategy::Strategy;
 
 pub use crate::ops::Precision;
