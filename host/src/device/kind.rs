@@ -7,6 +7,8 @@ use super::emulator::Emulator;
 #[cfg(feature = "emulator")]
 use super::emulator::EmulatorOptions;
 use super::gpu::{self, Gpu};
+use super::info::DeviceInfo;
+use crate::contract::Limits;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -65,6 +67,30 @@ impl Device {
     /// [`NoDriver`](Error::NoDriver) where none can be asked.
     pub fn gpu_count() -> Result<u32> {
         gpu::count()
+    }
+
+    /// What the device is and can do.
+    pub fn info(&self) -> DeviceInfo {
+        let threads = rayon::current_num_threads() as u32;
+        let host = |name: &str, shared_bytes_per_block, processors| DeviceInfo {
+            name: name.to_owned(),
+            compute_capability: None,
+            processors,
+            memory_bytes: None,
+            l2_bytes: None,
+            shared_bytes_per_block,
+            driver_version: None,
+            module: None,
+            ptx_origin: gpu::PTX_ORIGIN,
+        };
+        match self.kind() {
+            Kind::Cpu => host("CPU backend", None, threads),
+            Kind::Emulator(_) => {
+                let shared = Limits::EMULATED.shared_bytes;
+                host("emulator of the GPU kernels", Some(shared), 1)
+            }
+            Kind::Gpu(gpu) => gpu.info.clone(),
+        }
     }
 
     /// Whether this is a GPU.

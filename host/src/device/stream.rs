@@ -74,7 +74,7 @@ impl Stream {
 
     /// The driver's handle, on a GPU; valid as long as the stream.
     pub fn as_raw(&self) -> Option<RawStream> {
-        self.0.gpu.as_ref().map(|stream| stream.raw.cast())
+        self.0.gpu.as_ref().map(|stream| stream.raw.0.cast())
     }
 
     /// The stream's device.
@@ -134,7 +134,7 @@ impl Stream {
             (Kind::Gpu(gpu), Some(stream)) => {
                 let current = gpu.make_current()?;
                 // SAFETY: the stream is this GPU's and alive; the rest is the caller's to grant.
-                unsafe { gpu.launch(&current, stream.raw, kernel, &shape, arguments)? };
+                unsafe { gpu.launch(&current, stream.raw.0, kernel, &shape, arguments)? };
             }
             (Kind::Emulator(emulator), _) => {
                 emulator.launch(kernel, &shape, arguments)?;

@@ -6,6 +6,17 @@ use cust::sys::{self, CUresult};
 
 use crate::error::{DriverError, Result};
 
+/// A handle of the driver.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle<T>(pub(crate) *mut T);
+
+// SAFETY: the driver's handles may be used from any thread whose current context is theirs; each use comes after
+// `make_current` of the owning GPU.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as above; the driver takes calls of several threads at a time, but for launches of a graph, which `GpuGraph`
+// allows its one owner only.
+unsafe impl<T> Sync for Handle<T> {}
+
 /// Turns a driver call's return value into a result.
 pub(crate) fn check(call: &'static str, result: CUresult) -> Result<(), DriverError> {
     if result == CUresult::CUDA_SUCCESS {
