@@ -7,7 +7,7 @@ use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use op_spec::chain::{Chain, Parameter};
 
 use crate::dtype::DType;
-use crate::tensor_file::{self, Entry, TensorFileError};
+use crate::tensor_file::{self, TensorFileError};
 
 /// A value for every parameter of a chain, in the shape that the chain's table gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,8 +127,8 @@ impl Parameters {
     /// # Errors
     /// [`TensorFileError::Write`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorFileError> {
-        let entries = self.iter().map(|(name, value)| Entry::new(name, value));
-        tensor_file::write(path.as_ref(), &entries.collect::<Vec<_>>())
+        let named = self.iter().map(|(name, value)| (name, value.view()));
+        tensor_file::write(path.as_ref(), named)
     }
 
     /// The value of a parameter.

@@ -1,13 +1,12 @@
 //! [safetensors](https://github.com/huggingface/safetensors) files of parameters, in which
 //! nothing goes unnoticed that is no parameter's.
 
-use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ndarray::{ArrayBase, ArrayD, Data, Dimension};
+use ndarray::{ArrayD, ArrayViewD};
 use op_spec::chain::Parameter;
-use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
+use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 
 /// Why tensors could not be loaded or saved.
 #[derive(Debug, thiserror::Error)]
@@ -136,52 +135,26 @@ pub(crate) fn read(
     })
 }
 
-/// A tensor to be written.
-pub(crate) struct Entry {
-    name: String,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Entry {
-    pub(crate) fn new<S: Data<Elem = f32>, D: Dimension>(
-        name: &str,
-        tensor: &ArrayBase<S, D>,
-    ) -> Self {
-        Self {
-            name: name.to_owned(),
-            shape: tensor.shape().to_vec(),
-            bytes: tensor.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        }
-    }
-}
-
-impl View for &Entry {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        (&self.bytes).into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
 /// Writes a whole file beside `path` and moves it there, so that no reader meets half of one.
-pub(crate) fn write(path: &Path, entries: &[Entry]) -> Result<(), TensorFileError> {
+pub(crate) fn write<'a>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (&'a str, ArrayViewD<'a, f32>)>,
+) -> Result<(), TensorFileError> {
     let failed = |source| TensorFileError::Write {
         path: path.into(),
         source,
     };
-    let views = entries.iter().map(|entry| (&entry.name, entry));
-    let bytes = safetensors::serialize(views, None)
+    let owned = tensors.into_iter().map(|(name, values)| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        (name, values.shape().to_vec(), bytes)
+    });
+    let owned: Vec<_> = owned.collect();
+    let views = owned.iter().map(|(name, shape, bytes)| {
+        TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (*name, view))
+    });
+    let views: Result<Vec<_>, _> = views.collect();
+    let bytes = views
+        .and_then(|views| safetensors::serialize(views, None))
         .map_err(|source| failed(std::io::Error::other(source)))?;
     let mut partial = path.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));

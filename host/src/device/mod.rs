@@ -44,7 +44,7 @@ pub use stream::{Event, Stream};
 pub use tensor::Tensor;
 pub(crate) use tensor::{Reading, WeakTensor};
 
-pub(crate) use crate::dtype::{DType, bf16, f16};
+pub(crate) use crate::dtype::DType;
 pub(crate) use op_spec::launch::LaunchShape;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use op_spec::chain::{LayerProblem, NormalForm};
+use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm};
 
 use super::choice::Chosen;
 use super::question::{Considered, Question};
@@ -91,13 +91,7 @@ impl Explanation {
             properties,
             options,
         } = *question;
-        let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
-        let parameters = chain.parameters().iter();
-        let parameters: u64 = parameters.map(|parameter| elements(&parameter.shape)).sum();
-        let values =
-            elements(problem.input_shape()) + elements(problem.output_shape()) + parameters;
-        let bytes = values * dtype.size() as u64;
-        let flop: u64 = problem.steps.iter().map(|step| flop(&step.problem)).sum();
+        let (bytes, flop) = bytes_and_flop(chain, problem, dtype);
         let products = match (dtype, options.precision) {
             (DType::F32, Precision::Accurate) => 3,
             _ => 1,
@@ -128,14 +122,22 @@ impl Explanation {
     }
 }
 
-/// Operations of a layer's products.
-fn flop(problem: &LayerProblem) -> u64 {
-    let multiply_adds = match problem {
+/// What no implementation can do without: bytes of input, output and parameters, each once, and operations of the
+/// convolutions' products.
+pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
+    let parameters = chain.parameters().iter();
+    let shapes = parameters.map(|parameter| parameter.shape.as_slice());
+    let shapes = shapes.chain([problem.input_shape(), problem.output_shape()]);
+    let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
+    let values: u64 = shapes.map(elements).sum();
+    let multiply_adds = problem.steps.iter().map(|step| match &step.problem {
         LayerProblem::Conv2d(problem) => problem.multiply_adds(),
         LayerProblem::Conv3d(problem) => problem.multiply_adds(),
         _ => 0,
-    };
-    u64::try_from(2 * multiply_adds).unwrap_or(u64::MAX)
+    });
+    let flop = 2 * multiply_adds.sum::<u128>();
+    let flop = u64::try_from(flop).unwrap_or(u64::MAX);
+    (values * dtype.size() as u64, flop)
 }
 
 impl RunFacts {

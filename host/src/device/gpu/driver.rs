@@ -64,20 +64,15 @@ pub(crate) struct Current {
 impl Current {
     pub(crate) fn new(context: sys::CUcontext) -> Result<Current, DriverError> {
         let mut current = std::ptr::null_mut();
-        // SAFETY: `current` is a valid place for one handle; `context` is a primary context that this
-        // process retains for ever (see `Gpu`), so it is alive.
-        unsafe {
-            cu!(cuCtxGetCurrent(&mut current))?;
-            if current == context {
-                return Ok(Current {
-                    pushed: false,
-                    not_send: PhantomData,
-                });
-            }
-            cu!(cuCtxPushCurrent_v2(context))?;
+        // SAFETY: `current` is a valid place for one handle.
+        unsafe { cu!(cuCtxGetCurrent(&mut current))? };
+        let pushed = current != context;
+        if pushed {
+            // SAFETY: `context` is a primary context that this process retains for ever (see `Gpu`), so it is alive.
+            unsafe { cu!(cuCtxPushCurrent_v2(context))? };
         }
         Ok(Current {
-            pushed: true,
+            pushed,
             not_send: PhantomData,
         })
     }
