@@ -75,35 +75,23 @@ pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {
     fn from_f32(value: f32) -> Self;
 }
 
-impl Element for f32 {
-    const DTYPE: DType = DType::F32;
-    fn to_f32(self) -> f32 {
-        self
-    }
-    fn from_f32(value: f32) -> Self {
-        value
-    }
+macro_rules! element {
+    ($type:ty, $dtype:ident, $to_f32:expr, $from_f32:expr) => {
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+            fn to_f32(self) -> f32 {
+                $to_f32(self)
+            }
+            fn from_f32(value: f32) -> Self {
+                $from_f32(value)
+            }
+        }
+    };
 }
 
-impl Element for f16 {
-    const DTYPE: DType = DType::F16;
-    fn to_f32(self) -> f32 {
-        f16::to_f32(self)
-    }
-    fn from_f32(value: f32) -> Self {
-        f16::from_f32(value)
-    }
-}
-
-impl Element for bf16 {
-    const DTYPE: DType = DType::BF16;
-    fn to_f32(self) -> f32 {
-        bf16::to_f32(self)
-    }
-    fn from_f32(value: f32) -> Self {
-        bf16::from_f32(value)
-    }
-}
+element!(f32, F32, f32::from, f32::from);
+element!(f16, F16, f16::to_f32, f16::from_f32);
+element!(bf16, BF16, bf16::to_f32, bf16::from_f32);
 
 /// The bytes of `values`.
 pub(crate) fn as_bytes<T: Element>(values: &[T]) -> &[u8] {

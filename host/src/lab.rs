@@ -5,13 +5,14 @@ use std::path::Path;
 
 use cuda_std::{Instance, KernelArgs};
 use ndarray::{ArrayBase, Data, Dimension};
-use op_spec::chain::Layer;
+use op_spec::chain::{Chain, ChainProblem, Layer};
 use op_spec::launch::LaunchShape;
 
-use crate::device::{Stream, Tensor};
+use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
+use crate::model;
 use crate::ops::{self, ConvOptions};
-use crate::tensor_file::{self, Entry, TensorFileError};
+use crate::tensor_file::{self, TensorFileError};
 
 /// Launches a kernel that is no operator's: one that reads `input`, if there is one, and writes to `output`.
 /// `arguments` makes its arguments of their addresses.
@@ -55,6 +56,13 @@ pub fn layer(
     ops::layer(x, layer, parameters, options)
 }
 
+/// What no implementation can do without: bytes of input, output and parameters, each once, and operations of the
+/// convolutions' products.
+#[must_use]
+pub fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
+    model::bytes_and_flop(chain, problem, dtype)
+}
+
 /// Writes one tensor to a safetensors file, replacing the file only once it is complete.
 ///
 /// # Errors
@@ -64,5 +72,5 @@ pub fn save_tensor<S: Data<Elem = f32>, D: Dimension>(
     name: &str,
     tensor: &ArrayBase<S, D>,
 ) -> Result<(), TensorFileError> {
-    tensor_file::write(path, &[Entry::new(name, tensor)])
+    tensor_file::write(path, [(name, tensor.view().into_dyn())])
 }

@@ -7,7 +7,7 @@ use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use op_spec::chain::{Chain, Parameter};
 
 use crate::dtype::DType;
-use crate::tensor_file::{self, Entry, TensorFileError, Tensors};
+use crate::tensor_file::{self, TensorFileError};
 
 /// A value for every parameter of a chain, in the shape that the chain's table gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,13 +81,8 @@ impl Parameters {
         let table = chain.parameters().to_vec();
         let mut values = Vec::with_capacity(table.len());
         for parameter in &table {
-            let Some(index) = given.iter().position(|(name, _)| *name == parameter.name) else {
-                return Err(ParametersError::Missing {
-                    name: parameter.name.clone(),
-                    expected: parameter.shape.clone(),
-                });
-            };
-            let (_, value) = given.remove(index);
+            let index = given.iter().position(|(name, _)| *name == parameter.name);
+            let (_, value) = given.remove(index.ok_or_else(|| missing(parameter))?);
             check_shape(parameter, value.shape())?;
             values.push(value.as_standard_layout().into_owned());
         }
@@ -104,15 +99,8 @@ impl Parameters {
     /// other way round.
     pub fn check(&self, chain: &Chain) -> Result<(), ParametersError> {
         for parameter in chain.parameters() {
-            match self.get(&parameter.name) {
-                Some(value) => check_shape(parameter, value.shape())?,
-                None => {
-                    return Err(ParametersError::Missing {
-                        name: parameter.name.clone(),
-                        expected: parameter.shape.clone(),
-                    });
-                }
-            }
+            let value = self.get(&parameter.name);
+            check_shape(parameter, value.ok_or_else(|| missing(parameter))?.shape())?;
         }
         let known = |name: &str| chain.parameters().iter().any(|other| other.name == name);
         match self.table.iter().find(|parameter| !known(&parameter.name)) {
@@ -129,13 +117,8 @@ impl Parameters {
     /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,
     /// say), and for tensors that are missing, superfluous, misshapen, or not f32.
     pub fn load(path: impl AsRef<Path>, chain: &Chain) -> Result<Parameters, TensorFileError> {
-        let mut tensors = Tensors::read(path.as_ref())?;
         let table = chain.parameters().to_vec();
-        let mut values = Vec::with_capacity(table.len());
-        for parameter in &table {
-            values.push(tensors.take(&parameter.name, IxDyn(&parameter.shape))?);
-        }
-        tensors.finish()?;
+        let values = tensor_file::read(path.as_ref(), &table)?;
         Ok(Parameters { table, values })
     }
 
@@ -144,8 +127,8 @@ impl Parameters {
     /// # Errors
     /// [`TensorFileError::Write`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorFileError> {
-        let entries = self.iter().map(|(name, value)| Entry::new(name, value));
-        tensor_file::write(path.as_ref(), &entries.collect::<Vec<_>>())
+        let named = self.iter().map(|(name, value)| (name, value.view()));
+        tensor_file::write(path.as_ref(), named)
     }
 
     /// The value of a parameter.
@@ -189,6 +172,13 @@ impl Parameters {
             values.mapv_inplace(|value| dtype.round(value));
         }
         self
+    }
+}
+
+fn missing(parameter: &Parameter) -> ParametersError {
+    ParametersError::Missing {
+        name: parameter.name.clone(),
+        expected: parameter.shape.clone(),
     }
 }
 

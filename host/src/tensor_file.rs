@@ -1,13 +1,12 @@
-//! [safetensors](https://github.com/huggingface/safetensors) files: tensors taken out by name until
-//! none is left, so that nothing in a file goes unnoticed.
+//! [safetensors](https://github.com/huggingface/safetensors) files of parameters, in which
+//! nothing goes unnoticed that is no parameter's.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ndarray::{Array, ArrayBase, Data, Dimension, IntoDimension};
-use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, View};
+use ndarray::{ArrayD, ArrayViewD};
+use op_spec::chain::Parameter;
+use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 
 /// Why tensors could not be loaded or saved.
 #[derive(Debug, thiserror::Error)]
@@ -81,145 +80,81 @@ pub enum TensorFileError {
     },
 }
 
-/// One tensor of a file.
-struct Tensor {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-/// The tensors of a file that nobody has taken yet.
-pub(crate) struct Tensors {
-    path: PathBuf,
-    left: BTreeMap<String, Tensor>,
-    /// All names, for the message about one that is missing.
-    names: Vec<String>,
-}
-
-impl Tensors {
-    pub(crate) fn read(path: &Path) -> Result<Self, TensorFileError> {
-        let bytes = fs::read(path).map_err(|source| TensorFileError::Read {
-            path: path.into(),
-            source,
-        })?;
-        let format = |source| TensorFileError::Format {
-            path: path.into(),
-            source,
-        };
-        let tensors = SafeTensors::deserialize(&bytes).map_err(format)?;
-        let left: BTreeMap<_, _> = tensors
-            .iter()
-            .map(|(name, view)| {
-                let tensor = Tensor {
-                    dtype: view.dtype(),
-                    shape: view.shape().to_vec(),
-                    bytes: view.data().to_vec(),
-                };
-                (name.to_owned(), tensor)
-            })
-            .collect();
-        Ok(Self {
-            path: path.into(),
-            names: left.keys().cloned().collect(),
-            left,
-        })
-    }
-
-    /// Takes out `name`, which must hold f32 in exactly `shape`.
-    pub(crate) fn take<E: IntoDimension>(
-        &mut self,
-        name: &str,
-        shape: E,
-    ) -> Result<Array<f32, E::Dim>, TensorFileError> {
-        let (path, name) = (self.path.clone(), name.to_owned());
-        let Some(tensor) = self.left.remove(&name) else {
+/// The values of `parameters`, which must be all that the file has: each f32, in exactly its parameter's shape.
+pub(crate) fn read(
+    path: &Path,
+    parameters: &[Parameter],
+) -> Result<Vec<ArrayD<f32>>, TensorFileError> {
+    let at = || path.to_path_buf();
+    let bytes = fs::read(path).map_err(|source| TensorFileError::Read { path: at(), source })?;
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|source| TensorFileError::Format { path: at(), source })?;
+    let mut present: Vec<String> = file.names().into_iter().map(str::to_owned).collect();
+    present.sort_unstable();
+    let mut values = Vec::with_capacity(parameters.len());
+    for parameter in parameters {
+        let name = parameter.name.clone();
+        let Ok(tensor) = file.tensor(&name) else {
+            let path = at();
             return Err(TensorFileError::Missing {
                 path,
                 name,
-                present: self.names.clone(),
+                present,
             });
         };
-        if tensor.dtype != Dtype::F32 {
+        if tensor.dtype() != Dtype::F32 {
             return Err(TensorFileError::Dtype {
-                path,
+                path: at(),
                 name,
-                actual: format!("{:?}", tensor.dtype),
+                actual: format!("{:?}", tensor.dtype()),
                 expected: format!("{:?}", Dtype::F32),
             });
         }
-        let shape = shape.into_dimension();
-        if tensor.shape != shape.slice() {
+        if tensor.shape() != parameter.shape {
             return Err(TensorFileError::Shape {
-                path,
+                path: at(),
                 name,
-                actual: tensor.shape,
-                expected: shape.slice().to_vec(),
+                actual: tensor.shape().to_vec(),
+                expected: parameter.shape.clone(),
             });
         }
-        let (words, _) = tensor.bytes.as_chunks();
-        let values = words.iter().map(|&word| f32::from_le_bytes(word));
-        Ok(Array::from_shape_vec(shape, values.collect())
-            .expect("safetensors has checked the length against the shape"))
+        let (words, _) = tensor.data().as_chunks();
+        let words = words.iter().map(|&word| f32::from_le_bytes(word));
+        values.push(
+            ArrayD::from_shape_vec(parameter.shape.clone(), words.collect())
+                .expect("safetensors has checked the length against the shape"),
+        );
     }
-
-    /// Refuses tensors that nobody took.
-    pub(crate) fn finish(self) -> Result<(), TensorFileError> {
-        if self.left.is_empty() {
-            return Ok(());
-        }
-        Err(TensorFileError::Unexpected {
-            path: self.path,
-            names: self.left.into_keys().collect(),
-        })
+    present.retain(|name| parameters.iter().all(|parameter| parameter.name != *name));
+    if present.is_empty() {
+        return Ok(values);
     }
-}
-
-/// A tensor to be written.
-pub(crate) struct Entry {
-    name: String,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Entry {
-    pub(crate) fn new<S: Data<Elem = f32>, D: Dimension>(
-        name: &str,
-        tensor: &ArrayBase<S, D>,
-    ) -> Self {
-        Self {
-            name: name.to_owned(),
-            shape: tensor.shape().to_vec(),
-            bytes: tensor.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        }
-    }
-}
-
-impl View for &Entry {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        (&self.bytes).into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
+    Err(TensorFileError::Unexpected {
+        path: at(),
+        names: present,
+    })
 }
 
 /// Writes a whole file beside `path` and moves it there, so that no reader meets half of one.
-pub(crate) fn write(path: &Path, entries: &[Entry]) -> Result<(), TensorFileError> {
+pub(crate) fn write<'a>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (&'a str, ArrayViewD<'a, f32>)>,
+) -> Result<(), TensorFileError> {
     let failed = |source| TensorFileError::Write {
         path: path.into(),
         source,
     };
-    let views = entries.iter().map(|entry| (&entry.name, entry));
-    let bytes = safetensors::serialize(views, None)
+    let owned = tensors.into_iter().map(|(name, values)| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        (name, values.shape().to_vec(), bytes)
+    });
+    let owned: Vec<_> = owned.collect();
+    let views = owned.iter().map(|(name, shape, bytes)| {
+        TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (*name, view))
+    });
+    let views: Result<Vec<_>, _> = views.collect();
+    let bytes = views
+        .and_then(|views| safetensors::serialize(views, None))
         .map_err(|source| failed(std::io::Error::other(source)))?;
     let mut partial = path.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));

@@ -74,9 +74,7 @@ impl Emulator {
 
 /// Elements in the emulator's memory, which is given back, and forgotten by the counters, on drop.
 pub(crate) struct EmulatedBuffer {
-    /// `None` for no bytes, as a GPU has no allocation then either.
-    buffer: Option<cuda_std::emulator::Buffer>,
-    bytes: usize,
+    buffer: cuda_std::emulator::Buffer,
     counters: Arc<Counters>,
 }
 
@@ -86,49 +84,33 @@ impl EmulatedBuffer {
         counters: &Arc<Counters>,
         bytes: usize,
     ) -> Result<EmulatedBuffer> {
-        let buffer = if bytes == 0 {
-            None
-        } else {
-            Some(emulator.device.alloc(bytes)?)
-        };
+        let buffer = emulator.device.alloc(bytes)?;
         counters.allocated(bytes as u64);
         Ok(EmulatedBuffer {
             buffer,
-            bytes,
             counters: Arc::clone(counters),
         })
     }
 
     pub(crate) fn pointer(&self) -> *mut u8 {
-        self.buffer
-            .as_ref()
-            .map_or(std::ptr::null_mut(), |buffer| buffer.ptr::<u8>())
+        self.buffer.ptr()
     }
 
     pub(crate) fn write(&self, source: &[u8]) -> Result<()> {
-        if let Some(buffer) = &self.buffer {
-            buffer.write(0, source)?;
-        }
-        Ok(())
+        Ok(self.buffer.write(0, source)?)
     }
 
     pub(crate) fn zero(&self) -> Result<()> {
-        if let Some(buffer) = &self.buffer {
-            buffer.fill(0)?;
-        }
-        Ok(())
+        Ok(self.buffer.fill(0)?)
     }
 
     pub(crate) fn read(&self, target: &mut [u8]) -> Result<()> {
-        if let Some(buffer) = &self.buffer {
-            buffer.read(0, target)?;
-        }
-        Ok(())
+        Ok(self.buffer.read(0, target)?)
     }
 }
 
 impl Drop for EmulatedBuffer {
     fn drop(&mut self) {
-        self.counters.freed(self.bytes as u64);
+        self.counters.freed(self.buffer.len() as u64);
     }
 }

@@ -2,10 +2,6 @@
 
 use std::fmt;
 
-use super::gpu;
-use super::kind::{Device, Kind};
-use crate::contract::Limits;
-
 /// What a device is and can do. Printed, it is a few aligned lines.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
@@ -28,42 +24,6 @@ pub struct DeviceInfo {
     pub module: Option<&'static str>,
     /// Where this build's PTX comes from.
     pub ptx_origin: &'static str,
-}
-
-impl Device {
-    /// What the device is and can do.
-    pub fn info(&self) -> DeviceInfo {
-        let threads = rayon::current_num_threads() as u32;
-        let host = |name: &str, shared_bytes_per_block, processors| DeviceInfo {
-            name: name.to_owned(),
-            compute_capability: None,
-            processors,
-            memory_bytes: None,
-            l2_bytes: None,
-            shared_bytes_per_block,
-            driver_version: None,
-            module: None,
-            ptx_origin: gpu::ptx_origin(),
-        };
-        match self.kind() {
-            Kind::Cpu => host("CPU backend", None, threads),
-            Kind::Emulator(_) => {
-                let shared = Limits::EMULATED.shared_bytes;
-                host("emulator of the GPU kernels", Some(shared), 1)
-            }
-            Kind::Gpu(gpu) => DeviceInfo {
-                name: gpu.facts.name.clone(),
-                compute_capability: Some(gpu.facts.compute_capability),
-                processors: gpu.facts.multiprocessors,
-                memory_bytes: Some(gpu.facts.memory_bytes),
-                l2_bytes: Some(gpu.facts.l2_bytes),
-                shared_bytes_per_block: Some(gpu.limits.shared_bytes),
-                driver_version: Some(gpu.facts.driver_version),
-                module: Some(gpu.module_arch()),
-                ptx_origin: gpu::ptx_origin(),
-            },
-        }
-    }
 }
 
 impl fmt::Display for DeviceInfo {

@@ -7,7 +7,10 @@ use super::emulator::Emulator;
 #[cfg(feature = "emulator")]
 use super::emulator::EmulatorOptions;
 use super::gpu::{self, Gpu};
-use crate::error::Result;
+use super::info::DeviceInfo;
+use crate::contract::Limits;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
 
 /// Where operators run. Cloning is cheap and gives the same device.
 ///
@@ -52,9 +55,8 @@ impl Device {
     /// time on a machine; the driver caches the result.
     ///
     /// # Errors
-    /// [`NoDriver`](crate::Error::NoDriver), [`NoSuchDevice`](crate::Error::NoSuchDevice),
-    /// [`TooOld`](crate::Error::TooOld), [`Jit`](crate::Error::Jit) with the compiler's log, or
-    /// [`Driver`](crate::Error::Driver).
+    /// [`NoDriver`](Error::NoDriver), [`NoSuchDevice`](Error::NoSuchDevice), [`TooOld`](Error::TooOld),
+    /// [`Jit`](Error::Jit) with the compiler's log, or [`Driver`](Error::Driver).
     pub fn gpu(ordinal: u32) -> Result<Device> {
         Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
     }
@@ -62,9 +64,33 @@ impl Device {
     /// How many GPUs the driver sees.
     ///
     /// # Errors
-    /// [`NoDriver`](crate::Error::NoDriver) where none can be asked.
+    /// [`NoDriver`](Error::NoDriver) where none can be asked.
     pub fn gpu_count() -> Result<u32> {
         gpu::count()
+    }
+
+    /// What the device is and can do.
+    pub fn info(&self) -> DeviceInfo {
+        let threads = rayon::current_num_threads() as u32;
+        let host = |name: &str, shared_bytes_per_block, processors| DeviceInfo {
+            name: name.to_owned(),
+            compute_capability: None,
+            processors,
+            memory_bytes: None,
+            l2_bytes: None,
+            shared_bytes_per_block,
+            driver_version: None,
+            module: None,
+            ptx_origin: gpu::PTX_ORIGIN,
+        };
+        match self.kind() {
+            Kind::Cpu => host("CPU backend", None, threads),
+            Kind::Emulator(_) => {
+                let shared = Limits::EMULATED.shared_bytes;
+                host("emulator of the GPU kernels", Some(shared), 1)
+            }
+            Kind::Gpu(gpu) => gpu.info.clone(),
+        }
     }
 
     /// Whether this is a GPU.
@@ -84,6 +110,39 @@ impl Device {
 
     pub(crate) fn kind(&self) -> &Kind {
         &self.0
+    }
+
+    /// Refuses an argument that is on this device where it must be on another.
+    pub(crate) fn must_be(
+        &self,
+        expected: &Device,
+        operator: &'static str,
+        argument: &'static str,
+    ) -> Result<()> {
+        if self == expected {
+            return Ok(());
+        }
+        Err(Error::DeviceMismatch {
+            operator,
+            argument,
+            actual: self.to_string(),
+            expected: expected.to_string(),
+        })
+    }
+
+    /// Bytes of a tensor.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] for more than an address space has.
+    pub(crate) fn bytes_of(&self, shape: &[usize], dtype: DType) -> Result<usize> {
+        let product = |product: usize, &extent: &usize| product.checked_mul(extent);
+        let bytes = shape.iter().chain([&dtype.size()]).try_fold(1, product);
+        let bytes = bytes.filter(|&bytes| bytes <= isize::MAX as usize);
+        bytes.ok_or_else(|| Error::OutOfMemory {
+            device: self.to_string(),
+            requested: u64::MAX,
+            available: "more than any address space".to_owned(),
+        })
     }
 }
 

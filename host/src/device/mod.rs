@@ -11,10 +11,10 @@
 //! # Layers
 //! A module imports only from lines before its own, and nothing here imports from what builds on devices
 //! (`host/tests/layers.rs` sees to it). Beneath them all are element types, the launch contract, and errors.
-//! 1. `counters`, `raw`: what a stream was asked to do; handles of the driver
+//! 1. `counters`, `info`, `raw`: what a stream was asked to do; what a device is; handles of the driver
 //! 2. `emulator`, `no_emulator`, `gpu`: what runs kernels
 //! 3. `kind`: which of them a device is
-//! 4. `info`, `properties`, `storage`: what a device is, and what kernels are chosen by; memory of each kind
+//! 4. `properties`, `storage`: what kernels are chosen by; memory of each kind
 //! 5. `stream`: work in order
 //! 6. `tensor`: arrays
 
@@ -44,7 +44,7 @@ pub use stream::{Event, Stream};
 pub use tensor::Tensor;
 pub(crate) use tensor::{Reading, WeakTensor};
 
-pub(crate) use crate::dtype::{DType, bf16, f16};
+pub(crate) use crate::dtype::DType;
 pub(crate) use op_spec::launch::LaunchShape;
 
 #[cfg(test)]

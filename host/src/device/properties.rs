@@ -61,9 +61,9 @@ impl Device {
                 has_warpgroup_products: true,
             },
             Kind::Gpu(gpu) => DeviceProperties {
-                multiprocessors: gpu.facts.multiprocessors,
+                multiprocessors: gpu.info.processors,
                 shared_bytes_per_block: gpu.limits.shared_bytes,
-                has_warpgroup_products: gpu.module_arch() == "sm_90a",
+                has_warpgroup_products: gpu.info.module == Some("sm_90a"),
             },
         }
     }

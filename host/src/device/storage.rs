@@ -12,6 +12,18 @@ pub(crate) enum Storage {
     Gpu(GpuBuffer),
 }
 
+impl Storage {
+    /// Overwrites all bytes, and returns when `source` has been read.
+    pub(crate) fn write(&mut self, source: &[u8]) -> Result<()> {
+        match self {
+            Storage::Host(host) => host.bytes_mut().copy_from_slice(source),
+            Storage::Emulated(buffer) => buffer.write(source)?,
+            Storage::Gpu(buffer) => buffer.write(source)?,
+        }
+        Ok(())
+    }
+}
+
 /// Elements in the CPU backend's memory.
 pub(crate) enum HostBuffer {
     F32(Vec<f32>),

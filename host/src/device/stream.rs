@@ -15,7 +15,7 @@ use super::kind::{Device, Kind};
 use super::raw::RawStream;
 use super::storage::{HostBuffer, Storage};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Work for a device, done in the order given. Cloning gives the same stream.
 ///
@@ -74,7 +74,7 @@ impl Stream {
 
     /// The driver's handle, on a GPU; valid as long as the stream.
     pub fn as_raw(&self) -> Option<RawStream> {
-        self.0.gpu.as_ref().map(|stream| stream.raw.cast())
+        self.0.gpu.as_ref().map(|stream| stream.raw.0.cast())
     }
 
     /// The stream's device.
@@ -101,8 +101,8 @@ impl Stream {
     /// Makes work given to this stream from now on wait for `event`; the host does not wait.
     pub fn wait(&self, event: &Event) -> Result<()> {
         match (&self.0.gpu, &event.0) {
+            (_, Mark::Host(_)) => Ok(()),
             (Some(stream), Mark::Gpu(event)) => Ok(stream.wait(event)?),
-            (Some(_), Mark::Host(_)) | (None, Mark::Host(_)) => Ok(()),
             (None, Mark::Gpu(event)) => Ok(event.synchronize()?),
         }
     }
@@ -118,7 +118,7 @@ impl Stream {
     /// On the CPU device there is nothing to launch on; its operators never come here.
     ///
     /// # Errors
-    /// [`Error::Launch`] if the contract is broken (nothing ran then); on a GPU also what the driver says
+    /// [`Error::Launch`](crate::Error::Launch) if the contract is broken (nothing ran then); on a GPU also what the driver says
     /// at launch, in the emulator also what the kernel did wrong.
     ///
     /// # Safety
@@ -134,7 +134,7 @@ impl Stream {
             (Kind::Gpu(gpu), Some(stream)) => {
                 let current = gpu.make_current()?;
                 // SAFETY: the stream is this GPU's and alive; the rest is the caller's to grant.
-                unsafe { gpu.launch(&current, stream.raw, kernel, &shape, arguments)? };
+                unsafe { gpu.launch(&current, stream.raw.0, kernel, &shape, arguments)? };
             }
             (Kind::Emulator(emulator), _) => {
                 emulator.launch(kernel, &shape, arguments)?;
@@ -148,7 +148,7 @@ impl Stream {
     /// Makes `kernel` ready to be launched in this shape, so that a launch has nothing to look up or to load.
     ///
     /// # Errors
-    /// [`Error::Launch`] for a launch that the contract refuses; on a GPU also what the driver says.
+    /// [`Error::Launch`](crate::Error::Launch) for a launch that the contract refuses; on a GPU also what the driver says.
     pub(crate) fn load<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
@@ -169,17 +169,8 @@ impl Stream {
     }
 
     /// Memory for a tensor, of unspecified content.
-    pub(crate) fn allocate(&self, dtype: DType, len: usize) -> Result<Storage> {
-        let bytes = len
-            .checked_mul(dtype.size())
-            .filter(|&bytes| bytes <= isize::MAX as usize);
-        let Some(bytes) = bytes else {
-            return Err(Error::OutOfMemory {
-                device: self.0.device.to_string(),
-                requested: u64::MAX,
-                available: "more than any address space".to_owned(),
-            });
-        };
+    pub(crate) fn allocate(&self, shape: &[usize], dtype: DType) -> Result<Storage> {
+        let bytes = self.0.device.bytes_of(shape, dtype)?;
         Ok(match (self.0.device.kind(), &self.0.gpu) {
             (Kind::Emulator(emulator), _) => {
                 Storage::Emulated(EmulatedBuffer::allocate(emulator, &self.0.counters, bytes)?)
@@ -187,7 +178,7 @@ impl Stream {
             (_, Some(stream)) => {
                 Storage::Gpu(GpuBuffer::allocate(stream, &self.0.counters, bytes)?)
             }
-            (_, None) => Storage::Host(HostBuffer::zeros(dtype, len)?),
+            (_, None) => Storage::Host(HostBuffer::zeros(dtype, bytes / dtype.size())?),
         })
     }
 

@@ -45,9 +45,9 @@ impl Tensor {
         stream: &Stream,
         array: &ArrayBase<S, D>,
     ) -> Result<Tensor> {
-        let array = array.as_standard_layout();
-        let values = array.as_slice().expect("the standard layout is contiguous");
-        Tensor::from_values(stream, array.shape(), values)
+        with_bytes(array, |bytes| {
+            Tensor::from_bytes(stream, array.shape(), T::DTYPE, bytes)
+        })
     }
 
     /// The same for f32 values that are to be stored as `dtype`, rounded to nearest.
@@ -56,26 +56,15 @@ impl Tensor {
         array: &ArrayBase<S, D>,
         dtype: DType,
     ) -> Result<Tensor> {
-        match dtype {
-            DType::F32 => Tensor::from_array(stream, array),
-            DType::F16 => Tensor::from_array(stream, &array.map(|&value| f16::from_f32(value))),
-            DType::BF16 => Tensor::from_array(stream, &array.map(|&value| bf16::from_f32(value))),
-        }
+        with_rounded(array, dtype, |bytes| {
+            Tensor::from_bytes(stream, array.shape(), dtype, bytes)
+        })
     }
 
-    pub(crate) fn from_values<T: Element>(
-        stream: &Stream,
-        shape: &[usize],
-        values: &[T],
-    ) -> Result<Tensor> {
-        debug_assert_eq!(shape.iter().product::<usize>(), values.len());
-        let mut storage = stream.allocate(T::DTYPE, values.len())?;
-        match &mut storage {
-            Storage::Host(host) => host.bytes_mut().copy_from_slice(as_bytes(values)),
-            Storage::Emulated(buffer) => buffer.write(as_bytes(values))?,
-            Storage::Gpu(buffer) => buffer.write(as_bytes(values))?,
-        }
-        Ok(Tensor::with(stream, shape, T::DTYPE, storage))
+    fn from_bytes(stream: &Stream, shape: &[usize], dtype: DType, bytes: &[u8]) -> Result<Tensor> {
+        let mut storage = stream.allocate(shape, dtype)?;
+        storage.write(bytes)?;
+        Ok(Tensor::with(stream, shape, dtype, storage))
     }
 
     /// A tensor of zeros.
@@ -91,10 +80,7 @@ impl Tensor {
 
     /// A tensor whose elements a kernel is about to write.
     pub(crate) fn uninit(stream: &Stream, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        let len = shape
-            .iter()
-            .try_fold(1usize, |product, &extent| product.checked_mul(extent));
-        let storage = stream.allocate(dtype, len.unwrap_or(usize::MAX))?;
+        let storage = stream.allocate(shape, dtype)?;
         Ok(Tensor::with(stream, shape, dtype, storage))
     }
 
@@ -104,22 +90,12 @@ impl Tensor {
             return Tensor::from_f32_array(stream, &array, dtype);
         }
         let shape = array.shape().to_vec();
-        match array.into_raw_vec_and_offset() {
-            // A standard layout that starts at the vector's start fills it, unless the vector is longer.
-            (values, None | Some(0)) if values.len() == shape.iter().product::<usize>() => {
-                Ok(Tensor::with(
-                    stream,
-                    &shape,
-                    dtype,
-                    Storage::Host(HostBuffer::F32(values)),
-                ))
-            }
-            (values, offset) => {
-                let start = offset.unwrap_or(0);
-                let len: usize = shape.iter().product();
-                Tensor::from_values(stream, &shape, &values[start..start + len])
-            }
-        }
+        // A standard layout is a stretch of the vector, most often all of it.
+        let (mut values, offset) = array.into_raw_vec_and_offset();
+        values.drain(..offset.unwrap_or(0));
+        values.truncate(shape.iter().product());
+        let storage = Storage::Host(HostBuffer::F32(values));
+        Ok(Tensor::with(stream, &shape, dtype, storage))
     }
 
     fn with(stream: &Stream, shape: &[usize], dtype: DType, storage: Storage) -> Tensor {
@@ -138,14 +114,7 @@ impl Tensor {
     /// [`Error::DTypeMismatch`] if the tensor holds other elements than `T`; whatever went wrong in earlier
     /// work on the stream.
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
-        if self.dtype != T::DTYPE {
-            return Err(Error::DTypeMismatch {
-                operator: "to_array",
-                argument: "the tensor",
-                actual: self.dtype,
-                expected: T::DTYPE,
-            });
-        }
+        self.must_hold(T::DTYPE, "to_array", "the tensor")?;
         let mut values = Vec::new();
         values
             .try_reserve_exact(self.len())
@@ -248,15 +217,37 @@ impl Tensor {
         argument: &'static str,
         stream: &Stream,
     ) -> Result<()> {
-        if self.device() == stream.device() {
+        self.device().must_be(stream.device(), operator, argument)
+    }
+
+    /// Refuses a tensor of another element type.
+    pub(crate) fn must_hold(
+        &self,
+        expected: DType,
+        operator: &'static str,
+        argument: &'static str,
+    ) -> Result<()> {
+        if self.dtype == expected {
             return Ok(());
         }
-        Err(Error::DeviceMismatch {
+        Err(Error::DTypeMismatch {
             operator,
             argument,
-            actual: self.device().to_string(),
-            expected: stream.device().to_string(),
+            actual: self.dtype,
+            expected,
         })
+    }
+
+    /// Refuses a tensor of another shape or element type.
+    pub(crate) fn must_be(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        operator: &'static str,
+        argument: &'static str,
+    ) -> Result<()> {
+        must_have(shape, &self.shape, operator, argument)?;
+        self.must_hold(dtype, operator, argument)
     }
 
     /// The address for a kernel of this tensor's stream to write to. Only the maker of a fresh tensor calls
@@ -304,6 +295,47 @@ impl fmt::Debug for Tensor {
             self.shape,
             self.device()
         )
+    }
+}
+
+/// Refuses an array of another shape.
+fn must_have(
+    expected: &[usize],
+    actual: &[usize],
+    operator: &'static str,
+    argument: &'static str,
+) -> Result<()> {
+    if actual == expected {
+        return Ok(());
+    }
+    Err(Error::ShapeMismatch {
+        operator,
+        argument,
+        actual: actual.to_vec(),
+        expected: expected.to_vec(),
+    })
+}
+
+/// Gives `take` the bytes of an array's elements in row-major order.
+fn with_bytes<T: Element, S: Data<Elem = T>, D: Dimension, R>(
+    array: &ArrayBase<S, D>,
+    take: impl FnOnce(&[u8]) -> R,
+) -> R {
+    let array = array.as_standard_layout();
+    let values = array.as_slice().expect("the standard layout is contiguous");
+    take(as_bytes(values))
+}
+
+/// The same for elements rounded to `dtype`.
+fn with_rounded<S: Data<Elem = f32>, D: Dimension, R>(
+    array: &ArrayBase<S, D>,
+    dtype: DType,
+    take: impl FnOnce(&[u8]) -> R,
+) -> R {
+    match dtype {
+        DType::F32 => with_bytes(array, take),
+        DType::F16 => with_bytes(&array.map(|&value| f16::from_f32(value)), take),
+        DType::BF16 => with_bytes(&array.map(|&value| bf16::from_f32(value)), take),
     }
 }
 

@@ -50,13 +50,7 @@ impl Captured {
             let device = stream.device().to_string();
             return Err(Error::NoGraphs { device });
         };
-        if *x.stream() != stream {
-            return Err(Error::TensorInUse {
-                operator: OPERATOR,
-                argument: "input",
-                reason: "belongs to another stream than the plan",
-            });
-        }
+        x.must_belong_to(&stream, OPERATOR, "input")?;
         let mut y = plan.output()?;
         let graph = GpuGraph::capture(gpu, || plan.execute(&x, &mut y))?;
         Ok(Captured { graph, plan, x, y })

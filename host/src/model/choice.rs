@@ -7,64 +7,20 @@
 
 use std::ops::Range;
 
-use op_spec::chain::{Chain, ChainProblem, Layer, NormalForm, Run};
+use op_spec::chain::{NormalForm, Run};
 use op_spec::launch::Refusal;
 
-use super::Options;
-use super::table::{Kernels, TABLE};
-use crate::device::{DType, DeviceProperties};
+use super::question::{Considered, Question, RunQuestion, Verdict};
+use super::table::{Kernels, Row, TABLE};
 use crate::error::{Error, Result};
 
-/// What kernels are chosen for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Question<'a> {
-    pub(super) chain: &'a Chain,
-    pub(super) problem: &'a ChainProblem,
-    pub(super) dtype: DType,
-    pub(super) properties: &'a DeviceProperties,
-    pub(super) options: &'a Options,
-}
-
-/// A run of layers that kernels are chosen for.
-#[derive(Debug)]
-pub(super) struct RunQuestion<'a> {
-    pub(super) of: Question<'a>,
-    pub(super) layers: Range<usize>,
-    /// Nothing where the layers have none.
-    pub(super) form: Option<NormalForm>,
-}
-
-impl RunQuestion<'_> {
-    /// The names of the operators whose kernels do the layers: that of `clamp` for every function that is a clamp.
-    pub(super) fn operators(&self) -> Vec<&'static str> {
-        let layers = self.of.chain.layers()[self.layers.clone()].iter();
-        let name = |layer: &Layer| match layer {
-            Layer::Pointwise(function) if function.as_clamp().is_some() => "clamp",
-            layer => layer.operator(),
-        };
-        layers.map(name).collect()
-    }
-}
-
-/// What a row answered.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Answer {
-    /// It does the run.
-    Taken,
-    /// It could, but should not: why.
-    Passed(&'static str),
-    /// It cannot: the rule that is broken.
-    Refused(Refusal),
-}
-
 /// The kernels for a run, and how they were found.
-#[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) layers: Range<usize>,
-    pub(super) row: &'static str,
+    pub(super) row: &'static Row,
     pub(super) kernels: Kernels,
-    /// Rows that were asked before, with their answers, and the one that was taken.
-    pub(super) considered: Vec<(&'static str, Answer)>,
+    /// Rows that were asked before, with their answers, and the one that was taken. Those for other layers are left out.
+    pub(super) considered: Vec<Considered>,
 }
 
 /// The kernels for a whole chain.
@@ -90,17 +46,13 @@ pub(super) fn choose(question: Question<'_>) -> Result<Vec<Chosen>> {
 fn choose_run(question: Question<'_>, run: &Run) -> Result<Chosen> {
     let asked = run.kernel.as_deref();
     ask(question, run.layers.clone(), asked).map_err(|considered| {
-        let operators = question.chain.layers()[run.layers.clone()].iter();
-        let operators: Vec<&str> = operators.map(|layer| layer.operator()).collect();
-        let refusals: Vec<String> = considered
-            .iter()
-            .filter_map(|(row, answer)| match answer {
-                Answer::Refused(Refusal::Layers { .. }) if asked != Some(row) => None,
-                Answer::Refused(refusal) => Some(format!("{row}: {refusal}")),
-                Answer::Passed(reason) => Some(format!("{row}: {reason}")),
-                Answer::Taken => None,
-            })
-            .collect();
+        let reason = |Considered { kernels, verdict }: &Considered| match verdict {
+            Verdict::Refused(reason) | Verdict::Passed(reason) => {
+                Some(format!("{kernels}: {reason}"))
+            }
+            Verdict::Taken => None,
+        };
+        let refusals: Vec<String> = considered.iter().filter_map(reason).collect();
         let reasons = if !refusals.is_empty() {
             refusals.join("; ")
         } else if asked.is_some() {
@@ -110,7 +62,7 @@ fn choose_run(question: Question<'_>, run: &Run) -> Result<Chosen> {
             "no row of the table does these layers together".to_owned()
         };
         Error::NoKernels {
-            layers: operators.join(" "),
+            layers: question.operators(run.layers.clone()),
             asked: asked.map(str::to_owned),
             reasons,
         }
@@ -137,20 +89,13 @@ fn choose_whole(question: Question<'_>) -> Result<Vec<Chosen>> {
             }
         }
         let Some(mut run) = found else {
-            let layers = question.chain.layers()[start].operator().to_owned();
             return Err(Error::NoKernels {
-                layers,
+                layers: question.operators(start..start + 1),
                 asked: None,
                 reasons: "no row of the table does the layer alone".to_owned(),
             });
         };
-        if chosen.is_empty() && !considered_whole.is_empty() {
-            let mut considered = std::mem::take(&mut considered_whole);
-            considered
-                .retain(|(_, answer)| !matches!(answer, Answer::Refused(Refusal::Layers { .. })));
-            considered.append(&mut run.considered);
-            run.considered = considered;
-        }
+        run.considered.splice(..0, considered_whole.drain(..));
         start = run.layers.end;
         chosen.push(run);
     }
@@ -162,33 +107,37 @@ fn ask(
     question: Question<'_>,
     layers: Range<usize>,
     asked: Option<&str>,
-) -> Result<Chosen, Vec<(&'static str, Answer)>> {
+) -> Result<Chosen, Vec<Considered>> {
     let run = RunQuestion {
         of: question,
         form: NormalForm::of(question.problem, layers.clone()).ok(),
         layers,
     };
     let mut considered = Vec::new();
-    for row in TABLE
-        .iter()
-        .filter(|row| asked.is_none_or(|name| name == row.name))
-    {
-        let answer = match (row.can)(row, &run) {
-            Err(refusal) => Answer::Refused(refusal),
+    let is_asked = |name| asked.is_none_or(|asked| asked == name);
+    for row in TABLE.iter().filter(|row| is_asked(row.name)) {
+        let mut note = |verdict| {
+            considered.push(Considered {
+                kernels: row.name,
+                verdict,
+            });
+        };
+        match (row.can)(row, &run) {
+            Err(Refusal::Layers { .. }) if asked.is_none() => {}
+            Err(refusal) => note(Verdict::Refused(refusal.to_string())),
             Ok(kernels) => match (row.should)(&run, &kernels) {
-                Err(reason) if asked.is_none() => Answer::Passed(reason),
+                Err(reason) if asked.is_none() => note(Verdict::Passed(reason.to_owned())),
                 _ => {
-                    considered.push((row.name, Answer::Taken));
+                    note(Verdict::Taken);
                     return Ok(Chosen {
                         layers: run.layers,
-                        row: row.name,
+                        row,
                         kernels,
                         considered,
                     });
                 }
             },
-        };
-        considered.push((row.name, answer));
+        }
     }
     Err(considered)
 }

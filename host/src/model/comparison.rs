@@ -143,18 +143,13 @@ impl fmt::Display for Comparison {
             ("relative", &self.largest_relative),
         ];
         for (name, largest) in parts {
-            if let Some(Difference {
-                index,
-                actual,
-                expected,
-                amount,
-            }) = largest
-            {
-                write!(
-                    f,
-                    "; largest {name} difference {amount:.3e} at {index:?}: {actual}, expected {expected}"
-                )?;
-            }
+            let Some(largest) = largest else { continue };
+            let (amount, index) = (largest.amount, &largest.index);
+            let (actual, expected) = (largest.actual, largest.expected);
+            write!(
+                f,
+                "; largest {name} difference {amount:.3e} at {index:?}: {actual}, expected {expected}"
+            )?;
         }
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use op_spec::chain::{Chain, LayerProblem, NormalForm};
+use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm};
 
-use super::choice::{Answer, Chosen, Question};
-use super::table::TABLE;
+use super::choice::Chosen;
+use super::question::{Considered, Question};
 use crate::device::{DType, DeviceProperties};
 use crate::ops::Precision;
 use crate::program::Program;
@@ -62,27 +62,6 @@ pub struct RunFacts {
     pub considered: Vec<Considered>,
 }
 
-/// What a row of the table answered.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Considered {
-    /// The row.
-    pub kernels: &'static str,
-    /// Its answer.
-    pub verdict: Verdict,
-}
-
-/// An answer of a row of the table.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    /// It does the run.
-    Taken,
-    /// It could do the run, but there is a better one: why.
-    Passed(String),
-    /// It cannot do the run: the rule that is broken.
-    Refused(String),
-}
-
 /// A launch.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -112,13 +91,7 @@ impl Explanation {
             properties,
             options,
         } = *question;
-        let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
-        let parameters = chain.parameters().iter();
-        let parameters: u64 = parameters.map(|parameter| elements(&parameter.shape)).sum();
-        let values =
-            elements(problem.input_shape()) + elements(problem.output_shape()) + parameters;
-        let bytes = values * dtype.size() as u64;
-        let flop: u64 = problem.steps.iter().map(|step| flop(&step.problem)).sum();
+        let (bytes, flop) = bytes_and_flop(chain, problem, dtype);
         let products = match (dtype, options.precision) {
             (DType::F32, Precision::Accurate) => 3,
             _ => 1,
@@ -136,7 +109,10 @@ impl Explanation {
             dtype,
             normal_form: form.ok().map(|form| form.summary().to_string()),
             properties: *properties,
-            runs: chosen.iter().map(|run| RunFacts::new(chain, run)).collect(),
+            runs: chosen
+                .iter()
+                .map(|run| RunFacts::new(question, run))
+                .collect(),
             launches: program.steps().iter().map(LaunchFacts::new).collect(),
             workspace_bytes: program.workspace_bytes(),
             bytes,
@@ -146,58 +122,44 @@ impl Explanation {
     }
 }
 
-/// Operations of a layer's products.
-fn flop(problem: &LayerProblem) -> u64 {
-    let multiply_adds = match problem {
+/// What no implementation can do without: bytes of input, output and parameters, each once, and operations of the
+/// convolutions' products.
+pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
+    let parameters = chain.parameters().iter();
+    let shapes = parameters.map(|parameter| parameter.shape.as_slice());
+    let shapes = shapes.chain([problem.input_shape(), problem.output_shape()]);
+    let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
+    let values: u64 = shapes.map(elements).sum();
+    let multiply_adds = problem.steps.iter().map(|step| match &step.problem {
         LayerProblem::Conv2d(problem) => problem.multiply_adds(),
         LayerProblem::Conv3d(problem) => problem.multiply_adds(),
         _ => 0,
-    };
-    u64::try_from(2 * multiply_adds).unwrap_or(u64::MAX)
+    });
+    let flop = 2 * multiply_adds.sum::<u128>();
+    let flop = u64::try_from(flop).unwrap_or(u64::MAX);
+    (values * dtype.size() as u64, flop)
 }
 
 impl RunFacts {
-    fn new(chain: &Chain, run: &Chosen) -> RunFacts {
-        let layers = chain.layers()[run.layers.clone()].iter();
-        let names: Vec<&str> = layers.map(|layer| layer.operator()).collect();
-        let rows = TABLE.iter().find(|row| row.name == run.row);
-        let considered = run.considered.iter().filter_map(|(kernels, answer)| {
-            let verdict = match answer {
-                Answer::Taken => Verdict::Taken,
-                Answer::Passed(reason) => Verdict::Passed((*reason).to_owned()),
-                Answer::Refused(op_spec::launch::Refusal::Layers { .. }) => return None,
-                Answer::Refused(refusal) => Verdict::Refused(refusal.to_string()),
-            };
-            Some(Considered { kernels, verdict })
-        });
+    fn new(question: &Question<'_>, run: &Chosen) -> RunFacts {
         RunFacts {
-            layers: names.join(" "),
-            kernels: run.row,
-            summary: rows.map_or("", |row| row.summary),
-            considered: considered.collect(),
+            layers: question.operators(run.layers.clone()),
+            kernels: run.row.name,
+            summary: run.row.summary,
+            considered: run.considered.clone(),
         }
     }
 }
 
 impl LaunchFacts {
     fn new(step: &crate::program::Step) -> LaunchFacts {
-        let shape = step.shape();
+        let shape = step.shape;
         LaunchFacts {
-            kernel: step.kernel(),
+            kernel: step.kernel,
             blocks: shape.grid.iter().map(|&extent| u64::from(extent)).product(),
             threads: shape.block.iter().product(),
             shared_bytes: shape.shared_bytes,
-            bytes_moved: step.bytes_moved(),
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Verdict::Taken => f.write_str("yes"),
-            Verdict::Passed(reason) => write!(f, "could, but: {reason}"),
-            Verdict::Refused(rule) => write!(f, "no: {rule}"),
+            bytes_moved: step.bytes_moved,
         }
     }
 }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, Data, Dimension};
-use op_spec::chain::{Chain, Layer};
+use op_spec::chain::{Chain, Layer, Parameter};
 
-use super::choice::{self, Chosen, Question};
+use super::choice::{self, Chosen};
 use super::kernels::Appending;
 use super::programs::Programs;
+use super::question::Question;
 use super::{Explanation, Options, Plan};
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Stream, Tensor};
@@ -85,25 +86,21 @@ impl Model {
     ) -> Result<Model> {
         parameters.check(chain)?;
         let parameters = parameters.clone().rounded(dtype);
-        let mut is_factor = vec![false; chain.parameters().len()];
-        for (index, layer) in chain.layers().iter().enumerate() {
-            if let Layer::Scale(_) = layer {
-                chain
-                    .parameters_of(index)
-                    .iter()
-                    .for_each(|&slot| is_factor[slot] = true);
-            }
-        }
-        let values = chain.parameters().iter().zip(is_factor);
-        let upload = |(parameter, is_factor): (&op_spec::chain::Parameter, bool)| {
+        let scales = chain.layers().iter().enumerate();
+        let scales = scales.filter(|(_, layer)| matches!(layer, Layer::Scale(_)));
+        let factors: Vec<usize> = scales
+            .flat_map(|(index, _)| chain.parameters_of(index).iter().copied())
+            .collect();
+        let upload = |(slot, parameter): (usize, &Parameter)| {
             let value = parameters.get(&parameter.name).expect("they were checked");
-            if is_factor {
-                let vector: ndarray::Array1<f32> = value.iter().copied().collect();
+            if factors.contains(&slot) {
+                let vector = value.flatten();
                 return Tensor::from_f32_array(stream, &vector, dtype);
             }
             Tensor::from_f32_array(stream, &value, dtype)
         };
-        let tensors = values.map(upload).collect::<Result<_>>()?;
+        let tensors = chain.parameters().iter().enumerate();
+        let tensors = tensors.map(upload).collect::<Result<_>>()?;
         let shared = Shared {
             chain: chain.clone(),
             parameters,
@@ -181,14 +178,7 @@ impl Model {
     /// # Errors
     /// As there; [`Error::NoKernels`] for a partition that no kernels do.
     pub fn forward_with(&self, x: &Tensor, options: &Options) -> Result<Tensor> {
-        if x.dtype() != self.dtype() {
-            return Err(Error::DTypeMismatch {
-                operator: OPERATOR,
-                argument: "input",
-                actual: x.dtype(),
-                expected: self.dtype(),
-            });
-        }
+        x.must_hold(self.dtype(), OPERATOR, "input")?;
         x.same_device(OPERATOR, "input", &self.stream)?;
         if x.device().is_cpu() {
             return self.run_on_cpu(x);
@@ -259,16 +249,9 @@ impl Model {
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        let question = Question {
-            chain: &self.shared.chain,
-            problem: &self.shared.chain.problem(input)?,
-            dtype: self.dtype(),
-            properties,
-            options,
-        };
-        let chosen = choice::choose(question)?;
-        let program = self.make_program(&question, &chosen)?;
-        Ok(Explanation::new(&question, &chosen, &program))
+        self.choose(input, options, properties, |question, chosen, program| {
+            Explanation::new(question, chosen, &program)
+        })
     }
 
     /// One pass of the CPU backend.
@@ -283,21 +266,30 @@ impl Model {
     /// The launches for inputs of this shape, on a device that runs kernels.
     pub(super) fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
         self.shared.programs.get(input, options, || {
-            let question = Question {
-                chain: &self.shared.chain,
-                problem: &self.shared.chain.problem(input)?,
-                dtype: self.dtype(),
-                properties: &self.device().properties(),
-                options,
-            };
-            self.make_program(&question, &choice::choose(question)?)
+            let properties = self.device().properties();
+            self.choose(input, options, &properties, |_, _, program| program)
         })
     }
 
-    fn make_program(&self, question: &Question<'_>, chosen: &[Chosen]) -> Result<Program> {
+    /// Chooses kernels and makes a program of them, and gives `take` the question, the kernels, and the program.
+    fn choose<T>(
+        &self,
+        input: &[usize],
+        options: &Options,
+        properties: &DeviceProperties,
+        take: impl FnOnce(&Question<'_>, &[Chosen], Program) -> T,
+    ) -> Result<T> {
         let shared = &*self.shared;
+        let question = Question {
+            chain: &shared.chain,
+            problem: &shared.chain.problem(input)?,
+            dtype: shared.dtype,
+            properties,
+            options,
+        };
+        let chosen = choice::choose(question)?;
         let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
-        let mut value = program.input(question.problem.input_shape(), shared.dtype)?;
+        let mut value = program.input(input, shared.dtype)?;
         let mut appending = Appending {
             program: &mut program,
             chain: &shared.chain,
@@ -307,10 +299,10 @@ impl Model {
             layouts: &shared.layouts,
             options: question.options,
         };
-        for run in chosen {
+        for run in &chosen {
             value = appending.run(value, &run.layers, &run.kernels)?;
         }
-        Ok(program.finish(&[value]))
+        Ok(take(&question, &chosen, program.finish(&[value])))
     }
 
     fn device(&self) -> &Device {

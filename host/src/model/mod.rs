@@ -27,15 +27,19 @@ mod kernels;
 mod options;
 mod plan;
 mod programs;
+mod question;
 mod strategy;
 mod table;
 
 pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
-pub use explain::{Considered, Explanation, LaunchFacts, RunFacts, Verdict};
+#[cfg(feature = "lab")]
+pub(crate) use explain::bytes_and_flop;
+pub use explain::{Explanation, LaunchFacts, RunFacts};
 pub use forward::Model;
 pub use options::Options;
 pub use plan::Plan;
+pub use question::{Considered, Verdict};
 pub use strategy::Strategy;
 
 pub use crate::ops::Precision;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Captured, Explanation, Model, Options};
 use crate::device::{DType, Stream, Tensor};
-use crate::error::{Error, Result};
-use crate::program::{Program, expect};
+use crate::error::Result;
+use crate::program::Program;
 
 /// A model for inputs of one shape on one stream, with its memory.
 ///
@@ -53,15 +53,8 @@ impl Plan {
         options: &Options,
     ) -> Result<Plan> {
         let output = model.output_shape(input)?;
-        let (device, wanted) = (model.stream().device(), stream.device());
-        if device != wanted {
-            return Err(Error::DeviceMismatch {
-                operator: OPERATOR,
-                argument: "the model",
-                actual: device.to_string(),
-                expected: wanted.to_string(),
-            });
-        }
+        let device = model.stream().device();
+        device.must_be(stream.device(), OPERATOR, "the model")?;
         let program = if device.is_cpu() {
             None
         } else {
@@ -91,16 +84,17 @@ impl Plan {
     /// else's: [`output`](Plan::output) makes such tensors.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for tensors that the plan was not made for,
-    /// [`Error::DeviceMismatch`], [`Error::TensorInUse`]. On a stream that is being captured also
-    /// [`Error::ForeignInCapture`] for an input of another stream.
+    /// [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for tensors that
+    /// the plan was not made for, [`DeviceMismatch`](crate::Error::DeviceMismatch),
+    /// [`TensorInUse`](crate::Error::TensorInUse). On a stream that is being captured also
+    /// [`ForeignInCapture`](crate::Error::ForeignInCapture) for an input of another stream.
     pub fn execute(&mut self, x: &Tensor, y: &mut Tensor) -> Result<()> {
         if let Some((program, workspace)) = &mut self.program {
             return program.run(OPERATOR, &self.stream, &[x], &mut [y], workspace);
         }
         let dtype = self.model.dtype();
-        expect(OPERATOR, "input", x, &self.input, dtype)?;
-        expect(OPERATOR, "output", y, &self.output, dtype)?;
+        x.must_be(&self.input, dtype, OPERATOR, "input")?;
+        y.must_be(&self.output, dtype, OPERATOR, "output")?;
         x.same_device(OPERATOR, "input", &self.stream)?;
         y.rewrite(OPERATOR, "output", &self.stream)?;
         *y = self.model.run_on_cpu(&x.on(&self.stream)?)?;
@@ -113,8 +107,8 @@ impl Plan {
     /// plan, model, input and output until the graph has run for the last time.
     ///
     /// # Errors
-    /// [`Error::NoGraphs`] where the device is no GPU; [`Error::TensorInUse`] for an input of another stream; those of
-    /// [`execute`](Plan::execute).
+    /// [`NoGraphs`](crate::Error::NoGraphs) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
+    /// input of another stream; those of [`execute`](Plan::execute).
     pub fn capture(self, x: Tensor) -> Result<Captured> {
         Captured::new(self, x)
     }

@@ -7,7 +7,7 @@ use op_spec::launch::Refusal;
 use op_spec::launch::implicit_gemm::GemmConfig;
 use op_spec::launch::stencil::StencilGeometry;
 
-use super::choice::RunQuestion;
+use super::question::RunQuestion;
 use crate::ops::ConvAlgorithm;
 use crate::ops::any_shape::{PoolingChoice, StatisticsConvolution, conv_geometry};
 use crate::ops::conv2d_group_norm_scale_max_pool_clamp::PoolingLaunch;

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 use super::{Addresses, Value};
-use crate::device::{DType, bf16, f16};
+use crate::device::DType;
+use crate::dtype::Element;
 
 /// An argument that a kernel reads the value's elements through, or a null pointer in an `Option` without a value.
 #[derive(Debug, Clone, Copy)]
@@ -24,15 +25,10 @@ impl Stored for c_void {
     const DTYPE: Option<DType> = None;
 }
 
-impl Stored for f32 {
-    const DTYPE: Option<DType> = Some(DType::F32);
+impl<T: Element> Stored for T {
+    const DTYPE: Option<DType> = Some(T::DTYPE);
 }
-impl Stored for f16 {
-    const DTYPE: Option<DType> = Some(DType::F16);
-}
-impl Stored for bf16 {
-    const DTYPE: Option<DType> = Some(DType::BF16);
-}
+
 /// Words that only kernels know the meaning of are kept in tensors of f32.
 impl Stored for u32 {
     const DTYPE: Option<DType> = Some(DType::F32);

@@ -6,7 +6,7 @@ use super::arguments::{Arguments, Uses};
 use super::memory::{Life, pack};
 use super::{Addresses, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, DeviceProperties, LaunchShape, Stream, Tensor};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A program in the making.
 ///
@@ -90,16 +90,7 @@ impl ProgramBuilder {
     }
 
     fn value(&mut self, shape: &[usize], dtype: DType, place: Place) -> Result<Value> {
-        let bytes = shape
-            .iter()
-            .try_fold(dtype.size(), |product, &extent| product.checked_mul(extent));
-        let Some(bytes) = bytes.filter(|&bytes| bytes <= isize::MAX as usize) else {
-            return Err(Error::OutOfMemory {
-                device: self.device.to_string(),
-                requested: u64::MAX,
-                available: "more than any address space".to_owned(),
-            });
-        };
+        let bytes = self.device.bytes_of(shape, dtype)?;
         Ok(self.push(ValueFacts {
             shape: shape.into(),
             dtype,

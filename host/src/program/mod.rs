@@ -24,7 +24,7 @@ pub(crate) use builder::ProgramBuilder;
 pub(crate) use prepared::PreparedParameters;
 
 use crate::device::{DType, LaunchShape, Reading, Stream, Tensor};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The handle of a value, of use with the program that made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +67,12 @@ pub(crate) struct Program {
 
 /// One launch of a [`Program`].
 pub(crate) struct Step {
-    kernel: &'static str,
-    shape: LaunchShape,
-    bytes_moved: u64,
+    /// The kernel's symbol.
+    pub(crate) kernel: &'static str,
+    /// Grid, block and shared memory.
+    pub(crate) shape: LaunchShape,
+    /// Bytes that the kernel must at least read and write in global memory, by its own account.
+    pub(crate) bytes_moved: u64,
     values: Box<[Value]>,
     launch: Box<dyn Launch>,
 }
@@ -90,23 +93,6 @@ trait Launch: Send + Sync {
         shape: LaunchShape,
         addresses: &Addresses<'_>,
     ) -> Result<()>;
-}
-
-impl Step {
-    /// The kernel's symbol.
-    pub(crate) fn kernel(&self) -> &'static str {
-        self.kernel
-    }
-
-    /// Grid, block and shared memory.
-    pub(crate) fn shape(&self) -> LaunchShape {
-        self.shape
-    }
-
-    /// Bytes that the kernel must at least read and write in global memory, by its own account.
-    pub(crate) fn bytes_moved(&self) -> u64 {
-        self.bytes_moved
-    }
 }
 
 impl fmt::Debug for Step {
@@ -188,8 +174,8 @@ impl Program {
     /// Queues the launches on `stream`, to which outputs and workspace belong.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for tensors that the program was not made for,
-    /// [`Error::DeviceMismatch`], [`Error::TensorInUse`]; what a launch may run into.
+    /// `ShapeMismatch` and `DTypeMismatch` for tensors that the program was not made for, `DeviceMismatch`, `TensorInUse`;
+    /// what a launch may run into.
     pub(crate) fn run(
         &self,
         operator: &'static str,
@@ -198,12 +184,9 @@ impl Program {
         outputs: &mut [&mut Tensor],
         workspace: &mut Tensor,
     ) -> Result<()> {
-        for (&value, tensor) in self.inputs.iter().zip(inputs) {
-            self.expect(operator, "input", value, tensor)?;
-        }
-        for (&value, tensor) in self.outputs.iter().zip(&*outputs) {
-            self.expect(operator, "output", value, tensor)?;
-        }
+        self.expect(operator, "input", &self.inputs, inputs.iter().copied())?;
+        let written = outputs.iter().map(|output| &**output);
+        self.expect(operator, "output", &self.outputs, written)?;
         for output in &mut *outputs {
             output.rewrite(operator, "output", stream)?;
         }
@@ -233,9 +216,7 @@ impl Program {
         };
         let mut outputs: Vec<Tensor> = self.outputs.iter().map(output).collect::<Result<_>>()?;
         if stream.device().is_emulator() {
-            for (&value, tensor) in self.inputs.iter().zip(inputs) {
-                self.expect(operator, "input", value, tensor)?;
-            }
+            self.expect(operator, "input", &self.inputs, inputs.iter().copied())?;
             let apart = Intermediates::Apart(self.values.iter().map(|_| None).collect());
             let written: Vec<&Tensor> = outputs.iter().collect();
             self.launch(operator, stream, inputs, &written, apart)?;
@@ -247,16 +228,19 @@ impl Program {
         Ok(outputs)
     }
 
-    /// Refuses a tensor that the program was not made for.
-    fn expect(
+    /// Refuses tensors that the program was not made for.
+    fn expect<'a>(
         &self,
         operator: &'static str,
         argument: &'static str,
-        value: Value,
-        tensor: &Tensor,
+        values: &[Value],
+        tensors: impl Iterator<Item = &'a Tensor>,
     ) -> Result<()> {
-        let facts = &self.values[value.0];
-        expect(operator, argument, tensor, &facts.shape, facts.dtype)
+        for (value, tensor) in values.iter().zip(tensors) {
+            let facts = &self.values[value.0];
+            tensor.must_be(&facts.shape, facts.dtype, operator, argument)?;
+        }
+        Ok(())
     }
 
     /// Queues the launches. Inputs and outputs are as the program expects them; the outputs are `stream`'s own and
@@ -274,18 +258,13 @@ impl Program {
             (self.inputs.len(), self.outputs.len()),
             "a run has the program's inputs and outputs"
         );
-        let open =
-            |argument: &'static str, tensor| Tensor::read_on(tensor, operator, argument, stream);
         // Open until the last launch is queued.
-        let inputs: Vec<Reading<'_>> = inputs
-            .iter()
-            .map(|tensor| open("input", tensor))
-            .collect::<Result<_>>()?;
-        let parameters: Vec<Reading<'_>> = self
-            .parameters
-            .iter()
-            .map(|tensor| open("parameter", tensor))
-            .collect::<Result<_>>()?;
+        let inputs = inputs.iter();
+        let inputs = inputs.map(|tensor| tensor.read_on(operator, "input", stream));
+        let inputs: Vec<Reading<'_>> = inputs.collect::<Result<_>>()?;
+        let parameters = self.parameters.iter();
+        let parameters = parameters.map(|tensor| tensor.read_on(operator, "parameter", stream));
+        let parameters: Vec<Reading<'_>> = parameters.collect::<Result<_>>()?;
         let outputs: Vec<*mut u8> = outputs.iter().map(|tensor| tensor.output()).collect();
         let mut addresses = Addresses {
             values: &self.values,
@@ -323,41 +302,11 @@ impl Program {
     /// Frees what this step is the last to use, where values are apart.
     fn end(&self, index: usize, step: &Step, intermediates: &mut Intermediates) {
         if let Intermediates::Apart(tensors) = intermediates {
-            for &value in &step.values {
-                if self.values[value.0]
-                    .life
-                    .is_some_and(|[_, last]| last == index)
-                {
-                    tensors[value.0] = None;
+            for &Value(value) in &step.values {
+                if (self.values[value].life).is_some_and(|[_, last]| last == index) {
+                    tensors[value] = None;
                 }
             }
         }
     }
-}
-
-/// Refuses a tensor of another shape or element type than a program was made for.
-pub(crate) fn expect(
-    operator: &'static str,
-    argument: &'static str,
-    tensor: &Tensor,
-    shape: &[usize],
-    dtype: DType,
-) -> Result<()> {
-    if tensor.shape() != shape {
-        return Err(Error::ShapeMismatch {
-            operator,
-            argument,
-            actual: tensor.shape().to_vec(),
-            expected: shape.to_vec(),
-        });
-    }
-    if tensor.dtype() != dtype {
-        return Err(Error::DTypeMismatch {
-            operator,
-            argument,
-            actual: tensor.dtype(),
-            expected: dtype,
-        });
-    }
-    Ok(())
 }

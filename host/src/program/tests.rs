@@ -39,8 +39,8 @@ fn steps_say_what_is_launched() {
     let [_, step] = program.steps() else {
         panic!("two clamps are two launches")
     };
-    assert_eq!((step.kernel(), step.bytes_moved()), ("clamp_f32", 8000));
-    assert_eq!(step.shape().block, [256, 1, 1]);
+    assert_eq!((step.kernel, step.bytes_moved), ("clamp_f32", 8000));
+    assert_eq!(step.shape.block, [256, 1, 1]);
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use convfuse::model::{Explanation, Model, Options};
-use convfuse::{DType, DeviceProperties, Parameters, Result, Stream, Tensor, data, ops};
+use convfuse::{DType, DeviceProperties, Parameters, Result, Stream, Tensor, data, lab, ops};
 use ndarray::{ArrayD, IxDyn};
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
-use op_spec::chain::{Chain, Initialisation, Layer, LayerProblem};
+use op_spec::chain::{Chain, Initialisation, Layer};
 use oracle::{Case, Expected};
 use serde_json::json;
 
@@ -140,16 +140,10 @@ impl Subject {
         let case = rounded(&case, dtype);
         let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
         let output = problem.output_shape().to_vec();
-        let values: usize = case.parameters.iter().map(|values| values.len()).sum();
-        let elements = x.len() + output.iter().product::<usize>() + values;
-        let flop = problem.steps.iter().map(|step| match &step.problem {
-            LayerProblem::Conv2d(problem) => 2 * problem.multiply_adds(),
-            LayerProblem::Conv3d(problem) => 2 * problem.multiply_adds(),
-            _ => 0,
-        });
+        let (bytes, flop) = lab::bytes_and_flop(chain, &problem, dtype);
         Ok(Subject {
-            bytes: elements as u64 * dtype.size() as u64,
-            flop: u64::try_from(flop.sum::<u128>()).unwrap_or(u64::MAX),
+            bytes,
+            flop,
             model,
             x,
             number: None,

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cust::device::{Device as CudaDevice, DeviceAttribute};
+use cust::device::Device as CudaDevice;
 use cust::sys;
 
-use super::driver::{Current, cu, wrapped};
+use super::driver::{Current, Handle, cu, wrapped};
 use super::module::{self, Module};
 use super::ptx;
 use crate::contract::Limits;
+use crate::device::info::DeviceInfo;
 use crate::error::{DriverError, Error, Result};
 
 /// A GPU with its primary context and its compiled kernels.
@@ -19,7 +20,7 @@ use crate::error::{DriverError, Error, Result};
 /// that a context or a function handle, once seen, never dangles.
 pub(crate) struct Gpu {
     pub(crate) ordinal: u32,
-    pub(crate) facts: GpuFacts,
+    pub(crate) info: DeviceInfo,
     pub(crate) limits: Limits,
     context: cust::context::Context,
     pub(super) module: Module,
@@ -27,31 +28,14 @@ pub(crate) struct Gpu {
     pub(super) pool: Option<Pool>,
 }
 
-/// A memory pool's handle.
-pub(super) struct Pool(pub(super) sys::CUmemoryPool);
-
-// SAFETY: the driver's memory pools may be used from any thread at any time; the handle is the device's
-// default pool, which lives as long as the primary context.
-unsafe impl Send for Pool {}
-// SAFETY: as above.
-unsafe impl Sync for Pool {}
-
-/// What a GPU is.
-#[derive(Debug, Clone)]
-pub(crate) struct GpuFacts {
-    pub(crate) name: String,
-    pub(crate) compute_capability: (u32, u32),
-    pub(crate) multiprocessors: u32,
-    pub(crate) memory_bytes: u64,
-    pub(crate) l2_bytes: u64,
-    pub(crate) driver_version: (u32, u32),
-}
+/// The device's default memory pool, which lives as long as the primary context.
+type Pool = Handle<sys::CUmemPoolHandle_st>;
 
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gpu")
             .field("ordinal", &self.ordinal)
-            .field("facts", &self.facts)
+            .field("info", &self.info)
             .finish_non_exhaustive()
     }
 }
@@ -101,22 +85,24 @@ impl Gpu {
 
     fn new(ordinal: u32) -> Result<Gpu> {
         let device = wrapped("cuDeviceGet", CudaDevice::get_device(ordinal))?;
-        let facts = GpuFacts::of(device)?;
         let limits = limits(device)?;
-        let Some(ptx) = ptx::choose(facts.compute_capability, module::MODULES) else {
+        let mut info = describe(device, &limits)?;
+        let capability = info.compute_capability.unwrap_or_default();
+        let Some(ptx) = ptx::choose(capability, module::MODULES) else {
             return Err(Error::TooOld {
-                name: facts.name,
-                actual: facts.compute_capability,
+                name: info.name,
+                actual: capability,
                 required: ptx::lowest(module::MODULES),
             });
         };
+        info.module = Some(ptx.arch);
         let context = retain(device)?;
         let _current = Current::new(context.as_raw())?;
         let module = Module::load(ptx)?;
         let pool = default_pool(device)?;
         Ok(Gpu {
             ordinal,
-            facts,
+            info,
             limits,
             context,
             module,
@@ -129,19 +115,9 @@ impl Gpu {
         Current::new(self.context.as_raw())
     }
 
-    /// The architecture of the module in use.
-    pub(crate) fn module_arch(&self) -> &'static str {
-        self.module.arch
-    }
-
     pub(crate) fn to_name(&self) -> String {
-        format!("gpu {} ({})", self.ordinal, self.facts.name)
+        format!("gpu {} ({})", self.ordinal, self.info.name)
     }
-}
-
-/// Where the PTX of this build comes from, in words.
-pub(crate) fn ptx_origin() -> &'static str {
-    module::ORIGIN
 }
 
 /// Retains the device's primary context, the one that CUDA's runtime API uses as well.
@@ -182,7 +158,7 @@ fn default_pool(device: CudaDevice) -> Result<Option<Pool>, DriverError> {
             (&raw mut keep).cast()
         ))?;
     }
-    Ok(Some(Pool(pool)))
+    Ok(Some(Handle(pool)))
 }
 
 fn attribute(device: CudaDevice, attribute: sys::CUdevice_attribute) -> Result<u32, DriverError> {
@@ -192,25 +168,25 @@ fn attribute(device: CudaDevice, attribute: sys::CUdevice_attribute) -> Result<u
     Ok(value.max(0) as u32)
 }
 
-impl GpuFacts {
-    fn of(device: CudaDevice) -> Result<GpuFacts, DriverError> {
-        let get = |which| {
-            wrapped("cuDeviceGetAttribute", device.get_attribute(which))
-                .map(|value| value.max(0) as u32)
-        };
-        let version = wrapped("cuDriverGetVersion", cust::CudaApiVersion::get())?;
-        Ok(GpuFacts {
-            name: wrapped("cuDeviceGetName", device.name())?,
-            compute_capability: (
-                get(DeviceAttribute::ComputeCapabilityMajor)?,
-                get(DeviceAttribute::ComputeCapabilityMinor)?,
-            ),
-            multiprocessors: get(DeviceAttribute::MultiprocessorCount)?,
-            memory_bytes: wrapped("cuDeviceTotalMem", device.total_memory())? as u64,
-            l2_bytes: u64::from(get(DeviceAttribute::L2CacheSize)?),
-            driver_version: (version.major() as u32, version.minor() as u32),
-        })
-    }
+/// What the device is, as long as no module was chosen for it.
+fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverError> {
+    use sys::CUdevice_attribute::*;
+    let get = |which| attribute(device, which);
+    let version = wrapped("cuDriverGetVersion", cust::CudaApiVersion::get())?;
+    Ok(DeviceInfo {
+        name: wrapped("cuDeviceGetName", device.name())?,
+        compute_capability: Some((
+            get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        )),
+        processors: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        memory_bytes: Some(wrapped("cuDeviceTotalMem", device.total_memory())? as u64),
+        l2_bytes: Some(u64::from(get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?)),
+        shared_bytes_per_block: Some(limits.shared_bytes),
+        driver_version: Some((version.major() as u32, version.minor() as u32)),
+        module: None,
+        ptx_origin: module::ORIGIN,
+    })
 }
 
 fn limits(device: CudaDevice) -> Result<Limits, DriverError> {

@@ -6,6 +6,17 @@ use cust::sys::{self, CUresult};
 
 use crate::error::{DriverError, Result};
 
+/// A handle of the driver.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle<T>(pub(crate) *mut T);
+
+// SAFETY: the driver's handles may be used from any thread whose current context is theirs; each use comes after
+// `make_current` of the owning GPU.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as above; the driver takes calls of several threads at a time, but for launches of a graph, which `GpuGraph`
+// allows its one owner only.
+unsafe impl<T> Sync for Handle<T> {}
+
 /// Turns a driver call's return value into a result.
 pub(crate) fn check(call: &'static str, result: CUresult) -> Result<(), DriverError> {
     if result == CUresult::CUDA_SUCCESS {
@@ -53,20 +64,15 @@ pub(crate) struct Current {
 impl Current {
     pub(crate) fn new(context: sys::CUcontext) -> Result<Current, DriverError> {
         let mut current = std::ptr::null_mut();
-        // SAFETY: `current` is a valid place for one handle; `context` is a primary context that this
-        // process retains for ever (see `Gpu`), so it is alive.
-        unsafe {
-            cu!(cuCtxGetCurrent(&mut current))?;
-            if current == context {
-                return Ok(Current {
-                    pushed: false,
-                    not_send: PhantomData,
-                });
-            }
-            cu!(cuCtxPushCurrent_v2(context))?;
+        // SAFETY: `current` is a valid place for one handle.
+        unsafe { cu!(cuCtxGetCurrent(&mut current))? };
+        let pushed = current != context;
+        if pushed {
+            // SAFETY: `context` is a primary context that this process retains for ever (see `Gpu`), so it is alive.
+            unsafe { cu!(cuCtxPushCurrent_v2(context))? };
         }
         Ok(Current {
-            pushed: true,
+            pushed,
             not_send: PhantomData,
         })
     }

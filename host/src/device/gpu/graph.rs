@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cust::sys;
 
-use super::driver::cu;
+use super::driver::{Handle, cu};
 use super::stream::GpuStream;
 use crate::error::{DriverError, Result};
 
@@ -13,13 +13,8 @@ use crate::error::{DriverError, Result};
 /// It does not know whose memory it works on: whoever holds it keeps that alive.
 pub(crate) struct GpuGraph {
     stream: Arc<GpuStream>,
-    executable: sys::CUgraphExec,
+    executable: Handle<sys::CUgraphExec_st>,
 }
-
-// SAFETY: the driver's graph handles may be used from any thread, one at a time; `launch` takes the graph exclusively.
-unsafe impl Send for GpuGraph {}
-// SAFETY: as above; a shared reference gives access to nothing.
-unsafe impl Sync for GpuGraph {}
 
 impl GpuGraph {
     /// What `work` gives to `stream`, which does not run now.
@@ -32,10 +27,10 @@ impl GpuGraph {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is alive.
-        unsafe { cu!(cuStreamBeginCapture_v2(stream.raw, mode))? };
+        unsafe { cu!(cuStreamBeginCapture_v2(stream.raw.0, mode))? };
         let worked = work();
         // SAFETY: as above; `graph` is a valid place for one handle. The capture is ended also where the work failed.
-        let ended = unsafe { cu!(cuStreamEndCapture(stream.raw, &mut graph)) };
+        let ended = unsafe { cu!(cuStreamEndCapture(stream.raw.0, &mut graph)) };
         let instantiated = worked.and_then(|()| {
             ended?;
             let mut executable = std::ptr::null_mut();
@@ -49,7 +44,7 @@ impl GpuGraph {
         }
         Ok(GpuGraph {
             stream: Arc::clone(stream),
-            executable: instantiated?,
+            executable: Handle(instantiated?),
         })
     }
 
@@ -57,7 +52,7 @@ impl GpuGraph {
     pub(crate) fn launch(&mut self) -> Result<(), DriverError> {
         let _current = self.stream.gpu.make_current()?;
         // SAFETY: both handles are alive.
-        unsafe { cu!(cuGraphLaunch(self.executable, self.stream.raw)) }
+        unsafe { cu!(cuGraphLaunch(self.executable.0, self.stream.raw.0)) }
     }
 }
 
@@ -67,7 +62,7 @@ impl Drop for GpuGraph {
         let _ = self.stream.synchronize();
         if let Ok(_current) = self.stream.gpu.make_current() {
             // SAFETY: the handle is ours and used nowhere else any more.
-            unsafe { sys::cuGraphExecDestroy(self.executable) };
+            unsafe { sys::cuGraphExecDestroy(self.executable.0) };
         }
     }
 }

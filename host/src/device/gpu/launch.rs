@@ -34,8 +34,13 @@ impl Gpu {
             let attribute =
                 sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function belongs to the current context.
-            let opt_in =
-                || unsafe { cu!(cuFuncSetAttribute(function.handle, attribute, grant as i32)) };
+            let opt_in = || unsafe {
+                cu!(cuFuncSetAttribute(
+                    function.handle.0,
+                    attribute,
+                    grant as i32
+                ))
+            };
             function.opt_in.get_or_init(opt_in).clone()?;
         }
         Ok(function)
@@ -72,7 +77,7 @@ impl Gpu {
         // caller vouches for the values.
         arguments.with_params(|parameters| unsafe {
             cu!(cuLaunchKernel(
-                function.handle,
+                function.handle.0,
                 grid_x,
                 grid_y,
                 grid_z,

@@ -75,9 +75,9 @@ impl GpuBuffer {
                 self.pointer,
                 source.as_ptr().cast(),
                 self.bytes,
-                self.home.raw
+                self.home.raw.0
             ))?;
-            cu!(cuStreamSynchronize(self.home.raw))
+            cu!(cuStreamSynchronize(self.home.raw.0))
         }
     }
 
@@ -88,7 +88,14 @@ impl GpuBuffer {
         }
         let _current = self.home.gpu.make_current()?;
         // SAFETY: the range is the buffer's own.
-        unsafe { cu!(cuMemsetD8Async(self.pointer, 0, self.bytes, self.home.raw)) }
+        unsafe {
+            cu!(cuMemsetD8Async(
+                self.pointer,
+                0,
+                self.bytes,
+                self.home.raw.0
+            ))
+        }
     }
 
     /// Copies the content out after all earlier work on `stream`, and returns when it is there.
@@ -110,9 +117,9 @@ impl GpuBuffer {
                 target.as_mut_ptr().cast::<c_void>(),
                 self.pointer,
                 self.bytes,
-                stream.raw
+                stream.raw.0
             ))?;
-            cu!(cuStreamSynchronize(stream.raw))?;
+            cu!(cuStreamSynchronize(stream.raw.0))?;
         }
         Ok(())
     }
@@ -122,7 +129,7 @@ impl GpuBuffer {
     /// # Errors
     /// [`Error::ForeignInCapture`] if that work goes to a graph, and the stream has not read the buffer before.
     pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
-        if stream.raw == self.home.raw {
+        if stream.raw.0 == self.home.raw.0 {
             return Ok(());
         }
         if stream.is_capturing()? {
@@ -146,17 +153,17 @@ impl GpuBuffer {
     /// Whether `stream` has read the buffer as it is now.
     fn was_read_by(&self, stream: &GpuStream) -> bool {
         let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.contains_key(&(stream.raw as usize))
+        reads.contains_key(&(stream.raw.0 as usize))
     }
 
     /// Notes that `stream` reads the buffer up to this point: it will not be freed before.
     pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<(), DriverError> {
-        if stream.raw == self.home.raw || stream.is_capturing()? {
+        if stream.raw.0 == self.home.raw.0 || stream.is_capturing()? {
             return Ok(());
         }
         let noted = stream.record(false).map(|event| {
             let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-            reads.insert(stream.raw as usize, (Arc::clone(stream), event));
+            reads.insert(stream.raw.0 as usize, (Arc::clone(stream), event));
         });
         // Without an event only waiting keeps the buffer alive for long enough.
         noted.or_else(|_| stream.synchronize())
@@ -201,7 +208,7 @@ impl Gpu {
             // SAFETY: `pointer` is a valid place for one device pointer; the stream is of this context.
             unsafe {
                 match self.pool {
-                    Some(_) => cu!(cuMemAllocAsync(&mut pointer, bytes, stream.raw)),
+                    Some(_) => cu!(cuMemAllocAsync(&mut pointer, bytes, stream.raw.0)),
                     None => cu!(cuMemAlloc_v2(&mut pointer, bytes)),
                 }
             }
@@ -249,9 +256,9 @@ impl Gpu {
         // A failure here has nobody to report to and leaks at worst.
         unsafe {
             if self.pool.is_some() {
-                sys::cuMemFreeAsync(pointer, stream.raw);
+                sys::cuMemFreeAsync(pointer, stream.raw.0);
             } else {
-                sys::cuStreamSynchronize(stream.raw);
+                sys::cuStreamSynchronize(stream.raw.0);
                 sys::cuMemFree_v2(pointer);
             }
         }

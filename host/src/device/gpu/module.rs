@@ -6,7 +6,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 
 use cust::sys;
 
-use super::driver::cu;
+use super::driver::{Handle, cu};
 use super::ptx::Ptx;
 use crate::error::{DriverError, Error, Result};
 
@@ -22,33 +22,23 @@ pub(crate) const MODULES: &[Ptx] = &[
     },
 ];
 
-/// Which of the two, in words.
+/// Which of the two, in words: where the PTX of this build comes from.
 pub(crate) const ORIGIN: &str = env!("CONVFUSE_PTX_ORIGIN");
 
 /// A loaded module. Never unloaded: it belongs to a [`Gpu`], which lives to the end of the process.
 pub(crate) struct Module {
     pub(crate) arch: &'static str,
-    handle: sys::CUmodule,
+    handle: Handle<sys::CUmod_st>,
     functions: RwLock<HashMap<&'static str, &'static Function>>,
 }
 
 /// A kernel in a module. Leaked, one per kernel and device, for the reason above.
 pub(super) struct Function {
-    pub(super) handle: sys::CUfunction,
+    pub(super) handle: Handle<sys::CUfunc_st>,
     pub(super) static_shared_bytes: u32,
     /// Whether shared memory beyond 48 KiB was granted.
     pub(super) opt_in: OnceLock<Result<(), DriverError>>,
 }
-
-// SAFETY: module and function handles may be used from any thread whose current context is theirs; each
-// use here comes after `make_current` of the owning GPU. What is mutable beside them is behind locks.
-unsafe impl Send for Module {}
-// SAFETY: as above.
-unsafe impl Sync for Module {}
-// SAFETY: as above.
-unsafe impl Send for Function {}
-// SAFETY: as above.
-unsafe impl Sync for Function {}
 
 impl Module {
     /// Compiles `ptx` for the device whose context is current.
@@ -88,7 +78,7 @@ impl Module {
         })?;
         Ok(Module {
             arch: ptx.arch,
-            handle,
+            handle: Handle(handle),
             functions: RwLock::default(),
         })
     }
@@ -110,7 +100,7 @@ impl Module {
         let looked_up = unsafe {
             cu!(cuModuleGetFunction(
                 &mut handle,
-                self.handle,
+                self.handle.0,
                 symbol.as_ptr()
             ))
         };
@@ -126,7 +116,7 @@ impl Module {
         // SAFETY: `shared` is a valid place for one integer, `handle` a function of the current context.
         unsafe { cu!(cuFuncGetAttribute(&mut shared, attribute, handle))? };
         let function = Function {
-            handle,
+            handle: Handle(handle),
             static_shared_bytes: shared.max(0) as u32,
             opt_in: OnceLock::new(),
         };

@@ -62,16 +62,12 @@ pub(crate) fn lowest(modules: &[Ptx]) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    const MODULES: &[Ptx] = &[
-        Ptx {
-            arch: "sm_80",
-            compressed: &[],
-        },
-        Ptx {
-            arch: "sm_90a",
-            compressed: &[],
-        },
-    ];
+    const fn ptx(arch: &'static str) -> Ptx {
+        let compressed = &[];
+        Ptx { arch, compressed }
+    }
+
+    const MODULES: &[Ptx] = &[ptx("sm_80"), ptx("sm_90a")];
 
     fn chosen(device: (u32, u32)) -> Option<&'static str> {
         choose(device, MODULES).map(|module| module.arch)
@@ -106,21 +102,10 @@ mod tests {
 
     #[test]
     fn newer_plain_modules_win_over_older_ones() {
-        let modules = [
-            MODULES[0],
-            MODULES[1],
-            Ptx {
-                arch: "sm_100",
-                compressed: &[],
-            },
-        ];
-        assert_eq!(
-            choose((12, 0), &modules).map(|module| module.arch),
-            Some("sm_100")
-        );
-        assert_eq!(
-            choose((10, 0), &modules).map(|module| module.arch),
-            Some("sm_100")
-        );
+        let modules = [MODULES[0], MODULES[1], ptx("sm_100")];
+        for device in [(12, 0), (10, 0)] {
+            let chosen = choose(device, &modules).map(|module| module.arch);
+            assert_eq!(chosen, Some("sm_100"));
+        }
     }
 }

@@ -6,22 +6,16 @@ use std::time::Duration;
 use cust::sys;
 
 use super::context::Gpu;
-use super::driver::cu;
+use super::driver::{Handle, cu};
 use crate::error::{DriverError, Result};
 
 /// A stream of a GPU.
 pub(crate) struct GpuStream {
     pub(crate) gpu: Arc<Gpu>,
-    pub(crate) raw: sys::CUstream,
+    pub(crate) raw: Handle<sys::CUstream_st>,
     /// Whether this process' side of the library made the stream, and so destroys it.
     owned: bool,
 }
-
-// SAFETY: the driver's stream handles may be used from any thread; calls are made with the stream's
-// context current.
-unsafe impl Send for GpuStream {}
-// SAFETY: as above.
-unsafe impl Sync for GpuStream {}
 
 impl GpuStream {
     /// A new stream that does not wait for the legacy default stream, nor the other way round.
@@ -33,7 +27,7 @@ impl GpuStream {
         unsafe { cu!(cuStreamCreateWithPriority(&mut raw, flags, 0))? };
         Ok(GpuStream {
             gpu: Arc::clone(gpu),
-            raw,
+            raw: Handle(raw),
             owned: true,
         })
     }
@@ -45,7 +39,7 @@ impl GpuStream {
     pub(crate) unsafe fn from_raw(gpu: &Arc<Gpu>, raw: sys::CUstream) -> GpuStream {
         GpuStream {
             gpu: Arc::clone(gpu),
-            raw,
+            raw: Handle(raw),
             owned: false,
         }
     }
@@ -54,7 +48,7 @@ impl GpuStream {
     pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
         let _current = self.gpu.make_current()?;
         // SAFETY: the stream is alive.
-        unsafe { cu!(cuStreamSynchronize(self.raw)) }
+        unsafe { cu!(cuStreamSynchronize(self.raw.0)) }
     }
 
     /// Whether work that the stream is given goes to a graph.
@@ -62,7 +56,7 @@ impl GpuStream {
         let _current = self.gpu.make_current()?;
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is alive; `status` is a valid place for one status.
-        unsafe { cu!(cuStreamIsCapturing(self.raw, &mut status))? };
+        unsafe { cu!(cuStreamIsCapturing(self.raw.0, &mut status))? };
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
@@ -71,7 +65,7 @@ impl GpuStream {
         let _current = self.gpu.make_current()?;
         let event = GpuEvent::new(&self.gpu, timing)?;
         // SAFETY: stream and event are alive and of one context.
-        unsafe { cu!(cuEventRecord(event.raw, self.raw))? };
+        unsafe { cu!(cuEventRecord(event.raw.0, self.raw.0))? };
         Ok(event)
     }
 
@@ -79,7 +73,7 @@ impl GpuStream {
     pub(crate) fn wait(&self, event: &GpuEvent) -> Result<(), DriverError> {
         let _current = self.gpu.make_current()?;
         // SAFETY: stream and event are alive; the driver allows them to be of different contexts.
-        unsafe { cu!(cuStreamWaitEvent(self.raw, event.raw, 0)) }
+        unsafe { cu!(cuStreamWaitEvent(self.raw.0, event.raw.0, 0)) }
     }
 }
 
@@ -89,7 +83,7 @@ impl Drop for GpuStream {
             // SAFETY: the handle is ours and used nowhere else any more. The driver lets work that was
             // given to the stream finish.
             unsafe {
-                sys::cuStreamDestroy_v2(self.raw);
+                sys::cuStreamDestroy_v2(self.raw.0);
             }
         }
     }
@@ -98,13 +92,8 @@ impl Drop for GpuStream {
 /// An event of a GPU.
 pub(crate) struct GpuEvent {
     gpu: Arc<Gpu>,
-    raw: sys::CUevent,
+    raw: Handle<sys::CUevent_st>,
 }
-
-// SAFETY: the driver's event handles may be used from any thread.
-unsafe impl Send for GpuEvent {}
-// SAFETY: as above.
-unsafe impl Sync for GpuEvent {}
 
 impl GpuEvent {
     fn new(gpu: &Arc<Gpu>, timing: bool) -> Result<GpuEvent, DriverError> {
@@ -118,7 +107,7 @@ impl GpuEvent {
         unsafe { cu!(cuEventCreate(&mut raw, flags as u32))? };
         Ok(GpuEvent {
             gpu: Arc::clone(gpu),
-            raw,
+            raw: Handle(raw),
         })
     }
 
@@ -126,7 +115,7 @@ impl GpuEvent {
     pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
         let _current = self.gpu.make_current()?;
         // SAFETY: the event is alive.
-        unsafe { cu!(cuEventSynchronize(self.raw)) }
+        unsafe { cu!(cuEventSynchronize(self.raw.0)) }
     }
 
     /// Device time between two recorded events; waits on the host for both.
@@ -136,7 +125,13 @@ impl GpuEvent {
         let _current = self.gpu.make_current()?;
         let mut milliseconds = 0.0f32;
         // SAFETY: both events are alive and complete; `milliseconds` is a valid place for one float.
-        unsafe { cu!(cuEventElapsedTime(&mut milliseconds, start.raw, self.raw))? };
+        unsafe {
+            cu!(cuEventElapsedTime(
+                &mut milliseconds,
+                start.raw.0,
+                self.raw.0
+            ))?
+        };
         Ok(Duration::from_secs_f64(
             f64::from(milliseconds.max(0.0)) * 1e-3,
         ))
@@ -148,7 +143,7 @@ impl Drop for GpuEvent {
         if let Ok(_current) = self.gpu.make_current() {
             // SAFETY: the handle is ours; the driver keeps a pending event's state until it completes.
             unsafe {
-                sys::cuEventDestroy_v2(self.raw);
+                sys::cuEventDestroy_v2(self.raw.0);
             }
         }
     }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 
 use ndarray::{ArrayBase, Data, Dimension};
 
-use super::Tensor;
+use super::{Tensor, must_have, with_rounded};
 use crate::device::storage::Storage;
 use crate::device::stream::Stream;
-use crate::dtype::{DType, Element, as_bytes, bf16, f16};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 impl Tensor {
@@ -30,22 +30,8 @@ impl Tensor {
         argument: &'static str,
         stream: &Stream,
     ) -> Result<()> {
-        if self.stream != *stream {
-            return Err(Error::TensorInUse {
-                operator,
-                argument,
-                reason: "belongs to another stream than the plan",
-            });
-        }
-        match Arc::get_mut(&mut self.storage) {
-            None => Err(Error::TensorInUse {
-                operator,
-                argument,
-                reason: "is shared with other tensors",
-            }),
-            Some(Storage::Gpu(buffer)) => Ok(buffer.before_rewrite()?),
-            Some(Storage::Host(_) | Storage::Emulated(_)) => Ok(()),
-        }
+        self.must_belong_to(stream, operator, argument)?;
+        self.own(operator, argument).map(drop)
     }
 
     /// Overwrites all elements with other values, in stream order, and returns once these have been read.
@@ -55,55 +41,42 @@ impl Tensor {
         argument: &'static str,
         values: &ArrayBase<S, D>,
     ) -> Result<()> {
-        if values.shape() != self.shape() {
-            return Err(Error::ShapeMismatch {
-                operator,
-                argument,
-                actual: values.shape().to_vec(),
-                expected: self.shape().to_vec(),
-            });
-        }
-        match self.dtype {
-            DType::F32 => self.overwrite_bytes(operator, argument, values),
-            DType::F16 => {
-                let values = values.map(|&value| f16::from_f32(value));
-                self.overwrite_bytes(operator, argument, &values)
-            }
-            DType::BF16 => {
-                let values = values.map(|&value| bf16::from_f32(value));
-                self.overwrite_bytes(operator, argument, &values)
-            }
-        }
+        must_have(self.shape(), values.shape(), operator, argument)?;
+        let dtype = self.dtype;
+        let storage = self.own(operator, argument)?;
+        with_rounded(values, dtype, |bytes| storage.write(bytes))
     }
 
-    fn overwrite_bytes<T: Element, S: Data<Elem = T>, D: Dimension>(
-        &mut self,
+    /// Refuses a tensor of another stream.
+    pub(crate) fn must_belong_to(
+        &self,
+        stream: &Stream,
         operator: &'static str,
         argument: &'static str,
-        values: &ArrayBase<S, D>,
     ) -> Result<()> {
-        let values = values.as_standard_layout();
-        let bytes = as_bytes(
-            values
-                .as_slice()
-                .expect("the standard layout is contiguous"),
-        );
-        match Arc::get_mut(&mut self.storage) {
-            None => {
-                return Err(Error::TensorInUse {
-                    operator,
-                    argument,
-                    reason: "is shared with other tensors",
-                });
-            }
-            Some(Storage::Gpu(buffer)) => {
-                buffer.before_rewrite()?;
-                buffer.write(bytes)?;
-            }
-            Some(Storage::Emulated(buffer)) => buffer.write(bytes)?,
-            Some(Storage::Host(host)) => host.bytes_mut().copy_from_slice(bytes),
+        if self.stream == *stream {
+            return Ok(());
         }
-        Ok(())
+        Err(Error::TensorInUse {
+            operator,
+            argument,
+            reason: "belongs to another stream than the plan",
+        })
+    }
+
+    /// The memory, to be written anew in stream order; nobody else may hold it.
+    fn own(&mut self, operator: &'static str, argument: &'static str) -> Result<&mut Storage> {
+        let Some(storage) = Arc::get_mut(&mut self.storage) else {
+            return Err(Error::TensorInUse {
+                operator,
+                argument,
+                reason: "is shared with other tensors",
+            });
+        };
+        if let Storage::Gpu(buffer) = storage {
+            buffer.before_rewrite()?;
+        }
+        Ok(storage)
     }
 }
 

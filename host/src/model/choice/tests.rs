@@ -1,9 +1,12 @@
 //! What is chosen, on devices that need not be there.
 
+use op_spec::chain::Chain;
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, MaxPool2dSpec};
 
 use super::*;
+use crate::device::{DType, DeviceProperties};
+use crate::model::Options;
 use crate::ops::Precision;
 
 mod other_chains;
@@ -74,7 +77,7 @@ fn rows(
 ) -> String {
     match chosen(chain, input, dtype, properties, options) {
         Ok(runs) => {
-            let rows: Vec<&str> = runs.iter().map(|run| run.row).collect();
+            let rows: Vec<&str> = runs.iter().map(|run| run.row.name).collect();
             rows.join(" | ")
         }
         Err(error) => error.to_string(),

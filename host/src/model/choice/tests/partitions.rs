@@ -72,13 +72,11 @@ fn every_row_that_was_asked_is_kept() {
     let answers = |chain: &Chain, input: &[usize], properties| -> Vec<String> {
         let runs = chosen(chain, input, DType::F32, properties, &default).unwrap();
         let considered = runs[0].considered.iter();
-        let answer = |(row, answer): &(&str, Answer)| match answer {
-            Answer::Taken => format!("{row}: taken"),
-            Answer::Passed(reason) => format!("{row}: {reason}"),
-            Answer::Refused(Refusal::Layers { .. }) => String::new(),
-            Answer::Refused(refusal) => format!("{row}: {refusal}"),
+        let answer = |Considered { kernels, verdict }: &Considered| match verdict {
+            Verdict::Taken => format!("{kernels}: taken"),
+            Verdict::Passed(reason) | Verdict::Refused(reason) => format!("{kernels}: {reason}"),
         };
-        considered.map(answer).filter(|a| !a.is_empty()).collect()
+        considered.map(answer).collect()
     };
     assert_eq!(
         answers(&chain_85(of_85()), &[1, 8, 128, 120], &H200),
