@@ -15,11 +15,11 @@
 //! ```
 
 #[doc(inline)]
-pub use op_spec::*;
+pub use op_spec::{
+    ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem, ClampSpec, Conv2dSpec,
+    Conv3dSpec, ConvProblem, ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormProblem,
+    InstanceNormSpec, MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec, Quantity,
+    RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+};
 
-#[allow(
-    hidden_glob_reexports,
-    unused_imports,
-    reason = "what is no specification is hidden on purpose"
-)]
-pub(crate) use op_spec::{chain, data, launch};
+pub(crate) use op_spec::launch;

@@ -40,35 +40,34 @@ pub(crate) fn operator(
     parameters: [Option<ArrayViewD<'_, f32>>; 2],
     x: ArrayViewD<'_, f32>,
 ) -> ArrayD<f32> {
-    let (mut form, mut output) = (NormalForm::default(), x.shape().to_vec());
-    match *problem {
-        LayerProblem::Conv2d(problem) => {
-            output = problem.output_shape().to_vec();
-            form.convolution = Some((0, problem.as_conv3d()));
-        }
-        LayerProblem::Conv3d(problem) => {
-            output = problem.output_shape().to_vec();
-            form.convolution = Some((0, problem));
-        }
-        LayerProblem::GroupNorm(problem) => form.norm = Some((0, problem)),
-        LayerProblem::InstanceNorm(problem) => form.norm = Some((0, problem.as_group_norm())),
-        LayerProblem::Scale(problem) => form.pointwise = vec![(0, Pointwise::Scale(problem))],
-        LayerProblem::MaxPool2d(problem) => {
-            output = problem.output_shape().to_vec();
-            form.reduction = Some((0, Reduction::MaxPool2d(problem)));
-        }
-        LayerProblem::ChannelMax(problem) => {
-            output.remove(1);
-            form.reduction = Some((0, Reduction::ChannelMax(problem)));
-        }
-        LayerProblem::Pointwise(problem) => return pointwise(&problem, x),
+    if let LayerProblem::Pointwise(problem) = problem {
+        return pointwise(problem, x);
     }
+    let form = NormalForm::of_layer(*problem);
+    let output = output_shape(&form, x.shape());
     let parameters = parameters.each_ref().map(|values| {
         let values = values.as_ref().map(|values| values.as_slice());
         values.map(|values| values.expect("standard layout"))
     });
     let stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
     run_stages(&[stage], x, &output)
+}
+
+/// The shape that a convolution and a maximum, as far as they are there, make of `input`.
+fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
+    let mut output = input.to_vec();
+    if let Some((_, conv)) = form.convolution {
+        // Of an image's output the first extent, its depth of one, is left out.
+        let absent = 5 - input.len();
+        output[1] = conv.k;
+        output[2..].copy_from_slice(&conv.output[absent..]);
+    }
+    match form.reduction {
+        Some((_, Reduction::MaxPool2d(pool))) => output[2..].copy_from_slice(&pool.output),
+        Some((_, Reduction::ChannelMax(_))) => drop(output.remove(1)),
+        None => {}
+    }
+    output
 }
 
 /// Every sample of `x`, stage by stage; the result has the shape `output`.

@@ -110,6 +110,19 @@ impl NormalForm {
         Ok(form)
     }
 
+    /// The normal form of a layer by itself, as layer 0.
+    ///
+    /// # Panics
+    /// Never: every layer may come first.
+    #[must_use]
+    pub fn of_layer(layer: LayerProblem) -> NormalForm {
+        let mut form = NormalForm::default();
+        let part = form.append(0, layer, Part::Start);
+        part.expect("every layer may come first");
+        form.settle_factors();
+        form
+    }
+
     fn append(&mut self, index: usize, step: LayerProblem, part: Part) -> Result<Part, NotNormal> {
         let refuse = |rule| NotNormal { layer: index, rule };
         let before = |limit: Part, rule| {
