@@ -14,7 +14,7 @@ use super::{Explanation, Options, Plan};
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Stream, Tensor};
 use crate::error::{Error, Result};
-use crate::ops::Layouts;
+use crate::ops::Preparations;
 use crate::parameters::Parameters;
 use crate::program::{Program, ProgramBuilder};
 
@@ -61,7 +61,7 @@ struct Shared {
     /// The parameters on the device, a factor per channel as a vector.
     tensors: Vec<Tensor>,
     /// Parameters as fused kernels take them.
-    layouts: Layouts,
+    preparations: Preparations,
     programs: Programs,
 }
 
@@ -106,7 +106,7 @@ impl Model {
             parameters,
             dtype,
             tensors,
-            layouts: Layouts::default(),
+            preparations: Preparations::default(),
             programs: Programs::default(),
         };
         Ok(Model {
@@ -296,7 +296,7 @@ impl Model {
             problem: question.problem,
             values: vec![None; shared.tensors.len()],
             tensors: &shared.tensors,
-            layouts: &shared.layouts,
+            preparations: &shared.preparations,
             options: question.options,
         };
         for run in &chosen {

@@ -14,7 +14,7 @@ use crate::ops::fused::{
     clamp_multiply_channel_max, group_norm_scale, group_norm_scale_max_pool2d_clamp,
     max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
 };
-use crate::ops::{self, Affine, ConvOptions, ConvolutionParameters, Layout, Layouts};
+use crate::ops::{self, Affine, ConvOptions, ConvolutionParameters, Preparation, Preparations};
 use crate::ops::{any_shape, conv2d_group_norm_scale_max_pool_clamp as one_launch_2d};
 use crate::ops::{conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d, fused};
 use crate::program::{ProgramBuilder, Value};
@@ -28,7 +28,7 @@ pub(super) struct Appending<'a> {
     pub(super) tensors: &'a [Tensor],
     /// The same as values, once a layer has asked for them.
     pub(super) values: Vec<Option<Value>>,
-    pub(super) layouts: &'a Layouts,
+    pub(super) preparations: &'a Preparations,
     pub(super) options: &'a Options,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Appending<'a> {
             norm: self.affine(norm),
             factors: self.first(scale),
             layer: layers.start,
-            layouts: self.layouts,
+            preparations: self.preparations,
         }
     }
 
@@ -89,19 +89,19 @@ impl<'a> Appending<'a> {
         kernels: &Kernels,
     ) -> Result<Value> {
         match kernels {
-            Kernels::PoolingLaunch(form, launch) => {
+            Kernels::OneLaunch2d(form, launch) => {
                 let parameters = self.convolution(layers);
                 one_launch_2d::append(self.program, x, &parameters, form, launch)
             }
-            Kernels::ReducingLaunch(form, launch) => {
+            Kernels::OneLaunch3d(form, launch) => {
                 let parameters = self.convolution(layers);
                 one_launch_3d::append(self.program, x, &parameters, form, launch)
             }
-            Kernels::Pooling(form, choice) => {
+            Kernels::ConvolutionThenPool(form, choice) => {
                 let parameters = self.convolution(layers);
                 any_shape::append_pooling(self.program, x, &parameters, form, choice)
             }
-            Kernels::Reducing(form, convolution) => {
+            Kernels::ConvolutionThenReduce(form, convolution) => {
                 let parameters = self.convolution(layers);
                 any_shape::append_reducing(self.program, x, &parameters, form, convolution)
             }
@@ -165,7 +165,9 @@ impl<'a> Appending<'a> {
             (Partial::NormFoldedScale, [GroupNorm(norm), _]) => {
                 let (affine, factor) = (self.affine(first), self.first(first + 1));
                 let fold = || fused::fold_scale(self.program, affine, factor);
-                let folded = self.layouts.get((first, Layout::FoldedScale), fold)?;
+                let folded = self
+                    .preparations
+                    .get((first, Preparation::FoldedScale), fold)?;
                 let folded = Affine::new(self.program, folded.first(), folded.get(1));
                 // It has weight and bias now, whatever it had before.
                 let mut norm = *norm;

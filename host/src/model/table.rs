@@ -10,22 +10,22 @@ use op_spec::launch::stencil::StencilGeometry;
 use super::question::RunQuestion;
 use crate::ops::ConvAlgorithm;
 use crate::ops::any_shape::{PoolingChoice, StatisticsConvolution, conv_geometry};
-use crate::ops::conv2d_group_norm_scale_max_pool_clamp::PoolingLaunch;
-use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::ReducingLaunch;
+use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
+use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::ops::forms::{PoolingForm, ReducingForm};
 use crate::ops::implicit_gemm::gemm_config;
 
 /// Kernels that were chosen for a run, with all that was decided about them.
 #[derive(Debug)]
 pub(super) enum Kernels {
-    /// All in one launch.
-    PoolingLaunch(PoolingForm, PoolingLaunch),
-    /// All in one launch.
-    ReducingLaunch(ReducingForm, ReducingLaunch),
-    /// A convolution that leaves statistics, then the rest.
-    Pooling(PoolingForm, PoolingChoice),
-    /// A convolution that leaves statistics, then the rest.
-    Reducing(ReducingForm, StatisticsConvolution),
+    /// Convolution, norm, scale, pool and clamp in one launch.
+    OneLaunch2d(PoolingForm, OneLaunch2d),
+    /// Convolution, scale, norm, clamp, scale and channel_max in one launch.
+    OneLaunch3d(ReducingForm, OneLaunch3d),
+    /// A convolution that leaves statistics, then norm, scale, pool and clamp.
+    ConvolutionThenPool(PoolingForm, PoolingChoice),
+    /// A convolution that leaves statistics, then norm, clamp, scale and channel_max.
+    ConvolutionThenReduce(ReducingForm, StatisticsConvolution),
     /// A convolution alone.
     Convolution(ConvAlgorithm),
     /// Several operators without a convolution.
@@ -68,9 +68,8 @@ pub(super) const TABLE: [Row; 15] = [
         can: |_, run| {
             let form = pooling_form(run)?;
             let of = run.of;
-            let launch =
-                PoolingLaunch::choose(&form, of.dtype, of.properties, of.options.precision)?;
-            Ok(Kernels::PoolingLaunch(form, launch))
+            let launch = OneLaunch2d::choose(&form, of.dtype, of.properties, of.options.precision)?;
+            Ok(Kernels::OneLaunch2d(form, launch))
         },
         should: always,
     },
@@ -81,14 +80,11 @@ pub(super) const TABLE: [Row; 15] = [
         can: |_, run| {
             let form = reducing_form(run)?;
             let of = run.of;
-            let launch =
-                ReducingLaunch::choose(&form, of.dtype, of.properties, of.options.fused())?;
-            Ok(Kernels::ReducingLaunch(form, launch))
+            let launch = OneLaunch3d::choose(&form, of.dtype, of.properties, of.options.fused())?;
+            Ok(Kernels::OneLaunch3d(form, launch))
         },
         should: |run, kernels| match kernels {
-            Kernels::ReducingLaunch(_, launch)
-                if !launch.fills && !run.of.options.batch_invariant =>
-            {
+            Kernels::OneLaunch3d(_, launch) if !launch.fills && !run.of.options.batch_invariant => {
                 Err("too few samples to fill the device with a block for each")
             }
             _ => Ok(()),
@@ -287,12 +283,12 @@ fn convolution_with_statistics(run: &RunQuestion<'_>, choose: Choose) -> Result<
                 other => other,
             })?;
             let convolution = choose(run, &form.conv, None)?;
-            return Ok(Kernels::Reducing(form, convolution));
+            return Ok(Kernels::ConvolutionThenReduce(form, convolution));
         }
     };
     let choice =
         PoolingChoice::choose(&pooling.pool, |windows| choose(run, &pooling.conv, windows))?;
-    Ok(Kernels::Pooling(pooling, choice))
+    Ok(Kernels::ConvolutionThenPool(pooling, choice))
 }
 
 fn stencil(
@@ -311,8 +307,8 @@ fn gemm(
 ) -> Result<StatisticsConvolution, Refusal> {
     let (of, options) = (run.of, run.of.options.fused());
     let geometry = conv_geometry(conv)?;
-    let plan = gemm_config(&geometry, windows, of.dtype, of.properties, options)?;
-    Ok(StatisticsConvolution::Gemm(plan, options.precision))
+    let config = gemm_config(&geometry, windows, of.dtype, of.properties, options)?;
+    Ok(StatisticsConvolution::Gemm(config, options.precision))
 }
 
 #[cfg(test)]

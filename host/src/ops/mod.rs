@@ -49,8 +49,9 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::{Quantity, SpecError};
 
 pub(crate) use fused::{
-    ConvolutionParameters, Layout, Layouts, any_shape, conv2d_group_norm_scale_max_pool_clamp,
-    conv3d_multiply_instance_norm_clamp_multiply_max, forms, implicit_gemm,
+    ConvolutionParameters, Preparation, Preparations, any_shape,
+    conv2d_group_norm_scale_max_pool_clamp, conv3d_multiply_instance_norm_clamp_multiply_max,
+    forms, implicit_gemm,
 };
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;

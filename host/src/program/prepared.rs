@@ -1,12 +1,12 @@
-//! Parameters in the layouts that kernels take them in.
+//! Parameters in the forms that kernels take them in.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::device::{Tensor, WeakTensor};
 use crate::error::Result;
 
-/// Prepared parameters that the programs of a model share, by layout. Programs keep them; here they are only known, so
-/// a layout's memory goes with the last program that uses it.
+/// Prepared parameters that the programs of a model share, by form. Programs keep them; here they are only known, so
+/// a form's memory goes with the last program that uses it.
 #[derive(Debug)]
 pub(crate) struct PreparedParameters<L> {
     known: Mutex<Vec<(L, Vec<WeakTensor>)>>,
@@ -21,7 +21,7 @@ impl<L> Default for PreparedParameters<L> {
 }
 
 impl<L: PartialEq> PreparedParameters<L> {
-    /// The tensors of a layout, from `prepare` where no program has them.
+    /// The tensors of a form, from `prepare` where no program has them.
     pub(crate) fn get(
         &self,
         layout: L,

@@ -113,8 +113,8 @@ fn prepared_parameters_go_with_the_last_program_that_uses_them() {
     let stream = Device::emulator().stream().unwrap();
     let prepared = PreparedParameters::default();
     let mut made = 0;
-    let mut get = |layout: u32| {
-        prepared.get(layout, || {
+    let mut get = |form: u32| {
+        prepared.get(form, || {
             made += 1;
             Ok(vec![Tensor::zeros(&stream, &[4], DType::F32)?])
         })
@@ -124,7 +124,7 @@ fn prepared_parameters_go_with_the_last_program_that_uses_them() {
     drop(one);
     drop((same, get(1).unwrap()));
     assert_eq!(get(2).unwrap().len(), 1);
-    // The first layout is gone by now, the second is held.
+    // The first form is gone by now, the second is held.
     drop(get(1).unwrap());
     drop(other);
     assert_eq!(made, 3);

@@ -109,7 +109,7 @@ fn chain_79(attributes: KernelBench79) -> Chain {
     attributes.chain().unwrap()
 }
 
-/// The first and the last two rows of the table in `DESIGN.md`.
+/// The rows `one-launch-2d` and `implicit-gemm`, and what is done operator by operator where neither can or should.
 #[test]
 fn convolution_norm_and_pool() {
     let one_launch = ["one-launch-2d", "implicit-gemm", "implicit-gemm"];

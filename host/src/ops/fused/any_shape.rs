@@ -34,8 +34,8 @@ impl StatisticsConvolution {
         output: &[usize],
     ) -> Result<Convolved> {
         match self {
-            Self::Gemm(plan, precision) => {
-                implicit_gemm::append(program, x, parameters, plan, *precision, output)
+            Self::Gemm(config, precision) => {
+                implicit_gemm::append(program, x, parameters, config, *precision, output)
             }
             Self::Stencil(geometry) => stencil::append(program, x, parameters, geometry, output),
         }

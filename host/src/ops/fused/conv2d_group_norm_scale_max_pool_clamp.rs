@@ -7,7 +7,7 @@ use kernels_gpu::fused::conv2d_group_norm_scale_max_pool_clamp::{
 
 use super::convolved::Parameters;
 use super::forms::PoolingForm;
-use super::layout::Layout;
+use super::preparation::Preparation;
 use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
 use crate::error::Result;
 use crate::ops::Precision;
@@ -21,17 +21,17 @@ const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PoolingLaunch {
+pub(crate) struct OneLaunch2d {
     geometry: OneLaunch2dGeometry,
-    mode: OneLaunch2dConfig,
+    config: OneLaunch2dConfig,
     precision: Precision,
     shape: LaunchShape,
 }
 
-impl PoolingLaunch {
+impl OneLaunch2d {
     /// The launch for this problem on this device.
     ///
-    /// They are made of what only Hopper and the emulator have, clusters and warpgroup products. Since a small batch is
+    /// The kernels use clusters and warpgroup products, which only Hopper and the emulator have. Since a small batch is
     /// spread over more blocks, no other kernels are faster for it.
     ///
     /// # Errors
@@ -48,18 +48,18 @@ impl PoolingLaunch {
         let geometry =
             OneLaunch2dGeometry::new(&problem.conv, &problem.norm, &problem.pool, &problem.clamp)?;
         let multiprocessors = properties.multiprocessors;
-        let mode = geometry.spread(mode(dtype, precision), multiprocessors);
+        let config = geometry.spread(config(dtype, precision), multiprocessors);
         Ok(Self {
             geometry,
-            mode,
+            config,
             precision,
-            shape: geometry.launch_shape(mode, multiprocessors),
+            shape: geometry.launch_shape(config, multiprocessors),
         })
     }
 }
 
 /// The way to multiply.
-fn mode(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
+fn config(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
     match (dtype, precision) {
         (DType::F32, Precision::Accurate) => OneLaunch2dConfig::SPLIT,
         (DType::F32, Precision::Fast) => OneLaunch2dConfig::ROUNDED,
@@ -72,9 +72,9 @@ fn mode(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
 fn prepare(
     of: &ProgramBuilder,
     parameters: &Parameters<'_>,
-    choice: &PoolingLaunch,
+    choice: &OneLaunch2d,
 ) -> Result<Vec<Tensor>> {
-    let PoolingLaunch {
+    let OneLaunch2d {
         geometry,
         precision,
         ..
@@ -87,7 +87,7 @@ fn prepare(
     let bias = program.optional_parameter(bias);
     let norm = parameters.norm.known(of, &mut program);
     let scale = program.parameter(of.known(parameters.factors));
-    let words = mode(dtype, precision).operand_words() as usize;
+    let words = config(dtype, precision).operand_words() as usize;
     let operands = program.tensor(&[words], DType::F32)?;
     let channels = program.tensor(&[CHANNEL_FLOATS as usize], DType::F32)?;
     let arguments = (
@@ -103,7 +103,7 @@ fn prepare(
     let labels = [precision.label(dtype)];
     let kernel = CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE.instance(&labels)?;
     // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs have the sizes
-    // that the kernel's mode asks for.
+    // that the kernel's config asks for.
     unsafe { program.launch_moving(kernel, geometry.prepare_shape(), arguments, 0) }
     let program = program.finish(&[operands, channels]);
     program.run_once(OPERATOR, filter.stream(), &[])
@@ -116,23 +116,25 @@ pub(crate) fn append(
     x: Value,
     parameters: &Parameters<'_>,
     problem: &PoolingForm,
-    choice: &PoolingLaunch,
+    choice: &OneLaunch2d,
 ) -> Result<Value> {
-    let &PoolingLaunch {
+    let &OneLaunch2d {
         geometry,
-        mode,
+        config,
         precision,
         shape,
     } = choice;
     let dtype = program.dtype(x);
     let y = program.tensor(&problem.output, dtype)?;
-    let layout = Layout::OneLaunch(precision);
-    let prepared = parameters.layouts.get((parameters.layer, layout), || {
-        prepare(program, parameters, choice)
-    })?;
+    let preparation = Preparation::OneLaunch(precision);
+    let prepared = parameters
+        .preparations
+        .get((parameters.layer, preparation), || {
+            prepare(program, parameters, choice)
+        })?;
     let [operands, channels] = [0, 1].map(|index| program.parameter(&prepared[index]));
     let arguments = (Read(x), Read(operands), Read(channels), Write(y), geometry);
-    let family = if mode.blocks_per_half == 1 {
+    let family = if config.blocks_per_half == 1 {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     } else {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD

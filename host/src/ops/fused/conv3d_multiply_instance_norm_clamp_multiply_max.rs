@@ -20,7 +20,7 @@ use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReducingLaunch {
+pub(crate) struct OneLaunch3d {
     geometry: OneLaunch3dGeometry,
     precision: Precision,
     on_warpgroups: bool,
@@ -31,7 +31,7 @@ pub(crate) struct ReducingLaunch {
     pub(crate) fills: bool,
 }
 
-impl ReducingLaunch {
+impl OneLaunch3d {
     /// The launch for this problem on this device.
     ///
     /// # Errors
@@ -87,9 +87,9 @@ pub(crate) fn append(
     x: Value,
     parameters: &Parameters<'_>,
     problem: &ReducingForm,
-    choice: &ReducingLaunch,
+    choice: &OneLaunch3d,
 ) -> Result<Value> {
-    let &ReducingLaunch {
+    let &OneLaunch3d {
         geometry,
         precision,
         on_warpgroups,

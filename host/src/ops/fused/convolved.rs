@@ -2,7 +2,7 @@
 
 use kernels_gpu::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 
-use super::layout::Layouts;
+use super::preparation::Preparations;
 use crate::device::DType;
 use crate::error::Result;
 use crate::ops::conv::Filters;
@@ -24,7 +24,7 @@ pub(crate) struct Parameters<'a> {
     /// The layer that convolves.
     pub(crate) layer: usize,
     /// What the chain's programs have prepared so far.
-    pub(crate) layouts: &'a Layouts,
+    pub(crate) preparations: &'a Preparations,
 }
 
 /// What the convolution leaves.

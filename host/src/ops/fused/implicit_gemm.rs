@@ -5,7 +5,7 @@ use kernels_gpu::fused::implicit_gemm::{
 };
 
 use super::convolved::{Convolved, Parameters};
-use super::layout::Layout;
+use super::preparation::Preparation;
 use crate::device::{DType, DeviceProperties, Tensor};
 use crate::error::Result;
 use crate::ops::launching::grid;
@@ -18,7 +18,7 @@ use crate::spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
 const OPERATOR: &str = "implicit_gemm";
 
 /// The way to multiply.
-fn mode(dtype: DType, precision: Precision) -> OperandFormat {
+fn format(dtype: DType, precision: Precision) -> OperandFormat {
     match (dtype, precision) {
         (DType::F32, Precision::Accurate) => OperandFormat::SPLIT,
         (DType::F32, Precision::Fast) => OperandFormat::ROUNDED,
@@ -48,9 +48,9 @@ pub(crate) fn gemm_config(
     options: FusedOptions,
 ) -> Result<GemmConfig, Refusal> {
     let device = gemm_device(properties);
-    let mode = mode(dtype, options.precision);
+    let format = format(dtype, options.precision);
     let batch = (!options.batch_invariant).then_some(geometry.n);
-    GemmConfig::new(geometry, pool, mode, &device, batch)
+    GemmConfig::new(geometry, pool, format, &device, batch)
 }
 
 /// The filters as operands of the tensor cores, and the reciprocals of the filters' scales, on the stream of `weight`.
@@ -60,18 +60,18 @@ fn prepare(weight: &Tensor, config: &GemmConfig, precision: Precision) -> Result
     let mut program = ProgramBuilder::new(weight.device());
     let filters = program.parameter(weight);
     let operands = program.tensor(&[config.filter_words() as usize], DType::F32)?;
-    let unscales = program.tensor(&[channels], DType::F32)?;
+    let descales = program.tensor(&[channels], DType::F32)?;
     let kernel = IMPLICIT_GEMM_FILTERS.instance(&[precision.label(weight.dtype())])?;
     let arguments = (
         Read(filters),
         Write(operands),
-        Write(unscales),
+        Write(descales),
         config.geometry,
         config.tile,
     );
     // SAFETY: the config is that of these filters, and the two outputs have the sizes that it says.
     unsafe { program.launch_moving(kernel, shape, arguments, 0) }
-    let program = program.finish(&[operands, unscales]);
+    let program = program.finish(&[operands, descales]);
     program.run_once(OPERATOR, weight.stream(), &[])
 }
 
@@ -79,7 +79,7 @@ fn prepare(weight: &Tensor, config: &GemmConfig, precision: Precision) -> Result
 struct Packed {
     words: Value,
     /// Reciprocals of the samples' scales.
-    unscales: Value,
+    descales: Value,
 }
 
 /// Appends what packs `x`.
@@ -93,7 +93,7 @@ fn pack(
     let shape = grid(OPERATOR, g.pack_shape())?;
     let words = program.tensor(&[config.packed_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
-    let unscales = program.tensor(&[samples], DType::F32)?;
+    let descales = program.tensor(&[samples], DType::F32)?;
     // Where values are scaled but samples not scanned, what the first pass saw.
     let twice = config.format.scaled && g.scans == 0;
     let slots = if twice {
@@ -105,19 +105,19 @@ fn pack(
     let bytes_moved = program.bytes(&[x, words, largest]);
     let labels = [precision.label(dtype)];
     let kernel = IMPLICIT_GEMM_PACK.instance(&labels)?;
-    let arguments = (Read(x), Write(words), Write(unscales), Write(largest), *g);
-    // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `unscales` an element for each
+    let arguments = (Read(x), Write(words), Write(descales), Write(largest), *g);
+    // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an element for each
     // sample, and `largest` one for each block if the kernel writes it.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     if twice {
         let kernel = IMPLICIT_GEMM_REPACK.instance(&labels)?;
         let shape = grid(OPERATOR, g.repack_shape())?;
         let bytes_moved = program.bytes(&[largest]);
-        let arguments = (Read(x), Write(words), Write(unscales), Read(largest), *g);
+        let arguments = (Read(x), Write(words), Write(descales), Read(largest), *g);
         // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
-    Ok(Packed { words, unscales })
+    Ok(Packed { words, descales })
 }
 
 /// Appends the convolution of `x`; its output has the shape `output`.
@@ -134,17 +134,19 @@ pub(crate) fn append(
 ) -> Result<Convolved> {
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let shape = grid(OPERATOR, config.shape(&gemm_device(program.properties())))?;
-    let layout = Layout::Gemm {
+    let preparation = Preparation::Gemm {
         precision,
         tile: config.tile,
         cell_channels: g.cell_channels,
         stage_planes: g.stage_planes,
     };
     let weight = program.known(parameters.filters.weight);
-    let filters = parameters.layouts.get((parameters.layer, layout), || {
-        prepare(weight, config, precision)
-    })?;
-    let [operands, filter_unscales] = [0, 1].map(|index| program.parameter(&filters[index]));
+    let filters = parameters
+        .preparations
+        .get((parameters.layer, preparation), || {
+            prepare(weight, config, precision)
+        })?;
+    let [operands, filter_descales] = [0, 1].map(|index| program.parameter(&filters[index]));
 
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[g.moment_elements() as usize], DType::F32)?;
@@ -152,9 +154,9 @@ pub(crate) fn append(
     let bytes_moved = program.bytes(&[packed.words, operands, y, moments]);
     let arguments = (
         Read(packed.words),
-        Read(packed.unscales),
+        Read(packed.descales),
         Read(operands),
-        Read(filter_unscales),
+        Read(filter_descales),
         parameters.filters.bias.map(Read),
         parameters.norm.weight(),
         Read(parameters.factors),

@@ -15,12 +15,12 @@ pub(crate) mod group_norm_scale;
 mod group_norm_scale_clamp;
 pub(crate) mod group_norm_scale_max_pool2d_clamp;
 pub(crate) mod implicit_gemm;
-mod layout;
 pub(crate) mod max_pool2d_clamp;
 pub(crate) mod multiply_instance_norm_clamp_multiply_channel_max;
+mod preparation;
 pub(crate) mod scale_max_pool2d_clamp;
 mod stencil;
 
 pub(crate) use convolved::Parameters as ConvolutionParameters;
 pub(crate) use fold_scale::fold_scale;
-pub(crate) use layout::{Layout, Layouts};
+pub(crate) use preparation::{Preparation, Preparations};

@@ -1,4 +1,4 @@
-//! The layouts that fused kernels take parameters in, and parameters that were folded into others.
+//! The forms that fused kernels take parameters in, and parameters that were folded into others.
 
 use crate::ops::Precision;
 use crate::program::PreparedParameters;
@@ -6,7 +6,7 @@ use crate::spec::launch::implicit_gemm::GemmTile;
 
 /// What the prepared parameters of a layer depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub(crate) enum Preparation {
     /// A norm's weight and bias with the scale behind it.
     FoldedScale,
     /// Those of the one launch of a convolution, a norm, a scale, a pool and a clamp.
@@ -20,5 +20,5 @@ pub(crate) enum Layout {
     },
 }
 
-/// The prepared parameters of a chain: those of each layer in each layout.
-pub(crate) type Layouts = PreparedParameters<(usize, Layout)>;
+/// The prepared parameters of a chain: those of each layer in each form.
+pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
