@@ -205,7 +205,12 @@ impl Model {
     /// # Errors
     /// As [`forward_with`](Self::forward_with); [`Error::DeviceMismatch`] for another device's stream.
     pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
-        Plan::new(self, stream, input, options)
+        let shapes = [input.to_vec(), self.output_shape(input)?];
+        let program = match self.device().is_cpu() {
+            true => None,
+            false => Some(self.program(input, options)?),
+        };
+        Plan::new(self, stream, options, shapes, program)
     }
 
     /// What runs on inputs of this shape, and why.
@@ -264,7 +269,7 @@ impl Model {
     }
 
     /// The launches for inputs of this shape, on a device that runs kernels.
-    pub(super) fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
+    fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
         self.shared.programs.get(input, options, || {
             let properties = self.device().properties();
             self.choose(input, options, &properties, |_, _, program| program)
@@ -305,7 +310,7 @@ impl Model {
         Ok(take(&question, &chosen, program.finish(&[value])))
     }
 
-    fn device(&self) -> &Device {
+    pub(super) fn device(&self) -> &Device {
         self.stream.device()
     }
 }

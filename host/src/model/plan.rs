@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Captured, Explanation, Model, Options};
 use crate::device::{DType, Stream, Tensor};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::program::Program;
 
 /// A model for inputs of one shape on one stream, with its memory.
@@ -46,30 +46,29 @@ pub struct Plan {
 const OPERATOR: &str = "plan";
 
 impl Plan {
+    /// The plan of `program`, for inputs and outputs of these shapes; without a program on the CPU device.
     pub(super) fn new(
         model: &Model,
         stream: &Stream,
-        input: &[usize],
         options: &Options,
+        [input, output]: [Vec<usize>; 2],
+        program: Option<Arc<Program>>,
     ) -> Result<Plan> {
-        let output = model.output_shape(input)?;
-        let device = model.stream().device();
-        device.must_be(stream.device(), OPERATOR, "the model")?;
-        let program = if device.is_cpu() {
-            None
-        } else {
-            let program = model.program(input, options)?;
+        model
+            .device()
+            .must_be(stream.device(), OPERATOR, "the model")?;
+        let with_memory = |program: Arc<Program>| {
             program.load(OPERATOR, stream)?;
             let workspace = program.workspace(stream)?;
-            Some((program, workspace))
+            Ok::<_, Error>((program, workspace))
         };
         Ok(Plan {
+            program: program.map(with_memory).transpose()?,
             model: model.clone(),
             options: options.clone(),
             stream: stream.clone(),
-            input: input.to_vec(),
+            input,
             output,
-            program,
         })
     }
 
