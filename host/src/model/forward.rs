@@ -10,7 +10,7 @@ use super::choice::{self, Chosen};
 use super::kernels::Appending;
 use super::programs::Programs;
 use super::question::Question;
-use super::{Explanation, Options, Plan};
+use super::{Explanation, Options, Plan, plan};
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Stream, Tensor};
 use crate::error::{Error, Result};
@@ -205,8 +205,11 @@ impl Model {
     /// # Errors
     /// As [`forward_with`](Self::forward_with); [`Error::DeviceMismatch`] for another device's stream.
     pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
+        // Before any work for a program that could not run there.
+        let device = self.device();
+        device.must_be(stream.device(), plan::OPERATOR, "the model")?;
         let shapes = [input.to_vec(), self.output_shape(input)?];
-        let program = match self.device().is_cpu() {
+        let program = match device.is_cpu() {
             true => None,
             false => Some(self.program(input, options)?),
         };
@@ -310,7 +313,7 @@ impl Model {
         Ok(take(&question, &chosen, program.finish(&[value])))
     }
 
-    pub(super) fn device(&self) -> &Device {
+    fn device(&self) -> &Device {
         self.stream.device()
     }
 }

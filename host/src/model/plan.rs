@@ -43,7 +43,7 @@ pub struct Plan {
     program: Option<(Arc<Program>, Tensor)>,
 }
 
-const OPERATOR: &str = "plan";
+pub(super) const OPERATOR: &str = "plan";
 
 impl Plan {
     /// The plan of `program`, for inputs and outputs of these shapes; without a program on the CPU device.
@@ -54,9 +54,6 @@ impl Plan {
         [input, output]: [Vec<usize>; 2],
         program: Option<Arc<Program>>,
     ) -> Result<Plan> {
-        model
-            .device()
-            .must_be(stream.device(), OPERATOR, "the model")?;
         let with_memory = |program: Arc<Program>| {
             program.load(OPERATOR, stream)?;
             let workspace = program.workspace(stream)?;
