@@ -172,7 +172,7 @@ impl<'a> Appending<'a> {
                 // It has weight and bias now, whatever it had before.
                 let mut norm = *norm;
                 (norm.weight, norm.bias) = (true, true);
-                ops::group_norm::append(self.program, x, folded, &norm)
+                ops::group_norm::append(self.program, x, folded, norm.geometry()?)
             }
             (Partial::ScalePoolClamp, [_, MaxPool2d(pool), Pointwise(clamp)]) => {
                 let factor = self.first(first);

@@ -1,14 +1,12 @@
 //! Maximum over the channels.
 
-use super::launching::{grid, single};
+use super::launching::{compute, single};
 use kernels_gpu::channel_max::CHANNEL_MAX;
 
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ChannelMaxSpec};
-
-const OPERATOR: &str = "channel_max";
 
 /// `y[n, ..]` is the largest of `x[n, c, ..]` over `c`.
 ///
@@ -32,7 +30,8 @@ const OPERATOR: &str = "channel_max";
 ///
 /// As the values of [`torch.max`](https://docs.pytorch.org/docs/stable/generated/torch.max.html) over dimension 1.
 pub fn channel_max(x: &Tensor) -> Result<Tensor> {
-    single(OPERATOR, x, ChannelMaxSpec.problem(x.shape())?.into(), &[])
+    let problem = ChannelMaxSpec.problem(x.shape())?;
+    single("channel_max", x, problem.into(), &[])
 }
 
 /// Appends the operator to a program.
@@ -41,15 +40,10 @@ pub(crate) fn append(
     x: Value,
     problem: &ChannelMaxProblem,
 ) -> Result<Value> {
-    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
-    let shape = grid(OPERATOR, geometry.shape())?;
-    let y = program.tensor(&without_channels(program.shape(x)), dtype)?;
+    let geometry = problem.geometry()?;
+    let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
     // SAFETY: `x` has the problem's extents, and `y` the same without channels.
-    unsafe {
-        let kernel = CHANNEL_MAX.instance(&[dtype.label()])?;
-        program.launch(kernel, shape, (Read(x), Write(y), geometry));
-    }
-    Ok(y)
+    unsafe { compute(program, &CHANNEL_MAX, geometry.shape(), y, (x, y, geometry)) }
 }
 
 /// `shape` less its second extent.

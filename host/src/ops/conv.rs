@@ -7,7 +7,7 @@ use super::launching::{grid, shape_of, single_with};
 use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::{Error, Result};
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::conv_gemm::ColumnPlan;
 use crate::spec::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
@@ -224,7 +224,7 @@ fn direct<const D: usize>(
     let Filters { weight, bias } = filters;
     let labels = [dimensions::<D>(), tile.name().into(), dtype.label()];
     let kernel = CONV_DIRECT.instance(&labels)?;
-    let arguments = (Read(x), Read(weight), bias.map(Read), Write(y), *geometry);
+    let arguments = (x, weight, bias, y, *geometry);
     // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry says so;
     // `geometry()` refused planes of 2^31 elements.
     unsafe { program.launch(kernel, shape, arguments) }
@@ -269,15 +269,8 @@ fn im2col<const D: usize>(
         let spread_bytes = input_bytes + column_bytes;
         let output_bytes = of_chunk(geometry.output_channels(), chunk.pixels);
         let product_bytes = column_bytes + filters.bytes(program) + output_bytes;
-        let spreading = (Read(x), Write(columns), *geometry, chunk);
-        let multiplying = (
-            Read(weight),
-            bias.map(Read),
-            Read(columns),
-            Write(y),
-            *geometry,
-            chunk,
-        );
+        let spreading = (x, columns, *geometry, chunk);
+        let multiplying = (weight, bias, columns, y, *geometry, chunk);
         // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry says
         // so; the column matrix holds the plan's largest chunk, and each chunk's writing follows the last one's
         // reading; `geometry()` refused planes of 2^31 elements.

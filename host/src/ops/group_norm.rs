@@ -1,15 +1,13 @@
 //! Normalisation over groups of channels.
 
-use super::launching::{Affine, grid, shape_of, single};
+use super::launching::{Affine, compute, grid, shape_of, single};
 use kernels_gpu::group_norm::{GROUP_NORM_APPLY, GROUP_NORM_STATS};
 
 use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::GroupNormSpec;
 use crate::spec::launch::norm::NormGeometry;
-use crate::spec::{GroupNormProblem, GroupNormSpec};
-
-const OPERATOR: &str = "group_norm";
 
 /// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each group of
 /// channels of each sample.
@@ -47,78 +45,56 @@ pub fn group_norm(
 ) -> Result<Tensor> {
     let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
     let parameters = [("weight", weight), ("bias", bias)];
-    single(OPERATOR, x, problem.into(), &parameters)
+    single("group_norm", x, problem.into(), &parameters)
 }
 
-/// Appends the operator to a program.
+/// What kernels that normalise read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NormInput {
+    /// What is normalised.
+    pub(crate) x: Value,
+    /// The statistics of every row, as partial results that the kernels combine.
+    pub(crate) partials: Value,
+    pub(crate) affine: Affine,
+    /// The norm, which says how the partial results lie.
+    pub(crate) norm: NormGeometry,
+}
+
+/// Appends the statistics of every row of `x`.
+pub(super) fn statistics(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    norm: NormGeometry,
+) -> Result<NormInput> {
+    let shape = grid(GROUP_NORM_STATS.name(), norm.stats_shape())?;
+    let kernel = GROUP_NORM_STATS.instance(&[program.dtype(x).label()])?;
+    let partials = program.tensor(&[norm.partial_elements() as usize], DType::F32)?;
+    // SAFETY: `x` has `norm.elements()` elements and `partials` `norm.partial_elements()`.
+    unsafe { program.launch(kernel, shape, (x, partials, norm)) }
+    Ok(NormInput {
+        x,
+        partials,
+        affine,
+        norm,
+    })
+}
+
+/// Appends both launches of a norm. Instance norm is one, too, with a group per channel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,
-    problem: &GroupNormProblem,
+    norm: NormGeometry,
 ) -> Result<Value> {
-    normalise(OPERATOR, program, x, affine, problem.geometry()?)
-}
-
-/// The statistics of a norm's rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Statistics {
-    /// Partial results.
-    pub(crate) partials: Value,
-    /// The norm, which says how they lie.
-    pub(crate) norm: NormGeometry,
-}
-
-/// The statistics of every row of `x`, as partial results that the kernels after it combine.
-pub(super) fn statistics(
-    operator: &'static str,
-    program: &mut ProgramBuilder,
-    x: Value,
-    geometry: &NormGeometry,
-) -> Result<Statistics> {
-    let shape = grid(operator, geometry.stats_shape())?;
-    let partials = program.tensor(&[geometry.partial_elements() as usize], DType::F32)?;
-    // SAFETY: `x` has `geometry.elements()` elements and `partials` `geometry.partial_elements()`.
-    unsafe {
-        let kernel = GROUP_NORM_STATS.instance(&[program.dtype(x).label()])?;
-        program.launch(kernel, shape, (Read(x), Write(partials), *geometry));
-    }
-    let norm = *geometry;
-    Ok(Statistics { partials, norm })
-}
-
-/// Both launches of a norm. Instance norm is one, too, with a group per channel.
-pub(super) fn normalise(
-    operator: &'static str,
-    program: &mut ProgramBuilder,
-    x: Value,
-    affine: Affine,
-    geometry: NormGeometry,
-) -> Result<Value> {
-    let dtype = program.dtype(x);
-    let apply = geometry.apply();
-    let shape = grid(operator, apply.shape())?;
     let y = program.tensor_like(x)?;
     if program.bytes(&[y]) == 0 {
         return Ok(y);
     }
-    let Statistics { partials, .. } = statistics(operator, program, x, &geometry)?;
-    // SAFETY: `x` and `y` have `geometry.elements()` elements; the partial results are those of `x`; weight and bias
-    // have a value per channel where the geometry says that they exist.
-    unsafe {
-        let kernel = GROUP_NORM_APPLY.instance(&[dtype.label()])?;
-        program.launch(
-            kernel,
-            shape,
-            (
-                Read(x),
-                Read(partials),
-                affine.weight(),
-                affine.bias(),
-                Write(y),
-                apply,
-            ),
-        );
-    }
-    Ok(y)
+    let NormInput { partials, .. } = statistics(program, x, affine, norm)?;
+    let apply = norm.apply();
+    let arguments = (x, partials, affine.weight, affine.bias, y, apply);
+    // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and bias have a
+    // value per channel where the geometry says that they exist.
+    unsafe { compute(program, &GROUP_NORM_APPLY, apply.shape(), y, arguments) }
 }

@@ -1,13 +1,9 @@
 //! Normalisation of every channel of every sample by itself.
 
-use super::group_norm::normalise;
-use super::launching::{Affine, shape_of, single};
+use super::launching::{shape_of, single};
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
-use crate::spec::{InstanceNormProblem, InstanceNormSpec};
-
-const OPERATOR: &str = "instance_norm";
+use crate::spec::InstanceNormSpec;
 
 /// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each channel of
 /// each sample: [`group_norm`](super::group_norm()) with a group per channel, and computed as that.
@@ -44,15 +40,5 @@ pub fn instance_norm(
 ) -> Result<Tensor> {
     let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
     let parameters = [("weight", weight), ("bias", bias)];
-    single(OPERATOR, x, problem.into(), &parameters)
-}
-
-/// Appends the operator to a program.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    affine: Affine,
-    problem: &InstanceNormProblem,
-) -> Result<Value> {
-    normalise(OPERATOR, program, x, affine, problem.geometry()?)
+    single("instance_norm", x, problem.into(), &parameters)
 }

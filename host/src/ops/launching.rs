@@ -1,15 +1,35 @@
-//! What the operators have in common: argument checks and single runs, on either kind of device.
+//! What the operators have in common: argument checks, launches, and single runs, on either kind of device.
+
+use cuda_std::{Family, KernelArgs};
 
 use super::ConvOptions;
 use crate::chain::LayerProblem;
 use crate::cpu;
 use crate::device::{LaunchShape, Tensor};
 use crate::error::{Error, Result};
-use crate::program::{ProgramBuilder, Read, Value};
+use crate::program::{Arguments, ProgramBuilder, Value};
 
 /// The launch shape, if a grid can be that large.
 pub(super) fn grid(operator: &'static str, shape: Option<LaunchShape>) -> Result<LaunchShape> {
     shape.ok_or(Error::TooManyBlocks { operator })
+}
+
+/// Appends the launch that computes `y`, by the instance of `family` for the element type of `y`, and gives `y`.
+///
+/// # Safety
+/// That of [`ProgramBuilder::launch_moving`].
+pub(super) unsafe fn compute<A: KernelArgs>(
+    program: &mut ProgramBuilder,
+    family: &Family<A>,
+    shape: Option<LaunchShape>,
+    y: Value,
+    arguments: impl Arguments<A>,
+) -> Result<Value> {
+    let shape = grid(family.name(), shape)?;
+    let kernel = family.instance(&[program.dtype(y).label()])?;
+    // SAFETY: the caller's to grant.
+    unsafe { program.launch(kernel, shape, arguments) }
+    Ok(y)
 }
 
 /// Refuses parameters that are on another device than the operator's input `x`, or have another element type.
@@ -96,16 +116,6 @@ impl Affine {
     pub(super) fn known(self, of: &ProgramBuilder, program: &mut ProgramBuilder) -> Affine {
         let [weight, bias] = [self.weight, self.bias].map(|value| value.map(|v| of.known(v)));
         Affine::new(program, weight, bias)
-    }
-
-    /// The weight as a kernel's argument.
-    pub(super) fn weight(self) -> Option<Read> {
-        self.weight.map(Read)
-    }
-
-    /// The bias as a kernel's argument.
-    pub(super) fn bias(self) -> Option<Read> {
-        self.bias.map(Read)
     }
 }
 

@@ -1,14 +1,12 @@
 //! Maximum over sliding windows of images.
 
-use super::launching::{grid, single};
+use super::launching::{compute, single};
 use kernels_gpu::max_pool2d::MAX_POOL2D;
 
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
-
-const OPERATOR: &str = "max_pool2d";
 
 /// `y[n, c, p, q]` is the largest of `x[n, c, h, w]` over the window of `(p, q)`.
 ///
@@ -35,7 +33,7 @@ const OPERATOR: &str = "max_pool2d";
 ///
 /// As [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
 pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
-    single(OPERATOR, x, spec.problem(x.shape())?.into(), &[])
+    single("max_pool2d", x, spec.problem(x.shape())?.into(), &[])
 }
 
 /// Appends the operator to a program.
@@ -44,13 +42,8 @@ pub(crate) fn append(
     x: Value,
     problem: &MaxPool2dProblem,
 ) -> Result<Value> {
-    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
-    let shape = grid(OPERATOR, geometry.shape())?;
-    let y = program.tensor(&problem.output_shape(), dtype)?;
+    let geometry = problem.geometry()?;
+    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
     // SAFETY: `x` and `y` have the problem's input and output shapes.
-    unsafe {
-        let kernel = MAX_POOL2D.instance(&[dtype.label()])?;
-        program.launch(kernel, shape, (Read(x), Write(y), geometry));
-    }
-    Ok(y)
+    unsafe { compute(program, &MAX_POOL2D, geometry.shape(), y, (x, y, geometry)) }
 }

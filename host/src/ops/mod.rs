@@ -109,8 +109,12 @@ pub(crate) fn append(
     match problem {
         LayerProblem::Conv2d(problem) => conv::append(program, x, filters(), problem, options),
         LayerProblem::Conv3d(problem) => conv::append(program, x, filters(), problem, options),
-        LayerProblem::GroupNorm(problem) => group_norm::append(program, x, affine, problem),
-        LayerProblem::InstanceNorm(problem) => instance_norm::append(program, x, affine, problem),
+        LayerProblem::GroupNorm(problem) => {
+            group_norm::append(program, x, affine, problem.geometry()?)
+        }
+        LayerProblem::InstanceNorm(problem) => {
+            group_norm::append(program, x, affine, problem.geometry()?)
+        }
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
         LayerProblem::ChannelMax(problem) => channel_max::append(program, x, problem),

@@ -4,11 +4,11 @@
 
 use kernels_gpu::pointwise::{CLAMP, RELU};
 
-use super::launching::{grid, single};
+use super::launching::{compute, single};
 use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::elementwise::{self, Bounds};
 use crate::spec::{ClampSpec, PointwiseProblem, PointwiseSpec};
 
@@ -81,23 +81,17 @@ pub(crate) fn append(
     x: Value,
     problem: &PointwiseProblem,
 ) -> Result<Value> {
-    let (function, len) = (&problem.function, problem.len as u64);
-    let shape = grid(function.operator(), elementwise::shape(len))?;
-    let y = program.tensor_like(x)?;
-    let label = [program.dtype(x).label()];
+    let (len, y) = (problem.len as u64, program.tensor_like(x)?);
+    let shape = elementwise::shape(len);
     // SAFETY: both values have `len` elements.
     unsafe {
-        match function {
+        match problem.function {
             PointwiseSpec::Clamp(_) => {
-                let arguments = (Read(x), Write(y), len, bounds(problem));
-                program.launch(CLAMP.instance(&label)?, shape, arguments);
+                compute(program, &CLAMP, shape, y, (x, y, len, bounds(problem)))
             }
-            PointwiseSpec::Relu {} => {
-                program.launch(RELU.instance(&label)?, shape, (Read(x), Write(y), len));
-            }
+            PointwiseSpec::Relu {} => compute(program, &RELU, shape, y, (x, y, len)),
         }
     }
-    Ok(y)
 }
 
 /// The bounds of a clamp.

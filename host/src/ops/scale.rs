@@ -1,15 +1,13 @@
 //! Multiplication by one factor per channel.
 
-use super::launching::{grid, single};
+use super::launching::{compute, single};
 use kernels_gpu::scale::SCALE;
 
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::elementwise;
 use crate::spec::{ScaleProblem, ScaleSpec};
-
-const OPERATOR: &str = "scale";
 
 /// `y[n, c, ..] = x[n, c, ..] * scale[c]`.
 ///
@@ -36,7 +34,7 @@ const OPERATOR: &str = "scale";
 /// ```
 pub fn scale(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let problem = ScaleSpec.problem(x.shape(), scale.shape())?;
-    single(OPERATOR, x, problem.into(), &[("scale", Some(scale))])
+    single("scale", x, problem.into(), &[("scale", Some(scale))])
 }
 
 /// Appends the operator to a program.
@@ -46,13 +44,8 @@ pub(crate) fn append(
     scale: Value,
     problem: &ScaleProblem,
 ) -> Result<Value> {
-    let (geometry, dtype) = (problem.geometry()?, program.dtype(x));
-    let shape = grid(OPERATOR, elementwise::shape(geometry.elements))?;
-    let y = program.tensor_like(x)?;
+    let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
+    let shape = elementwise::shape(geometry.elements);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
-    unsafe {
-        let kernel = SCALE.instance(&[dtype.label()])?;
-        program.launch(kernel, shape, (Read(x), Read(scale), Write(y), geometry));
-    }
-    Ok(y)
+    unsafe { compute(program, &SCALE, shape, y, (x, scale, y, geometry)) }
 }

@@ -1,18 +1,13 @@
 //! Arguments of launches: handles of values, which become addresses when a program runs, and plain numbers.
+//!
+//! What a kernel does with a value is in the type of its parameter: through a `*const T` it reads the elements, and a null
+//! pointer stands for an `Option` without a value; through a `*mut T` it writes all of them, and may read what it has written.
 
 use std::ffi::c_void;
 
 use super::{Addresses, Value};
 use crate::device::DType;
 use crate::dtype::Element;
-
-/// An argument that a kernel reads the value's elements through, or a null pointer in an `Option` without a value.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Read(pub(crate) Value);
-
-/// An argument that a kernel writes all of the value's elements through, or reads what it has written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Write(pub(crate) Value);
 
 /// What kernels take the elements of a value as.
 pub(crate) trait Stored: 'static {
@@ -56,35 +51,35 @@ impl<T: Copy + Send + Sync + 'static> Argument<T> for T {
     }
 }
 
-impl<T: Stored> Argument<*const T> for Read {
+impl<T: Stored> Argument<*const T> for Value {
     fn resolve(self, addresses: &Addresses<'_>) -> *const T {
-        addresses.of(self.0).cast_const().cast()
+        addresses.of(self).cast_const().cast()
     }
 
     fn note(self, uses: &mut Uses) {
-        uses.reads.push((self.0, T::DTYPE));
+        uses.reads.push((self, T::DTYPE));
     }
 }
 
-impl<T: Stored> Argument<*const T> for Option<Read> {
+impl<T: Stored> Argument<*const T> for Option<Value> {
     fn resolve(self, addresses: &Addresses<'_>) -> *const T {
-        self.map_or(std::ptr::null(), |read| read.resolve(addresses))
+        self.map_or(std::ptr::null(), |value| value.resolve(addresses))
     }
 
     fn note(self, uses: &mut Uses) {
-        if let Some(read) = self {
-            Argument::<*const T>::note(read, uses);
+        if let Some(value) = self {
+            Argument::<*const T>::note(value, uses);
         }
     }
 }
 
-impl<T: Stored> Argument<*mut T> for Write {
+impl<T: Stored> Argument<*mut T> for Value {
     fn resolve(self, addresses: &Addresses<'_>) -> *mut T {
-        addresses.of(self.0).cast()
+        addresses.of(self).cast()
     }
 
     fn note(self, uses: &mut Uses) {
-        uses.writes.push((self.0, T::DTYPE));
+        uses.writes.push((self, T::DTYPE));
     }
 }
 

@@ -19,7 +19,7 @@ mod tests;
 
 use std::fmt;
 
-pub(crate) use arguments::{Read, Write};
+pub(crate) use arguments::Arguments;
 pub(crate) use builder::ProgramBuilder;
 pub(crate) use prepared::PreparedParameters;
 

@@ -100,29 +100,17 @@ pub(crate) fn append_pooling(
     problem: &PoolingForm,
     choice: &PoolingChoice,
 ) -> Result<Value> {
-    let output = &problem.output;
-    let convolved = match choice.is_pooled {
-        true => output,
+    let output = match choice.is_pooled {
+        true => &problem.output,
         false => &problem.convolved,
     };
-    let convolved = (choice.convolution).append(program, x, parameters, convolved)?;
-    let statistics = convolved.statistics(program, problem.norm.geometry()?)?;
-    let (y, scale) = (convolved.y, parameters.factors);
-    let bounds = problem.clamp.kernel_bounds();
-    if choice.is_pooled {
-        return normalise_and_clamp(program, y, &statistics, parameters.norm, scale, bounds);
+    let convolved = (choice.convolution).append(program, x, parameters, output)?;
+    let input = convolved.statistics(program, parameters.norm, problem.norm.geometry()?)?;
+    let (factors, clamp) = (parameters.factors, &problem.clamp);
+    match choice.is_pooled {
+        true => normalise_and_clamp(program, &input, factors, clamp),
+        false => normalise_and_pool(program, &input, factors, &problem.pool, clamp),
     }
-    let pool = problem.pool.geometry()?;
-    normalise_and_pool(
-        program,
-        y,
-        &statistics,
-        parameters.norm,
-        scale,
-        pool,
-        output,
-        bounds,
-    )
 }
 
 /// Appends `channel_max(clamp(norm(convolution(x) * m)) * m)`, with the convolution that was chosen for this problem.
@@ -134,14 +122,7 @@ pub(crate) fn append_reducing(
     convolution: &StatisticsConvolution,
 ) -> Result<Value> {
     let convolved = convolution.append(program, x, parameters, &problem.convolved)?;
-    let statistics = convolved.statistics(program, problem.norm.geometry()?)?;
-    normalise_and_reduce(
-        program,
-        convolved.y,
-        &statistics,
-        parameters.norm,
-        parameters.factors,
-        problem.channel_max.geometry()?,
-        problem.clamp.kernel_bounds(),
-    )
+    let input = convolved.statistics(program, parameters.norm, problem.norm.geometry()?)?;
+    let (clamp, channel_max) = (&problem.clamp, &problem.channel_max);
+    normalise_and_reduce(program, &input, parameters.factors, clamp, channel_max)
 }

@@ -4,11 +4,9 @@ use kernels_gpu::fused::clamp_multiply_channel_max::CLAMP_MULTIPLY_CHANNEL_MAX;
 
 use crate::error::Result;
 use crate::ops::channel_max::without_channels;
-use crate::ops::launching::grid;
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::ops::launching::compute;
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ClampProblem};
-
-const OPERATOR: &str = "clamp_multiply_channel_max";
 
 /// Appends `channel_max(clamp(x) * multiplier[c])` in one kernel, for any number of channels.
 pub(crate) fn append(
@@ -18,18 +16,10 @@ pub(crate) fn append(
     clamp: &ClampProblem,
     channel_max: &ChannelMaxProblem,
 ) -> Result<Value> {
-    let (geometry, dtype) = (channel_max.geometry()?, program.dtype(x));
-    let bounds = clamp.kernel_bounds();
-    let shape = grid(OPERATOR, geometry.shape())?;
-    let y = program.tensor(&without_channels(program.shape(x)), dtype)?;
+    let geometry = channel_max.geometry()?;
+    let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
+    let (family, shape) = (&CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
+    let arguments = (x, multiplier, y, geometry, clamp.kernel_bounds());
     // SAFETY: `x` has the problem's extents and `y` the same without channels; `multiplier` has a value per channel.
-    unsafe {
-        let kernel = CLAMP_MULTIPLY_CHANNEL_MAX.instance(&[dtype.label()])?;
-        program.launch(
-            kernel,
-            shape,
-            (Read(x), Read(multiplier), Write(y), geometry, bounds),
-        );
-    }
-    Ok(y)
+    unsafe { compute(program, family, shape, y, arguments) }
 }

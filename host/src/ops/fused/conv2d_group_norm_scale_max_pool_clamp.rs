@@ -11,7 +11,7 @@ use super::preparation::Preparation;
 use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
 use crate::error::Result;
 use crate::ops::Precision;
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
@@ -91,13 +91,13 @@ fn prepare(
     let operands = program.tensor(&[words], DType::F32)?;
     let channels = program.tensor(&[CHANNEL_FLOATS as usize], DType::F32)?;
     let arguments = (
-        Read(weight),
-        bias.map(Read),
-        norm.weight(),
-        norm.bias(),
-        Read(scale),
-        Write(operands),
-        Write(channels),
+        weight,
+        bias,
+        norm.weight,
+        norm.bias,
+        scale,
+        operands,
+        channels,
         geometry,
     );
     let labels = [precision.label(dtype)];
@@ -133,7 +133,7 @@ pub(crate) fn append(
             prepare(program, parameters, choice)
         })?;
     let [operands, channels] = [0, 1].map(|index| program.parameter(&prepared[index]));
-    let arguments = (Read(x), Read(operands), Read(channels), Write(y), geometry);
+    let arguments = (x, operands, channels, y, geometry);
     let family = if config.blocks_per_half == 1 {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     } else {

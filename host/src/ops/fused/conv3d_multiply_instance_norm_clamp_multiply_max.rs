@@ -11,7 +11,7 @@ use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::ops::conv::Filters;
 use crate::ops::{FusedOptions, Precision};
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::Quantity;
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
@@ -101,14 +101,7 @@ pub(crate) fn append(
     let y = program.tensor(&problem.output, dtype)?;
     let multiplier = parameters.factors;
     let Filters { weight, bias } = parameters.filters;
-    let arguments = (
-        Read(x),
-        Read(weight),
-        bias.map(Read),
-        Read(multiplier),
-        Write(y),
-        geometry,
-    );
+    let arguments = (x, weight, bias, multiplier, y, geometry);
     let format = precision.label(dtype);
     let kernel = if on_warpgroups {
         let blocks = if blocks == 1 { "alone" } else { "cluster" };

@@ -6,13 +6,11 @@ use super::preparation::Preparations;
 use crate::device::DType;
 use crate::error::Result;
 use crate::ops::conv::Filters;
-use crate::ops::group_norm::Statistics;
+use crate::ops::group_norm::NormInput;
 use crate::ops::launching::{Affine, grid};
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::implicit_gemm::{GemmGeometry, combining};
 use crate::spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry};
-
-const OPERATOR: &str = "convolution with moments";
 
 /// The parameters of layers that convolve, normalise and multiply.
 #[derive(Clone, Copy)]
@@ -38,35 +36,36 @@ pub(crate) struct Convolved {
 }
 
 impl Convolved {
-    /// Appends what combines the moments to the statistics of a norm of the convolution's output, as its kernels take
-    /// them.
+    /// Appends what combines the moments to the statistics of a norm of the convolution's output.
     pub(crate) fn statistics(
         &self,
         program: &mut ProgramBuilder,
+        affine: Affine,
         norm: NormGeometry,
-    ) -> Result<Statistics> {
+    ) -> Result<NormInput> {
         let combining = combining(self.parts, norm.row_channels);
         let mut partials = self.moments;
         for count in combining.into_iter().filter(|&count| count > 0) {
             let elements: usize = program.shape(partials).iter().product();
             let rows = elements / COUNTED_ELEMENTS / count as usize;
-            let shape = grid(OPERATOR, GemmGeometry::combine_shape(rows as u64))?;
+            let shape = GemmGeometry::combine_shape(rows as u64);
+            let shape = grid(IMPLICIT_GEMM_COMBINE.name(), shape)?;
+            let kernel = IMPLICIT_GEMM_COMBINE.instance(&[])?;
             let combined = program.tensor(&[rows * COUNTED_ELEMENTS], DType::F32)?;
+            let arguments = (partials, combined, rows as u64, count);
             // SAFETY: `partials` has `rows * count` moments and `combined` room for `rows`.
-            unsafe {
-                program.launch(
-                    IMPLICIT_GEMM_COMBINE.instance(&[])?,
-                    shape,
-                    (Read(partials), Write(combined), rows as u64, count),
-                );
-            }
+            unsafe { program.launch(kernel, shape, arguments) }
             partials = combined;
         }
         let splits = match combining {
             [0, 0] => norm.row_channels * self.parts,
             _ => 1,
         };
-        let norm = norm.counted(splits);
-        Ok(Statistics { partials, norm })
+        Ok(NormInput {
+            x: self.y,
+            partials,
+            affine,
+            norm: norm.counted(splits),
+        })
     }
 }

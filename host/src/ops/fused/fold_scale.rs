@@ -5,7 +5,7 @@ use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::launching::{Affine, grid};
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::elementwise;
 use crate::spec::{Quantity, SpecError};
 
@@ -34,11 +34,11 @@ pub(crate) fn fold_scale(of: &ProgramBuilder, affine: Affine, scale: Value) -> R
         program.tensor(&[channels], dtype)?,
     ];
     let arguments = (
-        affine.weight(),
-        affine.bias(),
-        Read(factors),
-        Write(outputs[0]),
-        Write(outputs[1]),
+        affine.weight,
+        affine.bias,
+        factors,
+        outputs[0],
+        outputs[1],
         len,
         u32::from(affine.weight.is_some()),
         u32::from(affine.bias.is_some()),

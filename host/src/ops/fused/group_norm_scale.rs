@@ -5,13 +5,11 @@ use kernels_gpu::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
 
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
-use crate::ops::group_norm::{Statistics, statistics};
-use crate::ops::launching::{Affine, grid};
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::ops::group_norm::{NormInput, statistics};
+use crate::ops::launching::{Affine, compute};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::GroupNormProblem;
 use crate::spec::launch::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
-
-const OPERATOR: &str = "group_norm_scale";
 
 /// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
 ///
@@ -24,37 +22,23 @@ pub(crate) fn append(
     scale: Value,
     norm: &GroupNormProblem,
 ) -> Result<Value> {
-    let (geometry, dtype) = (norm.geometry()?, program.dtype(x));
-    let y = program.tensor_like(x)?;
+    let (geometry, y) = (norm.geometry()?, program.tensor_like(x)?);
     if program.bytes(&[y]) == 0 {
         return Ok(y);
     }
-    let label = [dtype.label()];
-    if let Some(shape) = resident(&geometry, dtype, program.properties()) {
-        let kernel = GROUP_NORM_SCALE_RESIDENT.instance(&label)?;
-        let (weight, bias) = (affine.weight(), affine.bias());
-        let arguments = (Read(x), weight, bias, Read(scale), Write(y), geometry);
+    let Affine { weight, bias } = affine;
+    let resident = resident(&geometry, program.dtype(x), program.properties());
+    if resident.is_some() {
+        let arguments = (x, weight, bias, scale, y, geometry);
         // SAFETY: as below, without partial results.
-        unsafe { program.launch(kernel, shape, arguments) }
-        return Ok(y);
+        return unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, resident, y, arguments) };
     }
+    let NormInput { partials, .. } = statistics(program, x, affine, geometry)?;
     let apply = geometry.apply();
-    let shape = grid(OPERATOR, apply.shape())?;
-    let Statistics { partials, .. } = statistics(OPERATOR, program, x, &geometry)?;
-    let kernel = GROUP_NORM_SCALE.instance(&label)?;
-    let arguments = (
-        Read(x),
-        Read(partials),
-        affine.weight(),
-        affine.bias(),
-        Read(scale),
-        Write(y),
-        apply,
-    );
+    let arguments = (x, partials, weight, bias, scale, y, apply);
     // SAFETY: `x` and `y` have `geometry.elements()` elements; the partial results are those of `x`; weight and bias
     // have a value per channel where the geometry says that they exist, and so has `scale`.
-    unsafe { program.launch(kernel, shape, arguments) }
-    Ok(y)
+    unsafe { compute(program, &GROUP_NORM_SCALE, apply.shape(), y, arguments) }
 }
 
 /// The one launch whose blocks keep their rows in shared memory between statistics and normalisation, where that pays

@@ -3,47 +3,28 @@
 use kernels_gpu::fused::group_norm_scale_clamp::GROUP_NORM_SCALE_CLAMP;
 
 use crate::error::Result;
-use crate::ops::group_norm::Statistics;
-use crate::ops::launching::{Affine, grid};
-use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::launch::elementwise::Bounds;
+use crate::ops::group_norm::NormInput;
+use crate::ops::launching::{Affine, compute};
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::ClampProblem;
 
-const OPERATOR: &str = "group_norm_scale_clamp";
-
-/// Appends what normalises, scales and clamps `x`, `(n, c, h, w)`, with the statistics of the tensor that it was pooled
-/// from.
+/// Appends what normalises, scales and clamps `(n, c, h, w)`, with the statistics of the tensor that it was pooled from.
 pub(crate) fn normalise_and_clamp(
     program: &mut ProgramBuilder,
-    x: Value,
-    statistics: &Statistics,
-    affine: Affine,
+    input: &NormInput,
     scale: Value,
-    bounds: Bounds,
+    clamp: &ClampProblem,
 ) -> Result<Value> {
-    let &Statistics { partials, norm } = statistics;
-    let (output, dtype) = (program.shape(x).to_vec(), program.dtype(x));
-    let spatial: usize = output[2..].iter().product();
+    let &NormInput {
+        x, partials, norm, ..
+    } = input;
+    let Affine { weight, bias } = input.affine;
+    let spatial: usize = program.shape(x)[2..].iter().product();
     let geometry = norm.pooled(spatial as u64);
-    let shape = grid(OPERATOR, geometry.shape())?;
-    let y = program.tensor(&output, dtype)?;
+    let (family, shape) = (&GROUP_NORM_SCALE_CLAMP, geometry.shape());
+    let (y, bounds) = (program.tensor_like(x)?, clamp.kernel_bounds());
+    let arguments = (x, partials, weight, bias, scale, y, geometry, bounds);
     // SAFETY: `x` and `y` have `spatial` elements for each channel of the norm's rows; the partial results are those of
     // these rows; weight and bias have a value per channel where the geometry says that they exist, and so has `scale`.
-    unsafe {
-        let kernel = GROUP_NORM_SCALE_CLAMP.instance(&[dtype.label()])?;
-        program.launch(
-            kernel,
-            shape,
-            (
-                Read(x),
-                Read(partials),
-                affine.weight(),
-                affine.bias(),
-                Read(scale),
-                Write(y),
-                geometry,
-                bounds,
-            ),
-        );
-    }
-    Ok(y)
+    unsafe { compute(program, family, shape, y, arguments) }
 }

@@ -3,14 +3,10 @@
 use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
 
 use crate::error::Result;
-use crate::ops::group_norm::{Statistics, statistics};
-use crate::ops::launching::{Affine, grid};
-use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::launch::elementwise::Bounds;
-use crate::spec::launch::max_pool2d::PoolGeometry;
+use crate::ops::group_norm::{NormInput, statistics};
+use crate::ops::launching::{Affine, compute};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ClampProblem, GroupNormProblem, MaxPool2dProblem};
-
-const OPERATOR: &str = "group_norm_scale_max_pool2d_clamp";
 
 /// Appends `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` in two kernels: the norm's statistics, then all the
 /// rest.
@@ -23,50 +19,36 @@ pub(crate) fn append(
     pool: &MaxPool2dProblem,
     clamp: &ClampProblem,
 ) -> Result<Value> {
-    let (shape, bounds) = (pool.output_shape(), clamp.kernel_bounds());
-    let (norm, pool) = (norm.geometry()?, pool.geometry()?);
-    if shape.elements() == 0 {
-        return program.tensor(&shape, program.dtype(x));
+    let output = pool.output_shape();
+    if output.elements() == 0 {
+        return program.tensor(&output, program.dtype(x));
     }
-    let statistics = statistics(OPERATOR, program, x, &norm)?;
-    normalise_and_pool(program, x, &statistics, affine, scale, pool, &shape, bounds)
+    let input = statistics(program, x, affine, norm.geometry()?)?;
+    normalise_and_pool(program, &input, scale, pool, clamp)
 }
 
-/// Appends all that follows the norm's statistics. `output` is the shape of the result.
-#[allow(clippy::too_many_arguments, reason = "three operators' parameters")]
+/// Appends all that follows the norm's statistics.
 pub(crate) fn normalise_and_pool(
     program: &mut ProgramBuilder,
-    x: Value,
-    statistics: &Statistics,
-    affine: Affine,
+    input: &NormInput,
     scale: Value,
-    pool: PoolGeometry,
-    output: &[usize],
-    bounds: Bounds,
+    pool: &MaxPool2dProblem,
+    clamp: &ClampProblem,
 ) -> Result<Value> {
-    let &Statistics { partials, norm } = statistics;
-    let (shape, dtype) = (grid(OPERATOR, pool.norm_shape(&norm))?, program.dtype(x));
-    let y = program.tensor(output, dtype)?;
-    // SAFETY: `pool` describes `x` and `y`; the partial results are those of the norm's rows, to whose channels the
-    // planes of `x` belong; weight and bias have a value per channel where the geometry says that they exist, and so
+    let &NormInput {
+        x, partials, norm, ..
+    } = input;
+    let Affine { weight, bias } = input.affine;
+    let geometry = pool.geometry()?;
+    let (family, shape) = (
+        &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP,
+        geometry.norm_shape(&norm),
+    );
+    let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
+    let bounds = clamp.kernel_bounds();
+    let arguments = (x, partials, weight, bias, scale, y, norm, geometry, bounds);
+    // SAFETY: the pool's geometry describes `x` and `y`; the partial results are those of the norm's rows, to whose channels
+    // the planes of `x` belong; weight and bias have a value per channel where the geometry says that they exist, and so
     // has `scale`.
-    unsafe {
-        let kernel = GROUP_NORM_SCALE_MAX_POOL2D_CLAMP.instance(&[dtype.label()])?;
-        program.launch(
-            kernel,
-            shape,
-            (
-                Read(x),
-                Read(partials),
-                affine.weight(),
-                affine.bias(),
-                Read(scale),
-                Write(y),
-                norm,
-                pool,
-                bounds,
-            ),
-        );
-    }
-    Ok(y)
+    unsafe { compute(program, family, shape, y, arguments) }
 }

@@ -10,7 +10,7 @@ use crate::device::{DType, DeviceProperties, Tensor};
 use crate::error::Result;
 use crate::ops::launching::grid;
 use crate::ops::{FusedOptions, Precision};
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
@@ -62,13 +62,7 @@ fn prepare(weight: &Tensor, config: &GemmConfig, precision: Precision) -> Result
     let operands = program.tensor(&[config.filter_words() as usize], DType::F32)?;
     let descales = program.tensor(&[channels], DType::F32)?;
     let kernel = IMPLICIT_GEMM_FILTERS.instance(&[precision.label(weight.dtype())])?;
-    let arguments = (
-        Read(filters),
-        Write(operands),
-        Write(descales),
-        config.geometry,
-        config.tile,
-    );
+    let arguments = (filters, operands, descales, config.geometry, config.tile);
     // SAFETY: the config is that of these filters, and the two outputs have the sizes that it says.
     unsafe { program.launch_moving(kernel, shape, arguments, 0) }
     let program = program.finish(&[operands, descales]);
@@ -105,7 +99,7 @@ fn pack(
     let bytes_moved = program.bytes(&[x, words, largest]);
     let labels = [precision.label(dtype)];
     let kernel = IMPLICIT_GEMM_PACK.instance(&labels)?;
-    let arguments = (Read(x), Write(words), Write(descales), Write(largest), *g);
+    let arguments = (x, words, descales, largest, *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an element for each
     // sample, and `largest` one for each block if the kernel writes it.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
@@ -113,7 +107,7 @@ fn pack(
         let kernel = IMPLICIT_GEMM_REPACK.instance(&labels)?;
         let shape = grid(OPERATOR, g.repack_shape())?;
         let bytes_moved = program.bytes(&[largest]);
-        let arguments = (Read(x), Write(words), Write(descales), Read(largest), *g);
+        let arguments = (x, words, descales, largest, *g);
         // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
@@ -153,15 +147,15 @@ pub(crate) fn append(
     let packed = pack(program, x, config, precision)?;
     let bytes_moved = program.bytes(&[packed.words, operands, y, moments]);
     let arguments = (
-        Read(packed.words),
-        Read(packed.descales),
-        Read(operands),
-        Read(filter_descales),
-        parameters.filters.bias.map(Read),
-        parameters.norm.weight(),
-        Read(parameters.factors),
-        Write(y),
-        Write(moments),
+        packed.words,
+        packed.descales,
+        operands,
+        filter_descales,
+        parameters.filters.bias,
+        parameters.norm.weight,
+        parameters.factors,
+        y,
+        moments,
         *g,
     );
     let tile = config.tile.name().unwrap_or_default();

@@ -4,14 +4,10 @@ use kernels_gpu::fused::instance_norm_clamp_multiply_channel_max::INSTANCE_NORM_
 
 use crate::error::Result;
 use crate::ops::channel_max::without_channels;
-use crate::ops::group_norm::{Statistics, statistics};
-use crate::ops::launching::{Affine, grid};
-use crate::program::{ProgramBuilder, Read, Value, Write};
-use crate::spec::launch::channel_max::ChannelMaxGeometry;
-use crate::spec::launch::elementwise::Bounds;
+use crate::ops::group_norm::{NormInput, statistics};
+use crate::ops::launching::{Affine, compute};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ClampProblem, InstanceNormProblem};
-
-const OPERATOR: &str = "multiply_instance_norm_clamp_multiply_channel_max";
 
 /// Appends `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` in two kernels: the statistics of `x`, then
 /// all the rest.
@@ -22,60 +18,36 @@ pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,
-    multiplier: Value,
+    factor: Value,
     norm: &InstanceNormProblem,
     clamp: &ClampProblem,
     channel_max: &ChannelMaxProblem,
 ) -> Result<Value> {
-    let norm = norm.geometry()?;
     let output = without_channels(program.shape(x));
     if output.iter().product::<usize>() == 0 {
         return program.tensor(&output, program.dtype(x));
     }
-    let statistics = statistics(OPERATOR, program, x, &norm)?;
-    normalise_and_reduce(
-        program,
-        x,
-        &statistics,
-        affine,
-        multiplier,
-        channel_max.geometry()?,
-        clamp.kernel_bounds(),
-    )
+    let input = statistics(program, x, affine, norm.geometry()?)?;
+    normalise_and_reduce(program, &input, factor, clamp, channel_max)
 }
 
-/// Appends all that follows the statistics of `x`.
+/// Appends all that follows the norm's statistics.
 pub(crate) fn normalise_and_reduce(
     program: &mut ProgramBuilder,
-    x: Value,
-    statistics: &Statistics,
-    affine: Affine,
-    multiplier: Value,
-    geometry: ChannelMaxGeometry,
-    bounds: Bounds,
+    input: &NormInput,
+    factor: Value,
+    clamp: &ClampProblem,
+    channel_max: &ChannelMaxProblem,
 ) -> Result<Value> {
-    let &Statistics { partials, norm } = statistics;
-    let (shape, dtype) = (grid(OPERATOR, geometry.shape())?, program.dtype(x));
-    let y = program.tensor(&without_channels(program.shape(x)), dtype)?;
+    let &NormInput {
+        x, partials, norm, ..
+    } = input;
+    let Affine { weight, bias } = input.affine;
+    let (geometry, bounds) = (channel_max.geometry()?, clamp.kernel_bounds());
+    let (family, shape) = (&INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
+    let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
+    let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
     // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those of `x`;
-    // weight and bias have a value per channel where the geometry says that they exist, and so has `multiplier`.
-    unsafe {
-        let kernel = INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX.instance(&[dtype.label()])?;
-        program.launch(
-            kernel,
-            shape,
-            (
-                Read(x),
-                Read(partials),
-                affine.weight(),
-                affine.bias(),
-                Read(multiplier),
-                Write(y),
-                norm,
-                geometry,
-                bounds,
-            ),
-        );
-    }
-    Ok(y)
+    // weight and bias have a value per channel where the geometry says that they exist, and so has `factor`.
+    unsafe { compute(program, family, shape, y, arguments) }
 }

@@ -7,10 +7,8 @@ use crate::device::DType;
 use crate::error::Result;
 use crate::ops::conv::Filters;
 use crate::ops::launching::grid;
-use crate::program::{ProgramBuilder, Read, Value, Write};
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::stencil::StencilGeometry;
-
-const OPERATOR: &str = "stencil";
 
 /// Appends the convolution of `x`; its output has the shape `output`.
 ///
@@ -22,32 +20,19 @@ pub(crate) fn append(
     geometry: &StencilGeometry,
     output: &[usize],
 ) -> Result<Convolved> {
-    let (shape, dtype) = (grid(OPERATOR, geometry.shape())?, program.dtype(x));
+    let shape = grid(STENCIL.name(), geometry.shape())?;
+    let dtype = program.dtype(x);
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[geometry.moment_elements() as usize], DType::F32)?;
     let Filters { weight, bias } = parameters.filters;
+    let (gain, factors) = (parameters.norm.weight, parameters.factors);
     let bytes_moved = program.bytes(&[x, y, moments]) + parameters.filters.bytes(program);
+    let kernel = STENCIL.instance(&[dtype.label()])?;
+    let arguments = (x, weight, bias, gain, factors, y, moments, *geometry);
     // SAFETY: `x` and the filters have the shapes that the geometry was made from; bias, norm weight and scale have an
     // element for each channel where they exist; `y` has an element for each output or window, `moments` the geometry's
     // size.
-    unsafe {
-        let kernel = STENCIL.instance(&[dtype.label()])?;
-        program.launch_moving(
-            kernel,
-            shape,
-            (
-                Read(x),
-                Read(weight),
-                bias.map(Read),
-                parameters.norm.weight(),
-                Read(parameters.factors),
-                Write(y),
-                Write(moments),
-                *geometry,
-            ),
-            bytes_moved,
-        );
-    }
+    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(Convolved {
         y,
         moments,
