@@ -127,7 +127,8 @@ fn parameters(backend: Backend) -> Outcome {
     )?;
     says(
         model(|named| drop(named.remove(1))),
-        "conv.bias: is missing, the chain has it with shape [64]",
+        "conv.bias: is missing, the chain has it with shape [64]; \
+         given: conv.weight, group_norm.bias, group_norm.weight, scale",
     )?;
     // Complete, but another chain's.
     let bare = KernelBench85 {

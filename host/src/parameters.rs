@@ -22,18 +22,20 @@ pub struct Parameters {
 #[non_exhaustive]
 pub enum ParametersError {
     /// A parameter has no value.
-    #[error("{name}: is missing, the chain has it with shape {expected:?}")]
+    #[error("{name}: is missing, the chain has it with shape {expected:?}; given: {}", .given.join(", "))]
     Missing {
         /// The parameter.
         name: String,
         /// Its shape.
         expected: Vec<usize>,
+        /// What values are called that there are.
+        given: Vec<String>,
     },
-    /// A value belongs to no parameter, or to one that has a value already.
-    #[error("{name}: is given, but the chain has no use for it")]
+    /// Values belong to no parameter, or to one that has a value already.
+    #[error("{}: given, but the chain has no use for it", .names.join(", "))]
     Unexpected {
-        /// What it is called.
-        name: String,
+        /// What they are called.
+        names: Vec<String>,
     },
     /// A value has another shape than its parameter.
     #[error("{name}: shape is {actual:?}, expected {expected:?}")]
@@ -77,19 +79,13 @@ impl Parameters {
         chain: &Chain,
         values: impl IntoIterator<Item = (String, ArrayD<f32>)>,
     ) -> Result<Parameters, ParametersError> {
-        let mut given: Vec<(String, ArrayD<f32>)> = values.into_iter().collect();
         let table = chain.parameters().to_vec();
-        let mut values = Vec::with_capacity(table.len());
-        for parameter in &table {
-            let index = given.iter().position(|(name, _)| *name == parameter.name);
-            let (_, value) = given.remove(index.ok_or_else(|| missing(parameter))?);
-            check_shape(parameter, value.shape())?;
-            values.push(value.as_standard_layout().into_owned());
-        }
-        match given.into_iter().next() {
-            Some((name, _)) => Err(ParametersError::Unexpected { name }),
-            None => Ok(Parameters { table, values }),
-        }
+        let values = in_order(&table, values, |value| value.shape())?;
+        let values = values.iter().map(standard);
+        Ok(Parameters {
+            values: values.collect(),
+            table,
+        })
     }
 
     /// Whether these are parameters of `chain`.
@@ -98,17 +94,8 @@ impl Parameters {
     /// [`ParametersError`] with the first parameter that the chain has and these have not, or in another shape, or the
     /// other way round.
     pub fn check(&self, chain: &Chain) -> Result<(), ParametersError> {
-        for parameter in chain.parameters() {
-            let value = self.get(&parameter.name);
-            check_shape(parameter, value.ok_or_else(|| missing(parameter))?.shape())?;
-        }
-        let known = |name: &str| chain.parameters().iter().any(|other| other.name == name);
-        match self.table.iter().find(|parameter| !known(&parameter.name)) {
-            Some(parameter) => Err(ParametersError::Unexpected {
-                name: parameter.name.clone(),
-            }),
-            None => Ok(()),
-        }
+        let named = self.iter().map(|(name, value)| (name.to_owned(), value));
+        in_order(chain.parameters(), named, |value| value.shape()).map(drop)
     }
 
     /// Reads the parameters of `chain`.
@@ -144,12 +131,11 @@ impl Parameters {
     /// [`ParametersError::Unexpected`], [`ParametersError::Shape`].
     pub fn set(&mut self, name: &str, value: ArrayD<f32>) -> Result<(), ParametersError> {
         let known = self.table.iter().position(|other| other.name == name);
-        let Some(index) = known else {
-            let name = name.to_owned();
-            return Err(ParametersError::Unexpected { name });
-        };
+        let index = known.ok_or_else(|| ParametersError::Unexpected {
+            names: vec![name.to_owned()],
+        })?;
         check_shape(&self.table[index], value.shape())?;
-        self.values[index] = value.as_standard_layout().into_owned();
+        self.values[index] = standard(&value);
         Ok(())
     }
 
@@ -175,11 +161,34 @@ impl Parameters {
     }
 }
 
-fn missing(parameter: &Parameter) -> ParametersError {
-    ParametersError::Missing {
-        name: parameter.name.clone(),
-        expected: parameter.shape.clone(),
+/// What is given for each parameter, in the parameters' order; `shape` gives its shape.
+pub(crate) fn in_order<V>(
+    parameters: &[Parameter],
+    given: impl IntoIterator<Item = (String, V)>,
+    shape: impl Fn(&V) -> &[usize],
+) -> Result<Vec<V>, ParametersError> {
+    let mut given: Vec<(String, V)> = given.into_iter().collect();
+    given.sort_by(|(name, _), (other, _)| name.cmp(other));
+    let names = |given: &[(String, V)]| given.iter().map(|(name, _)| name.clone()).collect();
+    let all: Vec<String> = names(&given);
+    let mut values = Vec::with_capacity(parameters.len());
+    for parameter in parameters {
+        let mut others = given.iter();
+        let index = others.position(|(name, _)| *name == parameter.name);
+        let index = index.ok_or_else(|| ParametersError::Missing {
+            name: parameter.name.clone(),
+            expected: parameter.shape.clone(),
+            given: all.clone(),
+        })?;
+        let (_, value) = given.remove(index);
+        check_shape(parameter, shape(&value))?;
+        values.push(value);
     }
+    if given.is_empty() {
+        return Ok(values);
+    }
+    let names = names(&given);
+    Err(ParametersError::Unexpected { names })
 }
 
 fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), ParametersError> {
@@ -191,6 +200,10 @@ fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), ParametersE
         actual: shape.to_vec(),
         expected: parameter.shape.clone(),
     })
+}
+
+fn standard(value: &ArrayD<f32>) -> ArrayD<f32> {
+    value.as_standard_layout().into_owned()
 }
 
 fn initial(parameter: &Parameter, seed: u64) -> Result<ArrayD<f32>, ParametersError> {

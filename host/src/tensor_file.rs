@@ -8,6 +8,8 @@ use ndarray::{ArrayD, ArrayViewD};
 use op_spec::chain::Parameter;
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 
+use crate::parameters::{ParametersError, in_order};
+
 /// Why tensors could not be loaded or saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,35 +38,13 @@ pub enum TensorFileError {
         /// Where its structure breaks.
         source: SafeTensorError,
     },
-    /// A tensor that is needed is not in the file.
-    #[error("{}: tensor {name} is missing; the file has {}", .path.display(), .present.join(", "))]
-    Missing {
+    /// What the file holds is not the chain's parameters.
+    #[error("{}: {defect}", .path.display())]
+    Parameters {
         /// The file.
         path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// The tensors it has.
-        present: Vec<String>,
-    },
-    /// The file has tensors that the model has no use for.
-    #[error("{}: has {}, which the model lacks", .path.display(), .names.join(", "))]
-    Unexpected {
-        /// The file.
-        path: PathBuf,
-        /// The tensors.
-        names: Vec<String>,
-    },
-    /// A tensor has another shape than the attributes give it.
-    #[error("{}: {name} has shape {actual:?}, expected {expected:?}", .path.display())]
-    Shape {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// Its shape.
-        actual: Vec<usize>,
-        /// The shape it should have.
-        expected: Vec<usize>,
+        /// What is wrong with it.
+        defect: ParametersError,
     },
     /// A tensor holds another element type.
     #[error("{}: {name} holds {actual}, expected {expected}", .path.display())]
@@ -89,50 +69,23 @@ pub(crate) fn read(
     let bytes = fs::read(path).map_err(|source| TensorFileError::Read { path: at(), source })?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|source| TensorFileError::Format { path: at(), source })?;
-    let mut present: Vec<String> = file.names().into_iter().map(str::to_owned).collect();
-    present.sort_unstable();
-    let mut values = Vec::with_capacity(parameters.len());
-    for parameter in parameters {
-        let name = parameter.name.clone();
-        let Ok(tensor) = file.tensor(&name) else {
-            let path = at();
-            return Err(TensorFileError::Missing {
-                path,
-                name,
-                present,
-            });
-        };
+    let tensors = in_order(parameters, file.tensors(), |tensor| tensor.shape());
+    let value = |(parameter, tensor): (&Parameter, TensorView<'_>)| {
         if tensor.dtype() != Dtype::F32 {
             return Err(TensorFileError::Dtype {
                 path: at(),
-                name,
+                name: parameter.name.clone(),
                 actual: format!("{:?}", tensor.dtype()),
                 expected: format!("{:?}", Dtype::F32),
             });
         }
-        if tensor.shape() != parameter.shape {
-            return Err(TensorFileError::Shape {
-                path: at(),
-                name,
-                actual: tensor.shape().to_vec(),
-                expected: parameter.shape.clone(),
-            });
-        }
         let (words, _) = tensor.data().as_chunks();
         let words = words.iter().map(|&word| f32::from_le_bytes(word));
-        values.push(
-            ArrayD::from_shape_vec(parameter.shape.clone(), words.collect())
-                .expect("safetensors has checked the length against the shape"),
-        );
-    }
-    present.retain(|name| parameters.iter().all(|parameter| parameter.name != *name));
-    if present.is_empty() {
-        return Ok(values);
-    }
-    Err(TensorFileError::Unexpected {
-        path: at(),
-        names: present,
-    })
+        let array = ArrayD::from_shape_vec(parameter.shape.clone(), words.collect());
+        Ok(array.expect("safetensors has checked the length against the shape"))
+    };
+    let tensors = tensors.map_err(|defect| TensorFileError::Parameters { path: at(), defect })?;
+    parameters.iter().zip(tensors).map(value).collect()
 }
 
 /// Writes a whole file beside `path` and moves it there, so that no reader meets half of one.

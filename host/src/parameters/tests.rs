@@ -55,14 +55,17 @@ fn every_defect_of_a_file_is_named() {
         bias: false,
         ..base
     };
-    assert_eq!(load(no_bias), "FILE: has conv.bias, which the model lacks");
+    assert_eq!(
+        load(no_bias),
+        "FILE: conv.bias: given, but the chain has no use for it"
+    );
     let wide = KernelBench85 {
         kernel_size: [3, 5],
         ..base
     };
     assert_eq!(
         load(wide),
-        "FILE: conv.weight has shape [64, 8, 3, 3], expected [64, 8, 3, 5]"
+        "FILE: conv.weight: shape is [64, 8, 3, 3], expected [64, 8, 3, 5]"
     );
 
     let whole = fs::read(&path).unwrap();
@@ -86,7 +89,7 @@ fn every_defect_of_a_file_is_named() {
     bare.save(&path).unwrap();
     assert_eq!(
         load(no_bias),
-        "FILE: tensor group_norm.weight is missing; the file has conv.weight, scale"
+        "FILE: group_norm.weight: is missing, the chain has it with shape [64]; given: conv.weight, scale"
     );
 }
 
@@ -125,13 +128,13 @@ fn values_that_do_not_fit_are_named() {
     values.remove(1);
     assert_eq!(
         refusal(values),
-        "conv.bias: is missing, the chain has it with shape [16]"
+        "conv.bias: is missing, the chain has it with shape [16]; given: conv.weight, multiplier"
     );
     let mut values = named();
     values.push(values[0].clone());
     assert_eq!(
         refusal(values),
-        "conv.weight: is given, but the chain has no use for it"
+        "conv.weight: given, but the chain has no use for it"
     );
     let bare = KernelBench79 {
         bias: false,
@@ -141,7 +144,7 @@ fn values_that_do_not_fit_are_named() {
     let parameters = Parameters::new(&chain, named()).unwrap();
     assert_eq!(
         parameters.check(&bare).unwrap_err().to_string(),
-        "conv.bias: is given, but the chain has no use for it"
+        "conv.bias: given, but the chain has no use for it"
     );
     assert!(Parameters::init(&bare, 1).unwrap().check(&chain).is_err());
 }
