@@ -1,31 +1,23 @@
 //! Arrays of reproducible values: the same numbers on every machine, in every release, in any order.
 //!
-//! Element `i` of seed `s` depends on `s` and `i` alone, see [`op_spec::data`].
+//! Element `i` of seed `s`, in row-major order, depends on `s` and `i` alone, see [`op_spec::data`]. A shape with more
+//! elements than memory addresses is a panic.
 
 use ndarray::{Array, IntoDimension};
 
 use op_spec::data::uniform;
 
-/// An array of uniform values in [0, 1), in row-major order.
-///
-/// # Panics
-/// If the shape has more elements than memory addresses.
+/// An array of uniform values in [0, 1).
 pub fn fill<E: IntoDimension>(seed: u64, shape: E) -> Array<f32, E::Dim> {
     generate(shape, |index| uniform(seed, index))
 }
 
 /// An array of uniform values in [-1, 1).
-///
-/// # Panics
-/// If the shape has more elements than memory addresses.
 pub fn signed<E: IntoDimension>(seed: u64, shape: E) -> Array<f32, E::Dim> {
     generate(shape, |index| op_spec::data::signed(seed, index))
 }
 
 /// An array of normally distributed values, mean 0 and deviation 1 (Box and Muller's transform).
-///
-/// # Panics
-/// If the shape has more elements than memory addresses.
 pub fn normal<E: IntoDimension>(seed: u64, shape: E) -> Array<f32, E::Dim> {
     generate(shape, |index| op_spec::data::normal(seed, index))
 }

@@ -119,7 +119,7 @@ pub enum Error {
         op_spec::launch::MAX_BLOCKS
     )]
     TooManyBlocks {
-        /// The operator's name.
+        /// The name of the operator or of its kernel.
         operator: &'static str,
     },
 

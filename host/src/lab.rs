@@ -11,7 +11,8 @@ use op_spec::launch::LaunchShape;
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::model;
-use crate::ops::{self, ConvOptions};
+use crate::ops::{ConvOptions, channel_max, conv2d_with, conv3d_with, group_norm};
+use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
 
 /// Launches a kernel that is no operator's: one that reads `input`, if there is one, and writes to `output`.
@@ -40,7 +41,8 @@ pub unsafe fn launch<A: KernelArgs>(
     unsafe { stream.launch(kernel, shape, arguments) }
 }
 
-/// A layer by itself: the operator's function, whichever it is. `options` are for convolutions.
+/// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order. `options` are for
+/// convolutions.
 ///
 /// # Errors
 /// Those of the function.
@@ -53,7 +55,18 @@ pub fn layer(
     parameters: &[Tensor],
     options: &ConvOptions,
 ) -> Result<Tensor> {
-    ops::layer(x, layer, parameters, options)
+    let (first, second) = (parameters.first(), parameters.get(1));
+    let weight = || first.unwrap_or_else(|| panic!("{} has a parameter", layer.operator()));
+    match layer {
+        Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
+        Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
+        Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
+        Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),
+        Layer::Scale(_) => scale(x, weight()),
+        Layer::MaxPool2d(pool) => max_pool2d(x, pool),
+        Layer::ChannelMax(_) => channel_max(x),
+        Layer::Pointwise(function) => pointwise::apply(x, function),
+    }
 }
 
 /// What no implementation can do without: bytes of input, output and parameters, each once, and operations of the

@@ -31,7 +31,7 @@ pub mod data;
 mod device;
 mod dtype;
 mod error;
-#[cfg(feature = "lab")]
+#[cfg(any(test, feature = "lab"))]
 #[doc(hidden)]
 pub mod lab;
 pub mod model;

@@ -225,27 +225,20 @@ impl<'a> Stage<'a> {
 
     /// One sample.
     fn run(&self, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) {
-        match self.reduction {
-            None => {
-                self.convolve(x, y);
-                y.par_chunks_mut(self.group_len())
-                    .enumerate()
-                    .for_each(|(group, y)| self.map_group(group, y, |_, _| {}));
-            }
-            Some(Reduction::ChannelMax(_)) => {
-                mapped.resize(self.mapped_len, 0.0);
-                self.convolve(x, mapped);
-                mapped
-                    .par_chunks_mut(self.group_len())
-                    .enumerate()
-                    .for_each(|(group, x)| self.map_group(group, x, |_, _| {}));
+        let Some(reduction) = self.reduction else {
+            self.convolve(x, y);
+            return self.map_groups(y);
+        };
+        mapped.resize(self.mapped_len, 0.0);
+        self.convolve(x, mapped);
+        match reduction {
+            Reduction::ChannelMax(_) => {
+                self.map_groups(mapped);
                 max_over_channels(mapped, y);
                 // There are no channels any more that a factor could belong to.
                 self.behind.iter().for_each(|map| map.apply(0, y));
             }
-            Some(Reduction::MaxPool2d(pool)) => {
-                mapped.resize(self.mapped_len, 0.0);
-                self.convolve(x, mapped);
+            Reduction::MaxPool2d(pool) => {
                 let pooled = pool.output[0] * pool.output[1];
                 let group_len = self.group_len();
                 mapped
@@ -275,6 +268,12 @@ impl<'a> Stage<'a> {
     fn group_len(&self) -> usize {
         let norm = self.norm.as_ref();
         norm.map_or(self.plane, |norm| norm.problem.group_len())
+    }
+
+    /// Every group of a sample.
+    fn map_groups(&self, x: &mut [f32]) {
+        let groups = x.par_chunks_mut(self.group_len()).enumerate();
+        groups.for_each(|(group, x)| self.map_group(group, x, |_, _| {}));
     }
 
     /// Normalises a group, then takes each channel, with its number, through the pointwise functions and to `finish`.

@@ -6,7 +6,8 @@ use op_spec::chain::{Chain, ConvLayer, Layer};
 use oracle::{Case, Precision};
 
 use super::*;
-use crate::ops::{self, ConvOptions};
+use crate::lab;
+use crate::ops::ConvOptions;
 use crate::parameters::Parameters;
 use crate::{Device, Tensor};
 
@@ -109,7 +110,7 @@ fn a_single_layer_is_its_operator() {
         };
         let parameters: Vec<Tensor> = case.parameters.iter().map(upload).collect();
         let x = Tensor::from_array(&stream, &case.x).unwrap();
-        let operator = ops::layer(&x, layer, &parameters, &ConvOptions::default()).unwrap();
+        let operator = lab::layer(&x, layer, &parameters, &ConvOptions::default()).unwrap();
         let (chain, operator) = (run_case(&case), operator.to_array::<f32>().unwrap());
         assert_eq!(bits(chain.view()), bits(operator.view()), "{}", case.name);
     }

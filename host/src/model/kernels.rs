@@ -14,7 +14,7 @@ use crate::ops::fused::{
     clamp_multiply_channel_max, group_norm_scale, group_norm_scale_max_pool2d_clamp,
     max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
 };
-use crate::ops::{self, Affine, ConvOptions, ConvolutionParameters, Preparation, Preparations};
+use crate::ops::{self, Affine, ConvOptions, ConvolutionParameters, Preparations};
 use crate::ops::{any_shape, conv2d_group_norm_scale_max_pool_clamp as one_launch_2d};
 use crate::ops::{conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d, fused};
 use crate::program::{ProgramBuilder, Value};
@@ -164,11 +164,8 @@ impl<'a> Appending<'a> {
             }
             (Partial::NormFoldedScale, [GroupNorm(norm), _]) => {
                 let (affine, factor) = (self.affine(first), self.first(first + 1));
-                let fold = || fused::fold_scale(self.program, affine, factor);
-                let folded = self
-                    .preparations
-                    .get((first, Preparation::FoldedScale), fold)?;
-                let folded = Affine::new(self.program, folded.first(), folded.get(1));
+                let (program, preparations) = (&mut *self.program, self.preparations);
+                let folded = fused::fold_scale(program, preparations, first, affine, factor)?;
                 // It has weight and bias now, whatever it had before.
                 let mut norm = *norm;
                 (norm.weight, norm.bias) = (true, true);

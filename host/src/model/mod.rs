@@ -33,7 +33,7 @@ mod table;
 
 pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
-#[cfg(feature = "lab")]
+#[cfg(any(test, feature = "lab"))]
 pub(crate) use explain::bytes_and_flop;
 pub use explain::{Explanation, LaunchFacts, RunFacts};
 pub use forward::Model;

@@ -3,7 +3,7 @@
 use cuda_std::Label;
 use kernels_gpu::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
 
-use super::launching::{grid, shape_of, single_with};
+use super::launching::{kernel, shape_of, single_with};
 use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::{Error, Result};
@@ -220,10 +220,9 @@ fn direct<const D: usize>(
 ) -> Result<()> {
     let dtype = program.dtype(x);
     let tile = geometry.direct_tile();
-    let shape = grid(ConvSpec::<D>::OPERATOR, geometry.direct_shape(tile))?;
     let Filters { weight, bias } = filters;
     let labels = [dimensions::<D>(), tile.name().into(), dtype.label()];
-    let kernel = CONV_DIRECT.instance(&labels)?;
+    let (kernel, shape) = kernel(&CONV_DIRECT, &labels, geometry.direct_shape(tile))?;
     let arguments = (x, weight, bias, y, *geometry);
     // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry says so;
     // `geometry()` refused planes of 2^31 elements.
@@ -239,24 +238,24 @@ fn im2col<const D: usize>(
     y: Value,
     workspace_bytes: u64,
 ) -> Result<()> {
-    let (operator, dtype) = (ConvSpec::<D>::OPERATOR, program.dtype(x));
+    let dtype = program.dtype(x);
     let element = dtype.size() as u64;
-    let Some(plan) = ColumnPlan::new(geometry, workspace_bytes / element) else {
-        return Err(Error::WorkspaceTooSmall {
-            operator,
-            limit: workspace_bytes,
-        });
-    };
+    let plan = ColumnPlan::new(geometry, workspace_bytes / element);
+    let plan = plan.ok_or(Error::WorkspaceTooSmall {
+        operator: ConvSpec::<D>::OPERATOR,
+        limit: workspace_bytes,
+    })?;
     let columns = program.tensor(&[plan.workspace_elements() as usize], dtype)?;
     let tile = geometry.gemm_tile();
     let Filters { weight, bias } = filters;
-    let shape_name = tile.name().unwrap_or_default();
-    let spread_kernel = CONV_IM2COL.instance(&[dimensions::<D>(), dtype.label()])?;
-    let product_kernel = CONV_GEMM.instance(&[shape_name.into(), dtype.label()])?;
+    let spread_labels = [dimensions::<D>(), dtype.label()];
+    let product_labels = [tile.name().unwrap_or_default().into(), dtype.label()];
     let rows = u64::from(geometry.groups) * u64::from(geometry.reduction());
     for chunk in plan.chunks() {
-        let spread = grid(operator, chunk.im2col_shape(geometry))?;
-        let product = grid(operator, chunk.gemm_shape(geometry, tile))?;
+        let shape = chunk.im2col_shape(geometry);
+        let (spread, spread_shape) = kernel(&CONV_IM2COL, &spread_labels, shape)?;
+        let shape = chunk.gemm_shape(geometry, tile);
+        let (product, product_shape) = kernel(&CONV_GEMM, &product_labels, shape)?;
         let of_chunk = |channels: u32, pixels: u32| {
             chunk.samples * u64::from(channels) * u64::from(pixels) * element
         };
@@ -275,8 +274,8 @@ fn im2col<const D: usize>(
         // so; the column matrix holds the plan's largest chunk, and each chunk's writing follows the last one's
         // reading; `geometry()` refused planes of 2^31 elements.
         unsafe {
-            program.launch_moving(spread_kernel, spread, spreading, spread_bytes);
-            program.launch_moving(product_kernel, product, multiplying, product_bytes);
+            program.launch_moving(spread, spread_shape, spreading, spread_bytes);
+            program.launch_moving(product, product_shape, multiplying, product_bytes);
         }
     }
     Ok(())

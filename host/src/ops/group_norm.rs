@@ -1,6 +1,6 @@
 //! Normalisation over groups of channels.
 
-use super::launching::{Affine, compute, grid, shape_of, single};
+use super::launching::{Affine, compute, kernel, shape_of, single};
 use kernels_gpu::group_norm::{GROUP_NORM_APPLY, GROUP_NORM_STATS};
 
 use crate::device::{DType, Tensor};
@@ -67,8 +67,8 @@ pub(super) fn statistics(
     affine: Affine,
     norm: NormGeometry,
 ) -> Result<NormInput> {
-    let shape = grid(GROUP_NORM_STATS.name(), norm.stats_shape())?;
-    let kernel = GROUP_NORM_STATS.instance(&[program.dtype(x).label()])?;
+    let label = [program.dtype(x).label()];
+    let (kernel, shape) = kernel(&GROUP_NORM_STATS, &label, norm.stats_shape())?;
     let partials = program.tensor(&[norm.partial_elements() as usize], DType::F32)?;
     // SAFETY: `x` has `norm.elements()` elements and `partials` `norm.partial_elements()`.
     unsafe { program.launch(kernel, shape, (x, partials, norm)) }

@@ -1,6 +1,6 @@
 //! What the operators have in common: argument checks, launches, and single runs, on either kind of device.
 
-use cuda_std::{Family, KernelArgs};
+use cuda_std::{Family, Instance, KernelArgs, Label};
 
 use super::ConvOptions;
 use crate::chain::LayerProblem;
@@ -9,9 +9,15 @@ use crate::device::{LaunchShape, Tensor};
 use crate::error::{Error, Result};
 use crate::program::{Arguments, ProgramBuilder, Value};
 
-/// The launch shape, if a grid can be that large.
-pub(super) fn grid(operator: &'static str, shape: Option<LaunchShape>) -> Result<LaunchShape> {
-    shape.ok_or(Error::TooManyBlocks { operator })
+/// The kernel of `family` that these labels name, and its launch shape, if a grid can be that large.
+pub(super) fn kernel<A: KernelArgs>(
+    family: &Family<A>,
+    labels: &[Label],
+    shape: Option<LaunchShape>,
+) -> Result<(&'static Instance<A>, LaunchShape)> {
+    let operator = family.name();
+    let shape = shape.ok_or(Error::TooManyBlocks { operator })?;
+    Ok((family.instance(labels)?, shape))
 }
 
 /// Appends the launch that computes `y`, by the instance of `family` for the element type of `y`, and gives `y`.
@@ -25,36 +31,14 @@ pub(super) unsafe fn compute<A: KernelArgs>(
     y: Value,
     arguments: impl Arguments<A>,
 ) -> Result<Value> {
-    let shape = grid(family.name(), shape)?;
-    let kernel = family.instance(&[program.dtype(y).label()])?;
+    let (kernel, shape) = kernel(family, &[program.dtype(y).label()], shape)?;
     // SAFETY: the caller's to grant.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)
 }
 
-/// Refuses parameters that are on another device than the operator's input `x`, or have another element type.
-pub(super) fn matching(
-    operator: &'static str,
-    x: &Tensor,
-    parameters: &[(&'static str, Option<&Tensor>)],
-) -> Result<()> {
-    for &(argument, tensor) in parameters {
-        let Some(tensor) = tensor else { continue };
-        tensor.same_device(operator, argument, x.stream())?;
-        if tensor.dtype() != x.dtype() {
-            return Err(Error::DTypeMismatch {
-                operator,
-                argument,
-                actual: tensor.dtype(),
-                expected: x.dtype(),
-            });
-        }
-    }
-    Ok(())
-}
-
 /// Does an operator by itself, with its parameters, which have names for errors, in PyTorch's order. `problem` is that of
-/// `x` and of these.
+/// `x` and of these. Refuses parameters that are on another device than `x`, or have another element type.
 pub(super) fn single(
     operator: &'static str,
     x: &Tensor,
@@ -73,7 +57,19 @@ pub(super) fn single_with(
     parameters: &[(&'static str, Option<&Tensor>)],
     options: &ConvOptions,
 ) -> Result<Tensor> {
-    matching(operator, x, parameters)?;
+    for &(argument, tensor) in parameters {
+        let Some(tensor) = tensor else { continue };
+        tensor.same_device(operator, argument, x.stream())?;
+        let (actual, expected) = (tensor.dtype(), x.dtype());
+        if actual != expected {
+            return Err(Error::DTypeMismatch {
+                operator,
+                argument,
+                actual,
+                expected,
+            });
+        }
+    }
     let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
     let parameters = [0, 1].map(parameter);
     if x.device().is_cpu() {
@@ -97,26 +93,6 @@ pub(super) fn single_with(
 pub(crate) struct Affine {
     pub(crate) weight: Option<Value>,
     pub(crate) bias: Option<Value>,
-}
-
-impl Affine {
-    /// Both as parameters of a program.
-    pub(crate) fn new(
-        program: &mut ProgramBuilder,
-        weight: Option<&Tensor>,
-        bias: Option<&Tensor>,
-    ) -> Affine {
-        Affine {
-            weight: program.optional_parameter(weight),
-            bias: program.optional_parameter(bias),
-        }
-    }
-
-    /// The same parameters of another program, `of`, as parameters of `program`.
-    pub(super) fn known(self, of: &ProgramBuilder, program: &mut ProgramBuilder) -> Affine {
-        let [weight, bias] = [self.weight, self.bias].map(|value| value.map(|v| of.known(v)));
-        Affine::new(program, weight, bias)
-    }
 }
 
 /// The shape of an optional tensor.

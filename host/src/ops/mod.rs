@@ -38,56 +38,16 @@ pub use pointwise::*;
 pub use precision::Precision;
 pub use scale::scale;
 
-#[cfg(any(test, feature = "lab"))]
-use crate::chain::Layer;
 use crate::chain::LayerProblem;
-#[cfg(any(test, feature = "lab"))]
-use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-#[cfg(any(test, feature = "lab"))]
-use crate::spec::{Quantity, SpecError};
 
 pub(crate) use fused::{
-    ConvolutionParameters, Preparation, Preparations, any_shape,
-    conv2d_group_norm_scale_max_pool_clamp, conv3d_multiply_instance_norm_clamp_multiply_max,
-    forms, implicit_gemm,
+    ConvolutionParameters, Preparations, any_shape, conv2d_group_norm_scale_max_pool_clamp,
+    conv3d_multiply_instance_norm_clamp_multiply_max, forms, implicit_gemm,
 };
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;
-
-/// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order. `options` are for
-/// convolutions.
-///
-/// # Errors
-/// Those of the function; [`Error::Spec`](crate::Error::Spec) if there is no parameter for an operator that needs one.
-#[cfg(any(test, feature = "lab"))]
-pub(crate) fn layer(
-    x: &Tensor,
-    layer: &Layer,
-    parameters: &[Tensor],
-    options: &ConvOptions,
-) -> Result<Tensor> {
-    let (first, second) = (parameters.first(), parameters.get(1));
-    let weight = || {
-        first.ok_or(SpecError::TooSmall {
-            operator: layer.operator(),
-            quantity: Quantity::scalar("parameters"),
-            actual: 0,
-            minimum: 1,
-        })
-    };
-    match layer {
-        Layer::Conv2d(layer) => conv2d_with(x, weight()?, second, &layer.attributes, options),
-        Layer::Conv3d(layer) => conv3d_with(x, weight()?, second, &layer.attributes, options),
-        Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
-        Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),
-        Layer::Scale(_) => scale(x, weight()?),
-        Layer::MaxPool2d(pool) => max_pool2d(x, pool),
-        Layer::ChannelMax(_) => channel_max(x),
-        Layer::Pointwise(function) => pointwise::apply(x, function),
-    }
-}
 
 /// Appends an operator to a program, with its parameters in PyTorch's order. `problem` is that of `x` and of these.
 pub(crate) fn append(

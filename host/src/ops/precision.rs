@@ -28,11 +28,17 @@ impl Precision {
     pub const ALL: [Precision; 2] = [Precision::Accurate, Precision::Fast];
 
     /// What kernels that multiply tensors of `dtype` so are labelled.
-    pub(crate) const fn label(self, dtype: DType) -> Label {
+    pub(crate) fn label(self, dtype: DType) -> Label {
+        let [split, rounded] = ["split_f32", "rounded_f32"].map(Label::Name);
+        self.pick(dtype, [split, rounded, dtype.label()])
+    }
+
+    /// What there is for accurate products of f32, for fast ones, and for those of what other types store: that of `dtype`.
+    pub(crate) fn pick<T>(self, dtype: DType, [accurate, fast, stored]: [T; 3]) -> T {
         match (dtype, self) {
-            (DType::F32, Precision::Accurate) => Label::Name("split_f32"),
-            (DType::F32, Precision::Fast) => Label::Name("rounded_f32"),
-            (DType::F16 | DType::BF16, _) => dtype.label(),
+            (DType::F32, Precision::Accurate) => accurate,
+            (DType::F32, Precision::Fast) => fast,
+            (DType::F16 | DType::BF16, _) => stored,
         }
     }
 }
@@ -50,11 +56,9 @@ impl FromStr for Precision {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let known = Precision::ALL.into_iter();
-        known
-            .into_iter()
-            .find(|precision| precision.to_string() == name)
-            .ok_or_else(|| format!("precision: {name} is unknown, must be one of accurate, fast"))
+        let mut known = Precision::ALL.into_iter();
+        let found = known.find(|precision| precision.to_string() == name);
+        found.ok_or_else(|| format!("precision: {name} is unknown, must be one of accurate, fast"))
     }
 }
 

@@ -7,8 +7,8 @@ use kernels_gpu::fused::conv2d_group_norm_scale_max_pool_clamp::{
 
 use super::convolved::Parameters;
 use super::forms::PoolingForm;
-use super::preparation::Preparation;
-use crate::device::{DType, DeviceProperties, LaunchShape, Tensor};
+use super::preparation::{Preparation, prepared};
+use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::ops::Precision;
 use crate::program::{ProgramBuilder, Value};
@@ -16,8 +16,6 @@ use crate::spec::launch::Refusal;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
 };
-
-const OPERATOR: &str = "conv2d_group_norm_scale_max_pool_clamp";
 
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
@@ -60,53 +58,38 @@ impl OneLaunch2d {
 
 /// The way to multiply.
 fn config(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
-    match (dtype, precision) {
-        (DType::F32, Precision::Accurate) => OneLaunch2dConfig::SPLIT,
-        (DType::F32, Precision::Fast) => OneLaunch2dConfig::ROUNDED,
-        (DType::F16 | DType::BF16, _) => OneLaunch2dConfig::STORED,
-    }
+    type Config = OneLaunch2dConfig;
+    precision.pick(dtype, [Config::SPLIT, Config::ROUNDED, Config::STORED])
 }
 
-/// The parameters as the kernel takes them, on the stream of the filters: 32-bit words, the filters as operands of the
-/// tensor cores, and four numbers for each channel.
+/// The parameters as the kernel takes them: 32-bit words, the filters as operands of the tensor cores, and four numbers for
+/// each channel.
 fn prepare(
-    of: &ProgramBuilder,
+    program: &mut ProgramBuilder,
     parameters: &Parameters<'_>,
     choice: &OneLaunch2d,
-) -> Result<Vec<Tensor>> {
-    let OneLaunch2d {
-        geometry,
-        precision,
-        ..
-    } = *choice;
-    let filter = of.known(parameters.filters.weight);
-    let dtype = filter.dtype();
-    let mut program = ProgramBuilder::new(filter.device());
-    let weight = program.parameter(filter);
-    let bias = parameters.filters.bias.map(|bias| of.known(bias));
-    let bias = program.optional_parameter(bias);
-    let norm = parameters.norm.known(of, &mut program);
-    let scale = program.parameter(of.known(parameters.factors));
-    let words = config(dtype, precision).operand_words() as usize;
-    let operands = program.tensor(&[words], DType::F32)?;
-    let channels = program.tensor(&[CHANNEL_FLOATS as usize], DType::F32)?;
-    let arguments = (
-        weight,
-        bias,
-        norm.weight,
-        norm.bias,
-        scale,
-        operands,
-        channels,
-        geometry,
-    );
-    let labels = [precision.label(dtype)];
-    let kernel = CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE.instance(&labels)?;
-    // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs have the sizes
-    // that the kernel's config asks for.
-    unsafe { program.launch_moving(kernel, geometry.prepare_shape(), arguments, 0) }
-    let program = program.finish(&[operands, channels]);
-    program.run_once(OPERATOR, filter.stream(), &[])
+) -> Result<[Value; 2]> {
+    let Parameters { filters, norm, .. } = *parameters;
+    let (geometry, dtype) = (choice.geometry, program.dtype(filters.weight));
+    let of = (parameters.layer, Preparation::OneLaunch(choice.precision));
+    let label = choice.precision.label(dtype);
+    let words = config(dtype, choice.precision).operand_words() as usize;
+    let (weight, factors) = (Some(filters.weight), Some(parameters.factors));
+    let known = [weight, filters.bias, norm.weight, norm.bias, factors];
+    let append = |program: &mut ProgramBuilder, known: [Option<Value>; 5]| {
+        let operands = program.tensor(&[words], DType::F32)?;
+        let channels = program.tensor(&[CHANNEL_FLOATS as usize], DType::F32)?;
+        let [weight, bias, gain, shift, factors] = known;
+        let arguments = (
+            weight, bias, gain, shift, factors, operands, channels, geometry,
+        );
+        let kernel = CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE.instance(&[label])?;
+        // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs have the sizes
+        // that the kernel's config asks for.
+        unsafe { program.launch_moving(kernel, geometry.prepare_shape(), arguments, 0) }
+        Ok([operands, channels])
+    };
+    prepared(program, parameters.preparations, of, known, append)
 }
 
 /// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, as `choice` says for `problem`, which is
@@ -126,13 +109,7 @@ pub(crate) fn append(
     } = choice;
     let dtype = program.dtype(x);
     let y = program.tensor(&problem.output, dtype)?;
-    let preparation = Preparation::OneLaunch(precision);
-    let prepared = parameters
-        .preparations
-        .get((parameters.layer, preparation), || {
-            prepare(program, parameters, choice)
-        })?;
-    let [operands, channels] = [0, 1].map(|index| program.parameter(&prepared[index]));
+    let [operands, channels] = prepare(program, parameters, choice)?;
     let arguments = (x, operands, channels, y, geometry);
     let family = if config.blocks_per_half == 1 {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA

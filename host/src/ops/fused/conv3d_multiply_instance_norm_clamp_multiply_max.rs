@@ -42,12 +42,8 @@ impl OneLaunch3d {
         properties: &DeviceProperties,
         options: FusedOptions,
     ) -> Result<Self, Refusal> {
-        let rounded = dtype == DType::F32 && options.precision == Precision::Fast;
-        let planes = if dtype == DType::F32 && !rounded {
-            SPLIT_PLANES
-        } else {
-            PAIR_PLANES
-        };
+        let planes = [SPLIT_PLANES, PAIR_PLANES, PAIR_PLANES];
+        let planes = options.precision.pick(dtype, planes);
         let geometry = OneLaunch3dGeometry::new(&problem.conv, &problem.norm, &problem.clamp)?;
         let multiprocessors = properties.multiprocessors;
         let on_hopper = properties.has_warpgroup_products;
@@ -99,9 +95,8 @@ pub(crate) fn append(
     } = choice;
     let dtype = program.dtype(x);
     let y = program.tensor(&problem.output, dtype)?;
-    let multiplier = parameters.factors;
     let Filters { weight, bias } = parameters.filters;
-    let arguments = (x, weight, bias, multiplier, y, geometry);
+    let arguments = (x, weight, bias, parameters.factors, y, geometry);
     let format = precision.label(dtype);
     let kernel = if on_warpgroups {
         let blocks = if blocks == 1 { "alone" } else { "cluster" };

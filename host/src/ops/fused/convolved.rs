@@ -7,7 +7,7 @@ use crate::device::DType;
 use crate::error::Result;
 use crate::ops::conv::Filters;
 use crate::ops::group_norm::NormInput;
-use crate::ops::launching::{Affine, grid};
+use crate::ops::launching::{Affine, kernel};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::implicit_gemm::{GemmGeometry, combining};
 use crate::spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry};
@@ -49,8 +49,7 @@ impl Convolved {
             let elements: usize = program.shape(partials).iter().product();
             let rows = elements / COUNTED_ELEMENTS / count as usize;
             let shape = GemmGeometry::combine_shape(rows as u64);
-            let shape = grid(IMPLICIT_GEMM_COMBINE.name(), shape)?;
-            let kernel = IMPLICIT_GEMM_COMBINE.instance(&[])?;
+            let (kernel, shape) = kernel(&IMPLICIT_GEMM_COMBINE, &[], shape)?;
             let combined = program.tensor(&[rows * COUNTED_ELEMENTS], DType::F32)?;
             let arguments = (partials, combined, rows as u64, count);
             // SAFETY: `partials` has `rows * count` moments and `combined` room for `rows`.

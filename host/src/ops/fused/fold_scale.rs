@@ -2,50 +2,46 @@
 
 use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 
-use crate::device::Tensor;
+use super::preparation::{Preparation, Preparations, prepared};
 use crate::error::Result;
-use crate::ops::launching::{Affine, grid};
+use crate::ops::launching::{Affine, kernel};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::elementwise;
 use crate::spec::{Quantity, SpecError};
 
-const OPERATOR: &str = "fold_scale";
-
-/// `[weight * scale, bias * scale]`, with 1 and 0 for what is absent: the parameters of a norm that scales by itself. The
-/// arguments are parameters of the program `of`, `(c)` all of them.
+/// `weight * scale` and `bias * scale`, with 1 and 0 for what is absent: the parameters of the norm `layer`, with which it
+/// scales by itself. The arguments are parameters of `program`, `(c)` all of them.
 ///
 /// `norm(x, weight, bias) * scale` and `norm(x, weight * scale, bias * scale)` are equal up to rounding where all are
 /// finite. An infinite scale meets a zero bias here (NaN), and meets it never in the composition.
-pub(crate) fn fold_scale(of: &ProgramBuilder, affine: Affine, scale: Value) -> Result<Vec<Tensor>> {
-    let scale = of.known(scale);
-    let (channels, dtype) = (scale.len(), scale.dtype());
+pub(crate) fn fold_scale(
+    program: &mut ProgramBuilder,
+    preparations: &Preparations,
+    layer: usize,
+    affine: Affine,
+    scale: Value,
+) -> Result<Affine> {
+    let (channels, dtype) = (program.known(scale).len(), program.dtype(scale));
     let len = u32::try_from(channels).map_err(|_| SpecError::BeyondKernel {
-        operator: OPERATOR,
+        operator: FOLD_SCALE.name(),
         quantity: Quantity::scalar("channels"),
         actual: channels,
         limit: u32::MAX as usize,
     })?;
-    let shape = grid(OPERATOR, elementwise::fold_shape(len))?;
-    let mut program = ProgramBuilder::new(scale.device());
-    let affine = affine.known(of, &mut program);
-    let factors = program.parameter(scale);
-    let outputs = [
-        program.tensor(&[channels], dtype)?,
-        program.tensor(&[channels], dtype)?,
-    ];
-    let arguments = (
-        affine.weight,
-        affine.bias,
-        factors,
-        outputs[0],
-        outputs[1],
-        len,
-        u32::from(affine.weight.is_some()),
-        u32::from(affine.bias.is_some()),
-    );
-    let kernel = FOLD_SCALE.instance(&[dtype.label()])?;
-    // SAFETY: all values that exist have `len` elements, and the flags say which do.
-    unsafe { program.launch(kernel, shape, arguments) }
-    let program = program.finish(&outputs);
-    program.run_once(OPERATOR, scale.stream(), &[])
+    let known = [Some(scale), affine.weight, affine.bias];
+    let append = |program: &mut ProgramBuilder, [scale, weight, bias]: [Option<Value>; 3]| {
+        let shape = elementwise::fold_shape(len);
+        let (kernel, shape) = kernel(&FOLD_SCALE, &[dtype.label()], shape)?;
+        let gain = program.tensor(&[channels], dtype)?;
+        let shift = program.tensor_like(gain)?;
+        let [has_weight, has_bias] = [weight, bias].map(|value| u32::from(value.is_some()));
+        let arguments = (weight, bias, scale, gain, shift, len, has_weight, has_bias);
+        // SAFETY: all values that exist have `len` elements, and the flags say which do.
+        unsafe { program.launch(kernel, shape, arguments) }
+        Ok([gain, shift])
+    };
+    let of = (layer, Preparation::FoldedScale);
+    let folded = prepared(program, preparations, of, known, append)?;
+    let [weight, bias] = folded.map(Some);
+    Ok(Affine { weight, bias })
 }

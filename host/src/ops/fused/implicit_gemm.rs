@@ -5,26 +5,15 @@ use kernels_gpu::fused::implicit_gemm::{
 };
 
 use super::convolved::{Convolved, Parameters};
-use super::preparation::Preparation;
-use crate::device::{DType, DeviceProperties, Tensor};
+use super::preparation::{Preparation, prepared};
+use crate::device::{DType, DeviceProperties};
 use crate::error::Result;
-use crate::ops::launching::grid;
+use crate::ops::launching::kernel;
 use crate::ops::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
-
-const OPERATOR: &str = "implicit_gemm";
-
-/// The way to multiply.
-fn format(dtype: DType, precision: Precision) -> OperandFormat {
-    match (dtype, precision) {
-        (DType::F32, Precision::Accurate) => OperandFormat::SPLIT,
-        (DType::F32, Precision::Fast) => OperandFormat::ROUNDED,
-        (DType::F16 | DType::BF16, _) => OperandFormat::STORED,
-    }
-}
 
 /// What configs must know of a device.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
@@ -48,43 +37,51 @@ pub(crate) fn gemm_config(
     options: FusedOptions,
 ) -> Result<GemmConfig, Refusal> {
     let device = gemm_device(properties);
-    let format = format(dtype, options.precision);
+    type Format = OperandFormat;
+    let formats = [Format::SPLIT, Format::ROUNDED, Format::STORED];
+    let format = options.precision.pick(dtype, formats);
     let batch = (!options.batch_invariant).then_some(geometry.n);
     GemmConfig::new(geometry, pool, format, &device, batch)
 }
 
-/// The filters as operands of the tensor cores, and the reciprocals of the filters' scales, on the stream of `weight`.
-fn prepare(weight: &Tensor, config: &GemmConfig, precision: Precision) -> Result<Vec<Tensor>> {
-    let shape = grid(OPERATOR, config.filters_shape())?;
-    let channels = config.geometry.conv.output_channels() as usize;
-    let mut program = ProgramBuilder::new(weight.device());
-    let filters = program.parameter(weight);
-    let operands = program.tensor(&[config.filter_words() as usize], DType::F32)?;
-    let descales = program.tensor(&[channels], DType::F32)?;
-    let kernel = IMPLICIT_GEMM_FILTERS.instance(&[precision.label(weight.dtype())])?;
-    let arguments = (filters, operands, descales, config.geometry, config.tile);
-    // SAFETY: the config is that of these filters, and the two outputs have the sizes that it says.
-    unsafe { program.launch_moving(kernel, shape, arguments, 0) }
-    let program = program.finish(&[operands, descales]);
-    program.run_once(OPERATOR, weight.stream(), &[])
+/// The filters as operands of the tensor cores, and the reciprocals of the filters' scales.
+fn prepare(
+    program: &mut ProgramBuilder,
+    parameters: &Parameters<'_>,
+    config: &GemmConfig,
+    precision: Precision,
+) -> Result<[Value; 2]> {
+    let &GemmConfig { geometry, tile, .. } = config;
+    let form = Preparation::Gemm {
+        precision,
+        tile,
+        cell_channels: geometry.cell_channels,
+        stage_planes: geometry.stage_planes,
+    };
+    let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
+    let label = precision.label(program.dtype(weight));
+    let channels = geometry.conv.output_channels() as usize;
+    let append = |program: &mut ProgramBuilder, [filters]: [Option<Value>; 1]| {
+        let shape = config.filters_shape();
+        let (kernel, shape) = kernel(&IMPLICIT_GEMM_FILTERS, &[label], shape)?;
+        let operands = program.tensor(&[config.filter_words() as usize], DType::F32)?;
+        let descales = program.tensor(&[channels], DType::F32)?;
+        let arguments = (filters, operands, descales, geometry, tile);
+        // SAFETY: the config is that of these filters, and the two outputs have the sizes that it says.
+        unsafe { program.launch_moving(kernel, shape, arguments, 0) }
+        Ok([operands, descales])
+    };
+    prepared(program, parameters.preparations, of, [Some(weight)], append)
 }
 
-/// The input as the product takes it.
-struct Packed {
-    words: Value,
-    /// Reciprocals of the samples' scales.
-    descales: Value,
-}
-
-/// Appends what packs `x`.
+/// Appends what packs `x` as the product takes it; with the reciprocals of the samples' scales.
 fn pack(
     program: &mut ProgramBuilder,
     x: Value,
     config: &GemmConfig,
     precision: Precision,
-) -> Result<Packed> {
+) -> Result<[Value; 2]> {
     let (g, dtype) = (&config.geometry, program.dtype(x));
-    let shape = grid(OPERATOR, g.pack_shape())?;
     let words = program.tensor(&[config.packed_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
     let descales = program.tensor(&[samples], DType::F32)?;
@@ -97,21 +94,20 @@ fn pack(
     };
     let largest = program.tensor(&[slots], DType::F32)?;
     let bytes_moved = program.bytes(&[x, words, largest]);
-    let labels = [precision.label(dtype)];
-    let kernel = IMPLICIT_GEMM_PACK.instance(&labels)?;
+    let label = [precision.label(dtype)];
+    let (pack, shape) = kernel(&IMPLICIT_GEMM_PACK, &label, g.pack_shape())?;
     let arguments = (x, words, descales, largest, *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an element for each
     // sample, and `largest` one for each block if the kernel writes it.
-    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+    unsafe { program.launch_moving(pack, shape, arguments, bytes_moved) }
     if twice {
-        let kernel = IMPLICIT_GEMM_REPACK.instance(&labels)?;
-        let shape = grid(OPERATOR, g.repack_shape())?;
+        let (repack, shape) = kernel(&IMPLICIT_GEMM_REPACK, &label, g.repack_shape())?;
         let bytes_moved = program.bytes(&[largest]);
         let arguments = (x, words, descales, largest, *g);
         // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
-        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+        unsafe { program.launch_moving(repack, shape, arguments, bytes_moved) }
     }
-    Ok(Packed { words, descales })
+    Ok([words, descales])
 }
 
 /// Appends the convolution of `x`; its output has the shape `output`.
@@ -127,39 +123,28 @@ pub(crate) fn append(
     output: &[usize],
 ) -> Result<Convolved> {
     let (g, dtype) = (&config.geometry, program.dtype(x));
-    let shape = grid(OPERATOR, config.shape(&gemm_device(program.properties())))?;
-    let preparation = Preparation::Gemm {
-        precision,
-        tile: config.tile,
-        cell_channels: g.cell_channels,
-        stage_planes: g.stage_planes,
-    };
-    let weight = program.known(parameters.filters.weight);
-    let filters = parameters
-        .preparations
-        .get((parameters.layer, preparation), || {
-            prepare(weight, config, precision)
-        })?;
-    let [operands, filter_descales] = [0, 1].map(|index| program.parameter(&filters[index]));
-
+    let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[g.moment_elements() as usize], DType::F32)?;
-    let packed = pack(program, x, config, precision)?;
-    let bytes_moved = program.bytes(&[packed.words, operands, y, moments]);
+    let [words, descales] = pack(program, x, config, precision)?;
+    let bytes_moved = program.bytes(&[words, operands, y, moments]);
+    let (bias, gain) = (parameters.filters.bias, parameters.norm.weight);
     let arguments = (
-        packed.words,
-        packed.descales,
+        words,
+        descales,
         operands,
         filter_descales,
-        parameters.filters.bias,
-        parameters.norm.weight,
+        bias,
+        gain,
         parameters.factors,
         y,
         moments,
         *g,
     );
     let tile = config.tile.name().unwrap_or_default();
-    let kernel = IMPLICIT_GEMM.instance(&[tile.into(), precision.label(dtype)])?;
+    let labels = [tile.into(), precision.label(dtype)];
+    let shape = config.shape(&gemm_device(program.properties()));
+    let (kernel, shape) = kernel(&IMPLICIT_GEMM, &labels, shape)?;
     // SAFETY: packed input and filters are those of this config; bias, norm weight and scale have an element for each channel
     // where they exist; `y` has an element for each output or window, `moments` the geometry's size.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }

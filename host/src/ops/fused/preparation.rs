@@ -1,7 +1,8 @@
 //! The forms that fused kernels take parameters in, and parameters that were folded into others.
 
+use crate::error::Result;
 use crate::ops::Precision;
-use crate::program::PreparedParameters;
+use crate::program::{PreparedParameters, ProgramBuilder, Value};
 use crate::spec::launch::implicit_gemm::GemmTile;
 
 /// What the prepared parameters of a layer depend on.
@@ -22,3 +23,24 @@ pub(crate) enum Preparation {
 
 /// The prepared parameters of a chain: those of each layer in each form.
 pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
+
+/// Two tensors that `append` makes of `parameters`, of which there is the first, as parameters of `program`. If none of the
+/// chain's programs has them yet, a program of their own makes them, on the stream of the first parameter.
+pub(crate) fn prepared<const N: usize>(
+    program: &mut ProgramBuilder,
+    preparations: &Preparations,
+    of: (usize, Preparation),
+    parameters: [Option<Value>; N],
+    append: impl FnOnce(&mut ProgramBuilder, [Option<Value>; N]) -> Result<[Value; 2]>,
+) -> Result<[Value; 2]> {
+    let tensors = preparations.get(of, || {
+        let known = parameters.map(|value| value.map(|value| program.known(value)));
+        let first = known[0].expect("the first parameter is not optional");
+        let mut preparing = ProgramBuilder::new(first.device());
+        let parameters = known.map(|tensor| preparing.optional_parameter(tensor));
+        let outputs = append(&mut preparing, parameters)?;
+        let preparing = preparing.finish(&outputs);
+        preparing.run_once("parameters", first.stream(), &[])
+    })?;
+    Ok([0, 1].map(|index| program.parameter(&tensors[index])))
+}

@@ -6,7 +6,7 @@ use kernels_gpu::fused::stencil::STENCIL;
 use crate::device::DType;
 use crate::error::Result;
 use crate::ops::conv::Filters;
-use crate::ops::launching::grid;
+use crate::ops::launching::kernel;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::stencil::StencilGeometry;
 
@@ -20,14 +20,13 @@ pub(crate) fn append(
     geometry: &StencilGeometry,
     output: &[usize],
 ) -> Result<Convolved> {
-    let shape = grid(STENCIL.name(), geometry.shape())?;
     let dtype = program.dtype(x);
+    let (kernel, shape) = kernel(&STENCIL, &[dtype.label()], geometry.shape())?;
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[geometry.moment_elements() as usize], DType::F32)?;
     let Filters { weight, bias } = parameters.filters;
     let (gain, factors) = (parameters.norm.weight, parameters.factors);
     let bytes_moved = program.bytes(&[x, y, moments]) + parameters.filters.bytes(program);
-    let kernel = STENCIL.instance(&[dtype.label()])?;
     let arguments = (x, weight, bias, gain, factors, y, moments, *geometry);
     // SAFETY: `x` and the filters have the shapes that the geometry was made from; bias, norm weight and scale have an
     // element for each channel where they exist; `y` has an element for each output or window, `moments` the geometry's
