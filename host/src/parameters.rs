@@ -169,8 +169,7 @@ pub(crate) fn in_order<V>(
 ) -> Result<Vec<V>, ParametersError> {
     let mut given: Vec<(String, V)> = given.into_iter().collect();
     given.sort_by(|(name, _), (other, _)| name.cmp(other));
-    let names = |given: &[(String, V)]| given.iter().map(|(name, _)| name.clone()).collect();
-    let all: Vec<String> = names(&given);
+    let all: Vec<String> = given.iter().map(|(name, _)| name.clone()).collect();
     let mut values = Vec::with_capacity(parameters.len());
     for parameter in parameters {
         let mut others = given.iter();
@@ -184,11 +183,11 @@ pub(crate) fn in_order<V>(
         check_shape(parameter, shape(&value))?;
         values.push(value);
     }
-    if given.is_empty() {
-        return Ok(values);
+    let names: Vec<String> = given.into_iter().map(|(name, _)| name).collect();
+    match names.is_empty() {
+        true => Ok(values),
+        false => Err(ParametersError::Unexpected { names }),
     }
-    let names = names(&given);
-    Err(ParametersError::Unexpected { names })
 }
 
 fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), ParametersError> {

@@ -4,7 +4,7 @@
 //! then each group of channels is normalised, and each of its channels mapped and pooled, while it is in the cache.
 //! Factors around a norm are folded into it and cost nothing. Tensors between two runs are never whole either.
 
-use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{ConvProblem, GroupNormProblem, PointwiseProblem};
 use rayon::prelude::*;
@@ -37,7 +37,7 @@ pub(crate) fn run(
 /// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order.
 pub(crate) fn operator(
     problem: &LayerProblem,
-    parameters: [Option<ArrayViewD<'_, f32>>; 2],
+    parameters: [Option<&CowArray<'_, f32, IxDyn>>; 2],
     x: ArrayViewD<'_, f32>,
 ) -> ArrayD<f32> {
     if let LayerProblem::Pointwise(problem) = problem {
@@ -45,10 +45,8 @@ pub(crate) fn operator(
     }
     let form = NormalForm::of_layer(*problem);
     let output = output_shape(&form, x.shape());
-    let parameters = parameters.each_ref().map(|values| {
-        let values = values.as_ref().map(|values| values.as_slice());
-        values.map(|values| values.expect("standard layout"))
-    });
+    let parameters = parameters.map(|values| values.map(|values| values.as_slice()));
+    let parameters = parameters.map(|values| values.map(|v| v.expect("standard layout")));
     let stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
     run_stages(&[stage], x, &output)
 }

@@ -74,9 +74,7 @@ pub(super) fn single_with(
     let parameters = [0, 1].map(parameter);
     if x.device().is_cpu() {
         let values = parameters.map(|tensor| tensor.map(Tensor::host_f32));
-        let values = values
-            .each_ref()
-            .map(|values| values.as_ref().map(|values| values.view()));
+        let values = values.each_ref().map(Option::as_ref);
         let y = cpu::operator(&problem, values, x.host_f32().view());
         return Tensor::from_cpu(x.stream(), y, x.dtype());
     }
