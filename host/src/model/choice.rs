@@ -7,20 +7,18 @@
 
 use std::ops::Range;
 
-use op_spec::chain::{NormalForm, Run};
+use op_spec::chain::NormalForm;
 use op_spec::launch::Refusal;
 
-use super::question::{Considered, Question, RunQuestion, Verdict};
-use super::table::{Kernels, Row, TABLE};
+use super::question::{Considered, Question, RunFacts, RunQuestion, Verdict};
+use super::table::{Kernels, TABLE};
 use crate::error::{Error, Result};
 
 /// The kernels for a run, and how they were found.
 pub(super) struct Chosen {
     pub(super) layers: Range<usize>,
-    pub(super) row: &'static Row,
     pub(super) kernels: Kernels,
-    /// Rows that were asked before, with their answers, and the one that was taken. Those for other layers are left out.
-    pub(super) considered: Vec<Considered>,
+    pub(super) facts: RunFacts,
 }
 
 /// The kernels for a whole chain.
@@ -28,24 +26,22 @@ pub(super) struct Chosen {
 /// # Errors
 /// [`Error::NoKernels`] for a run of a partition that no row does, or not the one that it names.
 pub(super) fn choose(question: Question<'_>) -> Result<Vec<Chosen>> {
-    match &question.options.partition {
-        Some(partition) => {
-            let known = question.chain.layers().len();
-            let covered = partition.runs().last().map_or(0, |run| run.layers.end);
-            if covered != known {
-                return Err(Error::OtherPartition { covered, known });
-            }
-            let runs = partition.runs().iter();
-            runs.map(|run| choose_run(question, run)).collect()
-        }
-        None => choose_whole(question),
+    let known = question.chain.layers().len();
+    let Some(partition) = &question.options.partition else {
+        return choose_whole(question, known);
+    };
+    let covered = partition.runs().last().map_or(0, |run| run.layers.end);
+    if covered != known {
+        return Err(Error::OtherPartition { covered, known });
     }
+    let runs = partition.runs().iter();
+    runs.map(|run| choose_run(question, run.layers.clone(), run.kernel.as_deref()))
+        .collect()
 }
 
-/// The kernels for a run as a partition has it.
-fn choose_run(question: Question<'_>, run: &Run) -> Result<Chosen> {
-    let asked = run.kernel.as_deref();
-    ask(question, run.layers.clone(), asked).map_err(|considered| {
+/// The kernels for a run, or those that were asked for.
+fn choose_run(question: Question<'_>, layers: Range<usize>, asked: Option<&str>) -> Result<Chosen> {
+    ask(question, layers.clone(), asked).map_err(|considered| {
         let reason = |Considered { kernels, verdict }: &Considered| match verdict {
             Verdict::Refused(reason) | Verdict::Passed(reason) => {
                 Some(format!("{kernels}: {reason}"))
@@ -62,40 +58,28 @@ fn choose_run(question: Question<'_>, run: &Run) -> Result<Chosen> {
             "no row of the table does these layers together".to_owned()
         };
         Error::NoKernels {
-            layers: question.operators(run.layers.clone()),
+            layers: question.operators(layers),
             asked: asked.map(str::to_owned),
             reasons,
         }
     })
 }
 
-/// The kernels for a chain without a partition.
-fn choose_whole(question: Question<'_>) -> Result<Vec<Chosen>> {
-    let end = question.chain.layers().len();
-    let mut chosen = Vec::new();
-    let mut start = 0;
+/// The kernels for a chain of `end` layers without a partition.
+fn choose_whole(question: Question<'_>, end: usize) -> Result<Vec<Chosen>> {
     // What the rows said of all layers together is told with the first run.
-    let mut considered_whole = Vec::new();
+    let mut considered_whole = match ask(question, 0..end, None) {
+        Ok(run) => return Ok(vec![run]),
+        Err(considered) => considered,
+    };
+    let (mut chosen, mut start) = (Vec::new(), 0);
     while start < end {
-        let mut found = None;
-        for stop in (start + 1..=end).rev() {
-            match ask(question, start..stop, None) {
-                Ok(run) => {
-                    found = Some(run);
-                    break;
-                }
-                Err(considered) if start == 0 && stop == end => considered_whole = considered,
-                Err(_) => {}
-            }
-        }
-        let Some(mut run) = found else {
-            return Err(Error::NoKernels {
-                layers: question.operators(start..start + 1),
-                asked: None,
-                reasons: "no row of the table does the layer alone".to_owned(),
-            });
-        };
-        run.considered.splice(..0, considered_whole.drain(..));
+        let mut stops = (start + 2..=end).rev().filter(|stop| stop - start < end);
+        let several = stops.find_map(|stop| ask(question, start..stop, None).ok());
+        let single = || choose_run(question, start..start + 1, None);
+        let mut run: Chosen = several.map_or_else(single, Ok)?;
+        let considered = &mut run.facts.considered;
+        considered.splice(..0, considered_whole.drain(..));
         start = run.layers.end;
         chosen.push(run);
     }
@@ -125,15 +109,20 @@ fn ask(
         match (row.can)(row, &run) {
             Err(Refusal::Layers { .. }) if asked.is_none() => {}
             Err(refusal) => note(Verdict::Refused(refusal.to_string())),
-            Ok(kernels) => match (row.should)(&run, &kernels) {
+            Ok(kernels) => match kernels.should(&run) {
                 Err(reason) if asked.is_none() => note(Verdict::Passed(reason.to_owned())),
                 _ => {
                     note(Verdict::Taken);
+                    let facts = RunFacts {
+                        layers: question.operators(run.layers.clone()),
+                        kernels: row.name,
+                        summary: row.summary,
+                        considered,
+                    };
                     return Ok(Chosen {
                         layers: run.layers,
-                        row,
                         kernels,
-                        considered,
+                        facts,
                     });
                 }
             },

@@ -102,11 +102,8 @@ impl Comparison {
             }
             let difference = (actual - expected).abs();
             let note = |largest: &mut Option<Difference>, amount: f64| {
-                let amount = if amount.is_nan() {
-                    f64::INFINITY
-                } else {
-                    amount
-                };
+                // Infinite instead of NaN, which `min` drops.
+                let amount = f64::INFINITY.min(amount);
                 if largest.as_ref().is_none_or(|known| known.amount < amount) {
                     *largest = Some(Difference {
                         index: ndarray::Dimension::slice(&at).to_vec(),

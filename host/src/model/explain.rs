@@ -5,10 +5,10 @@ use std::fmt;
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm};
 
 use super::choice::Chosen;
-use super::question::{Considered, Question};
+use super::question::{Question, RunFacts};
 use crate::device::{DType, DeviceProperties};
 use crate::ops::Precision;
-use crate::program::Program;
+use crate::program::{Program, Step};
 
 /// What a device reaches when it does one thing only, by `convfuse bench` on an NVIDIA H200.
 const H200_BYTES_PER_S: f64 = 4.1e12;
@@ -48,20 +48,6 @@ pub struct Explanation {
     pub least_s: Option<f64>,
 }
 
-/// A run of layers, and how its kernels were chosen.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct RunFacts {
-    /// The operators' names.
-    pub layers: String,
-    /// The row of the table that does it.
-    pub kernels: &'static str,
-    /// What that row is, in words.
-    pub summary: &'static str,
-    /// The rows that were asked, from top to bottom. Those for other layers are left out.
-    pub considered: Vec<Considered>,
-}
-
 /// A launch.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -80,27 +66,28 @@ pub struct LaunchFacts {
 
 impl Explanation {
     pub(super) fn new(
-        question: &Question<'_>,
-        chosen: &[Chosen],
+        question: Question<'_>,
+        chosen: Vec<Chosen>,
         program: &Program,
     ) -> Explanation {
-        let Question {
-            chain,
-            problem,
-            dtype,
-            properties,
-            options,
-        } = *question;
+        let (chain, problem, dtype) = (question.chain, question.problem, question.dtype);
         let (bytes, flop) = bytes_and_flop(chain, problem, dtype);
-        let products = match (dtype, options.precision) {
+        let products = match (dtype, question.options.precision) {
             (DType::F32, Precision::Accurate) => 3,
             _ => 1,
         };
-        let least_s = properties.has_warpgroup_products.then(|| {
+        let least_s = question.properties.has_warpgroup_products.then(|| {
             let moving = bytes as f64 / H200_BYTES_PER_S;
             let multiplying = (flop * products) as f64 / H200_FLOP_PER_S;
             moving.max(multiplying).max(LAUNCH_S)
         });
+        let launch = |step: &Step| LaunchFacts {
+            kernel: step.kernel,
+            blocks: step.shape.grid.map(u64::from).iter().product(),
+            threads: step.shape.block.iter().product(),
+            shared_bytes: step.shape.shared_bytes,
+            bytes_moved: step.bytes_moved,
+        };
         let form = NormalForm::of(problem, 0..chain.layers().len());
         Explanation {
             chain: chain.operators(),
@@ -108,12 +95,9 @@ impl Explanation {
             output: problem.output_shape().to_vec(),
             dtype,
             normal_form: form.ok().map(|form| form.summary().to_string()),
-            properties: *properties,
-            runs: chosen
-                .iter()
-                .map(|run| RunFacts::new(question, run))
-                .collect(),
-            launches: program.steps().iter().map(LaunchFacts::new).collect(),
+            properties: *question.properties,
+            runs: chosen.into_iter().map(|run| run.facts).collect(),
+            launches: program.steps().iter().map(launch).collect(),
             workspace_bytes: program.workspace_bytes(),
             bytes,
             flop,
@@ -138,30 +122,6 @@ pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType
     let flop = 2 * multiply_adds.sum::<u128>();
     let flop = u64::try_from(flop).unwrap_or(u64::MAX);
     (values * dtype.size() as u64, flop)
-}
-
-impl RunFacts {
-    fn new(question: &Question<'_>, run: &Chosen) -> RunFacts {
-        RunFacts {
-            layers: question.operators(run.layers.clone()),
-            kernels: run.row.name,
-            summary: run.row.summary,
-            considered: run.considered.clone(),
-        }
-    }
-}
-
-impl LaunchFacts {
-    fn new(step: &crate::program::Step) -> LaunchFacts {
-        let shape = step.shape;
-        LaunchFacts {
-            kernel: step.kernel,
-            blocks: shape.grid.iter().map(|&extent| u64::from(extent)).product(),
-            threads: shape.block.iter().product(),
-            shared_bytes: shape.shared_bytes,
-            bytes_moved: step.bytes_moved,
-        }
-    }
 }
 
 impl fmt::Display for Explanation {

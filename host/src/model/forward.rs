@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, Data, Dimension};
-use op_spec::chain::{Chain, Layer, Parameter};
+use op_spec::chain::{Chain, Parameter};
 
-use super::choice::{self, Chosen};
+use super::choice;
 use super::kernels::Appending;
 use super::programs::Programs;
 use super::question::Question;
-use super::{Explanation, Options, Plan, plan};
+use super::{Explanation, Options};
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Stream, Tensor};
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ struct Shared {
     chain: Chain,
     parameters: Parameters,
     dtype: DType,
-    /// The parameters on the device, a factor per channel as a vector.
+    /// The parameters on the device, in the order of the chain's table.
     tensors: Vec<Tensor>,
     /// Parameters as fused kernels take them.
     preparations: Preparations,
@@ -86,21 +86,12 @@ impl Model {
     ) -> Result<Model> {
         parameters.check(chain)?;
         let parameters = parameters.clone().rounded(dtype);
-        let scales = chain.layers().iter().enumerate();
-        let scales = scales.filter(|(_, layer)| matches!(layer, Layer::Scale(_)));
-        let factors: Vec<usize> = scales
-            .flat_map(|(index, _)| chain.parameters_of(index).iter().copied())
-            .collect();
-        let upload = |(slot, parameter): (usize, &Parameter)| {
+        let upload = |parameter: &Parameter| {
             let value = parameters.get(&parameter.name).expect("they were checked");
-            if factors.contains(&slot) {
-                let vector = value.flatten();
-                return Tensor::from_f32_array(stream, &vector, dtype);
-            }
             Tensor::from_f32_array(stream, &value, dtype)
         };
-        let tensors = chain.parameters().iter().enumerate();
-        let tensors = tensors.map(upload).collect::<Result<_>>()?;
+        let tensors = chain.parameters().iter().map(upload);
+        let tensors = tensors.collect::<Result<_>>()?;
         let shared = Shared {
             chain: chain.clone(),
             parameters,
@@ -200,22 +191,6 @@ impl Model {
         self.forward(&x)?.to_f32_array()
     }
 
-    /// Prepares runs on inputs of one shape, on one stream: kernels are chosen and loaded, and memory is allocated.
-    ///
-    /// # Errors
-    /// As [`forward_with`](Self::forward_with); [`Error::DeviceMismatch`] for another device's stream.
-    pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
-        // Before any work for a program that could not run there.
-        let device = self.device();
-        device.must_be(stream.device(), plan::OPERATOR, "the model")?;
-        let shapes = [input.to_vec(), self.output_shape(input)?];
-        let program = match device.is_cpu() {
-            true => None,
-            false => Some(self.program(input, options)?),
-        };
-        Plan::new(self, stream, options, shapes, program)
-    }
-
     /// What runs on inputs of this shape, and why.
     ///
     /// # Errors
@@ -257,9 +232,8 @@ impl Model {
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        self.choose(input, options, properties, |question, chosen, program| {
-            Explanation::new(question, chosen, &program)
-        })
+        let made = self.make(input, options, properties);
+        made.map(|(_, explanation)| explanation)
     }
 
     /// One pass of the CPU backend.
@@ -272,21 +246,20 @@ impl Model {
     }
 
     /// The launches for inputs of this shape, on a device that runs kernels.
-    fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
+    pub(super) fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
         self.shared.programs.get(input, options, || {
-            let properties = self.device().properties();
-            self.choose(input, options, &properties, |_, _, program| program)
+            let made = self.make(input, options, &self.device().properties());
+            made.map(|(program, _)| program)
         })
     }
 
-    /// Chooses kernels and makes a program of them, and gives `take` the question, the kernels, and the program.
-    fn choose<T>(
+    /// Chooses kernels, and makes a program of them.
+    fn make(
         &self,
         input: &[usize],
         options: &Options,
         properties: &DeviceProperties,
-        take: impl FnOnce(&Question<'_>, &[Chosen], Program) -> T,
-    ) -> Result<T> {
+    ) -> Result<(Program, Explanation)> {
         let shared = &*self.shared;
         let question = Question {
             chain: &shared.chain,
@@ -296,24 +269,24 @@ impl Model {
             options,
         };
         let chosen = choice::choose(question)?;
-        let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
+        let mut program = ProgramBuilder::for_properties(self.device(), properties);
         let mut value = program.input(input, shared.dtype)?;
         let mut appending = Appending {
             program: &mut program,
-            chain: &shared.chain,
-            problem: question.problem,
-            values: vec![None; shared.tensors.len()],
+            of: question,
             tensors: &shared.tensors,
+            values: vec![None; shared.tensors.len()],
             preparations: &shared.preparations,
-            options: question.options,
         };
         for run in &chosen {
-            value = appending.run(value, &run.layers, &run.kernels)?;
+            value = appending.run(value, run)?;
         }
-        Ok(take(&question, &chosen, program.finish(&[value])))
+        let program = program.finish(&[value]);
+        let explanation = Explanation::new(question, chosen, &program);
+        Ok((program, explanation))
     }
 
-    fn device(&self) -> &Device {
+    pub(super) fn device(&self) -> &Device {
         self.stream.device()
     }
 }

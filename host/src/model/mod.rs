@@ -18,7 +18,6 @@
 //! # Ok::<(), convfuse::Error>(())
 //! ```
 
-mod captured;
 mod choice;
 mod comparison;
 mod explain;
@@ -31,15 +30,14 @@ mod question;
 mod strategy;
 mod table;
 
-pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use explain::bytes_and_flop;
-pub use explain::{Explanation, LaunchFacts, RunFacts};
+pub use explain::{Explanation, LaunchFacts};
 pub use forward::Model;
 pub use options::Options;
-pub use plan::Plan;
-pub use question::{Considered, Verdict};
+pub use plan::{Captured, Plan};
+pub use question::{Considered, RunFacts, Verdict};
 pub use strategy::Strategy;
 
 pub use crate::ops::Precision;

@@ -35,35 +35,30 @@ impl Default for Options {
 impl Options {
     /// The same with layers done together as this partition says.
     #[must_use]
-    pub fn partition(self, partition: Partition) -> Options {
-        Options {
-            partition: Some(partition),
-            ..self
-        }
+    pub fn partition(mut self, partition: Partition) -> Options {
+        self.partition = Some(partition);
+        self
     }
 
     /// The same with other products.
     #[must_use]
-    pub fn precision(self, precision: Precision) -> Options {
-        Options { precision, ..self }
+    pub fn precision(mut self, precision: Precision) -> Options {
+        self.precision = precision;
+        self
     }
 
     /// The same with kernels that depend on the batch, or not.
     #[must_use]
-    pub fn batch_invariant(self, batch_invariant: bool) -> Options {
-        Options {
-            batch_invariant,
-            ..self
-        }
+    pub fn batch_invariant(mut self, batch_invariant: bool) -> Options {
+        self.batch_invariant = batch_invariant;
+        self
     }
 
     /// The same with another limit.
     #[must_use]
-    pub fn workspace_bytes(self, workspace_bytes: u64) -> Options {
-        Options {
-            workspace_bytes,
-            ..self
-        }
+    pub fn workspace_bytes(mut self, workspace_bytes: u64) -> Options {
+        self.workspace_bytes = workspace_bytes;
+        self
     }
 
     /// What kernels that convolve and go on are told.

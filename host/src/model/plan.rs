@@ -1,9 +1,12 @@
-//! Runs that were prepared.
+//! Runs that were prepared, also as CUDA graphs.
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::{Captured, Explanation, Model, Options};
-use crate::device::{DType, Stream, Tensor};
+use ndarray::{ArrayBase, Data, Dimension};
+
+use super::{Explanation, Model, Options};
+use crate::device::{DType, GpuGraph, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::program::Program;
 
@@ -43,32 +46,37 @@ pub struct Plan {
     program: Option<(Arc<Program>, Tensor)>,
 }
 
-pub(super) const OPERATOR: &str = "plan";
+const OPERATOR: &str = "plan";
 
-impl Plan {
-    /// The plan of `program`, for inputs and outputs of these shapes; without a program on the CPU device.
-    pub(super) fn new(
-        model: &Model,
-        stream: &Stream,
-        options: &Options,
-        [input, output]: [Vec<usize>; 2],
-        program: Option<Arc<Program>>,
-    ) -> Result<Plan> {
-        let with_memory = |program: Arc<Program>| {
+impl Model {
+    /// Prepares runs on inputs of one shape, on one stream: kernels are chosen and loaded, and memory is allocated.
+    ///
+    /// # Errors
+    /// As [`forward_with`](Self::forward_with); [`Error::DeviceMismatch`] for another device's stream.
+    pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
+        // Before any work for a program that could not run there.
+        let device = self.device();
+        device.must_be(stream.device(), OPERATOR, "the model")?;
+        let (output, program) = if device.is_cpu() {
+            (self.output_shape(input)?, None)
+        } else {
+            let program = self.program(input, options)?;
             program.load(OPERATOR, stream)?;
             let workspace = program.workspace(stream)?;
-            Ok::<_, Error>((program, workspace))
+            (program.output_shape().to_vec(), Some((program, workspace)))
         };
         Ok(Plan {
-            program: program.map(with_memory).transpose()?,
-            model: model.clone(),
+            model: self.clone(),
             options: options.clone(),
             stream: stream.clone(),
-            input,
+            input: input.to_vec(),
             output,
+            program,
         })
     }
+}
 
+impl Plan {
     /// A tensor for the output, allocated on the plan's stream.
     pub fn output(&self) -> Result<Tensor> {
         Tensor::zeros(&self.stream, &self.output, self.model.dtype())
@@ -105,8 +113,17 @@ impl Plan {
     /// # Errors
     /// [`NoGraphs`](crate::Error::NoGraphs) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
     /// input of another stream; those of [`execute`](Plan::execute).
-    pub fn capture(self, x: Tensor) -> Result<Captured> {
-        Captured::new(self, x)
+    pub fn capture(mut self, x: Tensor) -> Result<Captured> {
+        let stream = self.stream.clone();
+        let Some(gpu) = stream.gpu() else {
+            let device = stream.device().to_string();
+            return Err(Error::NoGraphs { device });
+        };
+        x.must_belong_to(&stream, CAPTURED, "input")?;
+        let mut y = self.output()?;
+        let graph = GpuGraph::capture(gpu, || self.execute(&x, &mut y))?;
+        let plan = self;
+        Ok(Captured { graph, plan, x, y })
     }
 
     /// What the plan launches, and why.
@@ -142,5 +159,75 @@ impl Plan {
     /// The element type of both.
     pub fn dtype(&self) -> DType {
         self.model.dtype()
+    }
+}
+
+/// A plan with its input and output as one CUDA graph: a replay costs the host one call, however many launches it has.
+///
+/// Made by [`Plan::capture`]. It owns all memory that the graph refers to; dropping it waits for the last replay.
+///
+/// # Examples
+/// ```
+/// use convfuse::chain::presets::KernelBench79;
+/// use convfuse::{Device, Model, Options, Tensor, data};
+///
+/// let stream = Device::best().stream()?;
+/// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
+/// let plan = model.plan(&stream, &[1, 3, 5, 6, 7], &Options::default())?;
+/// let x = Tensor::from_array(&stream, &data::fill(0, (1, 3, 5, 6, 7)))?;
+/// match plan.capture(x) {
+///     Ok(mut captured) => {
+///         for seed in 0..3 {
+///             captured.write(&data::fill(seed, (1, 3, 5, 6, 7)))?;
+///             captured.replay()?;
+///             println!("{}", captured.output().to_array::<f32>()?.sum());
+///         }
+///     }
+///     Err(error) => println!("{error}"), // where there is no GPU
+/// }
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+pub struct Captured {
+    // Dropped first: it waits for what it works on.
+    graph: GpuGraph,
+    plan: Plan,
+    x: Tensor,
+    y: Tensor,
+}
+
+const CAPTURED: &str = "captured plan";
+
+impl Captured {
+    /// Overwrites the input, in stream order, and returns once `values` has been read.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`]; [`Error::TensorInUse`] while other handles share the input.
+    pub fn write<S: Data<Elem = f32>, D: Dimension>(
+        &mut self,
+        values: &ArrayBase<S, D>,
+    ) -> Result<()> {
+        self.x.overwrite(CAPTURED, "input", values)
+    }
+
+    /// Queues one run on the plan's stream.
+    ///
+    /// # Errors
+    /// [`Error::TensorInUse`] while other handles share the output.
+    pub fn replay(&mut self) -> Result<()> {
+        self.y.rewrite(CAPTURED, "output", &self.plan.stream)?;
+        Ok(self.graph.launch()?)
+    }
+
+    /// The output of the last replay. A replay refuses to write to it while a clone of it is held.
+    pub fn output(&self) -> &Tensor {
+        &self.y
+    }
+}
+
+impl fmt::Debug for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Captured")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
     }
 }

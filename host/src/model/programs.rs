@@ -29,12 +29,19 @@ impl Programs {
         options: &Options,
         make: impl FnOnce() -> Result<Program>,
     ) -> Result<Arc<Program>> {
-        if let Some(program) = self.find(input, options) {
-            return Ok(program);
+        // A panic under the lock leaves the list whole.
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |entry: &Entry| *entry.input == *input && entry.options == *options;
+        let mut kept = lock();
+        if let Some(index) = kept.iter().rposition(is_it) {
+            // The last one used is the last one to go.
+            kept[index..].rotate_left(1);
+            return Ok(Arc::clone(&kept[kept.len() - 1].program));
         }
+        drop(kept);
         // Two threads may both make it; either is as good as the other.
         let program = Arc::new(make()?);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock();
         if kept.len() == KEPT_PROGRAMS {
             kept.remove(0);
         }
@@ -44,16 +51,6 @@ impl Programs {
             program: Arc::clone(&program),
         });
         Ok(program)
-    }
-
-    fn find(&self, input: &[usize], options: &Options) -> Option<Arc<Program>> {
-        // A panic under the lock leaves the list whole.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |entry: &Entry| *entry.input == *input && entry.options == *options;
-        let index = kept.iter().rposition(is_it)?;
-        // The last one used is the last one to go.
-        kept[index..].rotate_left(1);
-        kept.last().map(|entry| Arc::clone(&entry.program))
     }
 }
 

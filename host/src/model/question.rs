@@ -47,6 +47,20 @@ impl RunQuestion<'_> {
     }
 }
 
+/// A run of layers, and how its kernels were chosen.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RunFacts {
+    /// The operators' names.
+    pub layers: String,
+    /// The row of the table that does it.
+    pub kernels: &'static str,
+    /// What that row is, in words.
+    pub summary: &'static str,
+    /// The rows that were asked, from top to bottom. Those for other layers are left out.
+    pub considered: Vec<Considered>,
+}
+
 /// What a row of the table answered.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

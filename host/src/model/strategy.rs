@@ -16,37 +16,27 @@ pub struct Strategy {
     pub partition: Option<Partition>,
 }
 
-/// Partitions of the chains that have some with a name of their own, from the least fused to the most.
-const NAMED: [(&str, &[(&str, &str)]); 2] = [
+/// Partitions with a name of their own, from the least fused to the most. A chain with these layers has them.
+const NAMED: [(&str, &str); 5] = [
     (
-        "conv2d group_norm scale max_pool2d clamp",
-        &[
-            (
-                "folded-scale",
-                "conv2d @direct | group_norm scale @folded | max_pool2d clamp",
-            ),
-            (
-                "norm-scale",
-                "conv2d @direct | group_norm scale | max_pool2d clamp",
-            ),
-            (
-                "norm-scale-pool-clamp",
-                "conv2d @direct | group_norm scale max_pool2d clamp",
-            ),
-        ],
+        "folded-scale",
+        "conv2d @direct | group_norm scale @folded | max_pool2d clamp",
     ),
     (
-        "conv3d scale instance_norm clamp scale channel_max",
-        &[
-            (
-                "clamp-multiply-max",
-                "conv3d @direct | scale | instance_norm | clamp scale channel_max",
-            ),
-            (
-                "norm-clamp-multiply-max",
-                "conv3d @direct | scale instance_norm clamp scale channel_max",
-            ),
-        ],
+        "norm-scale",
+        "conv2d @direct | group_norm scale | max_pool2d clamp",
+    ),
+    (
+        "norm-scale-pool-clamp",
+        "conv2d @direct | group_norm scale max_pool2d clamp",
+    ),
+    (
+        "clamp-multiply-max",
+        "conv3d @direct | scale | instance_norm | clamp scale channel_max",
+    ),
+    (
+        "norm-clamp-multiply-max",
+        "conv3d @direct | scale instance_norm clamp scale channel_max",
     ),
 ];
 
@@ -61,31 +51,26 @@ impl Strategy {
     /// matrix), `unfused-direct`, partial fusions where the chain has some with names, `fused`.
     #[must_use]
     pub fn all(chain: &Chain) -> Vec<Strategy> {
-        let single = |algorithm: &str| {
+        let parsed = |name, text: &str| {
+            let partition = Some(Partition::parse(chain, text).ok()?);
+            Some(Strategy { name, partition })
+        };
+        let single = |(name, algorithm)| {
             let layer = |layer: &op_spec::chain::Layer| match layer.operator() {
                 operator @ ("conv2d" | "conv3d") => format!("{operator} @{algorithm}"),
                 operator => operator.to_owned(),
             };
             let layers: Vec<String> = chain.layers().iter().map(layer).collect();
-            Partition::parse(chain, &layers.join(" | ")).ok()
+            parsed(name, &layers.join(" | "))
         };
-        let operators = chain.operators();
-        let named = NAMED.iter().filter(|(of, _)| *of == operators);
-        let named = named.flat_map(|(_, partitions)| partitions.iter());
-        let named = named.map(|&(name, text)| Strategy {
-            name,
-            partition: Partition::parse(chain, text).ok(),
-        });
         let unfused = [("unfused", "im2col"), ("unfused-direct", "direct")];
-        let unfused = unfused.map(|(name, algorithm)| Strategy {
-            name,
-            partition: single(algorithm),
-        });
+        let unfused = unfused.into_iter().filter_map(single);
+        let named = NAMED.iter().filter_map(|&(name, text)| parsed(name, text));
         let fused = Strategy {
             name: Strategy::FUSED,
             partition: None,
         };
-        unfused.into_iter().chain(named).chain([fused]).collect()
+        unfused.chain(named).chain([fused]).collect()
     }
 
     /// The strategies of `chain` that a text asks for: those of a name (none if only other chains have it), `all` of them,
@@ -95,16 +80,13 @@ impl Strategy {
     /// [`PartitionError`] for a text that is none of these.
     pub fn parse(chain: &Chain, text: &str) -> Result<Vec<Strategy>, PartitionError> {
         let mut all = Strategy::all(chain);
+        let mut names = NAMED.iter().map(|&(name, _)| name);
         if text == Strategy::ALL {
             return Ok(all);
         }
-        let of_others = NAMED.iter().flat_map(|(_, partitions)| partitions.iter());
-        if of_others.map(|(name, _)| *name).any(|name| name == text) {
+        if names.any(|name| name == text) || all.iter().any(|strategy| strategy.name == text) {
             all.retain(|strategy| strategy.name == text);
             return Ok(all);
-        }
-        if let Some(strategy) = all.into_iter().find(|strategy| strategy.name == text) {
-            return Ok(vec![strategy]);
         }
         let partition = Partition::parse(chain, text)?;
         Ok(vec![Strategy {

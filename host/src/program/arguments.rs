@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 
-use super::{Addresses, Value};
+use super::Value;
 use crate::device::DType;
 use crate::dtype::Element;
 
@@ -29,82 +29,79 @@ impl Stored for u32 {
     const DTYPE: Option<DType> = Some(DType::F32);
 }
 
-/// What a launch does with values, in the order of its arguments.
-#[derive(Debug, Default)]
-pub(crate) struct Uses {
-    pub(super) reads: Vec<(Value, Option<DType>)>,
-    pub(super) writes: Vec<(Value, Option<DType>)>,
+/// What a launch does with a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Use {
+    pub(super) value: Value,
+    /// The element type that it must have, if not any.
+    pub(super) dtype: Option<DType>,
+    pub(super) is_written: bool,
 }
 
 /// What gives a kernel's parameter of type `T` when the program runs.
 pub(crate) trait Argument<T>: Copy + Send + Sync + 'static {
-    /// The parameter.
-    fn resolve(self, addresses: &Addresses<'_>) -> T;
-
-    /// Notes the values behind it.
-    fn note(self, _uses: &mut Uses) {}
+    /// The parameter. `address` is told what is done with each value behind it, and tells where the value is.
+    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> T;
 }
 
 impl<T: Copy + Send + Sync + 'static> Argument<T> for T {
-    fn resolve(self, _addresses: &Addresses<'_>) -> T {
+    fn resolve(self, _address: &mut dyn FnMut(Use) -> *mut u8) -> T {
         self
     }
 }
 
 impl<T: Stored> Argument<*const T> for Value {
-    fn resolve(self, addresses: &Addresses<'_>) -> *const T {
-        addresses.of(self).cast_const().cast()
-    }
-
-    fn note(self, uses: &mut Uses) {
-        uses.reads.push((self, T::DTYPE));
+    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> *const T {
+        let used = Use {
+            value: self,
+            dtype: T::DTYPE,
+            is_written: false,
+        };
+        address(used).cast_const().cast()
     }
 }
 
 impl<T: Stored> Argument<*const T> for Option<Value> {
-    fn resolve(self, addresses: &Addresses<'_>) -> *const T {
-        self.map_or(std::ptr::null(), |value| value.resolve(addresses))
-    }
-
-    fn note(self, uses: &mut Uses) {
-        if let Some(value) = self {
-            Argument::<*const T>::note(value, uses);
-        }
+    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> *const T {
+        self.map_or(std::ptr::null(), |value| value.resolve(address))
     }
 }
 
 impl<T: Stored> Argument<*mut T> for Value {
-    fn resolve(self, addresses: &Addresses<'_>) -> *mut T {
-        addresses.of(self).cast()
-    }
-
-    fn note(self, uses: &mut Uses) {
-        uses.writes.push((self, T::DTYPE));
+    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> *mut T {
+        let used = Use {
+            value: self,
+            dtype: T::DTYPE,
+            is_written: true,
+        };
+        address(used).cast()
     }
 }
 
 /// All arguments of a kernel whose parameters are `P`: a tuple with one for each.
 pub(crate) trait Arguments<P>: Copy + Send + Sync + 'static {
-    /// The parameters.
-    fn resolve(self, addresses: &Addresses<'_>) -> P;
+    /// The parameters, as [`Argument::resolve`] gives each.
+    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> P;
 
-    /// Notes the values behind them.
-    fn note(self, uses: &mut Uses);
+    /// What is done with the values behind them: first what is read, then what is written.
+    fn uses(self) -> Vec<Use> {
+        let mut uses = Vec::new();
+        self.resolve(&mut |used| {
+            uses.push(used);
+            std::ptr::null_mut()
+        });
+        uses.sort_by_key(|used| used.is_written);
+        uses
+    }
 }
 
 macro_rules! arguments {
     ($($name:ident $Parameter:ident)*) => {
         impl<$($name: Argument<$Parameter>, $Parameter),*> Arguments<($($Parameter,)*)> for ($($name,)*) {
             #[allow(non_snake_case, reason = "a type's name is its argument's, too")]
-            fn resolve(self, addresses: &Addresses<'_>) -> ($($Parameter,)*) {
+            fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> ($($Parameter,)*) {
                 let ($($name,)*) = self;
-                ($($name.resolve(addresses),)*)
-            }
-
-            #[allow(non_snake_case, reason = "a type's name is its argument's, too")]
-            fn note(self, uses: &mut Uses) {
-                let ($($name,)*) = self;
-                $($name.note(uses);)*
+                ($($name.resolve(address),)*)
             }
         }
     };

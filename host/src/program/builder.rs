@@ -2,9 +2,9 @@
 
 use cuda_std::{Instance, KernelArgs};
 
-use super::arguments::{Arguments, Uses};
+use super::arguments::Arguments;
 use super::memory::{Life, pack};
-use super::{Addresses, Launch, Place, Program, Step, Value, ValueFacts};
+use super::{Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, DeviceProperties, LaunchShape, Stream, Tensor};
 use crate::error::Result;
 
@@ -16,7 +16,7 @@ pub(crate) struct ProgramBuilder {
     device: Device,
     properties: DeviceProperties,
     values: Vec<ValueFacts>,
-    inputs: usize,
+    inputs: Vec<Value>,
     parameters: Vec<Tensor>,
     steps: Vec<Step>,
 }
@@ -24,21 +24,18 @@ pub(crate) struct ProgramBuilder {
 impl ProgramBuilder {
     /// An empty program for a device that runs kernels.
     pub(crate) fn new(device: &Device) -> ProgramBuilder {
-        ProgramBuilder {
-            device: device.clone(),
-            properties: device.properties(),
-            values: Vec::new(),
-            inputs: 0,
-            parameters: Vec::new(),
-            steps: Vec::new(),
-        }
+        ProgramBuilder::for_properties(device, &device.properties())
     }
 
     /// The same for choices by other properties than the device's, so that it must not be run.
     pub(crate) fn for_properties(device: &Device, properties: &DeviceProperties) -> ProgramBuilder {
         ProgramBuilder {
+            device: device.clone(),
             properties: *properties,
-            ..ProgramBuilder::new(device)
+            values: Vec::new(),
+            inputs: Vec::new(),
+            parameters: Vec::new(),
+            steps: Vec::new(),
         }
     }
 
@@ -49,9 +46,9 @@ impl ProgramBuilder {
 
     /// A value that every run is given.
     pub(crate) fn input(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
-        let place = Place::Input(self.inputs);
-        self.inputs += 1;
-        self.value(shape, dtype, place)
+        let value = self.value(shape, dtype, Place::Input(self.inputs.len()))?;
+        self.inputs.push(value);
+        Ok(value)
     }
 
     /// A tensor of the program's device that is known now and the same in every run.
@@ -61,15 +58,10 @@ impl ProgramBuilder {
             self.device,
             "who makes a program has checked where its parameters are"
         );
-        let facts = ValueFacts {
-            shape: tensor.shape().into(),
-            dtype: tensor.dtype(),
-            bytes: tensor.bytes(),
-            place: Place::Parameter(self.parameters.len()),
-            life: None,
-        };
+        let place = Place::Parameter(self.parameters.len());
         self.parameters.push(tensor.clone());
-        self.push(facts)
+        let value = self.value(tensor.shape(), tensor.dtype(), place);
+        value.expect("the device has a tensor of this size")
     }
 
     /// The same for one that may be absent.
@@ -91,18 +83,14 @@ impl ProgramBuilder {
 
     fn value(&mut self, shape: &[usize], dtype: DType, place: Place) -> Result<Value> {
         let bytes = self.device.bytes_of(shape, dtype)?;
-        Ok(self.push(ValueFacts {
+        self.values.push(ValueFacts {
             shape: shape.into(),
             dtype,
             bytes: bytes as u64,
             place,
             life: None,
-        }))
-    }
-
-    fn push(&mut self, facts: ValueFacts) -> Value {
-        self.values.push(facts);
-        Value(self.values.len() - 1)
+        });
+        Ok(Value(self.values.len() - 1))
     }
 
     /// The value's extents, outermost first.
@@ -141,10 +129,8 @@ impl ProgramBuilder {
         shape: LaunchShape,
         arguments: impl Arguments<A>,
     ) {
-        let mut uses = Uses::default();
-        arguments.note(&mut uses);
-        let values = uses.reads.iter().chain(&uses.writes);
-        let bytes_moved = values.map(|&(value, _)| self.bytes(&[value])).sum();
+        let uses = arguments.uses().into_iter();
+        let bytes_moved = uses.map(|used| self.bytes(&[used.value])).sum();
         // SAFETY: the caller's to grant.
         unsafe { self.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
@@ -167,16 +153,11 @@ impl ProgramBuilder {
         arguments: impl Arguments<A>,
         bytes_moved: u64,
     ) {
-        let mut uses = Uses::default();
-        arguments.note(&mut uses);
         let now = self.steps.len();
-        let mut values = Vec::with_capacity(uses.reads.len() + uses.writes.len());
-        let reads = uses.reads.iter().map(|used| (used, false));
-        let writes = uses.writes.iter().map(|used| (used, true));
-        for (&(value, dtype), is_written) in reads.chain(writes) {
-            let facts = &mut self.values[value.0];
+        for used in arguments.uses() {
+            let (facts, is_written) = (&mut self.values[used.value.0], used.is_written);
             let kernel = kernel.name();
-            let takes = dtype.is_none_or(|dtype| facts.dtype == dtype);
+            let takes = (used.dtype).is_none_or(|dtype| facts.dtype == dtype);
             assert!(takes, "{kernel} takes no {}", facts.dtype);
             let is_own = matches!(facts.place, Place::Workspace(_));
             assert!(is_own || !is_written, "{kernel} writes what is not its own");
@@ -184,7 +165,6 @@ impl ProgramBuilder {
             assert!(is_there || is_written, "{kernel} reads what nothing wrote");
             let [born, _] = facts.life.unwrap_or([now; 2]);
             facts.life = Some([born, now]);
-            values.push(value);
         }
         if shape.is_empty() {
             return;
@@ -193,7 +173,6 @@ impl ProgramBuilder {
             kernel: kernel.name(),
             shape,
             bytes_moved,
-            values: values.into(),
             launch: Box::new(Typed { kernel, arguments }),
         });
     }
@@ -212,22 +191,16 @@ impl ProgramBuilder {
             );
             facts.place = Place::Output(index);
         }
-        let lives: Vec<Life> = self
-            .values
-            .iter()
-            .map(|facts| {
-                let [born, last] = facts.life.unwrap_or_default();
-                Life {
-                    // Only intermediate values are in the workspace.
-                    bytes: match (facts.place, facts.life) {
-                        (Place::Workspace(_), Some(_)) => facts.bytes,
-                        _ => 0,
-                    },
-                    born,
-                    gone_by: last + 1,
-                }
-            })
-            .collect();
+        let life = |facts: &ValueFacts| match (facts.place, facts.life) {
+            (Place::Workspace(_), Some([born, last])) => Life {
+                bytes: facts.bytes,
+                born,
+                gone_by: last + 1,
+            },
+            // Only intermediate values are in the workspace.
+            _ => Life::default(),
+        };
+        let lives: Vec<Life> = self.values.iter().map(life).collect();
         let (offsets, workspace_bytes) = pack(&lives);
         // Of the parameters those stay that a launch reads; others were there for what was made of them.
         let mut parameters = Vec::new();
@@ -241,10 +214,8 @@ impl ProgramBuilder {
                 _ => {}
             }
         }
-        let inputs = self.values.iter().enumerate();
-        let inputs = inputs.filter(|(_, facts)| matches!(facts.place, Place::Input(_)));
         Program {
-            inputs: inputs.map(|(index, _)| Value(index)).collect(),
+            inputs: self.inputs.into(),
             outputs: outputs.into(),
             values: self.values.into(),
             parameters: parameters.into(),
@@ -269,9 +240,10 @@ impl<A: KernelArgs, R: Arguments<A>> Launch for Typed<A, R> {
         &self,
         stream: &Stream,
         shape: LaunchShape,
-        addresses: &Addresses<'_>,
+        addresses: &[*mut u8],
     ) -> Result<()> {
+        let arguments = (self.arguments).resolve(&mut |used| addresses[used.value.0]);
         // SAFETY: who appended the launch vouched for these arguments, and the caller for the addresses.
-        unsafe { stream.launch(self.kernel, shape, self.arguments.resolve(addresses)) }
+        unsafe { stream.launch(self.kernel, shape, arguments) }
     }
 }

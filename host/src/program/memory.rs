@@ -1,7 +1,7 @@
 //! Places of the intermediate values in a program's workspace.
 
 /// What a value takes, and between which steps nothing else may touch it: from `born` to before `gone_by`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Life {
     pub(super) bytes: u64,
     pub(super) born: usize,

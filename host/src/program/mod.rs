@@ -66,6 +66,7 @@ pub(crate) struct Program {
 }
 
 /// One launch of a [`Program`].
+#[derive(Debug)]
 pub(crate) struct Step {
     /// The kernel's symbol.
     pub(crate) kernel: &'static str,
@@ -73,7 +74,6 @@ pub(crate) struct Step {
     pub(crate) shape: LaunchShape,
     /// Bytes that the kernel must at least read and write in global memory, by its own account.
     pub(crate) bytes_moved: u64,
-    values: Box<[Value]>,
     launch: Box<dyn Launch>,
 }
 
@@ -85,59 +85,19 @@ trait Launch: Send + Sync {
     /// Launches it.
     ///
     /// # Safety
-    /// The addresses are those of the program's values: each has the bytes that its shape and element type take, what
+    /// The addresses are those of the program's values, in their order: each has the bytes that its shape and element type take, what
     /// is read has been written in the stream's order, and none overlaps another while both live.
     unsafe fn launch(
         &self,
         stream: &Stream,
         shape: LaunchShape,
-        addresses: &Addresses<'_>,
+        addresses: &[*mut u8],
     ) -> Result<()>;
 }
 
-impl fmt::Debug for Step {
+impl fmt::Debug for dyn Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Step")
-            .field("kernel", &self.kernel)
-            .field("shape", &self.shape)
-            .field("bytes_moved", &self.bytes_moved)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The addresses of values in a run.
-pub(crate) struct Addresses<'a> {
-    values: &'a [ValueFacts],
-    inputs: &'a [Reading<'a>],
-    parameters: &'a [Reading<'a>],
-    outputs: &'a [*mut u8],
-    intermediates: Intermediates,
-}
-
-/// Where the intermediate values of a run are.
-enum Intermediates {
-    /// At their places in a workspace that starts here.
-    Packed(*mut u8),
-    /// In an allocation each, by value, for as long as they live.
-    Apart(Vec<Option<Tensor>>),
-}
-
-impl Addresses<'_> {
-    /// Where a value is; null for one without elements.
-    fn of(&self, value: Value) -> *mut u8 {
-        let facts = &self.values[value.0];
-        match (facts.place, &self.intermediates) {
-            _ if facts.bytes == 0 => std::ptr::null_mut(),
-            (Place::Input(index), _) => self.inputs[index].pointer::<u8>().cast_mut(),
-            (Place::Parameter(index), _) => self.parameters[index].pointer::<u8>().cast_mut(),
-            (Place::Output(index), _) => self.outputs[index],
-            (Place::Workspace(offset), Intermediates::Packed(start)) => {
-                start.wrapping_add(offset as usize)
-            }
-            (Place::Workspace(_), Intermediates::Apart(tensors)) => tensors[value.0]
-                .as_ref()
-                .map_or(std::ptr::null_mut(), Tensor::output),
-        }
+        f.write_str("Launch")
     }
 }
 
@@ -150,6 +110,11 @@ impl Program {
     /// Bytes that the intermediate values of a run take together.
     pub(crate) fn workspace_bytes(&self) -> u64 {
         self.workspace_bytes
+    }
+
+    /// The extents of the one output of a run.
+    pub(crate) fn output_shape(&self) -> &[usize] {
+        &self.values[self.outputs[0].0].shape
     }
 
     /// A workspace for runs on `stream`.
@@ -195,9 +160,8 @@ impl Program {
             "the workspace is this program's"
         );
         workspace.rewrite(operator, "workspace", stream)?;
-        let packed = Intermediates::Packed(workspace.output());
         let outputs: Vec<&Tensor> = outputs.iter().map(|output| &**output).collect();
-        self.launch(operator, stream, inputs, &outputs, packed)
+        self.launch(operator, stream, inputs, &outputs, Some(workspace))
     }
 
     /// One run with fresh memory.
@@ -210,21 +174,18 @@ impl Program {
         stream: &Stream,
         inputs: &[&Tensor],
     ) -> Result<Vec<Tensor>> {
+        self.expect(operator, "input", &self.inputs, inputs.iter().copied())?;
         let output = |value: &Value| {
             let facts = &self.values[value.0];
             Tensor::uninit(stream, &facts.shape, facts.dtype)
         };
-        let mut outputs: Vec<Tensor> = self.outputs.iter().map(output).collect::<Result<_>>()?;
-        if stream.device().is_emulator() {
-            self.expect(operator, "input", &self.inputs, inputs.iter().copied())?;
-            let apart = Intermediates::Apart(self.values.iter().map(|_| None).collect());
-            let written: Vec<&Tensor> = outputs.iter().collect();
-            self.launch(operator, stream, inputs, &written, apart)?;
-        } else {
-            let mut workspace = self.workspace(stream)?;
-            let mut written: Vec<&mut Tensor> = outputs.iter_mut().collect();
-            self.run(operator, stream, inputs, &mut written, &mut workspace)?;
-        }
+        let outputs: Vec<Tensor> = self.outputs.iter().map(output).collect::<Result<_>>()?;
+        let workspace = match stream.device().is_emulator() {
+            true => None,
+            false => Some(self.workspace(stream)?),
+        };
+        let written: Vec<&Tensor> = outputs.iter().collect();
+        self.launch(operator, stream, inputs, &written, workspace.as_ref())?;
         Ok(outputs)
     }
 
@@ -244,14 +205,15 @@ impl Program {
     }
 
     /// Queues the launches. Inputs and outputs are as the program expects them; the outputs are `stream`'s own and
-    /// nobody else's, and so is a workspace.
+    /// nobody else's, and so is a workspace. Without one every intermediate value has an allocation of its own
+    /// for as long as it lives.
     fn launch(
         &self,
         operator: &'static str,
         stream: &Stream,
         inputs: &[&Tensor],
         outputs: &[&Tensor],
-        intermediates: Intermediates,
+        workspace: Option<&Tensor>,
     ) -> Result<()> {
         assert_eq!(
             (inputs.len(), outputs.len()),
@@ -265,48 +227,39 @@ impl Program {
         let parameters = self.parameters.iter();
         let parameters = parameters.map(|tensor| tensor.read_on(operator, "parameter", stream));
         let parameters: Vec<Reading<'_>> = parameters.collect::<Result<_>>()?;
-        let outputs: Vec<*mut u8> = outputs.iter().map(|tensor| tensor.output()).collect();
-        let mut addresses = Addresses {
-            values: &self.values,
-            inputs: &inputs,
-            parameters: &parameters,
-            outputs: &outputs,
-            intermediates,
+        let address = |facts: &ValueFacts| match (facts.place, workspace) {
+            _ if facts.bytes == 0 || facts.life.is_none() => std::ptr::null_mut(),
+            (Place::Input(index), _) => inputs[index].pointer::<u8>().cast_mut(),
+            (Place::Parameter(index), _) => parameters[index].pointer::<u8>().cast_mut(),
+            (Place::Output(index), _) => outputs[index].output(),
+            (Place::Workspace(offset), Some(workspace)) => {
+                workspace.output::<u8>().wrapping_add(offset as usize)
+            }
+            (Place::Workspace(_), None) => std::ptr::null_mut(),
         };
+        let mut addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
+        let mut apart = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
-            self.begin(step, stream, &mut addresses.intermediates)?;
+            if workspace.is_none() {
+                apart.retain(|&(last, _)| last >= index);
+                for (facts, address) in self.values.iter().zip(&mut addresses) {
+                    let is_own = matches!(facts.place, Place::Workspace(_)) && facts.bytes > 0;
+                    if let Some([born, last]) = facts.life
+                        && (is_own && born == index)
+                    {
+                        let tensor = Tensor::uninit(stream, &facts.shape, facts.dtype)?;
+                        *address = tensor.output();
+                        apart.push((last, tensor));
+                    }
+                }
+            }
             // SAFETY: inputs and outputs have the shapes and element types of their values, parameters are those that
             // the program was made with; the workspace has `workspace_bytes`, in which `pack` gave each value its bytes
             // and no two that live together the same; inputs and parameters are open for reading on the stream, and
             // the builder saw that everything else is written by an earlier step before it is read.
             unsafe { step.launch.launch(stream, step.shape, &addresses)? };
             stream.moved(step.bytes_moved);
-            self.end(index, step, &mut addresses.intermediates);
         }
         Ok(())
-    }
-
-    /// Allocates what this step is the first to use, where values are apart.
-    fn begin(&self, step: &Step, stream: &Stream, intermediates: &mut Intermediates) -> Result<()> {
-        if let Intermediates::Apart(tensors) = intermediates {
-            for &value in &step.values {
-                let facts = &self.values[value.0];
-                if matches!(facts.place, Place::Workspace(_)) && tensors[value.0].is_none() {
-                    tensors[value.0] = Some(Tensor::uninit(stream, &facts.shape, facts.dtype)?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Frees what this step is the last to use, where values are apart.
-    fn end(&self, index: usize, step: &Step, intermediates: &mut Intermediates) {
-        if let Intermediates::Apart(tensors) = intermediates {
-            for &Value(value) in &step.values {
-                if (self.values[value].life).is_some_and(|[_, last]| last == index) {
-                    tensors[value] = None;
-                }
-            }
-        }
     }
 }

@@ -8,15 +8,11 @@ use crate::error::Result;
 /// Prepared parameters that the programs of a model share, by form. Programs keep them; here they are only known, so
 /// a form's memory goes with the last program that uses it.
 #[derive(Debug)]
-pub(crate) struct PreparedParameters<L> {
-    known: Mutex<Vec<(L, Vec<WeakTensor>)>>,
-}
+pub(crate) struct PreparedParameters<L>(Mutex<Vec<(L, Vec<WeakTensor>)>>);
 
 impl<L> Default for PreparedParameters<L> {
     fn default() -> Self {
-        PreparedParameters {
-            known: Mutex::default(),
-        }
+        PreparedParameters(Mutex::default())
     }
 }
 
@@ -29,16 +25,17 @@ impl<L: PartialEq> PreparedParameters<L> {
     ) -> Result<Vec<Tensor>> {
         // Held while `prepare` queues its launches, so that two threads do not both prepare. A panic under the lock
         // leaves the list whole.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let tensors = |(_, weak): &(L, Vec<WeakTensor>)| -> Option<Vec<Tensor>> {
-            weak.iter().map(WeakTensor::upgrade).collect()
-        };
-        known.retain(|entry| tensors(entry).is_some());
-        if let Some(found) = known
-            .iter()
-            .find(|(other, _)| *other == layout)
-            .and_then(tensors)
-        {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = None;
+        known.retain(|(other, weak)| {
+            let tensors: Option<Vec<Tensor>> = weak.iter().map(WeakTensor::upgrade).collect();
+            let is_there = tensors.is_some();
+            if *other == layout {
+                found = tensors;
+            }
+            is_there
+        });
+        if let Some(found) = found {
             return Ok(found);
         }
         let prepared = prepare()?;

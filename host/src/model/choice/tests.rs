@@ -77,7 +77,7 @@ fn rows(
 ) -> String {
     match chosen(chain, input, dtype, properties, options) {
         Ok(runs) => {
-            let rows: Vec<&str> = runs.iter().map(|run| run.row.name).collect();
+            let rows: Vec<&str> = runs.iter().map(|run| run.facts.kernels).collect();
             rows.join(" | ")
         }
         Err(error) => error.to_string(),

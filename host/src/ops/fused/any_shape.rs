@@ -65,7 +65,7 @@ fn windows_side_by_side(pool: &MaxPool2dProblem) -> Option<[u32; 2]> {
 /// A convolution that leaves the norm's statistics, and pools where it can.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolingChoice {
-    convolution: StatisticsConvolution,
+    pub(crate) convolution: StatisticsConvolution,
     /// Whether the convolution keeps of each window the value that norm and scale make the largest. Norm and scale are
     /// monotonic, so it is the one that pooling takes. The convolution's output is then never written.
     is_pooled: bool,
