@@ -6,7 +6,7 @@ use ndarray::{ArrayBase, Data, Dimension};
 
 use super::Plan;
 use crate::device::{GpuGraph, Tensor};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A plan with its input and output as one CUDA graph: a replay costs the host one call, however many launches it has.
 ///
@@ -46,13 +46,9 @@ const OPERATOR: &str = "captured plan";
 impl Captured {
     pub(super) fn new(mut plan: Plan, x: Tensor) -> Result<Self> {
         let stream = plan.stream().clone();
-        let Some(gpu) = stream.gpu() else {
-            let device = stream.device().to_string();
-            return Err(Error::NoGraphs { device });
-        };
         x.must_belong_to(&stream, OPERATOR, "input")?;
         let mut y = plan.output()?;
-        let graph = GpuGraph::capture(gpu, || plan.execute(&x, &mut y))?;
+        let graph = stream.capture(|_| plan.execute(&x, &mut y))?;
         Ok(Captured { graph, plan, x, y })
     }
 
@@ -73,7 +69,7 @@ impl Captured {
     /// [`Error::TensorInUse`] while other handles share the output.
     pub fn replay(&mut self) -> Result<()> {
         self.y.rewrite(OPERATOR, "output", self.plan.stream())?;
-        Ok(self.graph.launch()?)
+        self.graph.launch()
     }
 
     /// The output of the last replay. A replay refuses to write to it while a clone of it is held.

@@ -103,7 +103,7 @@ impl Plan {
     /// plan, model, input and output until the graph has run for the last time.
     ///
     /// # Errors
-    /// [`NoGraphs`](crate::Error::NoGraphs) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
+    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
     /// input of another stream; those of [`execute`](Plan::execute).
     pub fn capture(self, x: Tensor) -> Result<Captured> {
         Captured::new(self, x)
