@@ -193,12 +193,62 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// A plan was to be captured on a device that has no CUDA graphs.
-    #[error("plan: {device} has no CUDA graphs; execute the plan instead")]
-    NoGraphs {
+    /// A device was asked for what it has not.
+    #[error("{device} has no {what}")]
+    Unsupported {
         /// The device.
         device: String,
+        /// What was asked for.
+        what: &'static str,
     },
+
+    /// A tensor with gaps, or in another order than row-major, where kernels write or need a dense one.
+    #[error("{operator}: the {argument} is not contiguous")]
+    NotContiguous {
+        /// The operator's name.
+        operator: &'static str,
+        /// The argument at fault.
+        argument: &'static str,
+    },
+
+    /// Indices that the first axis of a tensor has not.
+    #[error("slice: {start}..{end} of an axis of {extent}")]
+    BadSlice {
+        /// The first index.
+        start: usize,
+        /// The index after the last.
+        end: usize,
+        /// Indices that there are; none for a tensor without axes.
+        extent: usize,
+    },
+
+    /// An address that an element cannot have.
+    #[error("{operator}: address {address:#x} is no multiple of {alignment}")]
+    Misaligned {
+        /// The operator's name.
+        operator: &'static str,
+        /// The address.
+        address: usize,
+        /// Bytes of an element.
+        alignment: usize,
+    },
+
+    /// Something that a graph cannot hold was asked of a stream in capture.
+    #[error("gpu: a stream in capture cannot {what}; do it before the capture")]
+    InCapture {
+        /// What was asked for.
+        what: &'static str,
+    },
+
+    /// The default stream of one thread was used in another, where it cannot be named.
+    #[error("gpu: the default stream of another thread cannot be used in this one; make a stream")]
+    OtherThread,
+
+    /// The process was forked off another one that had used a GPU.
+    #[error(
+        "gpu: this process was forked from one that had used a GPU, after which the driver works in the parent only; start processes before the first use of a GPU, or by spawn or forkserver"
+    )]
+    Forked,
 
     /// A stream that is being captured met a tensor of another stream that it has not read before: a graph cannot wait for
     /// what was queued outside of it.
@@ -208,11 +258,25 @@ pub enum Error {
     ForeignInCapture,
 }
 
+impl Error {
+    /// Whether nothing on the device can be used any more: a kernel went wrong there, or the hardware did, and the
+    /// driver answers every further call of this process for the device with the same error. What is on the host is as
+    /// it was; a new process finds the device usable, unless it is broken.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Error::Driver(error) | Error::Jit { cause: error, .. } => error.is_fatal(),
+            Error::Forked => true,
+            _ => false,
+        }
+    }
+}
+
 /// A failed driver call: which one, and the driver's name for the failure.
 ///
 /// Its text never asks the driver for a description, so it can be printed where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{call} failed with {name} ({code})")]
+#[error("{call} failed with {name} ({code}){}", if self.is_fatal() { ": the device is lost to this process" } else { "" })]
 pub struct DriverError {
     /// The driver function, or cust's name for the step.
     pub call: &'static str,
@@ -220,6 +284,33 @@ pub struct DriverError {
     pub code: u32,
     /// That number's name.
     pub name: String,
+}
+
+impl DriverError {
+    /// Codes after which the driver serves the process' context, or the device, no more.
+    const FATAL: [u32; 15] = [
+        4,   // deinitialised
+        214, // uncorrectable ECC error
+        220, // uncorrectable NVLink error
+        226, // contained memory error
+        700, // illegal address
+        702, // launch timeout
+        709, // context is destroyed
+        710, // assert
+        714, // hardware stack error
+        715, // illegal instruction
+        716, // misaligned address
+        717, // invalid address space
+        718, // invalid program counter
+        719, // launch failed
+        721, // tensor memory leak
+    ];
+
+    /// See [`Error::is_fatal`].
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        DriverError::FATAL.contains(&self.code)
+    }
 }
 
 /// The library's result type.

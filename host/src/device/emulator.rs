@@ -96,16 +96,16 @@ impl EmulatedBuffer {
         self.buffer.ptr()
     }
 
-    pub(crate) fn write(&self, source: &[u8]) -> Result<()> {
-        Ok(self.buffer.write(0, source)?)
+    pub(crate) fn write(&self, offset: usize, source: &[u8]) -> Result<()> {
+        Ok(self.buffer.write(offset, source)?)
     }
 
     pub(crate) fn zero(&self) -> Result<()> {
         Ok(self.buffer.fill(0)?)
     }
 
-    pub(crate) fn read(&self, target: &mut [u8]) -> Result<()> {
-        Ok(self.buffer.read(0, target)?)
+    pub(crate) fn read(&self, offset: usize, target: &mut [u8]) -> Result<()> {
+        Ok(self.buffer.read(offset, target)?)
     }
 }
 

@@ -28,7 +28,8 @@ pub struct Device(Kind);
 
 #[derive(Clone)]
 pub(crate) enum Kind {
-    Cpu,
+    /// With the reason why it is not the GPU that was looked for.
+    Cpu(Option<Arc<Error>>),
     #[cfg_attr(
         not(feature = "emulator"),
         expect(dead_code, reason = "no such device")
@@ -38,15 +39,26 @@ pub(crate) enum Kind {
 }
 
 impl Device {
-    /// GPU 0 if a driver and a device answer and can run the kernels, else the CPU. Never fails;
-    /// [`Device::gpu`] says why there is no GPU.
+    /// GPU 0 if a driver and a device answer and can run the kernels, else the CPU, whose
+    /// [`reason`](Device::reason) then says why it is no GPU. Never fails.
     pub fn best() -> Device {
-        Device::gpu(0).unwrap_or_else(|_| Device::cpu())
+        match Device::gpu(0) {
+            Ok(gpu) => gpu,
+            Err(error) => Device(Kind::Cpu(Some(Arc::new(error)))),
+        }
     }
 
     /// The CPU backend: the same operators in f32 on all cores, without kernels.
     pub fn cpu() -> Device {
-        Device(Kind::Cpu)
+        Device(Kind::Cpu(None))
+    }
+
+    /// Why [`best`](Device::best) gave the CPU: what [`gpu`](Device::gpu) said. `None` for a device that was asked for.
+    pub fn reason(&self) -> Option<&Error> {
+        match self.kind() {
+            Kind::Cpu(reason) => reason.as_deref(),
+            Kind::Emulator(_) | Kind::Gpu(_) => None,
+        }
     }
 
     /// The GPU with this ordinal, as the driver counts them.
@@ -84,7 +96,7 @@ impl Device {
             ptx_origin: gpu::PTX_ORIGIN,
         };
         match self.kind() {
-            Kind::Cpu => host("CPU backend", None, threads),
+            Kind::Cpu(_) => host("CPU backend", None, threads),
             Kind::Emulator(_) => {
                 let shared = Limits::EMULATED.shared_bytes;
                 host("emulator of the GPU kernels", Some(shared), 1)
@@ -100,12 +112,41 @@ impl Device {
 
     /// Whether this is the CPU backend.
     pub fn is_cpu(&self) -> bool {
-        matches!(self.0, Kind::Cpu)
+        matches!(self.0, Kind::Cpu(_))
     }
 
     /// Whether this is the emulator.
     pub fn is_emulator(&self) -> bool {
         matches!(self.0, Kind::Emulator(_))
+    }
+
+    /// Lets the tensors, plans and workspaces of this process on the GPU hold at most this many bytes together from now
+    /// on, `u64::MAX` for as many as there are; those that are there stay. What a caller's own allocator gives does not
+    /// count. Without effect on other devices.
+    pub fn limit_memory(&self, bytes: u64) {
+        if let Kind::Gpu(gpu) = self.kind() {
+            gpu.limit_memory(bytes);
+        }
+    }
+
+    /// Bytes that tensors, plans and workspaces of this process hold on the GPU; 0 on other devices.
+    pub fn memory_in_use(&self) -> u64 {
+        match self.kind() {
+            Kind::Gpu(gpu) => gpu.memory_in_use(),
+            Kind::Cpu(_) | Kind::Emulator(_) => 0,
+        }
+    }
+
+    /// Gives back to the driver what was freed and is kept for the next allocation. Memory whose freeing is queued behind
+    /// work that is not done yet stays.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn trim_memory(&self) -> Result<()> {
+        match self.kind() {
+            Kind::Gpu(gpu) => gpu.trim_memory(),
+            Kind::Cpu(_) | Kind::Emulator(_) => Ok(()),
+        }
     }
 
     pub(crate) fn kind(&self) -> &Kind {
@@ -130,19 +171,26 @@ impl Device {
         })
     }
 
-    /// Bytes of a tensor.
+    /// Bytes of a dense tensor.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] for more than an address space has.
     pub(crate) fn bytes_of(&self, shape: &[usize], dtype: DType) -> Result<usize> {
-        let product = |product: usize, &extent: &usize| product.checked_mul(extent);
+        // An array of the host cannot have extents beyond any product of theirs even where one of them is 0.
+        let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
         let bytes = shape.iter().chain([&dtype.size()]).try_fold(1, product);
         let bytes = bytes.filter(|&bytes| bytes <= isize::MAX as usize);
-        bytes.ok_or_else(|| Error::OutOfMemory {
+        let bytes = bytes.ok_or_else(|| self.too_large())?;
+        Ok(if shape.contains(&0) { 0 } else { bytes })
+    }
+
+    /// What is said of a request for more than an address space has.
+    pub(crate) fn too_large(&self) -> Error {
+        Error::OutOfMemory {
             device: self.to_string(),
             requested: u64::MAX,
             available: "more than any address space".to_owned(),
-        })
+        }
     }
 }
 
@@ -163,7 +211,7 @@ impl PartialEq for Device {
     /// Whether tensors of the two can meet in one operator: the same GPU, the CPU, the same emulator.
     fn eq(&self, other: &Device) -> bool {
         match (&self.0, &other.0) {
-            (Kind::Cpu, Kind::Cpu) => true,
+            (Kind::Cpu(_), Kind::Cpu(_)) => true,
             (Kind::Emulator(one), Kind::Emulator(two)) => Arc::ptr_eq(one, two),
             (Kind::Gpu(one), Kind::Gpu(two)) => one.ordinal == two.ordinal,
             _ => false,
@@ -176,7 +224,7 @@ impl Eq for Device {}
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Cpu => f.pad("cpu"),
+            Kind::Cpu(_) => f.pad("cpu"),
             Kind::Emulator(_) => f.pad("emulator"),
             Kind::Gpu(gpu) => f.pad(&gpu.to_name()),
         }

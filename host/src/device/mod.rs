@@ -11,12 +11,13 @@
 //! # Layers
 //! A module imports only from lines before its own, and nothing here imports from what builds on devices
 //! (`host/tests/layers.rs` sees to it). Beneath them all are element types, the launch contract, and errors.
-//! 1. `counters`, `info`, `raw`: what a stream was asked to do; what a device is; handles of the driver
+//! 1. `counters`, `info`, `raw`: what a stream was asked to do; what a device is; what others share with it
 //! 2. `emulator`, `no_emulator`, `gpu`: what runs kernels
 //! 3. `kind`: which of them a device is
 //! 4. `properties`, `storage`: what kernels are chosen by; memory of each kind
 //! 5. `stream`: work in order
 //! 6. `tensor`: arrays
+//! 7. `pinned`: arrays of the host that a GPU copies
 
 mod counters;
 #[cfg(feature = "emulator")]
@@ -27,6 +28,7 @@ mod emulator;
 mod gpu;
 mod info;
 mod kind;
+mod pinned;
 mod properties;
 pub mod raw;
 mod storage;
@@ -39,6 +41,7 @@ pub use emulator::EmulatorOptions;
 pub(crate) use gpu::GpuGraph;
 pub use info::DeviceInfo;
 pub use kind::Device;
+pub use pinned::PinnedArray;
 pub use properties::DeviceProperties;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;

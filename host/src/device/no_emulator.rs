@@ -36,7 +36,7 @@ impl EmulatedBuffer {
         match *self {}
     }
 
-    pub(crate) fn write(&self, _: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, _: usize, _: &[u8]) -> Result<()> {
         match *self {}
     }
 
@@ -44,7 +44,7 @@ impl EmulatedBuffer {
         match *self {}
     }
 
-    pub(crate) fn read(&self, _: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, _: usize, _: &mut [u8]) -> Result<()> {
         match *self {}
     }
 }

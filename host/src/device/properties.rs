@@ -50,7 +50,7 @@ impl Device {
     /// What kernels are chosen by.
     pub fn properties(&self) -> DeviceProperties {
         match self.kind() {
-            Kind::Cpu => DeviceProperties {
+            Kind::Cpu(_) => DeviceProperties {
                 multiprocessors: 1,
                 shared_bytes_per_block: 0,
                 has_warpgroup_products: false,

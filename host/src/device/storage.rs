@@ -1,7 +1,10 @@
 //! The memory behind a tensor, on each kind of device.
 
+use std::sync::Arc;
+
 use super::emulator::EmulatedBuffer;
-use super::gpu::GpuBuffer;
+use super::gpu::{GpuBuffer, GpuStream};
+use super::raw::{Owner, RawPointer};
 use crate::dtype::{DType, Element, as_bytes, as_bytes_mut, bf16, f16};
 use crate::error::{Error, Result};
 
@@ -13,12 +16,31 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
-    /// Overwrites all bytes, and returns when `source` has been read.
-    pub(crate) fn write(&mut self, source: &[u8]) -> Result<()> {
+    /// Overwrites bytes from `offset` on, and returns when `source` has been read.
+    pub(crate) fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
         match self {
-            Storage::Host(host) => host.bytes_mut().copy_from_slice(source),
-            Storage::Emulated(buffer) => buffer.write(source)?,
-            Storage::Gpu(buffer) => buffer.write(source)?,
+            Storage::Host(host) => {
+                host.bytes_mut()[offset..][..source.len()].copy_from_slice(source);
+            }
+            Storage::Emulated(buffer) => buffer.write(offset, source)?,
+            Storage::Gpu(buffer) => buffer.write(offset, source)?,
+        }
+        Ok(())
+    }
+
+    /// Copies bytes from `offset` on, after all earlier work on `stream` of a GPU, and returns when they are there.
+    pub(crate) fn read(
+        &self,
+        stream: Option<&Arc<GpuStream>>,
+        offset: usize,
+        target: &mut [u8],
+    ) -> Result<()> {
+        match self {
+            Storage::Host(host) => target.copy_from_slice(&host.bytes()[offset..][..target.len()]),
+            Storage::Emulated(buffer) => buffer.read(offset, target)?,
+            Storage::Gpu(buffer) => {
+                buffer.read(stream.unwrap_or(buffer.home()), offset, target)?;
+            }
         }
         Ok(())
     }
@@ -29,26 +51,28 @@ pub(crate) enum HostBuffer {
     F32(Vec<f32>),
     F16(Vec<f16>),
     BF16(Vec<bf16>),
+    Lent(LentMemory),
 }
+
+/// Memory of somebody else's.
+pub(crate) struct LentMemory {
+    start: RawPointer,
+    bytes: usize,
+    #[expect(dead_code, reason = "held to be dropped")]
+    owner: Owner,
+}
+
+// SAFETY: it is memory like any other, and the owner may be sent; who lent it promised that nobody writes to it unless
+// through this.
+unsafe impl Send for LentMemory {}
+// SAFETY: as above; shared, it is only read.
+unsafe impl Sync for LentMemory {}
 
 impl HostBuffer {
     /// Zeros. Memory that the system refuses, or does not have, is an error, not an abort.
     pub(crate) fn zeros(dtype: DType, len: usize) -> Result<HostBuffer> {
         fn zeros<T: Element>(len: usize) -> Result<Vec<T>> {
-            let requested = (len as u64).saturating_mul(size_of::<T>() as u64);
-            let refused = |available| Error::OutOfMemory {
-                device: "cpu".to_owned(),
-                requested,
-                available,
-            };
-            // A system that overcommits grants any request, and kills the process when it writes.
-            if let Some(total) = system_memory().filter(|&total| requested > total) {
-                return Err(refused(format!("the machine has {total} bytes")));
-            }
-            let mut values = Vec::new();
-            values
-                .try_reserve_exact(len)
-                .map_err(|_| refused("the system refused".to_owned()))?;
+            let mut values = reserve(len)?;
             values.resize(len, T::default());
             Ok(values)
         }
@@ -59,11 +83,29 @@ impl HostBuffer {
         })
     }
 
+    /// Somebody else's memory, which `owner` keeps alive.
+    ///
+    /// # Safety
+    /// From `start` on there are `bytes` initialised bytes, aligned for the elements that are asked for. Until `owner` is
+    /// dropped nobody writes to them but through this buffer, and nobody reads them while this buffer is written.
+    pub(crate) unsafe fn lent(start: RawPointer, bytes: usize, owner: Owner) -> HostBuffer {
+        HostBuffer::Lent(LentMemory {
+            start,
+            bytes,
+            owner,
+        })
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             HostBuffer::F32(values) => as_bytes(values),
             HostBuffer::F16(values) => as_bytes(values),
             HostBuffer::BF16(values) => as_bytes(values),
+            HostBuffer::Lent(memory) if memory.bytes == 0 => &[],
+            // SAFETY: as `lent` was promised.
+            HostBuffer::Lent(memory) => unsafe {
+                std::slice::from_raw_parts(memory.start.cast(), memory.bytes)
+            },
         }
     }
 
@@ -72,9 +114,53 @@ impl HostBuffer {
             HostBuffer::F32(values) => as_bytes_mut(values),
             HostBuffer::F16(values) => as_bytes_mut(values),
             HostBuffer::BF16(values) => as_bytes_mut(values),
+            HostBuffer::Lent(memory) if memory.bytes == 0 => &mut [],
+            // SAFETY: as `lent` was promised; the borrow is exclusive.
+            HostBuffer::Lent(memory) => unsafe {
+                std::slice::from_raw_parts_mut(memory.start.cast(), memory.bytes)
+            },
         }
     }
+
+    /// The bytes as elements of type `T`, which the caller knows them to be.
+    pub(crate) fn elements<T: Element>(&self) -> &[T] {
+        let bytes = self.bytes();
+        let start: *const T = bytes.as_ptr().cast();
+        if bytes.is_empty() {
+            return &[];
+        }
+        assert!(start.is_aligned(), "lent memory was found to be aligned");
+        // SAFETY: the bytes are initialised, and aligned as just seen; any bits are a value of an element type.
+        unsafe { std::slice::from_raw_parts(start, bytes.len() / size_of::<T>()) }
+    }
 }
+
+/// An empty vector with room for `len` elements.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] for more than the system grants or has.
+pub(crate) fn reserve<T>(len: usize) -> Result<Vec<T>> {
+    let requested = (len as u64).saturating_mul(size_of::<T>() as u64);
+    let refused = |available| Error::OutOfMemory {
+        device: "cpu".to_owned(),
+        requested,
+        available,
+    };
+    // A system that overcommits grants any request, and kills the process when it writes.
+    if requested > ALWAYS_THERE
+        && let Some(total) = system_memory().filter(|&total| requested > total)
+    {
+        return Err(refused(format!("the machine has {total} bytes")));
+    }
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(len)
+        .map_err(|_| refused("the system refused".to_owned()))?;
+    Ok(values)
+}
+
+/// Bytes that are not worth a look at what the machine has.
+const ALWAYS_THERE: u64 = 64 << 20;
 
 /// Bytes of memory and swap, where `/proc/meminfo` tells.
 fn system_memory() -> Option<u64> {

@@ -10,12 +10,12 @@ use op_spec::launch::LaunchShape;
 
 use super::counters::{Counters, Counts};
 use super::emulator::EmulatedBuffer;
-use super::gpu::{GpuBuffer, GpuEvent, GpuStream};
+use super::gpu::{GpuBuffer, GpuEvent, GpuGraph, GpuStream};
 use super::kind::{Device, Kind};
-use super::raw::RawStream;
+use super::raw::{DeviceAllocator, RawStream};
 use super::storage::{HostBuffer, Storage};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Work for a device, done in the order given. Cloning gives the same stream.
 ///
@@ -32,6 +32,7 @@ struct Inner {
     id: u64,
     gpu: Option<Arc<GpuStream>>,
     counters: Arc<Counters>,
+    allocator: Option<Arc<dyn DeviceAllocator>>,
 }
 
 impl Device {
@@ -39,7 +40,7 @@ impl Device {
     pub fn stream(&self) -> Result<Stream> {
         let gpu = match self.kind() {
             Kind::Gpu(gpu) => Some(Arc::new(GpuStream::new(gpu)?)),
-            Kind::Cpu | Kind::Emulator(_) => None,
+            Kind::Cpu(_) | Kind::Emulator(_) => None,
         };
         Ok(Stream::with(self, gpu))
     }
@@ -54,27 +55,73 @@ impl Stream {
             id,
             gpu,
             counters: Arc::default(),
+            allocator: None,
         }))
     }
 
-    /// A stream that another library made, PyTorch's current one for example: work goes there, and its
-    /// owner destroys it. `None` if `device` is no GPU.
+    /// A stream that another library made, PyTorch's current one for example, or one of the default streams: work goes
+    /// there, and its owner destroys it. The default stream of a thread can be used by that thread only.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if `device` is no GPU.
     ///
     /// # Safety
     /// `raw` is a stream of the device's primary context and outlives the result and every tensor made
     /// on it.
-    pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Option<Stream> {
+    pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Stream> {
         let Kind::Gpu(gpu) = device.kind() else {
-            return None;
+            return Err(Error::Unsupported {
+                device: device.to_string(),
+                what: "streams of others",
+            });
         };
         // SAFETY: handed on to the caller.
         let stream = unsafe { GpuStream::from_raw(gpu, raw.cast()) };
-        Some(Stream::with(device, Some(Arc::new(stream))))
+        Ok(Stream::with(device, Some(Arc::new(stream))))
+    }
+
+    /// The same stream, on which new tensors and workspaces are allocated by `allocator`. Those that are there stay as
+    /// they are. Without effect on the CPU and in the emulator.
+    #[must_use]
+    pub fn with_allocator(&self, allocator: Arc<dyn DeviceAllocator>) -> Stream {
+        Stream(Arc::new(Inner {
+            device: self.0.device.clone(),
+            id: self.0.id,
+            gpu: self.0.gpu.clone(),
+            counters: Arc::clone(&self.0.counters),
+            allocator: Some(allocator),
+        }))
     }
 
     /// The driver's handle, on a GPU; valid as long as the stream.
-    pub fn as_raw(&self) -> Option<RawStream> {
-        self.0.gpu.as_ref().map(|stream| stream.raw.0.cast())
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device is no GPU; [`Error::OtherThread`].
+    pub fn as_raw(&self) -> Result<RawStream> {
+        match &self.0.gpu {
+            Some(stream) => Ok(stream.raw()?.cast()),
+            None => Err(Error::Unsupported {
+                device: self.0.device.to_string(),
+                what: "streams of the driver",
+            }),
+        }
+    }
+
+    /// The work that `work` gives to the stream it is handed, as a graph that is launched on this one.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device is no GPU; those of `work`.
+    pub(crate) fn capture(&self, work: impl FnOnce(&Stream) -> Result<()>) -> Result<GpuGraph> {
+        let Some(stream) = &self.0.gpu else {
+            return Err(Error::Unsupported {
+                device: self.0.device.to_string(),
+                what: "CUDA graphs; execute the plan instead",
+            });
+        };
+        let device = &self.0.device;
+        GpuGraph::capture(stream, |recorder| {
+            work(&Stream::with(device, Some(recorder)))
+        })
     }
 
     /// The stream's device.
@@ -85,7 +132,7 @@ impl Stream {
     /// Waits until all work given to the stream so far is done, and reports what went wrong in it.
     pub fn synchronize(&self) -> Result<()> {
         match &self.0.gpu {
-            Some(stream) => Ok(stream.synchronize()?),
+            Some(stream) => stream.synchronize(),
             None => Ok(()),
         }
     }
@@ -102,8 +149,8 @@ impl Stream {
     pub fn wait(&self, event: &Event) -> Result<()> {
         match (&self.0.gpu, &event.0) {
             (_, Mark::Host(_)) => Ok(()),
-            (Some(stream), Mark::Gpu(event)) => Ok(stream.wait(event)?),
-            (None, Mark::Gpu(event)) => Ok(event.synchronize()?),
+            (Some(stream), Mark::Gpu(event)) => stream.wait(event),
+            (None, Mark::Gpu(event)) => event.synchronize(),
         }
     }
 
@@ -134,7 +181,7 @@ impl Stream {
             (Kind::Gpu(gpu), Some(stream)) => {
                 let current = gpu.make_current()?;
                 // SAFETY: the stream is this GPU's and alive; the rest is the caller's to grant.
-                unsafe { gpu.launch(&current, stream.raw.0, kernel, &shape, arguments)? };
+                unsafe { gpu.launch(&current, stream.raw()?, kernel, &shape, arguments)? };
             }
             (Kind::Emulator(emulator), _) => {
                 emulator.launch(kernel, &shape, arguments)?;
@@ -159,7 +206,7 @@ impl Stream {
                 let current = gpu.make_current()?;
                 gpu.load(&current, kernel, shape)
             }
-            Kind::Cpu | Kind::Emulator(_) => Ok(()),
+            Kind::Cpu(_) | Kind::Emulator(_) => Ok(()),
         }
     }
 
@@ -176,7 +223,9 @@ impl Stream {
                 Storage::Emulated(EmulatedBuffer::allocate(emulator, &self.0.counters, bytes)?)
             }
             (_, Some(stream)) => {
-                Storage::Gpu(GpuBuffer::allocate(stream, &self.0.counters, bytes)?)
+                let allocator = self.0.allocator.as_ref();
+                let counters = &self.0.counters;
+                Storage::Gpu(GpuBuffer::allocate(stream, counters, allocator, bytes)?)
             }
             (_, None) => Storage::Host(HostBuffer::zeros(dtype, bytes / dtype.size())?),
         })
@@ -188,8 +237,12 @@ impl Stream {
 }
 
 impl PartialEq for Stream {
+    /// Whether work given to the two is done in one order.
     fn eq(&self, other: &Stream) -> bool {
-        self.0.id == other.0.id
+        match (&self.0.gpu, &other.0.gpu) {
+            (Some(one), Some(two)) => one.is(two),
+            _ => self.0.id == other.0.id,
+        }
     }
 }
 
@@ -213,7 +266,7 @@ impl Event {
     /// Waits until the work before the event is done.
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
-            Mark::Gpu(event) => Ok(event.synchronize()?),
+            Mark::Gpu(event) => event.synchronize(),
             Mark::Host(_) => Ok(()),
         }
     }
@@ -222,7 +275,7 @@ impl Event {
     /// kinds of device, which have no clock in common.
     pub fn since(&self, start: &Event) -> Result<Duration> {
         match (&self.0, &start.0) {
-            (Mark::Gpu(end), Mark::Gpu(start)) => Ok(end.since(start)?),
+            (Mark::Gpu(end), Mark::Gpu(start)) => end.since(start),
             (Mark::Host(end), Mark::Host(start)) => Ok(end.saturating_duration_since(*start)),
             _ => Ok(Duration::ZERO),
         }

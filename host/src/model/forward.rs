@@ -240,7 +240,7 @@ impl Model {
     pub(super) fn run_on_cpu(&self, x: &Tensor) -> Result<Tensor> {
         let shared = &*self.shared;
         let problem = shared.chain.problem(x.shape())?;
-        let input = x.host_f32();
+        let input = x.host_f32()?;
         let y = cpu::run(&shared.chain, &problem, &shared.parameters, input.view());
         Tensor::from_cpu(x.stream(), y, x.dtype())
     }

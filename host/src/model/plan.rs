@@ -1,14 +1,13 @@
 //! Runs that were prepared, also as CUDA graphs.
 
 use std::fmt;
-use std::sync::Arc;
 
 use ndarray::{ArrayBase, Data, Dimension};
 
 use super::{Explanation, Model, Options};
 use crate::device::{DType, GpuGraph, Stream, Tensor};
-use crate::error::{Error, Result};
-use crate::program::Program;
+use crate::error::Result;
+use crate::program::Ready;
 
 /// A model for inputs of one shape on one stream, with its memory.
 ///
@@ -43,7 +42,7 @@ pub struct Plan {
     input: Vec<usize>,
     output: Vec<usize>,
     /// What runs, and its memory; nothing on the CPU device, whose backend runs no kernels.
-    program: Option<(Arc<Program>, Tensor)>,
+    program: Option<Ready>,
 }
 
 const OPERATOR: &str = "plan";
@@ -61,9 +60,8 @@ impl Model {
             (self.output_shape(input)?, None)
         } else {
             let program = self.program(input, options)?;
-            program.load(OPERATOR, stream)?;
-            let workspace = program.workspace(stream)?;
-            (program.output_shape().to_vec(), Some((program, workspace)))
+            let ready = Ready::new(OPERATOR, program, stream)?;
+            (ready.program().output_shape().to_vec(), Some(ready))
         };
         Ok(Plan {
             model: self.clone(),
@@ -93,8 +91,8 @@ impl Plan {
     /// [`TensorInUse`](crate::Error::TensorInUse). On a stream that is being captured also
     /// [`ForeignInCapture`](crate::Error::ForeignInCapture) for an input of another stream.
     pub fn execute(&mut self, x: &Tensor, y: &mut Tensor) -> Result<()> {
-        if let Some((program, workspace)) = &mut self.program {
-            return program.run(OPERATOR, &self.stream, &[x], &mut [y], workspace);
+        if let Some(program) = &mut self.program {
+            return program.run(OPERATOR, &[x], &mut [y]);
         }
         let dtype = self.model.dtype();
         x.must_be(&self.input, dtype, OPERATOR, "input")?;
@@ -111,17 +109,15 @@ impl Plan {
     /// plan, model, input and output until the graph has run for the last time.
     ///
     /// # Errors
-    /// [`NoGraphs`](crate::Error::NoGraphs) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
+    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
     /// input of another stream; those of [`execute`](Plan::execute).
-    pub fn capture(mut self, x: Tensor) -> Result<Captured> {
+    pub fn capture(self, x: Tensor) -> Result<Captured> {
         let stream = self.stream.clone();
-        let Some(gpu) = stream.gpu() else {
-            let device = stream.device().to_string();
-            return Err(Error::NoGraphs { device });
-        };
-        x.must_belong_to(&stream, CAPTURED, "input")?;
-        let mut y = self.output()?;
-        let graph = GpuGraph::capture(gpu, || self.execute(&x, &mut y))?;
+        let y = self.output()?;
+        let graph = stream.capture(|recorder| match &self.program {
+            Some(program) => program.record(CAPTURED, recorder, &[&x], &[&y]),
+            None => Ok(()),
+        })?;
         let plan = self;
         Ok(Captured { graph, plan, x, y })
     }
@@ -141,9 +137,7 @@ impl Plan {
 
     /// Bytes of device memory that the plan holds between runs: intermediates and workspaces.
     pub fn workspace_bytes(&self) -> u64 {
-        self.program
-            .as_ref()
-            .map_or(0, |(_, workspace)| workspace.bytes())
+        self.program.as_ref().map_or(0, Ready::workspace_bytes)
     }
 
     /// The shape that the plan was made for.
@@ -215,7 +209,7 @@ impl Captured {
     /// [`Error::TensorInUse`] while other handles share the output.
     pub fn replay(&mut self) -> Result<()> {
         self.y.rewrite(CAPTURED, "output", &self.plan.stream)?;
-        Ok(self.graph.launch()?)
+        self.graph.launch()
     }
 
     /// The output of the last replay. A replay refuses to write to it while a clone of it is held.

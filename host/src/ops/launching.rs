@@ -73,9 +73,10 @@ pub(super) fn single_with(
     let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
     let parameters = [0, 1].map(parameter);
     if x.device().is_cpu() {
-        let values = parameters.map(|tensor| tensor.map(Tensor::host_f32));
+        let [first, second] = parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose());
+        let values = [first?, second?];
         let values = values.each_ref().map(Option::as_ref);
-        let y = cpu::operator(&problem, values, x.host_f32().view());
+        let y = cpu::operator(&problem, values, x.host_f32()?.view());
         return Tensor::from_cpu(x.stream(), y, x.dtype());
     }
     let mut program = ProgramBuilder::new(x.device());

@@ -14,6 +14,7 @@ mod arguments;
 mod builder;
 mod memory;
 mod prepared;
+mod ready;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use std::fmt;
 pub(crate) use arguments::Arguments;
 pub(crate) use builder::ProgramBuilder;
 pub(crate) use prepared::PreparedParameters;
+pub(crate) use ready::Ready;
 
 use crate::device::{DType, LaunchShape, Reading, Stream, Tensor};
 use crate::error::Result;
@@ -124,46 +126,6 @@ impl Program {
         Tensor::uninit(stream, &[words], DType::F32)
     }
 
-    /// Makes everything ready for runs on `stream`: kernels are loaded, and the stream waits for what other streams did
-    /// to the parameters.
-    pub(crate) fn load(&self, operator: &'static str, stream: &Stream) -> Result<()> {
-        for parameter in &self.parameters {
-            parameter.read_on(operator, "parameter", stream)?;
-        }
-        for step in &self.steps {
-            step.launch.load(stream, &step.shape)?;
-        }
-        Ok(())
-    }
-
-    /// Queues the launches on `stream`, to which outputs and workspace belong.
-    ///
-    /// # Errors
-    /// `ShapeMismatch` and `DTypeMismatch` for tensors that the program was not made for, `DeviceMismatch`, `TensorInUse`;
-    /// what a launch may run into.
-    pub(crate) fn run(
-        &self,
-        operator: &'static str,
-        stream: &Stream,
-        inputs: &[&Tensor],
-        outputs: &mut [&mut Tensor],
-        workspace: &mut Tensor,
-    ) -> Result<()> {
-        self.expect(operator, "input", &self.inputs, inputs.iter().copied())?;
-        let written = outputs.iter().map(|output| &**output);
-        self.expect(operator, "output", &self.outputs, written)?;
-        for output in &mut *outputs {
-            output.rewrite(operator, "output", stream)?;
-        }
-        assert!(
-            workspace.bytes() >= self.workspace_bytes,
-            "the workspace is this program's"
-        );
-        workspace.rewrite(operator, "workspace", stream)?;
-        let outputs: Vec<&Tensor> = outputs.iter().map(|output| &**output).collect();
-        self.launch(operator, stream, inputs, &outputs, Some(workspace))
-    }
-
     /// One run with fresh memory.
     ///
     /// In the emulator every intermediate value has an allocation of its own, so that accesses beyond its end and reads
@@ -185,7 +147,10 @@ impl Program {
             false => Some(self.workspace(stream)?),
         };
         let written: Vec<&Tensor> = outputs.iter().collect();
-        self.launch(operator, stream, inputs, &written, workspace.as_ref())?;
+        // Open until the last launch is queued.
+        let inputs = open(inputs.iter().copied(), operator, "input", stream)?;
+        let parameters = open(&self.parameters, operator, "parameter", stream)?;
+        self.launch(stream, &inputs, &parameters, &written, workspace.as_ref())?;
         Ok(outputs)
     }
 
@@ -204,14 +169,14 @@ impl Program {
         Ok(())
     }
 
-    /// Queues the launches. Inputs and outputs are as the program expects them; the outputs are `stream`'s own and
-    /// nobody else's, and so is a workspace. Without one every intermediate value has an allocation of its own
-    /// for as long as it lives.
+    /// Queues the launches. Inputs and outputs are as the program expects them; what `stream` reads has been written in its
+    /// order; the outputs are its own and nobody else's, and so is a workspace. Without one every intermediate value has
+    /// an allocation of its own for as long as it lives.
     fn launch(
         &self,
-        operator: &'static str,
         stream: &Stream,
-        inputs: &[&Tensor],
+        inputs: &[Reading<'_>],
+        parameters: &[Reading<'_>],
         outputs: &[&Tensor],
         workspace: Option<&Tensor>,
     ) -> Result<()> {
@@ -220,13 +185,6 @@ impl Program {
             (self.inputs.len(), self.outputs.len()),
             "a run has the program's inputs and outputs"
         );
-        // Open until the last launch is queued.
-        let inputs = inputs.iter();
-        let inputs = inputs.map(|tensor| tensor.read_on(operator, "input", stream));
-        let inputs: Vec<Reading<'_>> = inputs.collect::<Result<_>>()?;
-        let parameters = self.parameters.iter();
-        let parameters = parameters.map(|tensor| tensor.read_on(operator, "parameter", stream));
-        let parameters: Vec<Reading<'_>> = parameters.collect::<Result<_>>()?;
         let address = |facts: &ValueFacts| match (facts.place, workspace) {
             _ if facts.bytes == 0 || facts.life.is_none() => std::ptr::null_mut(),
             (Place::Input(index), _) => inputs[index].pointer::<u8>().cast_mut(),
@@ -262,4 +220,17 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// Opens tensors to work that `stream` is about to get.
+fn open<'a>(
+    tensors: impl IntoIterator<Item = &'a Tensor>,
+    operator: &'static str,
+    argument: &'static str,
+    stream: &Stream,
+) -> Result<Vec<Reading<'a>>> {
+    let tensors = tensors.into_iter();
+    tensors
+        .map(|tensor| tensor.read_on(operator, argument, stream))
+        .collect()
 }

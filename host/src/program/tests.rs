@@ -54,12 +54,10 @@ fn threads_run_one_program_each_with_its_own_memory() {
                 let stream = device.stream().unwrap();
                 let x = input(&stream, seed);
                 let fresh = program.run_once("test", &stream, &[&x]).unwrap().remove(0);
-                let mut workspace = program.workspace(&stream).unwrap();
+                let mut ready = Ready::new("test", program, &stream).unwrap();
                 let mut y = Tensor::zeros(&stream, &[LEN], DType::F32).unwrap();
                 for _ in 0..2 {
-                    program
-                        .run("test", &stream, &[&x], &mut [&mut y], &mut workspace)
-                        .unwrap();
+                    ready.run("test", &[&x], &mut [&mut y]).unwrap();
                 }
                 let wanted = x.to_array::<f32>().unwrap().mapv(|v| v.clamp(0.0, 0.25));
                 assert_eq!(y.to_array::<f32>().unwrap(), wanted);
@@ -74,17 +72,17 @@ fn a_run_refuses_memory_that_others_hold() {
     let device = Device::emulator();
     let stream = device.stream().unwrap();
     let (program, x) = (clamps(&device, 3), input(&stream, 1));
-    let mut workspace = program.workspace(&stream).unwrap();
+    let mut ready = Ready::new("test", Arc::new(program), &stream).unwrap();
     let mut y = Tensor::zeros(&stream, &[LEN], DType::F32).unwrap();
-    let held = workspace.clone();
-    let mut run = |workspace: &mut Tensor| {
-        let outcome = program.run("test", &stream, &[&x], &mut [&mut y], workspace);
+    let held = y.clone();
+    let mut run = |y: &mut Tensor| {
+        let outcome = ready.run("test", &[&x], &mut [y]);
         outcome.err().map(|error| error.to_string())
     };
-    let refusal = "test: the workspace is shared with other tensors";
-    assert_eq!(run(&mut workspace).as_deref(), Some(refusal));
+    let refusal = "test: the output is shared with other tensors";
+    assert_eq!(run(&mut y).as_deref(), Some(refusal));
     drop(held);
-    assert_eq!(run(&mut workspace), None);
+    assert_eq!(run(&mut y), None);
 }
 
 #[test]

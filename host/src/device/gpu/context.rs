@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use cust::device::Device as CudaDevice;
 use cust::sys;
 
-use super::driver::{Current, Handle, cu, wrapped};
+use super::driver::{Current, cu, wrapped};
 use super::module::{self, Module};
-use super::ptx;
+use super::pool::Pool;
+use super::{fork, ptx};
 use crate::contract::Limits;
 use crate::device::info::DeviceInfo;
 use crate::error::{DriverError, Error, Result};
@@ -24,12 +25,9 @@ pub(crate) struct Gpu {
     pub(crate) limits: Limits,
     context: cust::context::Context,
     pub(super) module: Module,
-    /// The pool that stream-ordered allocations come from; `None` on devices without such pools.
-    pub(super) pool: Option<Pool>,
+    /// Where its memory comes from.
+    pub(super) pool: Pool,
 }
-
-/// The device's default memory pool, which lives as long as the primary context.
-type Pool = Handle<sys::CUmemPoolHandle_st>;
 
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,13 +40,19 @@ impl fmt::Debug for Gpu {
 
 /// How many GPUs the driver sees, or why it cannot be asked.
 pub(crate) fn count() -> Result<u32> {
+    if fork::has_forked() {
+        return Err(Error::Forked);
+    }
     if let Err(error) = cuda_loader::driver() {
         return Err(Error::NoDriver {
             reason: error.to_string(),
         });
     }
-    let asked = wrapped("cuInit", cust::init(cust::CudaFlags::empty()))
-        .and_then(|()| wrapped("cuDeviceGetCount", CudaDevice::num_devices()));
+    let started = wrapped("cuInit", cust::init(cust::CudaFlags::empty()));
+    if started.is_ok() {
+        fork::watch();
+    }
+    let asked = started.and_then(|()| wrapped("cuDeviceGetCount", CudaDevice::num_devices()));
     match asked {
         Ok(count) => Ok(count),
         Err(DriverError { code, .. }) if code == sys::CUresult::CUDA_ERROR_NO_DEVICE as u32 => {
@@ -99,7 +103,8 @@ impl Gpu {
         let context = retain(device)?;
         let _current = Current::new(context.as_raw())?;
         let module = Module::load(ptx)?;
-        let pool = default_pool(device)?;
+        let has_pools = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
+        let pool = Pool::new(ordinal, attribute(device, has_pools)? != 0)?;
         Ok(Gpu {
             ordinal,
             info,
@@ -111,8 +116,24 @@ impl Gpu {
     }
 
     /// Makes this GPU's context the thread's current one for as long as the guard lives.
-    pub(crate) fn make_current(&self) -> Result<Current, DriverError> {
+    pub(crate) fn make_current(&self) -> Result<Current> {
         Current::new(self.context.as_raw())
+    }
+
+    /// Gives back to the driver what no buffer holds.
+    pub(crate) fn trim_memory(&self) -> Result<()> {
+        let _current = self.make_current()?;
+        Ok(self.pool.trim()?)
+    }
+
+    /// The most bytes that buffers may hold together from now on.
+    pub(crate) fn limit_memory(&self, bytes: u64) {
+        self.pool.set_limit(bytes);
+    }
+
+    /// Bytes that buffers hold.
+    pub(crate) fn memory_in_use(&self) -> u64 {
+        self.pool.live()
     }
 
     pub(crate) fn to_name(&self) -> String {
@@ -134,31 +155,6 @@ fn retain(device: CudaDevice) -> Result<cust::context::Context, DriverError> {
         cu!(cuCtxSetCurrent(before))?;
         context
     }
-}
-
-/// The device's pool for stream-ordered allocation, told to keep what is freed: a second forward then
-/// reuses the memory of the first and asks the operating system for nothing.
-fn default_pool(device: CudaDevice) -> Result<Option<Pool>, DriverError> {
-    let supported = attribute(
-        device,
-        sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
-    )?;
-    if supported == 0 {
-        return Ok(None);
-    }
-    let mut pool = std::ptr::null_mut();
-    let mut keep = u64::MAX;
-    let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-    // SAFETY: `pool` is a valid place for one handle, and this attribute's value is a u64.
-    unsafe {
-        cu!(cuDeviceGetDefaultMemPool(&mut pool, device.as_raw()))?;
-        cu!(cuMemPoolSetAttribute(
-            pool,
-            threshold,
-            (&raw mut keep).cast()
-        ))?;
-    }
-    Ok(Some(Handle(pool)))
 }
 
 fn attribute(device: CudaDevice, attribute: sys::CUdevice_attribute) -> Result<u32, DriverError> {

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use cust::sys::{self, CUresult};
 
-use crate::error::{DriverError, Result};
+use super::fork;
+use crate::error::{DriverError, Error, Result};
 
 /// A handle of the driver.
 #[derive(Clone, Copy)]
@@ -62,7 +63,12 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    pub(crate) fn new(context: sys::CUcontext) -> Result<Current, DriverError> {
+    /// # Errors
+    /// [`Error::Forked`] in a child of the process that used the driver first; what the driver says.
+    pub(crate) fn new(context: sys::CUcontext) -> Result<Current> {
+        if fork::has_forked() {
+            return Err(Error::Forked);
+        }
         let mut current = std::ptr::null_mut();
         // SAFETY: `current` is a valid place for one handle.
         unsafe { cu!(cuCtxGetCurrent(&mut current))? };

@@ -6,31 +6,35 @@ use cust::sys;
 
 use super::driver::{Handle, cu};
 use super::stream::GpuStream;
-use crate::error::{DriverError, Result};
+use crate::error::Result;
 
-/// A CUDA graph, instantiated for the stream that it was captured on.
+/// A CUDA graph, instantiated, and the stream that it is launched on.
 ///
-/// It does not know whose memory it works on: whoever holds it keeps that alive.
+/// It does not know whose memory it works on: whoever holds it keeps that alive, and sees to it that what the graph reads
+/// was written in the order of its stream.
 pub(crate) struct GpuGraph {
     stream: Arc<GpuStream>,
     executable: Handle<sys::CUgraphExec_st>,
 }
 
 impl GpuGraph {
-    /// What `work` gives to `stream`, which does not run now.
+    /// What `work` gives to the stream that it is handed, which nobody else knows: what other threads do on `stream`
+    /// meanwhile is none of the graph's. The work does not run now.
     pub(crate) fn capture(
         stream: &Arc<GpuStream>,
-        work: impl FnOnce() -> Result<()>,
+        work: impl FnOnce(Arc<GpuStream>) -> Result<()>,
     ) -> Result<GpuGraph> {
         let _current = stream.gpu.make_current()?;
+        let recorder = Arc::new(GpuStream::new(&stream.gpu)?);
+        let raw = recorder.raw()?;
         // Calls of other threads that a capture forbids are none of its business.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is alive.
-        unsafe { cu!(cuStreamBeginCapture_v2(stream.raw.0, mode))? };
-        let worked = work();
+        unsafe { cu!(cuStreamBeginCapture_v2(raw, mode))? };
+        let worked = work(Arc::clone(&recorder));
         // SAFETY: as above; `graph` is a valid place for one handle. The capture is ended also where the work failed.
-        let ended = unsafe { cu!(cuStreamEndCapture(stream.raw.0, &mut graph)) };
+        let ended = unsafe { cu!(cuStreamEndCapture(raw, &mut graph)) };
         let instantiated = worked.and_then(|()| {
             ended?;
             let mut executable = std::ptr::null_mut();
@@ -48,11 +52,11 @@ impl GpuGraph {
         })
     }
 
-    /// Queues the work on the stream that it was captured on.
-    pub(crate) fn launch(&mut self) -> Result<(), DriverError> {
+    /// Queues the work on the stream that it was captured for.
+    pub(crate) fn launch(&mut self) -> Result<()> {
         let _current = self.stream.gpu.make_current()?;
         // SAFETY: both handles are alive.
-        unsafe { cu!(cuGraphLaunch(self.executable.0, self.stream.raw.0)) }
+        Ok(unsafe { cu!(cuGraphLaunch(self.executable.0, self.stream.raw()?)) }?)
     }
 }
 

@@ -1,266 +1,384 @@
 //! Device memory in stream order.
 //!
-//! A buffer is allocated and freed in the order of its *home* stream, without waiting on the host:
-//! `cuMemAllocAsync` hands out memory that work on that stream may use from then on, `cuMemFreeAsync`
-//! takes it back once earlier work on the stream is done. Another stream may read a buffer, too:
+//! A buffer belongs to its *home* stream: it may be used there from its allocation on, without waiting on the host, and
+//! is given back there, to be used again once earlier work on the stream is done. That holds for memory of the GPU's own
+//! pool, of a caller's allocator, and for memory that somebody lends. Another stream may read a buffer, too:
 //!
 //! 1. before, it waits for an event that the home stream recorded after the buffer was written;
-//! 2. after, it leaves an event behind, for which the home stream waits before it frees.
+//! 2. after, it leaves an event behind, for which the home stream waits before it gives the buffer back.
 //!
 //! A buffer is written once, before anybody else can see it, so nothing else needs ordering.
 //!
 //! A graph can do neither, since an event outside of it is nothing that it could wait for. It need not where its stream
 //! has read the buffer before: that read came after the writing, and so does everything on the stream since. For the
-//! second rule whoever holds the graph keeps the buffer.
+//! second rule whoever holds the graph keeps the buffer. A home stream in capture can neither say when a buffer was
+//! written nor take one back: the first is refused, the second is done after the capture.
 
-use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cust::sys;
 
-use super::context::Gpu;
-use super::driver::cu;
-use super::stream::{GpuEvent, GpuStream};
+use super::driver::{Current, cu};
+use super::pinned::PinnedMemory;
+use super::stream::{GiveBack, GpuEvent, GpuStream};
 use crate::device::counters::Counters;
-use crate::error::{DriverError, Error, Result};
+use crate::device::raw::{DeviceAllocator, Owner};
+use crate::error::{Error, Result};
 
 /// A piece of a GPU's memory.
 pub(crate) struct GpuBuffer {
-    pub(crate) pointer: sys::CUdeviceptr,
-    bytes: usize,
     home: Arc<GpuStream>,
-    counters: Arc<Counters>,
     written: OnceLock<GpuEvent>,
-    /// The last read by each foreign stream, by its handle.
-    reads: Mutex<HashMap<usize, (Arc<GpuStream>, GpuEvent)>>,
+    /// The last read by each foreign stream.
+    reads: Mutex<Vec<Read>>,
+    /// What is given back on drop.
+    piece: Option<Piece>,
+}
+
+struct Read {
+    stream: Arc<GpuStream>,
+    done: GpuEvent,
+}
+
+/// Bytes from somewhere.
+struct Piece {
+    pointer: sys::CUdeviceptr,
+    bytes: usize,
+    source: Source,
+    /// Reads to wait for before the bytes are given back.
+    reads: Vec<Read>,
+}
+
+/// Where memory comes from and goes back to.
+enum Source {
+    Pool(Arc<Counters>),
+    Allocator(Arc<Counters>, Arc<dyn DeviceAllocator>),
+    Lender(#[expect(dead_code, reason = "held to be dropped")] Owner),
 }
 
 impl GpuBuffer {
-    /// Memory of unspecified content; a null pointer for no bytes.
+    /// Memory of unspecified content, from `allocator` or else the GPU's pool; a null pointer for no bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::InCapture`] for memory of the pool while the stream is in capture.
     pub(crate) fn allocate(
         home: &Arc<GpuStream>,
         counters: &Arc<Counters>,
+        allocator: Option<&Arc<dyn DeviceAllocator>>,
         bytes: usize,
     ) -> Result<GpuBuffer> {
-        let pointer = match bytes {
-            0 => 0,
-            _ => home.gpu.allocate(home, bytes)?,
+        let gpu = &home.gpu;
+        let current = gpu.make_current()?;
+        let counted = Arc::clone(counters);
+        let (pointer, source) = match (bytes, allocator) {
+            (0, _) => (0, Source::Pool(counted)),
+            (_, Some(allocator)) => {
+                let allocated = allocator.allocate(bytes, home.raw()?.cast());
+                let pointer = allocated.map_err(|error| Error::OutOfMemory {
+                    device: gpu.to_name(),
+                    requested: bytes as u64,
+                    available: format!("the allocator in use says: {error}"),
+                })?;
+                (
+                    pointer.addr() as u64,
+                    Source::Allocator(counted, Arc::clone(allocator)),
+                )
+            }
+            (_, None) => {
+                home.must_not_capture("allocate memory")?;
+                home.give_back_kept(&current);
+                // SAFETY: the stream is alive, of this GPU, and not in capture.
+                let pointer = unsafe { gpu.pool.allocate(home.raw()?, bytes, || gpu.to_name()) }?;
+                (pointer, Source::Pool(counted))
+            }
         };
         counters.allocated(bytes as u64);
-        Ok(GpuBuffer {
-            pointer,
-            bytes,
-            home: Arc::clone(home),
-            counters: Arc::clone(counters),
-            written: OnceLock::new(),
-            reads: Mutex::default(),
-        })
+        Ok(GpuBuffer::with(home, pointer, bytes, source))
     }
 
-    /// Copies `source` in, and returns when it has been read.
-    pub(crate) fn write(&mut self, source: &[u8]) -> Result<(), DriverError> {
-        assert_eq!(
-            source.len(),
-            self.bytes,
-            "callers pass exactly the buffer's bytes"
-        );
-        if self.bytes == 0 {
+    /// Somebody else's memory, which `owner` keeps alive.
+    ///
+    /// # Safety
+    /// The memory has `bytes` bytes in the primary context of the stream's GPU. Until `owner` is dropped, work given to
+    /// `home` may read it, and write it where this library is asked to write to it; what others do with it meanwhile is
+    /// ordered with that stream.
+    pub(crate) unsafe fn lent(
+        home: &Arc<GpuStream>,
+        pointer: sys::CUdeviceptr,
+        bytes: usize,
+        owner: Owner,
+    ) -> GpuBuffer {
+        GpuBuffer::with(home, pointer, bytes, Source::Lender(owner))
+    }
+
+    fn with(
+        home: &Arc<GpuStream>,
+        pointer: sys::CUdeviceptr,
+        bytes: usize,
+        source: Source,
+    ) -> GpuBuffer {
+        GpuBuffer {
+            home: Arc::clone(home),
+            written: OnceLock::new(),
+            reads: Mutex::default(),
+            piece: Some(Piece {
+                pointer,
+                bytes,
+                source,
+                reads: Vec::new(),
+            }),
+        }
+    }
+
+    fn piece(&self) -> &Piece {
+        self.piece.as_ref().expect("it is taken on drop only")
+    }
+
+    /// The address of the first byte.
+    pub(crate) fn pointer(&self) -> sys::CUdeviceptr {
+        self.piece().pointer
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.piece().bytes
+    }
+
+    /// Copies `source` in from `offset` on, and returns when it has been read.
+    pub(crate) fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
+        if source.is_empty() {
             return Ok(());
         }
+        let to = self.range(offset, source.len());
         let _current = self.home.gpu.make_current()?;
-        // SAFETY: both sides hold `bytes` bytes, and the source outlives the copy because of the wait.
+        self.home.must_not_capture("wait for a copy")?;
+        let stream = self.home.raw()?;
+        // SAFETY: both sides hold `source.len()` bytes, and the source outlives the copy because of the wait.
         unsafe {
             cu!(cuMemcpyHtoDAsync_v2(
-                self.pointer,
+                to,
                 source.as_ptr().cast(),
-                self.bytes,
-                self.home.raw.0
+                source.len(),
+                stream
             ))?;
-            cu!(cuStreamSynchronize(self.home.raw.0))
+            Ok(cu!(cuStreamSynchronize(stream))?)
         }
+    }
+
+    /// Queues a copy of the first `bytes` bytes of `source` to those from `offset` on, in the order of the home stream.
+    pub(crate) fn write_pinned(
+        &mut self,
+        offset: usize,
+        bytes: usize,
+        source: &PinnedMemory,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let to = self.range(offset, bytes);
+        let _current = self.home.gpu.make_current()?;
+        self.home.must_not_capture("copy from the host")?;
+        let from = source.pointer(bytes).cast();
+        // SAFETY: `pointer` saw that the source has as many bytes; they stay until the copy is done, since `used_by`
+        // notes it, or else waits for it.
+        unsafe { cu!(cuMemcpyHtoDAsync_v2(to, from, bytes, self.home.raw()?))? };
+        source.used_by(&self.home)
     }
 
     /// Sets every byte to zero, in stream order.
-    pub(crate) fn zero(&mut self) -> Result<(), DriverError> {
-        if self.bytes == 0 {
+    pub(crate) fn zero(&mut self) -> Result<()> {
+        if self.bytes() == 0 {
             return Ok(());
         }
         let _current = self.home.gpu.make_current()?;
         // SAFETY: the range is the buffer's own.
         unsafe {
-            cu!(cuMemsetD8Async(
-                self.pointer,
+            Ok(cu!(cuMemsetD8Async(
+                self.pointer(),
                 0,
-                self.bytes,
-                self.home.raw.0
-            ))
+                self.bytes(),
+                self.home.raw()?
+            ))?)
         }
     }
 
-    /// Copies the content out after all earlier work on `stream`, and returns when it is there.
-    pub(crate) fn read(&self, stream: &Arc<GpuStream>, target: &mut [u8]) -> Result<()> {
-        assert_eq!(
-            target.len(),
-            self.bytes,
-            "callers pass exactly the buffer's bytes"
-        );
-        if self.bytes == 0 {
+    /// Copies bytes from `offset` on out, after all earlier work on `stream`, and returns when they are there.
+    pub(crate) fn read(
+        &self,
+        stream: &Arc<GpuStream>,
+        offset: usize,
+        target: &mut [u8],
+    ) -> Result<()> {
+        if target.is_empty() {
             return Ok(());
         }
+        let from = self.range(offset, target.len());
         self.before_read(stream)?;
         let _current = self.home.gpu.make_current()?;
-        // SAFETY: both sides hold `bytes` bytes. The host waits here, so the target outlives the copy and
+        stream.must_not_capture("wait for a copy")?;
+        let raw = stream.raw()?;
+        // SAFETY: both sides hold as many bytes. The host waits here, so the target outlives the copy and
         // the buffer cannot be freed before it.
         unsafe {
             cu!(cuMemcpyDtoHAsync_v2(
                 target.as_mut_ptr().cast::<c_void>(),
-                self.pointer,
-                self.bytes,
-                stream.raw.0
+                from,
+                target.len(),
+                raw
             ))?;
-            cu!(cuStreamSynchronize(stream.raw.0))?;
+            Ok(cu!(cuStreamSynchronize(raw))?)
         }
-        Ok(())
+    }
+
+    /// Queues a copy of `bytes` bytes from `offset` on to the first bytes of `target`, in the order of `stream`.
+    pub(crate) fn read_pinned(
+        &self,
+        stream: &Arc<GpuStream>,
+        offset: usize,
+        bytes: usize,
+        target: &mut PinnedMemory,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let from = self.range(offset, bytes);
+        self.before_read(stream)?;
+        let _current = self.home.gpu.make_current()?;
+        stream.must_not_capture("copy to the host")?;
+        let to = target.pointer(bytes).cast();
+        // SAFETY: `pointer` saw that the target has as many bytes, which stay as `write_pinned` says; nobody else uses
+        // them meanwhile, since the target is borrowed mutably here and waits before it is seen again.
+        unsafe { cu!(cuMemcpyDtoHAsync_v2(to, from, bytes, stream.raw()?))? };
+        let noted = self.after_read(stream);
+        target.used_by(stream).and(noted)
+    }
+
+    /// The address of `bytes` bytes from `offset` on.
+    fn range(&self, offset: usize, bytes: usize) -> sys::CUdeviceptr {
+        assert!(
+            offset <= self.bytes() && bytes <= self.bytes() - offset,
+            "callers stay within the buffer"
+        );
+        self.pointer() + offset as u64
     }
 
     /// Orders work that `stream` gets from now on after the writing of this buffer.
     ///
     /// # Errors
-    /// [`Error::ForeignInCapture`] if that work goes to a graph, and the stream has not read the buffer before.
+    /// [`Error::ForeignInCapture`] if that work goes to a graph, and the stream has not read the buffer before;
+    /// [`Error::InCapture`] if the home stream's work goes to a graph.
     pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
-        if stream.raw.0 == self.home.raw.0 {
+        if stream.is(&self.home) {
             return Ok(());
         }
         if stream.is_capturing()? {
-            return if self.was_read_by(stream) {
-                Ok(())
-            } else {
-                Err(Error::ForeignInCapture)
+            return match self.reads().iter().any(|read| read.stream.is(stream)) {
+                true => Ok(()),
+                false => Err(Error::ForeignInCapture),
             };
         }
         let event = match self.written.get() {
             Some(event) => event,
             // Two threads may both record; either event comes after the writing.
             None => {
+                self.home
+                    .must_not_capture("let another stream read its tensors")?;
                 let event = self.home.record(false)?;
                 self.written.get_or_init(|| event)
             }
         };
-        Ok(stream.wait(event)?)
+        stream.wait(event)
     }
 
-    /// Whether `stream` has read the buffer as it is now.
-    fn was_read_by(&self, stream: &GpuStream) -> bool {
-        let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.contains_key(&(stream.raw.0 as usize))
-    }
-
-    /// Notes that `stream` reads the buffer up to this point: it will not be freed before.
-    pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<(), DriverError> {
-        if stream.raw.0 == self.home.raw.0 || stream.is_capturing()? {
+    /// Notes that `stream` reads the buffer up to this point: it will not be given back before.
+    pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
+        if stream.is(&self.home) || stream.is_capturing()? {
             return Ok(());
         }
-        let noted = stream.record(false).map(|event| {
-            let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-            reads.insert(stream.raw.0 as usize, (Arc::clone(stream), event));
-        });
-        // Without an event only waiting keeps the buffer alive for long enough.
-        noted.or_else(|_| stream.synchronize())
-    }
-
-    /// Lets the home stream wait for every foreign read so far, so that it may write or free.
-    pub(crate) fn settle_reads(&mut self) -> Result<(), DriverError> {
-        let reads = self.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for (_, (stream, event)) in reads.drain() {
-            self.home.wait(&event).or_else(|_| stream.synchronize())?;
+        // Recorded under the lock: of two threads' events the later one stays.
+        let mut reads = self.reads();
+        let Ok(done) = stream.record(false) else {
+            // Without an event only waiting keeps the buffer alive for long enough.
+            return stream.synchronize();
+        };
+        match reads.iter_mut().find(|read| read.stream.is(stream)) {
+            Some(read) => read.done = done,
+            None => reads.push(Read {
+                stream: Arc::clone(stream),
+                done,
+            }),
         }
         Ok(())
     }
 
     /// To be called before the home stream overwrites a buffer that was readable until now.
-    pub(crate) fn before_rewrite(&mut self) -> Result<(), DriverError> {
+    pub(crate) fn before_rewrite(&mut self) -> Result<()> {
         self.written = OnceLock::new();
-        self.settle_reads()
+        let reads = self.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        settle(&self.home, reads)
     }
 
     pub(crate) fn home(&self) -> &Arc<GpuStream> {
         &self.home
     }
+
+    fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
+        // A panic under the lock leaves the list whole.
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets `home` wait for every read, so that it may write or give back.
+fn settle(home: &GpuStream, reads: &mut Vec<Read>) -> Result<()> {
+    while let Some(read) = reads.pop() {
+        if home.wait(&read.done).is_err()
+            && let Err(error) = read.done.synchronize()
+        {
+            reads.push(read);
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 impl Drop for GpuBuffer {
     fn drop(&mut self) {
-        self.counters.freed(self.bytes as u64);
-        if self.bytes == 0 || self.settle_reads().is_err() {
-            // A context that cannot even order streams is lost, and its memory with it.
+        let Some(mut piece) = self.piece.take() else {
             return;
+        };
+        if let Source::Pool(counters) | Source::Allocator(counters, _) = &piece.source {
+            counters.freed(piece.bytes as u64);
         }
-        self.home.gpu.free(&self.home, self.pointer);
+        let reads = self.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        piece.reads = std::mem::take(reads);
+        if piece.bytes != 0 {
+            self.home.take_back(Box::new(piece));
+        }
     }
 }
 
-impl Gpu {
-    fn allocate(&self, stream: &GpuStream, bytes: usize) -> Result<sys::CUdeviceptr> {
-        let _current = self.make_current()?;
-        let mut pointer = 0;
-        let mut attempt = || {
-            // SAFETY: `pointer` is a valid place for one device pointer; the stream is of this context.
-            unsafe {
-                match self.pool {
-                    Some(_) => cu!(cuMemAllocAsync(&mut pointer, bytes, stream.raw.0)),
-                    None => cu!(cuMemAlloc_v2(&mut pointer, bytes)),
-                }
-            }
-        };
-        let is_memory =
-            |error: &DriverError| error.code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
-        let first = attempt();
-        let result = match (first, &self.pool) {
-            (Err(error), Some(pool)) if is_memory(&error) => {
-                // Freed memory that waits in the pool in pieces of the wrong size: give it back, try again.
-                // This is the one place where running short makes the host wait.
-                stream.synchronize()?;
-                // SAFETY: the pool is the device's default one.
-                unsafe { cu!(cuMemPoolTrimTo(pool.0, 0))? };
-                attempt()
-            }
-            (first, _) => first,
-        };
-        match result {
-            Ok(()) => Ok(pointer),
-            Err(error) if is_memory(&error) => {
-                let (mut free, mut total) = (0, 0);
-                // SAFETY: two valid places for the two sizes.
-                let known = unsafe { cu!(cuMemGetInfo_v2(&mut free, &mut total)) };
-                let available = match known {
-                    Ok(()) => format!("{free} of {total} free"),
-                    Err(_) => "free memory unknown".to_owned(),
-                };
-                Err(Error::OutOfMemory {
-                    device: self.to_name(),
-                    requested: bytes as u64,
-                    available,
-                })
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn free(&self, stream: &GpuStream, pointer: sys::CUdeviceptr) {
-        let Ok(_current) = self.make_current() else {
+impl GiveBack for Piece {
+    fn give_back(mut self: Box<Self>, home: &GpuStream, _current: &Current) {
+        if settle(home, &mut self.reads).is_err() {
+            // A context that cannot even order streams is lost, and its memory with it.
+            std::mem::forget(self);
             return;
-        };
-        // SAFETY: `pointer` came from `allocate` on this stream and its buffer is being dropped. With a
-        // pool, freeing is ordered after all work on the stream; without, the host waits for that work.
-        // A failure here has nobody to report to and leaks at worst.
-        unsafe {
-            if self.pool.is_some() {
-                sys::cuMemFreeAsync(pointer, stream.raw.0);
-            } else {
-                sys::cuStreamSynchronize(stream.raw.0);
-                sys::cuMemFree_v2(pointer);
+        }
+        let stream = home.raw().unwrap_or_else(|_| {
+            // Another thread's default stream cannot be named here: all work is waited for instead.
+            // SAFETY: the context is current.
+            unsafe { sys::cuCtxSynchronize() };
+            std::ptr::null_mut()
+        });
+        match &self.source {
+            // SAFETY: the memory is of this GPU's pool, the reads of other streams come before, and the caller says
+            // that the stream is not in capture.
+            Source::Pool(_) => unsafe { home.gpu.pool.free(stream, self.pointer, self.bytes) },
+            Source::Allocator(_, allocator) => {
+                let pointer = std::ptr::with_exposed_provenance_mut(self.pointer as usize);
+                allocator.free(pointer, self.bytes, stream.cast());
             }
+            Source::Lender(_) => {}
         }
     }
 }

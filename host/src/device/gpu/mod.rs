@@ -2,18 +2,23 @@
 //!
 //! # Layers
 //! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).
-//! 1. `driver`, `ptx`: handles of the driver, calls and whose context they run in; the PTX of this build
-//! 2. `module`: the kernels of one module, looked up by name
-//! 3. `context`: the GPU: its context, its module, its memory pool
-//! 4. `launch`, `stream`: launches; streams and events
-//! 5. `graph`, `memory`: captured work; memory in stream order
+//! 1. `fork`, `ptx`: whether the driver can be used; the PTX of this build
+//! 2. `driver`: handles of the driver, calls and whose context they run in
+//! 3. `module`, `pool`: the kernels of one module, looked up by name; a pool of memory
+//! 4. `context`: the GPU: its context, its module, its memory pool
+//! 5. `launch`, `stream`: launches; streams and events
+//! 6. `graph`, `pinned`: captured work; memory of the host that the device copies
+//! 7. `memory`: memory in stream order
 
 mod context;
 mod driver;
+mod fork;
 mod graph;
 mod launch;
 mod memory;
 mod module;
+mod pinned;
+mod pool;
 mod ptx;
 mod stream;
 
@@ -21,4 +26,5 @@ pub(crate) use context::{Gpu, count};
 pub(crate) use graph::GpuGraph;
 pub(crate) use memory::GpuBuffer;
 pub(crate) use module::ORIGIN as PTX_ORIGIN;
+pub(crate) use pinned::PinnedMemory;
 pub(crate) use stream::{GpuEvent, GpuStream};

@@ -1,85 +1,177 @@
 //! Streams and events of a GPU, on the driver's own handles so that another library's stream can be used.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use cust::sys;
 
 use super::context::Gpu;
-use super::driver::{Handle, cu};
-use crate::error::{DriverError, Result};
+use super::driver::{Current, Handle, cu};
+use crate::error::{Error, Result};
+
+/// The driver's names for the two default streams.
+const LEGACY: usize = 1;
+const PER_THREAD: usize = 2;
 
 /// A stream of a GPU.
 pub(crate) struct GpuStream {
     pub(crate) gpu: Arc<Gpu>,
-    pub(crate) raw: Handle<sys::CUstream_st>,
-    /// Whether this process' side of the library made the stream, and so destroys it.
-    owned: bool,
+    raw: Handle<sys::CUstream_st>,
+    origin: Origin,
+    /// What could not be given back while the stream was in capture.
+    kept: Mutex<Vec<Box<dyn GiveBack>>>,
+}
+
+/// Whose stream it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Made here, and destroyed on drop.
+    Own,
+    /// Made, and destroyed, by somebody else.
+    Foreign,
+    /// The default stream of this thread: the same handle means another stream in another thread.
+    OfThread(ThreadId),
+}
+
+/// What is given back in the order of a stream.
+pub(super) trait GiveBack: Send + Sync {
+    /// Queues it on the stream, whose context is current and which is not in capture.
+    fn give_back(self: Box<Self>, stream: &GpuStream, current: &Current);
 }
 
 impl GpuStream {
     /// A new stream that does not wait for the legacy default stream, nor the other way round.
-    pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<GpuStream, DriverError> {
+    pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<GpuStream> {
         let _current = gpu.make_current()?;
         let mut raw = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: `raw` is a valid place for one handle.
         unsafe { cu!(cuStreamCreateWithPriority(&mut raw, flags, 0))? };
-        Ok(GpuStream {
-            gpu: Arc::clone(gpu),
-            raw: Handle(raw),
-            owned: true,
-        })
+        Ok(GpuStream::with(gpu, raw, Origin::Own))
     }
 
-    /// A stream that somebody else made and will destroy.
+    fn with(gpu: &Arc<Gpu>, raw: sys::CUstream, origin: Origin) -> GpuStream {
+        GpuStream {
+            gpu: Arc::clone(gpu),
+            raw: Handle(raw),
+            origin,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// A stream that somebody else made and will destroy, or one of the default streams.
     ///
     /// # Safety
     /// `raw` is a stream of `gpu`'s primary context and outlives the result.
     pub(crate) unsafe fn from_raw(gpu: &Arc<Gpu>, raw: sys::CUstream) -> GpuStream {
-        GpuStream {
-            gpu: Arc::clone(gpu),
-            raw: Handle(raw),
-            owned: false,
+        match raw.addr() {
+            // Null is another name of the legacy default stream.
+            0 | LEGACY => {
+                let legacy = std::ptr::without_provenance_mut(LEGACY);
+                GpuStream::with(gpu, legacy, Origin::Foreign)
+            }
+            PER_THREAD => GpuStream::with(gpu, raw, Origin::OfThread(thread::current().id())),
+            _ => GpuStream::with(gpu, raw, Origin::Foreign),
         }
     }
 
+    /// The handle, for calls of this thread.
+    ///
+    /// # Errors
+    /// [`Error::OtherThread`] for the default stream of another thread.
+    pub(crate) fn raw(&self) -> Result<sys::CUstream> {
+        match self.origin {
+            Origin::OfThread(id) if id != thread::current().id() => Err(Error::OtherThread),
+            _ => Ok(self.raw.0),
+        }
+    }
+
+    /// Whether the two handles are of one stream.
+    pub(crate) fn is(&self, other: &GpuStream) -> bool {
+        let same_origin = match (self.origin, other.origin) {
+            (Origin::OfThread(one), Origin::OfThread(two)) => one == two,
+            _ => true,
+        };
+        self.raw.0 == other.raw.0 && self.gpu.ordinal == other.gpu.ordinal && same_origin
+    }
+
     /// Waits on the host until all work given to the stream so far is done.
-    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
+    pub(crate) fn synchronize(&self) -> Result<()> {
         let _current = self.gpu.make_current()?;
         // SAFETY: the stream is alive.
-        unsafe { cu!(cuStreamSynchronize(self.raw.0)) }
+        Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
     /// Whether work that the stream is given goes to a graph.
-    pub(crate) fn is_capturing(&self) -> Result<bool, DriverError> {
+    pub(crate) fn is_capturing(&self) -> Result<bool> {
         let _current = self.gpu.make_current()?;
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is alive; `status` is a valid place for one status.
-        unsafe { cu!(cuStreamIsCapturing(self.raw.0, &mut status))? };
+        unsafe { cu!(cuStreamIsCapturing(self.raw()?, &mut status))? };
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
+    /// Refuses what a graph cannot hold while the stream is in capture.
+    pub(crate) fn must_not_capture(&self, what: &'static str) -> Result<()> {
+        match self.is_capturing()? {
+            true => Err(Error::InCapture { what }),
+            false => Ok(()),
+        }
+    }
+
     /// An event that completes when all work given to the stream so far has.
-    pub(crate) fn record(&self, timing: bool) -> Result<GpuEvent, DriverError> {
+    pub(crate) fn record(&self, timing: bool) -> Result<GpuEvent> {
         let _current = self.gpu.make_current()?;
         let event = GpuEvent::new(&self.gpu, timing)?;
         // SAFETY: stream and event are alive and of one context.
-        unsafe { cu!(cuEventRecord(event.raw.0, self.raw.0))? };
+        unsafe { cu!(cuEventRecord(event.raw.0, self.raw()?))? };
         Ok(event)
     }
 
     /// Makes work given to the stream from now on wait for `event`; the host does not wait.
-    pub(crate) fn wait(&self, event: &GpuEvent) -> Result<(), DriverError> {
+    pub(crate) fn wait(&self, event: &GpuEvent) -> Result<()> {
         let _current = self.gpu.make_current()?;
         // SAFETY: stream and event are alive; the driver allows them to be of different contexts.
-        unsafe { cu!(cuStreamWaitEvent(self.raw.0, event.raw.0, 0)) }
+        Ok(unsafe { cu!(cuStreamWaitEvent(self.raw()?, event.raw.0, 0)) }?)
+    }
+
+    /// Gives something back in the order of the stream: now, or as soon as the stream is not in capture any more.
+    pub(super) fn take_back(&self, item: Box<dyn GiveBack>) {
+        let Ok(current) = self.gpu.make_current() else {
+            // A process that cannot use the driver has nothing to give back.
+            return;
+        };
+        match self.is_capturing() {
+            // Another thread's default stream has a way of its own.
+            Ok(false) | Err(Error::OtherThread) => item.give_back(self, &current),
+            Ok(true) | Err(_) => self.kept().push(item),
+        }
+    }
+
+    /// Gives back what had to wait for a capture's end. The stream is not in capture.
+    pub(super) fn give_back_kept(&self, current: &Current) {
+        let kept = std::mem::take(&mut *self.kept());
+        for item in kept {
+            item.give_back(self, current);
+        }
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn GiveBack>>> {
+        // A panic under the lock leaves the list whole.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for GpuStream {
     fn drop(&mut self) {
-        if let (true, Ok(_current)) = (self.owned, self.gpu.make_current()) {
+        let Ok(current) = self.gpu.make_current() else {
+            return;
+        };
+        if let Ok(false) = self.is_capturing() {
+            self.give_back_kept(&current);
+        }
+        if self.origin == Origin::Own {
             // SAFETY: the handle is ours and used nowhere else any more. The driver lets work that was
             // given to the stream finish.
             unsafe {
@@ -96,7 +188,7 @@ pub(crate) struct GpuEvent {
 }
 
 impl GpuEvent {
-    fn new(gpu: &Arc<Gpu>, timing: bool) -> Result<GpuEvent, DriverError> {
+    fn new(gpu: &Arc<Gpu>, timing: bool) -> Result<GpuEvent> {
         let mut raw = std::ptr::null_mut();
         let flags = if timing {
             sys::CUevent_flags::CU_EVENT_DEFAULT
@@ -112,14 +204,14 @@ impl GpuEvent {
     }
 
     /// Waits on the host for the event.
-    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
+    pub(crate) fn synchronize(&self) -> Result<()> {
         let _current = self.gpu.make_current()?;
         // SAFETY: the event is alive.
-        unsafe { cu!(cuEventSynchronize(self.raw.0)) }
+        Ok(unsafe { cu!(cuEventSynchronize(self.raw.0)) }?)
     }
 
     /// Device time between two recorded events; waits on the host for both.
-    pub(crate) fn since(&self, start: &GpuEvent) -> Result<Duration, DriverError> {
+    pub(crate) fn since(&self, start: &GpuEvent) -> Result<Duration> {
         start.synchronize()?;
         self.synchronize()?;
         let _current = self.gpu.make_current()?;

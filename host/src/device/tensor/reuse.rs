@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 
 use ndarray::{ArrayBase, Data, Dimension};
 
-use super::{Tensor, must_have, with_rounded};
+use super::arrays::with_rounded;
+use super::{Layout, Tensor, must_have};
 use crate::device::storage::Storage;
 use crate::device::stream::Stream;
 use crate::dtype::DType;
@@ -15,7 +16,7 @@ impl Tensor {
     /// A handle that does not keep the memory.
     pub(crate) fn downgrade(&self) -> WeakTensor {
         WeakTensor {
-            shape: self.shape.clone(),
+            layout: self.layout.clone(),
             dtype: self.dtype,
             stream: self.stream.clone(),
             storage: Arc::downgrade(&self.storage),
@@ -31,7 +32,7 @@ impl Tensor {
         stream: &Stream,
     ) -> Result<()> {
         self.must_belong_to(stream, operator, argument)?;
-        self.own(operator, argument).map(drop)
+        self.to_overwrite(operator, argument).map(drop)
     }
 
     /// Overwrites all elements with other values, in stream order, and returns once these have been read.
@@ -42,9 +43,9 @@ impl Tensor {
         values: &ArrayBase<S, D>,
     ) -> Result<()> {
         must_have(self.shape(), values.shape(), operator, argument)?;
-        let dtype = self.dtype;
-        let storage = self.own(operator, argument)?;
-        with_rounded(values, dtype, |bytes| storage.write(bytes))
+        let (dtype, start) = (self.dtype, self.start());
+        let storage = self.to_overwrite(operator, argument)?;
+        with_rounded(values, dtype, |bytes| storage.write(start, bytes))
     }
 
     /// Refuses a tensor of another stream.
@@ -54,7 +55,11 @@ impl Tensor {
         operator: &'static str,
         argument: &'static str,
     ) -> Result<()> {
-        if self.stream == *stream {
+        let lives_there = match (&*self.storage, stream.gpu()) {
+            (Storage::Gpu(buffer), Some(stream)) => buffer.home().is(stream),
+            _ => true,
+        };
+        if lives_there && self.stream == *stream {
             return Ok(());
         }
         Err(Error::TensorInUse {
@@ -64,8 +69,14 @@ impl Tensor {
         })
     }
 
-    /// The memory, to be written anew in stream order; nobody else may hold it.
-    fn own(&mut self, operator: &'static str, argument: &'static str) -> Result<&mut Storage> {
+    /// The memory, to be written anew in the order of its home stream, densely from [`start`](Self::start) on; nobody else
+    /// may hold it.
+    pub(crate) fn to_overwrite(
+        &mut self,
+        operator: &'static str,
+        argument: &'static str,
+    ) -> Result<&mut Storage> {
+        self.must_be_contiguous(operator, argument)?;
         let Some(storage) = Arc::get_mut(&mut self.storage) else {
             return Err(Error::TensorInUse {
                 operator,
@@ -82,7 +93,7 @@ impl Tensor {
 
 /// A handle to a tensor that does not keep its memory.
 pub(crate) struct WeakTensor {
-    shape: Box<[usize]>,
+    layout: Layout,
     dtype: DType,
     stream: Stream,
     storage: Weak<Storage>,
@@ -93,7 +104,7 @@ impl WeakTensor {
     pub(crate) fn upgrade(&self) -> Option<Tensor> {
         Some(Tensor {
             storage: self.storage.upgrade()?,
-            shape: self.shape.clone(),
+            layout: self.layout.clone(),
             dtype: self.dtype,
             stream: self.stream.clone(),
         })
@@ -102,6 +113,6 @@ impl WeakTensor {
 
 impl fmt::Debug for WeakTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WeakTensor({} {:?})", self.dtype, self.shape)
+        write!(f, "WeakTensor({} {:?})", self.dtype, self.layout.shape())
     }
 }

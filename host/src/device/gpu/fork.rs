@@ -1,0 +1,29 @@
+//! What a child process must know of its parent: that the driver cannot be used after a `fork`.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether this process is a fork of one that had used a GPU by then.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on a child made by `fork` knows that it must not touch the driver, whose state it has a copy of that works
+/// on nothing. Without `pthread_atfork` there is no `fork` either.
+pub(super) fn watch() {
+    #[cfg(unix)]
+    {
+        unsafe extern "C" fn note() {
+            FORKED.store(true, Relaxed);
+        }
+        static WATCHED: Once = Once::new();
+        // SAFETY: `note` lives as long as the program and does what a signal handler may. Where registering fails, for
+        // want of memory, a forked child is told by the driver's own errors.
+        WATCHED.call_once(|| unsafe {
+            libc::pthread_atfork(None, None, Some(note));
+        });
+    }
+}
+
+/// Whether the driver was in use when this process was forked off.
+pub(super) fn has_forked() -> bool {
+    FORKED.load(Relaxed)
+}

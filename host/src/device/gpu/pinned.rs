@@ -1,0 +1,113 @@
+//! Memory of the host that the device copies from and to by itself.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cust::sys;
+
+use super::context::Gpu;
+use super::driver::{Handle, cu};
+use super::stream::{GpuEvent, GpuStream};
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+
+/// Page-locked memory, and the copies that still use it.
+pub(crate) struct PinnedMemory {
+    gpu: Arc<Gpu>,
+    start: Handle<c_void>,
+    bytes: usize,
+    /// After these nothing uses the memory any more.
+    pending: Mutex<Vec<GpuEvent>>,
+}
+
+impl PinnedMemory {
+    /// Zeros.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]
+    pub(crate) fn zeros(gpu: &Arc<Gpu>, bytes: usize) -> Result<PinnedMemory> {
+        let _current = gpu.make_current()?;
+        let mut start = std::ptr::null_mut();
+        // SAFETY: `start` is a valid place for one pointer; portable memory is pinned for all contexts.
+        let allocated = unsafe {
+            cu!(cuMemHostAlloc(
+                &mut start,
+                bytes.max(1),
+                sys::CU_MEMHOSTALLOC_PORTABLE
+            ))
+        };
+        allocated.map_err(|error| match error.code {
+            code if code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32 => Error::OutOfMemory {
+                device: "host".to_owned(),
+                requested: bytes as u64,
+                available: "the system refused to pin as much".to_owned(),
+            },
+            _ => Error::Driver(error),
+        })?;
+        // SAFETY: the driver allocated `bytes` bytes from `start` on.
+        unsafe { start.cast::<u8>().write_bytes(0, bytes) };
+        Ok(PinnedMemory {
+            gpu: Arc::clone(gpu),
+            start: Handle(start),
+            bytes,
+            pending: Mutex::default(),
+        })
+    }
+
+    /// The address of the first `bytes` bytes.
+    pub(super) fn pointer(&self, bytes: usize) -> *mut c_void {
+        assert!(bytes <= self.bytes, "callers stay within the memory");
+        self.start.0
+    }
+
+    /// Notes that work given to `stream` so far uses the memory. Where it cannot be noted it is waited for.
+    pub(super) fn used_by(&self, stream: &GpuStream) -> Result<()> {
+        match stream.record(false) {
+            Ok(event) => {
+                self.pending().push(event);
+                Ok(())
+            }
+            Err(_) => stream.synchronize(),
+        }
+    }
+
+    /// Waits until no copy uses the memory.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let mut pending = self.pending();
+        while let Some(event) = pending.last() {
+            event.synchronize()?;
+            pending.pop();
+        }
+        Ok(())
+    }
+
+    /// The elements. Copies to them began with an exclusive borrow of this; [`wait`](Self::wait) for those first.
+    pub(crate) fn elements<T: Element>(&self) -> &[T] {
+        let len = self.bytes / size_of::<T>();
+        // SAFETY: `bytes` bytes from the start of a page on are initialised and live as long as this; any bits are a value.
+        unsafe { std::slice::from_raw_parts(self.start.0.cast(), len) }
+    }
+
+    /// The same to be written. No copy may be using them.
+    pub(crate) fn elements_mut<T: Element>(&mut self) -> &mut [T] {
+        let len = self.bytes / size_of::<T>();
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.0.cast(), len) }
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<GpuEvent>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        // Memory that a copy may still use, since the driver cannot tell, is left to the driver.
+        if self.wait().is_ok()
+            && let Ok(_current) = self.gpu.make_current()
+        {
+            // SAFETY: the memory came from `cuMemHostAlloc` and nothing uses it any more.
+            unsafe { sys::cuMemFreeHost(self.start.0) };
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The memory of one GPU: a pool of the driver's, an account of it, and a limit.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use cust::sys;
+
+use super::driver::{Handle, cu};
+use crate::error::{DriverError, Error, Result};
+
+/// What buffers of a GPU are allocated from, in the order of a stream.
+///
+/// The pool is this library's own: what is set for it is nobody else's, and what it keeps for reuse can be given back
+/// without a word to the device's default pool. It lives to the end of the process, as its GPU does.
+pub(super) struct Pool {
+    /// `None` on devices without pools, where memory is allocated and freed while the host waits.
+    handle: Option<Handle<sys::CUmemPoolHandle_st>>,
+    /// Bytes that buffers hold.
+    live: AtomicU64,
+    /// The most that they may hold.
+    limit: AtomicU64,
+}
+
+impl Pool {
+    /// A pool on the device with this ordinal, whose context is current and which has pools or not. It keeps what is
+    /// freed, so that a second run reuses the memory of the first and asks the operating system for nothing, until it is
+    /// trimmed.
+    pub(super) fn new(ordinal: u32, has_pools: bool) -> Result<Pool, DriverError> {
+        Ok(Pool {
+            handle: match has_pools {
+                true => Some(Handle(create(ordinal)?)),
+                false => None,
+            },
+            live: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// Bytes that buffers hold now.
+    pub(super) fn live(&self) -> u64 {
+        self.live.load(Relaxed)
+    }
+
+    /// From now on buffers hold at most this many bytes together; those that are there stay.
+    pub(super) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Relaxed);
+    }
+
+    /// Gives back to the driver what no buffer holds.
+    pub(super) fn trim(&self) -> Result<(), DriverError> {
+        match &self.handle {
+            // SAFETY: the pool is ours and lives to the end of the process.
+            Some(pool) => unsafe { cu!(cuMemPoolTrimTo(pool.0, 0)) },
+            None => Ok(()),
+        }
+    }
+
+    /// Memory that work given to `stream` may use from then on. The GPU's context is current; `device` names it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] beyond the limit, or where the device has no more, even after it was given back what is
+    /// kept and all work was waited for.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of the current context, and not in capture.
+    pub(super) unsafe fn allocate(
+        &self,
+        stream: sys::CUstream,
+        bytes: usize,
+        device: impl Fn() -> String,
+    ) -> Result<sys::CUdeviceptr> {
+        let requested = bytes as u64;
+        let refused = |available| Error::OutOfMemory {
+            device: device(),
+            requested,
+            available,
+        };
+        let limit = self.limit.load(Relaxed);
+        let held = self.live.fetch_add(requested, Relaxed);
+        let allocated = if held.saturating_add(requested) > limit {
+            Err(refused(format!("{held} of a limit of {limit} in use")))
+        } else {
+            // SAFETY: the caller's promise.
+            match unsafe { self.attempt_twice(stream, bytes) } {
+                Err(error) if is_out_of_memory(&error) => Err(refused(free_memory())),
+                result => Ok(result?),
+            }
+        };
+        if allocated.is_err() {
+            self.live.fetch_sub(requested, Relaxed);
+        }
+        allocated
+    }
+
+    /// # Safety
+    /// As for [`allocate`](Pool::allocate).
+    unsafe fn attempt_twice(
+        &self,
+        stream: sys::CUstream,
+        bytes: usize,
+    ) -> Result<sys::CUdeviceptr, DriverError> {
+        let attempt = || {
+            let mut pointer = 0;
+            // SAFETY: `pointer` is a valid place for one device pointer; the rest is the caller's promise.
+            unsafe {
+                match &self.handle {
+                    Some(pool) => cu!(cuMemAllocFromPoolAsync(&mut pointer, bytes, pool.0, stream)),
+                    None => cu!(cuMemAlloc_v2(&mut pointer, bytes)),
+                }?
+            };
+            Ok(pointer)
+        };
+        match attempt() {
+            Err(error) if is_out_of_memory(&error) => {
+                // What is freed in the order of any stream is there when that stream has come so far, and what the pool
+                // keeps is in pieces of the wrong size. This is the one place where running short makes the host wait;
+                // where the wait is not allowed, since some stream is in capture, the second attempt decides.
+                // SAFETY: the context is current.
+                let _ = unsafe { cu!(cuCtxSynchronize()) };
+                self.trim()?;
+                attempt()
+            }
+            first => first,
+        }
+    }
+
+    /// Takes memory back after all work given to `stream`; without a pool the host waits for that work. The GPU's
+    /// context is current. A failure has nobody to report to and leaks at worst.
+    ///
+    /// # Safety
+    /// `pointer` came from [`allocate`](Pool::allocate) for as many bytes, and nothing but work given to `stream` before
+    /// uses it. The stream is alive, and not in capture.
+    pub(super) unsafe fn free(
+        &self,
+        stream: sys::CUstream,
+        pointer: sys::CUdeviceptr,
+        bytes: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.handle.is_some() {
+                sys::cuMemFreeAsync(pointer, stream);
+            } else {
+                sys::cuStreamSynchronize(stream);
+                sys::cuMemFree_v2(pointer);
+            }
+        }
+        self.live.fetch_sub(bytes as u64, Relaxed);
+    }
+}
+
+fn create(ordinal: u32) -> Result<*mut sys::CUmemPoolHandle_st, DriverError> {
+    let properties = sys::CUmemPoolProps {
+        allocType: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: sys::CUmemLocation {
+            type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: ordinal as i32,
+        },
+        win32SecurityAttributes: std::ptr::null_mut(),
+        reserved: [0; 64],
+    };
+    let mut pool = std::ptr::null_mut();
+    let mut keep = u64::MAX;
+    let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: `pool` is a valid place for one handle, `properties` is complete, and this attribute's value is a u64.
+    unsafe {
+        cu!(cuMemPoolCreate(&mut pool, &properties))?;
+        cu!(cuMemPoolSetAttribute(
+            pool,
+            threshold,
+            (&raw mut keep).cast()
+        ))?;
+    }
+    Ok(pool)
+}
+
+fn is_out_of_memory(error: &DriverError) -> bool {
+    error.code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32
+}
+
+/// What the driver says that the device has left, in words.
+fn free_memory() -> String {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: two valid places for the two sizes.
+    match unsafe { cu!(cuMemGetInfo_v2(&mut free, &mut total)) } {
+        Ok(()) => format!("{free} of {total} free"),
+        Err(_) => "free memory unknown".to_owned(),
+    }
+}

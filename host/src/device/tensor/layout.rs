@@ -1,0 +1,209 @@
+//! Where a tensor's elements lie.
+
+use crate::error::{Error, Result};
+
+/// Extents and strides of an array in memory: element `i` lies `offset + sum(i[k] * strides[k])` elements behind the
+/// first one that the memory holds, which is never before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    shape: Box<[usize]>,
+    /// None where the elements are dense and row-major.
+    strides: Option<Box<[isize]>>,
+    offset: usize,
+}
+
+impl Layout {
+    /// Dense and row-major.
+    pub(crate) fn contiguous(shape: &[usize]) -> Layout {
+        Layout {
+            shape: shape.into(),
+            strides: None,
+            offset: 0,
+        }
+    }
+
+    /// An array with these strides, in elements, and the elements of memory that it spans: those before its first
+    /// element, and all of them. `None` for more than an address space has.
+    pub(crate) fn strided(shape: &[usize], strides: &[isize]) -> Option<(Layout, usize, usize)> {
+        let mut layout = Layout::contiguous(shape);
+        let (mut before, mut after) = (0usize, 0usize);
+        if shape.contains(&0) {
+            return Some((layout, 0, 0));
+        }
+        for (&extent, &stride) in shape.iter().zip(strides) {
+            let reach = (extent - 1).checked_mul(stride.unsigned_abs())?;
+            let side = if stride < 0 { &mut before } else { &mut after };
+            *side = side.checked_add(reach)?;
+        }
+        layout.offset = before;
+        layout.strides = (row_major(shape)
+            .zip(strides)
+            .zip(shape)
+            .any(|((dense, &stride), &extent)| extent > 1 && dense != stride))
+        .then(|| strides.into());
+        let all = before.checked_add(after)?.checked_add(1)?;
+        isize::try_from(all)
+            .is_ok()
+            .then_some((layout, before, all))
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Elements from one index to the next, per axis.
+    pub(crate) fn strides(&self) -> Vec<isize> {
+        match &self.strides {
+            Some(strides) => strides.to_vec(),
+            None => row_major(&self.shape).collect(),
+        }
+    }
+
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.strides.is_none()
+    }
+
+    /// The place of the element with all indices 0.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The number of elements.
+    pub(crate) fn len(&self) -> usize {
+        // An extent of 0 first: the others' product may be beyond any number.
+        match self.shape.contains(&0) {
+            true => 0,
+            false => self.shape.iter().product(),
+        }
+    }
+
+    /// The first place that is used, and the number of places from there to the last.
+    pub(crate) fn span(&self) -> (usize, usize) {
+        if self.is_contiguous() || self.len() == 0 {
+            return (self.offset, self.len());
+        }
+        let (mut before, mut after) = (0, 0);
+        for (&extent, stride) in self.shape.iter().zip(self.strides()) {
+            let reach = (extent - 1) * stride.unsigned_abs();
+            *(if stride < 0 { &mut before } else { &mut after }) += reach;
+        }
+        (self.offset - before, before + after + 1)
+    }
+
+    /// Indices `start..end` of the first axis.
+    ///
+    /// # Errors
+    /// [`Error::BadSlice`]
+    pub(crate) fn slice(&self, start: usize, end: usize) -> Result<Layout> {
+        let extent = self.shape.first().copied().unwrap_or(0);
+        if self.shape.is_empty() || start > end || end > extent {
+            return Err(Error::BadSlice { start, end, extent });
+        }
+        let mut layout = self.clone();
+        layout.shape[0] = end - start;
+        if layout.len() != 0 {
+            // The first stride leads from an element to another of the same memory, so the sum is a place in it.
+            layout.offset = layout
+                .offset
+                .wrapping_add_signed(self.strides()[0] * start as isize);
+        }
+        Ok(layout)
+    }
+
+    /// The same elements in row-major order under another shape; `None` where they are not dense.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] for another number of elements.
+    pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Option<Layout>> {
+        let product = |product: usize, &extent: &usize| product.checked_mul(extent);
+        let len = match shape.contains(&0) {
+            true => Some(0),
+            false => shape.iter().try_fold(1, product),
+        };
+        if len != Some(self.len()) {
+            return Err(Error::ShapeMismatch {
+                operator: "reshape",
+                argument: "the tensor",
+                actual: self.shape.to_vec(),
+                expected: shape.to_vec(),
+            });
+        }
+        Ok(self.is_contiguous().then(|| Layout {
+            shape: shape.into(),
+            ..self.clone()
+        }))
+    }
+}
+
+/// The strides of a dense array in row-major order. Those that nothing uses, since the array is empty, may have wrapped.
+fn row_major(shape: &[usize]) -> impl Iterator<Item = isize> {
+    (0..shape.len()).map(|axis| {
+        let behind = shape[axis + 1..].iter();
+        behind.fold(1isize, |product, &extent| {
+            product.wrapping_mul(extent.max(1) as isize)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_last_spans_what_row_major_does() {
+        let (layout, before, all) = Layout::strided(&[2, 3, 4, 5], &[60, 1, 15, 3]).unwrap();
+        assert_eq!((before, all), (0, 120));
+        assert!(!layout.is_contiguous());
+        assert_eq!(layout.span(), (0, 120));
+        assert_eq!(layout.slice(1, 2).unwrap().span(), (60, 60));
+    }
+
+    #[test]
+    fn strides_of_extents_of_one_do_not_matter() {
+        let (layout, _, all) = Layout::strided(&[1, 3, 1, 5], &[7, 5, 9, 1]).unwrap();
+        assert!(layout.is_contiguous());
+        assert_eq!(all, 15);
+    }
+
+    #[test]
+    fn an_array_may_run_backwards_or_stand_still() {
+        let (layout, before, all) = Layout::strided(&[4, 3], &[-3, 0]).unwrap();
+        assert_eq!((before, all, layout.offset()), (9, 10, 9));
+        let slice = layout.slice(1, 3).unwrap();
+        assert_eq!((slice.offset(), slice.span()), (6, (3, 4)));
+    }
+
+    #[test]
+    fn no_elements_span_nothing_whatever_the_other_extents() {
+        let (layout, _, all) = Layout::strided(&[0, 1 << 62, 1 << 62], &[1, 1, 1]).unwrap();
+        assert_eq!((layout.len(), all), (0, 0));
+        assert_eq!(Layout::contiguous(&[1 << 62, 0, 1 << 62]).len(), 0);
+    }
+
+    #[test]
+    fn more_than_an_address_space_is_refused() {
+        assert!(Layout::strided(&[3, 3], &[isize::MAX, 1]).is_none());
+        assert!(Layout::strided(&[usize::MAX, usize::MAX], &[1, 1]).is_none());
+    }
+
+    #[test]
+    fn slices_beyond_the_end_and_scalars_are_refused() {
+        let layout = Layout::contiguous(&[4, 2]);
+        for (start, end) in [(0, 5), (3, 2), (5, 5)] {
+            assert!(layout.slice(start, end).is_err());
+        }
+        assert!(Layout::contiguous(&[]).slice(0, 0).is_err());
+        assert_eq!(layout.slice(4, 4).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn reshape_keeps_the_elements() {
+        let layout = Layout::contiguous(&[4, 6]).slice(1, 3).unwrap();
+        let reshaped = layout.reshape(&[3, 4]).unwrap().unwrap();
+        assert_eq!((reshaped.offset(), reshaped.len()), (6, 12));
+        assert!(layout.reshape(&[5]).is_err());
+        assert!(layout.reshape(&[usize::MAX, 2]).is_err());
+        let (last, _, _) = Layout::strided(&[2, 3], &[1, 2]).unwrap();
+        assert_eq!(last.reshape(&[6]).unwrap(), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! Tensors on the CPU device: memory of others, slices, pinned arrays.
+
+use std::sync::Arc;
+
+use ndarray::{Array, IxDyn, array};
+
+use crate::device::{Device, PinnedArray, Stream, Tensor};
+use crate::dtype::{DType, f16};
+
+fn stream() -> Stream {
+    Device::cpu().stream().unwrap()
+}
+
+/// A tensor over a vector's memory, and what tells whether the tensor keeps it.
+fn lent<T: crate::Element>(
+    values: Vec<T>,
+    first: usize,
+    shape: &[usize],
+    strides: Option<&[isize]>,
+) -> (Tensor, std::sync::Weak<Vec<T>>) {
+    let owner = Arc::new(values);
+    let weak = Arc::downgrade(&owner);
+    let pointer = owner[first..].as_ptr().cast_mut().cast();
+    // SAFETY: the tests' shapes and strides stay in the vector, which the tensor owns.
+    let tensor = unsafe {
+        Tensor::from_raw_parts(
+            &stream(),
+            pointer,
+            shape,
+            strides,
+            T::DTYPE,
+            Box::new(owner),
+        )
+    };
+    (tensor.unwrap(), weak)
+}
+
+#[test]
+fn memory_of_others_is_read_where_it_lies_and_given_back() {
+    let (x, weak) = lent(vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], 0, &[2, 3], None);
+    let start = weak.upgrade().unwrap().as_ptr();
+    assert_eq!(x.as_raw().unwrap().cast(), start.cast_mut());
+    let row = x.slice(1..2).unwrap();
+    assert_eq!(
+        row.as_raw().unwrap().cast(),
+        start.wrapping_add(3).cast_mut()
+    );
+    drop(x);
+    assert_eq!(
+        row.to_array::<f32>().unwrap(),
+        array![[4.0, 5.0, 6.0]].into_dyn()
+    );
+    assert!(weak.upgrade().is_some());
+    drop(row);
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn strides_may_exchange_repeat_and_reverse() {
+    let values: Vec<f16> = (0..24u8).map(|i| f16::from_f32(i.into())).collect();
+    let of = |first: usize, shape: [usize; 3], strides: [isize; 3]| {
+        let (x, _) = lent(values.clone(), first, &shape, Some(&strides));
+        assert!(!x.is_contiguous());
+        assert_eq!(x.strides(), strides);
+        let wanted = Array::from_shape_fn(IxDyn(&shape), |index| {
+            let place = (0..3).map(|axis| index[axis] as isize * strides[axis]);
+            values[(first as isize + place.sum::<isize>()) as usize].to_f32()
+        });
+        assert_eq!(x.to_f32_array().unwrap(), wanted);
+        assert_eq!(x.host_f32().unwrap(), wanted);
+        let slice = x.slice(1..2).unwrap().to_f32_array().unwrap();
+        assert_eq!(slice, wanted.slice_axis(ndarray::Axis(0), (1..2).into()));
+    };
+    of(0, [2, 3, 4], [12, 1, 3]);
+    of(0, [3, 2, 4], [1, 12, 3]);
+    of(4, [3, 5, 2], [4, 0, 1]);
+    of(23, [2, 3, 4], [-12, -4, -1]);
+    of(12, [2, 3, 4], [-12, 4, 1]);
+    of(1, [2, 2, 5], [10, 1, 2]);
+}
+
+#[test]
+fn strides_that_are_none_and_addresses_that_are_none_are_refused() {
+    let values = [0f32; 4];
+    let refused = |pointer: *const f32, strides: &[isize], shape: &[usize]| {
+        // SAFETY: nothing is read, since each is refused.
+        let tensor = unsafe {
+            let pointer = pointer.cast_mut().cast();
+            let owner = Box::new(());
+            Tensor::from_raw_parts(&stream(), pointer, shape, Some(strides), DType::F32, owner)
+        };
+        tensor.unwrap_err().to_string()
+    };
+    let start = values.as_ptr();
+    assert_eq!(
+        refused(start, &[1], &[2, 2]),
+        "from_raw_parts: strides has shape [1], must be [2]"
+    );
+    let odd = start.wrapping_byte_add(2);
+    let message = format!(
+        "from_raw_parts: address {:#x} is no multiple of 4",
+        odd.addr()
+    );
+    assert_eq!(refused(odd, &[1], &[2]), message);
+    let message =
+        "cpu: out of memory: 18446744073709551615 bytes requested, more than any address space";
+    assert_eq!(refused(start, &[isize::MAX, 1], &[3, 3]), message);
+    assert_eq!(refused(start, &[1], &[1 << 62]), message);
+}
+
+#[test]
+fn extents_beyond_any_product_are_refused_even_without_elements() {
+    let message = |shape: &[usize]| {
+        let refused = Tensor::zeros(&stream(), shape, DType::F32);
+        refused.unwrap_err().to_string()
+    };
+    let wanted =
+        "cpu: out of memory: 18446744073709551615 bytes requested, more than any address space";
+    assert_eq!(message(&[0, 1 << 62, 1 << 62]), wanted);
+    assert_eq!(message(&[1 << 62]), wanted);
+    let x = Tensor::zeros(&stream(), &[0, 1 << 40], DType::F32).unwrap();
+    assert_eq!(x.to_array::<f32>().unwrap().shape(), [0, 1 << 40]);
+}
+
+#[test]
+fn a_slice_says_what_it_cannot_be() {
+    let x = Tensor::zeros(&stream(), &[3, 2], DType::F32).unwrap();
+    let message = x.slice(2..4).unwrap_err().to_string();
+    assert_eq!(message, "slice: 2..4 of an axis of 3");
+    assert_eq!(x.slice(3..3).unwrap().shape(), [0, 2]);
+}
+
+#[test]
+fn pinned_arrays_hold_what_was_copied() {
+    let stream = stream();
+    let mut x = PinnedArray::<f32>::zeros(stream.device(), &[2, 2]).unwrap();
+    x.view_mut()
+        .unwrap()
+        .assign(&array![[1.0, 2.0], [3.0, 4.0]].into_dyn());
+    let mut tensor = Tensor::from_pinned(&stream, &x).unwrap();
+    x.view_mut().unwrap().fill(7.0);
+    let mut y = PinnedArray::<f32>::zeros(stream.device(), &[1, 2]).unwrap();
+    tensor.slice(1..2).unwrap().copy_to_pinned(&mut y).unwrap();
+    assert_eq!(y.view().unwrap(), array![[3.0, 4.0]].into_dyn());
+    tensor.copy_from_pinned(&x).unwrap();
+    assert_eq!(tensor.to_array::<f32>().unwrap().sum(), 28.0);
+    let held = tensor.clone();
+    let message = tensor.copy_from_pinned(&x).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "copy_from_pinned: the tensor is shared with other tensors"
+    );
+    let message = held.copy_to_pinned(&mut y).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "copy_to_pinned: the tensor has shape [2, 2], must be [1, 2]"
+    );
+}

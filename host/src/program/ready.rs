@@ -1,0 +1,124 @@
+//! A program that is ready to run on one stream.
+
+use std::sync::Arc;
+
+use super::{Program, open};
+use crate::device::{Stream, Tensor};
+use crate::error::Result;
+
+/// A program with its kernels loaded, its parameters in order and a workspace of its own, on one stream.
+///
+/// The stream has waited for the making of the parameters, so that runs need not; what the runs read of them is noted
+/// when this is dropped, so that they are not given back before.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    program: Arc<Program>,
+    stream: Stream,
+    workspace: Tensor,
+}
+
+impl Ready {
+    /// Loads the kernels, lets `stream` wait for what other streams did to the parameters, and allocates.
+    ///
+    /// # Errors
+    /// `DeviceMismatch`, `OutOfMemory`; what loading runs into.
+    pub(crate) fn new(
+        operator: &'static str,
+        program: Arc<Program>,
+        stream: &Stream,
+    ) -> Result<Ready> {
+        open(&program.parameters, operator, "parameter", stream)?;
+        for step in &program.steps {
+            step.launch.load(stream, &step.shape)?;
+        }
+        Ok(Ready {
+            workspace: program.workspace(stream)?,
+            stream: stream.clone(),
+            program,
+        })
+    }
+
+    /// The program.
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Queues the launches on the stream, to which the outputs belong.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` and `DTypeMismatch` for tensors that the program was not made for, `DeviceMismatch`, `TensorInUse`;
+    /// what a launch may run into.
+    pub(crate) fn run(
+        &mut self,
+        operator: &'static str,
+        inputs: &[&Tensor],
+        outputs: &mut [&mut Tensor],
+    ) -> Result<()> {
+        let (program, stream) = (&*self.program, &self.stream);
+        program.expect(operator, "input", &program.inputs, inputs.iter().copied())?;
+        let written = outputs.iter().map(|output| &**output);
+        program.expect(operator, "output", &program.outputs, written)?;
+        for output in &mut *outputs {
+            output.rewrite(operator, "output", stream)?;
+        }
+        // Open until the last launch is queued.
+        let inputs = open(inputs.iter().copied(), operator, "input", stream)?;
+        let outputs: Vec<&Tensor> = outputs.iter().map(|output| &**output).collect();
+        let parameters = program.parameters.iter().map(Tensor::reading);
+        let parameters: Vec<_> = parameters.collect();
+        program.launch(
+            stream,
+            &inputs,
+            &parameters,
+            &outputs,
+            Some(&self.workspace),
+        )
+    }
+
+    /// Gives the launches to `recorder` instead, to be replayed on the stream any number of times. Inputs and outputs are
+    /// the stream's own; whoever replays keeps them, and this.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn record(
+        &self,
+        operator: &'static str,
+        recorder: &Stream,
+        inputs: &[&Tensor],
+        outputs: &[&Tensor],
+    ) -> Result<()> {
+        let program = &*self.program;
+        for &input in inputs {
+            input.must_belong_to(&self.stream, operator, "input")?;
+        }
+        program.expect(operator, "input", &program.inputs, inputs.iter().copied())?;
+        program.expect(
+            operator,
+            "output",
+            &program.outputs,
+            outputs.iter().copied(),
+        )?;
+        let inputs: Vec<_> = inputs.iter().map(|tensor| tensor.reading()).collect();
+        let parameters: Vec<_> = program.parameters.iter().map(Tensor::reading).collect();
+        program.launch(
+            recorder,
+            &inputs,
+            &parameters,
+            outputs,
+            Some(&self.workspace),
+        )
+    }
+
+    /// Bytes of the workspace.
+    pub(crate) fn workspace_bytes(&self) -> u64 {
+        self.workspace.bytes()
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        for parameter in &self.program.parameters {
+            parameter.note_read(&self.stream);
+        }
+    }
+}
