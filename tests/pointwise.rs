@@ -24,7 +24,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     );
     let name = "takes_the_kernels_of_clamp_and_gives_its_bits";
     let of_relu = Backend::trials(&Backend::DEVICES, "relu", &[(name, relu_is_a_clamp)]);
-    of_clamp.into_iter().chain(of_relu).collect()
+    let name = "treats_zeros_and_infinities_as_pytorch_does";
+    let of_leaky_relu = Backend::trials(&Backend::DEVICES, "leaky_relu", &[(name, signs)]);
+    let all = of_clamp.into_iter().chain(of_relu).chain(of_leaky_relu);
+    all.collect()
 }
 
 /// Chains with this function in them, each with the row that does it.
@@ -111,6 +114,35 @@ fn special_values(backend: Backend) -> Outcome {
         clamped(None, Some(0.0))?[1..],
         [f32::NEG_INFINITY, -1.0, 0.0, 0.0, 0.0]
     );
+    Ok(())
+}
+
+/// The reference is compared by value, so the signs of zeros are looked at here.
+fn signs(backend: Backend) -> Outcome {
+    const INFINITY: f32 = f32::INFINITY;
+    let x = array![-INFINITY, -2.0, -0.0, 0.0, 2.0, INFINITY, f32::NAN];
+    let rows = [
+        (0.5, [-INFINITY, -1.0, -0.0, 0.0, 2.0, INFINITY]),
+        (0.0, [f32::NAN, -0.0, -0.0, 0.0, 2.0, INFINITY]),
+        (-0.0, [f32::NAN, 0.0, 0.0, -0.0, 2.0, INFINITY]),
+        (-0.5, [INFINITY, 1.0, 0.0, -0.0, 2.0, INFINITY]),
+        (3.0, [-INFINITY, -6.0, -0.0, 0.0, 2.0, INFINITY]),
+        (
+            f64::INFINITY,
+            [-INFINITY, -INFINITY, f32::NAN, f32::NAN, 2.0, INFINITY],
+        ),
+    ];
+    let stream = backend.stream()?;
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let x = Tensor::from_f32_array(&stream, &x.clone().into_dyn(), dtype)?;
+        for (slope, want) in rows {
+            let y = ops::leaky_relu(&x, slope)?.to_f32_array()?;
+            for (y, want) in y.iter().zip(want.iter().chain(&[f32::NAN])) {
+                let same = y.to_bits() == want.to_bits() || y.is_nan() && want.is_nan();
+                assert!(same, "slope {slope} in {dtype}: {y} instead of {want}");
+            }
+        }
+    }
     Ok(())
 }
 

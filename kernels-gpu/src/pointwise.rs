@@ -79,3 +79,28 @@ pub unsafe fn relu<T: Storage>(x: *const T, y: *mut T, elements: u64) {
     let y = GlobalMut::new(y, elements as usize);
     map_block(x, y, || Relu);
 }
+
+/// What is above 0 as it is, all else, NaN included, times the slope.
+struct LeakyRelu {
+    negative_slope: f32,
+}
+
+impl Function for LeakyRelu {
+    #[inline(always)]
+    fn of(&self, x: f32) -> f32 {
+        if x > 0.0 { x } else { x * self.negative_slope }
+    }
+}
+
+/// A block writes `BLOCK_ELEMENTS` consecutive elements of `x` into `y`, those that are not above 0 times `negative_slope`.
+///
+/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as `clamp`.
+///
+/// # Safety
+/// As `clamp`.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn leaky_relu<T: Storage>(x: *const T, y: *mut T, elements: u64, negative_slope: f32) {
+    let x = Global::new(x, elements as usize);
+    let y = GlobalMut::new(y, elements as usize);
+    map_block(x, y, || LeakyRelu { negative_slope });
+}

@@ -21,6 +21,13 @@ pub enum PointwiseSpec {
     /// Negative values become 0; see
     /// [`torch.nn.functional.relu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu.html).
     Relu {},
+    /// Negative values are multiplied by a slope; see
+    /// [`torch.nn.LeakyReLU`](https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html).
+    LeakyRelu {
+        /// The factor of what is not above 0, any number; PyTorch's default is 0.01.
+        #[cfg_attr(feature = "chain", serde(default = "layer::default_negative_slope"))]
+        negative_slope: f64,
+    },
 }
 
 impl PointwiseSpec {
@@ -30,6 +37,7 @@ impl PointwiseSpec {
         match self {
             Self::Clamp(_) => "clamp",
             Self::Relu {} => "relu",
+            Self::LeakyRelu { .. } => "leaky_relu",
         }
     }
 
@@ -40,7 +48,7 @@ impl PointwiseSpec {
     pub fn check(&self) -> Result<(), SpecError> {
         match self {
             Self::Clamp(clamp) => clamp.bounds().map(drop),
-            Self::Relu {} => Ok(()),
+            Self::Relu {} | Self::LeakyRelu { .. } => Ok(()),
         }
     }
 
@@ -49,6 +57,11 @@ impl PointwiseSpec {
     pub const fn keeps_order(&self) -> bool {
         match self {
             Self::Clamp(_) | Self::Relu {} => true,
+            // A slope of 0 makes NaN of minus infinity alone, an infinite one of 0 alone. Kernels round it to f32.
+            Self::LeakyRelu { negative_slope } => {
+                let slope = *negative_slope as f32;
+                slope > 0.0 && slope < f32::INFINITY
+            }
         }
     }
 
@@ -61,6 +74,8 @@ impl PointwiseSpec {
                 min: Some(0.0),
                 max: None,
             }),
+            // A slope of 0 makes no clamp of it either: minus infinity times 0 is NaN.
+            Self::LeakyRelu { .. } => None,
         }
     }
 
@@ -204,6 +219,16 @@ mod layer {
         pub const fn relu() -> Layer {
             Layer::Pointwise(PointwiseSpec::Relu {})
         }
+
+        /// Values that are not above 0 are multiplied by `negative_slope`.
+        #[must_use]
+        pub const fn leaky_relu(negative_slope: f64) -> Layer {
+            Layer::Pointwise(PointwiseSpec::LeakyRelu { negative_slope })
+        }
+    }
+
+    pub(super) const fn default_negative_slope() -> f64 {
+        0.01
     }
 
     impl ChainLayer for PointwiseSpec {

@@ -177,6 +177,20 @@ fn a_pointwise_function_is_written_under_its_own_name() {
 }
 
 #[test]
+fn the_slope_of_a_leaky_relu_may_be_left_out() {
+    let read = |attributes: &str| -> Chain {
+        let json = format!(r#"{{"in_channels":2,"layers":[{{"leaky_relu":{attributes}}}]}}"#);
+        let chain: Chain = serde_json::from_str(&json).unwrap();
+        let again = serde_json::from_str(&serde_json::to_string(&chain).unwrap()).unwrap();
+        assert_eq!(chain, again);
+        chain
+    };
+    assert_eq!(read("{}").layers(), [Layer::leaky_relu(0.01)]);
+    let given = read(r#"{"negative_slope":-2}"#);
+    assert_eq!(given.layers(), [Layer::leaky_relu(-2.0)]);
+}
+
+#[test]
 fn every_parameter_is_random_by_itself() {
     let names = ["a", "b", "c", "d", "e", "f"];
     let factor = |name: &str| {

@@ -2,7 +2,7 @@
 //!
 //! A new function is documented here as [`clamp`] is, and has an arm in `append` and in `map`.
 
-use kernels_gpu::pointwise::{CLAMP, RELU};
+use kernels_gpu::pointwise::{CLAMP, LEAKY_RELU, RELU};
 
 use super::launching::{compute, single};
 use crate::chain::LayerProblem;
@@ -69,6 +69,39 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Relu {})
 }
 
+/// `y = x` where `x > 0`, else `y = negative_slope * x`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: exact above 0; elsewhere slope and product are rounded to f32, results to the storage type. The slope may
+/// be any number, also one below 0 or above 1. The product is IEEE's, as in PyTorch, on a GPU as on the CPU: a slope of 0
+/// makes NaN of minus infinity, and -0 of finite numbers below 0; a negative one makes 0 of -0, and -0 of 0.
+///
+/// *NaN* stays NaN.
+///
+/// In a chain it is a kernel of its own: no clamp computes the same.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-2.0f32, 0.25, 7.0])?;
+/// let y = ops::leaky_relu(&x, 0.5)?;
+/// assert_eq!(y.to_array::<f32>()?, array![-1.0, 0.25, 7.0].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.leaky_relu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.leaky_relu.html),
+/// whose default slope is 0.01.
+pub fn leaky_relu(x: &Tensor, negative_slope: f64) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::LeakyRelu { negative_slope })
+}
+
 /// A pointwise function, whichever it is.
 pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     let problem = LayerProblem::Pointwise(function.problem(x.shape())?);
@@ -90,6 +123,10 @@ pub(crate) fn append(
                 compute(program, &CLAMP, shape, y, (x, y, len, bounds(problem)))
             }
             PointwiseSpec::Relu {} => compute(program, &RELU, shape, y, (x, y, len)),
+            PointwiseSpec::LeakyRelu { negative_slope } => {
+                let arguments = (x, y, len, negative_slope as f32);
+                compute(program, &LEAKY_RELU, shape, y, arguments)
+            }
         }
     }
 }
@@ -119,6 +156,12 @@ pub(crate) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
         PointwiseSpec::Relu {} => {
             for v in values {
                 *v = if *v < 0.0 { 0.0 } else { *v };
+            }
+        }
+        PointwiseSpec::LeakyRelu { negative_slope } => {
+            let slope = negative_slope as f32;
+            for v in values {
+                *v = if *v > 0.0 { *v } else { *v * slope };
             }
         }
     }

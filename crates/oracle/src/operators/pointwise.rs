@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | clamp | `y = min(max(x, lower), upper)`; NaN stays, and where the bounds cross the upper one wins | `abs(y)`, for the rounding of the bounds | `t`, nothing where a bound surely holds |
 //! | relu | `y = max(x, 0)`; NaN stays | 0 | `t`, nothing where `x` is surely negative |
+//! | leaky_relu | `y = x` above 0, else `negative_slope * x`; NaN stays | `abs(y)`, for the rounding of slope and product, 0 where `x` is surely positive | `t` where `x` is surely positive, `abs(negative_slope) * t` where it is surely negative, else the larger |
 //!
 //! A new function is a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and a constant like
 //! `RELU`, listed in `CASES`, by which it gets its tests.
@@ -13,7 +14,7 @@ use op_spec::chain::Layer;
 use op_spec::{ClampSpec, PointwiseProblem, PointwiseSpec};
 use serde::Deserialize;
 
-use super::operator::Operator;
+use super::operator::{Operator, chained};
 use crate::golden_file::{GoldenFlaw, Reader};
 use crate::{Bounded, Case, Cases, Precision};
 
@@ -30,6 +31,8 @@ impl Operator for PointwiseProblem {
                 }
             }
             PointwiseSpec::Relu {} => v.max(0.0),
+            PointwiseSpec::LeakyRelu { .. } if v > 0.0 => v,
+            PointwiseSpec::LeakyRelu { negative_slope } => v * negative_slope,
         })
     }
 
@@ -57,6 +60,13 @@ impl Operator for PointwiseProblem {
                         *t = 0.0;
                     }
                 }
+                PointwiseSpec::LeakyRelu { negative_slope } => {
+                    if x - *t <= 0.0 {
+                        let slope = negative_slope.abs();
+                        *t *= if x + *t <= 0.0 { slope } else { slope.max(1.0) };
+                        *t += chained(0) * precision.arithmetic * y.abs();
+                    }
+                }
             });
         tolerance
     }
@@ -67,7 +77,7 @@ impl Operator for PointwiseProblem {
 }
 
 /// The cases of all functions.
-pub(crate) const CASES: &[Cases] = &[CLAMP, RELU];
+pub(crate) const CASES: &[Cases] = &[CLAMP, RELU, LEAKY_RELU];
 
 const CLAMP: Cases = Cases {
     kind: "clamp",
@@ -91,6 +101,40 @@ const RELU: Cases = Cases {
 };
 
 const RELU_SPEC: PointwiseSpec = PointwiseSpec::Relu {};
+
+const LEAKY_RELU: Cases = Cases {
+    kind: "leaky_relu",
+    smoke: || vec![case("leaky_relu/plain", leaky_relu(0.01), &[2, 3, 50])],
+    ragged: ragged_leaky_relus,
+    realistic: || vec![case("leaky_relu/yolo", leaky_relu(0.1), &[2, 32, 56, 56])],
+    golden: "leaky_relu",
+    read: |file| {
+        let LeakyReluAttributes { negative_slope } = file.attributes()?;
+        file.case("leaky_relu", [Layer::leaky_relu(negative_slope)], &[])
+    },
+};
+
+const fn leaky_relu(negative_slope: f64) -> PointwiseSpec {
+    PointwiseSpec::LeakyRelu { negative_slope }
+}
+
+fn ragged_leaky_relus() -> Vec<Case> {
+    let mut cases = ragged("leaky_relu", leaky_relu(0.01));
+    let slopes = [
+        ("slope_of_0", 0.0),
+        ("negative_slope", -0.5),
+        ("slope_above_1", 3.0),
+    ];
+    cases.extend(slopes.map(|(name, slope)| {
+        case(&format!("leaky_relu/{name}"), leaky_relu(slope), &[1, 211]).special()
+    }));
+    cases
+}
+
+#[derive(Deserialize)]
+struct LeakyReluAttributes {
+    negative_slope: f64,
+}
 
 fn case(name: &str, function: PointwiseSpec, x: &[usize]) -> Case {
     Case::of_layer(name, Layer::Pointwise(function), x).expect("a chain")
@@ -169,10 +213,40 @@ mod tests {
     }
 
     #[test]
+    fn a_function_keeps_order_if_it_changes_places_with_a_maximum() {
+        let values = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 0.5, 2.0, f64::INFINITY];
+        let commutes = |function: &PointwiseSpec| {
+            let of = |v: f64| {
+                let x = array![v].into_dyn();
+                function.problem(x.shape()).unwrap().reference(&x, &[])[[0]]
+            };
+            let maximum = |a: f64, b: f64| match a.is_nan() || b.is_nan() {
+                true => f64::NAN,
+                false => a.max(b),
+            };
+            values.iter().all(|&a| {
+                values.iter().all(|&b| {
+                    let (sooner, later) = (of(a.max(b)), maximum(of(a), of(b)));
+                    sooner == later || sooner.is_nan() && later.is_nan()
+                })
+            })
+        };
+        let cases = CASES.iter().flat_map(|cases| (cases.ragged)());
+        let of_cases = cases.map(|case| match case.chain.layers() {
+            [Layer::Pointwise(function)] => *function,
+            other => panic!("{other:?}"),
+        });
+        for function in of_cases.chain([leaky_relu(f64::INFINITY)]) {
+            assert_eq!(function.keeps_order(), commutes(&function), "{function:?}");
+        }
+    }
+
+    #[test]
     fn values_that_are_surely_clamped_tolerate_nothing_of_their_input() {
         for (case, shift) in [
             (clamp("surely", &[2, 36], Some(2.0), Some(3.0)), 0.0),
             (case("relu/surely", RELU_SPEC, &[2, 36]), -2.0),
+            (case("leaky_relu/surely", leaky_relu(0.0), &[2, 36]), -2.0),
         ] {
             let case = case.shifted(shift);
             let mut x = Bounded::exact(case.x.view());
