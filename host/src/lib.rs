@@ -46,7 +46,10 @@ pub use contract::LaunchError;
 pub use cuda_std::emulator::Fault;
 #[cfg(feature = "emulator")]
 pub use device::EmulatorOptions;
-pub use device::{Counts, Device, DeviceInfo, DeviceProperties, Event, Stream, Tensor, raw};
+pub use device::{
+    Carried, Counts, Device, DeviceInfo, DeviceProperties, Event, KernelLoad, KernelOrigin, Stream,
+    Tensor, kernel_cache, raw,
+};
 pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, Result};
 pub use model::{Model, Options, Plan};

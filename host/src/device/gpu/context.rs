@@ -3,27 +3,28 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use cust::device::Device as CudaDevice;
 use cust::sys;
 
+use super::carried;
 use super::driver::{Current, Handle, cu, wrapped};
-use super::module::{self, Module};
-use super::ptx;
+use super::kernels::Kernels;
 use crate::contract::Limits;
 use crate::device::info::DeviceInfo;
 use crate::error::{DriverError, Error, Result};
 
-/// A GPU with its primary context and its compiled kernels.
+/// A GPU with its primary context and the kernels that were loaded so far.
 ///
 /// There is one per ordinal: the registry in [`Gpu::open`] keeps it for the life of the process, so
 /// that a context or a function handle, once seen, never dangles.
 pub(crate) struct Gpu {
     pub(crate) ordinal: u32,
-    pub(crate) info: DeviceInfo,
+    info: DeviceInfo,
     pub(crate) limits: Limits,
     context: cust::context::Context,
-    pub(super) module: Module,
+    pub(super) kernels: Kernels,
     /// The pool that stream-ordered allocations come from; `None` on devices without such pools.
     pub(super) pool: Option<Pool>,
 }
@@ -40,6 +41,9 @@ impl fmt::Debug for Gpu {
     }
 }
 
+/// How long the driver took when it was first called, which is when it starts.
+static INITIALISED: OnceLock<Duration> = OnceLock::new();
+
 /// How many GPUs the driver sees, or why it cannot be asked.
 pub(crate) fn count() -> Result<u32> {
     if let Err(error) = cuda_loader::driver() {
@@ -47,8 +51,10 @@ pub(crate) fn count() -> Result<u32> {
             reason: error.to_string(),
         });
     }
-    let asked = wrapped("cuInit", cust::init(cust::CudaFlags::empty()))
-        .and_then(|()| wrapped("cuDeviceGetCount", CudaDevice::num_devices()));
+    let start = Instant::now();
+    let initialised = wrapped("cuInit", cust::init(cust::CudaFlags::empty()));
+    INITIALISED.get_or_init(|| start.elapsed());
+    let asked = initialised.and_then(|()| wrapped("cuDeviceGetCount", CudaDevice::num_devices()));
     match asked {
         Ok(count) => Ok(count),
         Err(DriverError { code, .. }) if code == sys::CUresult::CUDA_ERROR_NO_DEVICE as u32 => {
@@ -61,15 +67,14 @@ pub(crate) fn count() -> Result<u32> {
 }
 
 impl Gpu {
-    /// The GPU with this ordinal. The first call for it compiles the kernels; the driver caches the result
-    /// on disk, so that a later process finds it there.
+    /// The GPU with this ordinal. No kernel is loaded yet.
     pub(crate) fn open(ordinal: u32) -> Result<Arc<Gpu>> {
         static OPEN: OnceLock<Mutex<HashMap<u32, Arc<Gpu>>>> = OnceLock::new();
         let count = count()?;
         if ordinal >= count {
             return Err(Error::NoSuchDevice { ordinal, count });
         }
-        // The lock is held while kernels compile: a second thread waits for the one compilation. A panic
+        // The lock is held while the context is made: a second thread waits for the one context. A panic
         // under it leaves the map as it was, so a poisoned lock is as good as a clean one.
         let mut open = OPEN
             .get_or_init(Mutex::default)
@@ -88,24 +93,27 @@ impl Gpu {
         let limits = limits(device)?;
         let mut info = describe(device, &limits)?;
         let capability = info.compute_capability.unwrap_or_default();
-        let Some(ptx) = ptx::choose(capability, module::MODULES) else {
+        let Some(carried) = carried::Kernels::of(capability) else {
             return Err(Error::TooOld {
                 name: info.name,
                 actual: capability,
-                required: ptx::lowest(module::MODULES),
+                required: carried::Kernels::lowest(),
             });
         };
-        info.module = Some(ptx.arch);
+        info.module = Some(carried.arch());
+        let (major, minor) = info.driver_version.unwrap_or_default();
+        let kernels = Kernels::new(carried, 1000 * major + 10 * minor);
+        let start = Instant::now();
         let context = retain(device)?;
+        info.context_time = Some(start.elapsed());
         let _current = Current::new(context.as_raw())?;
-        let module = Module::load(ptx)?;
         let pool = default_pool(device)?;
         Ok(Gpu {
             ordinal,
             info,
             limits,
             context,
-            module,
+            kernels,
             pool,
         })
     }
@@ -113,6 +121,20 @@ impl Gpu {
     /// Makes this GPU's context the thread's current one for as long as the guard lives.
     pub(crate) fn make_current(&self) -> Result<Current, DriverError> {
         Current::new(self.context.as_raw())
+    }
+
+    /// What the device is, and which kernels it has loaded so far.
+    pub(crate) fn info(&self) -> DeviceInfo {
+        let kernels = self.kernels.loads();
+        DeviceInfo {
+            kernels,
+            ..self.info.clone()
+        }
+    }
+
+    /// What no later call can change of [`info`](Gpu::info).
+    pub(crate) fn facts(&self) -> &DeviceInfo {
+        &self.info
     }
 
     pub(crate) fn to_name(&self) -> String {
@@ -168,7 +190,7 @@ fn attribute(device: CudaDevice, attribute: sys::CUdevice_attribute) -> Result<u
     Ok(value.max(0) as u32)
 }
 
-/// What the device is, as long as no module was chosen for it.
+/// What the device is, as long as no kernels were chosen for it.
 fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverError> {
     use sys::CUdevice_attribute::*;
     let get = |which| attribute(device, which);
@@ -185,7 +207,11 @@ fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverErr
         shared_bytes_per_block: Some(limits.shared_bytes),
         driver_version: Some((version.major() as u32, version.minor() as u32)),
         module: None,
-        ptx_origin: module::ORIGIN,
+        ptx_origin: carried::ORIGIN,
+        carried: carried::carried(),
+        driver_time: INITIALISED.get().copied(),
+        context_time: None,
+        kernels: Vec::new(),
     })
 }
 

@@ -1,0 +1,92 @@
+//! Making archives.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use lzma_rust2::{XzOptions, XzWriter};
+
+use crate::{ArchiveError, TITLE};
+
+/// A kernel that goes into an archive.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Kernel {
+    /// Its symbol.
+    pub name: String,
+    /// What it is for, such as `sm_90a`.
+    pub arch: String,
+    /// A hash of the text that it is, or was made from.
+    pub source: String,
+    /// What it is.
+    pub bytes: Vec<u8>,
+}
+
+/// How chunks are compressed.
+#[derive(Clone, Copy)]
+enum Content {
+    Text,
+    /// Instructions of 16 bytes, of which the same bytes are alike.
+    MachineCode,
+}
+
+/// The bytes of an archive of these kernels, of which what is alike should stand together. A chunk ends with the kernel that
+/// fills its `chunk_bytes`: the more, the smaller the file, and the more has to be decompressed for one kernel.
+///
+/// # Errors
+/// [`ArchiveError::Index`] for a name that an index cannot hold, [`ArchiveError::Compression`].
+pub fn write(kernels: &[Kernel], chunk_bytes: usize) -> Result<Vec<u8>, ArchiveError> {
+    let mut index = String::new();
+    let mut chunks: Vec<Vec<u8>> = Vec::new();
+    let mut open = Vec::new();
+    for kernel in kernels {
+        for word in [&kernel.name, &kernel.arch, &kernel.source] {
+            if word.is_empty() || word.contains(char::is_whitespace) {
+                return Err(ArchiveError::Index(word.clone()));
+            }
+        }
+        let (name, arch, source) = (&kernel.name, &kernel.arch, &kernel.source);
+        let (chunk, offset, length) = (chunks.len(), open.len(), kernel.bytes.len());
+        let written = writeln!(
+            index,
+            "kernel {name} {arch} {source} {chunk} {offset} {length}"
+        );
+        written.expect("a string takes all text");
+        open.extend_from_slice(&kernel.bytes);
+        if open.len() >= chunk_bytes {
+            chunks.push(compress(&open)?);
+            open.clear();
+        }
+    }
+    if !open.is_empty() {
+        chunks.push(compress(&open)?);
+    }
+    let mut head = format!("{TITLE}\n");
+    for chunk in &chunks {
+        writeln!(head, "chunk {}", chunk.len()).expect("a string takes all text");
+    }
+    let mut file = compress((head + &index).as_bytes())?;
+    chunks
+        .iter()
+        .for_each(|chunk| file.extend_from_slice(chunk));
+    Ok(file)
+}
+
+fn compress(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
+    const PRESET: u32 = 9;
+    let content = if bytes.contains(&0) {
+        Content::MachineCode
+    } else {
+        Content::Text
+    };
+    let mut options = XzOptions::with_preset(PRESET);
+    let lzma = &mut options.lzma_options;
+    // What a reader has to allocate.
+    lzma.dict_size = (bytes.len() as u32)
+        .next_power_of_two()
+        .clamp(1 << 12, 1 << 23);
+    if let Content::MachineCode = content {
+        (lzma.lc, lzma.lp, lzma.pb) = (0, 3, 4);
+    }
+    let mut writer = XzWriter::new(Vec::new(), options)?;
+    writer.write_all(bytes)?;
+    Ok(writer.finish()?)
+}
