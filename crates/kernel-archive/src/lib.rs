@@ -1,21 +1,21 @@
 //! Files of GPU kernels, compressed, from which one kernel at a time is read.
 //!
 //! A program uses few of the kernels that it carries, so an [`Archive`] gives each by itself. Kernels that stand
-//! next to each other in it are compressed together, in *chunks*: alone, a kernel would miss most of what it shares with its
+//! next to each other in it are compressed together, in *sections*: alone, a kernel would miss most of what it shares with its
 //! siblings.
 //!
 //! # The file
-//! It is a sequence of complete xz streams, so `xz -dc` shows all of it: first the index, a text, then the chunks. A line
+//! It is a sequence of complete xz streams, so `xz -dc` shows all of it: first the index, a text, then the sections. A line
 //! of the index is one of
 //!
 //! ```text
 //! kernel archive 1
-//! chunk LENGTH
-//! kernel NAME ARCHITECTURE SOURCE CHUNK OFFSET LENGTH
+//! section LENGTH
+//! kernel NAME ARCHITECTURE SOURCE SECTION OFFSET LENGTH
 //! ```
 //!
-//! with the length of each compressed chunk, in order, of which the last one ends where the file ends; and for each
-//! kernel its place in the decompressed chunk. `SOURCE` is a hash of the text that the kernel is, or was made from: the
+//! with the length of each compressed section, in order, of which the last one ends where the file ends; and for each
+//! kernel its place in the decompressed section. `SOURCE` is a hash of the text that the kernel is, or was made from: the
 //! machine code of a kernel belongs to its PTX if the two have one `SOURCE`.
 
 #[cfg(feature = "write")]
@@ -48,7 +48,7 @@ pub enum ArchiveError {
     Length {
         /// Bytes of the file.
         actual: usize,
-        /// Bytes of its chunks, by the index.
+        /// Bytes of its sections, by the index.
         told: usize,
     },
 }
@@ -62,7 +62,7 @@ pub struct Entry {
     pub arch: String,
     /// A hash of the text that it is, or was made from.
     pub source: String,
-    chunk: usize,
+    section: usize,
     place: Range<usize>,
 }
 
@@ -85,7 +85,7 @@ impl Entry {
 pub struct Archive<'a> {
     /// Sorted by name, then architecture.
     entries: Vec<Entry>,
-    chunks: Vec<&'a [u8]>,
+    sections: Vec<&'a [u8]>,
 }
 
 impl<'a> Archive<'a> {
@@ -97,24 +97,24 @@ impl<'a> Archive<'a> {
         let mut text = String::new();
         XzReader::new(bytes, false).read_to_string(&mut text)?;
         let (lengths, mut entries) = parse(&text)?;
-        // The first chunk starts where all of them fit.
+        // The first section starts where all of them fit.
         let told = lengths
             .iter()
             .fold(0_usize, |sum, &length| sum.saturating_add(length));
         let actual = bytes.len();
         let start = actual.checked_sub(told);
         let mut rest = &bytes[start.ok_or(ArchiveError::Length { actual, told })?..];
-        let mut chunks = Vec::with_capacity(lengths.len());
+        let mut sections = Vec::with_capacity(lengths.len());
         for length in lengths {
-            let (chunk, after) = rest.split_at(length);
-            chunks.push(chunk);
+            let (section, after) = rest.split_at(length);
+            sections.push(section);
             rest = after;
         }
-        if let Some(astray) = entries.iter().find(|entry| entry.chunk >= chunks.len()) {
+        if let Some(astray) = entries.iter().find(|entry| entry.section >= sections.len()) {
             return Err(ArchiveError::Index(astray.kernel.clone()));
         }
         entries.sort_by(|one, two| one.key().cmp(&two.key()));
-        Ok(Self { entries, chunks })
+        Ok(Self { entries, sections })
     }
 
     /// All kernels, by name, then architecture.
@@ -135,13 +135,13 @@ impl<'a> Archive<'a> {
     /// The bytes of one of this archive's kernels.
     ///
     /// # Errors
-    /// [`ArchiveError`] if the chunk is damaged.
+    /// [`ArchiveError`] if the section is damaged.
     pub fn read(&self, entry: &Entry) -> Result<Vec<u8>, ArchiveError> {
-        let mut chunk = XzReader::new(self.chunks[entry.chunk], false);
+        let mut section = XzReader::new(self.sections[entry.section], false);
         let before = entry.place.start as u64;
-        std::io::copy(&mut chunk.by_ref().take(before), &mut std::io::sink())?;
+        std::io::copy(&mut section.by_ref().take(before), &mut std::io::sink())?;
         let mut bytes = vec![0; entry.len()];
-        chunk.read_exact(&mut bytes)?;
+        section.read_exact(&mut bytes)?;
         Ok(bytes)
     }
 }
@@ -152,7 +152,7 @@ impl Entry {
     }
 }
 
-/// The lengths of the chunks, and the kernels.
+/// The lengths of the sections, and the kernels.
 fn parse(text: &str) -> Result<(Vec<usize>, Vec<Entry>), ArchiveError> {
     let wrong = |line: &dyn Display| ArchiveError::Index(line.to_string());
     let mut lines = text.lines();
@@ -167,15 +167,15 @@ fn parse(text: &str) -> Result<(Vec<usize>, Vec<Entry>), ArchiveError> {
         let words: Vec<&str> = words.collect();
         let number = |word: &str| word.parse::<usize>().map_err(|_| wrong(&line));
         match (kind, words.as_slice()) {
-            (Some("chunk"), [length]) => lengths.push(number(length)?),
-            (Some("kernel"), [kernel, arch, source, chunk, offset, length]) => {
+            (Some("section"), [length]) => lengths.push(number(length)?),
+            (Some("kernel"), [kernel, arch, source, section, offset, length]) => {
                 let (start, length) = (number(offset)?, number(length)?);
                 let end = start.checked_add(length).ok_or_else(|| wrong(&line))?;
                 entries.push(Entry {
                     kernel: (*kernel).to_owned(),
                     arch: (*arch).to_owned(),
                     source: (*source).to_owned(),
-                    chunk: number(chunk)?,
+                    section: number(section)?,
                     place: start..end,
                 });
             }

@@ -20,7 +20,7 @@ pub struct Kernel {
     pub bytes: Vec<u8>,
 }
 
-/// How chunks are compressed.
+/// How sections are compressed.
 #[derive(Clone, Copy)]
 enum Content {
     Text,
@@ -28,14 +28,14 @@ enum Content {
     MachineCode,
 }
 
-/// The bytes of an archive of these kernels, of which what is alike should stand together. A chunk ends with the kernel that
-/// fills its `chunk_bytes`: the more, the smaller the file, and the more has to be decompressed for one kernel.
+/// The bytes of an archive of these kernels, of which what is alike should stand together. A section ends with the kernel that
+/// fills its `section_bytes`: the more, the smaller the file, and the more has to be decompressed for one kernel.
 ///
 /// # Errors
 /// [`ArchiveError::Index`] for a name that an index cannot hold, [`ArchiveError::Compression`].
-pub fn write(kernels: &[Kernel], chunk_bytes: usize) -> Result<Vec<u8>, ArchiveError> {
+pub fn write(kernels: &[Kernel], section_bytes: usize) -> Result<Vec<u8>, ArchiveError> {
     let mut index = String::new();
-    let mut chunks: Vec<Vec<u8>> = Vec::new();
+    let mut sections: Vec<Vec<u8>> = Vec::new();
     let mut open = Vec::new();
     for kernel in kernels {
         for word in [&kernel.name, &kernel.arch, &kernel.source] {
@@ -44,29 +44,29 @@ pub fn write(kernels: &[Kernel], chunk_bytes: usize) -> Result<Vec<u8>, ArchiveE
             }
         }
         let (name, arch, source) = (&kernel.name, &kernel.arch, &kernel.source);
-        let (chunk, offset, length) = (chunks.len(), open.len(), kernel.bytes.len());
+        let (section, offset, length) = (sections.len(), open.len(), kernel.bytes.len());
         let written = writeln!(
             index,
-            "kernel {name} {arch} {source} {chunk} {offset} {length}"
+            "kernel {name} {arch} {source} {section} {offset} {length}"
         );
         written.expect("a string takes all text");
         open.extend_from_slice(&kernel.bytes);
-        if open.len() >= chunk_bytes {
-            chunks.push(compress(&open)?);
+        if open.len() >= section_bytes {
+            sections.push(compress(&open)?);
             open.clear();
         }
     }
     if !open.is_empty() {
-        chunks.push(compress(&open)?);
+        sections.push(compress(&open)?);
     }
     let mut head = format!("{TITLE}\n");
-    for chunk in &chunks {
-        writeln!(head, "chunk {}", chunk.len()).expect("a string takes all text");
+    for section in &sections {
+        writeln!(head, "section {}", section.len()).expect("a string takes all text");
     }
     let mut file = compress((head + &index).as_bytes())?;
-    chunks
+    sections
         .iter()
-        .for_each(|chunk| file.extend_from_slice(chunk));
+        .for_each(|section| file.extend_from_slice(section));
     Ok(file)
 }
 

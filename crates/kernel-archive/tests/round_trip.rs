@@ -9,7 +9,7 @@ fn write(kernels: &[Kernel]) -> Result<Vec<u8>, ArchiveError> {
     kernel_archive::write(kernels, 400_000)
 }
 
-/// Kernels of several chunks, text and machine code.
+/// Kernels of several sections, text and machine code.
 fn kernels() -> Vec<Kernel> {
     let kernel = |index: usize, arch: &str, bytes| Kernel {
         name: format!("kernel_{}", 9 - index),
@@ -61,7 +61,7 @@ fn the_whole_file_is_a_sequence_of_xz_streams() {
         .into_iter()
         .flat_map(|kernel| kernel.bytes)
         .collect();
-    assert!(all.starts_with(b"kernel archive 1\nchunk "));
+    assert!(all.starts_with(b"kernel archive 1\nsection "));
     assert!(all.ends_with(&content));
 }
 
@@ -83,7 +83,7 @@ fn damage_is_an_error() {
         let refused = Archive::open(wrong).unwrap_err();
         assert!(matches!(refused, ArchiveError::Compression(_)), "{refused}");
     }
-    // Chunks that are not there are missed where the archive is opened, or where a kernel is read.
+    // Sections that are not there are missed where the archive is opened, or where a kernel is read.
     let index_alone = &file[..file.len() / 8];
     let read = |archive: &Archive<'_>| {
         let read = |entry| archive.read(entry).map(drop);

@@ -181,7 +181,7 @@ pub(crate) fn carried() -> Vec<Carried> {
         *bytes += entry.len();
         *kernels += usize::from(PTX.iter().any(same));
     }
-    // Architectures share chunks, so each has its part of the file.
+    // Architectures share sections, so each has its part of the file.
     let of_code = |(arch, kernels, bytes): (String, usize, usize)| Carried {
         what: "machine code",
         arch,
