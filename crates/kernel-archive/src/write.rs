@@ -37,6 +37,7 @@ pub fn write(kernels: &[Kernel], section_bytes: usize) -> Result<Vec<u8>, Archiv
     let mut index = String::new();
     let mut sections: Vec<Vec<u8>> = Vec::new();
     let mut open = Vec::new();
+    let mut is_open = false;
     for kernel in kernels {
         for word in [&kernel.name, &kernel.arch, &kernel.source] {
             if word.is_empty() || word.contains(char::is_whitespace) {
@@ -51,12 +52,13 @@ pub fn write(kernels: &[Kernel], section_bytes: usize) -> Result<Vec<u8>, Archiv
         );
         written.expect("a string takes all text");
         open.extend_from_slice(&kernel.bytes);
-        if open.len() >= section_bytes {
+        is_open = open.len() < section_bytes;
+        if !is_open {
             sections.push(compress(&open)?);
             open.clear();
         }
     }
-    if !open.is_empty() {
+    if is_open {
         sections.push(compress(&open)?);
     }
     let mut head = format!("{TITLE}\n");
