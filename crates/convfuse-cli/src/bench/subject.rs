@@ -37,9 +37,12 @@ enum Part {
 }
 
 impl Part {
-    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation.
+    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation. Of 32 bits, as
+    /// records had them when a seed had no more.
     const fn seed(self, of_subject: u64) -> u64 {
-        op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64))
+        let mixed = op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64));
+        // The product has lost the upper three bits.
+        mixed.wrapping_add(of_subject >> 61) % (1 << 32)
     }
 }
 
