@@ -2,6 +2,7 @@
 
 use crate::contract::LaunchError;
 use crate::dtype::DType;
+use crate::host_memory::NoMemory;
 
 /// What can go wrong between a call and its result.
 ///
@@ -310,6 +311,21 @@ impl DriverError {
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         DriverError::FATAL.contains(&self.code)
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(
+        NoMemory {
+            requested,
+            available,
+        }: NoMemory,
+    ) -> Error {
+        Error::OutOfMemory {
+            device: "cpu".to_owned(),
+            requested,
+            available,
+        }
     }
 }
 

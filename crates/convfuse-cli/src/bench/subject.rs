@@ -138,7 +138,7 @@ impl Subject {
             name: chain.operators(),
             chain: chain.clone(),
             parameters: parameters.values().to_vec(),
-            x: data::fill(Part::Input.seed(seed), IxDyn(shape)),
+            x: data::try_fill(Part::Input.seed(seed), IxDyn(shape))?,
         };
         let case = rounded(&case, dtype);
         let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
@@ -247,7 +247,7 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
         *earlier += 1;
         for (&slot, &(part, bound)) in of_layer.iter().zip(sources) {
             let parameter = &chain.parameters()[slot];
-            let values: ArrayD<f32> = data::signed(part.seed(seed), IxDyn(&parameter.shape));
+            let values: ArrayD<f32> = data::try_signed(part.seed(seed), IxDyn(&parameter.shape))?;
             parameters.set(&parameter.name, values * bound)?;
         }
     }
