@@ -135,6 +135,19 @@ pub enum Error {
         limit: u64,
     },
 
+    /// A convolution's workspace limit that cuts its columns into more chunks than a program takes.
+    #[error(
+        "{operator}: workspace_bytes is {limit}, which cuts the columns into more than {most} chunks; raise it or use ConvAlgorithm::Direct"
+    )]
+    TooManyChunks {
+        /// The operator's name.
+        operator: &'static str,
+        /// The limit that was set.
+        limit: u64,
+        /// The most chunks.
+        most: usize,
+    },
+
     /// A driver call failed.
     #[error("gpu: {0}")]
     Driver(#[from] DriverError),
