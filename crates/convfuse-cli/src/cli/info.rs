@@ -1,5 +1,6 @@
 //! `convfuse info`.
 
+use super::device::reason;
 use super::{Outcome, Verdict};
 use convfuse::Device;
 
@@ -16,6 +17,10 @@ pub(super) fn run() -> Outcome {
             }
         }
         Err(error) => println!("no GPU: {error}"),
+    }
+    match reason(&Device::best()) {
+        None => println!("--device best is gpu:0"),
+        Some(reason) => println!("--device best is cpu: {reason}"),
     }
     Ok(Verdict::Right)
 }
