@@ -2,6 +2,7 @@
 
 use crate::contract::LaunchError;
 use crate::dtype::DType;
+use crate::host_memory::NoMemory;
 
 /// What can go wrong between a call and its result.
 ///
@@ -136,6 +137,19 @@ pub enum Error {
         operator: &'static str,
         /// The limit that was set.
         limit: u64,
+    },
+
+    /// A convolution's workspace limit that cuts its columns into more chunks than a program takes.
+    #[error(
+        "{operator}: workspace_bytes is {limit}, which cuts the columns into more than {most} chunks; raise it or use ConvAlgorithm::Direct"
+    )]
+    TooManyChunks {
+        /// The operator's name.
+        operator: &'static str,
+        /// The limit that was set.
+        limit: u64,
+        /// The most chunks.
+        most: usize,
     },
 
     /// A driver call failed.
@@ -314,6 +328,21 @@ impl DriverError {
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         DriverError::FATAL.contains(&self.code)
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(
+        NoMemory {
+            requested,
+            available,
+        }: NoMemory,
+    ) -> Error {
+        Error::OutOfMemory {
+            device: "cpu".to_owned(),
+            requested,
+            available,
+        }
     }
 }
 

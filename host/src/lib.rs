@@ -31,6 +31,7 @@ pub mod data;
 mod device;
 mod dtype;
 mod error;
+mod host_memory;
 #[cfg(any(test, feature = "lab"))]
 #[doc(hidden)]
 pub mod lab;

@@ -69,7 +69,7 @@ impl Model {
     /// The chain with f32 parameters, uploaded on `stream`.
     ///
     /// # Errors
-    /// [`Error::Parameters`] for values that are not the chain's parameters.
+    /// [`Error::Parameters`] for values that are not the chain's parameters; [`Error::OutOfMemory`].
     pub fn new(stream: &Stream, chain: &Chain, parameters: &Parameters) -> Result<Model> {
         Model::with_dtype(stream, chain, parameters, DType::F32)
     }
@@ -85,7 +85,7 @@ impl Model {
         dtype: DType,
     ) -> Result<Model> {
         parameters.check(chain)?;
-        let parameters = parameters.clone().rounded(dtype);
+        let parameters = parameters.to_rounded(dtype)?;
         let upload = |parameter: &Parameter| {
             let value = parameters.get(&parameter.name).expect("they were checked");
             Tensor::from_f32_array(stream, &value, dtype)
@@ -241,7 +241,7 @@ impl Model {
         let shared = &*self.shared;
         let problem = shared.chain.problem(x.shape())?;
         let input = x.host_f32()?;
-        let y = cpu::run(&shared.chain, &problem, &shared.parameters, input.view());
+        let y = cpu::run(&shared.chain, &problem, &shared.parameters, input.view())?;
         Tensor::from_cpu(x.stream(), y, x.dtype())
     }
 

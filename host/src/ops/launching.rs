@@ -76,7 +76,7 @@ pub(super) fn single_with(
         let [first, second] = parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose());
         let values = [first?, second?];
         let values = values.each_ref().map(Option::as_ref);
-        let y = cpu::operator(&problem, values, x.host_f32()?.view());
+        let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
         return Tensor::from_cpu(x.stream(), y, x.dtype());
     }
     let mut program = ProgramBuilder::new(x.device());
