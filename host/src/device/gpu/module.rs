@@ -8,7 +8,7 @@ use cust::sys;
 
 use super::driver::{Handle, cu};
 use super::ptx::Ptx;
-use crate::error::{DriverError, Error, Result};
+use crate::error::{Error, Result};
 
 /// What the build script compiled, or the PTX that the repository carries.
 pub(crate) const MODULES: &[Ptx] = &[
@@ -37,7 +37,7 @@ pub(super) struct Function {
     pub(super) handle: Handle<sys::CUfunc_st>,
     pub(super) static_shared_bytes: u32,
     /// Whether shared memory beyond 48 KiB was granted.
-    pub(super) opt_in: OnceLock<Result<(), DriverError>>,
+    pub(super) opt_in: OnceLock<()>,
 }
 
 impl Module {
