@@ -1,13 +1,15 @@
-//! Build script of the `convfuse` package: gives it the PTX of the kernels.
+//! Build script of the `convfuse` package: gives it the kernels.
 //!
 //! Where a compiler for devices is installed (crates/cuda_builder says what that takes), the kernels
 //! are compiled now; elsewhere the PTX in host/ptx is used, which `cargo xtask ptx` made from the
-//! same sources. The library finds it in these variables, at compile time:
+//! same sources. Machine code is always that of host/ptx; the library leaves out what was made of other PTX. It
+//! finds them in these variables, at compile time:
 //!
 //! | variable | value |
 //! |---|---|
-//! | `CONVFUSE_PTX_SM_80`, `CONVFUSE_PTX_SM_90A` | paths of the PTX files, compressed |
-//! | `CONVFUSE_PTX_ORIGIN` | where they come from, as a sentence |
+//! | `CONVFUSE_PTX_SM_80`, `CONVFUSE_PTX_SM_90A` | paths of the archives with PTX |
+//! | `CONVFUSE_MACHINE_CODE` | path of the archive with machine code |
+//! | `CONVFUSE_PTX_ORIGIN` | where the PTX comes from, as a sentence |
 
 #[path = "host/ptx/kernel_set.rs"]
 mod kernel_set;
@@ -16,7 +18,7 @@ use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use cuda_builder::{KernelModules, Origin};
+use cuda_builder::{KernelFiles, Origin};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
@@ -33,11 +35,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("cargo::rerun-if-env-changed=CUDA_BUILDER_RUSTC");
 
-    let KernelModules { modules, origin } = kernels.resolve(&out_dir)?;
-    for (arch, path) in modules {
+    let KernelFiles {
+        ptx,
+        machine_code,
+        origin,
+    } = kernels.resolve(&out_dir)?;
+    for (arch, path) in ptx {
         let variable = format!("CONVFUSE_PTX_{}", arch.name().to_uppercase());
         println!("cargo::rustc-env={variable}={}", path.display());
     }
+    println!(
+        "cargo::rustc-env=CONVFUSE_MACHINE_CODE={}",
+        machine_code.display()
+    );
     println!("cargo::rustc-env=CONVFUSE_PTX_ORIGIN={}", describe(&origin));
     Ok(())
 }
@@ -56,9 +66,9 @@ fn describe(origin: &Origin) -> String {
                 cuda_builder::Error::NoToolchain(_) | cuda_builder::Error::ToolchainDisabled
             );
             if *stale {
-                println!("cargo::warning=using shipped PTX of older kernel sources: {reason}");
+                println!("cargo::warning=using shipped kernels of older kernel sources: {reason}");
             } else if has_toolchain {
-                println!("cargo::warning=using shipped PTX: {reason}");
+                println!("cargo::warning=using shipped kernels: {reason}");
             }
             format!("shipped, compiled with {}", header.compiler)
         }

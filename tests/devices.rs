@@ -1,7 +1,7 @@
 //! Devices and tensors: what they are, and how they refuse.
 
 use convfuse::spec::ClampSpec;
-use convfuse::{DType, Device, Error, Tensor, data, lab, ops};
+use convfuse::{Carried, DType, Device, Error, Tensor, data, lab, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array2, array};
 use op_spec::launch::LaunchShape;
@@ -38,6 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("check_launches_before_they_happen", launch_contract),
             ("count_launches_bytes_and_memory", counters),
             ("use_freed_memory_again", reuse),
+            ("load_each_kernel_once_for_all_threads", kernels_once),
         ],
     ));
     let emulator = Backend::Emulator;
@@ -89,6 +90,9 @@ fn info(backend: Backend) -> Outcome {
     assert!(!info.name.is_empty() && info.processors > 0);
     assert_eq!(info.compute_capability.is_some(), backend == Backend::Gpu);
     assert_eq!(info.module.is_some(), backend == Backend::Gpu);
+    assert_eq!(info.context_time.is_some(), backend == Backend::Gpu);
+    let ptx = |carried: &&Carried| carried.what == "PTX" && carried.kernels > 100;
+    assert_eq!(info.carried.iter().filter(ptx).count(), 2);
     if let (Some(capability), Some(module)) = (info.compute_capability, info.module) {
         assert!(
             capability >= (8, 0)
@@ -98,6 +102,37 @@ fn info(backend: Backend) -> Outcome {
         assert_eq!(module == "sm_90a", capability == (9, 0));
     }
     assert!(info.to_string().lines().count() >= 3);
+    Ok(())
+}
+
+/// Two threads want each kernel at the same time.
+fn kernels_once(backend: Backend) -> Outcome {
+    let device = backend.device()?;
+    let run = |clamps: bool| -> convfuse::Result<()> {
+        let x = Tensor::from_array(&device.stream()?, &array![3.0f32])?;
+        let y = if clamps {
+            ops::clamp(&x, &ClampSpec::new(0.0, 1.0))?
+        } else {
+            ops::relu(&x)?
+        };
+        assert_eq!(y.to_array::<f32>()?[[0]], if clamps { 1.0 } else { 3.0 });
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads = [true, false, true, false].map(|clamps| scope.spawn(move || run(clamps)));
+        threads.map(|thread| thread.join().expect("no panic"))
+    })
+    .into_iter()
+    .collect::<convfuse::Result<()>>()?;
+    let info = device.info();
+    let times = |name| {
+        info.kernels
+            .iter()
+            .filter(|load| load.kernel == name)
+            .count()
+    };
+    let wanted = usize::from(backend == Backend::Gpu);
+    assert_eq!([times("clamp_f32"), times("relu_f32")], [wanted; 2]);
     Ok(())
 }
 

@@ -1,10 +1,10 @@
-// Which PTX the project has, and what it is compiled from: shared by the build script and the chores.
+// Which kernels the project ships, and what they are compiled from: shared by the build script and the chores.
 
 use std::path::Path;
 
 use cuda_builder::{Arch, KernelSet};
 
-/// The PTX of the project whose root is `root`: portable, and for Hopper.
+/// The kernels of the project whose root is `root`: PTX, portable and for Hopper, and machine code.
 pub(crate) fn kernel_set(root: &Path) -> KernelSet {
     let sources = [
         "kernels-gpu",
@@ -17,6 +17,7 @@ pub(crate) fn kernel_set(root: &Path) -> KernelSet {
         crate_path: root.join("kernels-gpu"),
         sources: sources.iter().map(|path| root.join(path)).collect(),
         archs: vec![Arch::Sm80, Arch::Sm90a],
+        machine_code: vec![Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90a],
         shipped: root.join("host/ptx"),
         target_dir: None,
     }

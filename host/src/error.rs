@@ -63,21 +63,25 @@ pub enum Error {
         count: u32,
     },
 
-    /// The device is older than every PTX module in this build.
+    /// The device is older than all kernels in this build.
     #[error("gpu: {name} has compute capability {}.{}, kernels need at least {}.{}", .actual.0, .actual.1, .required.0, .required.1)]
     TooOld {
         /// The device's name.
         name: String,
         /// Its compute capability.
         actual: (u32, u32),
-        /// The lowest compute capability that some module of this build supports.
+        /// The lowest compute capability that some kernels of this build are for.
         required: (u32, u32),
     },
 
-    /// The driver refused to compile the kernels.
-    #[error("gpu: the driver could not compile the {module} module ({cause}):\n{log}")]
+    /// The driver refused to compile a kernel.
+    #[error(
+        "gpu: the driver could not compile {kernel} from its PTX for {module} ({cause}):\n{log}"
+    )]
     Jit {
-        /// The module's architecture, such as `sm_90a`.
+        /// The kernel's symbol.
+        kernel: &'static str,
+        /// The architecture of the PTX, such as `sm_90a`.
         module: &'static str,
         /// The driver's error code.
         cause: DriverError,
@@ -89,12 +93,12 @@ pub enum Error {
     #[error(transparent)]
     NoInstance(#[from] cuda_std::NoInstance),
 
-    /// The module on the device holds no such kernel.
-    #[error("{kernel}: the {module} module has no kernel of this name")]
+    /// This build has no such kernel for the device.
+    #[error("{kernel}: the PTX for {module} has no kernel of this name")]
     MissingKernel {
         /// The kernel's symbol.
         kernel: &'static str,
-        /// The module's architecture.
+        /// The architecture of the PTX.
         module: &'static str,
     },
 

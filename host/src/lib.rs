@@ -47,7 +47,8 @@ pub use cuda_std::emulator::Fault;
 #[cfg(feature = "emulator")]
 pub use device::EmulatorOptions;
 pub use device::{
-    Counts, Device, DeviceInfo, DeviceProperties, Event, PinnedArray, Stream, Tensor, raw,
+    Carried, Counts, Device, DeviceInfo, DeviceProperties, Event, KernelLoad, KernelOrigin,
+    PinnedArray, Stream, Tensor, kernel_cache, raw,
 };
 pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, Result};

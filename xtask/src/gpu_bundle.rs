@@ -11,7 +11,7 @@
 //!     sweep_problems.json  the problems of one of them
 //! ```
 //!
-//! The PTX is inside the executables, and the driver is found at run time, so this is all. Unit tests need no GPU and stay
+//! The kernels are inside the executables, and the driver is found at run time, so this is all. Unit tests need no GPU and stay
 //! behind.
 
 use std::error::Error;
@@ -21,6 +21,9 @@ use std::process::{Command, Stdio};
 
 /// What the bundle must stay under, so that it travels easily.
 const MAX_BYTES: u64 = 25_000_000;
+
+/// What the demo in it must stay under.
+const MAX_DEMO_BYTES: u64 = 10_000_000;
 
 const RUN: &str = include_str!("gpu_bundle/run.sh");
 
@@ -38,6 +41,10 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     }
     for (_, executable) in build(root, &["build", "--bins"])? {
         strip(&executable, &bundle.join("convfuse"))?;
+    }
+    let demo = bundle.join("convfuse").metadata()?.len();
+    if demo >= MAX_DEMO_BYTES {
+        return Err(format!("the demo has {demo} bytes, limit {MAX_DEMO_BYTES}").into());
     }
     copy_files(&root.join("tests/golden"), &bundle.join("golden"))?;
     write_executable(&bundle.join("run.sh"), RUN)?;

@@ -6,7 +6,7 @@ mod layout;
 mod ptx;
 mod ptxas;
 
-/// What PTX there is; the build script reads the same file.
+/// What kernels there are; the build script reads the same file.
 #[path = "../../host/ptx/kernel_set.rs"]
 mod kernel_set;
 
@@ -20,13 +20,13 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Chore {
-    /// Compile the kernels and renew the shipped PTX in host/ptx.
+    /// Compile and assemble the kernels and renew the shipped PTX and machine code in host/ptx.
     Ptx {
-        /// Change nothing; fail if the shipped PTX is not what the kernel sources give.
+        /// Change nothing; fail if the shipped kernels are not what the sources give, or on what `ptxas` fails on.
         #[arg(long)]
         check: bool,
     },
-    /// Assemble every kernel for every architecture and fail if one spills, uses local memory or has
+    /// Assemble every kernel for every architecture, print what it uses, and fail if one spills, uses local memory or has
     /// its wgmma serialised.
     Ptxas,
     /// Pack tests, demo and data into .gpu-bundle, for a GPU machine without Rust.

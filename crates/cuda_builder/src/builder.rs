@@ -249,10 +249,15 @@ fn default_target_dir(crate_path: &Path) -> PathBuf {
 
 /// Writes a file unless it has this text already, so that what depends on it stays fresh.
 pub(crate) fn write_if_changed(path: &Path, text: &str) -> Result<()> {
-    if fs::read_to_string(path).is_ok_and(|present| present == text) {
+    write_bytes(path, text.as_bytes())
+}
+
+/// Writes a file unless it has these bytes already, so that what depends on it stays fresh.
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|present| present == bytes) {
         return Ok(());
     }
-    fs::write(path, text).map_err(Error::io("writing", path))
+    fs::write(path, bytes).map_err(Error::io("writing", path))
 }
 
 #[cfg(test)]

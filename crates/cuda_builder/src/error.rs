@@ -59,6 +59,18 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A module has at its top level what `split` cannot share out between its kernels.
+    #[error("PTX: `{0}` is neither variable nor entry of a kernel")]
+    Split(String),
+    /// Kernels cannot be put into an archive, or not be found in one.
+    #[error("{path}: {cause}", path = .path.display())]
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        cause: kernel_archive::ArchiveError,
+    },
     /// The file beside the PTX carried along does not say what that was compiled from.
     #[error("shipped PTX: {0} is not the header that `KernelSet::ship` writes")]
     NoHeader(PathBuf),
@@ -76,6 +88,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// For `map_err` on archives at `path`.
+    pub(crate) fn archive(
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(kernel_archive::ArchiveError) -> Self {
+        let path = path.into();
+        move |cause| Self::Archive { path, cause }
+    }
+
     /// For `map_err` on operations on `path`.
     pub(crate) fn io(
         action: &'static str,

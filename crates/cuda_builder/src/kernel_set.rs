@@ -1,31 +1,32 @@
-//! PTX that travels with a crate: compiled afresh where possible, else as it was shipped.
+//! Kernels that travel with a crate: compiled afresh where possible, else as they were shipped.
 //!
-//! Modules travel compressed (xz), to a tenth of their size and less. Beside them lies a text file, the [`ShippedHeader`],
-//! that says what they were compiled from and by which compiler.
+//! The PTX of each architecture is one archive (the crate `kernel-archive`) of kernels that are modules of their own. Machine
+//! code, which an assembler made of this PTX, is one more archive, of all architectures. Beside them lies a text file, the
+//! [`ShippedHeader`], that says what they were compiled from and by which programs.
 
 use std::fs;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use lzma_rust2::{XzOptions, XzReader, XzWriter};
-
-use crate::builder::write_if_changed;
+use crate::builder::{write_bytes, write_if_changed};
+use crate::shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive};
 use crate::source_hash::source_files;
 use crate::{Arch, CudaBuilder, Error, Module, PtxVersion, Result, Toolchain, source_hash};
 
-/// A kernel crate, the architectures to build it for, and the folder with its shipped PTX.
+/// A kernel crate, the architectures to build it for, and the folder with its shipped kernels.
 #[derive(Clone, Debug)]
 pub struct KernelSet {
-    /// The stem of the files: `kernels` gives `kernels_sm_80.ptx.xz` and `kernels.txt`.
+    /// The stem of the files: `kernels` gives `kernels_sm_80.ptx.xz`, `kernels.cubin.xz` and `kernels.txt`.
     pub name: String,
     /// The kernel crate.
     pub crate_path: PathBuf,
     /// The crates whose sources decide what the PTX is, the kernel crate among them.
     pub sources: Vec<PathBuf>,
-    /// One module is built for each.
+    /// PTX is built for each.
     pub archs: Vec<Arch>,
-    /// The folder with the shipped PTX.
+    /// Machine code is shipped for each.
+    pub machine_code: Vec<Arch>,
+    /// The folder with the shipped kernels.
     pub shipped: PathBuf,
     /// The folder for intermediate results, if not the default of
     /// [`CudaBuilder::target_dir`].
@@ -48,81 +49,28 @@ pub enum Origin {
     },
 }
 
-/// The modules of a set, in the order of its architectures.
+/// The archives of a set.
 #[derive(Debug)]
-pub struct KernelModules {
-    /// The compressed PTX of each architecture, see [`decompress`].
-    pub modules: Vec<(Arch, PathBuf)>,
-    /// Where they come from.
+pub struct KernelFiles {
+    /// The PTX of each architecture, in their order.
+    pub ptx: Vec<(Arch, PathBuf)>,
+    /// Machine code as it was shipped. What was made of other PTX than `ptx` has, by the hashes of the two, is of no use.
+    pub machine_code: PathBuf,
+    /// Where the PTX comes from.
     pub origin: Origin,
 }
 
-/// What is said of shipped modules in the text file beside them.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ShippedHeader {
-    /// [`source_hash`] of what it was compiled from.
-    pub sources: String,
+/// Freshly made kernels, and what made them.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipment<'a> {
     /// The compiler.
-    pub compiler: String,
-}
-
-const SOURCES_LABEL: &str = "sources: sha256 ";
-const COMPILER_LABEL: &str = "compiler: ";
-
-impl ShippedHeader {
-    /// The header in a file that [`KernelSet::ship`] wrote.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] if there is no such file, [`Error::NoHeader`] if it says something else.
-    pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(Error::io("reading", path))?;
-        Self::parse(&text).ok_or_else(|| Error::NoHeader(path.into()))
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let field = |label| text.lines().find_map(|line| line.strip_prefix(label));
-        Some(Self {
-            sources: field(SOURCES_LABEL)?.trim().to_owned(),
-            compiler: field(COMPILER_LABEL)?.trim().to_owned(),
-        })
-    }
-
-    fn to_text(&self) -> String {
-        format!(
-            "The PTX beside this file, not to be edited.\n{SOURCES_LABEL}{}\n{COMPILER_LABEL}{}\n",
-            self.sources, self.compiler
-        )
-    }
-}
-
-/// The text of a compressed module.
-///
-/// # Errors
-///
-/// [`Error::Io`] if there is no such file, or it is not what [`KernelSet::ship`] wrote.
-pub fn decompress(path: &Path) -> Result<String> {
-    let file = fs::read(path).map_err(Error::io("reading", path))?;
-    let mut text = String::new();
-    XzReader::new(file.as_slice(), false)
-        .read_to_string(&mut text)
-        .map_err(Error::io("decompressing", path))?;
-    Ok(text)
-}
-
-/// Writes a module's text, compressed, unless the file has it already.
-fn write_compressed(path: &Path, text: &str) -> Result<()> {
-    const PRESET: u32 = 6;
-    if decompress(path).is_ok_and(|present| present == text) {
-        return Ok(());
-    }
-    let compress = || -> std::io::Result<Vec<u8>> {
-        let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(PRESET))?;
-        writer.write_all(text.as_bytes())?;
-        writer.finish()
-    };
-    let bytes = compress().map_err(Error::io("compressing", path))?;
-    fs::write(path, bytes).map_err(Error::io("writing", path))
+    pub toolchain: &'a Toolchain,
+    /// The assembler, as it calls itself.
+    pub assembler: &'a str,
+    /// The module of each architecture.
+    pub modules: &'a [(Arch, Module)],
+    /// The machine code of all architectures.
+    pub machine_code: &'a [MachineCode],
 }
 
 impl KernelSet {
@@ -133,24 +81,41 @@ impl KernelSet {
     /// [`Error::Io`] if the sources cannot be listed.
     pub fn watched_files(&self) -> Result<Vec<PathBuf>> {
         let mut files = source_files(&self.sources)?;
-        files.extend(self.archs.iter().map(|&arch| self.shipped_path(arch)));
+        files.extend(self.archs.iter().map(|&arch| self.ptx_path(arch)));
+        files.push(self.machine_code_path());
         files.push(self.header_path());
         // New files show as changes of their folder.
         files.extend(self.sources.iter().map(|path| path.join("src")));
         Ok(files)
     }
 
-    /// The shipped module for an architecture, compressed.
-    pub fn shipped_path(&self, arch: Arch) -> PathBuf {
-        self.compressed_path(&self.shipped, arch)
+    /// The shipped PTX for an architecture.
+    pub fn ptx_path(&self, arch: Arch) -> PathBuf {
+        self.ptx_path_in(&self.shipped, arch)
     }
 
-    /// The file that says what the shipped modules were compiled from.
+    /// The shipped machine code.
+    pub fn machine_code_path(&self) -> PathBuf {
+        self.shipped.join(format!("{}.cubin.xz", self.name))
+    }
+
+    /// The architecture whose PTX machine code for `target` is made of: the newest that runs there.
+    pub fn ptx_for(&self, target: Arch) -> Option<Arch> {
+        let wanted = target.compute_capability();
+        let runs = |arch: &Arch| match arch.is_specific() {
+            true => *arch == target,
+            false => arch.compute_capability() <= wanted,
+        };
+        let archs = self.archs.iter().copied().filter(runs);
+        archs.max_by_key(|arch| (arch.compute_capability(), arch.is_specific()))
+    }
+
+    /// The file that says what the shipped kernels were made from.
     pub fn header_path(&self) -> PathBuf {
         self.shipped.join(format!("{}.txt", self.name))
     }
 
-    fn compressed_path(&self, folder: &Path, arch: Arch) -> PathBuf {
+    fn ptx_path_in(&self, folder: &Path, arch: Arch) -> PathBuf {
         folder.join(format!("{}_{arch}.ptx.xz", self.name))
     }
 
@@ -190,47 +155,47 @@ impl KernelSet {
         })
     }
 
-    /// Compiles the modules into `folder` if a device toolchain is there and takes them, and
+    /// Compiles the kernels into `folder` if a device toolchain is there and takes them, and
     /// otherwise settles for the shipped ones.
     ///
     /// # Errors
     ///
-    /// Only if the shipped modules cannot be used either.
-    pub fn resolve(&self, folder: &Path) -> Result<KernelModules> {
+    /// Only if the shipped kernels cannot be used either.
+    pub fn resolve(&self, folder: &Path) -> Result<KernelFiles> {
         let compiled = Toolchain::find().and_then(|toolchain| {
             let modules = self.compile(&toolchain, folder)?;
             Ok((modules, toolchain))
         });
         match compiled {
             Ok((modules, toolchain)) => {
-                let compress = |(arch, module): (Arch, Module)| {
-                    let path = self.compressed_path(folder, arch);
-                    write_compressed(&path, &module.ptx)?;
+                let archive = |(arch, module): (Arch, Module)| {
+                    let path = self.ptx_path_in(folder, arch);
+                    write_bytes(&path, &ptx_archive(arch, &module.ptx)?)?;
                     Ok((arch, path))
                 };
-                Ok(KernelModules {
-                    modules: modules.into_iter().map(compress).collect::<Result<_>>()?,
+                Ok(KernelFiles {
+                    ptx: modules.into_iter().map(archive).collect::<Result<_>>()?,
+                    machine_code: self.present(self.machine_code_path())?,
                     origin: Origin::Compiled(toolchain),
                 })
             }
-            Err(reason) => self.shipped_modules(reason),
+            Err(reason) => self.shipped_files(reason),
         }
     }
 
-    fn shipped_modules(&self, reason: Error) -> Result<KernelModules> {
+    /// A path, if there is a file.
+    fn present(&self, path: PathBuf) -> Result<PathBuf> {
+        fs::metadata(&path).map_err(Error::io("reading", &path))?;
+        Ok(path)
+    }
+
+    fn shipped_files(&self, reason: Error) -> Result<KernelFiles> {
         let header = ShippedHeader::read(&self.header_path())?;
-        let module = |arch: Arch| {
-            let path = self.shipped_path(arch);
-            fs::metadata(&path).map_err(Error::io("reading", &path))?;
-            Ok((arch, path))
-        };
-        Ok(KernelModules {
-            modules: self
-                .archs
-                .iter()
-                .copied()
-                .map(module)
-                .collect::<Result<_>>()?,
+        let archs = self.archs.iter().copied();
+        let ptx = archs.map(|arch| Ok((arch, self.present(self.ptx_path(arch))?)));
+        Ok(KernelFiles {
+            ptx: ptx.collect::<Result<_>>()?,
+            machine_code: self.present(self.machine_code_path())?,
             origin: Origin::Shipped {
                 stale: header.sources != source_hash(&self.sources)?,
                 header,
@@ -239,35 +204,43 @@ impl KernelSet {
         })
     }
 
-    /// What the shipped folder should say of modules that `toolchain` compiles now.
+    /// What the shipped folder should say of kernels that these programs make now.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if the sources cannot be read.
-    pub fn header(&self, toolchain: &Toolchain) -> Result<ShippedHeader> {
+    pub fn header(&self, toolchain: &Toolchain, assembler: &str) -> Result<ShippedHeader> {
         Ok(ShippedHeader {
             sources: source_hash(&self.sources)?,
             compiler: toolchain.to_string(),
+            assembler: assembler.to_owned(),
         })
     }
 
-    /// Writes freshly compiled modules to the shipped folder.
+    /// Writes freshly made kernels to the shipped folder.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the sources cannot be read or the modules cannot be written.
-    pub fn ship(&self, toolchain: &Toolchain, modules: &[(Arch, Module)]) -> Result<()> {
+    /// [`Error::Io`] if the sources cannot be read or the archives cannot be written, [`Error::Split`] for modules that have
+    /// other things than kernels.
+    pub fn ship(&self, shipment: &Shipment<'_>) -> Result<()> {
         fs::create_dir_all(&self.shipped).map_err(Error::io("creating", &self.shipped))?;
-        for (arch, module) in modules {
-            write_compressed(&self.shipped_path(*arch), &module.ptx)?;
+        for (arch, module) in shipment.modules {
+            write_bytes(&self.ptx_path(*arch), &ptx_archive(*arch, &module.ptx)?)?;
         }
-        write_if_changed(&self.header_path(), &self.header(toolchain)?.to_text())
+        let machine_code = machine_code_archive(shipment.machine_code)?;
+        write_bytes(&self.machine_code_path(), &machine_code)?;
+        let header = self.header(shipment.toolchain, shipment.assembler)?;
+        write_if_changed(&self.header_path(), &header.to_text())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kernel_archive::Archive;
+
     use super::*;
+    use crate::split;
 
     fn set_in(root: &Path) -> KernelSet {
         let crate_path = root.join("kernels");
@@ -284,10 +257,13 @@ mod tests {
             sources: vec![crate_path.clone()],
             crate_path,
             archs: vec![Arch::Sm80],
+            machine_code: vec![Arch::Sm86],
             shipped: root.join("ptx"),
             target_dir: None,
         }
     }
+
+    const PTX: &str = ".version 8.0\n.target sm_80\n.visible .entry a()\n{\n\tret;\n}\n";
 
     fn ship(set: &KernelSet) {
         let toolchain = Toolchain {
@@ -297,47 +273,84 @@ mod tests {
         };
         let module = Module {
             path: PathBuf::new(),
-            ptx: ".version 8.0\n".into(),
+            ptx: PTX.into(),
             toolchain: toolchain.clone(),
         };
-        set.ship(&toolchain, &[(Arch::Sm80, module)]).unwrap();
+        let machine_code = MachineCode {
+            kernel: "a".into(),
+            arch: Arch::Sm86,
+            source: split(PTX).unwrap()[0].hash(),
+            bytes: vec![0, 1, 2],
+        };
+        let shipment = Shipment {
+            toolchain: &toolchain,
+            assembler: "release 13.0",
+            modules: &[(Arch::Sm80, module)],
+            machine_code: &[machine_code],
+        };
+        set.ship(&shipment).unwrap();
     }
 
     #[test]
-    fn shipped_modules_are_fresh_until_a_source_changes() {
+    fn shipped_kernels_are_fresh_until_a_source_changes() {
         let root = tempfile::tempdir().unwrap();
         let set = set_in(root.path());
         ship(&set);
-        let stale = || match set
-            .shipped_modules(Error::ToolchainDisabled)
-            .unwrap()
-            .origin
-        {
+        let stale = || match set.shipped_files(Error::ToolchainDisabled).unwrap().origin {
             Origin::Shipped { header, stale, .. } => {
                 assert_eq!(header.compiler, "rustc 1.96.0 (abc), LLVM 22.1.8");
+                assert_eq!(header.assembler, "release 13.0");
                 stale
             }
             Origin::Compiled(_) => unreachable!("nothing was compiled"),
         };
         assert!(!stale());
-        let shipped = set.shipped_path(Arch::Sm80);
-        assert_eq!(decompress(&shipped).unwrap(), ".version 8.0\n");
         fs::write(set.crate_path.join("src/lib.rs"), "#![no_std] // new\n").unwrap();
         assert!(stale());
     }
 
     #[test]
-    fn missing_and_foreign_shipped_modules_are_errors() {
+    fn machine_code_tells_what_ptx_it_is_of() {
         let root = tempfile::tempdir().unwrap();
         let set = set_in(root.path());
-        let error = set.shipped_modules(Error::ToolchainDisabled).unwrap_err();
+        ship(&set);
+        let files = set.shipped_files(Error::ToolchainDisabled).unwrap();
+        let (ptx, code) = (fs::read(&files.ptx[0].1), fs::read(&files.machine_code));
+        let (ptx, code) = (ptx.unwrap(), code.unwrap());
+        let (ptx, code) = (Archive::open(&ptx).unwrap(), Archive::open(&code).unwrap());
+        let (text, made) = (
+            ptx.find("a", "sm_80").unwrap(),
+            code.find("a", "sm_86").unwrap(),
+        );
+        assert_eq!(ptx.read(text).unwrap(), PTX.as_bytes());
+        assert_eq!(code.read(made).unwrap(), [0, 1, 2]);
+        assert_eq!(text.source, made.source);
+    }
+
+    #[test]
+    fn missing_and_foreign_shipped_kernels_are_errors() {
+        let root = tempfile::tempdir().unwrap();
+        let set = set_in(root.path());
+        let error = set.shipped_files(Error::ToolchainDisabled).unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error}");
         fs::write(set.header_path(), "Something else.\n").unwrap();
-        let error = set.shipped_modules(Error::ToolchainDisabled).unwrap_err();
+        let error = set.shipped_files(Error::ToolchainDisabled).unwrap_err();
         assert!(matches!(error, Error::NoHeader(_)), "{error}");
         ship(&set);
-        fs::write(set.shipped_path(Arch::Sm80), ".version 8.0\n").unwrap();
-        let error = decompress(&set.shipped_path(Arch::Sm80)).unwrap_err();
+        fs::remove_file(set.machine_code_path()).unwrap();
+        let error = set.shipped_files(Error::ToolchainDisabled).unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error}");
+    }
+
+    #[test]
+    fn machine_code_is_made_of_the_newest_ptx_that_runs_there() {
+        let mut set = set_in(tempfile::tempdir().unwrap().path());
+        set.archs.push(Arch::Sm90a);
+        let of = |target| set.ptx_for(target);
+        for target in [Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm100, Arch::Sm120] {
+            assert_eq!(of(target), Some(Arch::Sm80), "{target}");
+        }
+        assert_eq!(of(Arch::Sm90a), Some(Arch::Sm90a));
+        assert_eq!(of(Arch::Sm75), None);
     }
 }

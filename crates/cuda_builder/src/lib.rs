@@ -13,7 +13,8 @@
 //! needs little change. What does not apply to stock rustc (libnvvm options, optix) is not there.
 //!
 //! For crates that carry compiled PTX for users without a device toolchain, [`KernelSet`] decides
-//! between compiling and the PTX carried along, and knows when the latter is stale.
+//! between compiling and the PTX carried along, and knows when the latter is stale. It keeps kernels one by one ([`split`]), in
+//! archives (the crate `kernel-archive`), and their machine code beside the PTX.
 //!
 //! # Examples
 //!
@@ -39,13 +40,17 @@ mod cargo;
 mod error;
 mod kernel_set;
 mod launch_bounds;
+mod shipped;
 mod source_hash;
+mod split;
 mod toolchain;
 
 pub use arch::{Arch, PtxVersion};
 pub use builder::{CudaBuilder, Module};
 pub use error::{Error, Result};
-pub use kernel_set::{KernelModules, KernelSet, Origin, ShippedHeader, decompress};
+pub use kernel_set::{KernelFiles, KernelSet, Origin, Shipment};
 pub use launch_bounds::apply_launch_bounds;
+pub use shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive};
 pub use source_hash::source_hash;
+pub use split::{KernelModule, split};
 pub use toolchain::{Places, Rejected, Toolchain, Verdict};

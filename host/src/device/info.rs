@@ -1,6 +1,9 @@
 //! What a device is and can do, for people to read.
 
 use std::fmt;
+use std::time::Duration;
+
+use serde::Serializer;
 
 /// What a device is and can do. Printed, it is a few aligned lines.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -20,15 +23,93 @@ pub struct DeviceInfo {
     pub shared_bytes_per_block: Option<u32>,
     /// The CUDA version that the driver supports.
     pub driver_version: Option<(u32, u32)>,
-    /// The PTX module in use, such as `sm_90a`.
+    /// The architecture whose kernels the device takes, such as `sm_90a`.
     pub module: Option<&'static str>,
     /// Where this build's PTX comes from.
     pub ptx_origin: &'static str,
+    /// The kernels that this build carries.
+    pub carried: Vec<Carried>,
+    /// How long the driver took to start in this process.
+    #[serde(serialize_with = "seconds_if_any")]
+    pub driver_time: Option<Duration>,
+    /// How long a GPU's context took to be made.
+    #[serde(serialize_with = "seconds_if_any")]
+    pub context_time: Option<Duration>,
+    /// The kernels that a GPU has loaded so far in this process, in order.
+    pub kernels: Vec<KernelLoad>,
+}
+
+/// Kernels for one architecture that a build carries.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Carried {
+    /// What they are: `PTX`, or `machine code`.
+    pub what: &'static str,
+    /// The architecture, such as `sm_90a`.
+    pub arch: String,
+    /// How many of them this build can use. Machine code that was made of other PTX than the build has is not used.
+    pub kernels: usize,
+    /// Bytes that they take in the program.
+    pub bytes: usize,
+}
+
+/// A kernel that was loaded onto a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct KernelLoad {
+    /// The kernel's symbol.
+    pub kernel: &'static str,
+    /// Where its machine code is from.
+    pub origin: KernelOrigin,
+    /// How long that took.
+    #[serde(serialize_with = "seconds")]
+    pub time: Duration,
+}
+
+/// Where a kernel's machine code is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KernelOrigin {
+    /// This build carries it.
+    Carried {
+        /// The architecture that it was made for.
+        arch: &'static str,
+    },
+    /// An earlier process kept it, see [`kernel_cache`](crate::kernel_cache).
+    Cached,
+    /// The driver made it of this build's PTX.
+    Compiled,
+}
+
+impl fmt::Display for KernelOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KernelOrigin::Carried { arch } => f.pad(&format!("machine code for {arch}")),
+            KernelOrigin::Cached => f.pad("cache"),
+            KernelOrigin::Compiled => f.pad("compiled from PTX"),
+        }
+    }
+}
+
+fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+fn seconds_if_any<S: Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => seconds(time, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 impl fmt::Display for DeviceInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |what: &str, value: String| writeln!(f, "  {what:<20} {value}");
+        let ms = |time: Duration| format!("{:.1} ms", 1e3 * time.as_secs_f64());
         line("device", self.name.clone())?;
         if let Some((major, minor)) = self.compute_capability {
             line("compute capability", format!("{major}.{minor}"))?;
@@ -55,10 +136,17 @@ impl fmt::Display for DeviceInfo {
             line("shared memory/block", format!("{} KiB", bytes / 1024))?;
         }
         if let Some((major, minor)) = self.driver_version {
-            line("driver", format!("CUDA {major}.{minor}"))?;
+            let started = self.driver_time.map(ms);
+            let started = started.map(|time| format!(", started in {time}"));
+            let version = format!("CUDA {major}.{minor}");
+            line("driver", version + &started.unwrap_or_default())?;
+        }
+        if let Some(time) = self.context_time {
+            line("context", format!("made in {}", ms(time)))?;
         }
         if let Some(module) = self.module {
-            line("PTX module", module.to_owned())?;
+            let loaded = self.kernels.len();
+            line("kernels", format!("those for {module}, {loaded} loaded"))?;
         }
         line("PTX of this build", self.ptx_origin.to_owned())
     }

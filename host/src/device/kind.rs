@@ -63,12 +63,13 @@ impl Device {
 
     /// The GPU with this ordinal, as the driver counts them.
     ///
-    /// The first call in a process compiles the kernels for the device, which can take seconds the first
-    /// time on a machine; the driver caches the result.
+    /// The first call in a process makes the device's context. Kernels are loaded when a plan or a launch first needs them;
+    /// where this build has no machine code for the device, the driver compiles them then, and
+    /// [`kernel_cache`](crate::kernel_cache) keeps what comes of it.
     ///
     /// # Errors
     /// [`NoDriver`](Error::NoDriver), [`NoSuchDevice`](Error::NoSuchDevice), [`TooOld`](Error::TooOld),
-    /// [`Jit`](Error::Jit) with the compiler's log, or [`Driver`](Error::Driver).
+    /// or [`Driver`](Error::Driver).
     pub fn gpu(ordinal: u32) -> Result<Device> {
         Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
     }
@@ -81,7 +82,7 @@ impl Device {
         gpu::count()
     }
 
-    /// What the device is and can do.
+    /// What the device is and can do, and where the kernels that it has loaded so far are from.
     pub fn info(&self) -> DeviceInfo {
         let threads = rayon::current_num_threads() as u32;
         let host = |name: &str, shared_bytes_per_block, processors| DeviceInfo {
@@ -94,6 +95,10 @@ impl Device {
             driver_version: None,
             module: None,
             ptx_origin: gpu::PTX_ORIGIN,
+            carried: gpu::carried(),
+            driver_time: None,
+            context_time: None,
+            kernels: Vec::new(),
         };
         match self.kind() {
             Kind::Cpu(_) => host("CPU backend", None, threads),
@@ -101,7 +106,7 @@ impl Device {
                 let shared = Limits::EMULATED.shared_bytes;
                 host("emulator of the GPU kernels", Some(shared), 1)
             }
-            Kind::Gpu(gpu) => gpu.info.clone(),
+            Kind::Gpu(gpu) => gpu.info(),
         }
     }
 

@@ -11,7 +11,8 @@
 //! # Layers
 //! A module imports only from lines before its own, and nothing here imports from what builds on devices
 //! (`host/tests/layers.rs` sees to it). Beneath them all are element types, the launch contract, and errors.
-//! 1. `counters`, `info`, `raw`: what a stream was asked to do; what a device is; what others share with it
+//! 1. `counters`, `info`, `kernel_cache`, `raw`: what a stream was asked to do; what a device is; where machine code is kept;
+//!    what others share with it
 //! 2. `emulator`, `no_emulator`, `gpu`: what runs kernels
 //! 3. `kind`: which of them a device is
 //! 4. `properties`, `storage`: what kernels are chosen by; memory of each kind
@@ -27,6 +28,7 @@ mod emulator;
 mod emulator;
 mod gpu;
 mod info;
+pub mod kernel_cache;
 mod kind;
 mod pinned;
 mod properties;
@@ -39,7 +41,7 @@ pub use counters::Counts;
 #[cfg(feature = "emulator")]
 pub use emulator::EmulatorOptions;
 pub(crate) use gpu::GpuGraph;
-pub use info::DeviceInfo;
+pub use info::{Carried, DeviceInfo, KernelLoad, KernelOrigin};
 pub use kind::Device;
 pub use pinned::PinnedArray;
 pub use properties::DeviceProperties;

@@ -7,6 +7,9 @@ use crate::contract::Limits;
 /// do not, where it is the batch that decides.
 const EMULATED_MULTIPROCESSORS: u32 = 16;
 
+/// The compute capability of the one generation with warpgroup products.
+const HOPPER: (u32, u32) = (9, 0);
+
 /// The properties of a device that kernels, tiles and launches are chosen by. A choice takes these and no device, so it
 /// can be asked for a device that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,9 +64,9 @@ impl Device {
                 has_warpgroup_products: true,
             },
             Kind::Gpu(gpu) => DeviceProperties {
-                multiprocessors: gpu.info.processors,
+                multiprocessors: gpu.facts().processors,
                 shared_bytes_per_block: gpu.limits.shared_bytes,
-                has_warpgroup_products: gpu.info.module == Some("sm_90a"),
+                has_warpgroup_products: gpu.facts().compute_capability == Some(HOPPER),
             },
         }
     }

@@ -242,8 +242,6 @@ fn every_call_of(script: &Script, program: &Program, first: u32) {
     let mut faults = 0;
     for (name, count) in &clean.counts {
         for number in 1..=*count {
-            if number > 2 && number % 16 != 3 {
-                continue;
             let mut codes = vec![OPERATING_SYSTEM];
             codes.extend(may_run_out(name).then_some(OUT_OF_MEMORY));
             for code in codes {

@@ -35,8 +35,9 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Says which kernels a chain takes for an input's shape, which were considered, and why.
     Explain(Box<explain::Arguments>),
-    /// Prints the devices of this machine and where the kernels of this build come from.
-    Info,
+    /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context and the kernels of
+    /// problems 85 and 79 take to be ready.
+    Info(info::Arguments),
 }
 
 /// What a command found.
@@ -55,7 +56,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Verify(arguments)) => verify::run(&arguments),
         Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
-        Some(Command::Info) => info::run(),
+        Some(Command::Info(arguments)) => info::run(&arguments),
     };
     match outcome {
         Ok(Verdict::Right) => ExitCode::SUCCESS,

@@ -3,28 +3,29 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use cust::device::Device as CudaDevice;
 use cust::sys;
 
 use super::driver::{Current, Handle, cu, wrapped};
-use super::module::{self, Module};
+use super::kernels::Kernels;
 use super::pool::Pool;
-use super::{fork, ptx};
+use super::{carried, fork};
 use crate::contract::Limits;
 use crate::device::info::DeviceInfo;
 use crate::error::{DriverError, Error, Result};
 
-/// A GPU with its primary context and its compiled kernels.
+/// A GPU with its primary context and the kernels that were loaded so far.
 ///
 /// There is one per ordinal: the registry in [`Gpu::open`] keeps it for the life of the process, so
 /// that a context or a function handle, once seen, never dangles.
 pub(crate) struct Gpu {
     pub(crate) ordinal: u32,
-    pub(crate) info: DeviceInfo,
+    info: DeviceInfo,
     pub(crate) limits: Limits,
     context: PrimaryContext,
-    pub(super) module: Module,
+    pub(super) kernels: Kernels,
     /// Where its memory comes from.
     pub(super) pool: Pool,
 }
@@ -38,6 +39,9 @@ impl fmt::Debug for Gpu {
     }
 }
 
+/// How long the driver took when it was first called, which is when it starts.
+static INITIALISED: OnceLock<Duration> = OnceLock::new();
+
 /// How many GPUs the driver sees, or why it cannot be asked.
 pub(crate) fn count() -> Result<u32> {
     if fork::has_forked() {
@@ -48,8 +52,10 @@ pub(crate) fn count() -> Result<u32> {
             reason: error.to_string(),
         });
     }
+    let start = Instant::now();
     let started = wrapped("cuInit", cust::init(cust::CudaFlags::empty()));
     if started.is_ok() {
+        INITIALISED.get_or_init(|| start.elapsed());
         fork::watch();
     }
     let asked = started.and_then(|()| wrapped("cuDeviceGetCount", CudaDevice::num_devices()));
@@ -65,15 +71,14 @@ pub(crate) fn count() -> Result<u32> {
 }
 
 impl Gpu {
-    /// The GPU with this ordinal. The first call for it compiles the kernels; the driver caches the result
-    /// on disk, so that a later process finds it there.
+    /// The GPU with this ordinal. No kernel is loaded yet.
     pub(crate) fn open(ordinal: u32) -> Result<Arc<Gpu>> {
         static OPEN: OnceLock<Mutex<HashMap<u32, Arc<Gpu>>>> = OnceLock::new();
         let count = count()?;
         if ordinal >= count {
             return Err(Error::NoSuchDevice { ordinal, count });
         }
-        // The lock is held while kernels compile: a second thread waits for the one compilation. A panic
+        // The lock is held while the context is made: a second thread waits for the one context. A panic
         // under it leaves the map as it was, so a poisoned lock is as good as a clean one.
         let mut open = OPEN
             .get_or_init(Mutex::default)
@@ -92,17 +97,20 @@ impl Gpu {
         let limits = limits(device)?;
         let mut info = describe(device, &limits)?;
         let capability = info.compute_capability.unwrap_or_default();
-        let Some(ptx) = ptx::choose(capability, module::MODULES) else {
+        let Some(carried) = carried::Kernels::of(capability) else {
             return Err(Error::TooOld {
                 name: info.name,
                 actual: capability,
-                required: ptx::lowest(module::MODULES),
+                required: carried::Kernels::lowest(),
             });
         };
-        info.module = Some(ptx.arch);
+        info.module = Some(carried.arch());
+        let (major, minor) = info.driver_version.unwrap_or_default();
+        let kernels = Kernels::new(carried, 1000 * major + 10 * minor);
+        let start = Instant::now();
         let context = PrimaryContext::retain(device)?;
+        info.context_time = Some(start.elapsed());
         let _current = Current::new(context.handle.0)?;
-        let module = Module::load(ptx)?;
         let has_pools = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
         let pool = Pool::new(ordinal, attribute(device, has_pools)? != 0)?;
         Ok(Gpu {
@@ -110,7 +118,7 @@ impl Gpu {
             info,
             limits,
             context,
-            module,
+            kernels,
             pool,
         })
     }
@@ -139,6 +147,20 @@ impl Gpu {
     /// Bytes that buffers hold.
     pub(crate) fn memory_in_use(&self) -> u64 {
         self.pool.live()
+    }
+
+    /// What the device is, and which kernels it has loaded so far.
+    pub(crate) fn info(&self) -> DeviceInfo {
+        let kernels = self.kernels.loads();
+        DeviceInfo {
+            kernels,
+            ..self.info.clone()
+        }
+    }
+
+    /// What no later call can change of [`info`](Gpu::info).
+    pub(crate) fn facts(&self) -> &DeviceInfo {
+        &self.info
     }
 
     pub(crate) fn to_name(&self) -> String {
@@ -177,7 +199,7 @@ fn attribute(device: CudaDevice, attribute: sys::CUdevice_attribute) -> Result<u
     Ok(value.max(0) as u32)
 }
 
-/// What the device is, as long as no module was chosen for it.
+/// What the device is, as long as no kernels were chosen for it.
 fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverError> {
     use sys::CUdevice_attribute::*;
     let get = |which| attribute(device, which);
@@ -194,7 +216,11 @@ fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverErr
         shared_bytes_per_block: Some(limits.shared_bytes),
         driver_version: Some((version.major() as u32, version.minor() as u32)),
         module: None,
-        ptx_origin: module::ORIGIN,
+        ptx_origin: carried::ORIGIN,
+        carried: carried::carried(),
+        driver_time: INITIALISED.get().copied(),
+        context_time: None,
+        kernels: Vec::new(),
     })
 }
 

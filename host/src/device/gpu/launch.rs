@@ -6,7 +6,7 @@ use op_spec::launch::LaunchShape;
 
 use super::context::Gpu;
 use super::driver::{Current, cu};
-use super::module::Function;
+use super::kernels::Function;
 use crate::contract::{self, KernelFacts};
 use crate::error::Result;
 
@@ -21,7 +21,7 @@ impl Gpu {
         kernel: &Instance<A>,
         shape: &LaunchShape,
     ) -> Result<&'static Function> {
-        let function = self.module.function(kernel.name())?;
+        let function = self.kernels.function(kernel.name())?;
         let facts = KernelFacts {
             name: kernel.name(),
             max_threads: kernel.bounds().max_threads,
@@ -44,8 +44,7 @@ impl Gpu {
         Ok(function)
     }
 
-    /// Looks up `kernel` and checks the launch contract, as [`launch`](Gpu::launch) does. The driver loads a kernel at the
-    /// latest when it is looked up.
+    /// Loads `kernel` if it is not loaded yet, and checks the launch contract, as [`launch`](Gpu::launch) does.
     pub(crate) fn load<A: KernelArgs>(
         &self,
         _current: &Current,

@@ -2,29 +2,31 @@
 //!
 //! # Layers
 //! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).
-//! 1. `fork`, `ptx`: whether the driver can be used; the PTX of this build
+//! 1. `carried`, `fork`: the kernels of this build; whether the driver can be used
 //! 2. `driver`: handles of the driver, calls and whose context they run in
-//! 3. `module`, `pool`: the kernels of one module, looked up by name; a pool of memory
-//! 4. `context`: the GPU: its context, its module, its memory pool
-//! 5. `launch`, `stream`: launches; streams and events
-//! 6. `graph`, `pinned`: captured work; memory of the host that the device copies
-//! 7. `memory`: memory in stream order
+//! 3. `image`, `pool`: modules of one kernel, loaded or compiled; a pool of memory
+//! 4. `kernels`: the kernels on one device, loaded when they are needed and looked up by name
+//! 5. `context`: the GPU: its context, its kernels, its memory pool
+//! 6. `launch`, `stream`: launches; streams and events
+//! 7. `graph`, `pinned`: captured work; memory of the host that the device copies
+//! 8. `memory`: memory in stream order
 
+mod carried;
 mod context;
 mod driver;
 mod fork;
 mod graph;
+mod image;
+mod kernels;
 mod launch;
 mod memory;
-mod module;
 mod pinned;
 mod pool;
-mod ptx;
 mod stream;
 
+pub(crate) use carried::{ORIGIN as PTX_ORIGIN, carried};
 pub(crate) use context::{Gpu, count};
 pub(crate) use graph::GpuGraph;
 pub(crate) use memory::GpuBuffer;
-pub(crate) use module::ORIGIN as PTX_ORIGIN;
 pub(crate) use pinned::PinnedMemory;
 pub(crate) use stream::{GpuEvent, GpuStream};

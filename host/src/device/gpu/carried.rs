@@ -1,0 +1,268 @@
+//! The kernels that this build carries, and which of them a device takes.
+//!
+//! A kernel is there as PTX, which the driver compiles, and as machine code for the architectures that were named when it was
+//! shipped. Machine code counts only if it was made of the very PTX that this build has.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::LazyLock;
+
+use kernel_archive::{Archive, Entry};
+
+use crate::device::info::Carried;
+
+/// What the build script compiled, or the PTX that the repository carries.
+static PTX: [Ptx; 2] = [
+    Ptx {
+        arch: "sm_80",
+        file: include_bytes!(env!("CONVFUSE_PTX_SM_80")),
+        archive: LazyLock::new(|| open(PTX[0].file)),
+    },
+    Ptx {
+        arch: "sm_90a",
+        file: include_bytes!(env!("CONVFUSE_PTX_SM_90A")),
+        archive: LazyLock::new(|| open(PTX[1].file)),
+    },
+];
+
+/// The machine code that the repository carries.
+static MACHINE_CODE_FILE: &[u8] = include_bytes!(env!("CONVFUSE_MACHINE_CODE"));
+static MACHINE_CODE: LazyLock<Archive<'static>> = LazyLock::new(|| open(MACHINE_CODE_FILE));
+
+/// Which of the two, in words: where the PTX of this build comes from.
+pub(crate) const ORIGIN: &str = env!("CONVFUSE_PTX_ORIGIN");
+
+/// The PTX of this build for one architecture.
+struct Ptx {
+    arch: &'static str,
+    file: &'static [u8],
+    archive: LazyLock<Archive<'static>>,
+}
+
+fn open(file: &'static [u8]) -> Archive<'static> {
+    Archive::open(file).expect("the build script, or `cargo xtask ptx`, made it")
+}
+
+fn read(archive: &Archive<'_>, entry: &Entry) -> Vec<u8> {
+    let bytes = archive.read(entry);
+    bytes.expect("the build script, or `cargo xtask ptx`, made it")
+}
+
+/// The kernels that run on one kind of device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kernels {
+    capability: (u32, u32),
+    /// Which of `PTX` it takes.
+    ptx: usize,
+}
+
+/// One kernel for one kind of device.
+pub(crate) struct Kernel {
+    kernels: Kernels,
+    entry: &'static Entry,
+}
+
+impl Kernels {
+    /// The kernels for a device of this compute capability, if this build has any.
+    pub(crate) fn of(capability: (u32, u32)) -> Option<Kernels> {
+        let archs = PTX.each_ref().map(|ptx| ptx.arch);
+        let ptx = choose(capability, archs, runs_ptx)?;
+        Some(Kernels { capability, ptx })
+    }
+
+    /// The lowest compute capability that some kernels of this build are for.
+    pub(crate) fn lowest() -> (u32, u32) {
+        let all = PTX.iter().filter_map(|ptx| parse(ptx.arch));
+        all.map(|(needed, _)| needed).min().unwrap_or((0, 0))
+    }
+
+    /// The device's compute capability.
+    pub(crate) fn capability(self) -> (u32, u32) {
+        self.capability
+    }
+
+    /// The architecture whose PTX it is, such as `sm_90a`.
+    pub(crate) fn arch(self) -> &'static str {
+        PTX[self.ptx].arch
+    }
+
+    /// The kernel of this name.
+    pub(crate) fn find(self, name: &str) -> Option<Kernel> {
+        let kernels = self;
+        let entry = PTX[self.ptx].archive.find(name, self.arch())?;
+        Some(Kernel { kernels, entry })
+    }
+}
+
+impl Kernel {
+    /// A hash of the PTX.
+    pub(crate) fn source(&self) -> &'static str {
+        &self.entry.source
+    }
+
+    /// The PTX, as the driver takes it.
+    pub(crate) fn ptx(&self) -> CString {
+        let text = read(&PTX[self.kernels.ptx].archive, self.entry);
+        CString::new(text).expect("PTX is text without NUL")
+    }
+
+    /// Machine code that the device runs, and the architecture it was made for: the device's own, else the nearest before.
+    pub(crate) fn machine_code(&self) -> Option<(&'static str, Vec<u8>)> {
+        let entries = MACHINE_CODE.entries().iter();
+        let same =
+            |entry: &&Entry| entry.kernel == self.entry.kernel && entry.source == self.entry.source;
+        let entries: Vec<&'static Entry> = entries.filter(same).collect();
+        let archs = entries.iter().map(|entry| entry.arch.as_str());
+        let chosen = entries[choose(self.kernels.capability, archs, runs_machine_code)?];
+        Some((&chosen.arch, read(&MACHINE_CODE, chosen)))
+    }
+}
+
+/// The compute capability that an architecture's name stands for, and whether it runs on that one alone.
+///
+/// `sm_90a` is Hopper with its architecture-specific instructions, which no other device has, not even a
+/// newer one.
+fn parse(arch: &str) -> Option<((u32, u32), bool)> {
+    let digits = arch.strip_prefix("sm_")?;
+    let exact = digits.ends_with('a');
+    let number: u32 = digits.trim_end_matches('a').parse().ok()?;
+    Some(((number / 10, number % 10), exact))
+}
+
+/// Whether a device runs PTX for `needed`: from that on, everything does.
+fn runs_ptx(device: (u32, u32), needed: (u32, u32)) -> bool {
+    needed <= device
+}
+
+/// Whether a device runs machine code for `needed`: within a generation, what is newer runs what is older.
+fn runs_machine_code(device: (u32, u32), needed: (u32, u32)) -> bool {
+    needed.0 == device.0 && needed.1 <= device.1
+}
+
+/// The place of the newest architecture that runs on a device of this compute capability.
+fn choose<'a>(
+    device: (u32, u32),
+    archs: impl IntoIterator<Item = &'a str>,
+    runs: fn((u32, u32), (u32, u32)) -> bool,
+) -> Option<usize> {
+    let parsed = archs.into_iter().map(parse).enumerate();
+    parsed
+        .filter_map(|(index, arch)| Some((index, arch?)))
+        .filter(|(_, (needed, exact))| {
+            if *exact {
+                *needed == device
+            } else {
+                runs(device, *needed)
+            }
+        })
+        .max_by_key(|&(_, (needed, exact))| (needed, exact))
+        .map(|(index, _)| index)
+}
+
+/// What this build carries, for people to read.
+pub(crate) fn carried() -> Vec<Carried> {
+    let of_ptx = |ptx: &Ptx| Carried {
+        what: "PTX",
+        arch: ptx.arch.to_owned(),
+        kernels: ptx.archive.entries().len(),
+        bytes: ptx.file.len(),
+    };
+    let mut carried: Vec<Carried> = PTX.iter().map(of_ptx).collect();
+    let mut archs: BTreeMap<(u32, u32), (String, usize, usize)> = BTreeMap::new();
+    let all: usize = MACHINE_CODE.entries().iter().map(Entry::len).sum();
+    for entry in MACHINE_CODE.entries() {
+        let same = |ptx: &Ptx| {
+            let found = ptx.archive.find(&entry.kernel, ptx.arch);
+            found.is_some_and(|found| found.source == entry.source)
+        };
+        let (number, _) = parse(&entry.arch).unwrap_or_default();
+        let (_, kernels, bytes) =
+            (archs.entry(number)).or_insert_with(|| (entry.arch.clone(), 0, 0));
+        *bytes += entry.len();
+        *kernels += usize::from(PTX.iter().any(same));
+    }
+    // Architectures share sections, so each has its part of the file.
+    let of_code = |(arch, kernels, bytes): (String, usize, usize)| Carried {
+        what: "machine code",
+        arch,
+        kernels,
+        bytes: MACHINE_CODE_FILE.len() * bytes / all.max(1),
+    };
+    carried.extend(archs.into_values().map(of_code));
+    carried
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_of_this_build_is_a_module_for_its_architecture() {
+        for (index, ptx) in PTX.iter().enumerate() {
+            let (capability, _) = parse(ptx.arch).unwrap();
+            let kernels = Kernels::of(capability).unwrap();
+            assert_eq!(kernels.ptx, index);
+            for entry in [
+                &ptx.archive.entries()[0],
+                ptx.archive.entries().last().unwrap(),
+            ] {
+                let text = kernels.find(&entry.kernel).unwrap().ptx();
+                let text = text.into_string().expect("PTX is ASCII");
+                let head = format!(".target {}\n", ptx.arch);
+                let entry = format!(".entry {}(", entry.kernel);
+                assert!(text.contains(&head) && text.contains(&entry), "{entry}");
+            }
+            assert!(kernels.find("no_such_kernel").is_none());
+        }
+    }
+
+    /// A build that compiled its PTX may have other PTX than the machine code was made of.
+    #[test]
+    fn machine_code_is_an_elf_file_for_the_device() {
+        for capability in [(8, 0), (8, 6), (9, 0), (12, 0)] {
+            let kernels = Kernels::of(capability).unwrap();
+            let kernel = kernels.find("clamp_f32").unwrap();
+            if let Some((arch, code)) = kernel.machine_code() {
+                assert_eq!(parse(arch).unwrap().0, capability);
+                assert!(code.starts_with(b"\x7fELF"), "{arch}");
+            }
+        }
+    }
+
+    #[test]
+    fn hopper_gets_its_own_ptx() {
+        assert_eq!(Kernels::of((9, 0)).unwrap().arch(), "sm_90a");
+    }
+
+    #[test]
+    fn everything_else_from_ampere_on_gets_the_portable_one() {
+        for device in [(8, 0), (8, 6), (8, 9), (10, 0), (12, 0)] {
+            assert_eq!(Kernels::of(device).unwrap().arch(), "sm_80", "{device:?}");
+        }
+    }
+
+    #[test]
+    fn older_devices_get_none() {
+        assert_eq!(Kernels::of((7, 5)), None);
+        assert_eq!(Kernels::lowest(), (8, 0));
+    }
+
+    #[test]
+    fn newer_plain_architectures_win_over_older_ones() {
+        for device in [(12, 0), (10, 0)] {
+            let chosen = choose(device, ["sm_80", "sm_90a", "sm_100"], runs_ptx);
+            assert_eq!(chosen, Some(2));
+        }
+    }
+
+    #[test]
+    fn machine_code_stays_within_its_generation() {
+        let archs = ["sm_80", "sm_86", "sm_90a", "sm_100"];
+        let chosen = |device| choose(device, archs, runs_machine_code).map(|index| archs[index]);
+        assert_eq!(chosen((8, 0)), Some("sm_80"));
+        assert_eq!(chosen((8, 9)), Some("sm_86"));
+        assert_eq!(chosen((9, 0)), Some("sm_90a"));
+        assert_eq!(chosen((10, 3)), Some("sm_100"));
+        assert_eq!(chosen((12, 0)), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! The kernels on one device: each loaded when it is first asked for, and looked up by name from then on.
+//!
+//! A kernel comes from the first of these that has it and that the driver takes:
+//! 1. machine code that this build carries for the device's architecture,
+//! 2. machine code that the driver made of the same PTX before, from the user's cache,
+//! 3. PTX that this build carries, compiled by the driver; what comes of it goes into the cache.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
+
+use cust::sys;
+
+use super::carried;
+use super::driver::{Handle, cu};
+use super::image::{self, Module};
+use crate::device::info::{KernelLoad, KernelOrigin};
+use crate::device::kernel_cache::{self, Key};
+use crate::error::{Error, Result};
+
+/// The kernels of one device.
+pub(crate) struct Kernels {
+    carried: carried::Kernels,
+    /// The CUDA version that the driver supports, as the driver counts them.
+    driver: u32,
+    slots: RwLock<HashMap<&'static str, &'static Slot>>,
+    loads: Mutex<Vec<KernelLoad>>,
+}
+
+/// The place of one kernel. Leaked, one per kernel and device: functions belong to a GPU, which lives to the end of the process.
+#[derive(Default)]
+struct Slot {
+    function: OnceLock<Function>,
+    /// Held by the thread that loads the kernel, for which others that want the same one wait.
+    loading: Mutex<()>,
+}
+
+/// A loaded kernel.
+pub(super) struct Function {
+    pub(super) handle: Handle<sys::CUfunc_st>,
+    pub(super) static_shared_bytes: u32,
+    /// Whether shared memory beyond 48 KiB was granted.
+    pub(super) opt_in: OnceLock<()>,
+}
+
+impl Kernels {
+    /// The kernels of a device that takes these; none of them is loaded.
+    pub(crate) fn new(carried: carried::Kernels, driver: u32) -> Kernels {
+        Kernels {
+            carried,
+            driver,
+            slots: RwLock::default(),
+            loads: Mutex::default(),
+        }
+    }
+
+    /// What was loaded so far, in order.
+    pub(crate) fn loads(&self) -> Vec<KernelLoad> {
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        loads.clone()
+    }
+
+    /// The kernel called `name`, loaded at its first use only. The device's context must be current.
+    pub(super) fn function(&self, name: &'static str) -> Result<&'static Function> {
+        let slot = self.slot(name);
+        if let Some(function) = slot.function.get() {
+            return Ok(function);
+        }
+        // A panic under this lock leaves the slot empty, and under the others leaves what they guard whole.
+        let _loading = slot.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = slot.function.get() {
+            return Ok(function);
+        }
+        let function = self.load(name)?;
+        Ok(slot.function.get_or_init(|| function))
+    }
+
+    fn slot(&self, name: &'static str) -> &'static Slot {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&slot) = slots.get(name) {
+            return slot;
+        }
+        drop(slots);
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        slots
+            .entry(name)
+            .or_insert_with(|| Box::leak(Box::default()))
+    }
+
+    fn load(&self, name: &'static str) -> Result<Function> {
+        let start = Instant::now();
+        let kernel = self.carried.find(name).ok_or(Error::MissingKernel {
+            kernel: name,
+            module: self.carried.arch(),
+        })?;
+        let (module, origin) = self.module(name, &kernel)?;
+        // The next attempt loads it again.
+        let function = function(module, name).inspect_err(|_| image::unload(module))?;
+        let load = KernelLoad {
+            kernel: name,
+            origin,
+            time: start.elapsed(),
+        };
+        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        loads.push(load);
+        Ok(function)
+    }
+
+    /// The kernel's module, and where it comes from.
+    fn module(
+        &self,
+        name: &'static str,
+        kernel: &carried::Kernel,
+    ) -> Result<(Module, KernelOrigin)> {
+        if let Some((arch, code)) = kernel.machine_code()
+            && let Some(module) = image::load(&code)?
+        {
+            return Ok((module, KernelOrigin::Carried { arch }));
+        }
+        let cache = kernel_cache::store();
+        let key = Key::new(kernel.source(), self.driver, self.carried.capability());
+        let kept = cache.as_ref().and_then(|cache| cache.read(&key));
+        if let Some(code) = kept
+            && let Some(module) = image::load(&code)?
+        {
+            return Ok((module, KernelOrigin::Cached));
+        }
+        let (module, code) = image::compile(name, self.carried.arch(), &kernel.ptx())?;
+        if let (Some(cache), Some(code)) = (cache, code) {
+            // A cache that cannot be written costs the next process its time, and this one nothing.
+            let _ = cache.write(&key, &code);
+        }
+        Ok((module, KernelOrigin::Compiled))
+    }
+}
+
+/// The function of this name in a module of the current context.
+fn function(module: Module, name: &'static str) -> Result<Function> {
+    let symbol = CString::new(name).expect("kernel names are Rust identifiers");
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: `handle` is a valid place for one handle, `symbol` is NUL-terminated, the module is loaded.
+    unsafe { cu!(cuModuleGetFunction(&mut handle, module.0, symbol.as_ptr()))? };
+    let mut shared = 0;
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+    // SAFETY: `shared` is a valid place for one integer, `handle` a function of the current context.
+    unsafe { cu!(cuFuncGetAttribute(&mut shared, attribute, handle))? };
+    Ok(Function {
+        handle: Handle(handle),
+        static_shared_bytes: shared.max(0) as u32,
+        opt_in: OnceLock::new(),
+    })
+}

@@ -1,0 +1,158 @@
+//! A folder of files, one for each kernel.
+//!
+//! A file is a line of text, a hash of its key and content, and the content. It is written under another name and
+//! renamed, so a reader sees all of it or nothing, and the last of several writers wins; since the hash is
+//! part of it, a reader also notices what a file system lost, or what somebody else put there.
+
+use std::fs::{self, DirEntry};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+/// What files start with. Another format gets another number.
+const TITLE: &[u8] = b"convfuse machine code 1\n";
+
+/// What the names of files end in.
+const FILE: &str = "cubin";
+
+/// What names end in while a file is written.
+const UNFINISHED: &str = "unfinished";
+
+/// A file that is not finished after this long never will be.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// A hash of everything that decides what machine code is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key(String);
+
+impl Key {
+    /// The key of machine code that the driver of a CUDA version makes of PTX for a device of a compute capability.
+    pub(crate) fn new(ptx_hash: &str, driver: u32, capability: (u32, u32)) -> Key {
+        let (major, minor) = capability;
+        let text = format!("{ptx_hash} {driver} {major}.{minor}");
+        let digest = Sha256::digest(text.as_bytes());
+        let half = digest.iter().take(16);
+        Key(half.map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// A hash of this key with its content.
+    fn seal(&self, content: &[u8]) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.0.as_bytes());
+        hash.update(content);
+        hash.finalize().into()
+    }
+}
+
+/// A folder of files with at most so many bytes.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: PathBuf,
+    limit: u64,
+}
+
+impl Files {
+    /// The files in `folder`, which need not exist.
+    pub(crate) fn new(folder: PathBuf, limit: u64) -> Files {
+        Files { folder, limit }
+    }
+
+    fn path(&self, key: &Key) -> PathBuf {
+        self.folder.join(&key.0).with_extension(FILE)
+    }
+
+    /// What was kept under this key, if it is whole.
+    pub(crate) fn read(&self, key: &Key) -> Option<Vec<u8>> {
+        let path = self.path(key);
+        // Whatever else has this name, a pipe for one, may never end.
+        let facts = fs::metadata(&path).ok()?;
+        if !facts.is_file() || facts.len() > self.limit {
+            return None;
+        }
+        let mut file = fs::read(path).ok()?;
+        let (seal, content) = file
+            .strip_prefix(TITLE)?
+            .split_first_chunk::<{ size_of::<[u8; 32]>() }>()?;
+        if *seal != key.seal(content) {
+            return None;
+        }
+        let start = file.len() - content.len();
+        Some(file.split_off(start))
+    }
+
+    /// Keeps `content` under this key, in place of what was there.
+    pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<()> {
+        // Two writers of a process, or of two, have a name each.
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        create_private(&self.folder)?;
+        let (process, write) = (std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{}-{process}-{write}", key.0);
+        let unfinished = self.folder.join(name).with_extension(UNFINISHED);
+        let fill = || -> io::Result<()> {
+            let mut file = fs::File::create_new(&unfinished)?;
+            file.write_all(TITLE)?;
+            file.write_all(&key.seal(content))?;
+            file.write_all(content)?;
+            drop(file);
+            fs::rename(&unfinished, self.path(key))
+        };
+        if let Err(error) = fill() {
+            let _ = fs::remove_file(&unfinished);
+            return Err(error);
+        }
+        self.make_room()
+    }
+
+    /// Removes the oldest files beyond the limit, and what nobody finished.
+    fn make_room(&self) -> io::Result<()> {
+        let now = SystemTime::now();
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder)?.flatten() {
+            let path = entry.path();
+            let Some((age, bytes)) = facts(&entry, now) else {
+                continue;
+            };
+            if has_end(&path, FILE) {
+                files.push((age, bytes, path));
+            } else if has_end(&path, UNFINISHED) && age > ABANDONED {
+                let _ = fs::remove_file(path);
+            }
+        }
+        let mut kept = 0;
+        files.sort();
+        for (_, bytes, path) in files {
+            kept += bytes;
+            if kept > self.limit {
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn has_end(path: &Path, end: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == end)
+}
+
+/// How long ago a file was written, and its bytes. Other processes may remove it at any time.
+fn facts(entry: &DirEntry, now: SystemTime) -> Option<(Duration, u64)> {
+    let facts = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+    let age = now.duration_since(facts.modified().ok()?);
+    Some((age.unwrap_or_default(), facts.len()))
+}
+
+/// Makes a folder that other users cannot write to.
+fn create_private(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

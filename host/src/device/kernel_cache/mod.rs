@@ -1,0 +1,129 @@
+//! Where machine code is kept that the driver made of PTX.
+//!
+//! A device takes machine code that this build carries, if it carries some for that architecture. For any other, the
+//! driver compiles a kernel when it is first needed, which takes up to a second, and what comes of it is kept in a
+//! folder for later processes:
+//!
+//! 1. the one that [`keep_in`] named, none after [`turn_off`];
+//! 2. the one that the variable `CONVFUSE_CACHE` names, none if it is `off`;
+//! 3. `convfuse` in the user's folder of caches: `$XDG_CACHE_HOME`, else `~/.cache`; on Windows `%LOCALAPPDATA%`.
+//!
+//! The choice is the process's and not a device's: a GPU is opened once in a process and shared by all that ask for
+//! it, and so are its kernels.
+//!
+//! Any number of processes may use one folder. Files that are torn or not ours are ignored, a folder that cannot be
+//! written is no error, and what was kept longest ago makes room beyond 256 MiB. A folder belongs to those who may write to
+//! it: who puts machine code there has it run.
+
+mod files;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+pub(crate) use files::{Files, Key};
+
+/// The most bytes that are kept.
+const LIMIT_BYTES: u64 = 256 << 20;
+
+/// What the program said: a folder, or none.
+static CHOSEN: RwLock<Option<Option<PathBuf>>> = RwLock::new(None);
+
+/// Keeps machine code in this folder, which is made when there is something to keep. Holds for kernels that are
+/// loaded from now on.
+///
+/// # Examples
+/// ```
+/// let folder = std::env::temp_dir().join("kernels-of-my-program");
+/// convfuse::kernel_cache::keep_in(&folder);
+/// assert_eq!(convfuse::kernel_cache::folder(), Some(folder));
+/// ```
+pub fn keep_in(folder: impl AsRef<Path>) {
+    choose(Some(folder.as_ref().to_owned()));
+}
+
+/// Keeps no machine code, and takes none that was kept. Holds for kernels that are loaded from now on.
+pub fn turn_off() {
+    choose(None);
+}
+
+fn choose(folder: Option<PathBuf>) {
+    *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = Some(folder);
+}
+
+/// The folder that machine code is kept in; `None` if it is not kept.
+#[must_use]
+pub fn folder() -> Option<PathBuf> {
+    let chosen = CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
+    match &*chosen {
+        Some(folder) => folder.clone(),
+        None => from_environment(|name| std::env::var_os(name)),
+    }
+}
+
+/// The cache, if there is one.
+pub(crate) fn store() -> Option<Files> {
+    Some(Files::new(folder()?, LIMIT_BYTES))
+}
+
+/// The folder that variables of the environment tell.
+fn from_environment(get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let get = |name| get(name).filter(|value| !value.is_empty());
+    if let Some(named) = get("CONVFUSE_CACHE") {
+        return (named != "off").then(|| named.into());
+    }
+    // A relative path would mean another folder in each working directory.
+    let absolute = |name| Some(PathBuf::from(get(name)?)).filter(|path| path.is_absolute());
+    let caches = if cfg!(windows) {
+        absolute("LOCALAPPDATA")
+    } else {
+        let in_home = || Some(absolute("HOME")?.join(".cache"));
+        absolute("XDG_CACHE_HOME").or_else(in_home)
+    };
+    Some(caches?.join("convfuse"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn the_variable_comes_first_then_the_users_caches() {
+        let folder = |variables: &[(&str, &str)]| {
+            let get = |name: &str| {
+                let mut found = variables.iter().filter(|(known, _)| *known == name);
+                found.next().map(|(_, value)| value.into())
+            };
+            from_environment(get).map(|path| path.to_string_lossy().into_owned())
+        };
+        let home = ("HOME", "/home/ada");
+        let caches = ("XDG_CACHE_HOME", "/var/ada");
+        assert_eq!(
+            folder(&[("CONVFUSE_CACHE", "/x/y"), home, caches]).unwrap(),
+            "/x/y"
+        );
+        assert_eq!(folder(&[("CONVFUSE_CACHE", "off"), home, caches]), None);
+        let unset = ("CONVFUSE_CACHE", "");
+        assert_eq!(folder(&[unset, home, caches]).unwrap(), "/var/ada/convfuse");
+        assert_eq!(folder(&[home]).unwrap(), "/home/ada/.cache/convfuse");
+        let relative = ("XDG_CACHE_HOME", "caches");
+        assert_eq!(
+            folder(&[home, relative]).unwrap(),
+            "/home/ada/.cache/convfuse"
+        );
+    }
+
+    #[test]
+    fn without_a_home_nothing_is_kept() {
+        assert_eq!(from_environment(|_| None), None);
+    }
+
+    #[test]
+    fn the_program_has_the_last_word() {
+        keep_in("/x");
+        assert_eq!(folder(), Some("/x".into()));
+        turn_off();
+        assert!(folder().is_none() && store().is_none());
+    }
+}

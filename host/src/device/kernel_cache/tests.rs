@@ -1,0 +1,220 @@
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+
+/// Set in a child process, to the folder that it writes to.
+const CHILD: &str = "CONVFUSE_TEST_CACHE_WRITER";
+
+fn files(folder: &Path) -> Files {
+    Files::new(folder.to_owned(), 1 << 30)
+}
+
+fn key(number: u32) -> Key {
+    Key::new("0123abcd", number, (9, 0))
+}
+
+fn names(folder: &Path, end: &str) -> usize {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| has_end(path, end)).count()
+}
+
+#[test]
+fn what_was_kept_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(&folder.path().join("made/when/needed"));
+    assert_eq!(files.read(&key(1)), None);
+    files.write(&key(1), b"one").unwrap();
+    files.write(&key(2), b"").unwrap();
+    assert_eq!(files.read(&key(1)).unwrap(), b"one");
+    assert_eq!(files.read(&key(2)).unwrap(), b"");
+    files.write(&key(1), b"another").unwrap();
+    assert_eq!(files.read(&key(1)).unwrap(), b"another");
+}
+
+#[test]
+fn everything_that_decides_the_code_is_in_the_key() {
+    let one = Key::new("a", 13000, (9, 0));
+    assert_eq!(one, Key::new("a", 13000, (9, 0)));
+    for other in [
+        Key::new("b", 13000, (9, 0)),
+        Key::new("a", 12080, (9, 0)),
+        Key::new("a", 13000, (10, 0)),
+        Key::new("a", 13000, (9, 1)),
+    ] {
+        assert_ne!(one, other);
+    }
+}
+
+#[test]
+fn torn_files_are_ignored_and_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path());
+    files.write(&key(1), b"machine code").unwrap();
+    let whole = fs::read(files.path(&key(1))).unwrap();
+    for length in 0..whole.len() {
+        fs::write(files.path(&key(1)), &whole[..length]).unwrap();
+        assert_eq!(files.read(&key(1)), None, "{length} of {}", whole.len());
+    }
+    for place in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[place] ^= 1;
+        fs::write(files.path(&key(1)), flipped).unwrap();
+        assert_eq!(files.read(&key(1)), None, "byte {place}");
+    }
+    fs::write(files.path(&key(1)), [&whole[..], b"more"].concat()).unwrap();
+    assert_eq!(files.read(&key(1)), None);
+    files.write(&key(1), b"machine code").unwrap();
+    assert_eq!(files.read(&key(1)).unwrap(), b"machine code");
+}
+
+#[test]
+fn foreign_files_are_ignored_and_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path());
+    fs::write(files.path(&key(1)), b"\x7fELF, but whose?").unwrap();
+    assert_eq!(files.read(&key(1)), None);
+    // A whole file under the name of another.
+    files.write(&key(2), b"two").unwrap();
+    fs::copy(files.path(&key(2)), files.path(&key(1))).unwrap();
+    assert_eq!(files.read(&key(1)), None);
+    files.write(&key(1), b"one").unwrap();
+    assert_eq!(files.read(&key(1)).unwrap(), b"one");
+    // A folder of that name can be neither read nor replaced.
+    fs::create_dir(files.path(&key(3))).unwrap();
+    assert_eq!(files.read(&key(3)), None);
+    files.write(&key(3), b"three").unwrap_err();
+    assert_eq!(names(folder.path(), UNFINISHED), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_in_place_of_a_file_holds_nobody_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path());
+    let made = Command::new("mkfifo").arg(files.path(&key(1))).status();
+    if made.is_ok_and(|status| status.success()) {
+        assert_eq!(files.read(&key(1)), None);
+    }
+}
+
+/// The content that writer `number` writes again and again, of a length of its own.
+fn content(number: u8) -> Vec<u8> {
+    vec![number; 10_000 * usize::from(number)]
+}
+
+/// Writes and reads one file `rounds` times; what is read is always whole, and of some writer.
+fn write_and_read(folder: &Path, number: u8, rounds: usize) {
+    let files = files(folder);
+    for _ in 0..rounds {
+        files.write(&key(1), &content(number)).unwrap();
+        let read = files.read(&key(1)).expect("some writer has finished");
+        assert!(read == content(read[0]));
+    }
+}
+
+#[test]
+fn threads_may_write_one_file_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for number in 1..=4 {
+            let folder = folder.path();
+            scope.spawn(move || write_and_read(folder, number, 100));
+        }
+    });
+    assert_eq!(names(folder.path(), UNFINISHED), 0);
+    assert_eq!(names(folder.path(), FILE), 1);
+}
+
+#[test]
+fn processes_may_write_one_file_at_a_time() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        return write_and_read(Path::new(&folder), 1, 100);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let test = "device::kernel_cache::files::tests::processes_may_write_one_file_at_a_time";
+    let child = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([test, "--exact"]).env(CHILD, folder.path());
+        command
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let children = [child(), child()];
+    write_and_read(folder.path(), 2, 100);
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{text}"
+        );
+    }
+    assert_eq!(names(folder.path(), UNFINISHED), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_is_an_error_that_leaves_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a file");
+    fs::write(&file, b"").unwrap();
+    files(&file).write(&key(1), b"one").unwrap_err();
+    assert_eq!(files(&file).read(&key(1)), None);
+
+    let shut = folder.path().join("shut");
+    let files = files(&shut);
+    files.write(&key(1), b"one").unwrap();
+    fs::set_permissions(&shut, fs::Permissions::from_mode(0o500)).unwrap();
+    // Nothing is shut to root.
+    if fs::File::create(shut.join("probe")).is_err() {
+        files.write(&key(2), b"two").unwrap_err();
+        assert_eq!(files.read(&key(1)).unwrap(), b"one");
+    }
+    fs::set_permissions(&shut, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn the_oldest_files_make_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let head = TITLE.len() as u64 + 32;
+    let files = Files::new(folder.path().to_owned(), 3 * (head + 100));
+    let age = |number, seconds| {
+        let file = fs::File::options()
+            .write(true)
+            .open(files.path(&key(number)));
+        let time = SystemTime::now() - Duration::from_secs(seconds);
+        file.unwrap().set_modified(time).unwrap();
+    };
+    for number in 1..=3 {
+        files.write(&key(number), &[0; 100]).unwrap();
+        age(number, 100 - u64::from(number));
+    }
+    age(2, 500);
+    files.write(&key(4), &[0; 100]).unwrap();
+    let kept = |number| files.read(&key(number)).is_some();
+    assert_eq!([1, 2, 3, 4].map(kept), [true, false, true, true]);
+}
+
+#[test]
+fn what_nobody_finished_is_removed_and_what_is_not_ours_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Files::new(folder.path().to_owned(), 1_000);
+    let make = |name: &str, age| {
+        let path = folder.path().join(name);
+        fs::write(&path, [0; 2_000]).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+        path
+    };
+    let abandoned = make("a.unfinished", ABANDONED * 2);
+    let in_work = make("b.unfinished", Duration::ZERO);
+    let foreign = make("notes.txt", ABANDONED * 2);
+    files.write(&key(1), b"one").unwrap();
+    assert!(!abandoned.exists() && in_work.exists() && foreign.exists());
+    assert_eq!(files.read(&key(1)).unwrap(), b"one");
+}
