@@ -24,6 +24,7 @@ mod explanations;
 mod fused;
 mod graphs;
 mod group_norm;
+mod held;
 mod instance_norm;
 mod kernelbench_85;
 mod max_pool2d;
@@ -55,6 +56,7 @@ fn main() {
         fused::trials(),
         graphs::trials(),
         group_norm::trials(),
+        held::trials(),
         instance_norm::trials(),
         kernelbench_85::trials(),
         max_pool2d::trials(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cust::device::Device as CudaDevice;
 use cust::sys;
 
-use super::driver::{Current, cu, wrapped};
+use super::driver::{Current, Handle, cu, wrapped};
 use super::kernels::Kernels;
 use super::pool::Pool;
 use super::{carried, fork};
@@ -24,7 +24,7 @@ pub(crate) struct Gpu {
     pub(crate) ordinal: u32,
     info: DeviceInfo,
     pub(crate) limits: Limits,
-    context: cust::context::Context,
+    context: PrimaryContext,
     pub(super) kernels: Kernels,
     /// Where its memory comes from.
     pub(super) pool: Pool,
@@ -108,9 +108,9 @@ impl Gpu {
         let (major, minor) = info.driver_version.unwrap_or_default();
         let kernels = Kernels::new(carried, 1000 * major + 10 * minor);
         let start = Instant::now();
-        let context = retain(device)?;
+        let context = PrimaryContext::retain(device)?;
         info.context_time = Some(start.elapsed());
-        let _current = Current::new(context.as_raw())?;
+        let _current = Current::new(context.handle.0)?;
         let has_pools = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
         let pool = Pool::new(ordinal, attribute(device, has_pools)? != 0)?;
         Ok(Gpu {
@@ -125,7 +125,12 @@ impl Gpu {
 
     /// Makes this GPU's context the thread's current one for as long as the guard lives.
     pub(crate) fn make_current(&self) -> Result<Current> {
-        Current::new(self.context.as_raw())
+        Current::new(self.context.handle.0)
+    }
+
+    /// The same for giving something back, which has nobody to report to: what failed once is tried again.
+    pub(super) fn make_current_to_give_back(&self) -> Option<Current> {
+        self.make_current().or_else(|_| self.make_current()).ok()
     }
 
     /// Gives back to the driver what no buffer holds.
@@ -163,19 +168,27 @@ impl Gpu {
     }
 }
 
-/// Retains the device's primary context, the one that CUDA's runtime API uses as well.
-fn retain(device: CudaDevice) -> Result<cust::context::Context, DriverError> {
-    let mut before = std::ptr::null_mut();
-    // SAFETY: `before` is a valid place for one handle. Retaining makes the context current as a side
-    // effect; setting the former one again (or none) undoes that, and it is the thread's own, so alive.
-    unsafe {
-        cu!(cuCtxGetCurrent(&mut before))?;
-        let context = wrapped(
-            "cuDevicePrimaryCtxRetain",
-            cust::context::Context::new(device),
-        );
-        cu!(cuCtxSetCurrent(before))?;
-        context
+/// A device's primary context, the one that CUDA's runtime API uses as well.
+struct PrimaryContext {
+    device: sys::CUdevice,
+    handle: Handle<sys::CUctx_st>,
+}
+
+impl PrimaryContext {
+    /// Keeps the context alive. No thread's current context changes.
+    fn retain(device: CudaDevice) -> Result<PrimaryContext, DriverError> {
+        let (device, mut handle) = (device.as_raw(), std::ptr::null_mut());
+        // SAFETY: `handle` is a valid place for one handle, and the driver named the device.
+        unsafe { cu!(cuDevicePrimaryCtxRetain(&mut handle, device))? };
+        let handle = Handle(handle);
+        Ok(PrimaryContext { device, handle })
+    }
+}
+
+impl Drop for PrimaryContext {
+    fn drop(&mut self) {
+        // SAFETY: `retain` retained it, and what was made in it is gone: a device that was opened is never dropped.
+        unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
 

@@ -7,7 +7,7 @@ use cust::sys::{self, CUresult};
 use super::driver::{Handle, cu};
 use crate::error::{DriverError, Error, Result};
 
-/// A loaded module. Never unloaded: it belongs to a GPU, which lives to the end of the process.
+/// A loaded module. Never unloaded once its kernel is known: it belongs to a GPU, which lives to the end of the process.
 pub(super) type Module = Handle<sys::CUmod_st>;
 
 /// What files of machine code start with.
@@ -47,6 +47,12 @@ pub(super) fn load(machine_code: &[u8]) -> Result<Option<Module>> {
         Err(error) if is_refusal(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Takes back a module of the current context that is of no use.
+pub(super) fn unload(module: Module) {
+    // SAFETY: the caller has the only handle, and nothing of the module was launched.
+    unsafe { sys::cuModuleUnload(module.0) };
 }
 
 /// Compiles PTX for the device of the current context. Returns its module, and its machine code where the driver gives

@@ -17,7 +17,7 @@ use super::driver::{Handle, cu};
 use super::image::{self, Module};
 use crate::device::info::{KernelLoad, KernelOrigin};
 use crate::device::kernel_cache::{self, Key};
-use crate::error::{DriverError, Error, Result};
+use crate::error::{Error, Result};
 
 /// The kernels of one device.
 pub(crate) struct Kernels {
@@ -41,7 +41,7 @@ pub(super) struct Function {
     pub(super) handle: Handle<sys::CUfunc_st>,
     pub(super) static_shared_bytes: u32,
     /// Whether shared memory beyond 48 KiB was granted.
-    pub(super) opt_in: OnceLock<Result<(), DriverError>>,
+    pub(super) opt_in: OnceLock<()>,
 }
 
 impl Kernels {
@@ -95,7 +95,8 @@ impl Kernels {
             module: self.carried.arch(),
         })?;
         let (module, origin) = self.module(name, &kernel)?;
-        let function = function(module, name)?;
+        // The next attempt loads it again.
+        let function = function(module, name).inspect_err(|_| image::unload(module))?;
         let load = KernelLoad {
             kernel: name,
             origin,

@@ -33,15 +33,13 @@ impl Gpu {
             let grant = self.limits.shared_bytes - function.static_shared_bytes;
             let attribute =
                 sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the function belongs to the current context.
-            let opt_in = || unsafe {
-                cu!(cuFuncSetAttribute(
-                    function.handle.0,
-                    attribute,
-                    grant as i32
-                ))
-            };
-            function.opt_in.get_or_init(opt_in).clone()?;
+            if function.opt_in.get().is_none() {
+                let (handle, grant) = (function.handle.0, grant as i32);
+                // SAFETY: the function belongs to the current context.
+                unsafe { cu!(cuFuncSetAttribute(handle, attribute, grant))? };
+                // Two threads may both have asked, for the same.
+                function.opt_in.get_or_init(|| ());
+            }
         }
         Ok(function)
     }

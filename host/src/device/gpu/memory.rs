@@ -292,8 +292,14 @@ impl GpuBuffer {
 
     /// Notes that `stream` reads the buffer up to this point: it will not be given back before.
     pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
-        if stream.is(&self.home) || stream.is_capturing()? {
+        if stream.is(&self.home) {
             return Ok(());
+        }
+        match stream.is_capturing() {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            // What cannot be noted is waited for.
+            Err(_) => return stream.synchronize(),
         }
         // Recorded under the lock: of two threads' events the later one stays.
         let mut reads = self.reads();

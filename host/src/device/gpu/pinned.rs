@@ -103,8 +103,8 @@ impl PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         // Memory that a copy may still use, since the driver cannot tell, is left to the driver.
-        if self.wait().is_ok()
-            && let Ok(_current) = self.gpu.make_current()
+        if self.wait().or_else(|_| self.wait()).is_ok()
+            && let Some(_current) = self.gpu.make_current_to_give_back()
         {
             // SAFETY: the memory came from `cuMemHostAlloc` and nothing uses it any more.
             unsafe { sys::cuMemFreeHost(self.start.0) };

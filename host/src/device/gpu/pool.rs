@@ -165,11 +165,11 @@ fn create(ordinal: u32) -> Result<*mut sys::CUmemPoolHandle_st, DriverError> {
     // SAFETY: `pool` is a valid place for one handle, `properties` is complete, and this attribute's value is a u64.
     unsafe {
         cu!(cuMemPoolCreate(&mut pool, &properties))?;
-        cu!(cuMemPoolSetAttribute(
-            pool,
-            threshold,
-            (&raw mut keep).cast()
-        ))?;
+        let value = (&raw mut keep).cast();
+        if let Err(error) = cu!(cuMemPoolSetAttribute(pool, threshold, value)) {
+            sys::cuMemPoolDestroy(pool);
+            return Err(error);
+        }
     }
     Ok(pool)
 }

@@ -138,7 +138,7 @@ impl GpuStream {
 
     /// Gives something back in the order of the stream: now, or as soon as the stream is not in capture any more.
     pub(super) fn take_back(&self, item: Box<dyn GiveBack>) {
-        let Ok(current) = self.gpu.make_current() else {
+        let Some(current) = self.gpu.make_current_to_give_back() else {
             // A process that cannot use the driver has nothing to give back.
             return;
         };
@@ -165,10 +165,11 @@ impl GpuStream {
 
 impl Drop for GpuStream {
     fn drop(&mut self) {
-        let Ok(current) = self.gpu.make_current() else {
+        let Some(current) = self.gpu.make_current_to_give_back() else {
             return;
         };
-        if let Ok(false) = self.is_capturing() {
+        // There is no later time to ask.
+        if let Ok(false) = self.is_capturing().or_else(|_| self.is_capturing()) {
             self.give_back_kept(&current);
         }
         if self.origin == Origin::Own {
@@ -232,7 +233,7 @@ impl GpuEvent {
 
 impl Drop for GpuEvent {
     fn drop(&mut self) {
-        if let Ok(_current) = self.gpu.make_current() {
+        if let Some(_current) = self.gpu.make_current_to_give_back() {
             // SAFETY: the handle is ours; the driver keeps a pending event's state until it completes.
             unsafe {
                 sys::cuEventDestroy_v2(self.raw.0);

@@ -1,0 +1,98 @@
+//! Captures: a graph can wait for nothing outside of it, and holds neither allocations nor their end.
+
+use std::ptr::null_mut;
+
+use convfuse::chain::{Chain, Layer};
+use convfuse::spec::{ClampSpec, PointwiseSpec};
+use convfuse::{Device, Error, Model, Options, Stream, Tensor, data};
+use cust::sys::{self, CUresult};
+
+use crate::ordering::{Current, WITH_POOLS, array, holds, late, tensor};
+
+/// What `work` does on a stream in capture, by the driver's own calls, and how the capture ends.
+fn captured(device: &Device, stream: &Stream, work: impl FnOnce()) -> CUresult {
+    let _current = Current::of(device);
+    let (raw, mut graph) = (stream.as_raw().unwrap().cast(), null_mut());
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    // SAFETY: the stream is alive, `graph` is a place for one handle; nothing else has the graph.
+    unsafe {
+        let begun = sys::cuStreamBeginCapture_v2(raw, mode);
+        assert_eq!(begun, CUresult::CUDA_SUCCESS);
+        work();
+        let ended = sys::cuStreamEndCapture(raw, &mut graph);
+        if !graph.is_null() {
+            sys::cuGraphDestroy(graph);
+        }
+        ended
+    }
+}
+
+#[test]
+fn a_capture_reads_of_other_streams_what_it_has_read_before() {
+    let test = "captures::a_capture_reads_of_other_streams_what_it_has_read_before";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let (home, stream) = (device.stream().unwrap(), device.stream().unwrap());
+    let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(-2.0, 2.0)));
+    let model = Model::init(&home, &Chain::new(2, [clamp]).unwrap(), 1).unwrap();
+    let mut plan = model
+        .plan(&stream, &[1, 2, 5, 5], &Options::default())
+        .unwrap();
+    let mut y = plan.output().unwrap();
+    let x = Tensor::from_array(&home, &data::fill(1, [1, 2, 5, 5])).unwrap();
+    let ended = captured(&device, &stream, || {
+        let refused = plan.execute(&x, &mut y);
+        assert!(
+            matches!(refused, Err(Error::ForeignInCapture)),
+            "{refused:?}"
+        );
+    });
+    assert_eq!(ended, CUresult::CUDA_SUCCESS);
+    plan.execute(&x, &mut y).unwrap();
+    let ended = captured(&device, &stream, || plan.execute(&x, &mut y).unwrap());
+    assert_eq!(ended, CUresult::CUDA_SUCCESS);
+    script.expect_no_violations();
+}
+
+#[test]
+fn a_capture_of_the_home_stream_keeps_memory_and_refuses_readers() {
+    let test = "captures::a_capture_of_the_home_stream_keeps_memory_and_refuses_readers";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let (home, reader) = (device.stream().unwrap(), device.stream().unwrap());
+    let ones = array(&device, 1.0);
+    let mut back = array(&device, 0.0);
+    let (x, dropped) = (tensor(&home, &ones), tensor(&home, &ones));
+    let ended = captured(&device, &home, || {
+        let refused = x.on(&reader).unwrap().copy_to_pinned(&mut back);
+        assert!(
+            matches!(refused, Err(Error::InCapture { .. })),
+            "{refused:?}"
+        );
+        let refused = Tensor::from_pinned(&home, &ones);
+        assert!(
+            matches!(refused, Err(Error::InCapture { .. })),
+            "{refused:?}"
+        );
+        drop(dropped);
+    });
+    assert_eq!(ended, CUresult::CUDA_SUCCESS);
+    x.on(&reader).unwrap().copy_to_pinned(&mut back).unwrap();
+    assert!(holds(&back, 1.0));
+    assert!(
+        script.alive(0).contains("allocations: 2"),
+        "{}",
+        script.alive(0)
+    );
+    // The next allocation finds the memory.
+    drop(tensor(&home, &ones));
+    drop(x);
+    assert!(
+        !script.alive(0).contains("allocations"),
+        "{}",
+        script.alive(0)
+    );
+    script.expect_no_violations();
+}

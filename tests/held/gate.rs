@@ -1,0 +1,150 @@
+//! What holds a stream up.
+//!
+//! A gate is a word of pinned memory that a stream waits for (`cuStreamWaitValue32`) before it does what it is given from
+//! then on. It opens when the test says so, and by itself after a time, so that every test ends whatever is wrong with
+//! it: other tests of the process may be in a call that waits for the device, and hold up the one that would open the gate.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use convfuse::Stream;
+use cust::sys::{self, CUresult};
+use libtest_mimic::Failed;
+
+use crate::backend::Outcome;
+
+/// What a stream that nothing holds up needs at most to do what these tests give it.
+pub(crate) const LONG_ENOUGH: Duration = Duration::from_millis(200);
+/// After this a gate opens by itself.
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) fn check(call: &str, result: CUresult) -> Outcome {
+    match result {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        error => Err(format!("{call}: {error:?}").into()),
+    }
+}
+
+/// The device's context, current in this thread while it lives.
+pub(crate) struct Current;
+
+impl Current {
+    pub(crate) fn new() -> Result<Current, Failed> {
+        let device = cust::device::Device::get_device(0)?;
+        let mut context = null_mut();
+        // SAFETY: a place for one handle; a context that is retained stays.
+        unsafe {
+            let retained = sys::cuDevicePrimaryCtxRetain(&mut context, device.as_raw());
+            check("cuDevicePrimaryCtxRetain", retained)?;
+            check("cuCtxPushCurrent", sys::cuCtxPushCurrent_v2(context))?;
+        }
+        Ok(Current)
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        // SAFETY: `new` pushed a context, and retained it.
+        unsafe {
+            sys::cuCtxPopCurrent_v2(&mut null_mut());
+            sys::cuDevicePrimaryCtxRelease_v2(0);
+        }
+    }
+}
+
+/// What streams wait for.
+pub(crate) struct Gate {
+    /// 0 while the gate is shut. The memory is never freed: a stream may look at it late.
+    word: &'static AtomicU32,
+    address: sys::CUdeviceptr,
+    /// 0: shut; 1: opened by the test; 2: by itself.
+    state: Arc<AtomicU32>,
+}
+
+type WaitValue = unsafe extern "C" fn(sys::CUstream, sys::CUdeviceptr, u32, u32) -> CUresult;
+
+/// The form of the call that needs no option of the driver's module, where there is one.
+fn wait_value() -> WaitValue {
+    match cuda_loader::symbol(c"cuStreamWaitValue32_v2") {
+        // SAFETY: this is the function's type.
+        Ok(address) => unsafe { std::mem::transmute::<*mut c_void, WaitValue>(address.as_ptr()) },
+        Err(_) => sys::cuStreamWaitValue32,
+    }
+}
+
+impl Gate {
+    pub(crate) fn new() -> Result<Gate, Failed> {
+        let _current = Current::new()?;
+        let (mut start, mut address) = (null_mut(), 0);
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        // SAFETY: places for a pointer and an address.
+        unsafe {
+            check("cuMemHostAlloc", sys::cuMemHostAlloc(&mut start, 4, flags))?;
+            let mapped = sys::cuMemHostGetDevicePointer_v2(&mut address, start, 0);
+            check("cuMemHostGetDevicePointer", mapped)?;
+        }
+        // SAFETY: four bytes at the start of a page, which are never freed, and which the device only reads.
+        let word = unsafe { AtomicU32::from_ptr(start.cast()) };
+        word.store(0, Ordering::SeqCst);
+        let state = Arc::new(AtomicU32::new(0));
+        let (watched, start) = (Arc::clone(&state), Instant::now());
+        thread::spawn(move || {
+            while watched.load(Ordering::SeqCst) == 0 {
+                if start.elapsed() > LIMIT {
+                    let _ = watched.compare_exchange(0, 2, Ordering::SeqCst, Ordering::SeqCst);
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+            word.store(1, Ordering::SeqCst);
+        });
+        Ok(Gate {
+            word,
+            address,
+            state,
+        })
+    }
+
+    /// Holds up what a stream is given from now on.
+    pub(crate) fn hold(&self, stream: &Stream) -> Outcome {
+        let _current = Current::new()?;
+        let at_least = 0;
+        // SAFETY: stream and word are alive.
+        let held = unsafe { wait_value()(stream.as_raw()?.cast(), self.address, 1, at_least) };
+        check("cuStreamWaitValue32", held)
+    }
+
+    /// Lets the streams go on; false if time ran out before.
+    pub(crate) fn open(&self) -> bool {
+        let opened = self
+            .state
+            .compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
+        self.word.store(1, Ordering::SeqCst);
+        opened != Err(2)
+    }
+
+    /// Fails if a stream is done with what it was given, though it should be held up.
+    pub(crate) fn must_hold_up(&self, stream: &Stream, what: &str) -> Outcome {
+        let _current = Current::new()?;
+        let raw = stream.as_raw()?.cast();
+        let start = Instant::now();
+        while start.elapsed() < LONG_ENOUGH {
+            // SAFETY: the stream is alive.
+            match unsafe { sys::cuStreamQuery(raw) } {
+                CUresult::CUDA_ERROR_NOT_READY => thread::sleep(Duration::from_millis(5)),
+                CUresult::CUDA_SUCCESS => return Err(format!("{what} did not wait").into()),
+                error => check("cuStreamQuery", error)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
