@@ -16,6 +16,7 @@ mod suite;
 
 mod accuracy;
 mod batches;
+mod borrowed;
 mod channel_max;
 mod conv2d;
 mod conv3d;
@@ -26,6 +27,7 @@ mod graphs;
 mod group_norm;
 mod instance_norm;
 mod kernelbench_85;
+mod layouts;
 mod max_pool2d;
 mod models;
 mod other_chains;
@@ -47,6 +49,7 @@ fn main() {
     let own = [
         accuracy::trials(),
         batches::trials(),
+        borrowed::trials(),
         channel_max::trials(),
         conv2d::trials(),
         conv3d::trials(),
@@ -57,6 +60,7 @@ fn main() {
         group_norm::trials(),
         instance_norm::trials(),
         kernelbench_85::trials(),
+        layouts::trials(),
         max_pool2d::trials(),
         models::trials(),
         other_chains::trials(),

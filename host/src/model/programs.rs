@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Options;
+use crate::device::Order;
 use crate::error::Result;
 use crate::program::Program;
 
@@ -16,22 +17,26 @@ pub(super) struct Programs(Mutex<Vec<Entry>>);
 #[derive(Debug)]
 struct Entry {
     input: Box<[usize]>,
+    order: Order,
     options: Options,
     program: Arc<Program>,
 }
 
 impl Programs {
-    /// The program for inputs of this shape, from `make` where it is not kept. Threads that ask for different ones at a
+    /// The program for inputs of this shape that lie like this, from `make` where it is not kept. Threads that ask for different ones at a
     /// time do not wait for each other.
     pub(super) fn get(
         &self,
         input: &[usize],
+        order: &Order,
         options: &Options,
         make: impl FnOnce() -> Result<Program>,
     ) -> Result<Arc<Program>> {
         // A panic under the lock leaves the list whole.
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |entry: &Entry| *entry.input == *input && entry.options == *options;
+        let is_it = |entry: &Entry| {
+            *entry.input == *input && entry.order == *order && entry.options == *options
+        };
         let mut kept = lock();
         if let Some(index) = kept.iter().rposition(is_it) {
             // The last one used is the last one to go.
@@ -47,6 +52,7 @@ impl Programs {
         }
         kept.push(Entry {
             input: input.into(),
+            order: *order,
             options: options.clone(),
             program: Arc::clone(&program),
         });
@@ -69,7 +75,9 @@ mod tests {
                 made.push(n);
                 Ok(ProgramBuilder::new(&Device::cpu()).finish(&[]))
             };
-            programs.get(&[n], &Options::default(), make).map(drop)
+            programs
+                .get(&[n], &Order::Dense, &Options::default(), make)
+                .map(drop)
         };
         // The first is used again, so the second goes for the one that is too many.
         for n in (0..KEPT_PROGRAMS).chain([0, KEPT_PROGRAMS, 0, 1]) {

@@ -9,6 +9,7 @@
 //! 5. `launch`, `stream`: launches; streams and events
 //! 6. `graph`, `pinned`: captured work; memory of the host that the device copies
 //! 7. `memory`: memory in stream order
+//! 8. `peer`: copies between GPUs
 
 mod context;
 mod driver;
@@ -17,6 +18,7 @@ mod graph;
 mod launch;
 mod memory;
 mod module;
+mod peer;
 mod pinned;
 mod pool;
 mod ptx;
