@@ -47,7 +47,7 @@ pub use pinned::PinnedArray;
 pub use properties::DeviceProperties;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
-pub(crate) use tensor::{Reading, WeakTensor};
+pub(crate) use tensor::{Order, Reading, WeakTensor};
 
 pub(crate) use crate::dtype::DType;
 pub(crate) use op_spec::launch::LaunchShape;

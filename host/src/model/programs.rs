@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Options;
+use crate::device::Order;
 use crate::error::Result;
 use crate::program::Program;
 
@@ -18,6 +19,7 @@ pub(super) struct Programs(Mutex<Vec<Entry>>);
 #[derive(Debug)]
 struct Entry {
     input: Box<[usize]>,
+    order: Order,
     options: Options,
     place: Arc<Place>,
 }
@@ -26,15 +28,17 @@ struct Entry {
 type Place = Mutex<Option<Arc<Program>>>;
 
 impl Programs {
-    /// The program for inputs of this shape, from `make` where it is not kept. Threads that ask for the same one at a time
-    /// wait for the first of them to make it; those that ask for different ones do not wait for each other.
+    /// The program for inputs of this shape that lie like this, from `make` where it is not kept. Threads that ask for the
+    /// same one at a time wait for the first of them to make it; those that ask for different ones do not wait for each
+    /// other.
     pub(super) fn get(
         &self,
         input: &[usize],
+        order: &Order,
         options: &Options,
         make: impl FnOnce() -> Result<Program>,
     ) -> Result<Arc<Program>> {
-        let place = self.place(input, options);
+        let place = self.place(input, order, options);
         let mut program = lock(&place);
         if let Some(program) = &*program {
             return Ok(Arc::clone(program));
@@ -50,8 +54,10 @@ impl Programs {
     }
 
     /// The place of this program among those that are kept.
-    fn place(&self, input: &[usize], options: &Options) -> Arc<Place> {
-        let is_it = |entry: &Entry| *entry.input == *input && entry.options == *options;
+    fn place(&self, input: &[usize], order: &Order, options: &Options) -> Arc<Place> {
+        let is_it = |entry: &Entry| {
+            *entry.input == *input && entry.order == *order && entry.options == *options
+        };
         let mut kept = lock(&self.0);
         if let Some(index) = kept.iter().rposition(is_it) {
             // The last one used is the last one to go.
@@ -64,6 +70,7 @@ impl Programs {
         let place = Arc::default();
         kept.push(Entry {
             input: input.into(),
+            order: *order,
             options: options.clone(),
             place: Arc::clone(&place),
         });
@@ -100,7 +107,9 @@ mod tests {
                 made.push(n);
                 Ok(empty())
             };
-            programs.get(&[n], &Options::default(), make).map(drop)
+            programs
+                .get(&[n], &Order::Dense, &Options::default(), make)
+                .map(drop)
         };
         // The first is used again, so the second goes for the one that is too many.
         for n in (0..KEPT_PROGRAMS).chain([0, KEPT_PROGRAMS, 0, 1]) {
@@ -124,7 +133,9 @@ mod tests {
                     have_it.wait();
                     Ok(empty())
                 };
-                programs.get(&[1], &Options::default(), make).unwrap();
+                programs
+                    .get(&[1], &Order::Dense, &Options::default(), make)
+                    .unwrap();
             });
             for _ in 0..THREADS {
                 scope.spawn(|| {
@@ -136,7 +147,9 @@ mod tests {
                         thread::sleep(std::time::Duration::from_millis(50));
                         Ok(empty())
                     };
-                    programs.get(&[2], &Options::default(), make).unwrap();
+                    programs
+                        .get(&[2], &Order::Dense, &Options::default(), make)
+                        .unwrap();
                     have_it.wait();
                 });
             }
@@ -149,12 +162,16 @@ mod tests {
         let programs = Programs::default();
         let refuse = || Err(Error::TooManyBlocks { operator: "test" });
         let options = Options::default();
-        assert!(programs.get(&[1], &options, refuse).is_err());
+        assert!(programs.get(&[1], &Order::Dense, &options, refuse).is_err());
         assert!(lock(&programs.0).is_empty());
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            programs.get(&[1], &options, || panic!("on purpose"))
+            programs.get(&[1], &Order::Dense, &options, || panic!("on purpose"))
         }));
         assert!(caught.is_err());
-        assert!(programs.get(&[1], &options, || Ok(empty())).is_ok());
+        assert!(
+            programs
+                .get(&[1], &Order::Dense, &options, || Ok(empty()))
+                .is_ok()
+        );
     }
 }

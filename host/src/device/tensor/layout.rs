@@ -90,6 +90,15 @@ impl Layout {
         (self.offset - before, before + after + 1)
     }
 
+    /// The same, `places` further on.
+    #[cfg(any(test, feature = "lab"))]
+    pub(crate) fn from(self, places: usize) -> Layout {
+        Layout {
+            offset: self.offset + places,
+            ..self
+        }
+    }
+
     /// Indices `start..end` of the first axis.
     ///
     /// # Errors
