@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use ndarray::{Array, IxDyn, array};
 
-use crate::device::{Device, PinnedArray, Stream, Tensor};
-use crate::dtype::{DType, f16};
+use crate::device::kind::Device;
+use crate::device::stream::Stream;
+use crate::device::tensor::Tensor;
+use crate::dtype::{DType, Element, f16};
 
 fn stream() -> Stream {
     Device::cpu().stream().unwrap()
 }
 
 /// A tensor over a vector's memory, and what tells whether the tensor keeps it.
-fn lent<T: crate::Element>(
+fn lent<T: Element>(
     values: Vec<T>,
     first: usize,
     shape: &[usize],
@@ -128,31 +130,4 @@ fn a_slice_says_what_it_cannot_be() {
     let message = x.slice(2..4).unwrap_err().to_string();
     assert_eq!(message, "slice: 2..4 of an axis of 3");
     assert_eq!(x.slice(3..3).unwrap().shape(), [0, 2]);
-}
-
-#[test]
-fn pinned_arrays_hold_what_was_copied() {
-    let stream = stream();
-    let mut x = PinnedArray::<f32>::zeros(stream.device(), &[2, 2]).unwrap();
-    x.view_mut()
-        .unwrap()
-        .assign(&array![[1.0, 2.0], [3.0, 4.0]].into_dyn());
-    let mut tensor = Tensor::from_pinned(&stream, &x).unwrap();
-    x.view_mut().unwrap().fill(7.0);
-    let mut y = PinnedArray::<f32>::zeros(stream.device(), &[1, 2]).unwrap();
-    tensor.slice(1..2).unwrap().copy_to_pinned(&mut y).unwrap();
-    assert_eq!(y.view().unwrap(), array![[3.0, 4.0]].into_dyn());
-    tensor.copy_from_pinned(&x).unwrap();
-    assert_eq!(tensor.to_array::<f32>().unwrap().sum(), 28.0);
-    let held = tensor.clone();
-    let message = tensor.copy_from_pinned(&x).unwrap_err().to_string();
-    assert_eq!(
-        message,
-        "copy_from_pinned: the tensor is shared with other tensors"
-    );
-    let message = held.copy_to_pinned(&mut y).unwrap_err().to_string();
-    assert_eq!(
-        message,
-        "copy_to_pinned: the tensor has shape [2, 2], must be [1, 2]"
-    );
 }
