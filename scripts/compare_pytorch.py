@@ -51,7 +51,8 @@ def signed(number):
 def fill(seed, shape, device="cuda"):
     """The f32 tensor that `convfuse::data::fill` makes: uniform in [0, 1), 24 bits each.
 
-    Element `i` is SplitMix64's output (Steele, Lea and Flood, 2014) for state `i` plus the seed in the upper half.
+    Element `i` is SplitMix64's output (Steele, Lea and Flood, 2014) for state `i` plus the seed in the upper half,
+    for seeds of 32 bits. Records have no others; of those in older ones the lower 32 counted.
     """
     import torch
 

@@ -57,7 +57,7 @@ impl Backend {
         match self {
             Backend::Reference => Err("the reference is no device".into()),
             Backend::Cpu => Ok(Device::cpu()),
-            Backend::Emulator => Ok(Device::emulator()),
+            Backend::Emulator => Ok(emulator(None)),
             Backend::Gpu => Ok(Device::gpu(0)?),
         }
     }
@@ -65,11 +65,7 @@ impl Backend {
     /// A stream on which kernels run in another order than usual, where the backend has a say in that.
     pub(crate) fn shuffled_stream(self, seed: u64) -> Result<Stream, Failed> {
         match self {
-            Backend::Emulator => {
-                let mut options = EmulatorOptions::new();
-                options.seed = Some(seed);
-                Ok(Device::emulator_with(options).stream()?)
-            }
+            Backend::Emulator => Ok(emulator(Some(seed)).stream()?),
             _ => self.stream(),
         }
     }
@@ -115,6 +111,14 @@ impl Backend {
             test(self).map(|()| Completion::Completed)
         })
     }
+}
+
+/// An emulator in which a kernel that crashes fails its test alone.
+fn emulator(seed: Option<u64>) -> Device {
+    let mut options = EmulatorOptions::new();
+    options.seed = seed;
+    options.catch_signals = true;
+    Device::emulator_with(options)
 }
 
 /// Why there is no GPU to test on, if there is none.

@@ -16,6 +16,7 @@ mod suite;
 
 mod accuracy;
 mod batches;
+mod borrowed;
 mod channel_max;
 mod conv2d;
 mod conv3d;
@@ -27,6 +28,7 @@ mod group_norm;
 mod held;
 mod instance_norm;
 mod kernelbench_85;
+mod layouts;
 mod max_pool2d;
 mod models;
 mod other_chains;
@@ -48,6 +50,7 @@ fn main() {
     let own = [
         accuracy::trials(),
         batches::trials(),
+        borrowed::trials(),
         channel_max::trials(),
         conv2d::trials(),
         conv3d::trials(),
@@ -59,6 +62,7 @@ fn main() {
         held::trials(),
         instance_norm::trials(),
         kernelbench_85::trials(),
+        layouts::trials(),
         max_pool2d::trials(),
         models::trials(),
         other_chains::trials(),

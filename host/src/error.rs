@@ -2,6 +2,7 @@
 
 use crate::contract::LaunchError;
 use crate::dtype::DType;
+use crate::host_memory::NoMemory;
 
 /// What can go wrong between a call and its result.
 ///
@@ -138,6 +139,19 @@ pub enum Error {
         limit: u64,
     },
 
+    /// A convolution's workspace limit that cuts its columns into more chunks than a program takes.
+    #[error(
+        "{operator}: workspace_bytes is {limit}, which cuts the columns into more than {most} chunks; raise it or use ConvAlgorithm::Direct"
+    )]
+    TooManyChunks {
+        /// The operator's name.
+        operator: &'static str,
+        /// The limit that was set.
+        limit: u64,
+        /// The most chunks.
+        most: usize,
+    },
+
     /// A driver call failed.
     #[error("gpu: {0}")]
     Driver(#[from] DriverError),
@@ -215,6 +229,21 @@ pub enum Error {
         argument: &'static str,
     },
 
+    /// A tensor that lies in memory otherwise than those that a plan was made for.
+    #[error(
+        "{operator}: the {argument} is {actual}, must be {expected}: give the tensor that contiguous() makes of it to a plan for contiguous ones, or make a plan for tensors such as this one by Model::plan_for"
+    )]
+    LayoutMismatch {
+        /// The operator's name.
+        operator: &'static str,
+        /// The argument at fault.
+        argument: &'static str,
+        /// How it lies: its axes, those that do not matter left out, as extents and strides in elements.
+        actual: String,
+        /// How it must lie.
+        expected: String,
+    },
+
     /// Indices that the first axis of a tensor has not.
     #[error("slice: {start}..{end} of an axis of {extent}")]
     BadSlice {
@@ -226,15 +255,46 @@ pub enum Error {
         extent: usize,
     },
 
-    /// An address that an element cannot have.
+    /// An address that an element, or an output of kernels, cannot have.
     #[error("{operator}: address {address:#x} is no multiple of {alignment}")]
     Misaligned {
         /// The operator's name.
         operator: &'static str,
         /// The address.
         address: usize,
-        /// Bytes of an element.
+        /// Bytes of an element, or of what kernels write at once.
         alignment: usize,
+    },
+
+    /// Elements of another library that tensors here cannot hold.
+    #[error(
+        "from_dlpack: the tensor has elements of type code {code}, {bits} bits and {lanes} lane(s), must be f32 (2, 32, 1), f16 (2, 16, 1) or bf16 (4, 16, 1)"
+    )]
+    ForeignDType {
+        /// DLPack's code of the kind of numbers.
+        code: u8,
+        /// Bits of a number.
+        bits: u8,
+        /// Numbers of an element.
+        lanes: u16,
+    },
+
+    /// A tensor of another library in a form that this one does not know.
+    #[error("from_dlpack: the tensor is of DLPack's major version {actual}, must be {expected}")]
+    ForeignVersion {
+        /// Its major version.
+        actual: u32,
+        /// The version that is known.
+        expected: u32,
+    },
+
+    /// A description of a tensor that is none, or that DLPack cannot give.
+    #[error("{operator}: {source}")]
+    ForeignTensor {
+        /// What was asked for.
+        operator: &'static str,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 
     /// Something that a graph cannot hold was asked of a stream in capture.
@@ -314,6 +374,21 @@ impl DriverError {
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         DriverError::FATAL.contains(&self.code)
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(
+        NoMemory {
+            requested,
+            available,
+        }: NoMemory,
+    ) -> Error {
+        Error::OutOfMemory {
+            device: "cpu".to_owned(),
+            requested,
+            available,
+        }
     }
 }
 

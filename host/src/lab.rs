@@ -41,6 +41,18 @@ pub unsafe fn launch<A: KernelArgs>(
     unsafe { stream.launch(kernel, shape, arguments) }
 }
 
+/// The elements of a contiguous tensor's memory that begin with number `first` and lie like this, as the kernels see them; `None`
+/// if some lie beyond.
+#[must_use]
+pub fn as_strided(
+    tensor: &Tensor,
+    first: usize,
+    shape: &[usize],
+    strides: &[isize],
+) -> Option<Tensor> {
+    tensor.restrided(first, shape, strides)
+}
+
 /// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order. `options` are for
 /// convolutions.
 ///

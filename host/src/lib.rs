@@ -26,11 +26,15 @@
 
 pub mod chain;
 mod contract;
+mod conversion;
 mod cpu;
 pub mod data;
 mod device;
+#[cfg(feature = "dlpack")]
+pub mod dlpack;
 mod dtype;
 mod error;
+mod host_memory;
 #[cfg(any(test, feature = "lab"))]
 #[doc(hidden)]
 pub mod lab;

@@ -7,6 +7,7 @@ use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use op_spec::chain::{Chain, Parameter};
 
 use crate::dtype::DType;
+use crate::host_memory::reserve;
 use crate::tensor_file::{self, TensorFileError};
 
 /// A value for every parameter of a chain, in the shape that the chain's table gives it.
@@ -81,9 +82,10 @@ impl Parameters {
     ) -> Result<Parameters, ParametersError> {
         let table = chain.parameters().to_vec();
         let values = in_order(&table, values, |value| value.shape())?;
-        let values = values.iter().map(standard);
+        let values = table.iter().zip(values);
+        let values = values.map(|(parameter, value)| standard(parameter, value));
         Ok(Parameters {
-            values: values.collect(),
+            values: values.collect::<Result<_, _>>()?,
             table,
         })
     }
@@ -128,14 +130,14 @@ impl Parameters {
     /// Replaces the value of a parameter.
     ///
     /// # Errors
-    /// [`ParametersError::Unexpected`], [`ParametersError::Shape`].
+    /// [`ParametersError::Unexpected`], [`ParametersError::Shape`], [`ParametersError::TooLarge`].
     pub fn set(&mut self, name: &str, value: ArrayD<f32>) -> Result<(), ParametersError> {
         let known = self.table.iter().position(|other| other.name == name);
         let index = known.ok_or_else(|| ParametersError::Unexpected {
             names: vec![name.to_owned()],
         })?;
         check_shape(&self.table[index], value.shape())?;
-        self.values[index] = standard(&value);
+        self.values[index] = standard(&self.table[index], value)?;
         Ok(())
     }
 
@@ -158,6 +160,22 @@ impl Parameters {
             values.mapv_inplace(|value| dtype.round(value));
         }
         self
+    }
+
+    /// A copy with every value rounded to what `dtype` can hold.
+    ///
+    /// # Errors
+    /// [`ParametersError::TooLarge`].
+    pub(crate) fn to_rounded(&self, dtype: DType) -> Result<Parameters, ParametersError> {
+        let values = self.table.iter().zip(&self.values);
+        let rounded = values.map(|(parameter, value)| {
+            let values = value.iter().map(|&value| dtype.round(value));
+            collected(parameter, values)
+        });
+        Ok(Parameters {
+            values: rounded.collect::<Result<_, _>>()?,
+            table: self.table.clone(),
+        })
     }
 }
 
@@ -201,11 +219,23 @@ fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), ParametersE
     })
 }
 
-fn standard(value: &ArrayD<f32>) -> ArrayD<f32> {
-    value.as_standard_layout().into_owned()
+/// The value in standard layout.
+fn standard(parameter: &Parameter, value: ArrayD<f32>) -> Result<ArrayD<f32>, ParametersError> {
+    match value.is_standard_layout() {
+        true => Ok(value),
+        false => collected(parameter, value.iter().copied()),
+    }
 }
 
 fn initial(parameter: &Parameter, seed: u64) -> Result<ArrayD<f32>, ParametersError> {
+    collected(parameter, (0..).map(|index| parameter.initial(seed, index)))
+}
+
+/// The first of these as the values of a parameter, of which there are enough.
+pub(crate) fn collected(
+    parameter: &Parameter,
+    values: impl Iterator<Item = f32>,
+) -> Result<ArrayD<f32>, ParametersError> {
     let refused = || ParametersError::TooLarge {
         name: parameter.name.clone(),
         shape: parameter.shape.clone(),
@@ -213,10 +243,9 @@ fn initial(parameter: &Parameter, seed: u64) -> Result<ArrayD<f32>, ParametersEr
     let product = |total: usize, &extent: &usize| total.checked_mul(extent);
     let elements = parameter.shape.iter().try_fold(1, product);
     let elements = elements.ok_or_else(refused)?;
-    let mut values = Vec::new();
-    values.try_reserve_exact(elements).map_err(|_| refused())?;
-    values.extend((0..elements as u64).map(|index| parameter.initial(seed, index)));
-    ArrayD::from_shape_vec(IxDyn(&parameter.shape), values).map_err(|_| refused())
+    let mut all = reserve(elements).map_err(|_| refused())?;
+    all.extend(values.take(elements));
+    ArrayD::from_shape_vec(IxDyn(&parameter.shape), all).map_err(|_| refused())
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! [safetensors](https://github.com/huggingface/safetensors) files of parameters, in which
 //! nothing goes unnoticed that is no parameter's.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::chain::Parameter;
-use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView, View};
 
-use crate::parameters::{ParametersError, in_order};
+use crate::dtype::as_bytes;
+use crate::parameters::{ParametersError, collected, in_order};
 
 /// Why tensors could not be loaded or saved.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +68,7 @@ pub(crate) fn read(
     parameters: &[Parameter],
 ) -> Result<Vec<ArrayD<f32>>, TensorFileError> {
     let at = || path.to_path_buf();
+    let defective = |defect| TensorFileError::Parameters { path: at(), defect };
     let bytes = fs::read(path).map_err(|source| TensorFileError::Read { path: at(), source })?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|source| TensorFileError::Format { path: at(), source })?;
@@ -80,12 +83,37 @@ pub(crate) fn read(
             });
         }
         let (words, _) = tensor.data().as_chunks();
+        // As many as the shape says, which safetensors has checked.
         let words = words.iter().map(|&word| f32::from_le_bytes(word));
-        let array = ArrayD::from_shape_vec(parameter.shape.clone(), words.collect());
-        Ok(array.expect("safetensors has checked the length against the shape"))
+        collected(parameter, words).map_err(defective)
     };
-    let tensors = tensors.map_err(|defect| TensorFileError::Parameters { path: at(), defect })?;
+    let tensors = tensors.map_err(defective)?;
     parameters.iter().zip(tensors).map(value).collect()
+}
+
+/// Values to be written.
+struct Values<'a>(ArrayViewD<'a, f32>);
+
+impl View for Values<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.0.shape()
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        match self.0.as_slice() {
+            // Files have the bytes in this order, too: nothing is copied.
+            Some(values) if cfg!(target_endian = "little") => Cow::Borrowed(as_bytes(values)),
+            _ => Cow::Owned(self.0.iter().flat_map(|v| v.to_le_bytes()).collect()),
+        }
+    }
+
+    fn data_len(&self) -> usize {
+        self.0.len() * size_of::<f32>()
+    }
 }
 
 /// Writes a whole file beside `path` and moves it there, so that no reader meets half of one.
@@ -97,22 +125,17 @@ pub(crate) fn write<'a>(
         path: path.into(),
         source,
     };
-    let owned = tensors.into_iter().map(|(name, values)| {
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        (name, values.shape().to_vec(), bytes)
-    });
-    let owned: Vec<_> = owned.collect();
-    let views = owned.iter().map(|(name, shape, bytes)| {
-        TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (*name, view))
-    });
-    let views: Result<Vec<_>, _> = views.collect();
-    let bytes = views
-        .and_then(|views| safetensors::serialize(views, None))
-        .map_err(|source| failed(std::io::Error::other(source)))?;
+    let tensors = tensors
+        .into_iter()
+        .map(|(name, values)| (name, Values(values)));
     let mut partial = path.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let partial = PathBuf::from(partial);
-    fs::write(&partial, bytes)
+    safetensors::serialize_to_file(tensors, None, &partial)
+        .map_err(|error| match error {
+            SafeTensorError::IoError(source) => source,
+            other => std::io::Error::other(other),
+        })
         .and_then(|()| fs::rename(&partial, path))
         .map_err(|source| {
             // The name is ours alone; a leftover of it helps nobody.

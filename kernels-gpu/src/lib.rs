@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `pointwise`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
+//! | `copy_strided` | arrays with any strides, made dense |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
 //! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
 //! | `parts/`: `map`, `planes` | what these loops do with an element |
@@ -28,6 +29,7 @@
 
 pub mod channel_max;
 pub mod conv;
+pub mod copy_strided;
 pub mod fused;
 pub mod group_norm;
 pub mod instance_norm;

@@ -90,6 +90,14 @@ tests! {
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<bf16>;
+    copy_strided_keeps_the_bits_of_any_array:
+        checks::copy_strided::copies::<f32, f32>, checks::copy_strided::copies::<f16, f16>,
+        checks::copy_strided::copies::<bf16, bf16>;
+    copy_strided_rounds_to_the_target: checks::copy_strided::copies::<f32, f16>, checks::copy_strided::copies::<f32, bf16>,
+        checks::copy_strided::copies::<f16, f32>, checks::copy_strided::copies::<f16, bf16>,
+        checks::copy_strided::copies::<bf16, f32>, checks::copy_strided::copies::<bf16, f16>;
+    copy_strided_takes_random_axes_in_random_orders:
+        checks::copy_strided::random::<f32, f32>, checks::copy_strided::random::<f16, f32>;
     stencil_matches: checks::stencil::matches::<f32>;
     stencil_matches_in_half_precision: checks::stencil::matches::<f16>, checks::stencil::matches::<bf16>;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed::<f32>;

@@ -1,7 +1,8 @@
 //! Reproducible values: the same numbers on every machine, in every release, in any order.
 //!
 //! Element `i` of seed `s` depends on `s` and `i` alone (a counter through SplitMix64), so a full-size input need not be
-//! stored: any part of it can be made where it is needed. Of a seed, the lower 32 bits count.
+//! stored: any part of it can be made where it is needed. Every bit of a seed counts; the upper 32 mix the numbers of the
+//! lower 32 once more, so that seeds below 2^32 have the numbers that they had when only these counted.
 
 extern crate std;
 
@@ -19,8 +20,12 @@ pub const fn splitmix64(state: u64) -> u64 {
 /// exact in f32.
 #[must_use]
 pub const fn uniform(seed: u64, index: u64) -> f32 {
-    let bits = splitmix64((seed << 32).wrapping_add(index)) >> 40;
-    bits as f32 / (1 << 24) as f32
+    let of_lower = splitmix64((seed << 32).wrapping_add(index));
+    let bits = match seed >> 32 {
+        0 => of_lower,
+        upper => splitmix64(of_lower.wrapping_add(upper)),
+    };
+    (bits >> 40) as f32 / (1 << 24) as f32
 }
 
 /// The same, in [-1, 1).
@@ -58,16 +63,40 @@ mod tests {
     }
 
     #[test]
+    fn every_bit_of_a_seed_counts() {
+        let stream = |seed| [0, 1, 2, 3].map(|index| uniform(seed, index));
+        let seeds = (0..64).map(|bit| 1 << bit).chain([0, u64::MAX]);
+        let streams: std::vec::Vec<[f32; 4]> = seeds.map(stream).collect();
+        for (index, one) in streams.iter().enumerate() {
+            assert!(!streams[..index].contains(one), "{index}");
+        }
+    }
+
+    /// What golden files and records were made from.
+    #[test]
+    fn seeds_of_32_bits_give_the_values_that_they_always_gave() {
+        for seed in [0, 1, 7, 1 << 31, u64::from(u32::MAX)] {
+            for index in [0, 1, 5, 1 << 20, u64::from(u32::MAX)] {
+                let bits = splitmix64((seed << 32) + index) >> 40;
+                assert_eq!(uniform(seed, index), bits as f32 / 16_777_216.0);
+            }
+        }
+        assert_eq!(uniform(7, 5), 16_320_057.0 / 16_777_216.0);
+    }
+
+    #[test]
     fn distributions_have_their_moments() {
-        let moments = |value: fn(u64, u64) -> f32| {
-            let values = || (0..100_000).map(|index| f64::from(value(1, index)));
+        let moments = |seed, value: fn(u64, u64) -> f32| {
+            let values = || (0..100_000).map(|index| f64::from(value(seed, index)));
             let mean = values().sum::<f64>() / 1e5;
             let square = values().map(|v| v * v).sum::<f64>() / 1e5;
             (mean, square)
         };
-        let (mean, square) = moments(signed);
-        assert!(mean.abs() < 0.01 && (square - 1.0 / 3.0).abs() < 0.01);
-        let (mean, square) = moments(normal);
-        assert!(mean.abs() < 0.02 && (square - 1.0).abs() < 0.02);
+        for seed in [1, (1 << 32) + 1] {
+            let (mean, square) = moments(seed, signed);
+            assert!(mean.abs() < 0.01 && (square - 1.0 / 3.0).abs() < 0.01);
+            let (mean, square) = moments(seed, normal);
+            assert!(mean.abs() < 0.02 && (square - 1.0).abs() < 0.02);
+        }
     }
 }

@@ -5,8 +5,9 @@ use core::ops::Deref;
 
 use crate::error::{Quantity, RankRule, SpecError, kernel_extent};
 
-/// The most elements a tensor may have, the largest count that an address difference can express.
-pub const MAX_ELEMENTS: usize = isize::MAX as usize;
+/// The most elements a tensor may have: the largest count whose bytes an address difference can express where each is an
+/// f32. Others may have no more: what is made of them on the way is f32.
+pub const MAX_ELEMENTS: usize = isize::MAX as usize / size_of::<f32>();
 
 /// The highest rank in this crate, that of a batch of volumes.
 const MAX_RANK: usize = 5;
@@ -169,8 +170,10 @@ mod tests {
         assert_eq!(elements("op", "input", &[3, 1 << 31, 2]), Ok(3 << 32));
         assert_eq!(elements("op", "input", &[0, 1 << 31, 2]), Ok(0));
         assert_eq!(elements("op", "input", &[]), Ok(1));
+        assert_eq!(elements("op", "input", &[MAX_ELEMENTS]), Ok(MAX_ELEMENTS));
         for shape in [
             &[usize::MAX][..],
+            &[MAX_ELEMENTS + 1],
             &[1 << 40, 1 << 40],
             &[0, 1 << 40, 1 << 40],
         ] {

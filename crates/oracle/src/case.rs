@@ -42,7 +42,8 @@ impl Case {
                 Initialisation::Ones => signed * 1.5,
                 Initialisation::Zeros => signed * 0.5,
                 Initialisation::Normal => signed * 2.0,
-                _ => parameter.initial(seed, index),
+                // As few bits as keep the values that were there when the product with four streams lost two of 32.
+                _ => parameter.initial(seed % (1 << 30), index),
             }
         };
         Self::made(name, chain, |seed| data::fill(seed, input), value)
@@ -59,7 +60,8 @@ impl Case {
         let mut seed = name.bytes().fold(0xCBF2_9CE4_8422_2325, hash);
         let mut next = || {
             seed = seed.wrapping_add(1);
-            seed
+            // The upper bits did not count when tests were chosen by what these numbers show.
+            u64::from(seed as u32)
         };
         let x = input(next());
         let parameters = chain.parameters().iter().map(|parameter| {

@@ -15,6 +15,17 @@ pub fn signed(seed: u64, shape: &[usize]) -> ArrayD<f32> {
     generate(shape, |index| data::signed(seed, index))
 }
 
+/// [`fill`], if there is memory for it.
+pub(crate) fn try_fill(seed: u64, shape: &[usize]) -> Option<ArrayD<f32>> {
+    let mut values = Vec::new();
+    let elements = shape
+        .iter()
+        .try_fold(1, |product: usize, &extent| product.checked_mul(extent))?;
+    values.try_reserve_exact(elements).ok()?;
+    values.extend((0..elements as u64).map(|index| data::uniform(seed, index)));
+    ArrayD::from_shape_vec(IxDyn(shape), values).ok()
+}
+
 /// `value` of each element's position.
 pub(crate) fn generate(shape: &[usize], value: impl Fn(u64) -> f32) -> ArrayD<f32> {
     let mut index = 0;

@@ -4,6 +4,8 @@
 //! then each group of channels is normalised, and each of its channels mapped and pooled, while it is in the cache.
 //! Factors around a norm are folded into it and cost nothing. Tensors between two runs are never whole either.
 
+use std::borrow::Cow;
+
 use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{ConvProblem, GroupNormProblem, PointwiseProblem};
@@ -14,20 +16,24 @@ use super::conv::convolve_sample;
 use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize};
 use super::pointwise::pointwise;
+use crate::error::Result;
+use crate::host_memory::{affordable, reserve, resize, zeroed};
 use crate::ops::pointwise::map;
 use crate::parameters::Parameters;
 
 /// What the layers of `chain` make of `x`, whose shape is the problem's: f32, statistics in float64.
 ///
+/// # Errors
+/// [`OutOfMemory`](crate::Error::OutOfMemory).
+///
 /// # Panics
 /// If problem, parameters or input are those of another chain.
-#[must_use]
 pub(crate) fn run(
     chain: &Chain,
     problem: &ChainProblem,
     parameters: &Parameters,
     x: ArrayViewD<'_, f32>,
-) -> ArrayD<f32> {
+) -> Result<ArrayD<f32>> {
     assert_eq!(x.shape(), problem.input_shape());
     parameters.check(chain).expect("the chain's parameters");
     let stages = stages(chain, problem, parameters);
@@ -35,18 +41,22 @@ pub(crate) fn run(
 }
 
 /// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order.
+///
+/// # Errors
+/// [`OutOfMemory`](crate::Error::OutOfMemory).
 pub(crate) fn operator(
     problem: &LayerProblem,
     parameters: [Option<&CowArray<'_, f32, IxDyn>>; 2],
     x: ArrayViewD<'_, f32>,
-) -> ArrayD<f32> {
+) -> Result<ArrayD<f32>> {
     if let LayerProblem::Pointwise(problem) = problem {
         return pointwise(problem, x);
     }
     let form = NormalForm::of_layer(*problem);
     let output = output_shape(&form, x.shape());
-    let parameters = parameters.map(|values| values.map(|values| values.as_slice()));
-    let parameters = parameters.map(|values| values.map(|v| v.expect("standard layout")));
+    let [first, second] = parameters.map(|values| values.map(|v| dense(v.view())).transpose());
+    let parameters = [first?, second?];
+    let parameters = parameters.each_ref().map(|values| values.as_deref());
     let stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
     run_stages(&[stage], x, &output)
 }
@@ -69,34 +79,66 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
 }
 
 /// Every sample of `x`, stage by stage; the result has the shape `output`.
-fn run_stages(stages: &[Stage<'_>], x: ArrayViewD<'_, f32>, output: &[usize]) -> ArrayD<f32> {
-    let mut y = ArrayD::zeros(IxDyn(output));
-    if y.is_empty() {
-        return y;
+fn run_stages(
+    stages: &[Stage<'_>],
+    x: ArrayViewD<'_, f32>,
+    output: &[usize],
+) -> Result<ArrayD<f32>> {
+    let mut y: Vec<f32> = zeroed(output.iter().product())?;
+    if !y.is_empty() {
+        let n = output[0];
+        let x = dense(x)?;
+        affordable(bytes_at_a_time(stages, y.len(), n))?;
+        let output_len = y.len() / n;
+        y.par_chunks_mut(output_len)
+            .zip(x.par_chunks(x.len() / n))
+            .try_for_each_init(Buffers::default, |buffers, (y, x)| {
+                run_sample(stages, x, y, buffers)
+            })?;
     }
-    let n = output[0];
-    let x = x.as_standard_layout();
-    let x = x.as_slice().expect("standard layout is contiguous");
-    let output_len = y.len() / n;
-    y.as_slice_mut()
-        .expect("a new array is contiguous")
-        .par_chunks_mut(output_len)
-        .zip(x.par_chunks(x.len() / n))
-        .for_each_init(Buffers::default, |buffers, (y, x)| {
-            let (last, first) = stages.split_last().expect("a chain has a layer");
-            let mut sample = std::mem::take(&mut buffers.sample);
-            let mut next = std::mem::take(&mut buffers.next);
-            for (index, stage) in first.iter().enumerate() {
-                next.resize(stage.output_len, 0.0);
-                let x = if index == 0 { x } else { &sample };
-                stage.run(x, &mut next, &mut buffers.mapped);
-                std::mem::swap(&mut sample, &mut next);
-            }
-            let x = if first.is_empty() { x } else { &sample };
-            last.run(x, y, &mut buffers.mapped);
-            (buffers.sample, buffers.next) = (sample, next);
-        });
-    y
+    Ok(ArrayD::from_shape_vec(IxDyn(output), y).expect("as many elements"))
+}
+
+/// Bytes of the output and of what all threads have for themselves while they make it, in the main: a request for more
+/// than there is of several such buffers fails before the first is filled.
+fn bytes_at_a_time(stages: &[Stage<'_>], output_len: usize, n: usize) -> u64 {
+    let stages = stages.iter();
+    let of_thread = stages.map(|stage| {
+        let mapped = stage.reduction.map_or(0, |_| stage.mapped_len);
+        mapped.max(stage.output_len) as u64
+    });
+    let threads = n.min(rayon::current_num_threads()) as u64;
+    let elements = threads.saturating_mul(of_thread.max().unwrap_or(0));
+    let elements = elements.saturating_add(output_len as u64);
+    elements.saturating_mul(size_of::<f32>() as u64)
+}
+
+/// One sample through all stages.
+fn run_sample(stages: &[Stage<'_>], x: &[f32], y: &mut [f32], buffers: &mut Buffers) -> Result<()> {
+    let (last, first) = stages.split_last().expect("a chain has a layer");
+    let Buffers {
+        mapped,
+        sample,
+        next,
+    } = buffers;
+    for (index, stage) in first.iter().enumerate() {
+        resize(next, stage.output_len)?;
+        let x = if index == 0 { x } else { &sample[..] };
+        stage.run(x, next, mapped)?;
+        std::mem::swap(sample, next);
+    }
+    let x = if first.is_empty() { x } else { sample };
+    last.run(x, y, mapped)
+}
+
+/// The elements in row-major order, borrowed where they are in it.
+pub(super) fn dense(x: ArrayViewD<'_, f32>) -> Result<Cow<'_, [f32]>> {
+    if let Some(values) = x.to_slice() {
+        return Ok(Cow::Borrowed(values));
+    }
+    let mut values = reserve(x.len())?;
+    values.extend(x.iter().copied());
+    Ok(Cow::Owned(values))
 }
 
 /// What a thread keeps from sample to sample.
@@ -222,19 +264,21 @@ impl<'a> Stage<'a> {
     }
 
     /// One sample.
-    fn run(&self, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) {
+    fn run(&self, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
         let Some(reduction) = self.reduction else {
-            self.convolve(x, y);
-            return self.map_groups(y);
+            self.convolve(x, y)?;
+            self.map_groups(y);
+            return Ok(());
         };
-        mapped.resize(self.mapped_len, 0.0);
-        self.convolve(x, mapped);
+        resize(mapped, self.mapped_len)?;
+        self.convolve(x, mapped)?;
         match reduction {
             Reduction::ChannelMax(_) => {
                 self.map_groups(mapped);
                 max_over_channels(mapped, y);
                 // There are no channels any more that a factor could belong to.
                 self.behind.iter().for_each(|map| map.apply(0, y));
+                Ok(())
             }
             Reduction::MaxPool2d(pool) => {
                 let pooled = pool.output[0] * pool.output[1];
@@ -243,21 +287,26 @@ impl<'a> Stage<'a> {
                     .par_chunks_mut(group_len)
                     .zip(y.par_chunks_mut(group_len / self.plane * pooled))
                     .enumerate()
-                    .for_each_init(Vec::new, |tall, (group, (x, y))| {
+                    .try_for_each_init(Vec::new, |tall, (group, (x, y))| {
+                        resize(tall, pool.input[1])?;
                         let mut planes = y.chunks_exact_mut(pooled);
                         self.map_group(group, x, |c, x| {
                             let y = planes.next().expect("a plane for each channel");
                             pool_plane(x, y, &pool, tall);
                             self.behind.iter().for_each(|map| map.apply(c, y));
                         });
-                    });
+                        Ok(())
+                    })
             }
         }
     }
 
-    fn convolve(&self, x: &[f32], y: &mut [f32]) {
+    fn convolve(&self, x: &[f32], y: &mut [f32]) -> Result<()> {
         match &self.convolution {
-            None => y.copy_from_slice(x),
+            None => {
+                y.copy_from_slice(x);
+                Ok(())
+            }
             Some(of) => convolve_sample(x, of.weight, of.bias, &of.problem, y),
         }
     }

@@ -10,6 +10,9 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use op_spec::ConvProblem;
 use rayon::prelude::*;
 
+use crate::error::Result;
+use crate::host_memory::resize;
+
 /// Elements of the column matrix that a thread holds at a time, 256 KiB.
 const COLUMN_ELEMENTS: usize = 1 << 16;
 
@@ -17,13 +20,16 @@ const COLUMN_ELEMENTS: usize = 1 << 16;
 const MIN_POSITIONS: usize = 256;
 
 /// Convolves one sample, all slices in standard layout.
+///
+/// # Errors
+/// [`OutOfMemory`](crate::Error::OutOfMemory).
 pub(super) fn convolve_sample(
     x: &[f32],
     weight: &[f32],
     bias: Option<&[f32]>,
     problem: &ConvProblem<3>,
     y: &mut [f32],
-) {
+) -> Result<()> {
     let (reduction, positions) = (problem.reduction(), problem.output_spatial());
     let k_per_group = problem.k_per_group();
     let chunk = (COLUMN_ELEMENTS / reduction).max(MIN_POSITIONS);
@@ -31,7 +37,7 @@ pub(super) fn convolve_sample(
         .zip(weight.par_chunks(k_per_group * reduction))
         .zip(x.par_chunks(x.len() / problem.groups))
         .enumerate()
-        .for_each(|(group, ((y, weight), x))| {
+        .try_for_each(|(group, ((y, weight), x))| {
             let weight = ArrayView2::from_shape((k_per_group, reduction), weight)
                 .expect("the chunk has a group's size");
             let mut y = ArrayViewMut2::from_shape((k_per_group, positions), y)
@@ -39,22 +45,25 @@ pub(super) fn convolve_sample(
             y.axis_chunks_iter_mut(Axis(1), chunk)
                 .into_par_iter()
                 .enumerate()
-                .for_each_init(Vec::new, |columns, (index, mut y)| {
+                .try_for_each_init(Vec::new, |columns, (index, mut y)| {
                     for (mut row, k) in y.outer_iter_mut().zip(group * k_per_group..) {
                         row.fill(bias.map_or(0.0, |bias| bias[k]));
                     }
                     let len = y.ncols();
+                    // Every element is written, so what the buffer held before does not matter.
+                    resize(columns, reduction * len)?;
                     fill_columns(columns, x, problem, index * chunk, len);
-                    let columns = ArrayView2::from_shape((reduction, len), columns)
+                    let columns = ArrayView2::from_shape((reduction, len), &columns[..])
                         .expect("the columns have this size");
                     general_mat_mul(1.0, &weight, &columns, 1.0, &mut y);
-                });
-        });
+                    Ok(())
+                })
+        })
 }
 
 /// Writes the columns of output positions `start..start + len`, one row per channel and tap.
 fn fill_columns(
-    columns: &mut Vec<f32>,
+    columns: &mut [f32],
     x: &[f32],
     problem: &ConvProblem<3>,
     start: usize,
@@ -63,8 +72,6 @@ fn fill_columns(
     let [d, h, w] = problem.input;
     let [t_len, r_len, s_len] = problem.kernel_size;
     let [_, p_len, q_len] = problem.output;
-    // Every element is written below, so what the buffer held before does not matter.
-    columns.resize(problem.reduction() * len, 0.0);
     for (row, column) in columns.chunks_exact_mut(len).enumerate() {
         let s = row % s_len;
         let r = row / s_len % r_len;

@@ -3,17 +3,11 @@ use op_spec::MaxPool2dProblem;
 use super::max_keeping_nan;
 
 /// Pools one plane: first down the rows of a window, over whole rows at once, then along the row
-/// of maxima, for which `tall` is the buffer. NaN in a window gives NaN.
-pub(super) fn pool_plane(
-    x: &[f32],
-    y: &mut [f32],
-    problem: &MaxPool2dProblem,
-    tall: &mut Vec<f32>,
-) {
+/// of maxima, for which `tall`, as long as one, is the buffer. NaN in a window gives NaN.
+pub(super) fn pool_plane(x: &[f32], y: &mut [f32], problem: &MaxPool2dProblem, tall: &mut [f32]) {
     let w = problem.input[1];
     for (p, y) in y.chunks_exact_mut(problem.output[1]).enumerate() {
-        tall.clear();
-        tall.resize(w, f32::NEG_INFINITY);
+        tall.fill(f32::NEG_INFINITY);
         for row in taps(problem, 0, p) {
             for (best, &v) in tall.iter_mut().zip(&x[row * w..][..w]) {
                 *best = max_keeping_nan(*best, v);

@@ -22,7 +22,7 @@ fn parameters(case: &Case) -> Parameters {
 
 fn run_case(case: &Case) -> ArrayD<f32> {
     let problem = case.problem().unwrap();
-    run(&case.chain, &problem, &parameters(case), case.x.view())
+    run(&case.chain, &problem, &parameters(case), case.x.view()).unwrap()
 }
 
 /// Chains that are nobody's, among them some that have no normal form.

@@ -17,14 +17,22 @@ pub struct EmulatorOptions {
     pub seed: Option<u64>,
     /// Steps after which a block counts as hung.
     pub step_limit: Option<u64>,
+    /// Whether what the processor refuses in a kernel (an access through a wild pointer, say) becomes an error; on Linux
+    /// and x86-64, nowhere else. For this the first launch puts handlers of `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and
+    /// `SIGURG` into the process, which stay, and which leave to the handlers that were there before what is not the
+    /// emulator's. Without it (the default) the process keeps its handlers, and ends where a kernel does such a thing;
+    /// accesses through `cuda_std`'s views, which this library's kernels keep to, are checked in either case. A loop that
+    /// never calls into `cuda_std` is then not ended but left to itself, and the device is lost.
+    pub catch_signals: bool,
 }
 
 impl EmulatorOptions {
-    /// Blocks and threads in order, the emulator's own step limit.
+    /// Blocks and threads in order, the emulator's own step limit, signals left alone.
     pub const fn new() -> EmulatorOptions {
         EmulatorOptions {
             seed: None,
             step_limit: None,
+            catch_signals: false,
         }
     }
 }
@@ -48,7 +56,10 @@ impl Emulator {
     }
 
     /// Checks the launch contract, then runs `kernel`.
-    pub(crate) fn launch<A: KernelArgs>(
+    ///
+    /// # Safety
+    /// The arguments are what the kernel's *Safety* section asks for.
+    pub(crate) unsafe fn launch<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
         shape: &LaunchShape,
@@ -64,10 +75,12 @@ impl Emulator {
         (launch.grid, launch.block) = (shape.grid, shape.block);
         launch.shared_bytes = shape.shared_bytes;
         launch.seed = self.options.seed;
+        launch.catch_signals = self.options.catch_signals;
         if let Some(limit) = self.options.step_limit {
             launch.step_limit = limit;
         }
-        self.device.launch_instance(kernel, &launch, arguments)?;
+        // SAFETY: the caller's to grant; no pointer to a buffer's memory leaves this library but for kernels.
+        unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
         Ok(())
     }
 }

@@ -110,6 +110,14 @@ impl Device {
         }
     }
 
+    /// The ordinal of a GPU, as the driver counts them; `None` on other devices.
+    pub fn ordinal(&self) -> Option<u32> {
+        match self.kind() {
+            Kind::Gpu(gpu) => Some(gpu.ordinal),
+            Kind::Cpu(_) | Kind::Emulator(_) => None,
+        }
+    }
+
     /// Whether this is a GPU.
     pub fn is_gpu(&self) -> bool {
         matches!(self.0, Kind::Gpu(_))

@@ -11,7 +11,7 @@ use crate::error::Result;
 pub(crate) enum Emulator {}
 
 impl Emulator {
-    pub(crate) fn launch<A: KernelArgs>(
+    pub(crate) unsafe fn launch<A: KernelArgs>(
         &self,
         _: &Instance<A>,
         _: &LaunchShape,

@@ -6,7 +6,9 @@ use super::emulator::EmulatedBuffer;
 use super::gpu::{GpuBuffer, GpuStream};
 use super::raw::{Owner, RawPointer};
 use crate::dtype::{DType, Element, as_bytes, as_bytes_mut, bf16, f16};
-use crate::error::{Error, Result};
+use crate::error::Result;
+pub(crate) use crate::host_memory::reserve;
+use crate::host_memory::zeroed;
 
 /// A tensor's elements.
 pub(crate) enum Storage {
@@ -71,15 +73,10 @@ unsafe impl Sync for LentMemory {}
 impl HostBuffer {
     /// Zeros. Memory that the system refuses, or does not have, is an error, not an abort.
     pub(crate) fn zeros(dtype: DType, len: usize) -> Result<HostBuffer> {
-        fn zeros<T: Element>(len: usize) -> Result<Vec<T>> {
-            let mut values = reserve(len)?;
-            values.resize(len, T::default());
-            Ok(values)
-        }
         Ok(match dtype {
-            DType::F32 => HostBuffer::F32(zeros(len)?),
-            DType::F16 => HostBuffer::F16(zeros(len)?),
-            DType::BF16 => HostBuffer::BF16(zeros(len)?),
+            DType::F32 => HostBuffer::F32(zeroed(len)?),
+            DType::F16 => HostBuffer::F16(zeroed(len)?),
+            DType::BF16 => HostBuffer::BF16(zeroed(len)?),
         })
     }
 
@@ -133,41 +130,4 @@ impl HostBuffer {
         // SAFETY: the bytes are initialised, and aligned as just seen; any bits are a value of an element type.
         unsafe { std::slice::from_raw_parts(start, bytes.len() / size_of::<T>()) }
     }
-}
-
-/// An empty vector with room for `len` elements.
-///
-/// # Errors
-/// [`Error::OutOfMemory`] for more than the system grants or has.
-pub(crate) fn reserve<T>(len: usize) -> Result<Vec<T>> {
-    let requested = (len as u64).saturating_mul(size_of::<T>() as u64);
-    let refused = |available| Error::OutOfMemory {
-        device: "cpu".to_owned(),
-        requested,
-        available,
-    };
-    // A system that overcommits grants any request, and kills the process when it writes.
-    if requested > ALWAYS_THERE
-        && let Some(total) = system_memory().filter(|&total| requested > total)
-    {
-        return Err(refused(format!("the machine has {total} bytes")));
-    }
-    let mut values = Vec::new();
-    values
-        .try_reserve_exact(len)
-        .map_err(|_| refused("the system refused".to_owned()))?;
-    Ok(values)
-}
-
-/// Bytes that are not worth a look at what the machine has.
-const ALWAYS_THERE: u64 = 64 << 20;
-
-/// Bytes of memory and swap, where `/proc/meminfo` tells.
-fn system_memory() -> Option<u64> {
-    let report = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = |name| {
-        let line = report.lines().find(|line| line.starts_with(name))?;
-        line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    Some((kib("MemTotal:")? + kib("SwapTotal:").unwrap_or(0)) << 10)
 }

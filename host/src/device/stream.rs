@@ -184,7 +184,8 @@ impl Stream {
                 unsafe { gpu.launch(&current, stream.raw()?, kernel, &shape, arguments)? };
             }
             (Kind::Emulator(emulator), _) => {
-                emulator.launch(kernel, &shape, arguments)?;
+                // SAFETY: the caller's to grant.
+                unsafe { emulator.launch(kernel, &shape, arguments)? };
             }
             _ => unreachable!("operators on the CPU device call the CPU backend, not kernels"),
         }

@@ -3,6 +3,7 @@
 mod arrays;
 mod borrowed;
 mod layout;
+mod order;
 mod reuse;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use layout::Layout;
+pub(crate) use order::Order;
 pub(crate) use reuse::WeakTensor;
 
 use super::kind::Device;
@@ -43,6 +45,8 @@ pub struct Tensor {
     dtype: DType,
     stream: Stream,
     storage: Arc<Storage>,
+    /// Whether its lender forbids writing to the memory.
+    is_read_only: bool,
 }
 
 impl Tensor {
@@ -72,6 +76,7 @@ impl Tensor {
             dtype,
             stream: stream.clone(),
             storage: Arc::new(storage),
+            is_read_only: false,
         }
     }
 
@@ -88,10 +93,6 @@ impl Tensor {
     /// Whether the elements are dense and row-major.
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
-    }
-
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// The element type.
@@ -143,6 +144,42 @@ impl Tensor {
     /// [`Error::BadSlice`] for indices that the axis has not, or in a wrong order.
     pub fn slice(&self, range: Range<usize>) -> Result<Tensor> {
         self.viewed(self.layout.slice(range.start, range.end)?)
+    }
+
+    /// The same elements under another shape; `None` where they are not contiguous.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] for another number of elements.
+    pub(crate) fn reshaped(&self, shape: &[usize]) -> Result<Option<Tensor>> {
+        let layout = self.layout.reshape(shape)?;
+        layout.map(|layout| self.viewed(layout)).transpose()
+    }
+
+    /// The elements of a contiguous tensor that begin with number `first` and lie like this; `None` if some lie beyond.
+    #[cfg(any(test, feature = "lab"))]
+    pub(crate) fn restrided(
+        &self,
+        first: usize,
+        shape: &[usize],
+        strides: &[isize],
+    ) -> Option<Tensor> {
+        let (layout, before, places) = Layout::strided(shape, strides)?;
+        let start = first.checked_sub(before)?;
+        let fits = self.is_contiguous() && start.checked_add(places)? <= self.len();
+        let start = self.layout.offset() + start;
+        fits.then(|| Tensor {
+            layout: layout.from(start),
+            ..self.clone()
+        })
+    }
+
+    /// The same tensor, to which nothing writes.
+    #[cfg(feature = "dlpack")]
+    pub(crate) fn read_only(self) -> Tensor {
+        Tensor {
+            is_read_only: true,
+            ..self
+        }
     }
 
     fn viewed(&self, layout: Layout) -> Result<Tensor> {

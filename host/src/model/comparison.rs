@@ -194,7 +194,7 @@ impl Model {
         let actual = self.forward_with(x, options)?.to_f32_array()?;
         let problem = self.chain().problem(x.shape())?;
         let x = x.to_f32_array()?;
-        let mut expected = cpu::run(self.chain(), &problem, parameters, x.view());
+        let mut expected = cpu::run(self.chain(), &problem, parameters, x.view())?;
         expected.mapv_inplace(|value| self.dtype().round(value));
         Ok(Comparison::of(&actual.view(), &expected, tolerance))
     }

@@ -12,7 +12,7 @@ use super::programs::Programs;
 use super::question::Question;
 use super::{Explanation, Options};
 use crate::cpu;
-use crate::device::{DType, Device, DeviceProperties, Stream, Tensor};
+use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::ops::Preparations;
 use crate::parameters::Parameters;
@@ -69,7 +69,7 @@ impl Model {
     /// The chain with f32 parameters, uploaded on `stream`.
     ///
     /// # Errors
-    /// [`Error::Parameters`] for values that are not the chain's parameters.
+    /// [`Error::Parameters`] for values that are not the chain's parameters; [`Error::OutOfMemory`].
     pub fn new(stream: &Stream, chain: &Chain, parameters: &Parameters) -> Result<Model> {
         Model::with_dtype(stream, chain, parameters, DType::F32)
     }
@@ -85,7 +85,7 @@ impl Model {
         dtype: DType,
     ) -> Result<Model> {
         parameters.check(chain)?;
-        let parameters = parameters.clone().rounded(dtype);
+        let parameters = parameters.to_rounded(dtype)?;
         let upload = |parameter: &Parameter| {
             let value = parameters.get(&parameter.name).expect("they were checked");
             Tensor::from_f32_array(stream, &value, dtype)
@@ -157,6 +157,9 @@ impl Model {
 
     /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device.
     ///
+    /// `x` may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as channels-last, is copied
+    /// on the device first, by one kernel; the bits of the output do not depend on it.
+    ///
     /// # Errors
     /// [`Error::Chain`] for an input that the chain refuses; [`Error::DTypeMismatch`], [`Error::DeviceMismatch`],
     /// [`Error::OutOfMemory`].
@@ -174,7 +177,7 @@ impl Model {
         if x.device().is_cpu() {
             return self.run_on_cpu(x);
         }
-        let program = self.program(x.shape(), options)?;
+        let program = self.program(x.shape(), &x.order()?, options)?;
         let mut outputs = program.run_once(OPERATOR, x.stream(), &[x])?;
         Ok(outputs.remove(0))
     }
@@ -225,6 +228,17 @@ impl Model {
         options: &Options,
         properties: &DeviceProperties,
     ) -> Result<Explanation> {
+        self.explain_order(input, &Order::Dense, options, properties)
+    }
+
+    /// The same for inputs that lie like this.
+    pub(super) fn explain_order(
+        &self,
+        input: &[usize],
+        order: &Order,
+        options: &Options,
+        properties: &DeviceProperties,
+    ) -> Result<Explanation> {
         if self.device().is_cpu() {
             return Err(Error::NoKernels {
                 layers: self.shared.chain.operators(),
@@ -232,7 +246,7 @@ impl Model {
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        let made = self.make(input, options, properties);
+        let made = self.make(input, order, options, properties);
         made.map(|(_, explanation)| explanation)
     }
 
@@ -241,14 +255,19 @@ impl Model {
         let shared = &*self.shared;
         let problem = shared.chain.problem(x.shape())?;
         let input = x.host_f32()?;
-        let y = cpu::run(&shared.chain, &problem, &shared.parameters, input.view());
+        let y = cpu::run(&shared.chain, &problem, &shared.parameters, input.view())?;
         Tensor::from_cpu(x.stream(), y, x.dtype())
     }
 
-    /// The launches for inputs of this shape, on a device that runs kernels.
-    pub(super) fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
-        self.shared.programs.get(input, options, || {
-            let made = self.make(input, options, &self.device().properties());
+    /// The launches for inputs of this shape that lie like this, on a device that runs kernels.
+    pub(super) fn program(
+        &self,
+        input: &[usize],
+        order: &Order,
+        options: &Options,
+    ) -> Result<Arc<Program>> {
+        self.shared.programs.get(input, order, options, || {
+            let made = self.make(input, order, options, &self.device().properties());
             made.map(|(program, _)| program)
         })
     }
@@ -257,6 +276,7 @@ impl Model {
     fn make(
         &self,
         input: &[usize],
+        order: &Order,
         options: &Options,
         properties: &DeviceProperties,
     ) -> Result<(Program, Explanation)> {
@@ -270,7 +290,7 @@ impl Model {
         };
         let chosen = choice::choose(question)?;
         let mut program = ProgramBuilder::for_properties(self.device(), properties);
-        let mut value = program.input(input, shared.dtype)?;
+        let mut value = program.input(input, shared.dtype, order)?;
         let mut appending = Appending {
             program: &mut program,
             of: question,

@@ -5,7 +5,7 @@ use std::fmt;
 use ndarray::{ArrayBase, Data, Dimension};
 
 use super::{Explanation, Model, Options};
-use crate::device::{DType, GpuGraph, Stream, Tensor};
+use crate::device::{DType, GpuGraph, Order, Stream, Tensor};
 use crate::error::Result;
 use crate::program::Ready;
 
@@ -40,6 +40,7 @@ pub struct Plan {
     options: Options,
     stream: Stream,
     input: Vec<usize>,
+    order: Order,
     output: Vec<usize>,
     /// What runs, and its memory; nothing on the CPU device, whose backend runs no kernels.
     program: Option<Ready>,
@@ -48,18 +49,57 @@ pub struct Plan {
 const OPERATOR: &str = "plan";
 
 impl Model {
-    /// Prepares runs on inputs of one shape, on one stream: kernels are chosen and loaded, and memory is allocated.
+    /// Prepares runs on contiguous inputs of one shape, on one stream: kernels are chosen and loaded, and memory is allocated.
     ///
     /// # Errors
     /// As [`forward_with`](Self::forward_with); [`Error::DeviceMismatch`] for another device's stream.
     pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
+        self.plan_order(stream, input, Order::Dense, options)
+    }
+
+    /// The same for inputs of the shape of `x` that lie in memory as `x` does: with its strides, where they matter, and from
+    /// a multiple of 16 bytes or not. What kernels do not read as it lies is copied by one kernel first, in every run.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan); [`Error::Spec`] for more axes than that kernel takes.
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::chain::presets::KernelBench79;
+    /// use convfuse::{Device, Model, Options, Tensor, data};
+    ///
+    /// let stream = Device::best().stream()?;
+    /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
+    /// let x = Tensor::from_array(&stream, &data::fill(1, (2, 3, 5, 6, 7)))?;
+    /// let last = x.slice(1..2)?;
+    /// let mut plan = model.plan_for(&stream, &last, &Options::default())?;
+    /// let mut y = plan.output()?;
+    /// plan.execute(&last, &mut y)?;
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn plan_for(&self, stream: &Stream, x: &Tensor, options: &Options) -> Result<Plan> {
+        x.same_device(OPERATOR, "input", stream)?;
+        let order = match x.device().is_cpu() {
+            true => Order::Dense,
+            false => x.order()?,
+        };
+        self.plan_order(stream, x.shape(), order, options)
+    }
+
+    fn plan_order(
+        &self,
+        stream: &Stream,
+        input: &[usize],
+        order: Order,
+        options: &Options,
+    ) -> Result<Plan> {
         // Before any work for a program that could not run there.
         let device = self.device();
         device.must_be(stream.device(), OPERATOR, "the model")?;
         let (output, program) = if device.is_cpu() {
             (self.output_shape(input)?, None)
         } else {
-            let program = self.program(input, options)?;
+            let program = self.program(input, &order, options)?;
             let ready = Ready::new(OPERATOR, program, stream)?;
             (ready.program().output_shape().to_vec(), Some(ready))
         };
@@ -68,6 +108,7 @@ impl Model {
             options: options.clone(),
             stream: stream.clone(),
             input: input.to_vec(),
+            order,
             output,
             program,
         })
@@ -82,13 +123,17 @@ impl Plan {
 
     /// Queues one run from `x` to `y` on the plan's stream.
     ///
+    /// The CPU device reads any strides; elsewhere `x` lies in memory as the plan was made for.
+    ///
     /// An input that belongs to another stream is waited for on the device. `y` must be this stream's own, and nobody
     /// else's: [`output`](Plan::output) makes such tensors.
     ///
     /// # Errors
     /// [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for tensors that
     /// the plan was not made for, [`DeviceMismatch`](crate::Error::DeviceMismatch),
-    /// [`TensorInUse`](crate::Error::TensorInUse). On a stream that is being captured also
+    /// [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input that lies in memory otherwise than the plan was made for,
+    /// [`NotContiguous`](crate::Error::NotContiguous) and [`Misaligned`](crate::Error::Misaligned) for an output that is not dense
+    /// from a multiple of 16 bytes on, [`TensorInUse`](crate::Error::TensorInUse). On a stream that is being captured also
     /// [`ForeignInCapture`](crate::Error::ForeignInCapture) for an input of another stream.
     pub fn execute(&mut self, x: &Tensor, y: &mut Tensor) -> Result<()> {
         if let Some(program) = &mut self.program {
@@ -99,8 +144,7 @@ impl Plan {
         y.must_be(&self.output, dtype, OPERATOR, "output")?;
         x.same_device(OPERATOR, "input", &self.stream)?;
         y.rewrite(OPERATOR, "output", &self.stream)?;
-        *y = self.model.run_on_cpu(&x.on(&self.stream)?)?;
-        Ok(())
+        y.assign(self.model.run_on_cpu(&x.on(&self.stream)?)?)
     }
 
     /// The plan as a CUDA graph that reads `x`, a tensor of the plan's own stream.
@@ -127,7 +171,9 @@ impl Plan {
     /// # Errors
     /// As [`Model::explain`].
     pub fn explain(&self) -> Result<Explanation> {
-        self.model.explain(&self.input, &self.options)
+        let properties = self.stream.device().properties();
+        let model = &self.model;
+        model.explain_order(&self.input, &self.order, &self.options, &properties)
     }
 
     /// The stream that the plan runs on.

@@ -1,13 +1,16 @@
 //! The programs that a model has made.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Options;
+use crate::device::Order;
 use crate::error::Result;
 use crate::program::Program;
 
-/// Programs that a model keeps, the last ones used. Plans keep theirs themselves.
-const KEPT_PROGRAMS: usize = 16;
+/// Programs that a model keeps, the last ones used. Plans keep theirs themselves. A program is some kilobytes of the host;
+/// what it holds on the device are prepared parameters, which programs share where their tiles are the same, so that
+/// there are as many forms of a layer's as there are tiles, not shapes.
+const KEPT_PROGRAMS: usize = 64;
 
 /// Programs of a model by what they were made for. The model's element type and device are the same for all.
 #[derive(Debug, Default)]
@@ -16,49 +19,84 @@ pub(super) struct Programs(Mutex<Vec<Entry>>);
 #[derive(Debug)]
 struct Entry {
     input: Box<[usize]>,
+    order: Order,
     options: Options,
-    program: Arc<Program>,
+    place: Arc<Place>,
 }
 
+/// Where a program is, or will be once who holds the lock has made it.
+type Place = Mutex<Option<Arc<Program>>>;
+
 impl Programs {
-    /// The program for inputs of this shape, from `make` where it is not kept. Threads that ask for different ones at a
-    /// time do not wait for each other.
+    /// The program for inputs of this shape that lie like this, from `make` where it is not kept. Threads that ask for the
+    /// same one at a time wait for the first of them to make it; those that ask for different ones do not wait for each
+    /// other.
     pub(super) fn get(
         &self,
         input: &[usize],
+        order: &Order,
         options: &Options,
         make: impl FnOnce() -> Result<Program>,
     ) -> Result<Arc<Program>> {
-        // A panic under the lock leaves the list whole.
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |entry: &Entry| *entry.input == *input && entry.options == *options;
-        let mut kept = lock();
+        let place = self.place(input, order, options);
+        let mut program = lock(&place);
+        if let Some(program) = &*program {
+            return Ok(Arc::clone(program));
+        }
+        match make() {
+            Ok(made) => Ok(Arc::clone(program.insert(Arc::new(made)))),
+            Err(error) => {
+                // Whoever waits makes it for himself, and meets his own error.
+                lock(&self.0).retain(|entry| !Arc::ptr_eq(&entry.place, &place));
+                Err(error)
+            }
+        }
+    }
+
+    /// The place of this program among those that are kept.
+    fn place(&self, input: &[usize], order: &Order, options: &Options) -> Arc<Place> {
+        let is_it = |entry: &Entry| {
+            *entry.input == *input && entry.order == *order && entry.options == *options
+        };
+        let mut kept = lock(&self.0);
         if let Some(index) = kept.iter().rposition(is_it) {
             // The last one used is the last one to go.
             kept[index..].rotate_left(1);
-            return Ok(Arc::clone(&kept[kept.len() - 1].program));
+            return Arc::clone(&kept[kept.len() - 1].place);
         }
-        drop(kept);
-        // Two threads may both make it; either is as good as the other.
-        let program = Arc::new(make()?);
-        let mut kept = lock();
         if kept.len() == KEPT_PROGRAMS {
             kept.remove(0);
         }
+        let place = Arc::default();
         kept.push(Entry {
             input: input.into(),
+            order: *order,
             options: options.clone(),
-            program: Arc::clone(&program),
+            place: Arc::clone(&place),
         });
-        Ok(program)
+        place
     }
+}
+
+/// A panic under either lock leaves what it guards whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
     use super::*;
     use crate::device::Device;
+    use crate::error::Error;
     use crate::program::ProgramBuilder;
+
+    fn empty() -> Program {
+        ProgramBuilder::new(&Device::cpu()).finish(&[])
+    }
 
     #[test]
     fn those_used_last_are_kept() {
@@ -67,9 +105,11 @@ mod tests {
         let mut get = |n: usize| {
             let make = || {
                 made.push(n);
-                Ok(ProgramBuilder::new(&Device::cpu()).finish(&[]))
+                Ok(empty())
             };
-            programs.get(&[n], &Options::default(), make).map(drop)
+            programs
+                .get(&[n], &Order::Dense, &Options::default(), make)
+                .map(drop)
         };
         // The first is used again, so the second goes for the one that is too many.
         for n in (0..KEPT_PROGRAMS).chain([0, KEPT_PROGRAMS, 0, 1]) {
@@ -77,5 +117,61 @@ mod tests {
         }
         let wanted: Vec<usize> = (0..=KEPT_PROGRAMS).chain([1]).collect();
         assert_eq!(made, wanted);
+    }
+
+    /// Each thread asks for the one program that all ask for, while another one is being made that takes until they have it.
+    #[test]
+    fn what_several_ask_for_at_a_time_is_made_once_and_nobody_waits_for_others() {
+        const THREADS: usize = 4;
+        let programs = Programs::default();
+        let (made, have_it) = (AtomicUsize::new(0), Barrier::new(THREADS + 1));
+        let (begun, all_ask) = (Barrier::new(THREADS + 1), Barrier::new(THREADS));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let make = || {
+                    begun.wait();
+                    have_it.wait();
+                    Ok(empty())
+                };
+                programs
+                    .get(&[1], &Order::Dense, &Options::default(), make)
+                    .unwrap();
+            });
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    begun.wait();
+                    all_ask.wait();
+                    let make = || {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        // Long enough for the others to find that it is not there.
+                        thread::sleep(std::time::Duration::from_millis(50));
+                        Ok(empty())
+                    };
+                    programs
+                        .get(&[2], &Order::Dense, &Options::default(), make)
+                        .unwrap();
+                    have_it.wait();
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+    }
+
+    #[test]
+    fn what_could_not_be_made_is_not_kept() {
+        let programs = Programs::default();
+        let refuse = || Err(Error::TooManyBlocks { operator: "test" });
+        let options = Options::default();
+        assert!(programs.get(&[1], &Order::Dense, &options, refuse).is_err());
+        assert!(lock(&programs.0).is_empty());
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            programs.get(&[1], &Order::Dense, &options, || panic!("on purpose"))
+        }));
+        assert!(caught.is_err());
+        assert!(
+            programs
+                .get(&[1], &Order::Dense, &options, || Ok(empty()))
+                .is_ok()
+        );
     }
 }

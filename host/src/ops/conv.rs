@@ -30,7 +30,7 @@ pub enum ConvAlgorithm {
 pub struct ConvOptions {
     /// The algorithm.
     pub algorithm: ConvAlgorithm,
-    /// The most bytes that the column matrix may take at a time; it is made in chunks that fit.
+    /// The most bytes that the column matrix may take at a time; it is made in chunks that fit, of which there may be 65,536.
     pub workspace_bytes: u64,
 }
 
@@ -103,6 +103,9 @@ pub fn conv2d(
 }
 
 /// [`conv2d`] with a choice of algorithm and workspace; the CPU backend has one algorithm and ignores both.
+///
+/// # Errors
+/// As there; [`Error::WorkspaceTooSmall`], [`Error::TooManyChunks`].
 pub fn conv2d_with(
     x: &Tensor,
     weight: &Tensor,
@@ -142,6 +145,9 @@ pub fn conv3d(
 }
 
 /// [`conv3d`] with a choice of algorithm and workspace; the CPU backend has one algorithm and ignores both.
+///
+/// # Errors
+/// As [`conv2d_with`].
 pub fn conv3d_with(
     x: &Tensor,
     weight: &Tensor,
@@ -168,6 +174,10 @@ where
     let operator = ConvSpec::<D>::OPERATOR;
     single_with(operator, x, problem.into(), &parameters, options)
 }
+
+/// Chunks of a column matrix that a program takes, at two launches each: far more than any that fill 64 MiB, up to images
+/// of 10^9 pixels.
+const MAX_CHUNKS: usize = 1 << 16;
 
 /// What a convolution multiplies and adds.
 #[derive(Debug, Clone, Copy)]
@@ -245,6 +255,14 @@ fn im2col<const D: usize>(
         operator: ConvSpec::<D>::OPERATOR,
         limit: workspace_bytes,
     })?;
+    // Seen before any is made: a plan may have more of them than memory holds.
+    if plan.chunks().nth(MAX_CHUNKS).is_some() {
+        return Err(Error::TooManyChunks {
+            operator: ConvSpec::<D>::OPERATOR,
+            limit: workspace_bytes,
+            most: MAX_CHUNKS,
+        });
+    }
     let columns = program.tensor(&[plan.workspace_elements() as usize], dtype)?;
     let tile = geometry.gemm_tile();
     let Filters { weight, bias } = filters;

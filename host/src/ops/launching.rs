@@ -76,12 +76,20 @@ pub(super) fn single_with(
         let [first, second] = parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose());
         let values = [first?, second?];
         let values = values.each_ref().map(Option::as_ref);
-        let y = cpu::operator(&problem, values, x.host_f32()?.view());
+        let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
         return Tensor::from_cpu(x.stream(), y, x.dtype());
     }
+    // Parameters are few, so those that kernels do not read as they lie are copied by launches of their own.
+    let ordered = |tensor: Option<&Tensor>| {
+        let tensor = tensor.map(|tensor| tensor.on(x.stream())?.contiguous());
+        tensor.transpose()
+    };
+    let [first, second] = parameters.map(ordered);
+    let parameters = [first?, second?];
     let mut program = ProgramBuilder::new(x.device());
-    let input = program.input(x.shape(), x.dtype())?;
-    let values = parameters.map(|tensor| program.optional_parameter(tensor));
+    let input = program.input(x.shape(), x.dtype(), &x.order()?)?;
+    let values = parameters.each_ref();
+    let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
     let output = super::append(&mut program, input, &problem, values, options)?;
     let program = program.finish(&[output]);
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))

@@ -5,6 +5,9 @@
 //! other streams of the device are waited for there, on the device; parameters on other devices, or of
 //! another element type than the input, are refused.
 //!
+//! Tensors may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes is copied first by one kernel;
+//! results are dense, and their bits do not depend on it.
+//!
 //! Behind each is a function that appends the operator's launches to a program; models put their programs together
 //! from these, and the functions here make a program of one operator and run it once.
 //!

@@ -1,12 +1,14 @@
 //! How a program is made: values and launches, one after the other.
 
 use cuda_std::{Instance, KernelArgs};
+use kernels_gpu::copy_strided::COPY_STRIDED;
+use op_spec::launch::copy_strided::{Collapsed, CopyGeometry};
 
 use super::arguments::Arguments;
 use super::memory::{Life, pack};
 use super::{Launch, Place, Program, Step, Value, ValueFacts};
-use crate::device::{DType, Device, DeviceProperties, LaunchShape, Stream, Tensor};
-use crate::error::Result;
+use crate::device::{DType, Device, DeviceProperties, LaunchShape, Order, Stream, Tensor};
+use crate::error::{Error, Result};
 
 /// A program in the making.
 ///
@@ -16,7 +18,7 @@ pub(crate) struct ProgramBuilder {
     device: Device,
     properties: DeviceProperties,
     values: Vec<ValueFacts>,
-    inputs: Vec<Value>,
+    inputs: Vec<(Value, Order)>,
     parameters: Vec<Tensor>,
     steps: Vec<Step>,
 }
@@ -44,11 +46,50 @@ impl ProgramBuilder {
         &self.properties
     }
 
-    /// A value that every run is given.
-    pub(crate) fn input(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
-        let value = self.value(shape, dtype, Place::Input(self.inputs.len()))?;
-        self.inputs.push(value);
-        Ok(value)
+    /// A value that every run is given, in memory as `order` says. What lies otherwise than kernels read it is copied first.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBlocks`]
+    pub(crate) fn input(&mut self, shape: &[usize], dtype: DType, order: &Order) -> Result<Value> {
+        self.input_as(shape, dtype, order, dtype)
+    }
+
+    /// The same, the copy being of another element type.
+    ///
+    /// # Errors
+    /// As [`input`](Self::input).
+    pub(crate) fn input_as(
+        &mut self,
+        shape: &[usize],
+        dtype: DType,
+        order: &Order,
+        wanted: DType,
+    ) -> Result<Value> {
+        let x = self.value(shape, dtype, Place::Input(self.inputs.len()))?;
+        self.inputs.push((x, *order));
+        match order {
+            Order::Dense if dtype == wanted => Ok(x),
+            _ => self.copied(x, order, wanted),
+        }
+    }
+
+    /// Appends the launch that puts `x` in order, stored as `dtype`.
+    fn copied(&mut self, x: Value, order: &Order, dtype: DType) -> Result<Value> {
+        let geometry = match order {
+            Order::Dense => {
+                let len = self.values[x.0].bytes as usize / self.dtype(x).size();
+                CopyGeometry::new(&Collapsed::new(&[len], &[1])?, true)
+            }
+            Order::Strided { axes, is_aligned } => CopyGeometry::new(axes, *is_aligned),
+        };
+        let shape = self.shape(x).to_vec();
+        let y = self.tensor(&shape, dtype)?;
+        let operator = COPY_STRIDED.name();
+        let kernel = COPY_STRIDED.instance(&[self.dtype(x).label(), dtype.label()])?;
+        let shape = geometry.shape().ok_or(Error::TooManyBlocks { operator })?;
+        // SAFETY: `order` is that of every `x`, whose memory thus has what the geometry says; `y` has as many elements.
+        unsafe { self.launch(kernel, shape, (x, y, geometry)) };
+        Ok(y)
     }
 
     /// A tensor of the program's device that is known now and the same in every run.

@@ -25,7 +25,7 @@ pub(crate) use builder::ProgramBuilder;
 pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;
 
-use crate::device::{DType, LaunchShape, Reading, Stream, Tensor};
+use crate::device::{DType, LaunchShape, Order, Reading, Stream, Tensor};
 use crate::error::Result;
 
 /// The handle of a value, of use with the program that made it.
@@ -60,7 +60,8 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Program {
     values: Box<[ValueFacts]>,
-    inputs: Box<[Value]>,
+    /// Each with how it lies in memory.
+    inputs: Box<[(Value, Order)]>,
     outputs: Box<[Value]>,
     parameters: Box<[Tensor]>,
     steps: Box<[Step]>,
@@ -136,7 +137,7 @@ impl Program {
         stream: &Stream,
         inputs: &[&Tensor],
     ) -> Result<Vec<Tensor>> {
-        self.expect(operator, "input", &self.inputs, inputs.iter().copied())?;
+        self.expect_inputs(operator, inputs)?;
         let output = |value: &Value| {
             let facts = &self.values[value.0];
             Tensor::uninit(stream, &facts.shape, facts.dtype)
@@ -154,17 +155,26 @@ impl Program {
         Ok(outputs)
     }
 
-    /// Refuses tensors that the program was not made for.
-    fn expect<'a>(
+    /// Refuses inputs that the program was not made for.
+    fn expect_inputs(&self, operator: &'static str, inputs: &[&Tensor]) -> Result<()> {
+        for ((value, order), tensor) in self.inputs.iter().zip(inputs) {
+            let facts = &self.values[value.0];
+            tensor.must_be(&facts.shape, facts.dtype, operator, "input")?;
+            tensor.must_lie(order, operator, "input")?;
+        }
+        Ok(())
+    }
+
+    /// Refuses outputs that the program was not made for.
+    fn expect_outputs<'a>(
         &self,
         operator: &'static str,
-        argument: &'static str,
-        values: &[Value],
-        tensors: impl Iterator<Item = &'a Tensor>,
+        outputs: impl Iterator<Item = &'a Tensor>,
     ) -> Result<()> {
-        for (value, tensor) in values.iter().zip(tensors) {
+        for (value, tensor) in self.outputs.iter().zip(outputs) {
             let facts = &self.values[value.0];
-            tensor.must_be(&facts.shape, facts.dtype, operator, argument)?;
+            tensor.must_be(&facts.shape, facts.dtype, operator, "output")?;
+            tensor.must_be_aligned(operator, "output")?;
         }
         Ok(())
     }

@@ -46,7 +46,8 @@ impl Ready {
     /// Queues the launches on the stream, to which the outputs belong.
     ///
     /// # Errors
-    /// `ShapeMismatch` and `DTypeMismatch` for tensors that the program was not made for, `DeviceMismatch`, `TensorInUse`;
+    /// `ShapeMismatch`, `DTypeMismatch` and `LayoutMismatch` for tensors that the program was not made for, `NotContiguous`
+    /// and `Misaligned` for outputs that kernels cannot write, `DeviceMismatch`, `TensorInUse`;
     /// what a launch may run into.
     pub(crate) fn run(
         &mut self,
@@ -55,9 +56,8 @@ impl Ready {
         outputs: &mut [&mut Tensor],
     ) -> Result<()> {
         let (program, stream) = (&*self.program, &self.stream);
-        program.expect(operator, "input", &program.inputs, inputs.iter().copied())?;
-        let written = outputs.iter().map(|output| &**output);
-        program.expect(operator, "output", &program.outputs, written)?;
+        program.expect_inputs(operator, inputs)?;
+        program.expect_outputs(operator, outputs.iter().map(|output| &**output))?;
         for output in &mut *outputs {
             output.rewrite(operator, "output", stream)?;
         }
@@ -91,13 +91,8 @@ impl Ready {
         for &input in inputs {
             input.must_belong_to(&self.stream, operator, "input")?;
         }
-        program.expect(operator, "input", &program.inputs, inputs.iter().copied())?;
-        program.expect(
-            operator,
-            "output",
-            &program.outputs,
-            outputs.iter().copied(),
-        )?;
+        program.expect_inputs(operator, inputs)?;
+        program.expect_outputs(operator, outputs.iter().copied())?;
         let inputs: Vec<_> = inputs.iter().map(|tensor| tensor.reading()).collect();
         let parameters: Vec<_> = program.parameters.iter().map(Tensor::reading).collect();
         program.launch(

@@ -13,7 +13,7 @@ const LEN: usize = 1000;
 /// Clamps to ever smaller intervals, one after the other.
 fn clamps(device: &Device, count: usize) -> Program {
     let mut program = ProgramBuilder::new(device);
-    let mut value = program.input(&[LEN], DType::F32).unwrap();
+    let mut value = program.input(&[LEN], DType::F32, &Order::Dense).unwrap();
     for step in 1..=count {
         let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
         value = pointwise::append(&mut program, value, &spec.problem(&[LEN]).unwrap()).unwrap();
@@ -92,7 +92,7 @@ fn parameters_stay_only_where_a_launch_reads_them() {
     let vector = || Tensor::from_array(&stream, &array![2.0f32, 3.0]).unwrap();
     let (unused, used) = (vector(), vector());
     let mut program = ProgramBuilder::new(&device);
-    let x = program.input(&[1, 2], DType::F32).unwrap();
+    let x = program.input(&[1, 2], DType::F32, &Order::Dense).unwrap();
     let [_, factors] = [&unused, &used].map(|tensor| program.parameter(tensor));
     let problem = ScaleSpec.problem(&[1, 2], &[2]).unwrap();
     let y = scale::append(&mut program, x, factors, &problem).unwrap();

@@ -21,6 +21,7 @@ pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub(crate) mod convolved;
+pub(crate) mod copy_strided;
 pub(crate) mod elementwise;
 pub(crate) mod implicit_gemm;
 pub(crate) mod max_pool2d;
@@ -107,9 +108,11 @@ impl Run {
             shared_bytes: shape.shared_bytes,
             seed: self.seed,
             step_limit: STEP_LIMIT,
+            catch_signals: true,
             ..Launch::default()
         };
-        self.device.launch_instance(kernel, &launch, arguments)?;
+        // SAFETY: what kernels touch they touch through views, which the emulator checks.
+        unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
         Ok(())
     }
 }

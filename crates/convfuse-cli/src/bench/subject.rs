@@ -37,9 +37,12 @@ enum Part {
 }
 
 impl Part {
-    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation.
+    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation. Of 32 bits, as
+    /// records had them when a seed had no more.
     const fn seed(self, of_subject: u64) -> u64 {
-        op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64))
+        let mixed = op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64));
+        // The product has lost the upper three bits.
+        mixed.wrapping_add(of_subject >> 61) % (1 << 32)
     }
 }
 
@@ -135,7 +138,7 @@ impl Subject {
             name: chain.operators(),
             chain: chain.clone(),
             parameters: parameters.values().to_vec(),
-            x: data::fill(Part::Input.seed(seed), IxDyn(shape)),
+            x: data::try_fill(Part::Input.seed(seed), IxDyn(shape))?,
         };
         let case = rounded(&case, dtype);
         let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
@@ -244,7 +247,7 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
         *earlier += 1;
         for (&slot, &(part, bound)) in of_layer.iter().zip(sources) {
             let parameter = &chain.parameters()[slot];
-            let values: ArrayD<f32> = data::signed(part.seed(seed), IxDyn(&parameter.shape));
+            let values: ArrayD<f32> = data::try_signed(part.seed(seed), IxDyn(&parameter.shape))?;
             parameters.set(&parameter.name, values * bound)?;
         }
     }

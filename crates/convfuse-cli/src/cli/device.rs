@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use convfuse::{Device, DeviceProperties};
+use convfuse::{Device, DeviceProperties, EmulatorOptions};
 
 /// The device that a user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,14 +51,33 @@ impl Choice {
     pub(super) fn open(self) -> convfuse::Result<Device> {
         match self {
             Choice::Cpu => Ok(Device::cpu()),
-            Choice::Emulator => Ok(Device::emulator()),
+            Choice::Emulator => {
+                // The process is the command line's own, and an error says more than its end.
+                let mut options = EmulatorOptions::new();
+                options.catch_signals = true;
+                Ok(Device::emulator_with(options))
+            }
             Choice::Gpu(ordinal) => Device::gpu(ordinal),
-            Choice::Best => Ok(Device::gpu(0).unwrap_or_else(|error| {
-                eprintln!("running on the CPU: {error}");
-                Device::cpu()
-            })),
+            Choice::Best => {
+                let device = Device::best();
+                if let Some(reason) = reason(&device) {
+                    eprintln!("running on the CPU: {reason}");
+                }
+                Ok(device)
+            }
         }
     }
+}
+
+/// In one line, why the best device is no GPU, if it is none.
+pub(super) fn reason(best: &Device) -> Option<String> {
+    Some(first_line(&best.reason()?.to_string()))
+}
+
+/// A compiler's log begins behind its first line.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_end_matches(':').to_owned()
 }
 
 /// What kernels are chosen for: a device of this machine, or one that need not be there.
@@ -95,6 +114,17 @@ mod tests {
         assert_eq!(a100.multiprocessors, 108);
         let refusal = "a1000".parse::<Target>().unwrap_err();
         assert!(refusal.starts_with("device is a1000") && refusal.contains("h200"));
+    }
+
+    #[test]
+    fn a_reason_is_one_line() {
+        assert_eq!(first_line("gpu: no driver"), "gpu: no driver");
+        let error = convfuse::Error::NoDriver {
+            reason: "not found:\nlog\n".to_owned(),
+        };
+        assert_eq!(first_line(&error.to_string()), "gpu: not found");
+        assert_eq!(Device::best().is_cpu(), reason(&Device::best()).is_some());
+        assert_eq!(reason(&Device::cpu()), None);
     }
 
     #[test]

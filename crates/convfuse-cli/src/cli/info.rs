@@ -6,6 +6,7 @@ use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::{Device, DeviceInfo, Model, Options, kernel_cache};
 use serde_json::json;
 
+use super::device::reason;
 use super::{Outcome, Verdict, table};
 
 /// Options of `info`.
@@ -43,6 +44,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             Ok(0) => println!("no GPU: the driver is there, but sees no device"),
             Ok(_) => {}
             Err(error) => println!("no GPU: {error}"),
+        }
+        match reason(&Device::best()) {
+            None => println!("--device best is gpu:0"),
+            Some(reason) => println!("--device best is cpu: {reason}"),
         }
     }
     Ok(if failed {

@@ -142,8 +142,9 @@ pub(crate) fn locate(
             },
         );
     }
-    if bytes < 1 << region.shift() {
-        region.split_for(bytes);
+    if bytes < 1 << region.shift() && !region.split_for(bytes) {
+        let object = region.describe();
+        fail(place, FaultKind::HostMemory { object });
     }
     let shift = region.shift();
     let first = offset >> shift;

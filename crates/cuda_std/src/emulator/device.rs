@@ -88,8 +88,16 @@ impl Device {
     ///
     /// # Errors
     /// As there.
-    pub fn launch<K: Kernel>(&self, launch: &Launch, arguments: K::Args) -> Result<Stats, Fault> {
-        self.launch_instance(&Instance::of::<K>(), launch, arguments)
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn launch<K: Kernel>(
+        &self,
+        launch: &Launch,
+        arguments: K::Args,
+    ) -> Result<Stats, Fault> {
+        // SAFETY: the caller's to grant.
+        unsafe { self.launch_instance(&Instance::of::<K>(), launch, arguments) }
     }
 
     /// Runs a kernel to its end.
@@ -99,13 +107,30 @@ impl Device {
     /// # Errors
     /// The first fault. What the kernel wrote before it stays written; the device can be used
     /// again, unless the fault is [`FaultKind::DeviceLost`].
-    pub fn launch_instance<A: KernelArgs>(
+    ///
+    /// # Safety
+    /// The kernel's own code runs in this process. The emulator checks what goes through this crate:
+    /// a view's pointer and length against the device's allocations that are there, each access
+    /// against the view, whether it was written before, and what orders it among the launch's
+    /// others; where it finds something, the launch ends in a fault and nothing was touched. So
+    /// arguments may be wrong in these ways if the kernel makes views of them before it uses them.
+    /// The emulator relies on the kernel's *Safety* section being kept in everything else:
+    /// - what the kernel does by pointers, references or slices of its own, or by code that is
+    ///   not this crate's, is sound with these arguments in this launch;
+    /// - no thread of the host touches through a pointer what the kernel touches; buffers are read
+    ///   and written by [`Buffer`]'s functions, which wait for the launch;
+    /// - nothing is lost where frames of the kernel are dropped without being unwound, at a fault.
+    ///
+    /// With [`Launch::catch_signals`] some of what breaks the first becomes a fault before it does
+    /// harm. Nothing may rely on that.
+    pub unsafe fn launch_instance<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
         launch: &Launch,
         arguments: A,
     ) -> Result<Stats, Fault> {
-        let job = run::job(kernel, launch, arguments)?;
+        // SAFETY: the caller's to grant.
+        let job = unsafe { run::job(kernel, launch, arguments)? };
         let slot = &mut *self.lock();
         let memory = slot.memory.take().ok_or_else(lost)?;
         let outcome = worker::run(&mut slot.worker, memory, job, launch.progress_limit);

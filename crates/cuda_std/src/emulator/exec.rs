@@ -115,6 +115,7 @@ pub(crate) struct Exec {
     pub(crate) stats: Stats,
     pub(crate) random: Random,
     pub(crate) shuffled: bool,
+    pub(crate) catch_signals: bool,
 
     /// Clusters started so far: when, and their first blocks.
     pub(crate) clusters: Vec<(u64, [u32; 3])>,
@@ -200,6 +201,7 @@ impl Exec {
             stats: Stats::default(),
             random: Random(launch.seed.unwrap_or(0)),
             shuffled: launch.seed.is_some(),
+            catch_signals: launch.catch_signals,
             clusters: Vec::new(),
             read_sets: [ReadSets::new(warps), ReadSets::new(warps)],
             sync_variables: HashMap::new(),

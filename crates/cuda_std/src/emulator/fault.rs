@@ -217,6 +217,12 @@ pub enum FaultKind {
         /// Bytes that the device has.
         limit: u64,
     },
+    /// The host has no memory for what the emulator notes of an allocation.
+    #[error("the host has no memory to note single bytes of {object}")]
+    HostMemory {
+        /// The allocation.
+        object: String,
+    },
     /// The device is unusable since a launch on it could not be stopped.
     #[error("the device was lost in an earlier launch that could not be stopped")]
     DeviceLost,

@@ -29,11 +29,20 @@ pub struct Launch {
     pub step_limit: u64,
     /// The most processor time that may pass without about 4096 steps. It ends loops that never
     /// call into this crate.
+    ///
+    /// With [`Self::catch_signals`] the loop is ended; without, its thread runs on, and the device is
+    /// lost.
     pub progress_limit: Duration,
+    /// Whether what the processor refuses in the kernel's own code, and a stack that it overflows,
+    /// becomes a fault of the launch; on Linux and x86-64, nowhere else. For this the first such
+    /// launch puts handlers of `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGURG` into the process,
+    /// which stay; what is not of such a launch they leave to the handlers that were there before.
+    /// Without it those signals do what they do in the rest of the process: most end it.
+    pub catch_signals: bool,
 }
 
 impl Default for Launch {
-    /// One thread, no shared memory, natural order, 2⁴⁰ steps, 10 seconds.
+    /// One thread, no shared memory, natural order, 2⁴⁰ steps, 10 seconds, signals left alone.
     fn default() -> Self {
         Self {
             grid: [1; 3],
@@ -42,6 +51,7 @@ impl Default for Launch {
             seed: None,
             step_limit: 1 << 40,
             progress_limit: Duration::from_secs(10),
+            catch_signals: false,
         }
     }
 }

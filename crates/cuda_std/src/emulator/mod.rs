@@ -19,7 +19,8 @@
 //! let x = device.alloc(4 * 1000)?;
 //! x.write(0, &1.0_f32.to_ne_bytes().repeat(1000))?;
 //! let launch = Launch { grid: [4, 1, 1], block: [256, 1, 1], ..Launch::default() };
-//! device.launch::<double>(&launch, (x.ptr(), 1000))?;
+//! // SAFETY: `double` touches what it is given through a view only, which is checked.
+//! unsafe { device.launch::<double>(&launch, (x.ptr(), 1000))? };
 //! let mut bytes = [0; 4];
 //! x.read(4 * 999, &mut bytes)?;
 //! assert_eq!(f32::from_ne_bytes(bytes), 2.0);
@@ -38,12 +39,13 @@
 //! - touching what a copy or an asynchronous store in flight reads or writes;
 //! - races between the blocks of a cluster, and accesses to a block's shared memory that nothing
 //!   orders before its end;
-//! - kernels that never end, panic, overflow their stack, or crash;
+//! - kernels that never end, panic, or overflow their stack in calls into this crate;
 //! - launches beyond a device's limits or the kernel's own bounds.
 //!
 //! # What is not
-//! Accesses through raw pointers are not checked (one that the processor refuses becomes a fault on
-//! Linux and x86-64). Bank conflicts, divergence and the like cost nothing here. Clusters, and
+//! Accesses through raw pointers are not checked. One that the processor refuses ends the process,
+//! as a stack overflow in the kernel's own code does; with [`Launch::catch_signals`], on Linux and
+//! x86-64, both become faults. Bank conflicts, divergence and the like cost nothing here. Clusters, and
 //! blocks of kernels without them, run one after another, so a kernel in which one waits for a
 //! later one never ends. Instructions that are approximate on the device are exact here (see
 //! [`crate::math`]).

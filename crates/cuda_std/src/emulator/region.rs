@@ -6,7 +6,7 @@
 //! granule comes, the whole shadow is split, once, to 2 or 1 bytes per cell; so neighbouring halves
 //! never look like a race, and regions that only see wider accesses stay cheap.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
 
 use super::stamp;
@@ -130,20 +130,22 @@ impl Region {
         }
     }
 
-    /// Splits cells until an access of `bytes` bytes covers whole ones.
+    /// Splits cells until an access of `bytes` bytes covers whole ones. `false` if the system has no
+    /// memory for them.
     #[cold]
-    pub(crate) fn split_for(&self, bytes: usize) {
+    pub(crate) fn split_for(&self, bytes: usize) -> bool {
         let (old_shift, new_shift) = (self.shift.get(), bytes.trailing_zeros());
         if new_shift >= old_shift {
-            return;
+            return true;
         }
         let parts = 1 << (old_shift - new_shift);
-        let layout =
-            shadow_layout(self.bytes, new_shift).expect("the wider shadow's size was valid");
+        let Some(layout) = shadow_layout(self.bytes, new_shift) else {
+            return false;
+        };
         // SAFETY: the layout is not empty.
         let new: *mut Shadow = unsafe { alloc_zeroed(layout).cast() };
         if new.is_null() {
-            handle_alloc_error(layout);
+            return false;
         }
         let (part_bytes, count) = (1 << new_shift, cells(self.bytes, new_shift));
         let part_mask = (1 << part_bytes) - 1;
@@ -165,6 +167,7 @@ impl Region {
         self.free_shadow();
         self.shadow.set(new);
         self.shift.set(new_shift);
+        true
     }
 
     /// The host writes bytes `start .. start + len`: they become initialised, and ordered before

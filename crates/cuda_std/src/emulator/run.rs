@@ -27,8 +27,15 @@ use super::signals::Guard;
 use super::{clusters, deadlock, lanes, panics, schedule, stamp};
 use crate::{Instance, KernelArgs};
 
-/// Runs on the worker: the memory comes back with the result.
-pub(crate) type Job = Box<
+/// A launch for the worker.
+pub(crate) struct Job {
+    /// Whether signals of the worker's thread become faults meanwhile.
+    pub(crate) catch_signals: bool,
+    pub(crate) run: Running,
+}
+
+/// The memory comes back with the result.
+type Running = Box<
     dyn FnOnce(Box<Memory>, &mut Stacks, Arc<Pulse>) -> (Box<Memory>, Result<Stats, Fault>) + Send,
 >;
 
@@ -46,7 +53,10 @@ impl<T: Copy> Arguments<T> {
 }
 
 /// What runs a kernel, or why no device would.
-pub(crate) fn job<A: KernelArgs>(
+///
+/// # Safety
+/// That of a launch, for when the job runs.
+pub(crate) unsafe fn job<A: KernelArgs>(
     kernel: &Instance<A>,
     launch: &Launch,
     arguments: A,
@@ -61,14 +71,16 @@ pub(crate) fn job<A: KernelArgs>(
     validate(kernel, launch)?;
     let (name, call, cluster_blocks) = (kernel.name(), kernel.call(), cluster_blocks(kernel));
     let (launch, arguments) = (launch.clone(), Arguments(arguments));
-    Ok(Box::new(move |mut memory, stacks, pulse| {
+    let catch_signals = launch.catch_signals;
+    let run: Running = Box::new(move |mut memory, stacks, pulse| {
         memory.wind_clock();
-        // SAFETY: the threads of an emulated launch call it.
+        // SAFETY: the threads of an emulated launch call it; the rest is the caller's to grant.
         let body = move || unsafe { call(arguments.get()) };
         let mut exec = Box::new(Exec::new(name, &launch, memory, pulse, cluster_blocks));
         let result = run(&mut exec, &launch, stacks, &body);
         (exec.memory, result)
-    }))
+    });
+    Ok(Job { catch_signals, run })
 }
 
 fn run(
@@ -185,7 +197,7 @@ fn resume(stacks: &mut Stacks, body: &dyn Fn(), thread: u32) -> Result<bool, Fau
     };
     exec.stack_limit = exec.threads[thread as usize].stack_limit;
     let result = {
-        let _guard = Guard::enter(&coroutine);
+        let _guard = exec.catch_signals.then(|| Guard::enter(&coroutine));
         coroutine.resume(())
     };
     let exec = with();

@@ -3,7 +3,7 @@
 //! Launches run on a thread of their own so that one which never ends can be ended: a loop that
 //! calls into this crate meets the step limit; one that never calls is noticed because the pulse
 //! stops while the thread consumes processor time, and is then interrupted by a signal (see
-//! `signals`). Where there are no such signals the thread is left to itself, with the memory that
+//! `signals`). Where signals are not caught the thread is left to itself, with the memory that
 //! it may touch, and the device is lost.
 
 use std::sync::Arc;
@@ -46,8 +46,9 @@ pub(crate) fn run(
             }
         },
     };
+    let catch_signals = job.catch_signals;
     let outcome = match current.jobs.send((job, memory)) {
-        Ok(()) => watch(current, limit),
+        Ok(()) => watch(current, limit, catch_signals),
         Err(_) => Err(FaultKind::DeviceLost),
     };
     if outcome.is_err() {
@@ -66,11 +67,14 @@ fn start() -> std::io::Result<Worker> {
     std::thread::Builder::new()
         .name("emulated device".to_owned())
         .spawn(move || {
-            let _signals = signals::prepare_thread();
             let _ = hello.send(signals::Target::this_thread());
             let mut stacks = Stacks::default();
+            let mut signals = None;
             for (job, memory) in inbox {
-                let outcome = job(memory, &mut stacks, Arc::clone(&beating));
+                if job.catch_signals {
+                    signals.get_or_insert_with(signals::prepare_thread);
+                }
+                let outcome = (job.run)(memory, &mut stacks, Arc::clone(&beating));
                 if outbox.send(outcome).is_err() {
                     break;
                 }
@@ -85,7 +89,7 @@ fn start() -> std::io::Result<Worker> {
     })
 }
 
-fn watch(worker: &Worker, limit: Duration) -> Result<Outcome, FaultKind> {
+fn watch(worker: &Worker, limit: Duration, catch_signals: bool) -> Result<Outcome, FaultKind> {
     const LOOK: Duration = Duration::from_millis(50);
     /// How long a thread may take to follow an interruption.
     const GRACE: Duration = Duration::from_secs(5);
@@ -107,7 +111,7 @@ fn watch(worker: &Worker, limit: Duration) -> Result<Outcome, FaultKind> {
             continue;
         }
         let gave_up = interrupted.get_or_insert_with(Instant::now).elapsed() > GRACE;
-        if gave_up || !worker.target.interrupt(limit) {
+        if gave_up || !catch_signals || !worker.target.interrupt(limit) {
             return Err(FaultKind::NoProgress {
                 seconds: limit.as_secs(),
             });

@@ -46,7 +46,7 @@ fn a_loop_that_never_calls_is_interrupted_and_the_device_works_on() {
         progress_limit: Duration::from_millis(300),
         ..shape(1, 4)
     };
-    let fault = device.launch::<hang>(&launch, ()).unwrap_err();
+    let fault = unsafe { device.launch::<hang>(&launch, ()) }.unwrap_err();
     assert_kind!(fault, FaultKind::NoProgress { .. });
     assert_eq!(fault.kernel, Some("hang"));
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
@@ -145,7 +145,7 @@ fn launches_beyond_the_limits_are_refused() {
             block,
             ..Launch::default()
         };
-        if let Err(fault) = device.launch::<bounded>(&launch, ()) {
+        if let Err(fault) = unsafe { device.launch::<bounded>(&launch, ()) } {
             assert_kind!(fault, FaultKind::Launch(_));
             refused += 1;
         }
@@ -168,7 +168,7 @@ fn launches_beyond_the_limits_are_refused() {
         shared_bytes: 227 * 1024 + 1,
         ..shape(1, 1)
     };
-    let fault = device.launch::<bounded>(&too_much, ()).unwrap_err();
+    let fault = unsafe { device.launch::<bounded>(&too_much, ()) }.unwrap_err();
     assert_kind!(fault, FaultKind::SharedMemory { .. });
 }
 
@@ -246,9 +246,7 @@ fn a_seed_shuffles_the_order_and_repeats_it() {
             seed,
             ..shape(8, 32)
         };
-        device
-            .launch::<order>(&launch, (next.ptr(), y.ptr()))
-            .unwrap();
+        unsafe { device.launch::<order>(&launch, (next.ptr(), y.ptr())) }.unwrap();
         download::<u32>(&y)
     };
     assert_eq!(run(None), (0..256).collect::<Vec<u32>>());
@@ -270,8 +268,7 @@ fn devices_and_threads_run_side_by_side() {
             scope.spawn(move || {
                 for _ in 0..20 {
                     let (next, y) = (upload(&device, &[0_u32]), device.alloc(1024).unwrap());
-                    device
-                        .launch::<order>(&shape(8, 32), (next.ptr(), y.ptr()))
+                    unsafe { device.launch::<order>(&shape(8, 32), (next.ptr(), y.ptr())) }
                         .unwrap();
                     assert_eq!(download::<u32>(&next), [256]);
                 }

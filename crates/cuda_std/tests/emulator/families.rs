@@ -97,9 +97,7 @@ fn an_instance_that_was_picked_once_runs_as_its_type_does() {
         .unwrap();
     for _ in 0..2 {
         let launch = shape(1, 32);
-        device
-            .launch_instance(instance, &launch, (y.ptr(), 32))
-            .unwrap();
+        unsafe { device.launch_instance(instance, &launch, (y.ptr(), 32)) }.unwrap();
     }
     let picked = download::<f16>(&y);
     assert_eq!(picked[31].to_f32(), 186.0);
@@ -111,8 +109,7 @@ fn an_instance_that_was_picked_once_runs_as_its_type_does() {
 fn a_launch_is_held_to_the_bounds_of_its_instance() {
     let device = Device::new();
     let y = device.alloc(4 * 64).unwrap();
-    let fault = device
-        .launch::<multiples<Once, f32, 1>>(&shape(1, 64), (y.ptr(), 64))
+    let fault = unsafe { device.launch::<multiples<Once, f32, 1>>(&shape(1, 64), (y.ptr(), 64)) }
         .unwrap_err();
     assert_kind!(fault, FaultKind::Launch(_));
     assert_eq!(fault.kernel, Some("multiples_w1_f32_once"));
@@ -124,8 +121,6 @@ fn a_kernel_that_is_not_generic_is_a_family_of_one_without_labels() {
     let y = device.alloc(4).unwrap();
     let instance = PLAIN.instance(&[]).unwrap();
     let launch = Launch::default();
-    device
-        .launch_instance(instance, &launch, (y.ptr(),))
-        .unwrap();
+    unsafe { device.launch_instance(instance, &launch, (y.ptr(),)) }.unwrap();
     assert_eq!(download::<u32>(&y), [7]);
 }

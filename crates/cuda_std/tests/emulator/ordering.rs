@@ -50,7 +50,7 @@ fn the_last_block_may_read_the_others_results_behind_fences_on_both_sides() {
                 ..shape(8, 32)
             };
             let arguments = (partial.ptr(), ticket.ptr(), y.ptr(), release, acquire);
-            let result = device.launch::<last_block_sums>(&launch, arguments);
+            let result = unsafe { device.launch::<last_block_sums>(&launch, arguments) };
             if release && acquire {
                 result.unwrap();
                 assert_eq!(download::<f32>(&y), [256.0]);
@@ -91,8 +91,9 @@ fn a_flag_publishes_what_was_written_before_a_fence() {
     let (x, y) = (device.alloc(4).unwrap(), device.alloc(512).unwrap());
     for fenced in [true, false] {
         let flags = upload(&device, &[0_u32]);
-        let result =
-            device.launch::<flag>(&shape(1, THREADS), (x.ptr(), flags.ptr(), y.ptr(), fenced));
+        let result = unsafe {
+            device.launch::<flag>(&shape(1, THREADS), (x.ptr(), flags.ptr(), y.ptr(), fenced))
+        };
         assert_eq!(result.is_ok(), fenced);
     }
 }

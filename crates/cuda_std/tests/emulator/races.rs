@@ -73,9 +73,7 @@ fn a_buffer_used_again_needs_a_barrier_before_it_is_read_and_before_it_is_overwr
     let device = Device::new();
     let y = device.alloc(512).unwrap();
     let launch = shape(2, THREADS);
-    let fault = device
-        .launch::<rotate>(&launch, (y.ptr(), KEEP, KEEP))
-        .unwrap_err();
+    let fault = unsafe { device.launch::<rotate>(&launch, (y.ptr(), KEEP, KEEP)) }.unwrap_err();
     assert!(
         matches!(fault.kind, FaultKind::Race { .. }),
         "both blocks write y: {fault}"

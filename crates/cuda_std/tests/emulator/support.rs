@@ -38,11 +38,12 @@ pub(crate) fn download<T: Element + Default>(buffer: &Buffer) -> Vec<T> {
     values
 }
 
-/// The shape of `blocks` blocks of `threads` threads.
+/// The shape of `blocks` blocks of `threads` threads. A kernel that crashes fails its test alone.
 pub(crate) fn shape(blocks: u32, threads: u32) -> Launch {
     Launch {
         grid: [blocks, 1, 1],
         block: [threads, 1, 1],
+        catch_signals: true,
         ..Launch::default()
     }
 }
@@ -55,8 +56,7 @@ pub(crate) fn run_clean<K: Kernel>(device: &Device, launch: &Launch, arguments: 
             seed,
             ..launch.clone()
         };
-        stats = device
-            .launch::<K>(&launch, arguments)
+        stats = unsafe { device.launch::<K>(&launch, arguments) }
             .unwrap_or_else(|fault| panic!("seed {seed:?}: {fault}"));
     }
     stats
@@ -70,9 +70,8 @@ pub(crate) fn run_faulty<K: Kernel>(device: &Device, launch: &Launch, arguments:
                 seed,
                 ..launch.clone()
             };
-            let fault = device
-                .launch::<K>(&launch, arguments)
-                .expect_err("the bug was missed");
+            let fault =
+                unsafe { device.launch::<K>(&launch, arguments) }.expect_err("the bug was missed");
             assert_eq!(fault.kernel, Some(K::NAME));
             fault
         })

@@ -43,6 +43,11 @@ pub struct Parameter {
     pub stream: u64,
 }
 
+/// Where seeds of 32 bits end.
+const OF_32_BITS: u64 = 1 << 32;
+/// Where seeds end that leave room for the number of one of the first four streams.
+const OF_FOUR_STREAMS: u64 = 1 << 62;
+
 impl Parameter {
     /// Product of the extents.
     #[must_use]
@@ -54,9 +59,12 @@ impl Parameter {
     #[must_use]
     pub fn initial(&self, seed: u64, index: u64) -> f32 {
         // Streams of four are numbered through from seed to seed; later ones must not meet those of the next seed.
-        let seed = match self.stream {
-            0..4 => seed.wrapping_mul(4).wrapping_add(self.stream),
-            later => data::splitmix64(seed ^ data::splitmix64(later)),
+        let mixed = || data::splitmix64(seed ^ data::splitmix64(self.stream));
+        let seed = match (self.stream, seed) {
+            (0..4, 0..OF_FOUR_STREAMS) => seed * 4 + self.stream,
+            // Models that were initialised when only these bits of a mixed seed counted keep their values.
+            (4.., 0..OF_32_BITS) => mixed() % OF_32_BITS,
+            _ => mixed(),
         };
         match self.initialisation {
             Initialisation::Uniform { fan_in } => data::signed(seed, index) * uniform_bound(fan_in),

@@ -15,6 +15,7 @@ pub mod conv;
 pub mod conv2d_group_norm_scale_max_pool_clamp;
 pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub mod conv_gemm;
+pub mod copy_strided;
 pub mod elementwise;
 pub mod implicit_gemm;
 pub mod max_pool2d;

@@ -186,7 +186,7 @@ impl Reader {
             self.tensors.take("x", &shape)?
         } else {
             let SeedAttributes { x_seed } = self.attributes()?;
-            data::fill(x_seed, &shape)
+            data::try_fill(x_seed, &shape).ok_or_else(|| too_large(&shape))?
         };
         let x = x.into_shape_with_order(self.batched(shape));
         Ok(x.expect("leading extents of 1 change no count"))
@@ -207,10 +207,16 @@ impl Reader {
 
 /// How many elements a tensor of this shape has.
 fn elements(shape: &[usize]) -> Result<usize, GoldenFlaw> {
-    let product = |total: usize, &extent: &usize| total.checked_mul(extent);
+    // An array has no extents beyond any product of theirs even where one of them is 0.
+    let product = |total: usize, &extent: &usize| total.checked_mul(extent.max(1));
     let elements = shape.iter().try_fold(1, product);
     let elements = elements.filter(|&elements| elements <= op_spec::MAX_ELEMENTS);
-    elements.ok_or_else(|| GoldenFlaw::TooLarge {
+    let elements = elements.ok_or_else(|| too_large(shape))?;
+    Ok(if shape.contains(&0) { 0 } else { elements })
+}
+
+fn too_large(shape: &[usize]) -> GoldenFlaw {
+    GoldenFlaw::TooLarge {
         shape: shape.to_vec(),
-    })
+    }
 }

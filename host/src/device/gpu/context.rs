@@ -123,6 +123,11 @@ impl Gpu {
         })
     }
 
+    /// The primary context.
+    pub(crate) fn context(&self) -> sys::CUcontext {
+        self.context.handle.0
+    }
+
     /// Makes this GPU's context the thread's current one for as long as the guard lives.
     pub(crate) fn make_current(&self) -> Result<Current> {
         Current::new(self.context.handle.0)

@@ -254,7 +254,7 @@ impl GpuBuffer {
     }
 
     /// The address of `bytes` bytes from `offset` on.
-    fn range(&self, offset: usize, bytes: usize) -> sys::CUdeviceptr {
+    pub(super) fn range(&self, offset: usize, bytes: usize) -> sys::CUdeviceptr {
         assert!(
             offset <= self.bytes() && bytes <= self.bytes() - offset,
             "callers stay within the buffer"

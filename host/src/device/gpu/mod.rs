@@ -10,6 +10,7 @@
 //! 6. `launch`, `stream`: launches; streams and events
 //! 7. `graph`, `pinned`: captured work; memory of the host that the device copies
 //! 8. `memory`: memory in stream order
+//! 9. `peer`: copies between GPUs
 
 mod carried;
 mod context;
@@ -20,6 +21,7 @@ mod image;
 mod kernels;
 mod launch;
 mod memory;
+mod peer;
 mod pinned;
 mod pool;
 mod stream;

@@ -97,6 +97,39 @@ impl Tensor {
         }
     }
 
+    /// The elements of a tensor of the CPU device, contiguous and stored as `dtype`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
+    pub(crate) fn copied_on_cpu(&self, dtype: DType) -> Result<Tensor> {
+        match (self.dtype == dtype, dtype) {
+            (true, _) if self.is_contiguous() => Ok(self.clone()),
+            (true, DType::F32) => Tensor::from_array(&self.stream, &self.to_array::<f32>()?),
+            (true, DType::F16) => Tensor::from_array(&self.stream, &self.to_array::<f16>()?),
+            (true, DType::BF16) => Tensor::from_array(&self.stream, &self.to_array::<bf16>()?),
+            (false, _) => Tensor::from_f32_array(&self.stream, &self.host_f32()?, dtype),
+        }
+    }
+
+    /// A copy on another device; the tensor is contiguous.
+    ///
+    /// # Errors
+    /// As [`to_array`](Self::to_array).
+    pub(crate) fn across(&self, stream: &Stream) -> Result<Tensor> {
+        let (start, bytes) = (self.start(), self.bytes() as usize);
+        let mut storage = stream.allocate(self.shape(), self.dtype)?;
+        match (&mut storage, &*self.storage) {
+            (Storage::Gpu(copy), Storage::Gpu(buffer)) => copy.copy_from(buffer, start, bytes)?,
+            _ => {
+                let mut values = reserve(bytes)?;
+                values.resize(bytes, 0u8);
+                self.storage.read(self.stream.gpu(), start, &mut values)?;
+                storage.write(0, &values)?;
+            }
+        }
+        Ok(Tensor::with(stream, self.shape(), self.dtype, storage))
+    }
+
     /// The elements as f32, for the CPU backend: borrowed if they are f32, else widened.
     ///
     /// # Errors

@@ -90,6 +90,15 @@ impl Layout {
         (self.offset - before, before + after + 1)
     }
 
+    /// The same, `places` further on.
+    #[cfg(any(test, feature = "lab"))]
+    pub(crate) fn from(self, places: usize) -> Layout {
+        Layout {
+            offset: self.offset + places,
+            ..self
+        }
+    }
+
     /// Indices `start..end` of the first axis.
     ///
     /// # Errors
@@ -115,11 +124,11 @@ impl Layout {
     /// # Errors
     /// [`Error::ShapeMismatch`] for another number of elements.
     pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Option<Layout>> {
-        let product = |product: usize, &extent: &usize| product.checked_mul(extent);
-        let len = match shape.contains(&0) {
-            true => Some(0),
-            false => shape.iter().try_fold(1, product),
-        };
+        // No array has extents beyond any product of theirs, even where one of them is 0.
+        let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
+        let len = shape.iter().try_fold(1, product);
+        let len = len.filter(|&len| len <= op_spec::MAX_ELEMENTS);
+        let len = len.map(|len| if shape.contains(&0) { 0 } else { len });
         if len != Some(self.len()) {
             return Err(Error::ShapeMismatch {
                 operator: "reshape",
@@ -203,6 +212,9 @@ mod tests {
         assert_eq!((reshaped.offset(), reshaped.len()), (6, 12));
         assert!(layout.reshape(&[5]).is_err());
         assert!(layout.reshape(&[usize::MAX, 2]).is_err());
+        let empty = layout.slice(0, 0).unwrap();
+        assert!(empty.reshape(&[3, 0]).is_ok());
+        assert!(empty.reshape(&[0, 1 << 62, 1 << 62]).is_err());
         let (last, _, _) = Layout::strided(&[2, 3], &[1, 2]).unwrap();
         assert_eq!(last.reshape(&[6]).unwrap(), None);
     }

@@ -7,7 +7,7 @@ use ndarray::{ArrayBase, Data, Dimension};
 
 use super::arrays::with_rounded;
 use super::{Layout, Tensor, must_have};
-use crate::device::storage::Storage;
+use crate::device::storage::{HostBuffer, Storage};
 use crate::device::stream::Stream;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ impl Tensor {
             dtype: self.dtype,
             stream: self.stream.clone(),
             storage: Arc::downgrade(&self.storage),
+            is_read_only: self.is_read_only,
         }
     }
 
@@ -46,6 +47,23 @@ impl Tensor {
         let (dtype, start) = (self.dtype, self.start());
         let storage = self.to_overwrite(operator, argument)?;
         with_rounded(values, dtype, |bytes| storage.write(start, bytes))
+    }
+
+    /// Takes over what the CPU backend computed: its memory, or its elements where this tensor's memory is somebody else's.
+    pub(crate) fn assign(&mut self, computed: Tensor) -> Result<()> {
+        let start = self.start();
+        let (mine, theirs) = (Arc::get_mut(&mut self.storage), &*computed.storage);
+        match (mine, theirs) {
+            (Some(Storage::Host(mine @ HostBuffer::Lent(_))), Storage::Host(theirs)) => {
+                let bytes = theirs.bytes();
+                mine.bytes_mut()[start..][..bytes.len()].copy_from_slice(bytes);
+                Ok(())
+            }
+            _ => {
+                *self = computed;
+                Ok(())
+            }
+        }
     }
 
     /// Refuses a tensor of another stream.
@@ -77,6 +95,13 @@ impl Tensor {
         argument: &'static str,
     ) -> Result<&mut Storage> {
         self.must_be_contiguous(operator, argument)?;
+        if self.is_read_only {
+            return Err(Error::TensorInUse {
+                operator,
+                argument,
+                reason: "is over memory that its lender forbids to write",
+            });
+        }
         let Some(storage) = Arc::get_mut(&mut self.storage) else {
             return Err(Error::TensorInUse {
                 operator,
@@ -97,6 +122,7 @@ pub(crate) struct WeakTensor {
     dtype: DType,
     stream: Stream,
     storage: Weak<Storage>,
+    is_read_only: bool,
 }
 
 impl WeakTensor {
@@ -107,6 +133,7 @@ impl WeakTensor {
             layout: self.layout.clone(),
             dtype: self.dtype,
             stream: self.stream.clone(),
+            is_read_only: self.is_read_only,
         })
     }
 }

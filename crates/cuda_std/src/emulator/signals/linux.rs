@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 use corosensei::Coroutine;
@@ -75,28 +75,35 @@ impl Drop for HandlerStack {
     }
 }
 
-type Previous = [(libc::c_int, libc::sigaction); TRAPS.len() + 1];
-
-fn previous() -> &'static OnceLock<Previous> {
-    static PREVIOUS: OnceLock<Previous> = OnceLock::new();
-    &PREVIOUS
-}
+/// What the process did at these signals before. Known before the first handler is there to ask.
+static PREVIOUS: OnceLock<[(libc::c_int, libc::sigaction); TRAPS.len() + 1]> = OnceLock::new();
 
 fn install() {
-    previous().get_or_init(|| {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
         let [a, b, c, d] = TRAPS;
-        [a, b, c, d, INTERRUPT].map(|signal| {
-            // SAFETY: all-zero is a valid `sigaction`, and the handler has the signature that
-            // SA_SIGINFO asks for.
-            unsafe {
-                let mut action: libc::sigaction = std::mem::zeroed();
-                action.sa_sigaction = handle as *const () as libc::sighandler_t;
-                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        let signals = [a, b, c, d, INTERRUPT];
+        let previous = PREVIOUS.get_or_init(|| {
+            signals.map(|signal| {
                 let mut old = MaybeUninit::zeroed();
-                libc::sigaction(signal, &raw const action, old.as_mut_ptr());
-                (signal, old.assume_init())
-            }
-        })
+                // SAFETY: only asks; all-zero is a valid `sigaction`, should it not answer.
+                unsafe {
+                    libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr());
+                    (signal, old.assume_init())
+                }
+            })
+        });
+        for (signal, old) in previous {
+            let mut action = *old;
+            action.sa_sigaction = handle as *const () as libc::sighandler_t;
+            // The mask is the old one's, which may be called while this runs.
+            action.sa_flags = old.sa_flags & libc::SA_NODEFER
+                | libc::SA_SIGINFO
+                | libc::SA_ONSTACK
+                | libc::SA_RESTART;
+            // SAFETY: the handler has the signature that SA_SIGINFO asks for.
+            unsafe { libc::sigaction(*signal, &raw const action, std::ptr::null_mut()) };
+        }
     });
 }
 
@@ -141,7 +148,7 @@ unsafe extern "C" fn handle(
 
 /// Does what would have happened without this handler.
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let old = previous()
+    let old = PREVIOUS
         .get()
         .and_then(|all| all.iter().find(|(number, _)| *number == signal));
     let Some((_, old)) = old else { return };
@@ -149,7 +156,8 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
     // action makes the instruction that trapped trap again.
     unsafe {
         match old.sa_sigaction {
-            libc::SIG_DFL if signal == INTERRUPT => {}
+            // Which is to be ignored by default.
+            libc::SIG_DFL | libc::SIG_IGN if signal == INTERRUPT => {}
             libc::SIG_DFL | libc::SIG_IGN => {
                 libc::sigaction(signal, &raw const *old, std::ptr::null_mut());
             }

@@ -1,0 +1,119 @@
+//! Arrays with no more axes than they need.
+
+use crate::error::{Quantity, SpecError};
+
+/// The most axes that are left after merging.
+pub const MAX_AXES: usize = 8;
+
+/// An axis of an array in memory.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StridedAxis {
+    /// Indices.
+    pub extent: u64,
+    /// Elements from one to the next.
+    pub stride: i64,
+}
+
+/// The axes of an array, without those of extent 1, neighbours merged where they lie in memory as one axis would:
+/// arrays of one shape that differ in nothing that matters have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Collapsed {
+    axes: [StridedAxis; MAX_AXES],
+    count: u32,
+}
+
+impl Collapsed {
+    /// Of an array with these extents and strides, whose places in memory are numbered by `i64`.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] for more than [`MAX_AXES`] axes that do not merge.
+    pub fn new(shape: &[usize], strides: &[isize]) -> Result<Collapsed, SpecError> {
+        let none = StridedAxis {
+            extent: 1,
+            stride: 0,
+        };
+        let (mut axes, mut count) = ([none; MAX_AXES], 0);
+        for (&extent, &stride) in shape.iter().zip(strides) {
+            let axis = StridedAxis {
+                extent: extent as u64,
+                stride: stride as i64,
+            };
+            if extent == 1 {
+                continue;
+            }
+            let outer = axes[..count.min(MAX_AXES)].last_mut();
+            match outer {
+                Some(outer) if outer.stride == axis.stride.wrapping_mul(extent as i64) => {
+                    outer.extent = outer.extent.saturating_mul(axis.extent);
+                    outer.stride = axis.stride;
+                }
+                _ => {
+                    if let Some(free) = axes.get_mut(count) {
+                        *free = axis;
+                    }
+                    count += 1;
+                }
+            }
+        }
+        if count > MAX_AXES {
+            return Err(SpecError::BeyondKernel {
+                operator: "copy_strided",
+                quantity: Quantity::scalar("axes that do not merge"),
+                actual: count,
+                limit: MAX_AXES,
+            });
+        }
+        let count = count.max(1) as u32;
+        Ok(Collapsed { axes, count })
+    }
+
+    /// The axes, outermost first; at least one.
+    pub fn axes(&self) -> &[StridedAxis] {
+        &self.axes[..self.count as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes(shape: &[usize], strides: &[isize]) -> [(u64, i64); 3] {
+        let collapsed = Collapsed::new(shape, strides).unwrap();
+        let mut axes = [(0, 0); 3];
+        for (of, axis) in axes.iter_mut().zip(collapsed.axes()) {
+            *of = (axis.extent, axis.stride);
+        }
+        axes
+    }
+
+    #[test]
+    fn axes_merge_where_memory_has_one() {
+        let none = (0, 0);
+        assert_eq!(axes(&[2, 3, 4], &[12, 4, 1]), [(24, 1), none, none]);
+        assert_eq!(axes(&[1, 1], &[5, 7]), [(1, 0), none, none]);
+        assert_eq!(axes(&[], &[]), [(1, 0), none, none]);
+        assert_eq!(axes(&[5, 4, 3], &[-3, 0, 0]), [(5, -3), (12, 0), none]);
+        let channels_last = axes(&[2, 8, 30, 40], &[9600, 1, 320, 8]);
+        assert_eq!(channels_last, [(2, 9600), (8, 1), (1200, 8)]);
+        let one_sample = axes(&[1, 8, 30, 40], &[77, 1, 320, 8]);
+        assert_eq!(one_sample, [(8, 1), (1200, 8), none]);
+        assert_eq!(axes(&[6, 5], &[-5, -1]), [(30, -1), none, none]);
+    }
+
+    #[test]
+    fn more_axes_than_the_kernel_takes_are_refused() {
+        // Every second element of each axis.
+        let strides = core::array::from_fn::<isize, 9, _>(|axis| 3 * 4isize.pow(8 - axis as u32));
+        assert!(Collapsed::new(&[2; 8], &strides[1..]).is_ok());
+        let refused = Collapsed::new(&[2; 9], &strides).unwrap_err();
+        assert!(matches!(
+            refused,
+            SpecError::BeyondKernel {
+                actual: 9,
+                limit: 8,
+                ..
+            }
+        ));
+    }
+}

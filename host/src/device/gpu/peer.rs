@@ -1,0 +1,38 @@
+//! Copies from GPU to GPU.
+
+use super::driver::cu;
+use super::memory::GpuBuffer;
+use crate::error::Result;
+
+impl GpuBuffer {
+    /// Queues a copy of the `bytes` bytes from `offset` on of a buffer of any GPU to the first ones of this, in the order
+    /// of the home stream.
+    pub(crate) fn copy_from(
+        &mut self,
+        source: &GpuBuffer,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (to, from) = (self.range(0, bytes), source.range(offset, bytes));
+        self.home().must_not_capture("copy between devices")?;
+        source.before_read(self.home())?;
+        let _current = self.home().gpu.make_current()?;
+        let [target, origin] = [self.home(), source.home()].map(|stream| stream.gpu.context());
+        // SAFETY: both sides have as many bytes, each in its device's primary context. The copy is ordered after the
+        // writing of the source, as just done, and its freeing after the copy, as noted below.
+        unsafe {
+            cu!(cuMemcpyPeerAsync(
+                to,
+                target,
+                from,
+                origin,
+                bytes,
+                self.home().raw()?
+            ))?
+        };
+        source.after_read(self.home())
+    }
+}

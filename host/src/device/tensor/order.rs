@@ -1,0 +1,98 @@
+//! What kernels can read a tensor as it lies, and what a copy has to put in order before.
+
+use std::fmt;
+
+use op_spec::launch::copy_strided::Collapsed;
+
+use super::Tensor;
+use crate::error::{Error, Result};
+
+/// Bytes that kernels read at once, and so what dense tensors start on.
+pub(crate) const ALIGNMENT: usize = 16;
+
+/// How a tensor lies in memory: the same for all tensors of a shape that the same kernels can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Dense, row-major and aligned, as every kernel reads it.
+    Dense,
+    /// Any other way, which one kernel reads.
+    Strided {
+        /// The axes, less those that do not matter.
+        axes: Collapsed,
+        /// Whether the element with all indices 0 is aligned as dense tensors are.
+        is_aligned: bool,
+    },
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (axes, is_aligned) = match self {
+            Order::Dense => return f.write_str("contiguous and aligned"),
+            Order::Strided { axes, is_aligned } => (axes, is_aligned),
+        };
+        f.write_str("strided: ")?;
+        for (index, axis) in axes.axes().iter().enumerate() {
+            let between = if index > 0 { ", " } else { "" };
+            write!(f, "{between}{} by {}", axis.extent, axis.stride)?;
+        }
+        let article = if *is_aligned { "a" } else { "no" };
+        write!(f, "; from {article} multiple of {ALIGNMENT} bytes")
+    }
+}
+
+impl Tensor {
+    /// How the tensor lies, on a device that runs kernels.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] for more axes than the copying kernel takes.
+    pub(crate) fn order(&self) -> Result<Order> {
+        let is_aligned = self.is_aligned();
+        if self.is_empty() || (is_aligned && self.is_contiguous()) {
+            return Ok(Order::Dense);
+        }
+        Ok(Order::Strided {
+            axes: Collapsed::new(self.shape(), &self.strides())?,
+            is_aligned,
+        })
+    }
+
+    /// Refuses a tensor that lies otherwise than `expected`, on a device that runs kernels.
+    pub(crate) fn must_lie(
+        &self,
+        expected: &Order,
+        operator: &'static str,
+        argument: &'static str,
+    ) -> Result<()> {
+        let actual = self.order()?;
+        if actual == *expected {
+            return Ok(());
+        }
+        Err(Error::LayoutMismatch {
+            operator,
+            argument,
+            actual: actual.to_string(),
+            expected: expected.to_string(),
+        })
+    }
+
+    /// Refuses memory that kernels cannot write a dense tensor to.
+    pub(crate) fn must_be_aligned(
+        &self,
+        operator: &'static str,
+        argument: &'static str,
+    ) -> Result<()> {
+        self.must_be_contiguous(operator, argument)?;
+        if self.is_empty() || self.is_aligned() {
+            return Ok(());
+        }
+        Err(Error::Misaligned {
+            operator,
+            address: self.address().addr(),
+            alignment: ALIGNMENT,
+        })
+    }
+
+    fn is_aligned(&self) -> bool {
+        self.address().addr().is_multiple_of(ALIGNMENT)
+    }
+}

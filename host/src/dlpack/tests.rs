@@ -1,0 +1,188 @@
+//! Tensors on the CPU device, lent and borrowed.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dlpark::OpaqueContext;
+use dlpark::ffi::{DLDeviceType, DLTensor};
+use ndarray::{ArrayD, IxDyn, array};
+
+use super::*;
+use crate::dtype::{Element, bf16, f16};
+
+fn stream() -> Stream {
+    Device::cpu().stream().unwrap()
+}
+
+/// Values of another library, which counts how often its deleter is called.
+struct Foreign {
+    values: Vec<f32>,
+    deleted: Arc<AtomicUsize>,
+}
+
+// SAFETY: a box of it may be dropped on any thread.
+unsafe impl OpaqueContext for Foreign {
+    fn into_raw(self) -> *mut c_void {
+        Box::into_raw(Box::new(self)).cast()
+    }
+
+    unsafe fn drop_raw(raw: *mut c_void) {
+        // SAFETY: it is `into_raw`'s, and called once.
+        let foreign = unsafe { Box::from_raw(raw.cast::<Foreign>()) };
+        foreign.deleted.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What a library lends that has the values 0 to 23, and the count of its deleter's calls.
+fn foreign<M: Form>(
+    shape: &[i64],
+    strides: &[i64],
+    change: impl FnOnce(&mut DLTensor),
+) -> (ManagedBox<M>, Arc<AtomicUsize>) {
+    let deleted = Arc::new(AtomicUsize::new(0));
+    let foreign = Foreign {
+        values: (0..24u8).map(f32::from).collect(),
+        deleted: Arc::clone(&deleted),
+    };
+    let data = foreign.values.as_ptr().cast_mut().cast();
+    let builder = Builder::new(foreign, CopiedSlice::new(shape, strides));
+    let builder = builder.dtype(DLDataType::of::<f32>());
+    // SAFETY: the tests' shapes and strides stay in the vector.
+    let lent = unsafe { builder.data(data) }.try_build::<M>().unwrap();
+    // SAFETY: nobody else has seen it yet; what the tests change is valid, or refused.
+    change(unsafe { (*lent.as_ptr()).tensor_mut() });
+    (lent, deleted)
+}
+
+fn borrow<M: Form>(lent: ManagedBox<M>) -> Result<Tensor> {
+    // SAFETY: `foreign` keeps the promises.
+    unsafe { Tensor::from_dlpack(&stream(), lent) }
+}
+
+fn round_trip<T: Element, M: Form>() {
+    let values = ArrayD::from_shape_fn(IxDyn(&[4, 3, 2]), |index| {
+        T::from_f32((6 * index[0] + 2 * index[1] + index[2]) as f32)
+    });
+    let x = Tensor::from_array(&stream(), &values).unwrap();
+    let address = x.as_raw().unwrap();
+    let lent: ManagedBox<M> = x.to_dlpack().unwrap();
+    assert_eq!(lent.strides().unwrap(), Some(&[6, 2, 1][..]));
+    drop(x);
+    let y = borrow(lent).unwrap();
+    assert_eq!((y.as_raw().unwrap(), y.dtype()), (address, T::DTYPE));
+    let part: ManagedBox<M> = y.slice(1..3).unwrap().to_dlpack().unwrap();
+    drop(y);
+    // The deleter is called on another thread.
+    let part = borrow(part).unwrap();
+    let wanted = values
+        .slice_axis(ndarray::Axis(0), (1..3).into())
+        .mapv(T::to_f32);
+    std::thread::spawn(move || assert_eq!(part.to_f32_array().unwrap(), wanted))
+        .join()
+        .unwrap();
+}
+
+#[test]
+fn tensors_come_back_over_the_same_memory() {
+    round_trip::<f32, DLManagedTensor>();
+    round_trip::<f32, DLManagedTensorVersioned>();
+    round_trip::<f16, DLManagedTensorVersioned>();
+    round_trip::<bf16, DLManagedTensor>();
+}
+
+#[test]
+fn strides_and_offsets_of_others_are_read_as_they_are() {
+    let (lent, deleted) = foreign::<DLManagedTensor>(&[2, 3], &[1, 4], |tensor| {
+        tensor.byte_offset = 8;
+    });
+    let x = borrow(lent).unwrap();
+    assert_eq!(x.strides(), [1, 4]);
+    let wanted = array![[2.0f32, 6.0, 10.0], [3.0, 7.0, 11.0]].into_dyn();
+    assert_eq!(x.to_array::<f32>().unwrap(), wanted);
+    let row = x.slice(1..2).unwrap();
+    drop(x);
+    assert_eq!(deleted.load(Ordering::SeqCst), 0);
+    drop(row);
+    assert_eq!(deleted.load(Ordering::SeqCst), 1);
+
+    let (lent, _) = foreign::<DLManagedTensorVersioned>(&[4, 2], &[9, 9], |tensor| {
+        tensor.strides = std::ptr::null_mut();
+    });
+    assert_eq!(borrow(lent).unwrap().strides(), [2, 1]);
+    let (lent, _) = foreign::<DLManagedTensor>(&[0, 2], &[2, 1], |tensor| {
+        tensor.data = std::ptr::null_mut();
+    });
+    assert_eq!(borrow(lent).unwrap().shape(), [0, 2]);
+}
+
+#[test]
+fn what_is_no_tensor_of_this_library_is_refused_and_given_back() {
+    let refused = |change: fn(&mut DLTensor)| {
+        let (lent, deleted) = foreign::<DLManagedTensorVersioned>(&[2, 2], &[2, 1], change);
+        let message = borrow(lent).unwrap_err().to_string();
+        assert_eq!(deleted.load(Ordering::SeqCst), 1, "{message}");
+        message
+    };
+    assert_eq!(
+        refused(|tensor| tensor.device = DLDevice::cuda(1)),
+        "from_dlpack: the tensor is on DLPack's device of type 2, number 1, must be on cpu"
+    );
+    assert_eq!(
+        refused(|tensor| tensor.dtype = DLDataType::of::<i32>()),
+        "from_dlpack: the tensor has elements of type code 0, 32 bits and 1 lane(s), must be f32 (2, 32, 1), f16 (2, 16, 1) or bf16 (4, 16, 1)"
+    );
+    let lanes = refused(|tensor| tensor.dtype.lanes = 2);
+    assert!(lanes.contains("2 lane(s)"), "{lanes}");
+    assert!(refused(|tensor| tensor.data = std::ptr::null_mut()).contains("null"));
+    assert!(refused(|tensor| tensor.ndim = -1).contains("ndim is negative"));
+    assert!(refused(|tensor| tensor.byte_offset = 2).contains("is no multiple of 4"));
+    // SAFETY: there is a first extent.
+    let negative = refused(|tensor| unsafe { *tensor.shape = -2 });
+    assert!(negative.contains("negative"), "{negative}");
+
+    let (lent, deleted) = foreign::<DLManagedTensorVersioned>(&[2, 2], &[2, 1], |_| ());
+    // SAFETY: nobody else has it.
+    unsafe { (*lent.as_ptr()).version.major = 9 };
+    let message = borrow(lent).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "from_dlpack: the tensor is of DLPack's major version 9, must be 1"
+    );
+    assert_eq!(deleted.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn what_is_read_only_is_no_output() {
+    let (lent, _) = foreign::<DLManagedTensorVersioned>(&[2, 2], &[2, 1], |_| ());
+    let mut x = borrow(lent).unwrap();
+    x.overwrite("test", "tensor", &array![[1.0f32, 2.0], [3.0, 4.0]])
+        .unwrap();
+    let lent: Versioned = x.to_dlpack().unwrap();
+    assert!(lent.flags().contains(DlpackFlags::READ_ONLY));
+    assert_eq!(lent.tensor().device.device_type, DLDeviceType::CPU);
+    drop(x);
+    let mut y = borrow(lent).unwrap();
+    let refused = y.overwrite("test", "tensor", &array![[0.0f32, 0.0], [0.0, 0.0]]);
+    let message = refused.unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "test: the tensor is over memory that its lender forbids to write"
+    );
+    assert_eq!(
+        y.to_array::<f32>().unwrap(),
+        array![[1.0, 2.0], [3.0, 4.0]].into_dyn()
+    );
+}
+
+#[cfg(feature = "emulator")]
+#[test]
+fn the_emulator_has_no_addresses_for_others() {
+    let stream = Device::emulator().stream().unwrap();
+    let x = Tensor::from_array(&stream, &array![1.0f32]).unwrap();
+    let refused = x.to_dlpack::<DLManagedTensor>().map(drop);
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "emulator has no addresses for others"
+    );
+}

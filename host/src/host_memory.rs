@@ -1,0 +1,142 @@
+//! Memory of the host that may not be there: what is as large as a user says is asked for here.
+//!
+//! Vectors that grow by themselves end the process where there is no memory.
+
+use std::alloc::{Layout, alloc_zeroed};
+
+use crate::dtype::Element;
+
+/// Memory that the host has not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NoMemory {
+    /// Bytes asked for.
+    pub(crate) requested: u64,
+    /// What the system says it has, in words.
+    pub(crate) available: String,
+}
+
+/// An empty vector with room for `len` elements.
+///
+/// # Errors
+/// [`NoMemory`] for more than the system grants or has.
+pub(crate) fn reserve<T>(len: usize) -> Result<Vec<T>, NoMemory> {
+    let mut values = Vec::new();
+    reserve_in(&mut values, len)?;
+    Ok(values)
+}
+
+/// `len` elements in place of those that there are, in the same memory if it is large enough. What they are is not said.
+///
+/// # Errors
+/// As [`reserve`]; nothing is changed then but that the vector may be empty.
+pub(crate) fn resize<T: Element>(values: &mut Vec<T>, len: usize) -> Result<(), NoMemory> {
+    if len > values.capacity() {
+        // There is nothing to be copied.
+        values.clear();
+        reserve_in(values, len)?;
+    }
+    values.resize(len, T::default());
+    Ok(())
+}
+
+/// `len` zeros. A large allocation takes memory only as it is written to.
+///
+/// # Errors
+/// As [`reserve`].
+pub(crate) fn zeroed<T: Element>(len: usize) -> Result<Vec<T>, NoMemory> {
+    let requested = bytes_of::<T>(len);
+    affordable(requested)?;
+    let layout = Layout::array::<T>(len).map_err(|_| refused(requested))?;
+    if layout.size() == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the layout is not empty.
+    let start = unsafe { alloc_zeroed(layout) };
+    if start.is_null() {
+        return Err(refused(requested));
+    }
+    // SAFETY: allocated by the global allocator with the layout of `len` elements, whose zero bits are the value 0.
+    Ok(unsafe { Vec::from_raw_parts(start.cast(), len, len) })
+}
+
+fn reserve_in<T>(values: &mut Vec<T>, len: usize) -> Result<(), NoMemory> {
+    let requested = bytes_of::<T>(len);
+    affordable(requested)?;
+    let reserved = values.try_reserve_exact(len);
+    reserved.map_err(|_| refused(requested))
+}
+
+fn bytes_of<T>(len: usize) -> u64 {
+    (len as u64).saturating_mul(size_of::<T>() as u64)
+}
+
+/// Refuses more bytes than the machine has: a system that overcommits grants any request, and kills the process when it
+/// writes. For several requests at a time, so that each by itself may be small enough.
+///
+/// # Errors
+/// [`NoMemory`].
+pub(crate) fn affordable(requested: u64) -> Result<(), NoMemory> {
+    if requested <= ALWAYS_THERE {
+        return Ok(());
+    }
+    match system_memory().filter(|&total| requested > total) {
+        None if requested > isize::MAX as u64 => Err(refused(requested)),
+        None => Ok(()),
+        Some(total) => Err(out_of_memory(
+            requested,
+            format!("the machine has {total} bytes"),
+        )),
+    }
+}
+
+fn refused(requested: u64) -> NoMemory {
+    out_of_memory(requested, "the system refused".to_owned())
+}
+
+fn out_of_memory(requested: u64, available: String) -> NoMemory {
+    NoMemory {
+        requested,
+        available,
+    }
+}
+
+/// Bytes that are not worth a look at what the machine has.
+const ALWAYS_THERE: u64 = 64 << 20;
+
+/// Bytes of memory and swap, where `/proc/meminfo` tells.
+fn system_memory() -> Option<u64> {
+    let report = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = |name| {
+        let line = report.lines().find(|line| line.starts_with(name))?;
+        line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Some((kib("MemTotal:")? + kib("SwapTotal:").unwrap_or(0)) << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_is_refused_and_not_tried() {
+        for len in [usize::MAX, isize::MAX as usize, 1 << 50] {
+            assert!(reserve::<f32>(len).is_err());
+            assert!(zeroed::<f32>(len).is_err());
+            let mut values = vec![1.0f32];
+            assert!(resize(&mut values, len).is_err());
+        }
+        assert!(affordable(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_there_is_given() {
+        assert!(zeroed::<f32>(0).unwrap().is_empty());
+        assert_eq!(zeroed::<f32>(3).unwrap(), [0.0; 3]);
+        let mut values = reserve(2).unwrap();
+        values.extend([1.0f32, 2.0]);
+        resize(&mut values, 1).unwrap();
+        assert_eq!(values, [1.0]);
+        resize(&mut values, 100).unwrap();
+        assert_eq!(values.len(), 100);
+    }
+}

@@ -1,0 +1,131 @@
+//! Sizes that the host has no memory for are errors, wherever they come from.
+
+use std::sync::Arc;
+
+use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::ops::{ConvAlgorithm, ConvOptions};
+use convfuse::spec::{ClampSpec, Conv2dSpec, MaxPool2dSpec};
+use convfuse::{DType, Device, Error, Model, Options, Parameters, ParametersError, Tensor, ops};
+use ndarray::Array4;
+
+fn is_out_of_memory<T>(result: Result<T, Error>) {
+    match result {
+        Err(Error::OutOfMemory { requested, .. }) => assert!(requested > 1 << 30),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("was done"),
+    }
+}
+
+fn ones(shape: [usize; 4]) -> Tensor {
+    let stream = Device::cpu().stream().unwrap();
+    Tensor::from_array(&stream, &Array4::<f32>::ones(shape)).unwrap()
+}
+
+#[test]
+fn a_convolution_with_a_wide_border() {
+    let (x, weight) = (ones([1, 2, 5, 5]), ones([3, 2, 3, 3]));
+    let spec = Conv2dSpec {
+        padding: [1_000_000; 2],
+        ..Conv2dSpec::default()
+    };
+    is_out_of_memory(ops::conv2d(&x, &weight, None, &spec));
+}
+
+#[test]
+fn an_intermediate_of_a_chain() {
+    let stream = Device::cpu().stream().unwrap();
+    let mut conv = ConvLayer::new("conv", 16, [3, 3]);
+    conv.attributes.padding = [400_000; 2];
+    let pool = Layer::max_pool2d(MaxPool2dSpec::new([800_000, 800_000]));
+    let chain = Chain::new(2, [Layer::conv2d(conv), pool]).unwrap();
+    let model = Model::init(&stream, &chain, 1).unwrap();
+    is_out_of_memory(model.forward(&ones([1, 2, 5, 5])));
+}
+
+/// Of one element in memory, which an array of billions shows again and again.
+#[test]
+fn an_output_of_a_billion_samples() {
+    let stream = Device::cpu().stream().unwrap();
+    let mut element = Box::new(1.0f32);
+    let pointer = std::ptr::from_mut(&mut *element).cast();
+    let owner = Arc::new(element);
+    let shape = [1 << 40, 1, 1, 1];
+    // SAFETY: the strides lead to the one element only, which the owner keeps.
+    let x = unsafe {
+        let strides = Some(&[0; 4][..]);
+        Tensor::from_raw_parts(
+            &stream,
+            pointer,
+            &shape,
+            strides,
+            DType::F32,
+            Box::new(owner),
+        )
+    };
+    let x = x.unwrap();
+    is_out_of_memory(ops::conv2d(
+        &x,
+        &ones([3, 1, 1, 1]),
+        None,
+        &Conv2dSpec::default(),
+    ));
+    is_out_of_memory(ops::clamp(&x, &ClampSpec::new(0.0, 1.0)));
+    is_out_of_memory(x.to_array::<f32>());
+}
+
+#[test]
+fn parameters_of_more_channels_than_there_can_be() {
+    let stream = Device::cpu().stream().unwrap();
+    for channels in [10_usize.pow(13), usize::MAX / 4] {
+        let conv = Layer::conv2d(ConvLayer::new("conv", channels, [1, 1]));
+        let chain = Chain::new(1, [conv]).unwrap();
+        let error = Model::init(&stream, &chain, 1).unwrap_err();
+        let Error::Parameters(ParametersError::TooLarge { name, .. }) = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(name, "conv.weight");
+        assert!(Parameters::load("/dev/null", &chain).is_err());
+    }
+}
+
+#[test]
+fn shapes_that_no_array_has_though_they_hold_nothing() {
+    let stream = Device::cpu().stream().unwrap();
+    let shape = [0, 1 << 62, 1 << 62];
+    is_out_of_memory(Tensor::zeros(&stream, &shape, DType::F32));
+}
+
+/// The specification refuses what is beyond any memory, on every device.
+#[test]
+fn outputs_beyond_an_address_space() {
+    let spec = Conv2dSpec {
+        padding: [1 << 31, 1 << 31],
+        ..Conv2dSpec::default()
+    };
+    let error = ops::conv2d(&ones([1, 1, 1, 1]), &ones([1, 1, 1, 1]), None, &spec).unwrap_err();
+    assert!(matches!(error, Error::Spec(_)), "{error}");
+    let chain = Chain::new(1, [Layer::conv2d(ConvLayer::new("conv", 4, [1, 1]))]).unwrap();
+    let stream = Device::cpu().stream().unwrap();
+    let model = Model::init(&stream, &chain, 1).unwrap();
+    let planned = model.plan(&stream, &[1 << 60, 1, 1, 1], &Options::default());
+    assert!(matches!(planned.unwrap_err(), Error::Chain(_)));
+}
+
+/// Columns of a filter of one element take 16 bytes, of which a large image has more than a program takes launches.
+#[cfg(feature = "emulator")]
+#[test]
+fn columns_in_more_chunks_than_a_program_takes() {
+    let stream = Device::emulator().stream().unwrap();
+    let convolve = |width| {
+        let x = Tensor::zeros(&stream, &[1, 1, 1, width], DType::F32).unwrap();
+        let weight = Tensor::zeros(&stream, &[1, 1, 1, 1], DType::F32).unwrap();
+        let options = ConvOptions::algorithm(ConvAlgorithm::Im2col).workspace_bytes(16);
+        ops::conv2d_with(&x, &weight, None, &Conv2dSpec::default(), &options)
+    };
+    let error = convolve(4 << 20).unwrap_err();
+    assert!(
+        matches!(error, Error::TooManyChunks { limit: 16, .. }),
+        "{error}"
+    );
+    assert_eq!(convolve(40).unwrap().shape(), [1, 1, 1, 40]);
+}
