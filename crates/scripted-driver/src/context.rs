@@ -18,11 +18,16 @@ use crate::state::{Handle, State};
 const DEVICES: u32 = 1 << 16;
 
 /// A primary context.
+#[derive(Default)]
 pub(crate) struct Context {
-    pub(crate) handle: Handle,
     pub(crate) retained: u32,
     /// The code that it answers with once it is lost.
     pub(crate) lost: Option<u32>,
+}
+
+/// The handle of a device's primary context, which is none of [`State::handle`].
+fn handle_of(ordinal: u32) -> Handle {
+    (1 << 40) + 16 * ordinal as usize
 }
 
 pub(crate) fn is_hopper(ordinal: u32) -> bool {
@@ -101,14 +106,9 @@ driver! {
 
     fn cuDevicePrimaryCtxRetain(state; context: *mut Handle, device: c_int) {
         let ordinal = ordinal(device)?;
-        let new = state.handle();
-        let known = state.contexts.entry(ordinal).or_insert(Context {
-            handle: new,
-            retained: 0,
-            lost: None,
-        });
+        let known = state.contexts.entry(ordinal).or_default();
         known.retained += 1;
-        put(context, known.handle)
+        put(context, handle_of(ordinal))
     }
 
     fn cuDevicePrimaryCtxRelease_v2(state; device: c_int) {
@@ -158,6 +158,12 @@ driver! {
 }
 
 impl State {
+    /// The device of a context that is retained.
+    pub(crate) fn ordinal_of(&self, context: Handle) -> Option<u32> {
+        let ordinal = u32::try_from(context.checked_sub(1 << 40)? / 16).ok()?;
+        self.contexts.contains_key(&ordinal).then_some(ordinal)
+    }
+
     /// Fails as waiting for all work of a context does while some of its streams is in capture.
     fn refuse_while_capturing(&mut self, context: u32) -> Outcome {
         let mut streams = self.streams.values_mut();

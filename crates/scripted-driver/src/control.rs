@@ -15,7 +15,8 @@ unsafe fn text(name: *const c_char) -> String {
         .into_owned()
 }
 
-/// Forgets counts, faults, gate, launches and violations. From now on work is done when it is given, or (`lazy` is not 0)
+/// Forgets counts, faults, gate, launches and violations. Lost contexts are as before, without what was left in them but
+/// modules and pools. From now on work is done when it is given, or (`lazy` is not 0)
 /// no sooner than it is waited for.
 #[unsafe(no_mangle)]
 extern "C" fn scripted_begin(lazy: u32) {
@@ -26,6 +27,7 @@ extern "C" fn scripted_begin(lazy: u32) {
         state.log.clear();
         state.violations.clear();
         state.stacks.clear();
+        state.revive();
     });
 }
 

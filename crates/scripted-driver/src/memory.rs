@@ -127,6 +127,13 @@ impl Memory {
         owned
     }
 
+    /// Leaves the allocations of a context to nobody.
+    pub(crate) fn forget(&mut self, context: u32) {
+        self.blocks.retain(|_, block| block.context != context);
+        self.pinned.retain(|_, block| block.context != context);
+        self.spare.retain(|spare| spare.context != context);
+    }
+
     pub(crate) fn blocks_of(&self, context: u32) -> usize {
         let blocks = self.blocks.values();
         blocks.filter(|block| block.context == context).count()

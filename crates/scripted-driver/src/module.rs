@@ -72,7 +72,13 @@ impl State {
         let ptx = text.map(|text| {
             // SAFETY: PTX ends with a NUL, also in what the linker made.
             let text = unsafe { CStr::from_ptr(text) };
-            text.to_string_lossy().into()
+            let text = text.to_string_lossy();
+            if let Some(known) = self.texts.get(&*text) {
+                return Arc::clone(known);
+            }
+            let text: Arc<str> = text.into();
+            self.texts.insert(Arc::clone(&text));
+            text
         });
         let handle = self.handle();
         self.modules.insert(handle, Module { context, ptx });

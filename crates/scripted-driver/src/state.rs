@@ -1,6 +1,7 @@
 //! All that the driver knows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use crate::call::{INVALID_CONTEXT, INVALID_HANDLE, Outcome};
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub(crate) pools: BTreeMap<Handle, Pool>,
     pub(crate) modules: BTreeMap<Handle, Module>,
     pub(crate) functions: BTreeMap<Handle, Function>,
+    /// PTX that was loaded, once each.
+    pub(crate) texts: HashSet<Arc<str>>,
     pub(crate) linkers: BTreeMap<Handle, Linker>,
     pub(crate) streams: BTreeMap<Handle, Stream>,
     pub(crate) events: BTreeMap<Handle, Event>,
@@ -53,13 +56,6 @@ impl State {
         self.ordinal_of(top).ok_or(INVALID_CONTEXT)
     }
 
-    pub(crate) fn ordinal_of(&self, context: Handle) -> Option<u32> {
-        let mut contexts = self.contexts.iter();
-        contexts
-            .find(|(_, known)| known.handle == context)
-            .map(|(&ordinal, _)| ordinal)
-    }
-
     /// The current context, which must be the one that something belongs to.
     pub(crate) fn must_be_current(&mut self, owner: u32) -> Outcome {
         match self.current()? == owner {
@@ -84,6 +80,20 @@ impl State {
             && let Some(context) = self.contexts.get_mut(&current)
         {
             context.lost = Some(code);
+        }
+    }
+
+    /// Lost contexts serve again, and hold nothing but modules and pools.
+    pub(crate) fn revive(&mut self) {
+        for (&ordinal, context) in &mut self.contexts {
+            if context.lost.take().is_some() {
+                self.streams.retain(|_, stream| stream.context != ordinal);
+                self.events.retain(|_, event| event.context != ordinal);
+                self.graphs.retain(|_, graph| graph.context != ordinal);
+                self.executables.retain(|_, made| made.context != ordinal);
+                self.linkers.retain(|_, linker| linker.context != ordinal);
+                self.memory.forget(ordinal);
+            }
         }
     }
 

@@ -81,8 +81,8 @@ fn a_device_is_opened_once() {
 }
 
 /// Two threads plan the same at a time: the first is held in `call`, which loads a kernel or launches what prepares
-/// parameters. The calls of the two for which one suffices, and what was launched.
-fn planned_by_two(test: &str, call: &str) -> Option<(Vec<(String, u32)>, String)> {
+/// parameters. How often a function was called, and what was launched.
+fn planned_by_two(test: &str, call: &str, counted: &str) -> Option<(u32, String)> {
     let script = scripted(&format!("threads::{test}"))?;
     let device = Device::gpu(0).unwrap();
     let chain = KernelBench85::default().chain().unwrap();
@@ -103,12 +103,25 @@ fn planned_by_two(test: &str, call: &str) -> Option<(Vec<(String, u32)>, String)
         drop((first.join().unwrap(), second.join().unwrap()));
     });
     script.expect_no_violations();
-    Some((script.counts(), script.log(0)))
+    let counts = script.counts();
+    let count = counts.iter().find(|(name, _)| name == counted);
+    Some((count.map_or(0, |count| count.1), script.log(0)))
+}
+
+#[test]
+fn a_kernel_is_loaded_once() {
+    let test = "a_kernel_is_loaded_once";
+    let Some((loads, log)) = planned_by_two(test, "cuLinkComplete", "cuLinkComplete") else {
+        return;
+    };
+    // What prepares the filters, and the steps of the plan.
+    assert_eq!(loads, 5, "{log}");
 }
 
 #[test]
 fn parameters_are_prepared_once() {
-    let Some((_, log)) = planned_by_two("parameters_are_prepared_once", "cuLaunchKernel") else {
+    let test = "parameters_are_prepared_once";
+    let Some((_, log)) = planned_by_two(test, "cuLaunchKernel", "") else {
         return;
     };
     assert_eq!(log.matches("implicit_gemm_filters").count(), 1, "{log}");

@@ -63,7 +63,8 @@ impl GpuGraph {
 impl Drop for GpuGraph {
     fn drop(&mut self) {
         // The last launch may still read what the holder of the graph is about to free on other streams.
-        let _ = self.stream.synchronize();
+        let wait = || self.stream.synchronize();
+        let _ = wait().or_else(|_| wait());
         if let Some(_current) = self.stream.gpu.make_current_to_give_back() {
             // SAFETY: the handle is ours and used nowhere else any more.
             unsafe { sys::cuGraphExecDestroy(self.executable.0) };

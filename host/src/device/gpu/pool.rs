@@ -140,8 +140,11 @@ impl Pool {
             if self.handle.is_some() {
                 sys::cuMemFreeAsync(pointer, stream);
             } else {
-                sys::cuStreamSynchronize(stream);
-                sys::cuMemFree_v2(pointer);
+                let wait = || cu!(cuStreamSynchronize(stream));
+                // Memory that work may still use is left to the driver.
+                if wait().or_else(|_| wait()).is_ok() {
+                    sys::cuMemFree_v2(pointer);
+                }
             }
         }
         self.live.fetch_sub(bytes as u64, Relaxed);
