@@ -15,6 +15,7 @@ mod cost;
 mod suite;
 
 mod accuracy;
+mod arrays;
 mod batches;
 mod channel_max;
 mod conv2d;
@@ -46,6 +47,7 @@ fn main() {
     let standard = oracle::all().flat_map(suite::of);
     let own = [
         accuracy::trials(),
+        arrays::trials(),
         batches::trials(),
         channel_max::trials(),
         conv2d::trials(),

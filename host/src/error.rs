@@ -38,6 +38,10 @@ pub enum Error {
         reasons: String,
     },
 
+    /// A model was to be on no devices.
+    #[error("replicas: there are no devices, must be at least one")]
+    NoDevices,
+
     /// A partition that was made for another chain.
     #[error("partition: covers {covered} layers, the chain has {known}")]
     OtherPartition {

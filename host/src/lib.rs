@@ -51,6 +51,6 @@ pub use device::{
 };
 pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, Result};
-pub use model::{Model, Options, Plan};
+pub use model::{Model, Options, Plan, Replicas};
 pub use parameters::{Parameters, ParametersError};
 pub use tensor_file::TensorFileError;

@@ -93,6 +93,18 @@ impl Stream {
         }))
     }
 
+    /// A new stream of the device with the same allocator, whose work counts as this one's.
+    pub(crate) fn sibling(&self) -> Result<Stream> {
+        let new = self.0.device.stream()?;
+        Ok(Stream(Arc::new(Inner {
+            device: self.0.device.clone(),
+            id: new.0.id,
+            gpu: new.0.gpu.clone(),
+            counters: Arc::clone(&self.0.counters),
+            allocator: self.0.allocator.clone(),
+        })))
+    }
+
     /// The driver's handle, on a GPU; valid as long as the stream.
     ///
     /// # Errors
