@@ -141,6 +141,7 @@ impl Tensor {
         let first = first * size_of::<T>();
         match (self.to_overwrite(FROM_PINNED, "tensor")?, &array.memory) {
             (Storage::Gpu(buffer), Memory::Pinned(memory)) => {
+                tracing::trace!(target: "convfuse::copy", bytes, "from pinned memory");
                 buffer.write_pinned(start, bytes, memory, first)
             }
             (storage, _) => storage.write(start, &array.bytes()?[first..][..bytes]),
@@ -168,6 +169,7 @@ impl Tensor {
         let first = first * size_of::<T>();
         match (self.storage(), &mut array.memory, self.stream().gpu()) {
             (Storage::Gpu(buffer), Memory::Pinned(memory), Some(stream)) => {
+                tracing::trace!(target: "convfuse::copy", bytes, "to pinned memory");
                 buffer.read_pinned(stream, start, bytes, memory, first)
             }
             (storage, _, stream) => {

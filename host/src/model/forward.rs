@@ -272,6 +272,10 @@ impl Model {
             value = appending.run(value, run)?;
         }
         let program = program.finish(&[value]);
+        for run in &chosen {
+            let (layers, kernels) = (&*run.facts.layers, run.facts.kernels);
+            tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
+        }
         let explanation = Explanation::new(question, chosen, &program);
         Ok((program, explanation))
     }

@@ -53,6 +53,8 @@ impl Model {
     /// # Errors
     /// As [`forward_with`](Self::forward_with); [`Error::DeviceMismatch`] for another device's stream.
     pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
+        let span = tracing::debug_span!(target: "convfuse::plan", "plan", ?input, device = %stream.device());
+        let _entered = span.enter();
         // Before any work for a program that could not run there.
         let device = self.device();
         device.must_be(stream.device(), OPERATOR, "the model")?;
@@ -61,6 +63,9 @@ impl Model {
         } else {
             let program = self.program(input, options)?;
             let ready = Ready::new(OPERATOR, program, stream)?;
+            let launches = ready.program().steps().len();
+            let workspace_bytes = ready.workspace_bytes();
+            tracing::debug!(target: "convfuse::plan", launches, workspace_bytes, "a plan is made");
             (ready.program().output_shape().to_vec(), Some(ready))
         };
         Ok(Plan {

@@ -349,6 +349,8 @@ impl Drop for GpuBuffer {
         let Some(mut piece) = self.piece.take() else {
             return;
         };
+        let bytes = piece.bytes;
+        tracing::trace!(target: "convfuse::memory", bytes, "memory is given back");
         if let Source::Pool(counters) | Source::Allocator(counters, _) = &piece.source {
             counters.freed(piece.bytes as u64);
         }

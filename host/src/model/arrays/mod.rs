@@ -105,7 +105,7 @@ impl Model {
     /// time as the copies.
     ///
     /// # Errors
-    /// As there; [`Error::ShapeMismatch`] for an array of another shape.
+    /// As there; [`ShapeMismatch`](crate::Error::ShapeMismatch) for an array of another shape.
     ///
     /// # Examples
     /// ```
@@ -145,7 +145,7 @@ impl Model {
     /// rounded: the arrays hold elements of the model's type.
     ///
     /// # Errors
-    /// As [`forward_with`](Self::forward_with); [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for arrays of another shape or type.
+    /// As [`forward_with`](Self::forward_with); [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for arrays of another shape or type.
     pub fn forward_pinned<T: Element>(
         &self,
         x: &PinnedArray<T>,
@@ -159,6 +159,7 @@ impl Model {
     /// Gives back the memory that [`forward_array`](Self::forward_array) and [`forward_pinned`](Self::forward_pinned) keep for
     /// the next call, once nothing uses it.
     pub fn trim(&self) {
+        tracing::debug!(target: "convfuse::memory", "a model gives back what its arrays went through");
         self.rings().clear();
     }
 }

@@ -221,6 +221,8 @@ fn through<T: Element>(
         copies::unstage(values, &mut y[start..][..samples.len() * len]);
     };
     let most = lanes.iter().map(|lane| lane.ring.len()).max().unwrap_or(0);
+    let devices = lanes.len();
+    tracing::debug!(target: "convfuse::copy", devices, chunks = most, "an array goes in chunks");
     for index in 0..most {
         for lane in &mut *lanes {
             let first = lane.share.samples.start;
