@@ -15,6 +15,7 @@ mod cost;
 mod suite;
 
 mod accuracy;
+mod arrays;
 mod batches;
 mod borrowed;
 mod channel_max;
@@ -49,6 +50,7 @@ fn main() {
     let standard = oracle::all().flat_map(suite::of);
     let own = [
         accuracy::trials(),
+        arrays::trials(),
         batches::trials(),
         borrowed::trials(),
         channel_max::trials(),

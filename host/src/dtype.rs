@@ -1,8 +1,10 @@
 //! Element types of tensors.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use cuda_std::Label;
+use half::slice::HalfFloatSliceExt;
 pub use half::{bf16, f16};
 
 /// The element type of a tensor. Arithmetic is f32 in every case; this is how elements are stored.
@@ -57,10 +59,15 @@ impl fmt::Display for DType {
 }
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for half::f16 {}
-    impl Sealed for half::bf16 {}
+    use std::mem::MaybeUninit;
+
+    /// What is done to many elements at a time, by the instructions that the processor has for it.
+    pub trait Sealed: Sized {
+        /// Each rounded as `from_f32` does. The two have one length.
+        fn round_all(from: &[f32], to: &mut [Self]);
+        /// Each widened as `to_f32` does. The two have one length; all of `to` is written.
+        fn widen_all(from: &[Self], to: &mut [MaybeUninit<f32>]);
+    }
 }
 
 /// A Rust type that tensors can hold: `f32`, `f16` or `bf16`.
@@ -89,6 +96,39 @@ macro_rules! element {
     };
 }
 
+impl sealed::Sealed for f32 {
+    fn round_all(from: &[f32], to: &mut [f32]) {
+        to.copy_from_slice(from);
+    }
+
+    fn widen_all(from: &[f32], to: &mut [MaybeUninit<f32>]) {
+        to.write_copy_of_slice(from);
+    }
+}
+
+macro_rules! sealed_half {
+    ($type:ty) => {
+        impl sealed::Sealed for $type {
+            fn round_all(from: &[f32], to: &mut [$type]) {
+                to.convert_from_f32_slice(from);
+            }
+
+            fn widen_all(from: &[$type], to: &mut [MaybeUninit<f32>]) {
+                assert_eq!(from.len(), to.len(), "the two have one length");
+                let mut wide = [0.0; 512];
+                for (from, to) in from.chunks(wide.len()).zip(to.chunks_mut(wide.len())) {
+                    let wide = &mut wide[..from.len()];
+                    from.convert_to_f32_slice(wide);
+                    to.write_copy_of_slice(wide);
+                }
+            }
+        }
+    };
+}
+
+sealed_half!(f16);
+sealed_half!(bf16);
+
 element!(f32, F32, f32::from, f32::from);
 element!(f16, F16, f16::to_f32, f16::from_f32);
 element!(bf16, BF16, bf16::to_f32, bf16::from_f32);
@@ -103,4 +143,35 @@ pub(crate) fn as_bytes<T: Element>(values: &[T]) -> &[u8] {
 pub(crate) fn as_bytes_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as in `as_bytes`; and every bit pattern is a value of an element type (sealed trait).
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sealed::Sealed;
+    use super::*;
+
+    /// Many at a time are rounded and widened to the same bits as one by one.
+    fn many_are_as_one<T: Element + Sealed + PartialEq + fmt::Debug>() {
+        let special = [f32::NAN, f32::INFINITY, -0.0, 65519.9, 65520.0, 1e-8, 6e-8];
+        let ragged = (0..1021).map(|index| (index as f32 - 500.0) * 0.37);
+        let from: Vec<f32> = special.into_iter().chain(ragged).collect();
+        let mut to = vec![T::default(); from.len()];
+        T::round_all(&from, &mut to);
+        let one_by_one: Vec<T> = from.iter().map(|&value| T::from_f32(value)).collect();
+        assert_eq!(as_bytes(&to), as_bytes(&one_by_one));
+        let mut back = vec![MaybeUninit::uninit(); to.len()];
+        T::widen_all(&to, &mut back);
+        for (back, one) in back.iter().zip(&to) {
+            // SAFETY: `widen_all` writes every element.
+            let back = unsafe { back.assume_init() };
+            assert_eq!(back.to_bits(), one.to_f32().to_bits());
+        }
+    }
+
+    #[test]
+    fn many_elements_are_converted_as_one_by_one() {
+        many_are_as_one::<f32>();
+        many_are_as_one::<f16>();
+        many_are_as_one::<bf16>();
+    }
 }

@@ -39,6 +39,10 @@ pub enum Error {
         reasons: String,
     },
 
+    /// A model was to be on no devices.
+    #[error("replicas: there are no devices, must be at least one")]
+    NoDevices,
+
     /// A partition that was made for another chain.
     #[error("partition: covers {covered} layers, the chain has {known}")]
     OtherPartition {
@@ -398,6 +402,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[cfg(feature = "emulator")]
 impl From<cuda_std::emulator::Fault> for Error {
     fn from(fault: cuda_std::emulator::Fault) -> Error {
+        tracing::error!(target: "convfuse::fault", %fault, "the emulator stopped a kernel");
         // A fault describes the access, the kernel and the thread; boxed, it does not make every result large.
         Error::Emulator(Box::new(fault))
     }

@@ -9,6 +9,20 @@
 //! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit
 //! for bit.
 //!
+//! # Tracing
+//! The library tells [`tracing`](https://docs.rs/tracing) what it does. Without a subscriber that costs a load for each event;
+//! the features `max_level_*` and `release_max_level_*` of that crate compile events out.
+//!
+//! | target | level | what |
+//! |---|---|---|
+//! | `convfuse::device` | info, debug | a GPU is opened (a span), or the CPU is used in its place and why |
+//! | `convfuse::choice` | debug | the kernels that a run of layers takes |
+//! | `convfuse::plan` | debug | the making of a plan (a span), its launches and its memory |
+//! | `convfuse::copy` | debug, trace | arrays that go in chunks; copies, with their bytes |
+//! | `convfuse::launch` | trace | launches: kernel, grid, block, shared memory, stream |
+//! | `convfuse::memory` | debug, trace | memory that is allocated, given back, or trimmed |
+//! | `convfuse::fault` | error, debug | what the emulator stopped; a device that is lost; driver calls that failed |
+//!
 //! # Examples
 //! ```
 //! use convfuse::{Device, Tensor, ops};
@@ -56,6 +70,6 @@ pub use device::{
 };
 pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, Result};
-pub use model::{Model, Options, Plan};
+pub use model::{Model, Options, Plan, Replicas};
 pub use parameters::{Parameters, ParametersError};
 pub use tensor_file::TensorFileError;

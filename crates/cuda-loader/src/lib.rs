@@ -26,8 +26,9 @@
 //! # Building without an SDK
 //!
 //! `cust`'s build script insists on a folder that looks like an SDK and asks the linker for
-//! `-lcuda`. The folder `no-sdk` of this crate is such a folder, and its `libcuda.so` is a linker
-//! script that adds nothing. Where an SDK is installed, the build script finds that one, and the
+//! `-lcuda`. The folder is found by the variable `CUDA_LIBRARY_PATH`, and any with a `lib64` in it will
+//! do. The library is found by this crate's own build script: the folder `no-sdk` has a `libcuda.so`
+//! that is a linker script and adds nothing. Where an SDK is installed, `cust` finds that one, and the
 //! functions here still win, because they come first.
 //!
 //! # Examples

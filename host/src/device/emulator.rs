@@ -124,6 +124,8 @@ impl EmulatedBuffer {
 
 impl Drop for EmulatedBuffer {
     fn drop(&mut self) {
-        self.counters.freed(self.buffer.len() as u64);
+        let bytes = self.buffer.len();
+        tracing::trace!(target: "convfuse::memory", bytes, "memory is given back");
+        self.counters.freed(bytes as u64);
     }
 }

@@ -44,7 +44,10 @@ impl Device {
     pub fn best() -> Device {
         match Device::gpu(0) {
             Ok(gpu) => gpu,
-            Err(error) => Device(Kind::Cpu(Some(Arc::new(error)))),
+            Err(error) => {
+                tracing::info!(target: "convfuse::device", %error, "the CPU in place of a GPU");
+                Device(Kind::Cpu(Some(Arc::new(error))))
+            }
         }
     }
 
@@ -71,7 +74,11 @@ impl Device {
     /// [`NoDriver`](Error::NoDriver), [`NoSuchDevice`](Error::NoSuchDevice), [`TooOld`](Error::TooOld),
     /// or [`Driver`](Error::Driver).
     pub fn gpu(ordinal: u32) -> Result<Device> {
-        Ok(Device(Kind::Gpu(Gpu::open(ordinal)?)))
+        let span = tracing::debug_span!(target: "convfuse::device", "open", ordinal);
+        let _entered = span.enter();
+        let gpu = Gpu::open(ordinal)?;
+        tracing::debug!(target: "convfuse::device", ordinal, name = gpu.facts().name, "a GPU is open");
+        Ok(Device(Kind::Gpu(gpu)))
     }
 
     /// How many GPUs the driver sees.
@@ -157,7 +164,10 @@ impl Device {
     /// What the driver says.
     pub fn trim_memory(&self) -> Result<()> {
         match self.kind() {
-            Kind::Gpu(gpu) => gpu.trim_memory(),
+            Kind::Gpu(gpu) => {
+                tracing::debug!(target: "convfuse::memory", device = %self, "kept memory goes to the driver");
+                gpu.trim_memory()
+            }
             Kind::Cpu(_) | Kind::Emulator(_) => Ok(()),
         }
     }

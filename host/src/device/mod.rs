@@ -45,6 +45,7 @@ pub use info::{Carried, DeviceInfo, KernelLoad, KernelOrigin};
 pub use kind::Device;
 pub use pinned::PinnedArray;
 pub use properties::DeviceProperties;
+pub(crate) use storage::reserve as host_memory;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
 pub(crate) use tensor::{Order, Reading, WeakTensor};

@@ -110,6 +110,9 @@ impl<T: Element> fmt::Debug for PinnedArray<T> {
     }
 }
 
+const FROM_PINNED: &str = "copy_from_pinned";
+const TO_PINNED: &str = "copy_to_pinned";
+
 impl Tensor {
     /// Queues a copy of `array` to a new tensor. On a GPU the host does not wait.
     ///
@@ -127,14 +130,24 @@ impl Tensor {
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::DTypeMismatch`](crate::Error::DTypeMismatch);
     /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor.
     pub fn copy_from_pinned<T: Element>(&mut self, array: &PinnedArray<T>) -> Result<()> {
-        const OPERATOR: &str = "copy_from_pinned";
-        self.must_be(array.shape(), T::DTYPE, OPERATOR, "the tensor")?;
+        self.must_be(array.shape(), T::DTYPE, FROM_PINNED, "the tensor")?;
+        self.copy_part_from_pinned(array, 0)
+    }
+
+    /// Queues a copy of as many elements as the tensor has, of its own type, from the place `first` in `array` on.
+    pub(crate) fn copy_part_from_pinned<T: Element>(
+        &mut self,
+        array: &PinnedArray<T>,
+        first: usize,
+    ) -> Result<()> {
         let (start, bytes) = (self.start(), self.bytes() as usize);
-        match (self.overwritable(OPERATOR, "tensor")?, &array.memory) {
+        let first = first * size_of::<T>();
+        match (self.overwritable(FROM_PINNED, "tensor")?, &array.memory) {
             (Storage::Gpu(buffer), Memory::Pinned(memory)) => {
-                buffer.write_pinned(start, bytes, memory)
+                tracing::trace!(target: "convfuse::copy", bytes, "from pinned memory");
+                buffer.write_pinned(start, bytes, memory, first)
             }
-            (storage, _) => storage.write(start, array.bytes()?),
+            (storage, _) => storage.write(start, &array.bytes()?[first..][..bytes]),
         }
     }
 
@@ -144,15 +157,28 @@ impl Tensor {
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
     /// [`Error::NotContiguous`](crate::Error::NotContiguous).
     pub fn copy_to_pinned<T: Element>(&self, array: &mut PinnedArray<T>) -> Result<()> {
-        const OPERATOR: &str = "copy_to_pinned";
-        self.must_be(array.shape(), T::DTYPE, OPERATOR, "the tensor")?;
-        self.must_be_contiguous(OPERATOR, "tensor")?;
+        self.must_be(array.shape(), T::DTYPE, TO_PINNED, "the tensor")?;
+        self.copy_to_part_of_pinned(array, 0)
+    }
+
+    /// Queues a copy of the elements, of the array's type, to the places of `array` from `first` on.
+    pub(crate) fn copy_to_part_of_pinned<T: Element>(
+        &self,
+        array: &mut PinnedArray<T>,
+        first: usize,
+    ) -> Result<()> {
+        self.must_be_contiguous(TO_PINNED, "tensor")?;
         let (start, bytes) = (self.start(), self.bytes() as usize);
+        let first = first * size_of::<T>();
         match (self.storage(), &mut array.memory, self.stream().gpu()) {
             (Storage::Gpu(buffer), Memory::Pinned(memory), Some(stream)) => {
-                buffer.read_pinned(stream, start, bytes, memory)
+                tracing::trace!(target: "convfuse::copy", bytes, "to pinned memory");
+                buffer.read_pinned(stream, start, bytes, memory, first)
             }
-            (storage, _, stream) => storage.read(stream, start, array.bytes_mut()?),
+            (storage, _, stream) => {
+                let target = &mut array.bytes_mut()?[first..][..bytes];
+                storage.read(stream, start, target)
+            }
         }
     }
 }

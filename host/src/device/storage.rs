@@ -20,6 +20,7 @@ pub(crate) enum Storage {
 impl Storage {
     /// Overwrites bytes from `offset` on, and returns when `source` has been read.
     pub(crate) fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
+        tracing::trace!(target: "convfuse::copy", bytes = source.len(), "from the host");
         match self {
             Storage::Host(host) => {
                 host.bytes_mut()[offset..][..source.len()].copy_from_slice(source);
@@ -37,6 +38,7 @@ impl Storage {
         offset: usize,
         target: &mut [u8],
     ) -> Result<()> {
+        tracing::trace!(target: "convfuse::copy", bytes = target.len(), "to the host");
         match self {
             Storage::Host(host) => target.copy_from_slice(&host.bytes()[offset..][..target.len()]),
             Storage::Emulated(buffer) => buffer.read(offset, target)?,

@@ -93,6 +93,18 @@ impl Stream {
         }))
     }
 
+    /// A new stream of the device with the same allocator, whose work counts as this one's.
+    pub(crate) fn sibling(&self) -> Result<Stream> {
+        let new = self.0.device.stream()?;
+        Ok(Stream(Arc::new(Inner {
+            device: self.0.device.clone(),
+            id: new.0.id,
+            gpu: new.0.gpu.clone(),
+            counters: Arc::clone(&self.0.counters),
+            allocator: self.0.allocator.clone(),
+        })))
+    }
+
     /// The driver's handle, on a GPU; valid as long as the stream.
     ///
     /// # Errors
@@ -177,6 +189,16 @@ impl Stream {
         shape: LaunchShape,
         arguments: A,
     ) -> Result<()> {
+        // What a launch costs the host is counted in microseconds: without a subscriber this is one load.
+        tracing::trace!(
+            target: "convfuse::launch",
+            kernel = kernel.name(),
+            grid = ?shape.grid,
+            block = ?shape.block,
+            shared_bytes = shape.shared_bytes,
+            stream = self.0.id,
+            "a kernel is launched"
+        );
         match (self.0.device.kind(), &self.0.gpu) {
             (Kind::Gpu(gpu), Some(stream)) => {
                 let current = gpu.make_current()?;
@@ -219,6 +241,7 @@ impl Stream {
     /// Memory for a tensor, of unspecified content.
     pub(crate) fn allocate(&self, shape: &[usize], dtype: DType) -> Result<Storage> {
         let bytes = self.0.device.bytes_of(shape, dtype)?;
+        tracing::trace!(target: "convfuse::memory", bytes, stream = self.0.id, "memory is allocated");
         Ok(match (self.0.device.kind(), &self.0.gpu) {
             (Kind::Emulator(emulator), _) => {
                 Storage::Emulated(EmulatedBuffer::allocate(emulator, &self.0.counters, bytes)?)

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ndarray::{ArrayBase, ArrayD, Data, Dimension};
 use op_spec::chain::{Chain, Parameter};
 
+use super::arrays::Rings;
 use super::choice;
 use super::kernels::Appending;
 use super::programs::Programs;
@@ -63,6 +63,7 @@ struct Shared {
     /// Parameters as fused kernels take them.
     preparations: Preparations,
     programs: Programs,
+    rings: Rings,
 }
 
 impl Model {
@@ -99,6 +100,7 @@ impl Model {
             tensors,
             preparations: Preparations::default(),
             programs: Programs::default(),
+            rings: Rings::default(),
         };
         Ok(Model {
             stream: stream.clone(),
@@ -180,18 +182,6 @@ impl Model {
         let program = self.program(x.shape(), &x.order()?, options)?;
         let mut outputs = program.run_once(OPERATOR, x.stream(), &[x])?;
         Ok(outputs.remove(0))
-    }
-
-    /// [`forward`](Self::forward) for an array: copies it to the model's device, runs, waits, copies back.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
-    pub fn forward_array<S: Data<Elem = f32>, D: Dimension>(
-        &self,
-        x: &ArrayBase<S, D>,
-    ) -> Result<ArrayD<f32>> {
-        let x = Tensor::from_f32_array(&self.stream, x, self.dtype())?;
-        self.forward(&x)?.to_f32_array()
     }
 
     /// What runs on inputs of this shape, and why.
@@ -302,11 +292,20 @@ impl Model {
             value = appending.run(value, run)?;
         }
         let program = program.finish(&[value]);
+        for run in &chosen {
+            let (layers, kernels) = (&*run.facts.layers, run.facts.kernels);
+            tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
+        }
         let explanation = Explanation::new(question, chosen, &program);
         Ok((program, explanation))
     }
 
     pub(super) fn device(&self) -> &Device {
         self.stream.device()
+    }
+
+    /// What arrays go through.
+    pub(super) fn rings(&self) -> &Rings {
+        &self.shared.rings
     }
 }

@@ -18,6 +18,7 @@
 //! # Ok::<(), convfuse::Error>(())
 //! ```
 
+mod arrays;
 mod choice;
 mod comparison;
 mod explain;
@@ -27,9 +28,12 @@ mod options;
 mod plan;
 mod programs;
 mod question;
+mod replicas;
 mod strategy;
 mod table;
 
+#[cfg(any(test, feature = "lab"))]
+pub(crate) use arrays::forward_array_cut;
 pub use comparison::{Comparison, Difference, Tolerance};
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use explain::bytes_and_flop;
@@ -38,6 +42,7 @@ pub use forward::Model;
 pub use options::Options;
 pub use plan::{Captured, Plan};
 pub use question::{Considered, RunFacts, Verdict};
+pub use replicas::{ReplicaPlans, Replicas};
 pub use strategy::Strategy;
 
 pub use crate::ops::Precision;

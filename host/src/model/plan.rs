@@ -93,6 +93,8 @@ impl Model {
         order: Order,
         options: &Options,
     ) -> Result<Plan> {
+        let span = tracing::debug_span!(target: "convfuse::plan", "plan", ?input, device = %stream.device());
+        let _entered = span.enter();
         // Before any work for a program that could not run there.
         let device = self.device();
         device.must_be(stream.device(), OPERATOR, "the model")?;
@@ -101,6 +103,9 @@ impl Model {
         } else {
             let program = self.program(input, &order, options)?;
             let ready = Ready::new(OPERATOR, program, stream)?;
+            let launches = ready.program().steps().len();
+            let workspace_bytes = ready.workspace_bytes();
+            tracing::debug!(target: "convfuse::plan", launches, workspace_bytes, "a plan is made");
             (ready.program().output_shape().to_vec(), Some(ready))
         };
         Ok(Plan {

@@ -3,6 +3,7 @@
 //! Results go to standard output, progress and complaints to standard error. The exit status is 0 for success, 1 for a
 //! result that is wrong or a device that failed, 2 for arguments that make no sense.
 
+mod arrays;
 mod bench;
 mod demo;
 mod device;
@@ -33,6 +34,8 @@ enum Command {
     Verify(verify::Arguments),
     /// Times every strategy and compares it with the device's measured ceilings.
     Bench(Box<bench::Arguments>),
+    /// Times arrays of the host through a model, on one device and several, beside the copies alone.
+    Arrays(arrays::Arguments),
     /// Says which kernels a chain takes for an input's shape, which were considered, and why.
     Explain(Box<explain::Arguments>),
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context and the kernels of
@@ -55,6 +58,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Verify(arguments)) => verify::run(&arguments),
         Some(Command::Bench(arguments)) => bench::run(&arguments),
+        Some(Command::Arrays(arguments)) => arrays::run(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Info(arguments)) => info::run(&arguments),
     };

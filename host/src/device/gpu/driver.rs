@@ -23,11 +23,11 @@ pub(crate) fn check(call: &'static str, result: CUresult) -> Result<(), DriverEr
     if result == CUresult::CUDA_SUCCESS {
         return Ok(());
     }
-    Err(DriverError {
+    Err(noted(DriverError {
         call,
         code: result as u32,
         name: format!("{result:?}"),
-    })
+    }))
 }
 
 /// The same for what `cust`'s own wrappers return.
@@ -35,11 +35,22 @@ pub(crate) fn wrapped<T>(
     call: &'static str,
     result: cust::error::CudaResult<T>,
 ) -> Result<T, DriverError> {
-    result.map_err(|error| DriverError {
-        call,
-        code: error as u32,
-        name: format!("{error:?}"),
+    result.map_err(|error| {
+        noted(DriverError {
+            call,
+            code: error as u32,
+            name: format!("{error:?}"),
+        })
     })
+}
+
+/// Tells whoever listens of a failure. Many are no fault: memory that ran out is asked for once more, for example.
+fn noted(error: DriverError) -> DriverError {
+    match error.is_fatal() {
+        true => tracing::error!(target: "convfuse::fault", %error, "the device is lost"),
+        false => tracing::debug!(target: "convfuse::fault", %error, "a driver call failed"),
+    }
+    error
 }
 
 /// Makes a driver call by its name in `cust::sys` and checks its result.

@@ -102,6 +102,7 @@ impl Kernels {
             origin,
             time: start.elapsed(),
         };
+        tracing::debug!(target: "convfuse::load", kernel = name, origin = %load.origin, time = ?load.time, "a kernel is loaded");
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         loads.push(load);
         Ok(function)

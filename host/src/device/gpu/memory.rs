@@ -165,12 +165,14 @@ impl GpuBuffer {
         }
     }
 
-    /// Queues a copy of the first `bytes` bytes of `source` to those from `offset` on, in the order of the home stream.
+    /// Queues a copy of `bytes` bytes of `source`, from `first` on, to those from `offset` on, in the order of the home
+    /// stream.
     pub(crate) fn write_pinned(
         &mut self,
         offset: usize,
         bytes: usize,
         source: &PinnedMemory,
+        first: usize,
     ) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -178,7 +180,7 @@ impl GpuBuffer {
         let to = self.range(offset, bytes);
         let _current = self.home.gpu.make_current()?;
         self.home.must_not_capture("copy from the host")?;
-        let from = source.pointer(bytes).cast();
+        let from = source.pointer(first, bytes).cast();
         // SAFETY: `pointer` saw that the source has as many bytes; they stay until the copy is done, since `used_by`
         // notes it, or else waits for it.
         unsafe { cu!(cuMemcpyHtoDAsync_v2(to, from, bytes, self.home.raw()?))? };
@@ -230,13 +232,14 @@ impl GpuBuffer {
         }
     }
 
-    /// Queues a copy of `bytes` bytes from `offset` on to the first bytes of `target`, in the order of `stream`.
+    /// Queues a copy of `bytes` bytes from `offset` on to those of `target` from `first` on, in the order of `stream`.
     pub(crate) fn read_pinned(
         &self,
         stream: &Arc<GpuStream>,
         offset: usize,
         bytes: usize,
         target: &mut PinnedMemory,
+        first: usize,
     ) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -245,7 +248,7 @@ impl GpuBuffer {
         self.before_read(stream)?;
         let _current = self.home.gpu.make_current()?;
         stream.must_not_capture("copy to the host")?;
-        let to = target.pointer(bytes).cast();
+        let to = target.pointer(first, bytes).cast();
         // SAFETY: `pointer` saw that the target has as many bytes, which stay as `write_pinned` says; nobody else uses
         // them meanwhile, since the target is borrowed mutably here and waits before it is seen again.
         unsafe { cu!(cuMemcpyDtoHAsync_v2(to, from, bytes, stream.raw()?))? };
@@ -352,6 +355,8 @@ impl Drop for GpuBuffer {
         let Some(mut piece) = self.piece.take() else {
             return;
         };
+        let bytes = piece.bytes;
+        tracing::trace!(target: "convfuse::memory", bytes, "memory is given back");
         if let Source::Pool(counters) | Source::Allocator(counters, _) = &piece.source {
             counters.freed(piece.bytes as u64);
         }

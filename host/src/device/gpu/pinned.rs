@@ -16,8 +16,13 @@ pub(crate) struct PinnedMemory {
     gpu: Arc<Gpu>,
     start: Handle<c_void>,
     bytes: usize,
-    /// After these nothing uses the memory any more.
-    pending: Mutex<Vec<GpuEvent>>,
+    /// The last copy on each stream that has one under way: after these nothing uses the memory any more.
+    pending: Mutex<Vec<Copying>>,
+}
+
+struct Copying {
+    stream: Arc<GpuStream>,
+    done: GpuEvent,
 }
 
 impl PinnedMemory {
@@ -54,28 +59,38 @@ impl PinnedMemory {
         })
     }
 
-    /// The address of the first `bytes` bytes.
-    pub(super) fn pointer(&self, bytes: usize) -> *mut c_void {
-        assert!(bytes <= self.bytes, "callers stay within the memory");
-        self.start.0
+    /// The address of `bytes` bytes from `offset` on.
+    pub(super) fn pointer(&self, offset: usize, bytes: usize) -> *mut c_void {
+        assert!(
+            offset <= self.bytes && bytes <= self.bytes - offset,
+            "callers stay within the memory"
+        );
+        self.start.0.wrapping_byte_add(offset)
     }
 
     /// Notes that work given to `stream` so far uses the memory. Where it cannot be noted it is waited for.
-    pub(super) fn used_by(&self, stream: &GpuStream) -> Result<()> {
-        match stream.record(false) {
-            Ok(event) => {
-                self.pending().push(event);
-                Ok(())
-            }
-            Err(_) => stream.synchronize(),
+    pub(super) fn used_by(&self, stream: &Arc<GpuStream>) -> Result<()> {
+        // Recorded under the lock: of two threads' events the later one stays.
+        let mut pending = self.pending();
+        let Ok(done) = stream.record(false) else {
+            drop(pending);
+            return stream.synchronize();
+        };
+        match pending.iter_mut().find(|copying| copying.stream.is(stream)) {
+            Some(copying) => copying.done = done,
+            None => pending.push(Copying {
+                stream: Arc::clone(stream),
+                done,
+            }),
         }
+        Ok(())
     }
 
     /// Waits until no copy uses the memory.
     pub(crate) fn wait(&self) -> Result<()> {
         let mut pending = self.pending();
-        while let Some(event) = pending.last() {
-            event.synchronize()?;
+        while let Some(copying) = pending.last() {
+            copying.done.synchronize()?;
             pending.pop();
         }
         Ok(())
@@ -95,7 +110,7 @@ impl PinnedMemory {
         unsafe { std::slice::from_raw_parts_mut(self.start.0.cast(), len) }
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<GpuEvent>> {
+    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<Copying>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,309 @@
+//! `convfuse arrays`: arrays of the host through a model, on one device and on several, beside the copies alone.
+
+use std::time::{Duration, Instant};
+
+use comfy_table::CellAlignment::{Left, Right};
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::model::ReplicaPlans;
+use convfuse::{
+    DType, Device, Element, Model, Options, Parameters, PinnedArray, Replicas, Stream, Tensor,
+    bf16, data, f16, lab,
+};
+use convfuse_cli::bench::Summary;
+use ndarray::{ArrayD, Axis, IxDyn, Slice};
+
+use super::bench::{Shape, dtype, shape};
+use super::device::Choice;
+use super::table::aligned;
+use super::{Outcome, Verdict};
+
+/// Options of `arrays`.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// Devices that share each batch, such as gpu:0,gpu:1; measured with the first alone, the first two, and so on
+    #[arg(long, value_delimiter = ',', default_value = "best")]
+    devices: Vec<Choice>,
+    /// The input's shape: problem 85 for four extents and 79 for five
+    #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape, default_value = "128,8,128,128")]
+    shape: Shape,
+    /// Element type of the model: f32, f16, bf16
+    #[arg(long, default_value = "f32", value_parser = dtype)]
+    dtype: DType,
+    /// Timed runs, of which the median counts
+    #[arg(long, default_value_t = 30)]
+    repeats: usize,
+    /// Also try other sizes of chunks (in KiB, input and output together) and numbers under way at a time
+    #[arg(long)]
+    sweep: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    match arguments.dtype {
+        DType::F32 => measure::<f32>(arguments),
+        DType::F16 => measure::<f16>(arguments),
+        DType::BF16 => measure::<bf16>(arguments),
+        other => Err(format!("dtype is {other}, must be f32, f16 or bf16").into()),
+    }
+}
+
+/// The median of `repeats` runs, after two to warm up.
+fn median(repeats: usize, mut once: impl FnMut() -> convfuse::Result<()>) -> convfuse::Result<f64> {
+    let mut times = Vec::new();
+    for run in 0..repeats.max(1) + 2 {
+        let start = Instant::now();
+        once()?;
+        let time = start.elapsed();
+        if run >= 2 {
+            times.push(time);
+        }
+    }
+    Ok(middle(&times))
+}
+
+fn middle(times: &[Duration]) -> f64 {
+    Summary::of(times).map_or(f64::NAN, |summary| summary.median)
+}
+
+/// Arrays of the host, as a user has them.
+struct Host<T: Element> {
+    x: ArrayD<f32>,
+    y: ArrayD<f32>,
+    wanted: ArrayD<f32>,
+    pinned_x: PinnedArray<T>,
+    pinned_y: PinnedArray<T>,
+}
+
+fn measure<T: Element>(arguments: &Arguments) -> Outcome {
+    let devices = arguments.devices.iter().map(|choice| choice.open());
+    let devices = devices.collect::<convfuse::Result<Vec<Device>>>()?;
+    let input = &arguments.shape.0;
+    let chain = match input.len() {
+        4 => KernelBench85::default().chain()?,
+        _ => KernelBench79::default().chain()?,
+    };
+    let first = devices.first().ok_or("no devices")?;
+    let parameters = Parameters::init(&chain, 7)?;
+    let model = Model::with_dtype(&first.stream()?, &chain, &parameters, T::DTYPE)?;
+    let x = data::fill(1, IxDyn(input));
+    let output = model.output_shape(input)?;
+    let mut host = Host {
+        // The whole batch in one run.
+        wanted: model
+            .forward(&Tensor::from_f32_array(model.stream(), &x, T::DTYPE)?)?
+            .to_f32_array()?,
+        y: ArrayD::zeros(output.clone()),
+        pinned_x: PinnedArray::<T>::zeros(first, input)?,
+        pinned_y: PinnedArray::<T>::zeros(first, &output)?,
+        x,
+    };
+    host.pinned_x
+        .view_mut()?
+        .zip_mut_with(&host.x, |to, &from| *to = T::from_f32(from));
+
+    println!(
+        "{first}, {} {input:?}, medians of {} runs",
+        T::DTYPE,
+        arguments.repeats
+    );
+    let copies = copies_alone(first, &mut host, arguments.repeats)?;
+    if arguments.sweep {
+        sweep(&model, &mut host, arguments.repeats, copies)?;
+    }
+    let mut table = aligned([
+        ("devices", Left),
+        ("what", Left),
+        ("ms", Right),
+        ("of copies one after the other", Right),
+        ("of copies both at once", Right),
+        ("times as fast as one device", Right),
+        ("host us", Right),
+    ]);
+    let mut alone: Vec<f64> = Vec::new();
+    let mut is_right = true;
+    for count in 1..=devices.len() {
+        let replicas = Replicas::new(&model, &devices[..count])?;
+        let rows = through(&replicas, &mut host, arguments.repeats, &mut is_right)?;
+        for (index, row) in rows.into_iter().enumerate() {
+            if count == 1 {
+                alone.push(row.seconds);
+            }
+            let share = |of: f64| match row.has_copies && count == 1 {
+                true => format!("{:.2}", row.seconds / of),
+                false => String::new(),
+            };
+            table.add_row([
+                count.to_string(),
+                row.what.to_owned(),
+                format!("{:.3}", row.seconds * 1e3),
+                share(copies[0]),
+                share(copies[1]),
+                format!("{:.2}", alone[index] / row.seconds),
+                row.host
+                    .map_or(String::new(), |host| format!("{:.1}", host * 1e6)),
+            ]);
+        }
+    }
+    println!("{}", table.trim_fmt());
+    match is_right {
+        true => Ok(Verdict::Right),
+        false => {
+            println!("results differ from those of the whole batch in one run");
+            Ok(Verdict::Wrong)
+        }
+    }
+}
+
+/// Seconds that the copies of input and output take: one after the other, and both at once.
+fn copies_alone<T: Element>(
+    device: &Device,
+    host: &mut Host<T>,
+    repeats: usize,
+) -> convfuse::Result<[f64; 2]> {
+    let (to, from) = (device.stream()?, device.stream()?);
+    let mut x = Tensor::zeros(&to, host.pinned_x.shape(), T::DTYPE)?;
+    let y = Tensor::zeros(&from, host.pinned_y.shape(), T::DTYPE)?;
+    let both =
+        |x: &mut Tensor, host: &mut Host<T>, middle: &dyn Fn(&Stream) -> convfuse::Result<()>| {
+            x.copy_from_pinned(&host.pinned_x)?;
+            middle(&to)?;
+            y.copy_to_pinned(&mut host.pinned_y)?;
+            to.synchronize()?;
+            from.synchronize()
+        };
+    let in_turn = median(repeats, || both(&mut x, host, &Stream::synchronize))?;
+    let at_once = median(repeats, || both(&mut x, host, &|_| Ok(())))?;
+    let bytes = (x.bytes() + y.bytes()) as f64;
+    for (what, seconds) in [("one after the other", in_turn), ("both at once", at_once)] {
+        println!(
+            "  pinned copies alone, {what}: {:.3} ms, {:.1} GB/s",
+            seconds * 1e3,
+            bytes / seconds * 1e-9
+        );
+    }
+    Ok([in_turn, at_once])
+}
+
+/// A measurement.
+struct Row {
+    what: &'static str,
+    seconds: f64,
+    has_copies: bool,
+    /// Seconds of the host until everything was queued.
+    host: Option<f64>,
+}
+
+fn through<T: Element>(
+    replicas: &Replicas,
+    host: &mut Host<T>,
+    repeats: usize,
+    is_right: &mut bool,
+) -> convfuse::Result<Vec<Row>> {
+    let options = Options::default();
+    let mut rows = Vec::new();
+    let mut add = |what, seconds, host| {
+        rows.push(Row {
+            what,
+            seconds,
+            has_copies: true,
+            host,
+        })
+    };
+    add(
+        "forward_array",
+        median(repeats, || replicas.forward_array(&host.x).map(drop))?,
+        None,
+    );
+    let into = median(repeats, || {
+        replicas.forward_array_into(&host.x, &mut host.y, &options)
+    })?;
+    add("forward_array_into", into, None);
+    *is_right &= host.y == host.wanted;
+
+    let mut queued = Vec::new();
+    let pinned = median(repeats, || {
+        let start = Instant::now();
+        replicas.forward_pinned(&host.pinned_x, &mut host.pinned_y, &options)?;
+        queued.push(start.elapsed());
+        host.pinned_y.view().map(drop)
+    })?;
+    add("forward_pinned", pinned, Some(middle(&queued)));
+    *is_right &= host.pinned_y.view()?.mapv(T::to_f32) == host.wanted;
+
+    let mut plans = replicas.plan(host.x.shape(), &options)?;
+    let xs = inputs::<T>(replicas, &plans, &host.x)?;
+    let mut ys = plans.outputs()?;
+    let (seconds, queued) = kernels(&mut plans, &xs, &mut ys, repeats)?;
+    rows.push(Row {
+        what: "plans, tensors on the devices",
+        seconds,
+        has_copies: false,
+        host: Some(queued),
+    });
+    let parts = ys
+        .iter()
+        .map(Tensor::to_f32_array)
+        .collect::<convfuse::Result<Vec<_>>>()?;
+    let parts: Vec<_> = parts.iter().map(|part| part.view()).collect();
+    *is_right &= ndarray::concatenate(Axis(0), &parts).is_ok_and(|y| y == host.wanted);
+    Ok(rows)
+}
+
+fn inputs<T: Element>(
+    replicas: &Replicas,
+    plans: &ReplicaPlans,
+    x: &ArrayD<f32>,
+) -> convfuse::Result<Vec<Tensor>> {
+    let shares = replicas.shares(x.shape()[0]);
+    let shares = shares.into_iter().filter(|share| !share.is_empty());
+    let each = plans.plans().iter().zip(shares);
+    each.map(|(plan, share)| {
+        let samples = x.slice_axis(Axis(0), Slice::from(share));
+        Tensor::from_f32_array(plan.stream(), &samples, T::DTYPE)
+    })
+    .collect()
+}
+
+/// Seconds of a run, and of the host to queue one, among many in a row.
+fn kernels(
+    plans: &mut ReplicaPlans,
+    xs: &[Tensor],
+    ys: &mut [Tensor],
+    repeats: usize,
+) -> convfuse::Result<(f64, f64)> {
+    let is_gpu = xs.iter().all(|x| x.device().is_gpu());
+    let in_a_row = if is_gpu { 200 } else { 1 };
+    let mut queued = Vec::new();
+    let seconds = median(repeats, || {
+        let start = Instant::now();
+        for _ in 0..in_a_row {
+            plans.execute(xs, ys)?;
+        }
+        queued.push(start.elapsed() / in_a_row);
+        plans.synchronize()
+    })?;
+    Ok((seconds / f64::from(in_a_row), middle(&queued)))
+}
+
+/// Other cuts than the default one.
+fn sweep<T: Element>(
+    model: &Model,
+    host: &mut Host<T>,
+    repeats: usize,
+    copies: [f64; 2],
+) -> convfuse::Result<()> {
+    for kib in [1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384] {
+        for places in [2, 3, 4, 6, 8] {
+            let into = median(repeats, || {
+                lab::forward_array_cut(model, &host.x, &mut host.y, kib << 10, places)
+            })?;
+            model.trim();
+            println!(
+                "  chunks of {kib} KiB, {places} at a time: {:.3} ms, {:.2} of the copies one after the other, {:.2} of both at once",
+                into * 1e3,
+                into / copies[0],
+                into / copies[1]
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! A chain of layers, parameters as PyTorch initialises them, and one batch: on a GPU where there is one, else on the CPU.
+
+use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::spec::MaxPool2dSpec;
+use convfuse::{Device, Model};
+use ndarray::Array4;
+
+fn main() -> convfuse::Result<()> {
+    let device = Device::best();
+    let chain = Chain::new(
+        3,
+        [
+            Layer::conv2d(ConvLayer::new("conv", 16, [3, 3])),
+            Layer::group_norm("norm", 4),
+            Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
+            Layer::relu(),
+        ],
+    )?;
+    let model = Model::init(&device.stream()?, &chain, 42)?;
+    let images = Array4::from_shape_fn((8, 3, 64, 64), |(n, c, h, w)| {
+        ((n + 2 * c + 3 * h + 5 * w) % 17) as f32 / 17.0
+    });
+    let features = model.forward_array(&images)?;
+    println!(
+        "{device}: {:?}, mean {:.4}",
+        features.shape(),
+        features.mean().unwrap_or(0.0)
+    );
+    if let Some(reason) = device.reason() {
+        println!("on the CPU, since {reason}");
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Arrays of the program through models: copies and kernels overlap.
+//!
+//! On a GPU a batch of more than a few MiB is cut into [chunks](chunks), which go through a [ring] of places with streams of
+//! their own. A sample's results are the same bits in any batch, so the cuts do not show. Where arrays are not pinned, all
+//! threads of rayon's pool copy between them and the ring's pinned memory, and round or widen on the way.
+//!
+//! A batch may be *shared* between several models, the same one on several devices: one thread then gives a chunk to each
+//! in turn.
+
+mod chunks;
+mod copies;
+mod ring;
+mod shares;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use ndarray::{ArrayBase, ArrayD, Data, DataMut, Dimension};
+
+pub(crate) use chunks::Cut;
+use ring::Ring;
+pub(crate) use shares::{Share, fresh, into, pinned};
+
+use super::{Model, Options};
+use crate::device::PinnedArray;
+use crate::dtype::Element;
+use crate::error::Result;
+
+/// Rings that a model keeps between calls, the last ones used.
+const KEPT_RINGS: usize = 2;
+
+/// Rings of a model that nobody uses now, all of its element type.
+#[derive(Default)]
+pub(super) struct Rings(Mutex<Vec<Box<dyn Any + Send + Sync>>>);
+
+impl Rings {
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn Any + Send + Sync>>> {
+        // A panic under the lock leaves the list whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A ring that is kept, and is kept no more.
+    fn take<T: Element>(&self, is_it: impl Fn(&Ring<T>) -> bool) -> Option<Box<Ring<T>>> {
+        let is_it = |ring: &Box<dyn Any + Send + Sync>| ring.downcast_ref().is_some_and(&is_it);
+        let mut kept = self.kept();
+        let index = kept.iter().rposition(is_it)?;
+        kept.remove(index).downcast().ok()
+    }
+
+    fn give<T: Element>(&self, ring: Box<Ring<T>>) {
+        let mut kept = self.kept();
+        kept.push(ring);
+        let last = (kept.len() > KEPT_RINGS).then(|| kept.remove(0));
+        drop(kept);
+        // Giving its memory back may wait for copies: not under the lock.
+        drop(last);
+    }
+
+    fn clear(&self) {
+        let all = std::mem::take(&mut *self.kept());
+        drop(all);
+    }
+}
+
+impl fmt::Debug for Rings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rings({})", self.kept().len())
+    }
+}
+
+impl Model {
+    /// [`forward`](Self::forward) for an array: copies it to the model's device, runs, waits, copies back.
+    ///
+    /// On a GPU a batch of more than 2 MiB goes there in chunks, so that copies both ways and kernels overlap; the results
+    /// are the same bits. All threads of rayon's pool take part. The model keeps what that takes, some 50 MiB of pinned and
+    /// of device memory for each of the last two shapes, until [`trim`](Self::trim) or its end.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_array<S: Data<Elem = f32>, D: Dimension>(
+        &self,
+        x: &ArrayBase<S, D>,
+    ) -> Result<ArrayD<f32>> {
+        self.forward_array_with(x, &Options::default())
+    }
+
+    /// [`forward_array`](Self::forward_array) under chosen options. A batch is run as a whole where they say that its results
+    /// may depend on that.
+    ///
+    /// # Errors
+    /// As [`forward_with`](Self::forward_with).
+    pub fn forward_array_with<S: Data<Elem = f32>, D: Dimension>(
+        &self,
+        x: &ArrayBase<S, D>,
+        options: &Options,
+    ) -> Result<ArrayD<f32>> {
+        let x = x.view().into_dyn();
+        fresh(&Share::whole(self, x.shape()), &x, options, &Cut::default())
+    }
+
+    /// The same into an array that is there, which saves the making of one: memory that is new to a program costs it as much
+    /// time as the copies.
+    ///
+    /// # Errors
+    /// As there; [`ShapeMismatch`](crate::Error::ShapeMismatch) for an array of another shape.
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::chain::presets::KernelBench79;
+    /// use convfuse::{Device, Model, Options, data};
+    /// use ndarray::ArrayD;
+    ///
+    /// let stream = Device::best().stream()?;
+    /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
+    /// let mut y = ArrayD::zeros(model.output_shape(&[2, 3, 5, 6, 7])?);
+    /// for seed in 0..3 {
+    ///     let x = data::fill(seed, (2, 3, 5, 6, 7));
+    ///     model.forward_array_into(&x, &mut y, &Options::default())?;
+    ///     println!("{}", y.sum());
+    /// }
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn forward_array_into<S, D, O, E>(
+        &self,
+        x: &ArrayBase<S, D>,
+        y: &mut ArrayBase<O, E>,
+        options: &Options,
+    ) -> Result<()>
+    where
+        S: Data<Elem = f32>,
+        D: Dimension,
+        O: DataMut<Elem = f32>,
+        E: Dimension,
+    {
+        let x = x.view().into_dyn();
+        let shares = Share::whole(self, x.shape());
+        into(&shares, &x, y, options, &Cut::default())
+    }
+
+    /// [`forward`](Self::forward) for arrays in pinned memory, which the GPU copies by itself: copies both ways and kernels
+    /// overlap as they do in [`forward_array`](Self::forward_array), and the host does not wait; [`PinnedArray::view`] does. Nothing is
+    /// rounded: the arrays hold elements of the model's type.
+    ///
+    /// # Errors
+    /// As [`forward_with`](Self::forward_with); [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for arrays of another shape or type.
+    pub fn forward_pinned<T: Element>(
+        &self,
+        x: &PinnedArray<T>,
+        y: &mut PinnedArray<T>,
+        options: &Options,
+    ) -> Result<()> {
+        let shares = Share::whole(self, x.shape());
+        pinned(&shares, x, y, options, &Cut::default())
+    }
+
+    /// Gives back the memory that [`forward_array`](Self::forward_array) and [`forward_pinned`](Self::forward_pinned) keep for
+    /// the next call, once nothing uses it.
+    pub fn trim(&self) {
+        tracing::debug!(target: "convfuse::memory", "a model gives back what its arrays went through");
+        self.rings().clear();
+    }
+}
+
+/// For measurements: a cut of one's own.
+#[cfg(any(test, feature = "lab"))]
+pub(crate) fn forward_array_cut(
+    model: &Model,
+    x: &ArrayD<f32>,
+    y: &mut ArrayD<f32>,
+    chunk_bytes: usize,
+    places: usize,
+) -> Result<()> {
+    let cut = Cut {
+        chunk_bytes: [chunk_bytes; 2],
+        places,
+        ..Cut::default()
+    };
+    into(
+        &Share::whole(model, x.shape()),
+        &x.view(),
+        y,
+        &Options::default(),
+        &cut,
+    )
+}

@@ -1,0 +1,190 @@
+//! A ring of places on one device through which the chunks of a batch go.
+//!
+//! A *place* has a stream, an input, an output and a workspace of its own, and staging memory that is pinned. All that is
+//! done to a chunk is in the order of its place's stream: copy in, launches, copy out. So while one chunk is copied in
+//! another runs, a third is copied out, and the host fills the staging memory of a fourth. Kernels of different chunks
+//! run side by side where they leave room.
+
+use std::ops::Range;
+
+use super::chunks::Chunks;
+use crate::device::{Order, PinnedArray, Tensor};
+use crate::dtype::Element;
+use crate::error::Result;
+use crate::model::{Model, Options};
+use crate::program::Ready;
+
+const OPERATOR: &str = "model";
+
+/// What chunks of one number of samples go through.
+pub(super) struct Place<T: Element> {
+    /// Nothing on the CPU device, whose backend runs no kernels.
+    ready: Option<Ready>,
+    x: Tensor,
+    y: Tensor,
+    staged: Option<Staged<T>>,
+    /// The samples whose output is on its way to the staging memory.
+    under_way: Option<Range<usize>>,
+}
+
+struct Staged<T: Element> {
+    x: PinnedArray<T>,
+    y: PinnedArray<T>,
+}
+
+impl<T: Element> Place<T> {
+    fn new(model: &Model, input: &[usize], options: &Options) -> Result<Place<T>> {
+        let stream = model.stream().sibling()?;
+        let ready = match model.device().is_cpu() {
+            true => None,
+            false => {
+                let program = model.program(input, &Order::Dense, options)?;
+                Some(Ready::new(OPERATOR, program, &stream)?)
+            }
+        };
+        let output = model.output_shape(input)?;
+        Ok(Place {
+            ready,
+            x: Tensor::uninit(&stream, input, T::DTYPE)?,
+            y: Tensor::uninit(&stream, &output, T::DTYPE)?,
+            staged: None,
+            under_way: None,
+        })
+    }
+
+    fn add_staging(&mut self) -> Result<()> {
+        if self.staged.is_none() {
+            let device = self.x.device();
+            self.staged = Some(Staged {
+                x: PinnedArray::zeros(device, self.x.shape())?,
+                y: PinnedArray::zeros(device, self.y.shape())?,
+            });
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, model: &Model) -> Result<()> {
+        match &mut self.ready {
+            Some(ready) => ready.run(OPERATOR, &[&self.x], &mut [&mut self.y]),
+            None => {
+                self.y = model.run_on_cpu(&self.x)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets `fill` write the staged input, and queues copy in, run and copy out. There was a
+    /// [`collect`](Self::collect) since the last call.
+    pub(super) fn send(
+        &mut self,
+        model: &Model,
+        samples: Range<usize>,
+        fill: impl FnOnce(&mut [T]),
+    ) -> Result<()> {
+        let staged = self.staged.as_mut().expect("the ring has staging memory");
+        let mut view = staged.x.view_mut()?;
+        fill(view.as_slice_mut().expect("it is dense"));
+        self.x.copy_part_from_pinned(&staged.x, 0)?;
+        self.run(model)?;
+        let staged = self.staged.as_mut().expect("as above");
+        self.y.copy_to_part_of_pinned(&mut staged.y, 0)?;
+        self.under_way = Some(samples);
+        Ok(())
+    }
+
+    /// Waits for the output that is on its way, if one is, and hands it to `take`.
+    pub(super) fn collect(&mut self, take: impl FnOnce(Range<usize>, &[T])) -> Result<()> {
+        if let (Some(samples), Some(staged)) = (self.under_way.take(), &self.staged) {
+            take(samples, staged.y.view()?.as_slice().expect("it is dense"));
+        }
+        Ok(())
+    }
+
+    /// Queues copy in, run and copy out of samples of pinned arrays.
+    pub(super) fn pass(
+        &mut self,
+        model: &Model,
+        first: usize,
+        x: &PinnedArray<T>,
+        y: &mut PinnedArray<T>,
+    ) -> Result<()> {
+        let sample = |tensor: &Tensor| tensor.len() / tensor.shape()[0];
+        self.x.copy_part_from_pinned(x, first * sample(&self.x))?;
+        self.run(model)?;
+        self.y.copy_to_part_of_pinned(y, first * sample(&self.y))
+    }
+}
+
+/// The places for a batch on one device.
+pub(super) struct Ring<T: Element> {
+    chunks: Chunks,
+    options: Options,
+    input: Box<[usize]>,
+    places: Vec<Place<T>>,
+    /// For the samples that are left over.
+    rest: Option<Place<T>>,
+}
+
+impl<T: Element> Ring<T> {
+    /// Places without staging memory. Kernels are loaded, and parameters in order for the new streams.
+    pub(super) fn new(
+        model: &Model,
+        input: &[usize],
+        options: &Options,
+        chunks: Chunks,
+    ) -> Result<Ring<T>> {
+        let place = |samples: usize| {
+            let mut input = input.to_vec();
+            input[0] = samples;
+            Place::new(model, &input, options)
+        };
+        let rest = input[0] % chunks.samples;
+        Ok(Ring {
+            chunks,
+            options: options.clone(),
+            input: input.into(),
+            places: (0..chunks.places)
+                .map(|_| place(chunks.samples))
+                .collect::<Result<_>>()?,
+            rest: (rest > 0).then(|| place(rest)).transpose()?,
+        })
+    }
+
+    /// Whether it is for such batches.
+    pub(super) fn is_for(&self, input: &[usize], options: &Options, chunks: Chunks) -> bool {
+        *self.input == *input && self.options == *options && self.chunks == chunks
+    }
+
+    pub(super) fn add_staging(&mut self) -> Result<()> {
+        self.all().try_for_each(Place::add_staging)
+    }
+
+    /// Chunks that a batch is cut into.
+    pub(super) fn len(&self) -> usize {
+        self.input[0].div_ceil(self.chunks.samples)
+    }
+
+    /// The samples of a chunk, and where it is done.
+    pub(super) fn chunk(&mut self, index: usize) -> (Range<usize>, &mut Place<T>) {
+        let (start, end) = (index * self.chunks.samples, self.input[0]);
+        let samples = start..end.min(start + self.chunks.samples);
+        let turn = index % self.places.len();
+        let place = match &mut self.rest {
+            Some(rest) if samples.len() < self.chunks.samples => rest,
+            _ => &mut self.places[turn],
+        };
+        (samples, place)
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Place<T>> {
+        self.places.iter_mut().chain(&mut self.rest)
+    }
+
+    /// Hands every output that is still on its way to `take`, in the order of the chunks.
+    pub(super) fn collect_rest(&mut self, mut take: impl FnMut(Range<usize>, &[T])) -> Result<()> {
+        let mut left: Vec<&mut Place<T>> = self.all().collect();
+        left.sort_by_key(|place| place.under_way.as_ref().map_or(0, |samples| samples.start));
+        left.into_iter()
+            .try_for_each(|place| place.collect(&mut take))
+    }
+}

@@ -1,0 +1,292 @@
+//! Batches that models share, through their rings.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Slice};
+
+use super::chunks::{Chunks, Cut};
+use super::copies::{self, Source};
+use super::ring::Ring;
+use crate::device::{PinnedArray, Tensor, host_memory};
+use crate::dtype::{DType, Element, bf16, f16};
+use crate::error::{Error, Result};
+use crate::model::{Model, Options};
+
+const OPERATOR: &str = "model";
+
+/// Samples of a batch, and the model that they are for.
+pub(crate) struct Share<'a> {
+    model: &'a Model,
+    samples: Range<usize>,
+    input: Vec<usize>,
+}
+
+impl<'a> Share<'a> {
+    /// A part of a batch of this shape.
+    pub(crate) fn part(model: &'a Model, batch: &[usize], samples: Range<usize>) -> Share<'a> {
+        let mut input = batch.to_vec();
+        if let Some(extent) = input.first_mut() {
+            *extent = samples.len();
+        }
+        Share {
+            model,
+            samples,
+            input,
+        }
+    }
+
+    pub(crate) fn model(&self) -> &'a Model {
+        self.model
+    }
+
+    /// Its shape.
+    pub(crate) fn input(&self) -> &[usize] {
+        &self.input
+    }
+
+    /// A batch that is not shared.
+    pub(crate) fn whole(model: &'a Model, batch: &[usize]) -> [Share<'a>; 1] {
+        let samples = batch.first().map_or(0, |&extent| extent);
+        [Share::part(model, batch, 0..samples)]
+    }
+
+    /// How it is cut, if it is.
+    pub(super) fn chunks(&self, options: &Options, cut: &Cut) -> Result<Option<Chunks>> {
+        let output = self.model.output_shape(&self.input)?;
+        if !self.model.device().is_gpu() && !cut.on_any_device || !options.batch_invariant {
+            return Ok(None);
+        }
+        let device = self.model.device();
+        let bytes = |shape: &[usize]| device.bytes_of(&shape[1..], self.model.dtype());
+        let sample_bytes = bytes(&self.input)? + bytes(&output)?;
+        Ok(cut.chunks(self.samples.len(), sample_bytes))
+    }
+
+    /// A ring for it, which was kept or is new.
+    fn ring<T: Element>(&self, options: &Options, chunks: Chunks) -> Result<Box<Ring<T>>> {
+        let is_it = |ring: &Ring<T>| ring.is_for(&self.input, options, chunks);
+        match self.model.rings().take(is_it) {
+            Some(ring) => Ok(ring),
+            None => Ring::new(self.model, &self.input, options, chunks).map(Box::new),
+        }
+    }
+}
+
+/// A share that goes through a ring.
+struct Lane<'a, T: Element> {
+    share: &'a Share<'a>,
+    ring: Box<Ring<T>>,
+}
+
+impl<T: Element> Lane<'_, T> {
+    fn keep(self) {
+        self.share.model.rings().give(self.ring);
+    }
+}
+
+/// The shape of what the shares make together of a batch of the shape `input`.
+fn output_shape(shares: &[Share<'_>], input: &[usize]) -> Result<Vec<usize>> {
+    let model = shares.first().expect("a batch has a share").model;
+    model.output_shape(input)
+}
+
+/// The output of a batch as a new array.
+pub(crate) fn fresh(
+    shares: &[Share<'_>],
+    x: &ArrayViewD<'_, f32>,
+    options: &Options,
+    cut: &Cut,
+) -> Result<ArrayD<f32>> {
+    let shape = output_shape(shares, x.shape())?;
+    // The output of an array that repeats its elements may be too large for any memory.
+    let device = shares[0].model.device();
+    let len = device.bytes_of(&shape, DType::F32)? / DType::F32.size();
+    let mut values = host_memory::<f32>(len)?;
+    run(
+        shares,
+        x,
+        &mut values.spare_capacity_mut()[..len],
+        options,
+        cut,
+    )?;
+    // SAFETY: there is room for so many, and `run` has written them all.
+    unsafe { values.set_len(len) };
+    Ok(ArrayD::from_shape_vec(IxDyn(&shape), values).expect("as many elements"))
+}
+
+/// The output of a batch in an array that is there.
+pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
+    shares: &[Share<'_>],
+    x: &ArrayViewD<'_, f32>,
+    y: &mut ArrayBase<O, E>,
+    options: &Options,
+    cut: &Cut,
+) -> Result<()> {
+    must_be(y.shape(), &output_shape(shares, x.shape())?, "output")?;
+    match y.as_slice_mut() {
+        Some(values) => {
+            // SAFETY: of the two types each is laid out as the other; `run` writes only values there.
+            let values = unsafe { &mut *(std::ptr::from_mut(values) as *mut [MaybeUninit<f32>]) };
+            run(shares, x, values, options, cut)
+        }
+        None => {
+            y.view_mut()
+                .into_dyn()
+                .assign(&fresh(shares, x, options, cut)?);
+            Ok(())
+        }
+    }
+}
+
+fn must_be(actual: &[usize], expected: &[usize], argument: &'static str) -> Result<()> {
+    if actual == expected {
+        return Ok(());
+    }
+    Err(Error::ShapeMismatch {
+        operator: OPERATOR,
+        argument,
+        actual: actual.to_vec(),
+        expected: expected.to_vec(),
+    })
+}
+
+/// Writes all of `y`, the elements of the output.
+fn run(
+    shares: &[Share<'_>],
+    x: &ArrayViewD<'_, f32>,
+    y: &mut [MaybeUninit<f32>],
+    options: &Options,
+    cut: &Cut,
+) -> Result<()> {
+    match shares.first().map(|share| share.model.dtype()) {
+        None => Ok(()),
+        Some(DType::F32) => run_as::<f32>(shares, x, y, options, cut),
+        Some(DType::F16) => run_as::<f16>(shares, x, y, options, cut),
+        Some(DType::BF16) => run_as::<bf16>(shares, x, y, options, cut),
+    }
+}
+
+fn run_as<T: Element>(
+    shares: &[Share<'_>],
+    x: &ArrayViewD<'_, f32>,
+    y: &mut [MaybeUninit<f32>],
+    options: &Options,
+    cut: &Cut,
+) -> Result<()> {
+    let mut lanes = Vec::new();
+    let mut whole = Vec::new();
+    for share in shares {
+        match share.chunks(options, cut)? {
+            Some(chunks) => {
+                let mut ring = share.ring::<T>(options, chunks)?;
+                ring.add_staging()?;
+                lanes.push(Lane { share, ring });
+            }
+            None => {
+                let samples = x.view();
+                let samples = match x.ndim() {
+                    0 => samples,
+                    _ => samples.slice_axis_move(Axis(0), Slice::from(share.samples.clone())),
+                };
+                let model = share.model;
+                let x = Tensor::from_f32_array(model.stream(), &samples, model.dtype())?;
+                whole.push((share, model.forward_with(&x, options)?));
+            }
+        }
+    }
+    let len = y.len() / x.shape().first().map_or(1, |&samples| samples.max(1));
+    if !lanes.is_empty() {
+        // In the pool, where a thread that waits for the others' copies does not have to be woken up.
+        rayon::scope(|_| through(&mut lanes, Source::of(x), y, len))?;
+        lanes.into_iter().for_each(Lane::keep);
+    }
+    for (share, tensor) in whole {
+        let values = tensor.to_f32_array()?;
+        let values = values.as_slice().expect("a tensor's array is dense");
+        y[share.samples.start * len..][..values.len()].write_copy_of_slice(values);
+    }
+    Ok(())
+}
+
+/// Lets every chunk of every lane through its ring, the lanes in turn. An output has `len` elements a sample.
+fn through<T: Element>(
+    lanes: &mut [Lane<'_, T>],
+    x: Source<'_>,
+    y: &mut [MaybeUninit<f32>],
+    len: usize,
+) -> Result<()> {
+    let mut take = |first: usize, samples: Range<usize>, values: &[T]| {
+        let start = (first + samples.start) * len;
+        copies::unstage(values, &mut y[start..][..samples.len() * len]);
+    };
+    let most = lanes.iter().map(|lane| lane.ring.len()).max().unwrap_or(0);
+    let devices = lanes.len();
+    tracing::debug!(target: "convfuse::copy", devices, chunks = most, "an array goes in chunks");
+    for index in 0..most {
+        for lane in &mut *lanes {
+            let first = lane.share.samples.start;
+            if index < lane.ring.len() {
+                let (samples, place) = lane.ring.chunk(index);
+                place.collect(|samples, values| take(first, samples, values))?;
+                let inputs = first + samples.start..first + samples.end;
+                place.send(lane.share.model, samples, |to| x.stage(inputs, to))?;
+            }
+        }
+    }
+    lanes.iter_mut().try_for_each(|lane| {
+        let first = lane.share.samples.start;
+        lane.ring
+            .collect_rest(|samples, values| take(first, samples, values))
+    })
+}
+
+/// Queues all that makes `y` of `x`.
+pub(crate) fn pinned<T: Element>(
+    shares: &[Share<'_>],
+    x: &PinnedArray<T>,
+    y: &mut PinnedArray<T>,
+    options: &Options,
+    cut: &Cut,
+) -> Result<()> {
+    must_be(y.shape(), &output_shape(shares, x.shape())?, "output")?;
+    let mut lanes = Vec::new();
+    for share in shares {
+        if share.model.dtype() != T::DTYPE {
+            return Err(Error::DTypeMismatch {
+                operator: OPERATOR,
+                argument: "pinned array",
+                actual: T::DTYPE,
+                expected: share.model.dtype(),
+            });
+        }
+        match share.chunks(options, cut)? {
+            Some(chunks) => lanes.push(Lane {
+                share,
+                ring: share.ring(options, chunks)?,
+            }),
+            None => {
+                let model = share.model;
+                let sample = |shape: &[usize]| shape[1..].iter().product::<usize>();
+                let mut samples = Tensor::uninit(model.stream(), &share.input, T::DTYPE)?;
+                let first = share.samples.start;
+                samples.copy_part_from_pinned(x, first * sample(x.shape()))?;
+                let output = model.forward_with(&samples, options)?;
+                let first = first * sample(y.shape());
+                output.copy_to_part_of_pinned(y, first)?;
+            }
+        }
+    }
+    let most = lanes.iter().map(|lane| lane.ring.len()).max().unwrap_or(0);
+    for index in 0..most {
+        for lane in &mut lanes {
+            let first = lane.share.samples.start;
+            if index < lane.ring.len() {
+                let (samples, place) = lane.ring.chunk(index);
+                place.pass(lane.share.model, first + samples.start, x, y)?;
+            }
+        }
+    }
+    lanes.into_iter().for_each(Lane::keep);
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! One model on several devices.
+
+use std::ops::Range;
+
+use ndarray::{ArrayBase, ArrayD, Data, DataMut, Dimension};
+
+use super::arrays::{self, Cut, Share};
+use super::{Model, Options, Plan};
+use crate::device::{Device, PinnedArray, Tensor};
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+
+const OPERATOR: &str = "replicas";
+
+/// A model on several devices, the GPUs of a host for example, which share each batch.
+///
+/// The results are those of the model on one device, for any number of devices: the same bits, as long as the devices are of
+/// one kind, for then the same kernels run. One thread gives work to all devices; on GPUs it does not wait for one before
+/// it goes on to the next.
+///
+/// # Examples
+/// ```
+/// use convfuse::chain::presets::KernelBench79;
+/// use convfuse::{Device, Model, Replicas, data};
+///
+/// let gpus = Device::gpu_count().unwrap_or(0);
+/// let devices = match gpus {
+///     0 => vec![Device::cpu()],
+///     _ => (0..gpus).map(Device::gpu).collect::<convfuse::Result<_>>()?,
+/// };
+/// let model = Model::init(&devices[0].stream()?, &KernelBench79::default().chain()?, 7)?;
+/// let replicas = Replicas::new(&model, &devices)?;
+/// let x = data::fill(1, (8, 3, 5, 6, 7));
+/// assert_eq!(replicas.forward_array(&x)?, model.forward_array(&x)?);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Replicas {
+    models: Box<[Model]>,
+}
+
+impl Replicas {
+    /// The model on each of these devices, on a stream of its own. On the model's own device it is the model itself, with
+    /// its memory; on the others its parameters are uploaded.
+    ///
+    /// # Errors
+    /// [`Error::NoDevices`]; what making streams and uploading runs into.
+    pub fn new(model: &Model, devices: &[Device]) -> Result<Replicas> {
+        if devices.is_empty() {
+            return Err(Error::NoDevices);
+        }
+        let on = |device: &Device| match device == model.device() {
+            true => Ok(model.clone()),
+            false => {
+                let stream = device.stream()?;
+                Model::with_dtype(&stream, model.chain(), model.parameters(), model.dtype())
+            }
+        };
+        Ok(Replicas {
+            models: devices.iter().map(on).collect::<Result<_>>()?,
+        })
+    }
+
+    /// The model on each device, in the order that they were given in.
+    pub fn models(&self) -> &[Model] {
+        &self.models
+    }
+
+    /// Which samples of a batch each device has: as many as every other, or one less.
+    pub fn shares(&self, batch: usize) -> Vec<Range<usize>> {
+        let count = self.models.len();
+        let (each, left) = (batch / count, batch % count);
+        let start = |index: usize| index * each + index.min(left);
+        (0..count)
+            .map(|index| start(index)..start(index + 1))
+            .collect()
+    }
+
+    /// The shares that are not empty; an empty batch is the first device's.
+    fn of(&self, input: &[usize]) -> Vec<Share<'_>> {
+        let shares = self.shares(input.first().map_or(0, |&extent| extent));
+        let shares = self.models.iter().zip(shares).enumerate();
+        shares
+            .filter(|(index, (_, samples))| *index == 0 || !samples.is_empty())
+            .map(|(_, (model, samples))| Share::part(model, input, samples))
+            .collect()
+    }
+
+    /// [`Model::forward_array`] on all devices at a time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forward_array<S: Data<Elem = f32>, D: Dimension>(
+        &self,
+        x: &ArrayBase<S, D>,
+    ) -> Result<ArrayD<f32>> {
+        self.forward_array_with(x, &Options::default())
+    }
+
+    /// [`Model::forward_array_with`] on all devices at a time. Where the options allow results that depend on the batch, they depend on
+    /// the number of devices.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forward_array_with<S: Data<Elem = f32>, D: Dimension>(
+        &self,
+        x: &ArrayBase<S, D>,
+        options: &Options,
+    ) -> Result<ArrayD<f32>> {
+        let x = x.view().into_dyn();
+        arrays::fresh(&self.of(x.shape()), &x, options, &Cut::default())
+    }
+
+    /// [`Model::forward_array_into`] on all devices at a time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forward_array_into<S, D, O, E>(
+        &self,
+        x: &ArrayBase<S, D>,
+        y: &mut ArrayBase<O, E>,
+        options: &Options,
+    ) -> Result<()>
+    where
+        S: Data<Elem = f32>,
+        D: Dimension,
+        O: DataMut<Elem = f32>,
+        E: Dimension,
+    {
+        let x = x.view().into_dyn();
+        arrays::into(&self.of(x.shape()), &x, y, options, &Cut::default())
+    }
+
+    /// [`Model::forward_pinned`] on all devices at a time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn forward_pinned<T: Element>(
+        &self,
+        x: &PinnedArray<T>,
+        y: &mut PinnedArray<T>,
+        options: &Options,
+    ) -> Result<()> {
+        arrays::pinned(&self.of(x.shape()), x, y, options, &Cut::default())
+    }
+
+    /// [`Model::forward_with`] for tensors that are on the devices: one for each, in their order, of any batch.
+    ///
+    /// # Errors
+    /// As there; [`Error::ShapeMismatch`] for more tensors, or fewer.
+    pub fn forward(&self, xs: &[Tensor], options: &Options) -> Result<Vec<Tensor>> {
+        self.must_be_one_each(xs.len(), "inputs")?;
+        let each = self.models.iter().zip(xs);
+        each.map(|(model, x)| model.forward_with(x, options))
+            .collect()
+    }
+
+    /// [`Model::plan`] for each device's share of batches of this shape.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn plan(&self, input: &[usize], options: &Options) -> Result<ReplicaPlans> {
+        let shares = self.of(input);
+        let plan = |share: &Share<'_>| {
+            let stream = share.model().stream().sibling()?;
+            share.model().plan(&stream, share.input(), options)
+        };
+        Ok(ReplicaPlans {
+            plans: shares.iter().map(plan).collect::<Result<_>>()?,
+        })
+    }
+
+    /// [`Model::trim`] on every device.
+    pub fn trim(&self) {
+        self.models.iter().for_each(Model::trim);
+    }
+
+    fn must_be_one_each(&self, count: usize, argument: &'static str) -> Result<()> {
+        must_be_as_many(count, self.models.len(), argument)
+    }
+}
+
+fn must_be_as_many(actual: usize, expected: usize, argument: &'static str) -> Result<()> {
+    if actual == expected {
+        return Ok(());
+    }
+    Err(Error::ShapeMismatch {
+        operator: OPERATOR,
+        argument,
+        actual: vec![actual],
+        expected: vec![expected],
+    })
+}
+
+/// Plans of one model on several devices, each for a share of a batch.
+///
+/// Made by [`Replicas::plan`]. Devices without samples have none.
+#[derive(Debug)]
+pub struct ReplicaPlans {
+    plans: Vec<Plan>,
+}
+
+impl ReplicaPlans {
+    /// The plans, in the order of the devices.
+    pub fn plans(&self) -> &[Plan] {
+        &self.plans
+    }
+
+    /// A tensor for each plan's output.
+    ///
+    /// # Errors
+    /// As [`Plan::output`].
+    pub fn outputs(&self) -> Result<Vec<Tensor>> {
+        self.plans.iter().map(Plan::output).collect()
+    }
+
+    /// Queues one run on every device: [`Plan::execute`] for each plan with its input and its output.
+    ///
+    /// # Errors
+    /// As there; [`Error::ShapeMismatch`] for more tensors than plans, or fewer. Plans before the one that failed run.
+    pub fn execute(&mut self, xs: &[Tensor], ys: &mut [Tensor]) -> Result<()> {
+        must_be_as_many(xs.len(), self.plans.len(), "inputs")?;
+        must_be_as_many(ys.len(), self.plans.len(), "outputs")?;
+        let tensors = xs.iter().zip(ys);
+        let mut each = self.plans.iter_mut().zip(tensors);
+        each.try_for_each(|(plan, (x, y))| plan.execute(x, y))
+    }
+
+    /// Waits until every device has done what it was given.
+    ///
+    /// # Errors
+    /// What went wrong in that work.
+    pub fn synchronize(&self) -> Result<()> {
+        let mut streams = self.plans.iter().map(Plan::stream);
+        streams.try_for_each(|stream| stream.synchronize())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data;
+    use op_spec::chain::presets::KernelBench79;
+
+    const SHAPE: [usize; 5] = [5, 3, 5, 6, 7];
+
+    fn model(device: &Device) -> Model {
+        let chain = KernelBench79::default().chain().unwrap();
+        Model::init(&device.stream().unwrap(), &chain, 3).unwrap()
+    }
+
+    fn bits(array: &ArrayD<f32>) -> Vec<u32> {
+        array.iter().map(|value| value.to_bits()).collect()
+    }
+
+    /// By arrays, pinned arrays, tensors and plans.
+    fn same_bits(model: &Model, devices: &[Device]) {
+        let x = data::signed(1, SHAPE);
+        let wanted = bits(&model.forward_array(&x).unwrap());
+        let replicas = Replicas::new(model, devices).unwrap();
+        assert_eq!(bits(&replicas.forward_array(&x).unwrap()), wanted);
+
+        let shape = model.output_shape(&SHAPE).unwrap();
+        let mut y = ArrayD::zeros(shape.clone());
+        let options = Options::default();
+        replicas.forward_array_into(&x, &mut y, &options).unwrap();
+        assert_eq!(bits(&y), wanted);
+
+        let mut pinned = PinnedArray::<f32>::zeros(&devices[0], &SHAPE).unwrap();
+        pinned.view_mut().unwrap().assign(&x.view().into_dyn());
+        let mut y = PinnedArray::<f32>::zeros(&devices[0], &shape).unwrap();
+        replicas.forward_pinned(&pinned, &mut y, &options).unwrap();
+        assert_eq!(bits(&y.view().unwrap().to_owned()), wanted);
+
+        let mut plans = replicas.plan(&SHAPE, &options).unwrap();
+        let shares = replicas.shares(SHAPE[0]).into_iter();
+        let shares: Vec<_> = shares.filter(|share| !share.is_empty()).collect();
+        let input = |(plan, share): (&Plan, &Range<usize>)| {
+            let samples = ndarray::Slice::from(share.clone());
+            let samples = x.slice_axis(ndarray::Axis(0), samples);
+            Tensor::from_array(plan.stream(), &samples).unwrap()
+        };
+        let xs: Vec<Tensor> = plans.plans().iter().zip(&shares).map(input).collect();
+        let mut ys = plans.outputs().unwrap();
+        plans.execute(&xs, &mut ys).unwrap();
+        plans.synchronize().unwrap();
+        let all = |ys: &[Tensor]| {
+            let parts = ys.iter().map(|y| bits(&y.to_array::<f32>().unwrap()));
+            parts.collect::<Vec<_>>().concat()
+        };
+        assert_eq!(all(&ys), wanted);
+        if xs.len() == devices.len() {
+            assert_eq!(all(&replicas.forward(&xs, &options).unwrap()), wanted);
+        }
+        let refused = plans.execute(&xs, &mut []);
+        assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
+    }
+
+    #[test]
+    fn any_number_of_devices_makes_the_same_bits() {
+        let one = Device::emulator();
+        let model = model(&one);
+        same_bits(&model, std::slice::from_ref(&one));
+        same_bits(&model, &[one, Device::emulator()]);
+    }
+
+    #[test]
+    fn more_devices_than_samples_make_the_same_bits() {
+        let cpus = vec![Device::cpu(); 7];
+        same_bits(&model(&cpus[0]), &cpus);
+    }
+
+    #[test]
+    fn shares_are_even_and_leave_nothing_out() {
+        let cpus = vec![Device::cpu(); 3];
+        let replicas = Replicas::new(&model(&cpus[0]), &cpus).unwrap();
+        assert_eq!(replicas.shares(8), [0..3, 3..6, 6..8]);
+        assert_eq!(replicas.shares(1), [0..1, 1..1, 1..1]);
+        let none = Replicas::new(&replicas.models()[0], &[]);
+        assert!(matches!(none, Err(Error::NoDevices)));
+        let empty = ndarray::Array5::<f32>::zeros((0, 3, 5, 6, 7));
+        let (one, all) = (&replicas.models()[0], &replicas);
+        assert_eq!(
+            one.forward_array(&empty).is_ok(),
+            all.forward_array(&empty).is_ok()
+        );
+    }
+}
