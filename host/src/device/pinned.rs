@@ -127,7 +127,7 @@ impl Tensor {
         const OPERATOR: &str = "copy_from_pinned";
         self.must_be(array.shape(), T::DTYPE, OPERATOR, "the tensor")?;
         let (start, bytes) = (self.start(), self.bytes() as usize);
-        match (self.to_overwrite(OPERATOR, "tensor")?, &array.memory) {
+        match (self.overwritable(OPERATOR, "tensor")?, &array.memory) {
             (Storage::Gpu(buffer), Memory::Pinned(memory)) => {
                 buffer.write_pinned(start, bytes, memory)
             }

@@ -52,7 +52,7 @@ impl Tensor {
         stream.device().bytes_of(shape, dtype)?;
         stream.device().bytes_of(&[places], dtype)?;
         let size = dtype.size();
-        if places != 0 && pointer.addr() % size != 0 {
+        if places != 0 && !pointer.addr().is_multiple_of(size) {
             return Err(Error::Misaligned {
                 operator: OPERATOR,
                 address: pointer.addr(),

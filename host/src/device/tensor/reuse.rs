@@ -33,7 +33,7 @@ impl Tensor {
         stream: &Stream,
     ) -> Result<()> {
         self.must_belong_to(stream, operator, argument)?;
-        self.to_overwrite(operator, argument).map(drop)
+        self.overwritable(operator, argument).map(drop)
     }
 
     /// Overwrites all elements with other values, in stream order, and returns once these have been read.
@@ -45,7 +45,7 @@ impl Tensor {
     ) -> Result<()> {
         must_have(self.shape(), values.shape(), operator, argument)?;
         let (dtype, start) = (self.dtype, self.start());
-        let storage = self.to_overwrite(operator, argument)?;
+        let storage = self.overwritable(operator, argument)?;
         with_rounded(values, dtype, |bytes| storage.write(start, bytes))
     }
 
@@ -89,7 +89,7 @@ impl Tensor {
 
     /// The memory, to be written anew in the order of its home stream, densely from [`start`](Self::start) on; nobody else
     /// may hold it.
-    pub(crate) fn to_overwrite(
+    pub(crate) fn overwritable(
         &mut self,
         operator: &'static str,
         argument: &'static str,
