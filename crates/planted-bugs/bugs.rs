@@ -327,21 +327,21 @@ bugs! {
         name: tile_is_written_from_before_all_of_it_is_there,
         check: copy_strided::copies::<f32, f32>,
         file: "copy_strided.rs",
-        right: "    «thread::sync_threads();»\n    let mut step = thread::thread_idx_x();\n    while step < end {\n        let (at_i, at_j)",
+        right: "    «thread::sync_threads();»\n    let (global, shared) = ",
         wrong: "",
     }
     {
         name: tile_takes_an_index_beyond_the_axis,
         check: copy_strided::copies::<f32, f32>,
         file: "copy_strided.rs",
-        right: "if step < end && «(at_i as u64) < left_i» && (at_j as u64) < left_j {",
-        wrong: "(at_i as u64) <= left_i",
+        right: "if «walk.fast < left_i» && walk.slow < left_j {",
+        wrong: "walk.fast <= left_i",
     }
     {
         name: copy_takes_rows_that_end_in_a_vector_for_longer,
         check: copy_strided::copies::<f32, f32>,
         file: "copy_strided.rs",
-        right: "if local + VECTOR_ELEMENTS <= left && «of_row >= VECTOR_ELEMENTS as u64» {",
+        right: "if «of_row >= VECTOR_ELEMENTS as u64» {",
         wrong: "of_row + 1 >= VECTOR_ELEMENTS as u64",
     }
     {

@@ -14,13 +14,23 @@ use op_spec::launch::copy_strided::{
     BLOCK_ELEMENTS, BLOCK_THREADS, CopyAxis, CopyGeometry, FAR, MAX_AXES, MIN_BLOCKS,
     ROUND_ELEMENTS, TILE_WORDS, VECTORS_PER_THREAD,
 };
+use op_spec::launch::reciprocal::Reciprocal;
 
 use crate::parts::index::div_rem_u64;
 use crate::parts::unroll::unroll;
 
+// The axes are indexed by a loop, which parameters of a kernel cannot be without a copy of them for each thread in local
+// memory. One thread puts each into shared memory.
 shared_array! {
     /// Where the block begins: an index for each axis.
     static COPY_PLACE: [u64; MAX_AXES];
+    /// Elements of the source, and of the target, that the index leads on.
+    static COPY_SOURCE: [i64; MAX_AXES];
+    static COPY_TARGET: [u64; MAX_AXES];
+    /// `CopyAxis::extent`, `stride` and `near` of each axis.
+    static COPY_EXTENT: [u64; MAX_AXES];
+    static COPY_STRIDE: [i64; MAX_AXES];
+    static COPY_NEAR: [u32; 3 * MAX_AXES];
     /// A tile on its way.
     static COPY_TILE: [f32; TILE_WORDS];
 }
@@ -36,13 +46,23 @@ fn converted<S: Storage, T: Storage>(x: S) -> T {
     }
 }
 
-/// Axis number `k`.
+/// Puts axis number `k` into shared memory, with the place on it where the block begins that begins with step `first`.
 ///
 /// # Safety
-/// `k < MAX_AXES`.
+/// `k < MAX_AXES`, and the axis is the geometry's.
 #[inline(always)]
-unsafe fn axis(g: &CopyGeometry, k: u32) -> &CopyAxis {
-    g.axes.get_unchecked(k as usize)
+unsafe fn share_axis(axis: &CopyAxis, k: u32, first: u64) {
+    let steps = div_rem_u64(first, axis.inner).0;
+    let at = div_rem_u64(steps, axis.extent).1;
+    COPY_PLACE.view().store(k, at);
+    COPY_SOURCE.view().store(k, at as i64 * axis.stride);
+    COPY_TARGET.view().store(k, at * axis.target);
+    COPY_EXTENT.view().store(k, axis.extent);
+    COPY_STRIDE.view().store(k, axis.stride);
+    let [divisor, factor, shift] = axis.near.to_words();
+    COPY_NEAR.view().store(3 * k, divisor);
+    COPY_NEAR.view().store(3 * k + 1, factor);
+    COPY_NEAR.view().store(3 * k + 2, shift);
 }
 
 /// A block writes up to `BLOCK_ELEMENTS` elements of `y`: consecutive ones, or a tile of the axes `g.i` and `g.j`.
@@ -60,7 +80,6 @@ unsafe fn axis(g: &CopyGeometry, k: u32) -> &CopyAxis {
 pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &CopyGeometry) {
     let x = Global::new(x.wrapping_sub(g.before as usize), g.span as usize);
     let y = GlobalMut::new(y, g.elements as usize);
-    let place = COPY_PLACE.view();
     let block = thread::block_idx_x() as u64;
     let first = if g.is_tiled == 0 {
         block * BLOCK_ELEMENTS as u64
@@ -69,18 +88,21 @@ pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &C
     };
     let own = thread::thread_idx_x();
     if own < g.count {
-        let axis = axis(g, own);
-        let steps = div_rem_u64(first, axis.inner).0;
-        place.store(own, div_rem_u64(steps, axis.extent).1);
+        // Chosen before it is divided by, so that all axes are at once.
+        let mut axis = g.axes[0];
+        unroll!(8, |k| {
+            if own == k as u32 {
+                axis = g.axes[k];
+            }
+        });
+        share_axis(&axis, own, first);
     }
     thread::sync_threads();
     let (mut source, mut target) = (g.before as i64, 0);
     let mut k = 0;
     while k < g.count {
-        let axis = axis(g, k);
-        let at = place.load(k);
-        source += at as i64 * axis.stride;
-        target += at * axis.target;
+        source += COPY_SOURCE.view().load(k);
+        target += COPY_TARGET.view().load(k);
         k += 1;
     }
     if g.is_tiled == 0 {
@@ -97,26 +119,28 @@ pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &C
 /// `local < BLOCK_ELEMENTS`, and the array has that element.
 #[inline(always)]
 unsafe fn locate(g: &CopyGeometry, source: i64, local: u32) -> (i64, u64) {
-    let place = COPY_PLACE.view();
     let (mut at, mut carried, mut left) = (source, local, 0);
     let mut k = g.count;
     loop {
         k -= 1;
-        let axis = axis(g, k);
-        let start = place.load(k);
+        let extent = COPY_EXTENT.view().load(k);
+        let start = COPY_PLACE.view().load(k);
         let position = start + carried as u64;
-        let (begun, index) = if position < axis.extent {
+        let (begun, index) = if position < extent {
             (0, position)
-        } else if axis.extent > FAR {
-            (1, position - axis.extent)
+        } else if extent > FAR {
+            (1, position - extent)
         } else {
             // Less than FAR and a block together.
-            let (begun, index) = axis.near.div_rem(position as u32, math::high_word);
+            let near = COPY_NEAR.view();
+            let words = [3 * k, 3 * k + 1, 3 * k + 2].map(|word| near.load(word));
+            let near = Reciprocal::from_words(words);
+            let (begun, index) = near.div_rem(position as u32, math::high_word);
             (begun, index as u64)
         };
-        at += (index as i64 - start as i64) * axis.stride;
+        at += (index as i64 - start as i64) * COPY_STRIDE.view().load(k);
         if k + 1 == g.count {
-            left = axis.extent - index;
+            left = extent - index;
         }
         if begun == 0 || k == 0 {
             return (at, left);
@@ -137,31 +161,117 @@ unsafe fn copy_rows<S: Storage, T: Storage>(
     source: i64,
     first: usize,
 ) {
-    let stride = axis(g, g.count - 1).stride;
+    let row = g.count - 1;
+    let stride = COPY_STRIDE.view().load(row);
+    // Of the row that the block begins in.
+    let of_first = COPY_EXTENT.view().load(row) - COPY_PLACE.view().load(row);
     let left = y.len() - first;
-    let mut local = thread::thread_idx_x() as usize * VECTOR_ELEMENTS;
-    let mut round = 0;
-    while round < VECTORS_PER_THREAD && local < left {
-        let (at, of_row) = locate(g, source, local as u32);
-        if local + VECTOR_ELEMENTS <= left && of_row >= VECTOR_ELEMENTS as u64 {
-            let vector = if g.has_vectors != 0 {
-                x.load_vec(at as usize)
+    let thread = thread::thread_idx_x() as usize * VECTOR_ELEMENTS;
+    // All vectors are on their way before the first is needed. Those that do not lie in one row come after.
+    let mut vectors = [[S::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS_PER_THREAD];
+    let mut is_whole = [false; VECTORS_PER_THREAD];
+    unroll!(4, |v| {
+        let local = thread + v * ROUND_ELEMENTS;
+        if local + VECTOR_ELEMENTS <= left {
+            let (at, of_row) = if (local + VECTOR_ELEMENTS) as u64 <= of_first {
+                (source + local as i64 * stride, VECTOR_ELEMENTS as u64)
             } else {
-                [0, 1, 2, 3].map(|i| x.load((at + i * stride) as usize))
+                locate(g, source, local as u32)
             };
-            y.store_vec(first + local, vector.map(converted::<S, T>));
-        } else {
-            let end = left.min(local + VECTOR_ELEMENTS);
-            let mut each = local;
-            while each < end {
-                let (at, _) = locate(g, source, each as u32);
-                y.store(first + each, converted(x.load(at as usize)));
-                each += 1;
+            if of_row >= VECTOR_ELEMENTS as u64 {
+                is_whole[v] = true;
+                vectors[v] = if g.has_vectors != 0 {
+                    x.load_vec(at as usize)
+                } else {
+                    [0, 1, 2, 3].map(|i| x.load((at + i * stride) as usize))
+                };
             }
         }
-        local += ROUND_ELEMENTS;
-        round += 1;
+    });
+    let mut apart = 0;
+    unroll!(4, |v| {
+        if is_whole[v] {
+            let local = thread + v * ROUND_ELEMENTS;
+            y.store_vec(first + local, vectors[v].map(converted::<S, T>));
+        } else {
+            apart |= 1 << v;
+        }
+    });
+    let mut v = 0;
+    while apart >> v != 0 {
+        let local = thread + v * ROUND_ELEMENTS;
+        if apart >> v & 1 != 0 {
+            let mut values = [S::from_f32(0.0); VECTOR_ELEMENTS];
+            unroll!(4, |i| {
+                if local + i < left {
+                    let (at, _) = locate(g, source, (local + i) as u32);
+                    values[i] = x.load(at as usize);
+                }
+            });
+            unroll!(4, |i| {
+                if local + i < left {
+                    y.store(first + local + i, converted(values[i]));
+                }
+            });
+        }
+        v += 1;
     }
+}
+
+/// A walk over the steps of a tile, as many at a time as a block has threads: which index of the faster and of the slower side, and
+/// two places that follow from these.
+#[derive(Clone, Copy)]
+struct Walk {
+    fast: u32,
+    slow: u32,
+    /// Elements of global memory from the tile's first.
+    global: i64,
+    /// Elements of shared memory.
+    shared: u32,
+}
+
+impl Walk {
+    /// The step `step`, on a side of this length and with these distances from index to index: of the faster side, of the slower.
+    #[inline(always)]
+    fn at(step: u32, length: &Reciprocal, global: [i64; 2], shared: [u32; 2]) -> Self {
+        let (slow, fast) = length.div_rem(step, math::high_word);
+        Self {
+            fast,
+            slow,
+            global: fast as i64 * global[0] + slow as i64 * global[1],
+            shared: fast * shared[0] + slow * shared[1],
+        }
+    }
+
+    /// Further by `by`, which is a walk from the first step; `carry` is one from the end of the faster side to the next index of the
+    /// slower one.
+    #[inline(always)]
+    fn go(&mut self, by: &Walk, carry: &Walk, length: u32) {
+        self.fast += by.fast;
+        self.slow += by.slow;
+        self.global += by.global;
+        self.shared = self.shared.wrapping_add(by.shared);
+        if self.fast >= length {
+            self.fast -= length;
+            self.slow += 1;
+            self.global += carry.global;
+            self.shared = self.shared.wrapping_add(carry.shared);
+        }
+    }
+}
+
+/// What `Walk::go` goes by.
+#[inline(always)]
+fn strides(length: &Reciprocal, global: [i64; 2], shared: [u32; 2]) -> [Walk; 2] {
+    let by = Walk::at(BLOCK_THREADS, length, global, shared);
+    let divisor = length.divisor;
+    let carry = Walk {
+        fast: 0,
+        slow: 1,
+        global: global[1] - divisor as i64 * global[0],
+        shared: shared[1].wrapping_sub(divisor.wrapping_mul(shared[0])),
+    };
+    [by, carry]
 }
 
 /// Copies a tile, whose first element `source` and `target` have.
@@ -177,44 +287,68 @@ unsafe fn copy_tile<S: Storage, T: Storage>(
     target: usize,
 ) {
     let tile: Shared<S> = COPY_TILE.view().cast();
-    let place = COPY_PLACE.view();
     let (i, j) = (&g.i, &g.j);
     let [lengths_i, lengths_j] = [i.length.divisor, j.length.divisor];
-    // What is left of each axis from the tile on.
-    let left_i = i.extent - place.load(g.count - 2) * lengths_i as u64;
-    let left_j = j.extent - place.load(g.count - 1) * lengths_j as u64;
+    // What is left of each axis from the tile on, as far as the tile sees.
+    let left = |extent: u64, length: u32, axis: u32| {
+        let left = extent - COPY_PLACE.view().load(axis) * length as u64;
+        if left < length as u64 {
+            left as u32
+        } else {
+            length
+        }
+    };
+    let left_i = left(i.extent, lengths_i, g.count - 2);
+    let left_j = left(j.extent, lengths_j, g.count - 1);
     let end = lengths_i * lengths_j;
-    let mut step = thread::thread_idx_x();
+    let own = thread::thread_idx_x();
+
+    let (global, shared) = ([i.stride, j.stride], [i.shared, j.shared]);
+    let [by, carry] = strides(&i.length, global, shared);
+    let mut walk = Walk::at(own, &i.length, global, shared);
+    let mut step = own;
     while step < end {
-        let mut values = [S::from_f32(0.0); 4];
-        unroll!(4, |n| {
-            let step = step + n as u32 * BLOCK_THREADS;
-            let (at_j, at_i) = i.length.div_rem(step, math::high_word);
-            if step < end && (at_i as u64) < left_i && (at_j as u64) < left_j {
-                let offset = at_i as i64 * i.stride + at_j as i64 * j.stride;
-                values[n] = x.load((source as i64 + offset) as usize);
+        let mut values = [S::from_f32(0.0); 8];
+        let mut places = [0; 8];
+        unroll!(8, |n| {
+            // Beyond the tile's end `slow` is beyond its side.
+            if walk.fast < left_i && walk.slow < left_j {
+                values[n] = x.load((source as i64 + walk.global) as usize);
+            }
+            places[n] = if walk.slow < lengths_j {
+                walk.shared
+            } else {
+                u32::MAX
+            };
+            walk.go(&by, &carry, lengths_i);
+        });
+        unroll!(8, |n| {
+            if places[n] != u32::MAX {
+                tile.store(places[n], values[n]);
             }
         });
+        step += 8 * BLOCK_THREADS;
+    }
+    thread::sync_threads();
+    let (global, shared) = ([1, i.target as i64], [j.shared, i.shared]);
+    let [by, carry] = strides(&j.length, global, shared);
+    let mut walk = Walk::at(own, &j.length, global, shared);
+    let mut step = own;
+    while step < end {
+        let mut values = [S::from_f32(0.0); 4];
+        let mut places = [i64::MIN; 4];
         unroll!(4, |n| {
-            let step = step + n as u32 * BLOCK_THREADS;
-            let (at_j, at_i) = i.length.div_rem(step, math::high_word);
-            if step < end {
-                tile.store(at_i * i.shared + at_j * j.shared, values[n]);
+            if walk.fast < left_j && walk.slow < left_i {
+                values[n] = tile.load(walk.shared);
+                places[n] = walk.global;
+            }
+            walk.go(&by, &carry, lengths_j);
+        });
+        unroll!(4, |n| {
+            if places[n] != i64::MIN {
+                y.store(target + places[n] as usize, converted(values[n]));
             }
         });
         step += 4 * BLOCK_THREADS;
-    }
-    thread::sync_threads();
-    let mut step = thread::thread_idx_x();
-    while step < end {
-        let (at_i, at_j) = j.length.div_rem(step, math::high_word);
-        if (at_i as u64) < left_i && (at_j as u64) < left_j {
-            let value = tile.load(at_i * i.shared + at_j * j.shared);
-            y.store(
-                target + at_i as usize * i.target as usize + at_j as usize,
-                converted(value),
-            );
-        }
-        step += BLOCK_THREADS;
     }
 }

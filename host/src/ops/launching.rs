@@ -72,20 +72,21 @@ pub(super) fn single_with(
     }
     let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
     let parameters = [0, 1].map(parameter);
-    if x.device().is_cpu() {
-        let [first, second] = parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose());
-        let values = [first?, second?];
-        let values = values.each_ref().map(Option::as_ref);
-        let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
-        return Tensor::from_cpu(x.stream(), y, x.dtype());
-    }
-    // Parameters are few, so those that kernels do not read as they lie are copied by launches of their own.
+    // Parameters are few, so those that are not read as they lie are copied by launches of their own.
     let ordered = |tensor: Option<&Tensor>| {
         let tensor = tensor.map(|tensor| tensor.on(x.stream())?.contiguous());
         tensor.transpose()
     };
     let [first, second] = parameters.map(ordered);
     let parameters = [first?, second?];
+    if x.device().is_cpu() {
+        let parameters = parameters.each_ref().map(Option::as_ref);
+        let [first, second] = parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose());
+        let values = [first?, second?];
+        let values = values.each_ref().map(Option::as_ref);
+        let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
+        return Tensor::from_cpu(x.stream(), y, x.dtype());
+    }
     let mut program = ProgramBuilder::new(x.device());
     let input = program.input(x.shape(), x.dtype(), &x.order()?)?;
     let values = parameters.each_ref();

@@ -24,7 +24,7 @@ pub use collapsed::{Collapsed, MAX_AXES, StridedAxis};
 pub const BLOCK_THREADS: u32 = 256;
 
 /// Blocks that a multiprocessor should hold.
-pub const MIN_BLOCKS: u32 = 4;
+pub const MIN_BLOCKS: u32 = 5;
 
 /// Vectors of a thread in a block of rows.
 pub const VECTORS_PER_THREAD: usize = 4;

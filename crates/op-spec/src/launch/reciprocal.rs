@@ -34,6 +34,22 @@ impl Reciprocal {
         }
     }
 
+    /// What it is made of, for where only words can be kept.
+    #[inline(always)]
+    pub const fn to_words(self) -> [u32; 3] {
+        [self.divisor, self.factor, self.shift]
+    }
+
+    /// Of what [`Self::to_words`] gave.
+    #[inline(always)]
+    pub const fn from_words([divisor, factor, shift]: [u32; 3]) -> Self {
+        Self {
+            divisor,
+            factor,
+            shift,
+        }
+    }
+
     /// Quotient and remainder of `value`, which is less than [`Self::LIMIT`]. `high_word` gives the upper 32 bits of a
     /// product, for which a device has an instruction.
     #[inline(always)]
