@@ -364,6 +364,13 @@ driver! {
         state.copy(stream, to, from, bytes)
     }
 
+    fn cuMemcpyPeerAsync(
+        state; to: u64, _target: Handle, from: u64, _origin: Handle, bytes: usize, stream: Handle,
+    ) {
+        let (to, from) = (state.device_place(to, bytes)?, state.device_place(from, bytes)?);
+        state.copy(stream, to, from, bytes)
+    }
+
     fn cuMemsetD8Async(state; to: u64, value: u8, bytes: usize, stream: Handle) {
         let to = state.device_place(to, bytes)?;
         let stream = state.stream_to_use(stream)?;

@@ -93,6 +93,7 @@ fn run(program: &Program, part: Part, ordinal: u32) -> convfuse::Result<Vec<Arra
     plan.execute(&x, &mut y)?;
     results.push(copied.view()?.to_owned());
     results.push(model.forward(&foreign)?.to_array::<f32>()?);
+    results.push(model.forward_array(&values)?);
     home.record()?.since(&start)?;
     let mut captured = plan.capture(x)?;
     captured.write(&values)?;
