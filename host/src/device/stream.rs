@@ -105,7 +105,8 @@ impl Stream {
         })))
     }
 
-    /// The driver's handle, on a GPU; valid as long as the stream.
+    /// The driver's handle, on a GPU; valid as long as the stream. The legacy default stream is 1, whichever of its names it
+    /// was made from.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device is no GPU; [`Error::OtherThread`].

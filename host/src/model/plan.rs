@@ -52,7 +52,7 @@ impl Model {
     /// Prepares runs on contiguous inputs of one shape, on one stream: kernels are chosen and loaded, and memory is allocated.
     ///
     /// # Errors
-    /// As [`forward_with`](Self::forward_with); [`Error::DeviceMismatch`] for another device's stream.
+    /// As [`forward_with`](Self::forward_with); [`DeviceMismatch`](crate::Error::DeviceMismatch) for another device's stream.
     pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
         self.plan_order(stream, input, Order::Dense, options)
     }
@@ -61,7 +61,7 @@ impl Model {
     /// a multiple of 16 bytes or not. What kernels do not read as it lies is copied by one kernel first, in every run.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan); [`Error::Spec`] for more axes than that kernel takes.
+    /// As [`plan`](Self::plan); [`Spec`](crate::Error::Spec) for more axes than that kernel takes.
     ///
     /// # Examples
     /// ```
@@ -246,7 +246,7 @@ impl Captured {
     /// Overwrites the input, in stream order, and returns once `values` has been read.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`]; [`Error::TensorInUse`] while other handles share the input.
+    /// [`ShapeMismatch`](crate::Error::ShapeMismatch); [`TensorInUse`](crate::Error::TensorInUse) while other handles share the input.
     pub fn write<S: Data<Elem = f32>, D: Dimension>(
         &mut self,
         values: &ArrayBase<S, D>,
@@ -257,7 +257,7 @@ impl Captured {
     /// Queues one run on the plan's stream.
     ///
     /// # Errors
-    /// [`Error::TensorInUse`] while other handles share the output.
+    /// [`TensorInUse`](crate::Error::TensorInUse) while other handles share the output.
     pub fn replay(&mut self) -> Result<()> {
         self.y.rewrite(CAPTURED, "output", &self.plan.stream)?;
         self.graph.launch()
