@@ -31,7 +31,7 @@ pub struct MachineCode {
 /// What is said of shipped kernels in the text file beside them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ShippedHeader {
-    /// [`source_hash`] of what it was compiled from.
+    /// [`source_hash`](crate::source_hash) of what it was compiled from.
     pub sources: String,
     /// The compiler.
     pub compiler: String,
@@ -44,7 +44,7 @@ const COMPILER_LABEL: &str = "compiler: ";
 const ASSEMBLER_LABEL: &str = "assembler: ";
 
 impl ShippedHeader {
-    /// The header in a file that [`KernelSet::ship`] wrote.
+    /// The header in a file that [`KernelSet::ship`](crate::KernelSet::ship) wrote.
     ///
     /// # Errors
     ///

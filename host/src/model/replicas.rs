@@ -108,7 +108,8 @@ impl Replicas {
         options: &Options,
     ) -> Result<ArrayD<f32>> {
         let x = x.view().into_dyn();
-        arrays::fresh(&self.of(x.shape()), &x, options, &Cut::default())
+        let shares = self.of(x.shape());
+        arrays::fresh(&shares, &x, options, &Cut::for_threads(shares.len()))
     }
 
     /// [`Model::forward_array_into`] on all devices at a time.
@@ -128,7 +129,8 @@ impl Replicas {
         E: Dimension,
     {
         let x = x.view().into_dyn();
-        arrays::into(&self.of(x.shape()), &x, y, options, &Cut::default())
+        let shares = self.of(x.shape());
+        arrays::into(&shares, &x, y, options, &Cut::for_threads(shares.len()))
     }
 
     /// [`Model::forward_pinned`] on all devices at a time.

@@ -8,12 +8,26 @@ pub(crate) struct Cut {
     /// The least and the most bytes of a chunk. Below, each costs more to queue than to copy; above, the first to be
     /// copied in and the last to be copied out take too long, for nothing overlaps with them.
     pub(crate) chunk_bytes: [usize; 2],
-    /// Chunks that are under way at a time: one is filled, one copied in, one runs, one is copied out.
+    /// Chunks that are under way at a time: of pinned arrays some that are copied in, run, and are copied out; of others as
+    /// many as threads copy.
     pub(crate) places: usize,
     /// The most bytes of pinned memory that a ring may take, and of device memory as well.
     pub(crate) ring_bytes: usize,
     /// Whether batches are cut on the CPU and in the emulator, too, where nothing overlaps.
     pub(crate) on_any_device: bool,
+}
+
+impl Cut {
+    /// For arrays that threads of rayon's pool copy, for so many devices.
+    pub(crate) fn for_threads(devices: usize) -> Cut {
+        // Calls of the driver by many threads wait for each other, so that few large chunks do best (`convfuse arrays --sweep`).
+        let threads = rayon::current_num_threads() * 3 / 4 / devices.max(1);
+        Cut {
+            places: threads.clamp(2, 12),
+            chunk_bytes: [1 << 20, 8 << 20],
+            ..Cut::default()
+        }
+    }
 }
 
 impl Default for Cut {
@@ -47,7 +61,7 @@ impl Cut {
         }
         // A batch of a few chunks would overlap little.
         let [least, most] = self.chunk_bytes;
-        let bytes = (all / 8).clamp(least, most);
+        let bytes = (all / self.places.max(8)).clamp(least, most);
         let count = batch.div_ceil((bytes / sample_bytes).clamp(1, batch));
         let even = batch.div_ceil(count);
         // Somewhat smaller ones, if then no samples are left over, which would need a place of their own.

@@ -75,7 +75,7 @@ impl Model {
     /// [`forward`](Self::forward) for an array: copies it to the model's device, runs, waits, copies back.
     ///
     /// On a GPU a batch of more than 2 MiB goes there in chunks, so that copies both ways and kernels overlap; the results
-    /// are the same bits. All threads of rayon's pool take part. The model keeps what that takes, some 50 MiB of pinned and
+    /// are the same bits. All threads of rayon's pool take part. The model keeps what that takes, up to 128 MiB of pinned and
     /// of device memory for each of the last two shapes, until [`trim`](Self::trim) or its end.
     ///
     /// # Errors
@@ -98,7 +98,12 @@ impl Model {
         options: &Options,
     ) -> Result<ArrayD<f32>> {
         let x = x.view().into_dyn();
-        fresh(&Share::whole(self, x.shape()), &x, options, &Cut::default())
+        fresh(
+            &Share::whole(self, x.shape()),
+            &x,
+            options,
+            &Cut::for_threads(1),
+        )
     }
 
     /// The same into an array that is there, which saves the making of one: memory that is new to a program costs it as much
@@ -137,7 +142,7 @@ impl Model {
     {
         let x = x.view().into_dyn();
         let shares = Share::whole(self, x.shape());
-        into(&shares, &x, y, options, &Cut::default())
+        into(&shares, &x, y, options, &Cut::for_threads(1))
     }
 
     /// [`forward`](Self::forward) for arrays in pinned memory, which the GPU copies by itself: copies both ways and kernels

@@ -2,8 +2,9 @@
 //!
 //! A *place* has a stream, an input, an output and a workspace of its own, and staging memory that is pinned. All that is
 //! done to a chunk is in the order of its place's stream: copy in, launches, copy out. So while one chunk is copied in
-//! another runs, a third is copied out, and the host fills the staging memory of a fourth. Kernels of different chunks
-//! run side by side where they leave room.
+//! another runs and a third is copied out, and kernels of different chunks run side by side where they leave room. Where
+//! arrays are not pinned a thread has a place to itself, so that copies of the host overlap with all of that, too, and no
+//! thread waits for another.
 
 use std::ops::Range;
 
@@ -23,8 +24,6 @@ pub(super) struct Place<T: Element> {
     x: Tensor,
     y: Tensor,
     staged: Option<Staged<T>>,
-    /// The samples whose output is on its way to the staging memory.
-    under_way: Option<Range<usize>>,
 }
 
 struct Staged<T: Element> {
@@ -48,7 +47,6 @@ impl<T: Element> Place<T> {
             x: Tensor::uninit(&stream, input, T::DTYPE)?,
             y: Tensor::uninit(&stream, &output, T::DTYPE)?,
             staged: None,
-            under_way: None,
         })
     }
 
@@ -73,13 +71,12 @@ impl<T: Element> Place<T> {
         }
     }
 
-    /// Lets `fill` write the staged input, and queues copy in, run and copy out. There was a
-    /// [`collect`](Self::collect) since the last call.
-    pub(super) fn send(
+    /// Lets `fill` write the staged input, copies it in, runs, copies out, waits, and hands the staged output to `take`.
+    pub(super) fn pass_staged(
         &mut self,
         model: &Model,
-        samples: Range<usize>,
         fill: impl FnOnce(&mut [T]),
+        take: impl FnOnce(&[T]),
     ) -> Result<()> {
         let staged = self.staged.as_mut().expect("the ring has staging memory");
         let mut view = staged.x.view_mut()?;
@@ -88,15 +85,7 @@ impl<T: Element> Place<T> {
         self.run(model)?;
         let staged = self.staged.as_mut().expect("as above");
         self.y.copy_to_part_of_pinned(&mut staged.y, 0)?;
-        self.under_way = Some(samples);
-        Ok(())
-    }
-
-    /// Waits for the output that is on its way, if one is, and hands it to `take`.
-    pub(super) fn collect(&mut self, take: impl FnOnce(Range<usize>, &[T])) -> Result<()> {
-        if let (Some(samples), Some(staged)) = (self.under_way.take(), &self.staged) {
-            take(samples, staged.y.view()?.as_slice().expect("it is dense"));
-        }
+        take(staged.y.view()?.as_slice().expect("it is dense"));
         Ok(())
     }
 
@@ -176,15 +165,19 @@ impl<T: Element> Ring<T> {
         (samples, place)
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Place<T>> {
-        self.places.iter_mut().chain(&mut self.rest)
+    /// The samples of each chunk, in order.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
+        let (samples, end) = (self.chunks.samples, self.input[0]);
+        let chunk = move |start: usize| start..end.min(start + samples);
+        (0..end).step_by(samples).map(chunk)
     }
 
-    /// Hands every output that is still on its way to `take`, in the order of the chunks.
-    pub(super) fn collect_rest(&mut self, mut take: impl FnMut(Range<usize>, &[T])) -> Result<()> {
-        let mut left: Vec<&mut Place<T>> = self.all().collect();
-        left.sort_by_key(|place| place.under_way.as_ref().map_or(0, |samples| samples.start));
-        left.into_iter()
-            .try_for_each(|place| place.collect(&mut take))
+    /// The places for chunks of full length, and that for a shorter last one, if there is one.
+    pub(super) fn places(&mut self) -> (&mut [Place<T>], Option<&mut Place<T>>) {
+        (&mut self.places, self.rest.as_mut())
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Place<T>> {
+        self.places.iter_mut().chain(&mut self.rest)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Slice};
 
 use super::chunks::{Chunks, Cut};
 use super::copies::{self, Source};
-use super::ring::Ring;
+use super::ring::{Place, Ring};
 use crate::device::{PinnedArray, Tensor, host_memory};
 use crate::dtype::{DType, Element, bf16, f16};
 use crate::error::{Error, Result};
@@ -197,8 +198,7 @@ fn run_as<T: Element>(
     }
     let len = y.len() / x.shape().first().map_or(1, |&samples| samples.max(1));
     if !lanes.is_empty() {
-        // In the pool, where a thread that waits for the others' copies does not have to be woken up.
-        rayon::scope(|_| through(&mut lanes, Source::of(x), y, len))?;
+        through(&mut lanes, Source::of(x), y, len)?;
         lanes.into_iter().for_each(Lane::keep);
     }
     for (share, tensor) in whole {
@@ -209,36 +209,86 @@ fn run_as<T: Element>(
     Ok(())
 }
 
-/// Lets every chunk of every lane through its ring, the lanes in turn. An output has `len` elements a sample.
+/// A chunk: its samples among those of its share, and the elements that they make.
+type Job<'y> = (Range<usize>, &'y mut [MaybeUninit<f32>]);
+
+/// Lets every chunk of every lane through its ring. Each place is a thread's own, which copies a chunk in, waits for it,
+/// copies it out, and takes the next one. An output has `len` elements a sample.
 fn through<T: Element>(
     lanes: &mut [Lane<'_, T>],
     x: Source<'_>,
     y: &mut [MaybeUninit<f32>],
     len: usize,
 ) -> Result<()> {
-    let mut take = |first: usize, samples: Range<usize>, values: &[T]| {
-        let start = (first + samples.start) * len;
-        copies::unstage(values, &mut y[start..][..samples.len() * len]);
+    let failed = Mutex::new(None);
+    let (mut left, mut done) = (y, 0);
+    let mut work = Vec::new();
+    for lane in lanes {
+        let first = lane.share.samples.start;
+        let mut jobs: Vec<Job<'_>> = Vec::new();
+        for samples in lane.ring.chunks() {
+            let (_, rest) = left.split_at_mut((first + samples.start) * len - done);
+            let (own, rest) = rest.split_at_mut(samples.len() * len);
+            (left, done) = (rest, (first + samples.end) * len);
+            jobs.push((samples, own));
+        }
+        work.push((lane, jobs));
+    }
+    let devices = work.len();
+    let chunks = work.iter().map(|(_, jobs)| jobs.len()).sum::<usize>();
+    tracing::debug!(target: "convfuse::copy", devices, chunks, "an array goes in chunks");
+    let pass = |place: &mut Place<T>, share: &Share<'_>, (samples, y): Job<'_>| {
+        let first = share.samples.start;
+        let inputs = first + samples.start..first + samples.end;
+        place.pass_staged(
+            share.model,
+            |to| x.stage(inputs, to),
+            |values| copies::unstage(values, y),
+        )
     };
-    let most = lanes.iter().map(|lane| lane.ring.len()).max().unwrap_or(0);
-    let devices = lanes.len();
-    tracing::debug!(target: "convfuse::copy", devices, chunks = most, "an array goes in chunks");
-    for index in 0..most {
-        for lane in &mut *lanes {
-            let first = lane.share.samples.start;
-            if index < lane.ring.len() {
-                let (samples, place) = lane.ring.chunk(index);
-                place.collect(|samples, values| take(first, samples, values))?;
-                let inputs = first + samples.start..first + samples.end;
-                place.send(lane.share.model, samples, |to| x.stage(inputs, to))?;
+    rayon::scope(|scope| {
+        for (lane, mut jobs) in work {
+            let share = lane.share;
+            let (places, rest) = lane.ring.places();
+            if let Some(place) = rest {
+                // It is for the last chunk, which is shorter.
+                let job = jobs.pop();
+                let (pass, failed) = (&pass, &failed);
+                scope.spawn(move |_| {
+                    if let Some(job) = job {
+                        note(failed, pass(place, share, job));
+                    }
+                });
+            }
+            let jobs = Arc::new(Mutex::new(jobs.into_iter()));
+            for place in places {
+                let jobs = Arc::clone(&jobs);
+                let (pass, failed) = (&pass, &failed);
+                scope.spawn(move |_| {
+                    let next = || lock(&jobs).next();
+                    while let Some(job) = next().filter(|_| lock(failed).is_none()) {
+                        note(failed, pass(place, share, job));
+                    }
+                });
             }
         }
+    });
+    failed
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .map_or(Ok(()), Err)
+}
+
+/// Keeps the first error.
+fn note(failed: &Mutex<Option<Error>>, outcome: Result<()>) {
+    if let Err(error) = outcome {
+        lock(failed).get_or_insert(error);
     }
-    lanes.iter_mut().try_for_each(|lane| {
-        let first = lane.share.samples.start;
-        lane.ring
-            .collect_rest(|samples, values| take(first, samples, values))
-    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic under either lock leaves what it guards whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Queues all that makes `y` of `x`.
