@@ -8,11 +8,11 @@
 //! * **Captures and graphs** are recorded work, with the calls that a capture forbids.
 //! * **Kernels** do nothing when they run, but for `clamp_f32`; their launches are recorded with the values of their
 //!   parameters, which the PTX tells the sizes of, and must find the memory that these point to.
-//! * **Devices** are many, so that a test can take a fresh one: see [`context`].
+//! * **Devices** are many, so that a test can take a fresh one: see `context.rs`.
 //! * **Faults** follow a script: call N of a function returns a given code. A code after which a real driver serves a
 //!   context no more does the same here.
 //!
-//! The test process reaches the functions of [`control`] by their names, as it does the driver's.
+//! The test process reaches the functions of `control.rs` by their names, as it does the driver's.
 
 #[macro_use]
 mod call;
