@@ -7,7 +7,7 @@
 //!
 //! | variable | value |
 //! |---|---|
-//! | `CONVFUSE_PTX_SM_80`, `CONVFUSE_PTX_SM_90A` | paths of the archives with PTX |
+//! | `CONVFUSE_PTX` | path of the archive with PTX |
 //! | `CONVFUSE_MACHINE_CODE` | path of the archive with machine code |
 //! | `CONVFUSE_PTX_ORIGIN` | where the PTX comes from, as a sentence |
 
@@ -40,10 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         machine_code,
         origin,
     } = kernels.resolve(&out_dir)?;
-    for (arch, path) in ptx {
-        let variable = format!("CONVFUSE_PTX_{}", arch.name().to_uppercase());
-        println!("cargo::rustc-env={variable}={}", path.display());
-    }
+    println!("cargo::rustc-env=CONVFUSE_PTX={}", ptx.display());
     println!(
         "cargo::rustc-env=CONVFUSE_MACHINE_CODE={}",
         machine_code.display()

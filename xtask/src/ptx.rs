@@ -76,8 +76,7 @@ pub(crate) fn renew(root: &Path) -> Result<(), Box<dyn Error>> {
         modules: &compiled.modules,
         machine_code: &assembled.machine_code,
     })?;
-    let paths = set.archs.iter().map(|&arch| set.ptx_path(arch));
-    for path in paths.chain([set.machine_code_path()]) {
+    for path in [set.ptx_path(), set.machine_code_path()] {
         println!("{}", described(&path)?);
     }
     Ok(())
@@ -138,9 +137,7 @@ pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
         );
         return Ok(());
     }
-    for (arch, module) in &compiled.modules {
-        compare(&set.ptx_path(*arch), &ptx_archive(*arch, &module.ptx)?)?;
-    }
+    compare(&set.ptx_path(), &ptx_archive(&compiled.modules)?)?;
     if have.assembler != want.assembler {
         println!(
             "{shown}: machine code not compared, it is from {}, here is {}",

@@ -1,8 +1,8 @@
 //! Kernels that travel with a crate: compiled afresh where possible, else as they were shipped.
 //!
-//! The PTX of each architecture is one archive (the crate `kernel-archive`) of kernels that are modules of their own. Machine
-//! code, which an assembler made of this PTX, is one more archive, of all architectures. Beside them lies a text file, the
-//! [`ShippedHeader`], that says what they were compiled from and by which programs.
+//! The PTX of all architectures is one archive (the crate `kernel-archive`) of kernels that are modules of their own. Machine
+//! code, which an assembler made of this PTX, is another. Beside them lies a text file, the [`ShippedHeader`], that says
+//! what they were compiled from and by which programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::{Arch, CudaBuilder, Error, Module, PtxVersion, Result, Toolchain, sou
 /// A kernel crate, the architectures to build it for, and the folder with its shipped kernels.
 #[derive(Clone, Debug)]
 pub struct KernelSet {
-    /// The stem of the files: `kernels` gives `kernels_sm_80.ptx.xz`, `kernels.cubin.xz` and `kernels.txt`.
+    /// The stem of the files: `kernels` gives `kernels.ptx.xz`, `kernels.cubin.xz` and `kernels.txt`.
     pub name: String,
     /// The kernel crate.
     pub crate_path: PathBuf,
@@ -52,8 +52,8 @@ pub enum Origin {
 /// The archives of a set.
 #[derive(Debug)]
 pub struct KernelFiles {
-    /// The PTX of each architecture, in their order.
-    pub ptx: Vec<(Arch, PathBuf)>,
+    /// The PTX of all architectures.
+    pub ptx: PathBuf,
     /// Machine code as it was shipped. What was made of other PTX than `ptx` has, by the hashes of the two, is of no use.
     pub machine_code: PathBuf,
     /// Where the PTX comes from.
@@ -81,7 +81,7 @@ impl KernelSet {
     /// [`Error::Io`] if the sources cannot be listed.
     pub fn watched_files(&self) -> Result<Vec<PathBuf>> {
         let mut files = source_files(&self.sources)?;
-        files.extend(self.archs.iter().map(|&arch| self.ptx_path(arch)));
+        files.push(self.ptx_path());
         files.push(self.machine_code_path());
         files.push(self.header_path());
         // New files show as changes of their folder.
@@ -89,9 +89,9 @@ impl KernelSet {
         Ok(files)
     }
 
-    /// The shipped PTX for an architecture.
-    pub fn ptx_path(&self, arch: Arch) -> PathBuf {
-        self.ptx_path_in(&self.shipped, arch)
+    /// The shipped PTX.
+    pub fn ptx_path(&self) -> PathBuf {
+        self.ptx_path_in(&self.shipped)
     }
 
     /// The shipped machine code.
@@ -115,8 +115,8 @@ impl KernelSet {
         self.shipped.join(format!("{}.txt", self.name))
     }
 
-    fn ptx_path_in(&self, folder: &Path, arch: Arch) -> PathBuf {
-        folder.join(format!("{}_{arch}.ptx.xz", self.name))
+    fn ptx_path_in(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.ptx.xz", self.name))
     }
 
     /// Compiles all modules, the architectures side by side.
@@ -168,13 +168,10 @@ impl KernelSet {
         });
         match compiled {
             Ok((modules, toolchain)) => {
-                let archive = |(arch, module): (Arch, Module)| {
-                    let path = self.ptx_path_in(folder, arch);
-                    write_bytes(&path, &ptx_archive(arch, &module.ptx)?)?;
-                    Ok((arch, path))
-                };
+                let ptx = self.ptx_path_in(folder);
+                write_bytes(&ptx, &ptx_archive(&modules)?)?;
                 Ok(KernelFiles {
-                    ptx: modules.into_iter().map(archive).collect::<Result<_>>()?,
+                    ptx,
                     machine_code: self.present(self.machine_code_path())?,
                     origin: Origin::Compiled(toolchain),
                 })
@@ -191,10 +188,8 @@ impl KernelSet {
 
     fn shipped_files(&self, reason: Error) -> Result<KernelFiles> {
         let header = ShippedHeader::read(&self.header_path())?;
-        let archs = self.archs.iter().copied();
-        let ptx = archs.map(|arch| Ok((arch, self.present(self.ptx_path(arch))?)));
         Ok(KernelFiles {
-            ptx: ptx.collect::<Result<_>>()?,
+            ptx: self.present(self.ptx_path())?,
             machine_code: self.present(self.machine_code_path())?,
             origin: Origin::Shipped {
                 stale: header.sources != source_hash(&self.sources)?,
@@ -225,9 +220,7 @@ impl KernelSet {
     /// other things than kernels.
     pub fn ship(&self, shipment: &Shipment<'_>) -> Result<()> {
         fs::create_dir_all(&self.shipped).map_err(Error::io("creating", &self.shipped))?;
-        for (arch, module) in shipment.modules {
-            write_bytes(&self.ptx_path(*arch), &ptx_archive(*arch, &module.ptx)?)?;
-        }
+        write_bytes(&self.ptx_path(), &ptx_archive(shipment.modules)?)?;
         let machine_code = machine_code_archive(shipment.machine_code)?;
         write_bytes(&self.machine_code_path(), &machine_code)?;
         let header = self.header(shipment.toolchain, shipment.assembler)?;
@@ -315,7 +308,7 @@ mod tests {
         let set = set_in(root.path());
         ship(&set);
         let files = set.shipped_files(Error::ToolchainDisabled).unwrap();
-        let (ptx, code) = (fs::read(&files.ptx[0].1), fs::read(&files.machine_code));
+        let (ptx, code) = (fs::read(&files.ptx), fs::read(&files.machine_code));
         let (ptx, code) = (ptx.unwrap(), code.unwrap());
         let (ptx, code) = (Archive::open(&ptx).unwrap(), Archive::open(&code).unwrap());
         let (text, made) = (

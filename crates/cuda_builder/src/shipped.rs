@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kernel_archive::Kernel;
 
-use crate::{Arch, Error, Result, split};
+use crate::{Arch, Error, Module, Result, split};
 
 /// A section of PTX, decompressed. The driver takes longer to compile a kernel than this takes to decompress, and the PTX of
 /// all kernels for Hopper, 8 MB, takes 0.82 MB in sections of a sixteenth, 0.65 in such ones.
@@ -72,20 +72,25 @@ impl ShippedHeader {
     }
 }
 
-/// The archive of a module's kernels, each by itself.
+/// The archive of the kernels of all modules, each by itself. Most are the same text for two architectures but for the lines
+/// that name these, so they stand together.
 ///
 /// # Errors
 ///
 /// [`Error::Split`] for a module that has other things than kernels.
-pub fn ptx_archive(arch: Arch, ptx: &str) -> Result<Vec<u8>> {
-    let kernel = |module: crate::KernelModule| Kernel {
-        arch: arch.to_string(),
-        source: module.hash(),
-        name: module.name,
-        bytes: module.ptx.into_bytes(),
-    };
-    let kernels: Vec<Kernel> = split(ptx)?.into_iter().map(kernel).collect();
-    kernel_archive::write(&kernels, PTX_SECTION_BYTES).map_err(Error::archive(arch.name()))
+pub fn ptx_archive(modules: &[(Arch, Module)]) -> Result<Vec<u8>> {
+    let mut kernels = Vec::new();
+    for (arch, module) in modules {
+        kernels.extend(split(&module.ptx)?.into_iter().map(|module| Kernel {
+            arch: arch.to_string(),
+            source: module.hash(),
+            name: module.name,
+            bytes: module.ptx.into_bytes(),
+        }));
+    }
+    // A stable order: of one kernel the architectures are as they were given.
+    kernels.sort_by(|one, two| one.name.cmp(&two.name));
+    kernel_archive::write(&kernels, PTX_SECTION_BYTES).map_err(Error::archive("PTX"))
 }
 
 /// The archive of machine code. The code of one kernel for two devices of a generation is much alike, often the same, so

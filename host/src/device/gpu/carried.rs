@@ -11,19 +11,12 @@ use kernel_archive::{Archive, Entry};
 
 use crate::device::info::Carried;
 
+/// The architectures that there is PTX for.
+const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
+
 /// What the build script compiled, or the PTX that the repository carries.
-static PTX: [Ptx; 2] = [
-    Ptx {
-        arch: "sm_80",
-        file: include_bytes!(env!("CONVFUSE_PTX_SM_80")),
-        archive: LazyLock::new(|| open(PTX[0].file)),
-    },
-    Ptx {
-        arch: "sm_90a",
-        file: include_bytes!(env!("CONVFUSE_PTX_SM_90A")),
-        archive: LazyLock::new(|| open(PTX[1].file)),
-    },
-];
+static PTX_FILE: &[u8] = include_bytes!(env!("CONVFUSE_PTX"));
+static PTX: LazyLock<Archive<'static>> = LazyLock::new(|| open(PTX_FILE));
 
 /// The machine code that the repository carries.
 static MACHINE_CODE_FILE: &[u8] = include_bytes!(env!("CONVFUSE_MACHINE_CODE"));
@@ -31,13 +24,6 @@ static MACHINE_CODE: LazyLock<Archive<'static>> = LazyLock::new(|| open(MACHINE_
 
 /// Which of the two, in words: where the PTX of this build comes from.
 pub(crate) const ORIGIN: &str = env!("CONVFUSE_PTX_ORIGIN");
-
-/// The PTX of this build for one architecture.
-struct Ptx {
-    arch: &'static str,
-    file: &'static [u8],
-    archive: LazyLock<Archive<'static>>,
-}
 
 fn open(file: &'static [u8]) -> Archive<'static> {
     Archive::open(file).expect("the build script, or `cargo xtask ptx`, made it")
@@ -52,8 +38,8 @@ fn read(archive: &Archive<'_>, entry: &Entry) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kernels {
     capability: (u32, u32),
-    /// Which of `PTX` it takes.
-    ptx: usize,
+    /// The architecture whose PTX it takes.
+    arch: &'static str,
 }
 
 /// One kernel for one kind of device.
@@ -65,14 +51,13 @@ pub(crate) struct Kernel {
 impl Kernels {
     /// The kernels for a device of this compute capability, if this build has any.
     pub(crate) fn of(capability: (u32, u32)) -> Option<Kernels> {
-        let archs = PTX.each_ref().map(|ptx| ptx.arch);
-        let ptx = choose(capability, archs, runs_ptx)?;
-        Some(Kernels { capability, ptx })
+        let arch = ARCHS[choose(capability, ARCHS, runs_ptx)?];
+        Some(Kernels { capability, arch })
     }
 
     /// The lowest compute capability that some kernels of this build are for.
     pub(crate) fn lowest() -> (u32, u32) {
-        let all = PTX.iter().filter_map(|ptx| parse(ptx.arch));
+        let all = ARCHS.into_iter().filter_map(parse);
         all.map(|(needed, _)| needed).min().unwrap_or((0, 0))
     }
 
@@ -83,13 +68,13 @@ impl Kernels {
 
     /// The architecture whose PTX it is, such as `sm_90a`.
     pub(crate) fn arch(self) -> &'static str {
-        PTX[self.ptx].arch
+        self.arch
     }
 
     /// The kernel of this name.
     pub(crate) fn find(self, name: &str) -> Option<Kernel> {
         let kernels = self;
-        let entry = PTX[self.ptx].archive.find(name, self.arch())?;
+        let entry = PTX.find(name, self.arch)?;
         Some(Kernel { kernels, entry })
     }
 }
@@ -102,7 +87,7 @@ impl Kernel {
 
     /// The PTX, as the driver takes it.
     pub(crate) fn ptx(&self) -> CString {
-        let text = read(&PTX[self.kernels.ptx].archive, self.entry);
+        let text = read(&PTX, self.entry);
         CString::new(text).expect("PTX is text without NUL")
     }
 
@@ -161,35 +146,46 @@ fn choose<'a>(
 
 /// What this build carries, for people to read.
 pub(crate) fn carried() -> Vec<Carried> {
-    let of_ptx = |ptx: &Ptx| Carried {
-        what: "PTX",
-        arch: ptx.arch.to_owned(),
-        kernels: ptx.archive.entries().len(),
-        bytes: ptx.file.len(),
+    // Machine code of other PTX is not used.
+    let has_ptx = |code: &Entry| {
+        let of_kernel = ARCHS.iter().filter_map(|arch| PTX.find(&code.kernel, arch));
+        of_kernel.into_iter().any(|ptx| ptx.source == code.source)
     };
-    let mut carried: Vec<Carried> = PTX.iter().map(of_ptx).collect();
-    let mut archs: BTreeMap<(u32, u32), (String, usize, usize)> = BTreeMap::new();
-    let all: usize = MACHINE_CODE.entries().iter().map(Entry::len).sum();
-    for entry in MACHINE_CODE.entries() {
-        let same = |ptx: &Ptx| {
-            let found = ptx.archive.find(&entry.kernel, ptx.arch);
-            found.is_some_and(|found| found.source == entry.source)
-        };
-        let (number, _) = parse(&entry.arch).unwrap_or_default();
-        let (_, kernels, bytes) =
-            (archs.entry(number)).or_insert_with(|| (entry.arch.clone(), 0, 0));
-        *bytes += entry.len();
-        *kernels += usize::from(PTX.iter().any(same));
-    }
-    // Architectures share sections, so each has its part of the file.
-    let of_code = |(arch, kernels, bytes): (String, usize, usize)| Carried {
-        what: "machine code",
-        arch,
-        kernels,
-        bytes: MACHINE_CODE_FILE.len() * bytes / all.max(1),
-    };
-    carried.extend(archs.into_values().map(of_code));
+    let mut carried = summary("PTX", &PTX, PTX_FILE.len(), |_| true);
+    carried.extend(summary(
+        "machine code",
+        &MACHINE_CODE,
+        MACHINE_CODE_FILE.len(),
+        has_ptx,
+    ));
     carried
+}
+
+/// An archive by architectures. These share sections, so each has its part of the file.
+fn summary(
+    what: &'static str,
+    archive: &Archive<'_>,
+    file_bytes: usize,
+    is_used: impl Fn(&Entry) -> bool,
+) -> Vec<Carried> {
+    let all: usize = archive.entries().iter().map(Entry::len).sum();
+    let mut archs: BTreeMap<(u32, u32), Carried> = BTreeMap::new();
+    for entry in archive.entries() {
+        let (number, _) = parse(&entry.arch).unwrap_or_default();
+        let carried = archs.entry(number).or_insert_with(|| Carried {
+            what,
+            arch: entry.arch.clone(),
+            kernels: 0,
+            bytes: 0,
+        });
+        carried.bytes += entry.len();
+        carried.kernels += usize::from(is_used(entry));
+    }
+    let of_file = |carried: Carried| Carried {
+        bytes: file_bytes * carried.bytes / all.max(1),
+        ..carried
+    };
+    archs.into_values().map(of_file).collect()
 }
 
 #[cfg(test)]
@@ -198,17 +194,19 @@ mod tests {
 
     #[test]
     fn every_kernel_of_this_build_is_a_module_for_its_architecture() {
-        for (index, ptx) in PTX.iter().enumerate() {
-            let (capability, _) = parse(ptx.arch).unwrap();
+        for arch in ARCHS {
+            let (capability, _) = parse(arch).unwrap();
             let kernels = Kernels::of(capability).unwrap();
-            assert_eq!(kernels.ptx, index);
-            for entry in [
-                &ptx.archive.entries()[0],
-                ptx.archive.entries().last().unwrap(),
-            ] {
+            assert_eq!(kernels.arch(), arch);
+            let own: Vec<&Entry> = PTX
+                .entries()
+                .iter()
+                .filter(|entry| entry.arch == arch)
+                .collect();
+            for entry in [own[0], own[own.len() - 1]] {
                 let text = kernels.find(&entry.kernel).unwrap().ptx();
                 let text = text.into_string().expect("PTX is ASCII");
-                let head = format!(".target {}\n", ptx.arch);
+                let head = format!(".target {arch}\n");
                 let entry = format!(".entry {}(", entry.kernel);
                 assert!(text.contains(&head) && text.contains(&entry), "{entry}");
             }
