@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, Data, Dimension};
-use op_spec::chain::{Chain, Parameter};
+use op_spec::chain::{Chain, ChainProblem, Parameter};
 
-use super::choice;
+use super::choice::{self, Chosen};
 use super::kernels::Appending;
 use super::programs::Programs;
 use super::question::Question;
@@ -232,8 +232,11 @@ impl Model {
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        let made = self.make(input, options, properties);
-        made.map(|(_, explanation)| explanation)
+        let problem = self.shared.chain.problem(input)?;
+        let question = self.question(&problem, options, properties);
+        let chosen = choice::choose(question)?;
+        let program = self.make(question, &chosen)?;
+        Ok(Explanation::new(question, chosen, &program))
     }
 
     /// One pass of the CPU backend.
@@ -248,29 +251,33 @@ impl Model {
     /// The launches for inputs of this shape, on a device that runs kernels.
     pub(super) fn program(&self, input: &[usize], options: &Options) -> Result<Arc<Program>> {
         self.shared.programs.get(input, options, || {
-            let made = self.make(input, options, &self.device().properties());
-            made.map(|(program, _)| program)
+            let properties = self.device().properties();
+            let problem = self.shared.chain.problem(input)?;
+            let question = self.question(&problem, options, &properties);
+            self.make(question, &choice::choose(question)?)
         })
     }
 
-    /// Chooses kernels, and makes a program of them.
-    fn make(
-        &self,
-        input: &[usize],
-        options: &Options,
-        properties: &DeviceProperties,
-    ) -> Result<(Program, Explanation)> {
-        let shared = &*self.shared;
-        let question = Question {
-            chain: &shared.chain,
-            problem: &shared.chain.problem(input)?,
-            dtype: shared.dtype,
+    fn question<'a>(
+        &'a self,
+        problem: &'a ChainProblem,
+        options: &'a Options,
+        properties: &'a DeviceProperties,
+    ) -> Question<'a> {
+        Question {
+            chain: &self.shared.chain,
+            problem,
+            dtype: self.shared.dtype,
             properties,
             options,
-        };
-        let chosen = choice::choose(question)?;
-        let mut program = ProgramBuilder::for_properties(self.device(), properties);
-        let mut value = program.input(input, shared.dtype)?;
+        }
+    }
+
+    /// A program of the kernels that were chosen.
+    fn make(&self, question: Question<'_>, chosen: &[Chosen]) -> Result<Program> {
+        let shared = &*self.shared;
+        let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
+        let mut value = program.input(question.problem.input_shape(), shared.dtype)?;
         let mut appending = Appending {
             program: &mut program,
             of: question,
@@ -278,12 +285,10 @@ impl Model {
             values: vec![None; shared.tensors.len()],
             preparations: &shared.preparations,
         };
-        for run in &chosen {
+        for run in chosen {
             value = appending.run(value, run)?;
         }
-        let program = program.finish(&[value]);
-        let explanation = Explanation::new(question, chosen, &program);
-        Ok((program, explanation))
+        Ok(program.finish(&[value]))
     }
 
     pub(super) fn device(&self) -> &Device {
