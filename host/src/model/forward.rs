@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use op_spec::chain::{Chain, Parameter};
+use op_spec::chain::{Chain, ChainProblem, Parameter};
 
 use super::arrays::Rings;
-use super::choice;
+use super::choice::{self, Chosen};
 use super::kernels::Appending;
 use super::programs::Programs;
 use super::question::Question;
@@ -236,8 +236,11 @@ impl Model {
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        let made = self.make(input, order, options, properties);
-        made.map(|(_, explanation)| explanation)
+        let problem = self.shared.chain.problem(input)?;
+        let question = self.question(&problem, options, properties);
+        let chosen = choice::choose(question)?;
+        let program = self.make(question, order, &chosen)?;
+        Ok(Explanation::new(question, chosen, &program))
     }
 
     /// One pass of the CPU backend.
@@ -257,29 +260,33 @@ impl Model {
         options: &Options,
     ) -> Result<Arc<Program>> {
         self.shared.programs.get(input, order, options, || {
-            let made = self.make(input, order, options, &self.device().properties());
-            made.map(|(program, _)| program)
+            let properties = self.device().properties();
+            let problem = self.shared.chain.problem(input)?;
+            let question = self.question(&problem, options, &properties);
+            self.make(question, order, &choice::choose(question)?)
         })
     }
 
-    /// Chooses kernels, and makes a program of them.
-    fn make(
-        &self,
-        input: &[usize],
-        order: &Order,
-        options: &Options,
-        properties: &DeviceProperties,
-    ) -> Result<(Program, Explanation)> {
-        let shared = &*self.shared;
-        let question = Question {
-            chain: &shared.chain,
-            problem: &shared.chain.problem(input)?,
-            dtype: shared.dtype,
+    fn question<'a>(
+        &'a self,
+        problem: &'a ChainProblem,
+        options: &'a Options,
+        properties: &'a DeviceProperties,
+    ) -> Question<'a> {
+        Question {
+            chain: &self.shared.chain,
+            problem,
+            dtype: self.shared.dtype,
             properties,
             options,
-        };
-        let chosen = choice::choose(question)?;
-        let mut program = ProgramBuilder::for_properties(self.device(), properties);
+        }
+    }
+
+    /// A program of the kernels that were chosen.
+    fn make(&self, question: Question<'_>, order: &Order, chosen: &[Chosen]) -> Result<Program> {
+        let shared = &*self.shared;
+        let input = question.problem.input_shape();
+        let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
         let mut value = program.input(input, shared.dtype, order)?;
         let mut appending = Appending {
             program: &mut program,
@@ -288,16 +295,14 @@ impl Model {
             values: vec![None; shared.tensors.len()],
             preparations: &shared.preparations,
         };
-        for run in &chosen {
+        for run in chosen {
             value = appending.run(value, run)?;
         }
-        let program = program.finish(&[value]);
-        for run in &chosen {
+        for run in chosen {
             let (layers, kernels) = (&*run.facts.layers, run.facts.kernels);
             tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
         }
-        let explanation = Explanation::new(question, chosen, &program);
-        Ok((program, explanation))
+        Ok(program.finish(&[value]))
     }
 
     pub(super) fn device(&self) -> &Device {

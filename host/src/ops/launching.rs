@@ -60,15 +60,7 @@ pub(super) fn single_with(
     for &(argument, tensor) in parameters {
         let Some(tensor) = tensor else { continue };
         tensor.same_device(operator, argument, x.stream())?;
-        let (actual, expected) = (tensor.dtype(), x.dtype());
-        if actual != expected {
-            return Err(Error::DTypeMismatch {
-                operator,
-                argument,
-                actual,
-                expected,
-            });
-        }
+        tensor.must_hold(x.dtype(), operator, argument)?;
     }
     let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
     let parameters = [0, 1].map(parameter);

@@ -38,6 +38,17 @@ pub(crate) struct Use {
     pub(super) is_written: bool,
 }
 
+impl Value {
+    /// What a kernel does with it that takes its elements as `T`.
+    fn used<T: Stored>(self, is_written: bool) -> Use {
+        Use {
+            value: self,
+            dtype: T::DTYPE,
+            is_written,
+        }
+    }
+}
+
 /// What gives a kernel's parameter of type `T` when the program runs.
 pub(crate) trait Argument<T>: Copy + Send + Sync + 'static {
     /// The parameter. `address` is told what is done with each value behind it, and tells where the value is.
@@ -52,12 +63,7 @@ impl<T: Copy + Send + Sync + 'static> Argument<T> for T {
 
 impl<T: Stored> Argument<*const T> for Value {
     fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> *const T {
-        let used = Use {
-            value: self,
-            dtype: T::DTYPE,
-            is_written: false,
-        };
-        address(used).cast_const().cast()
+        address(self.used::<T>(false)).cast_const().cast()
     }
 }
 
@@ -69,12 +75,7 @@ impl<T: Stored> Argument<*const T> for Option<Value> {
 
 impl<T: Stored> Argument<*mut T> for Value {
     fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> *mut T {
-        let used = Use {
-            value: self,
-            dtype: T::DTYPE,
-            is_written: true,
-        };
-        address(used).cast()
+        address(self.used::<T>(true)).cast()
     }
 }
 

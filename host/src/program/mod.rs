@@ -88,8 +88,8 @@ trait Launch: Send + Sync {
     /// Launches it.
     ///
     /// # Safety
-    /// The addresses are those of the program's values, in their order: each has the bytes that its shape and element type take, what
-    /// is read has been written in the stream's order, and none overlaps another while both live.
+    /// The addresses are those of the program's values, in their order: each has the bytes that its shape and element type
+    /// take, what is read has been written in the stream's order, and none overlaps another while both live.
     unsafe fn launch(
         &self,
         stream: &Stream,
