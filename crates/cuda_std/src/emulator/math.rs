@@ -38,10 +38,6 @@ exact! {
     sqrt(x): f32 = x.sqrt();
     sqrt64(x): f64 = x.sqrt();
     reciprocal_approx(x): f32 = 1.0 / x;
-    max(a, b): f32 = if a > b || b.is_nan() || (a == b && b.is_sign_negative()) { a } else { b };
-    min(a, b): f32 = if a < b || b.is_nan() || (a == b && a.is_sign_negative()) { a } else { b };
-    max_nan(a, b): f32 = if a.is_nan() || b.is_nan() { f32::NAN } else { max(a, b) };
-    min_nan(a, b): f32 = if a.is_nan() || b.is_nan() { f32::NAN } else { min(a, b) };
     abs(x): f32 = x.abs();
     floor(x): f32 = x.floor();
     ceil(x): f32 = x.ceil();
@@ -50,6 +46,23 @@ exact! {
     floor64(x): f64 = x.floor();
     ceil64(x): f64 = x.ceil();
     trunc64(x): f64 = x.trunc();
+}
+
+/// Not inlined: kernels are full of them, and a program has many kernels.
+macro_rules! extremes_f32 {
+    ($($name:ident($a:ident, $b:ident) = $value:expr;)*) => {$(
+        #[inline(never)]
+        pub(crate) fn $name($a: f32, $b: f32) -> f32 {
+            $value
+        }
+    )*};
+}
+
+extremes_f32! {
+    max(a, b) = if a > b || b.is_nan() || (a == b && b.is_sign_negative()) { a } else { b };
+    min(a, b) = if a < b || b.is_nan() || (a == b && a.is_sign_negative()) { a } else { b };
+    max_nan(a, b) = if a.is_nan() || b.is_nan() { f32::NAN } else { max(a, b) };
+    min_nan(a, b) = if a.is_nan() || b.is_nan() { f32::NAN } else { min(a, b) };
 }
 
 #[inline]

@@ -127,7 +127,7 @@ macro_rules! view {
             }
 
             #[track_caller]
-            #[inline(always)]
+            #[inline(never)]
             pub(crate) unsafe fn load<T: Element>(self, i: $index) -> T {
                 let offset = self.locate::<T>("load", i, 1);
                 let at = access::read(self.region, offset, size_of::<T>(), Location::caller());
@@ -136,7 +136,7 @@ macro_rules! view {
             }
 
             #[track_caller]
-            #[inline(always)]
+            #[inline(never)]
             pub(crate) unsafe fn store<T: Element>(self, i: $index, value: T) {
                 let offset = self.locate::<T>("store", i, 1);
                 let at = access::write(self.region, offset, size_of::<T>(), Location::caller());
@@ -145,7 +145,7 @@ macro_rules! view {
             }
 
             #[track_caller]
-            #[inline(always)]
+            #[inline(never)]
             pub(crate) unsafe fn load_vec<T: Element, const N: usize>(self, i: $index) -> [T; N] {
                 let offset = self.locate::<T>("load", i, N);
                 let at = access::read(self.region, offset, size_of::<[T; N]>(), Location::caller());
@@ -154,7 +154,7 @@ macro_rules! view {
             }
 
             #[track_caller]
-            #[inline(always)]
+            #[inline(never)]
             pub(crate) unsafe fn store_vec<T: Element, const N: usize>(
                 self,
                 i: $index,
@@ -190,7 +190,7 @@ impl GlobalView {
     }
 
     #[track_caller]
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) unsafe fn load_readonly<T: Element>(self, i: usize) -> T {
         let offset = self.locate::<T>("load", i, 1);
         let at = access::read_constant(self.region, offset, size_of::<T>(), Location::caller());
