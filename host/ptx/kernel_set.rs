@@ -17,7 +17,14 @@ pub(crate) fn kernel_set(root: &Path) -> KernelSet {
         crate_path: root.join("kernels-gpu"),
         sources: sources.iter().map(|path| root.join(path)).collect(),
         archs: vec![Arch::Sm80, Arch::Sm90a],
-        machine_code: vec![Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90a],
+        machine_code: vec![
+            Arch::Sm80,
+            Arch::Sm86,
+            Arch::Sm89,
+            Arch::Sm90a,
+            Arch::Sm100,
+            Arch::Sm120,
+        ],
         shipped: root.join("host/ptx"),
         target_dir: None,
     }
