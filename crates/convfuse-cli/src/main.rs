@@ -1,7 +1,7 @@
-//! The command line of convfuse: `demo` (the default), `verify`, `bench`, `explain`, `info`.
+//! The command line of convfuse: `demo` (the default), `verify`, `bench`, `arrays`, `explain`, `info`.
 
 mod cli;
 
 fn main() -> std::process::ExitCode {
-    cli::main()
+    cli::main(std::time::Instant::now())
 }

@@ -1,10 +1,12 @@
 //! `convfuse info`.
 
+use std::time::{Duration, Instant};
+
 use comfy_table::CellAlignment::{Left, Right};
 use convfuse::chain::Chain;
 use convfuse::chain::presets::{KernelBench79, KernelBench85};
-use convfuse::{Device, DeviceInfo, Model, Options, kernel_cache};
-use serde_json::json;
+use convfuse::{DType, Device, DeviceInfo, Model, Tensor, kernel_cache};
+use serde_json::{Value, json};
 
 use super::device::reason;
 use super::{Outcome, Verdict, table};
@@ -17,18 +19,35 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
+/// A GPU, and what it did.
+struct Gpu {
+    info: DeviceInfo,
+    /// Problems, and how long after the start of the program the results of each were in an array: driver, context, kernels,
+    /// parameters, input, launches, and the copy.
+    first_results: [(&'static str, Duration); 2],
+}
+
+impl Gpu {
+    fn record(&self) -> Value {
+        let seconds = |(problem, time): (&str, Duration)| json!({ "problem": problem, "after": time.as_secs_f64() });
+        let mut record = json!(self.info);
+        record["first_results"] = json!(self.first_results.map(seconds));
+        record
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, start: Instant) -> Outcome {
     let cpu = Device::cpu().info();
     let count = Device::gpu_count();
     let gpus = 0..count.as_ref().copied().unwrap_or(0);
     let mut failed = false;
-    let gpus: Vec<Result<DeviceInfo, String>> = gpus
-        .map(|ordinal| loaded(ordinal).map_err(|error| error.to_string()))
+    let gpus: Vec<Result<Gpu, String>> = gpus
+        .map(|ordinal| used(ordinal, start).map_err(|error| error.to_string()))
         .inspect(|gpu| failed |= gpu.is_err())
         .collect();
     if arguments.json {
-        let gpu = |gpu: &Result<DeviceInfo, String>| match gpu {
-            Ok(info) => json!(info),
+        let gpu = |gpu: &Result<Gpu, String>| match gpu {
+            Ok(gpu) => gpu.record(),
             Err(error) => json!({ "error": error }),
         };
         let record = json!({
@@ -57,20 +76,33 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     })
 }
 
-/// What a GPU is, after it loaded the kernels that both problems take at full size.
-fn loaded(ordinal: u32) -> convfuse::Result<DeviceInfo> {
+/// A GPU that has run both problems at full size.
+fn used(ordinal: u32, start: Instant) -> convfuse::Result<Gpu> {
     let device = Device::gpu(ordinal)?;
     let stream = device.stream()?;
-    let load = |chain: &Chain, shape: &[usize]| -> convfuse::Result<()> {
+    let run = |chain: &Chain, shape: &[usize]| -> convfuse::Result<Duration> {
         let model = Model::init(&stream, chain, 0)?;
-        model.plan(&stream, shape, &Options::default()).map(drop)
+        let x = Tensor::zeros(&stream, shape, DType::F32)?;
+        model.forward(&x)?.to_array::<f32>()?;
+        Ok(start.elapsed())
     };
-    load(&KernelBench85::default().chain()?, &KernelBench85::INPUT)?;
-    load(&KernelBench79::default().chain()?, &KernelBench79::INPUT)?;
-    Ok(device.info())
+    let first_results = [
+        (
+            "85",
+            run(&KernelBench85::default().chain()?, &KernelBench85::INPUT)?,
+        ),
+        (
+            "79",
+            run(&KernelBench79::default().chain()?, &KernelBench79::INPUT)?,
+        ),
+    ];
+    Ok(Gpu {
+        info: device.info(),
+        first_results,
+    })
 }
 
-fn print(cpu: &DeviceInfo, gpus: &[Result<DeviceInfo, String>]) {
+fn print(cpu: &DeviceInfo, gpus: &[Result<Gpu, String>]) {
     println!("{cpu}");
     println!("kernels of this build");
     let header = [("", Left), ("for", Left), ("kernels", Right), ("kB", Right)];
@@ -91,7 +123,14 @@ fn print(cpu: &DeviceInfo, gpus: &[Result<DeviceInfo, String>]) {
     }
     for (ordinal, gpu) in gpus.iter().enumerate() {
         match gpu {
-            Ok(info) => println!("gpu:{ordinal}\n{info}\n{}\n", loads(info)),
+            Ok(gpu) => {
+                println!("gpu:{ordinal}\n{}\n{}\n", gpu.info, loads(&gpu.info));
+                for (problem, time) in gpu.first_results {
+                    let ms = 1e3 * time.as_secs_f64();
+                    println!("results of problem {problem} in an array {ms:.0} ms after the start");
+                }
+                println!();
+            }
             Err(error) => println!("gpu:{ordinal}\n  unusable: {error}\n"),
         }
     }

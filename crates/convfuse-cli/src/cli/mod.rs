@@ -15,6 +15,7 @@ mod verify;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
@@ -38,8 +39,8 @@ enum Command {
     Arrays(arrays::Arguments),
     /// Says which kernels a chain takes for an input's shape, which were considered, and why.
     Explain(Box<explain::Arguments>),
-    /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context and the kernels of
-    /// problems 85 and 79 take to be ready.
+    /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context, the kernels of
+    /// problems 85 and 79 and their first results take.
     Info(info::Arguments),
 }
 
@@ -52,7 +53,8 @@ enum Verdict {
 
 type Outcome = Result<Verdict, Box<dyn Error>>;
 
-pub(crate) fn main() -> ExitCode {
+/// Runs the command that the arguments name, of a program that began at `start`.
+pub(crate) fn main(start: Instant) -> ExitCode {
     let outcome = match Arguments::parse().command {
         None => demo::run(&demo::Arguments::default()),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
@@ -60,7 +62,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Arrays(arguments)) => arrays::run(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
-        Some(Command::Info(arguments)) => info::run(&arguments),
+        Some(Command::Info(arguments)) => info::run(&arguments, start),
     };
     match outcome {
         Ok(Verdict::Right) => ExitCode::SUCCESS,
