@@ -144,7 +144,11 @@ impl GpuStream {
         };
         match self.is_capturing() {
             // Another thread's default stream has a way of its own.
-            Ok(false) | Err(Error::OtherThread) => item.give_back(self, &current),
+            Ok(false) => {
+                self.give_back_kept(&current);
+                item.give_back(self, &current);
+            }
+            Err(Error::OtherThread) => item.give_back(self, &current),
             Ok(true) | Err(_) => self.kept().push(item),
         }
     }
