@@ -5,9 +5,11 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use convfuse::chain::presets::KernelBench79;
 use convfuse::raw::{DeviceAllocator, RawPointer, RawStream};
-use convfuse::{DType, Device, Error, Stream, Tensor};
+use convfuse::{DType, Device, Error, Model, Options, Stream, Tensor, data};
 use cust::sys;
+use ndarray::IxDyn;
 
 use crate::captures::captured;
 use crate::ordering::{Current, LEN, WITH_POOLS, array, holds, late, tensor};
@@ -193,5 +195,36 @@ fn elements_at_no_address_are_refused() {
             "from_raw_parts: the address is null, but there are elements"
         );
     }
+    script.expect_no_violations();
+}
+
+#[test]
+fn plans_of_a_threads_default_stream_may_go_in_another_thread() {
+    let test = "others::plans_of_a_threads_default_stream_may_go_in_another_thread";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let home = device.stream().unwrap();
+    let chain = KernelBench79::default().chain().unwrap();
+    let shape = [1, 3, 5, 6, 7];
+    let model = Model::init(&home, &chain, 7).unwrap();
+    let used = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: 2 names the default stream of the thread, which is there for the process.
+            let own = unsafe { Stream::from_raw(&device, std::ptr::without_provenance_mut(2)) };
+            let own = own.unwrap();
+            let mut plan = model.plan(&own, &shape, &Options::default()).unwrap();
+            let mut y = plan.output().unwrap();
+            let x = Tensor::from_array(&own, &data::fill(1, IxDyn(&shape))).unwrap();
+            plan.execute(&x, &mut y).unwrap();
+            (plan, x, y)
+        });
+        thread.join().unwrap()
+    });
+    let (plan, x, y) = used;
+    drop((model, plan));
+    home.synchronize().unwrap();
+    script.finish();
+    drop((x, y));
     script.expect_no_violations();
 }

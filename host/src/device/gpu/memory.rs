@@ -293,6 +293,7 @@ impl GpuBuffer {
         match stream.is_capturing() {
             Ok(true) => return Ok(()),
             Ok(false) => {}
+            Err(Error::OtherThread) => return stream.wait_for_device(),
             // What cannot be noted is waited for.
             Err(_) => return stream.synchronize(),
         }

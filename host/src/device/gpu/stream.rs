@@ -103,6 +103,13 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
+    /// Waits on the host for all work of the device: where the stream is another thread's, which has no name in this one.
+    pub(super) fn wait_for_device(&self) -> Result<()> {
+        let _current = self.gpu.make_current()?;
+        // SAFETY: the context is current.
+        Ok(unsafe { cu!(cuCtxSynchronize()) }?)
+    }
+
     /// Whether work that the stream is given goes to a graph.
     pub(crate) fn is_capturing(&self) -> Result<bool> {
         let _current = self.gpu.make_current()?;
