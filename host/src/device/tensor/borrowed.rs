@@ -29,6 +29,29 @@ impl Tensor {
     /// process, initialised; the gaps between them, too, are such memory of the same allocation. It stays until `owner` is dropped, and then until the work is done that was given to
     /// `stream`. Nobody writes to it meanwhile but in the order of `stream`, and after other streams that this library was told to
     /// read it on (by [`on`](Self::on)) have done so; where it is the output of a plan, nobody else uses it while the plan does.
+    ///
+    /// # Examples
+    /// A batch of two channels-last images in memory of the program's own. On a GPU it is the same, with the stream of the library
+    /// that allocated the memory by [`Stream::from_raw`].
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use convfuse::{DType, Device, Tensor};
+    ///
+    /// let stream = Device::cpu().stream()?;
+    /// let images = Arc::new(vec![0.5f32; 2 * 8 * 8 * 3]);
+    /// let pointer = images.as_ptr().cast_mut().cast();
+    /// let owner = Box::new(Arc::clone(&images));
+    /// let (shape, strides) = ([2, 3, 8, 8], [8 * 8 * 3, 1, 8 * 3, 3]);
+    /// // SAFETY: all elements lie in the vector, which the owner keeps, and nobody writes to it.
+    /// let x = unsafe {
+    ///     Tensor::from_raw_parts(&stream, pointer, &shape, Some(&strides), DType::F32, owner)?
+    /// };
+    /// assert!(!x.is_contiguous());
+    /// drop(x);
+    /// assert_eq!(Arc::strong_count(&images), 1);
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
     pub unsafe fn from_raw_parts(
         stream: &Stream,
         pointer: RawPointer,
