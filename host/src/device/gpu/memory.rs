@@ -293,9 +293,8 @@ impl GpuBuffer {
         match stream.is_capturing() {
             Ok(true) => return Ok(()),
             Ok(false) => {}
-            Err(Error::OtherThread) => return stream.wait_for_device(),
             // What cannot be noted is waited for.
-            Err(_) => return stream.synchronize(),
+            Err(_) => return stream.synchronize_anywhere(),
         }
         // Recorded under the lock: of two threads' events the later one stays.
         let mut reads = self.reads();

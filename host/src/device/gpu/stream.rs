@@ -103,11 +103,16 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
-    /// Waits on the host for all work of the device: where the stream is another thread's, which has no name in this one.
-    pub(super) fn wait_for_device(&self) -> Result<()> {
-        let _current = self.gpu.make_current()?;
-        // SAFETY: the context is current.
-        Ok(unsafe { cu!(cuCtxSynchronize()) }?)
+    /// The same in any thread. Where another one's default stream has no name, all work of the device is waited for.
+    pub(super) fn synchronize_anywhere(&self) -> Result<()> {
+        match self.synchronize() {
+            Err(Error::OtherThread) => {
+                let _current = self.gpu.make_current()?;
+                // SAFETY: the context is current.
+                Ok(unsafe { cu!(cuCtxSynchronize()) }?)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Whether work that the stream is given goes to a graph.
@@ -180,7 +185,8 @@ impl Drop for GpuStream {
             return;
         };
         // There is no later time to ask.
-        if let Ok(false) = self.is_capturing().or_else(|_| self.is_capturing()) {
+        let is_capturing = self.is_capturing().or_else(|_| self.is_capturing());
+        if matches!(is_capturing, Ok(false) | Err(Error::OtherThread)) {
             self.give_back_kept(&current);
         }
         if self.origin == Origin::Own {
