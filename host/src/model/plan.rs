@@ -121,7 +121,10 @@ impl Model {
 }
 
 impl Plan {
-    /// A tensor for the output, allocated on the plan's stream.
+    /// A tensor for the output, zeros, allocated on the plan's stream.
+    ///
+    /// # Errors
+    /// As [`Tensor::zeros`].
     pub fn output(&self) -> Result<Tensor> {
         Tensor::zeros(&self.stream, &self.output, self.model.dtype())
     }
