@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use convfuse::chain::presets::KernelBench79;
+use convfuse::chain::{Chain, Layer};
 use convfuse::raw::{DeviceAllocator, RawPointer, RawStream};
-use convfuse::{DType, Device, Error, Model, Options, Stream, Tensor, data};
+use convfuse::spec::{ClampSpec, PointwiseSpec};
+use convfuse::{DType, Device, Error, Model, Options, PinnedArray, Stream, Tensor, data};
 use cust::sys;
 use ndarray::IxDyn;
 
 use crate::captures::captured;
+use crate::driver::Script;
 use crate::ordering::{Current, LEN, WITH_POOLS, array, holds, late, tensor};
 
 /// Memory of the device that this library does not know.
@@ -79,6 +82,48 @@ fn pinned_arrays_go_from_stream_to_stream_in_the_order_of_the_calls() {
     script.expect_no_violations();
 }
 
+/// How often a stream was told to wait for another.
+fn waits(script: &Script) -> u32 {
+    let counts = script.counts();
+    let waits = counts.iter().find(|count| count.0 == "cuStreamWaitEvent");
+    waits.map_or(0, |count| count.1)
+}
+
+#[test]
+fn chunks_of_pinned_arrays_do_not_wait_for_each_other() {
+    let test = "others::chunks_of_pinned_arrays_do_not_wait_for_each_other";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(-2.0, 2.0)));
+    let chain = Chain::new(4, [clamp]).unwrap();
+    let model = Model::init(&device.stream().unwrap(), &chain, 1).unwrap();
+    let shape = [16, 4, 128, 128];
+    let x = PinnedArray::<f32>::zeros(&device, &shape).unwrap();
+    let mut y = PinnedArray::<f32>::zeros(&device, &shape).unwrap();
+    let copies = |script: &Script| {
+        let counts = script.counts();
+        let copies = counts
+            .iter()
+            .find(|count| count.0 == "cuMemcpyDtoHAsync_v2");
+        copies.map_or(0, |count| count.1)
+    };
+    model
+        .forward_pinned(&x, &mut y, &Options::default())
+        .unwrap();
+    assert!(copies(&script) > 2, "{} chunks", copies(&script));
+    // Neither in a second run, nor after the host has looked.
+    model
+        .forward_pinned(&x, &mut y, &Options::default())
+        .unwrap();
+    assert_eq!(y.view().unwrap().sum(), 0.0);
+    model
+        .forward_pinned(&x, &mut y, &Options::default())
+        .unwrap();
+    assert_eq!(waits(&script), 0);
+    script.expect_no_violations();
+}
+
 #[test]
 fn streams_that_read_one_pinned_array_do_not_wait_for_each_other() {
     let test = "others::streams_that_read_one_pinned_array_do_not_wait_for_each_other";
@@ -86,11 +131,6 @@ fn streams_that_read_one_pinned_array_do_not_wait_for_each_other() {
         return;
     };
     let ones = array(&device, 1.0);
-    let waits = |script: &crate::driver::Script| {
-        let counts = script.counts();
-        let waits = counts.iter().find(|count| count.0 == "cuStreamWaitEvent");
-        waits.map_or(0, |count| count.1)
-    };
     let before = waits(&script);
     let streams: Vec<Stream> = (0..3).map(|_| device.stream().unwrap()).collect();
     let all: Vec<Tensor> = streams.iter().map(|stream| tensor(stream, &ones)).collect();
