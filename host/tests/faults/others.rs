@@ -268,3 +268,40 @@ fn plans_of_a_threads_default_stream_may_go_in_another_thread() {
     drop((x, y));
     script.expect_no_violations();
 }
+
+#[test]
+fn graphs_write_to_memory_of_others_that_nobody_shares() {
+    let test = "others::graphs_write_to_memory_of_others_that_nobody_shares";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let model = Model::init(&stream, &Chain::new(1, [Layer::relu()]).unwrap(), 1).unwrap();
+    let plan = || {
+        let shape = [1, 1, LEN];
+        model.plan(&stream, &shape, &Options::default()).unwrap()
+    };
+    let (from, to) = (foreign(&device), foreign(&device));
+    let lent = |stream: &Stream, pointer| over(stream, pointer).reshape(&[1, 1, LEN]).unwrap();
+    let x = lent(&stream, from);
+    let shared = lent(&stream, to);
+    let refusals = [
+        (shared.clone(), "is shared with other tensors"),
+        (lent(&other, to), "belongs to another stream than the plan"),
+        (over(&stream, to), "has shape [1000], must be [1, 1, 1000]"),
+    ];
+    for (y, says) in refusals {
+        let refused = plan().capture_into(x.clone(), y).unwrap_err().to_string();
+        assert!(refused.ends_with(says), "{refused}");
+    }
+    drop(shared);
+    let mut captured = plan().capture_into(x, lent(&stream, to)).unwrap();
+    assert_eq!(captured.output().as_raw().unwrap(), to);
+    for _ in 0..2 {
+        captured.replay().unwrap();
+    }
+    let held = captured.output().clone();
+    assert!(matches!(captured.replay(), Err(Error::TensorInUse { .. })));
+    drop((held, captured));
+    script.expect_no_violations();
+}
