@@ -136,6 +136,18 @@ fn outputs(backend: Backend) -> Outcome {
                 assert_eq!(y.to_f32_array()?, wanted);
             }
             stream.synchronize()?;
+            if backend == Backend::Gpu {
+                let memory = Memory::new(backend, half)?;
+                let (pointer, owner) = (memory.start, Box::new(memory));
+                // SAFETY: as above.
+                let y = unsafe {
+                    Tensor::from_raw_parts(&stream, pointer, &shape, None, dtype, owner)?
+                };
+                let mut captured = plan.capture_into(x, y)?;
+                captured.replay()?;
+                assert_eq!(captured.output().as_raw()?, pointer);
+                assert_eq!(captured.output().to_f32_array()?, wanted);
+            }
         }
     }
     Ok(())

@@ -1,5 +1,9 @@
 //! The library's error type.
 
+mod driver;
+
+pub use driver::DriverError;
+
 use crate::contract::LaunchError;
 use crate::dtype::DType;
 use crate::host_memory::NoMemory;
@@ -270,6 +274,13 @@ pub enum Error {
         alignment: usize,
     },
 
+    /// The address null for a tensor that has elements.
+    #[error("{operator}: the address is null, but there are elements")]
+    NullPointer {
+        /// The operator's name.
+        operator: &'static str,
+    },
+
     /// Elements of another library that tensors here cannot hold.
     #[error(
         "from_dlpack: the tensor has elements of type code {code}, {bits} bits and {lanes} lane(s), must be f32 (2, 32, 1), f16 (2, 16, 1) or bf16 (4, 16, 1)"
@@ -337,47 +348,6 @@ impl Error {
             Error::Forked => true,
             _ => false,
         }
-    }
-}
-
-/// A failed driver call: which one, and the driver's name for the failure.
-///
-/// Its text never asks the driver for a description, so it can be printed where there is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{call} failed with {name} ({code}){}", if self.is_fatal() { ": the device is lost to this process" } else { "" })]
-pub struct DriverError {
-    /// The driver function, or cust's name for the step.
-    pub call: &'static str,
-    /// The number it returned.
-    pub code: u32,
-    /// That number's name.
-    pub name: String,
-}
-
-impl DriverError {
-    /// Codes after which the driver serves the process' context, or the device, no more.
-    const FATAL: [u32; 15] = [
-        4,   // deinitialised
-        214, // uncorrectable ECC error
-        220, // uncorrectable NVLink error
-        226, // contained memory error
-        700, // illegal address
-        702, // launch timeout
-        709, // context is destroyed
-        710, // assert
-        714, // hardware stack error
-        715, // illegal instruction
-        716, // misaligned address
-        717, // invalid address space
-        718, // invalid program counter
-        719, // launch failed
-        721, // tensor memory leak
-    ];
-
-    /// See [`Error::is_fatal`].
-    #[must_use]
-    pub fn is_fatal(&self) -> bool {
-        DriverError::FATAL.contains(&self.code)
     }
 }
 

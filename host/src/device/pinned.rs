@@ -17,8 +17,8 @@ use crate::error::Result;
 
 /// A dense row-major array in page-locked memory of the host, which a GPU copies from and to while the host goes on.
 ///
-/// Copies are queued on streams; [`view`](Self::view) and [`view_mut`](Self::view_mut) wait for those that use the
-/// array, and so does dropping it. For the CPU and the emulator it is memory like any other, and copies are done when
+/// Copies are queued on streams, and those of different streams that meet in the array are done in the order of the calls;
+/// [`view`](Self::view) and [`view_mut`](Self::view_mut) wait on the host for those that use the array, and so does dropping it. For the CPU and the emulator it is memory like any other, and copies are done when
 /// the call returns.
 ///
 /// Pinning takes the system some 0.2 ms per MiB: make such arrays once.
@@ -124,11 +124,13 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// Queues a copy of `array` over the elements, in the order of the tensor's stream. On a GPU the host does not wait.
+    /// Queues a copy of `array` over the elements, in the order of the stream that the tensor was made on. On a GPU the host does not
+    /// wait.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::DTypeMismatch`](crate::Error::DTypeMismatch);
-    /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor.
+    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+    /// [`Error::NotContiguous`](crate::Error::NotContiguous);
+    /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor, or where its lender forbids to write.
     pub fn copy_from_pinned<T: Element>(&mut self, array: &PinnedArray<T>) -> Result<()> {
         self.must_be(array.shape(), T::DTYPE, FROM_PINNED, "the tensor")?;
         self.copy_part_from_pinned(array, 0)

@@ -18,23 +18,29 @@ pub type RawPointer = *mut c_void;
 /// What keeps borrowed memory alive: dropped when nothing here uses the memory any more.
 pub type Owner = Box<dyn Any + Send + Sync>;
 
-/// Device memory from an allocator of the caller's, PyTorch's caching one for example.
+/// Device memory from an allocator of the caller's, PyTorch's caching one for example. See
+/// [`Stream::with_allocator`](crate::Stream::with_allocator).
+///
+/// Both functions may be called on any thread, with the primary context of the stream's device current there.
 ///
 /// # Safety
 /// Memory that [`allocate`](DeviceAllocator::allocate) returns lies in the primary context of the stream's device, holds
 /// as many bytes as were asked for, starts at a multiple of 256, and is nobody else's until
 /// [`free`](DeviceAllocator::free) is called for it.
 pub unsafe trait DeviceAllocator: Send + Sync {
-    /// Memory that work given to `stream` may use from then on.
+    /// Memory that work given to `stream` may use from then on; at least one byte is asked for. The stream may be in capture: then
+    /// the memory is for work of the graph.
     ///
     /// # Errors
-    /// What the caller of the operator is told, as the reason of an [`OutOfMemory`](crate::Error::OutOfMemory).
+    /// What the caller of the operator is told, as the reason of an [`OutOfMemory`](crate::Error::OutOfMemory); so is a null
+    /// address.
     fn allocate(
         &self,
         bytes: usize,
         stream: RawStream,
     ) -> Result<RawPointer, Box<dyn Error + Send + Sync>>;
 
-    /// Takes memory back. Work given to `stream` before may still use it.
+    /// Takes memory back. Work given to `stream` before may still use it. The stream is not in capture. It is null for the default
+    /// stream of another thread, all work of which was waited for.
     fn free(&self, pointer: RawPointer, bytes: usize, stream: RawStream);
 }

@@ -37,6 +37,9 @@ struct Inner {
 
 impl Device {
     /// A new stream on this device.
+    ///
+    /// # Errors
+    /// What the driver says, on a GPU.
     pub fn stream(&self) -> Result<Stream> {
         let gpu = match self.kind() {
             Kind::Gpu(gpu) => Some(Arc::new(GpuStream::new(gpu)?)),
@@ -143,6 +146,9 @@ impl Stream {
     }
 
     /// Waits until all work given to the stream so far is done, and reports what went wrong in it.
+    ///
+    /// # Errors
+    /// What went wrong in that work; [`Error::OtherThread`]; what the driver says of a stream in capture.
     pub fn synchronize(&self) -> Result<()> {
         match &self.0.gpu {
             Some(stream) => stream.synchronize(),
@@ -151,6 +157,9 @@ impl Stream {
     }
 
     /// Marks this point in the stream's work, for timing and for other streams to wait for.
+    ///
+    /// # Errors
+    /// [`Error::OtherThread`]; what the driver says, on a GPU.
     pub fn record(&self) -> Result<Event> {
         Ok(Event(match &self.0.gpu {
             Some(stream) => Mark::Gpu(stream.record(true)?),
@@ -158,7 +167,10 @@ impl Stream {
         }))
     }
 
-    /// Makes work given to this stream from now on wait for `event`; the host does not wait.
+    /// Makes work given to this stream from now on wait for `event`; the host does not wait, unless the event is a GPU's and this stream is not.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record); where the host waits, those of [`Event::synchronize`].
     pub fn wait(&self, event: &Event) -> Result<()> {
         match (&self.0.gpu, &event.0) {
             (_, Mark::Host(_)) => Ok(()),
@@ -289,6 +301,9 @@ enum Mark {
 
 impl Event {
     /// Waits until the work before the event is done.
+    ///
+    /// # Errors
+    /// What went wrong in that work.
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             Mark::Gpu(event) => event.synchronize(),
@@ -298,6 +313,9 @@ impl Event {
 
     /// Time that passed on the device since `start`; waits for both. Zero if the two are of different
     /// kinds of device, which have no clock in common.
+    ///
+    /// # Errors
+    /// As [`synchronize`](Self::synchronize); what the driver says of events of two GPUs.
     pub fn since(&self, start: &Event) -> Result<Duration> {
         match (&self.0, &start.0) {
             (Mark::Gpu(end), Mark::Gpu(start)) => end.since(start),

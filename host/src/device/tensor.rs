@@ -53,7 +53,7 @@ impl Tensor {
     /// A tensor of zeros.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]
+    /// [`Error::OutOfMemory`]; [`Error::InCapture`] for memory of the library's pool while the stream is in capture.
     pub fn zeros(stream: &Stream, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let mut tensor = Tensor::uninit(stream, shape, dtype)?;
         match Arc::get_mut(&mut tensor.storage).expect("nobody else has seen the tensor yet") {

@@ -121,7 +121,10 @@ impl Model {
 }
 
 impl Plan {
-    /// A tensor for the output, allocated on the plan's stream.
+    /// A tensor for the output, zeros, allocated on the plan's stream.
+    ///
+    /// # Errors
+    /// As [`Tensor::zeros`].
     pub fn output(&self) -> Result<Tensor> {
         Tensor::zeros(&self.stream, &self.output, self.model.dtype())
     }
@@ -152,7 +155,7 @@ impl Plan {
         y.assign(self.model.run_on_cpu(&x.on(&self.stream)?)?)
     }
 
-    /// The plan as a CUDA graph that reads `x`, a tensor of the plan's own stream.
+    /// The plan as a CUDA graph that reads `x`, a tensor of the plan's own stream, and writes to an output of its own.
     ///
     /// Whoever captures a stream by the driver's own calls instead can call [`execute`](Plan::execute) there, and must keep
     /// plan, model, input and output until the graph has run for the last time.
@@ -161,8 +164,17 @@ impl Plan {
     /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
     /// input of another stream; those of [`execute`](Plan::execute).
     pub fn capture(self, x: Tensor) -> Result<Captured> {
-        let stream = self.stream.clone();
         let y = self.output()?;
+        self.capture_into(x, y)
+    }
+
+    /// The same with an output that is there, over memory of another library for example.
+    ///
+    /// # Errors
+    /// As [`capture`](Self::capture); of the output, those of [`execute`](Self::execute).
+    pub fn capture_into(self, x: Tensor, mut y: Tensor) -> Result<Captured> {
+        let stream = self.stream.clone();
+        y.rewrite(CAPTURED, "output", &stream)?;
         let graph = stream.capture(|recorder| match &self.program {
             Some(program) => program.record(CAPTURED, recorder, &[&x], &[&y]),
             None => Ok(()),

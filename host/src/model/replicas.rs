@@ -15,8 +15,8 @@ const OPERATOR: &str = "replicas";
 /// A model on several devices, the GPUs of a host for example, which share each batch.
 ///
 /// The results are those of the model on one device, for any number of devices: the same bits, as long as the devices are of
-/// one kind, for then the same kernels run. One thread gives work to all devices; on GPUs it does not wait for one before
-/// it goes on to the next.
+/// one kind, for then the same kernels run. The devices work at a time: threads of rayon's pool copy arrays for all of them, and
+/// where there is nothing to copy by the host, one thread queues the work of all, which takes it microseconds.
 ///
 /// # Examples
 /// ```

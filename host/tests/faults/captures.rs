@@ -10,7 +10,7 @@ use cust::sys::{self, CUresult};
 use crate::ordering::{Current, WITH_POOLS, array, holds, late, tensor};
 
 /// What `work` does on a stream in capture, by the driver's own calls, and how the capture ends.
-fn captured(device: &Device, stream: &Stream, work: impl FnOnce()) -> CUresult {
+pub(crate) fn captured(device: &Device, stream: &Stream, work: impl FnOnce()) -> CUresult {
     let _current = Current::of(device);
     let (raw, mut graph) = (stream.as_raw().unwrap().cast(), null_mut());
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;

@@ -3,6 +3,7 @@
 //!
 //! * `campaign`: every call of the driver fails once.
 //! * `ordering`, `captures`: work is done no sooner than it is waited for, so that an order that is missing shows.
+//! * `others`: memory, allocators and arrays that come from outside.
 //! * `threads`: two threads meet at a call of the driver that returns late.
 #![cfg(target_os = "linux")]
 
@@ -10,4 +11,5 @@ mod campaign;
 mod captures;
 mod driver;
 mod ordering;
+mod others;
 mod threads;

@@ -15,7 +15,7 @@ use ndarray::{ArrayView1, IxDyn};
 use crate::driver::{Script, Work, scripted};
 
 /// Elements of a test's tensors.
-const LEN: usize = 1000;
+pub(crate) const LEN: usize = 1000;
 
 /// Devices of two kinds; without pools memory is given back while the host waits.
 pub(crate) const WITH_POOLS: u32 = 0;

@@ -63,7 +63,7 @@ impl GpuGraph {
 impl Drop for GpuGraph {
     fn drop(&mut self) {
         // The last launch may still read what the holder of the graph is about to free on other streams.
-        let wait = || self.stream.synchronize();
+        let wait = || self.stream.synchronize_anywhere();
         let _ = wait().or_else(|_| wait());
         if let Some(_current) = self.stream.gpu.make_current_to_give_back() {
             // SAFETY: the handle is ours and used nowhere else any more.

@@ -7,24 +7,28 @@
 //! 1. before, it waits for an event that the home stream recorded after the buffer was written;
 //! 2. after, it leaves an event behind, for which the home stream waits before it gives the buffer back.
 //!
-//! A buffer is written once, before anybody else can see it, so nothing else needs ordering.
+//! A buffer is written once, before anybody else can see it, so nothing else needs ordering. One that somebody lends may
+//! be written again in the order of its home stream, so each reader waits for an event of its own.
 //!
 //! A graph can do neither, since an event outside of it is nothing that it could wait for. It need not where its stream
 //! has read the buffer before: that read came after the writing, and so does everything on the stream since. For the
 //! second rule whoever holds the graph keeps the buffer. A home stream in capture can neither say when a buffer was
 //! written nor take one back: the first is refused, the second is done after the capture.
 
+mod piece;
+
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cust::sys;
 
-use super::driver::{Current, cu};
-use super::pinned::PinnedMemory;
-use super::stream::{GiveBack, GpuEvent, GpuStream};
+use super::driver::cu;
+use super::pinned::{PinnedMemory, Use};
+use super::stream::{GpuEvent, GpuStream};
 use crate::device::counters::Counters;
 use crate::device::raw::{DeviceAllocator, Owner};
 use crate::error::{Error, Result};
+use piece::{Piece, Read, Source, from_allocator, settle};
 
 /// A piece of a GPU's memory.
 pub(crate) struct GpuBuffer {
@@ -34,27 +38,6 @@ pub(crate) struct GpuBuffer {
     reads: Mutex<Vec<Read>>,
     /// What is given back on drop.
     piece: Option<Piece>,
-}
-
-struct Read {
-    stream: Arc<GpuStream>,
-    done: GpuEvent,
-}
-
-/// Bytes from somewhere.
-struct Piece {
-    pointer: sys::CUdeviceptr,
-    bytes: usize,
-    source: Source,
-    /// Reads to wait for before the bytes are given back.
-    reads: Vec<Read>,
-}
-
-/// Where memory comes from and goes back to.
-enum Source {
-    Pool(Arc<Counters>),
-    Allocator(Arc<Counters>, Arc<dyn DeviceAllocator>),
-    Lender(#[expect(dead_code, reason = "held to be dropped")] Owner),
 }
 
 impl GpuBuffer {
@@ -74,16 +57,8 @@ impl GpuBuffer {
         let (pointer, source) = match (bytes, allocator) {
             (0, _) => (0, Source::Pool(counted)),
             (_, Some(allocator)) => {
-                let allocated = allocator.allocate(bytes, home.raw()?.cast());
-                let pointer = allocated.map_err(|error| Error::OutOfMemory {
-                    device: gpu.to_name(),
-                    requested: bytes as u64,
-                    available: format!("the allocator in use says: {error}"),
-                })?;
-                (
-                    pointer.addr() as u64,
-                    Source::Allocator(counted, Arc::clone(allocator)),
-                )
+                let pointer = from_allocator(home, &**allocator, bytes)?;
+                (pointer, Source::Allocator(counted, Arc::clone(allocator)))
             }
             (_, None) => {
                 home.must_not_capture("allocate memory")?;
@@ -135,6 +110,10 @@ impl GpuBuffer {
         self.piece.as_ref().expect("it is taken on drop only")
     }
 
+    fn is_lent(&self) -> bool {
+        matches!(self.piece().source, Source::Lender(_))
+    }
+
     /// The address of the first byte.
     pub(crate) fn pointer(&self) -> sys::CUdeviceptr {
         self.piece().pointer
@@ -180,11 +159,15 @@ impl GpuBuffer {
         let to = self.range(offset, bytes);
         let _current = self.home.gpu.make_current()?;
         self.home.must_not_capture("copy from the host")?;
-        let from = source.pointer(first, bytes).cast();
-        // SAFETY: `pointer` saw that the source has as many bytes; they stay until the copy is done, since `used_by`
+        let usage = Use {
+            bytes: first..first + bytes,
+            writes: false,
+        };
+        let from = source.open(&self.home, &usage)?.cast();
+        // SAFETY: `open` saw that the source has as many bytes; they stay until the copy is done, since `used_by`
         // notes it, or else waits for it.
         unsafe { cu!(cuMemcpyHtoDAsync_v2(to, from, bytes, self.home.raw()?))? };
-        source.used_by(&self.home)
+        source.used_by(&self.home, usage)
     }
 
     /// Sets every byte to zero, in stream order.
@@ -248,12 +231,16 @@ impl GpuBuffer {
         self.before_read(stream)?;
         let _current = self.home.gpu.make_current()?;
         stream.must_not_capture("copy to the host")?;
-        let to = target.pointer(first, bytes).cast();
-        // SAFETY: `pointer` saw that the target has as many bytes, which stay as `write_pinned` says; nobody else uses
+        let usage = Use {
+            bytes: first..first + bytes,
+            writes: true,
+        };
+        let to = target.open(stream, &usage)?.cast();
+        // SAFETY: `open` saw that the target has as many bytes, which stay as `write_pinned` says; nobody else uses
         // them meanwhile, since the target is borrowed mutably here and waits before it is seen again.
         unsafe { cu!(cuMemcpyDtoHAsync_v2(to, from, bytes, stream.raw()?))? };
         let noted = self.after_read(stream);
-        target.used_by(stream).and(noted)
+        target.used_by(stream, usage).and(noted)
     }
 
     /// The address of `bytes` bytes from `offset` on.
@@ -280,6 +267,11 @@ impl GpuBuffer {
                 false => Err(Error::ForeignInCapture),
             };
         }
+        if self.is_lent() {
+            self.home
+                .must_not_capture("let another stream read its tensors")?;
+            return stream.wait(&self.home.record(false)?);
+        }
         let event = match self.written.get() {
             Some(event) => event,
             // Two threads may both record; either event comes after the writing.
@@ -302,7 +294,7 @@ impl GpuBuffer {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             // What cannot be noted is waited for.
-            Err(_) => return stream.synchronize(),
+            Err(_) => return stream.synchronize_anywhere(),
         }
         // Recorded under the lock: of two threads' events the later one stays.
         let mut reads = self.reads();
@@ -337,19 +329,6 @@ impl GpuBuffer {
     }
 }
 
-/// Lets `home` wait for every read, so that it may write or give back.
-fn settle(home: &GpuStream, reads: &mut Vec<Read>) -> Result<()> {
-    while let Some(read) = reads.pop() {
-        if home.wait(&read.done).is_err()
-            && let Err(error) = read.done.synchronize()
-        {
-            reads.push(read);
-            return Err(error);
-        }
-    }
-    Ok(())
-}
-
 impl Drop for GpuBuffer {
     fn drop(&mut self) {
         let Some(mut piece) = self.piece.take() else {
@@ -364,32 +343,6 @@ impl Drop for GpuBuffer {
         piece.reads = std::mem::take(reads);
         if piece.bytes != 0 {
             self.home.take_back(Box::new(piece));
-        }
-    }
-}
-
-impl GiveBack for Piece {
-    fn give_back(mut self: Box<Self>, home: &GpuStream, _current: &Current) {
-        if settle(home, &mut self.reads).is_err() {
-            // A context that cannot even order streams is lost, and its memory with it.
-            std::mem::forget(self);
-            return;
-        }
-        let stream = home.raw().unwrap_or_else(|_| {
-            // Another thread's default stream cannot be named here: all work is waited for instead.
-            // SAFETY: the context is current.
-            unsafe { sys::cuCtxSynchronize() };
-            std::ptr::null_mut()
-        });
-        match &self.source {
-            // SAFETY: the memory is of this GPU's pool, the reads of other streams come before, and the caller says
-            // that the stream is not in capture.
-            Source::Pool(_) => unsafe { home.gpu.pool.free(stream, self.pointer, self.bytes) },
-            Source::Allocator(_, allocator) => {
-                let pointer = std::ptr::with_exposed_provenance_mut(self.pointer as usize);
-                allocator.free(pointer, self.bytes, stream.cast());
-            }
-            Source::Lender(_) => {}
         }
     }
 }

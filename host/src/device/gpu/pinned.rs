@@ -1,6 +1,7 @@
 //! Memory of the host that the device copies from and to by itself.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::sys;
@@ -11,18 +12,40 @@ use super::stream::{GpuEvent, GpuStream};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 
+/// Copies that are noted at a time. Beyond, the host waits for the first, which is most likely done.
+const MOST: usize = 1024;
+
 /// Page-locked memory, and the copies that still use it.
+///
+/// Copies of two streams meet in no order but the one that is made here: what reads bytes waits for what wrote them, and what
+/// writes bytes for all that used them. Those of different bytes, as the chunks of a batch, do not wait for each other.
 pub(crate) struct PinnedMemory {
     gpu: Arc<Gpu>,
     start: Handle<c_void>,
     bytes: usize,
-    /// The last copy on each stream that has one under way: after these nothing uses the memory any more.
+    /// The last copy of the same bytes on each stream that has one under way: after these nothing uses the memory any more.
     pending: Mutex<Vec<Copying>>,
 }
 
 struct Copying {
     stream: Arc<GpuStream>,
+    usage: Use,
     done: GpuEvent,
+}
+
+/// What a copy does to the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Use {
+    pub(super) bytes: Range<usize>,
+    pub(super) writes: bool,
+}
+
+impl Use {
+    /// Whether the two must not be done at a time.
+    fn excludes(&self, other: &Use) -> bool {
+        let meet = self.bytes.start < other.bytes.end && other.bytes.start < self.bytes.end;
+        meet && (self.writes || other.writes)
+    }
 }
 
 impl PinnedMemory {
@@ -59,29 +82,44 @@ impl PinnedMemory {
         })
     }
 
-    /// The address of `bytes` bytes from `offset` on.
-    pub(super) fn pointer(&self, offset: usize, bytes: usize) -> *mut c_void {
+    /// The address of the bytes for a copy that `stream` is about to get, which comes after those of other streams that it must not
+    /// meet.
+    pub(super) fn open(&self, stream: &Arc<GpuStream>, usage: &Use) -> Result<*mut c_void> {
+        let Range { start, end } = usage.bytes;
         assert!(
-            offset <= self.bytes && bytes <= self.bytes - offset,
+            start <= end && end <= self.bytes,
             "callers stay within the memory"
         );
-        self.start.0.wrapping_byte_add(offset)
+        let pending = self.pending();
+        let others = pending.iter().filter(|copying| !copying.stream.is(stream));
+        for copying in others.filter(|copying| copying.usage.excludes(usage)) {
+            stream.wait(&copying.done)?;
+        }
+        Ok(self.start.0.wrapping_byte_add(start))
     }
 
     /// Notes that work given to `stream` so far uses the memory. Where it cannot be noted it is waited for.
-    pub(super) fn used_by(&self, stream: &Arc<GpuStream>) -> Result<()> {
+    pub(super) fn used_by(&self, stream: &Arc<GpuStream>, usage: Use) -> Result<()> {
         // Recorded under the lock: of two threads' events the later one stays.
         let mut pending = self.pending();
         let Ok(done) = stream.record(false) else {
             drop(pending);
             return stream.synchronize();
         };
-        match pending.iter_mut().find(|copying| copying.stream.is(stream)) {
-            Some(copying) => copying.done = done,
-            None => pending.push(Copying {
-                stream: Arc::clone(stream),
-                done,
-            }),
+        let mut own = pending
+            .iter_mut()
+            .filter(|copying| copying.stream.is(stream));
+        if let Some(copying) = own.find(|copying| copying.usage == usage) {
+            copying.done = done;
+            return Ok(());
+        }
+        pending.push(Copying {
+            stream: Arc::clone(stream),
+            usage,
+            done,
+        });
+        if pending.len() > MOST {
+            pending.remove(0).done.synchronize()?;
         }
         Ok(())
     }

@@ -75,20 +75,20 @@ impl Pool {
             available,
         };
         let limit = self.limit.load(Relaxed);
-        let held = self.live.fetch_add(requested, Relaxed);
-        let allocated = if held.saturating_add(requested) > limit {
-            Err(refused(format!("{held} of a limit of {limit} in use")))
-        } else {
-            // SAFETY: the caller's promise.
-            match unsafe { self.attempt_twice(stream, bytes) } {
-                Err(error) if is_out_of_memory(&error) => Err(refused(free_memory())),
-                result => Ok(result?),
-            }
-        };
-        if allocated.is_err() {
+        let within = |held: u64| held.checked_add(requested).filter(|&sum| sum <= limit);
+        // What is refused must not be counted even for a moment, in which another thread would be refused for it.
+        self.live
+            .fetch_update(Relaxed, Relaxed, within)
+            .map_err(|held| refused(format!("{held} of a limit of {limit} in use")))?;
+        // SAFETY: the caller's promise.
+        let allocated = unsafe { self.attempt_twice(stream, bytes) };
+        allocated.map_err(|error| {
             self.live.fetch_sub(requested, Relaxed);
-        }
-        allocated
+            match is_out_of_memory(&error) {
+                true => refused(free_memory()),
+                false => error.into(),
+            }
+        })
     }
 
     /// # Safety

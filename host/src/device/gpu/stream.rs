@@ -103,6 +103,18 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
+    /// The same in any thread. Where another one's default stream has no name, all work of the device is waited for.
+    pub(super) fn synchronize_anywhere(&self) -> Result<()> {
+        match self.synchronize() {
+            Err(Error::OtherThread) => {
+                let _current = self.gpu.make_current()?;
+                // SAFETY: the context is current.
+                Ok(unsafe { cu!(cuCtxSynchronize()) }?)
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Whether work that the stream is given goes to a graph.
     pub(crate) fn is_capturing(&self) -> Result<bool> {
         let _current = self.gpu.make_current()?;
@@ -144,7 +156,11 @@ impl GpuStream {
         };
         match self.is_capturing() {
             // Another thread's default stream has a way of its own.
-            Ok(false) | Err(Error::OtherThread) => item.give_back(self, &current),
+            Ok(false) => {
+                self.give_back_kept(&current);
+                item.give_back(self, &current);
+            }
+            Err(Error::OtherThread) => item.give_back(self, &current),
             Ok(true) | Err(_) => self.kept().push(item),
         }
     }
@@ -169,7 +185,8 @@ impl Drop for GpuStream {
             return;
         };
         // There is no later time to ask.
-        if let Ok(false) = self.is_capturing().or_else(|_| self.is_capturing()) {
+        let is_capturing = self.is_capturing().or_else(|_| self.is_capturing());
+        if matches!(is_capturing, Ok(false) | Err(Error::OtherThread)) {
             self.give_back_kept(&current);
         }
         if self.origin == Origin::Own {

@@ -21,14 +21,37 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] if there is not one stride per axis; [`Error::OutOfMemory`] for more than an address
-    /// space has; [`Error::Misaligned`] for an address that is none of such an element; [`Error::Unsupported`] in the
+    /// space has; [`Error::NullPointer`] for elements at no address; [`Error::Misaligned`] for an address that is none of such an element; [`Error::Unsupported`] in the
     /// emulator, whose kernels see nothing but its own memory.
     ///
     /// # Safety
     /// All elements lie in memory of the stream's device: on a GPU in its primary context, on the CPU device in this
-    /// process, initialised. It stays until `owner` is dropped, and then until the work is done that was given to
-    /// `stream`. Nobody writes to it meanwhile, unless in the order of `stream` between uses by this library; where it is
-    /// the output of a plan, nobody else uses it while the plan does.
+    /// process, initialised; the gaps between them, too, are such memory of the same allocation. It stays until `owner` is dropped, and then until the work is done that was given to
+    /// `stream`. Nobody writes to it meanwhile but in the order of `stream`, and after other streams that this library was told to
+    /// read it on (by [`on`](Self::on)) have done so; where it is the output of a plan, nobody else uses it while the plan does.
+    ///
+    /// # Examples
+    /// A batch of two channels-last images in memory of the program's own. On a GPU it is the same, with the stream of the library
+    /// that allocated the memory by [`Stream::from_raw`].
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use convfuse::{DType, Device, Tensor};
+    ///
+    /// let stream = Device::cpu().stream()?;
+    /// let images = Arc::new(vec![0.5f32; 2 * 8 * 8 * 3]);
+    /// let pointer = images.as_ptr().cast_mut().cast();
+    /// let owner = Box::new(Arc::clone(&images));
+    /// let (shape, strides) = ([2, 3, 8, 8], [8 * 8 * 3, 1, 8 * 3, 3]);
+    /// // SAFETY: all elements lie in the vector, which the owner keeps, and nobody writes to it.
+    /// let x = unsafe {
+    ///     Tensor::from_raw_parts(&stream, pointer, &shape, Some(&strides), DType::F32, owner)?
+    /// };
+    /// assert!(!x.is_contiguous());
+    /// drop(x);
+    /// assert_eq!(Arc::strong_count(&images), 1);
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
     pub unsafe fn from_raw_parts(
         stream: &Stream,
         pointer: RawPointer,
@@ -51,6 +74,9 @@ impl Tensor {
         let (layout, before, places) = Layout::strided(shape, strides).ok_or_else(too_large)?;
         stream.device().bytes_of(shape, dtype)?;
         stream.device().bytes_of(&[places], dtype)?;
+        if places != 0 && pointer.is_null() {
+            return Err(Error::NullPointer { operator: OPERATOR });
+        }
         let size = dtype.size();
         if places != 0 && !pointer.addr().is_multiple_of(size) {
             return Err(Error::Misaligned {
@@ -85,7 +111,8 @@ impl Tensor {
 
     /// The address of the element with all indices 0, on a GPU and on the CPU device; null where there are no elements.
     /// Valid as long as a tensor over the memory is, for work in the order of the tensor's [`stream`](Self::stream), or
-    /// after it. The elements must not be written to.
+    /// after it. Such a tensor may be dropped when work is queued that reads the address on the stream that the tensor was made on;
+    /// on other streams (those of [`on`](Self::on)), when it is done. The elements must not be written to.
     ///
     /// # Errors
     /// [`Error::Unsupported`] in the emulator; what ordering the tensor's stream after the making of the tensor runs into.

@@ -36,11 +36,7 @@ impl Layout {
             *side = side.checked_add(reach)?;
         }
         layout.offset = before;
-        layout.strides = (row_major(shape)
-            .zip(strides)
-            .zip(shape)
-            .any(|((dense, &stride), &extent)| extent > 1 && dense != stride))
-        .then(|| strides.into());
+        layout.strides = unless_dense(shape, strides);
         let all = before.checked_add(after)?.checked_add(1)?;
         isize::try_from(all)
             .is_ok()
@@ -110,6 +106,8 @@ impl Layout {
         }
         let mut layout = self.clone();
         layout.shape[0] = end - start;
+        // One index alone lies as if no gap followed it.
+        layout.strides = unless_dense(&layout.shape, &self.strides());
         if layout.len() != 0 {
             // The first stride leads from an element to another of the same memory, so the sum is a place in it.
             layout.offset = layout
@@ -142,6 +140,13 @@ impl Layout {
             ..self.clone()
         }))
     }
+}
+
+/// These strides, unless the elements are dense and row-major with them; those of extents of 1 do not matter.
+fn unless_dense(shape: &[usize], strides: &[isize]) -> Option<Box<[isize]>> {
+    let mut axes = row_major(shape).zip(strides).zip(shape);
+    let has_gaps = axes.any(|((dense, &stride), &extent)| extent > 1 && dense != stride);
+    (has_gaps && !shape.contains(&0)).then(|| strides.into())
 }
 
 /// The strides of a dense array in row-major order. Those that nothing uses, since the array is empty, may have wrapped.
@@ -193,6 +198,21 @@ mod tests {
     fn more_than_an_address_space_is_refused() {
         assert!(Layout::strided(&[3, 3], &[isize::MAX, 1]).is_none());
         assert!(Layout::strided(&[usize::MAX, usize::MAX], &[1, 1]).is_none());
+    }
+
+    #[test]
+    fn one_sample_of_a_batch_with_gaps_is_contiguous() {
+        let (batch, _, _) = Layout::strided(&[3, 2, 4], &[100, 4, 1]).unwrap();
+        assert!(!batch.is_contiguous());
+        assert!(!batch.slice(0, 2).unwrap().is_contiguous());
+        let sample = batch.slice(1, 2).unwrap();
+        assert!(sample.is_contiguous());
+        assert_eq!((sample.offset(), sample.span()), (100, (100, 8)));
+        let flat = sample.reshape(&[8]).unwrap().unwrap();
+        assert_eq!((flat.offset(), flat.strides()), (100, vec![1]));
+        assert!(batch.slice(3, 3).unwrap().is_contiguous());
+        let (last, _, _) = Layout::strided(&[2, 2, 3], &[6, 1, 2]).unwrap();
+        assert!(!last.slice(0, 1).unwrap().is_contiguous());
     }
 
     #[test]

@@ -30,10 +30,15 @@ impl fmt::Display for Order {
             Order::Dense => return f.write_str("contiguous and aligned"),
             Order::Strided { axes, is_aligned } => (axes, is_aligned),
         };
-        f.write_str("strided: ")?;
-        for (index, axis) in axes.axes().iter().enumerate() {
-            let between = if index > 0 { ", " } else { "" };
-            write!(f, "{between}{} by {}", axis.extent, axis.stride)?;
+        match axes.axes() {
+            [axis] if axis.stride == 1 || axis.extent == 1 => f.write_str("contiguous")?,
+            axes => {
+                f.write_str("strided: ")?;
+                for (index, axis) in axes.iter().enumerate() {
+                    let between = if index > 0 { ", " } else { "" };
+                    write!(f, "{between}{} by {}", axis.extent, axis.stride)?;
+                }
+            }
         }
         let article = if *is_aligned { "a" } else { "no" };
         write!(f, "; from {article} multiple of {ALIGNMENT} bytes")

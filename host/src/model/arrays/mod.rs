@@ -4,8 +4,8 @@
 //! their own. A sample's results are the same bits in any batch, so the cuts do not show. Where arrays are not pinned, all
 //! threads of rayon's pool copy between them and the ring's pinned memory, and round or widen on the way.
 //!
-//! A batch may be *shared* between several models, the same one on several devices: one thread then gives a chunk to each
-//! in turn.
+//! A batch may be *shared* between several models, the same one on several devices: the threads then serve the places of all
+//! their rings at a time. Of pinned arrays one thread gives a chunk to each ring in turn.
 
 mod chunks;
 mod copies;

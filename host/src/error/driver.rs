@@ -1,0 +1,42 @@
+//! What the CUDA driver answered.
+
+/// A failed driver call: which one, and the driver's name for the failure.
+///
+/// Its text never asks the driver for a description, so it can be printed where there is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call} failed with {name} ({code}){}", if self.is_fatal() { ": the device is lost to this process" } else { "" })]
+pub struct DriverError {
+    /// The driver function, or cust's name for the step.
+    pub call: &'static str,
+    /// The number it returned.
+    pub code: u32,
+    /// That number's name.
+    pub name: String,
+}
+
+impl DriverError {
+    /// Codes after which the driver serves the process' context, or the device, no more.
+    const FATAL: [u32; 15] = [
+        4,   // deinitialised
+        214, // uncorrectable ECC error
+        220, // uncorrectable NVLink error
+        226, // contained memory error
+        700, // illegal address
+        702, // launch timeout
+        709, // context is destroyed
+        710, // assert
+        714, // hardware stack error
+        715, // illegal instruction
+        716, // misaligned address
+        717, // invalid address space
+        718, // invalid program counter
+        719, // launch failed
+        721, // tensor memory leak
+    ];
+
+    /// See [`Error::is_fatal`](super::Error::is_fatal).
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        DriverError::FATAL.contains(&self.code)
+    }
+}
