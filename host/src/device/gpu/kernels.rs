@@ -128,9 +128,11 @@ impl Kernels {
             return Ok((module, KernelOrigin::Cached));
         }
         let (module, code) = image::compile(name, self.carried.arch(), &kernel.ptx())?;
-        if let (Some(cache), Some(code)) = (cache, code) {
-            // A cache that cannot be written costs the next process its time, and this one nothing.
-            let _ = cache.write(&key, &code);
+        if let (Some(cache), Some(code)) = (cache, code)
+            && let Err(error) = cache.write(&key, &code)
+        {
+            // It costs the next process its time, and this one nothing.
+            tracing::debug!(target: "convfuse::load", kernel = name, %error, "a kernel could not be kept");
         }
         Ok((module, KernelOrigin::Compiled))
     }

@@ -99,6 +99,21 @@ fn a_pipe_in_place_of_a_file_holds_nobody_up() {
     }
 }
 
+/// Of two processes with one number, say, each in a container of its own.
+#[test]
+fn a_writer_leaves_alone_what_another_is_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path());
+    let name = files.unfinished(&key(1), 7);
+    fs::write(&name, b"half of it").unwrap();
+    let written = files.write_by_way_of(&name, &key(1), b"one");
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(fs::read(&name).unwrap(), b"half of it");
+    files.write(&key(1), b"one").unwrap();
+    assert_eq!(files.read(&key(1)).unwrap(), b"one");
+    assert_ne!(random(), random());
+}
+
 /// The content that writer `number` writes again and again, of a length of its own.
 fn content(number: u8) -> Vec<u8> {
     vec![number; 10_000 * usize::from(number)]
