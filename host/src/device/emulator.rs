@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use cuda_std::emulator::FaultKind;
 use cuda_std::{Instance, KernelArgs};
 use op_spec::launch::LaunchShape;
 
 use super::counters::Counters;
 use crate::contract::{self, KernelFacts, Limits};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host_memory::affordable;
 
 /// How the emulator runs kernels.
@@ -102,7 +103,17 @@ impl EmulatedBuffer {
         bytes: usize,
     ) -> Result<EmulatedBuffer> {
         affordable((bytes as u64).saturating_mul(BYTES_OF_A_BYTE))?;
-        let buffer = emulator.device.alloc(bytes)?;
+        let buffer = emulator
+            .device
+            .alloc(bytes)
+            .map_err(|fault| match fault.kind {
+                FaultKind::OutOfMemory { used, limit, .. } => Error::OutOfMemory {
+                    device: "emulator".to_owned(),
+                    requested: bytes as u64,
+                    available: format!("{used} of at most {limit} in use"),
+                },
+                _ => fault.into(),
+            })?;
         counters.allocated(bytes as u64);
         Ok(EmulatedBuffer {
             buffer,
