@@ -113,7 +113,7 @@ impl Ready {
 impl Drop for Ready {
     fn drop(&mut self) {
         for parameter in &self.program.parameters {
-            parameter.note_read(&self.stream);
+            parameter.note_earlier_reads(&self.stream);
         }
     }
 }

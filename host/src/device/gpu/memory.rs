@@ -14,8 +14,10 @@
 //! second rule whoever holds the graph keeps the buffer. A home stream in capture can neither say when a buffer was
 //! written nor take one back: the first is refused, the second is done after the capture.
 
+mod reads;
+
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cust::sys;
 
@@ -25,6 +27,7 @@ use super::stream::{GiveBack, GpuEvent, GpuStream};
 use crate::device::counters::Counters;
 use crate::device::raw::{DeviceAllocator, Owner};
 use crate::error::{Error, Result};
+use reads::{Read, settle};
 
 /// A piece of a GPU's memory.
 pub(crate) struct GpuBuffer {
@@ -34,11 +37,6 @@ pub(crate) struct GpuBuffer {
     reads: Mutex<Vec<Read>>,
     /// What is given back on drop.
     piece: Option<Piece>,
-}
-
-struct Read {
-    stream: Arc<GpuStream>,
-    done: GpuEvent,
 }
 
 /// Bytes from somewhere.
@@ -161,8 +159,8 @@ impl GpuBuffer {
                 source.len(),
                 stream
             ))?;
-            Ok(cu!(cuStreamSynchronize(stream))?)
         }
+        self.home.finish()
     }
 
     /// Queues a copy of `bytes` bytes of `source`, from `first` on, to those from `offset` on, in the order of the home
@@ -228,8 +226,8 @@ impl GpuBuffer {
                 target.len(),
                 raw
             ))?;
-            Ok(cu!(cuStreamSynchronize(raw))?)
         }
+        stream.finish()
     }
 
     /// Queues a copy of `bytes` bytes from `offset` on to those of `target` from `first` on, in the order of `stream`.
@@ -265,89 +263,9 @@ impl GpuBuffer {
         self.pointer() + offset as u64
     }
 
-    /// Orders work that `stream` gets from now on after the writing of this buffer.
-    ///
-    /// # Errors
-    /// [`Error::ForeignInCapture`] if that work goes to a graph, and the stream has not read the buffer before;
-    /// [`Error::InCapture`] if the home stream's work goes to a graph.
-    pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
-        if stream.is(&self.home) {
-            return Ok(());
-        }
-        if stream.is_capturing()? {
-            return match self.reads().iter().any(|read| read.stream.is(stream)) {
-                true => Ok(()),
-                false => Err(Error::ForeignInCapture),
-            };
-        }
-        let event = match self.written.get() {
-            Some(event) => event,
-            // Two threads may both record; either event comes after the writing.
-            None => {
-                self.home
-                    .must_not_capture("let another stream read its tensors")?;
-                let event = self.home.record(false)?;
-                self.written.get_or_init(|| event)
-            }
-        };
-        stream.wait(event)
-    }
-
-    /// Notes that `stream` reads the buffer up to this point: it will not be given back before.
-    pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
-        if stream.is(&self.home) {
-            return Ok(());
-        }
-        match stream.is_capturing() {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            // What cannot be noted is waited for.
-            Err(_) => return stream.synchronize(),
-        }
-        // Recorded under the lock: of two threads' events the later one stays.
-        let mut reads = self.reads();
-        let Ok(done) = stream.record(false) else {
-            // Without an event only waiting keeps the buffer alive for long enough.
-            return stream.synchronize();
-        };
-        match reads.iter_mut().find(|read| read.stream.is(stream)) {
-            Some(read) => read.done = done,
-            None => reads.push(Read {
-                stream: Arc::clone(stream),
-                done,
-            }),
-        }
-        Ok(())
-    }
-
-    /// To be called before the home stream overwrites a buffer that was readable until now.
-    pub(crate) fn before_rewrite(&mut self) -> Result<()> {
-        self.written = OnceLock::new();
-        let reads = self.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
-        settle(&self.home, reads)
-    }
-
     pub(crate) fn home(&self) -> &Arc<GpuStream> {
         &self.home
     }
-
-    fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
-        // A panic under the lock leaves the list whole.
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Lets `home` wait for every read, so that it may write or give back.
-fn settle(home: &GpuStream, reads: &mut Vec<Read>) -> Result<()> {
-    while let Some(read) = reads.pop() {
-        if home.wait(&read.done).is_err()
-            && let Err(error) = read.done.synchronize()
-        {
-            reads.push(read);
-            return Err(error);
-        }
-    }
-    Ok(())
 }
 
 impl Drop for GpuBuffer {

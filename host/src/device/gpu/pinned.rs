@@ -74,7 +74,7 @@ impl PinnedMemory {
         let mut pending = self.pending();
         let Ok(done) = stream.record(false) else {
             drop(pending);
-            return stream.synchronize();
+            return stream.finish();
         };
         match pending.iter_mut().find(|copying| copying.stream.is(stream)) {
             Some(copying) => copying.done = done,

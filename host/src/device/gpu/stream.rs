@@ -103,6 +103,12 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
+    /// Waits likewise for work that uses memory of the host which is its owner's again afterwards: where the driver says that it
+    /// cannot wait it is asked once more, and that it said so is the error.
+    pub(super) fn finish(&self) -> Result<()> {
+        self.synchronize().inspect_err(|_| drop(self.synchronize()))
+    }
+
     /// Whether work that the stream is given goes to a graph.
     pub(crate) fn is_capturing(&self) -> Result<bool> {
         let _current = self.gpu.make_current()?;
@@ -149,6 +155,14 @@ impl GpuStream {
         }
     }
 
+    /// Does something that no capture allows: now, or as soon as the stream is in none any more.
+    pub(crate) fn outside_of_captures(
+        &self,
+        then: impl FnOnce(&GpuStream) + Send + Sync + 'static,
+    ) {
+        self.take_back(Box::new(Later(then)));
+    }
+
     /// Gives back what had to wait for a capture's end. The stream is not in capture.
     pub(super) fn give_back_kept(&self, current: &Current) {
         let kept = std::mem::take(&mut *self.kept());
@@ -160,6 +174,15 @@ impl GpuStream {
     fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn GiveBack>>> {
         // A panic under the lock leaves the list whole.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is done outside of captures.
+struct Later<F>(F);
+
+impl<F: FnOnce(&GpuStream) + Send + Sync> GiveBack for Later<F> {
+    fn give_back(self: Box<Self>, stream: &GpuStream, _current: &Current) {
+        (self.0)(stream);
     }
 }
 
