@@ -354,11 +354,7 @@ pub(crate) struct Current;
 
 impl Current {
     pub(crate) fn of(device: &Device) -> Current {
-        let ordinal = if device.to_string().starts_with("gpu 2") {
-            2
-        } else {
-            0
-        };
+        let ordinal = device.ordinal().expect("a GPU");
         let device = cust::device::Device::get_device(ordinal).unwrap();
         let mut context = null_mut();
         // SAFETY: a place for one handle; the library retains the context for the life of the process.

@@ -192,7 +192,21 @@ impl Drop for GpuStream {
             return;
         };
         // There is no later time to ask.
-        if let Ok(false) = self.is_capturing().or_else(|_| self.is_capturing()) {
+        let is_capturing = || self.is_capturing().or_else(|_| self.is_capturing());
+        let mut capturing = is_capturing();
+        if let (Ok(true), Origin::Own) = (&capturing, self.origin) {
+            // With the stream goes a capture that nobody can end any more, and that failed to end perhaps.
+            let mut graph = std::ptr::null_mut();
+            // SAFETY: the stream is alive; `graph` is a place for one handle, which nobody else has.
+            unsafe {
+                sys::cuStreamEndCapture(self.raw.0, &mut graph);
+                if !graph.is_null() {
+                    sys::cuGraphDestroy(graph);
+                }
+            }
+            capturing = is_capturing();
+        }
+        if let Ok(false) = capturing {
             self.give_back_kept(&current);
         }
         if self.origin == Origin::Own {
