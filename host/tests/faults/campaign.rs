@@ -20,6 +20,9 @@ const OUT_OF_MEMORY: u32 = 2;
 const OPERATING_SYSTEM: u32 = 304;
 const ILLEGAL_ADDRESS: u32 = 700;
 
+/// What a program computes.
+type Results = convfuse::Result<Vec<ArrayD<f32>>>;
+
 /// What is run, and on which kind of device.
 struct Program {
     name: &'static str,
@@ -27,7 +30,7 @@ struct Program {
     kind: u32,
     /// Whether it uses the device's [`peer`] as well.
     has_peer: bool,
-    run: Box<dyn Fn(Part, u32) -> convfuse::Result<Vec<ArrayD<f32>>>>,
+    run: Box<dyn Fn(Part, u32) -> Results>,
 }
 
 /// Another device of the same kind, which no program but one for this device uses.
@@ -60,12 +63,7 @@ enum Part {
 }
 
 /// The same where a call may fail: a panic is a failure of the test.
-fn attempt(
-    program: &Program,
-    part: Part,
-    ordinal: u32,
-    what: &str,
-) -> convfuse::Result<Vec<ArrayD<f32>>> {
+fn attempt(program: &Program, part: Part, ordinal: u32, what: &str) -> Results {
     let attempt = catch_unwind(AssertUnwindSafe(|| (program.run)(part, ordinal)));
     attempt.unwrap_or_else(|_| panic!("{what}: a panic"))
 }

@@ -5,7 +5,7 @@ use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::{Device, Model, Options, PinnedArray, Tensor, data};
 use ndarray::{ArrayD, IxDyn};
 
-use super::{Clean, Part, Program, every_call_in};
+use super::{Clean, Part, Program, Results, every_call_in};
 use crate::driver::{child, expect_passed, in_child, scripted};
 
 /// What is run, and on which kind of device.
@@ -61,7 +61,7 @@ fn presets() -> [Preset; 4] {
 }
 
 /// Opens the device, and uses what there is: copies both ways, a plan, a single run, timing, a graph.
-fn run(program: &Preset, part: Part, ordinal: u32) -> convfuse::Result<Vec<ArrayD<f32>>> {
+fn run(program: &Preset, part: Part, ordinal: u32) -> Results {
     let device = Device::gpu(ordinal)?;
     let (home, other) = (device.stream()?, device.stream()?);
     let model = Model::init(&home, &program.chain, 7)?;

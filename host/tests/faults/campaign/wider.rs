@@ -11,7 +11,7 @@ use convfuse::{
 use cust::sys::{self, CUresult};
 use ndarray::{ArrayD, IxDyn};
 
-use super::{Part, Program, every_call_in, peer};
+use super::{Part, Program, Results, every_call_in, peer};
 use crate::driver::{child, expect_passed, in_child};
 
 /// Of one chunk, and of five, the last of which is shorter.
@@ -97,7 +97,7 @@ fn clamp() -> Layer {
 }
 
 /// Memory and streams of others, captures of others, and tensors between devices.
-fn borrowed(part: Part, ordinal: u32) -> Result<Vec<ArrayD<f32>>> {
+fn borrowed(part: Part, ordinal: u32) -> Results {
     let [device, peer] = [Device::gpu(ordinal)?, Device::gpu(peer(ordinal))?];
     let (home, other, away) = (device.stream()?, device.stream()?, peer.stream()?);
     let chain = Chain::new(2, [Layer::scale("factor"), clamp()]).expect("a chain");
@@ -158,7 +158,7 @@ fn borrowed(part: Part, ordinal: u32) -> Result<Vec<ArrayD<f32>>> {
 }
 
 /// Arrays of the host, in chunks, on one device and on two.
-fn arrays(part: Part, ordinal: u32) -> Result<Vec<ArrayD<f32>>> {
+fn arrays(part: Part, ordinal: u32) -> Results {
     let [device, peer] = [Device::gpu(ordinal)?, Device::gpu(peer(ordinal))?];
     let home = device.stream()?;
     let model = Model::init(&home, &Chain::new(2, [clamp()]).expect("a chain"), 7)?;
@@ -190,7 +190,7 @@ fn arrays(part: Part, ordinal: u32) -> Result<Vec<ArrayD<f32>>> {
 }
 
 /// In the child, whose one thread of rayon's pool calls in one order.
-fn every_call(test: &str, name: &'static str, run: fn(Part, u32) -> Result<Vec<ArrayD<f32>>>) {
+fn every_call(test: &str, name: &'static str, run: fn(Part, u32) -> Results) {
     let Some(script) = in_child() else {
         let test = format!("campaign::wider::{test}");
         let output = child(&test).env("RAYON_NUM_THREADS", "1").output();
