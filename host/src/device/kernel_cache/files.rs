@@ -29,10 +29,11 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 pub(crate) struct Key(String);
 
 impl Key {
-    /// The key of machine code that the driver of a CUDA version makes of PTX for a device of a compute capability.
-    pub(crate) fn new(ptx_hash: &str, driver: u32, capability: (u32, u32)) -> Key {
+    /// The key of machine code that a driver makes of PTX for a device of a compute capability. The driver is what its CUDA
+    /// version and its release say, since releases of one version differ in their compilers.
+    pub(crate) fn new(ptx_hash: &str, (cuda, release): (u32, &str), capability: (u32, u32)) -> Key {
         let (major, minor) = capability;
-        let text = format!("{ptx_hash} {driver} {major}.{minor}");
+        let text = format!("{ptx_hash} {cuda} {release} {major}.{minor}");
         let digest = Sha256::digest(text.as_bytes());
         let half = digest.iter().take(16);
         Key(half.map(|byte| format!("{byte:02x}")).collect())

@@ -11,7 +11,7 @@ fn files(folder: &Path) -> Files {
 }
 
 fn key(number: u32) -> Key {
-    Key::new("0123abcd", number, (9, 0))
+    Key::new("0123abcd", (number, ""), (9, 0))
 }
 
 fn names(folder: &Path, end: &str) -> usize {
@@ -35,13 +35,14 @@ fn what_was_kept_is_found_again() {
 
 #[test]
 fn everything_that_decides_the_code_is_in_the_key() {
-    let one = Key::new("a", 13000, (9, 0));
-    assert_eq!(one, Key::new("a", 13000, (9, 0)));
+    let one = Key::new("a", (13000, "580.65"), (9, 0));
+    assert_eq!(one, Key::new("a", (13000, "580.65"), (9, 0)));
     for other in [
-        Key::new("b", 13000, (9, 0)),
-        Key::new("a", 12080, (9, 0)),
-        Key::new("a", 13000, (10, 0)),
-        Key::new("a", 13000, (9, 1)),
+        Key::new("b", (13000, "580.65"), (9, 0)),
+        Key::new("a", (12080, "580.65"), (9, 0)),
+        Key::new("a", (13000, "580.82"), (9, 0)),
+        Key::new("a", (13000, "580.65"), (10, 0)),
+        Key::new("a", (13000, "580.65"), (9, 1)),
     ] {
         assert_ne!(one, other);
     }
