@@ -165,7 +165,7 @@ struct Lent(Tensor);
 impl Drop for Lent {
     fn drop(&mut self) {
         // What the other library has queued in the order of the stream comes before the memory is given back.
-        self.0.note_read(self.0.stream());
+        self.0.note_earlier_reads(self.0.stream());
     }
 }
 

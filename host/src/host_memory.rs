@@ -2,9 +2,13 @@
 //!
 //! Vectors that grow by themselves end the process where there is no memory.
 
+mod system;
+
 use std::alloc::{Layout, alloc_zeroed};
+use std::path::Path;
 
 use crate::dtype::Element;
+use system::System;
 
 /// Memory that the host has not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +74,7 @@ fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
 
-/// Refuses more bytes than the machine has: a system that overcommits grants any request, and kills the process when it
+/// Refuses more bytes than the process may have: a system that overcommits grants any request, and kills the process when it
 /// writes. For several requests at a time, so that each by itself may be small enough.
 ///
 /// # Errors
@@ -79,13 +83,10 @@ pub(crate) fn affordable(requested: u64) -> Result<(), NoMemory> {
     if requested <= ALWAYS_THERE {
         return Ok(());
     }
-    match system_memory().filter(|&total| requested > total) {
+    match System(Path::new("/")).left() {
         None if requested > isize::MAX as u64 => Err(refused(requested)),
-        None => Ok(()),
-        Some(total) => Err(out_of_memory(
-            requested,
-            format!("the machine has {total} bytes"),
-        )),
+        Some(left) if requested > left.bytes => Err(out_of_memory(requested, left.reason)),
+        _ => Ok(()),
     }
 }
 
@@ -100,18 +101,8 @@ fn out_of_memory(requested: u64, available: String) -> NoMemory {
     }
 }
 
-/// Bytes that are not worth a look at what the machine has.
+/// Bytes that are not worth a look at what the system says.
 const ALWAYS_THERE: u64 = 64 << 20;
-
-/// Bytes of memory and swap, where `/proc/meminfo` tells.
-fn system_memory() -> Option<u64> {
-    let report = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = |name| {
-        let line = report.lines().find(|line| line.starts_with(name))?;
-        line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    Some((kib("MemTotal:")? + kib("SwapTotal:").unwrap_or(0)) << 10)
-}
 
 #[cfg(test)]
 mod tests {

@@ -10,10 +10,19 @@ use op_spec::launch::LaunchShape;
 
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
+use crate::host_memory;
 use crate::model::{self, Model};
 use crate::ops::{ConvOptions, channel_max, conv2d_with, conv3d_with, group_norm};
 use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
+
+/// Whether the host has so many bytes now, all at a time: for what takes its memory without asking.
+///
+/// # Errors
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
+pub fn must_have_memory(bytes: usize) -> Result<()> {
+    Ok(host_memory::reserve::<u8>(bytes).map(drop)?)
+}
 
 /// Launches a kernel that is no operator's: one that reads `input`, if there is one, and writes to `output`.
 /// `arguments` makes its arguments of their addresses.

@@ -20,7 +20,7 @@
 //! | `convfuse::plan` | debug | the making of a plan (a span), its launches and its memory |
 //! | `convfuse::copy` | debug, trace | arrays that go in chunks; copies, with their bytes |
 //! | `convfuse::launch` | trace | launches: kernel, grid, block, shared memory, stream |
-//! | `convfuse::load` | debug | a kernel is loaded, from where and how long that took |
+//! | `convfuse::load` | debug | a kernel is loaded, from where and how long that took; or could not be kept for the next process |
 //! | `convfuse::memory` | debug, trace | memory that is allocated, given back, or trimmed |
 //! | `convfuse::fault` | error, debug | what the emulator stopped; a device that is lost; driver calls that failed |
 //!

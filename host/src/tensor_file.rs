@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ndarray::{ArrayD, ArrayViewD};
@@ -10,6 +11,7 @@ use op_spec::chain::Parameter;
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView, View};
 
 use crate::dtype::as_bytes;
+use crate::host_memory::affordable;
 use crate::parameters::{ParametersError, collected, in_order};
 
 /// Why tensors could not be loaded or saved.
@@ -69,7 +71,11 @@ pub(crate) fn read(
 ) -> Result<Vec<ArrayD<f32>>, TensorFileError> {
     let at = || path.to_path_buf();
     let defective = |defect| TensorFileError::Parameters { path: at(), defect };
-    let bytes = fs::read(path).map_err(|source| TensorFileError::Read { path: at(), source })?;
+    let read = || {
+        affordable(fs::metadata(path)?.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        fs::read(path)
+    };
+    let bytes = read().map_err(|source| TensorFileError::Read { path: at(), source })?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|source| TensorFileError::Format { path: at(), source })?;
     let tensors = in_order(parameters, file.tensors(), |tensor| tensor.shape());

@@ -90,6 +90,48 @@ impl Case {
         self.chain.problem(self.x.shape())
     }
 
+    /// The most bytes that making such a case of a chain, and judging results of it, takes at a time: for sizes that somebody
+    /// else chooses, since the oracle takes its memory without asking. `None` for more than can be counted.
+    ///
+    /// # Errors
+    /// What the first layer that refuses its input says.
+    pub fn bytes_of_chain(chain: &Chain, input: &[usize]) -> Result<Option<usize>, ChainError> {
+        Self::bytes_on_threads(chain, input, rayon::current_num_threads())
+    }
+
+    /// The same for samples that are judged on so many threads.
+    pub(crate) fn bytes_on_threads(
+        chain: &Chain,
+        input: &[usize],
+        threads: usize,
+    ) -> Result<Option<usize>, ChainError> {
+        let problem = chain.problem(input)?;
+        let elements = |shape: &[usize]| {
+            let product = |product: usize, &extent: &usize| product.checked_mul(extent);
+            shape.iter().try_fold(1, product)
+        };
+        let count = || {
+            let mut parameters = 0usize;
+            for parameter in chain.parameters() {
+                parameters = parameters.checked_add(elements(&parameter.shape)?)?;
+            }
+            let mut layer = 0;
+            for step in &problem.steps {
+                let (x, y) = (elements(&step.input[1..])?, elements(&step.output[1..])?);
+                layer = layer.max(x.checked_add(y)?);
+            }
+            let at_once = threads.min(input.first().copied().unwrap_or(1)).max(1);
+            // Of input and parameters a copy in f32 and one that is rounded, of the output values, tolerances and their
+            // copies, of a layer values, tolerances and magnitudes of what it reads and makes, and of the parameters.
+            let single = elements(input)?.checked_add(parameters)?.checked_mul(2)?;
+            let double = elements(problem.output_shape())?.checked_mul(4)?;
+            let layers = layer.checked_add(parameters)?.checked_mul(4)?;
+            let double = double.checked_add(layers.checked_mul(at_once)?)?;
+            single.checked_mul(4)?.checked_add(double.checked_mul(8)?)
+        };
+        Ok(count())
+    }
+
     /// The case on an input and parameters that `round` has made representable in another element type.
     #[must_use]
     pub fn rounded(mut self, round: impl Fn(f32) -> f32) -> Case {

@@ -227,3 +227,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_memory_of_a_case_is_known_before_it_is_made() {
+    let chain = || Chain::new(2, [Layer::max_pool2d(MaxPool2dSpec::new([2, 2]))]).unwrap();
+    let bytes = |input: &[usize]| Case::bytes_on_threads(&chain(), input, 2);
+    // 64 elements in, of which 32 in f32 a sample, and 16 out.
+    assert_eq!(
+        bytes(&[2, 2, 4, 4]).unwrap(),
+        Some(4 * 2 * 64 + 8 * (4 * 16 + 2 * 4 * 40))
+    );
+    assert_eq!(bytes(&[1 << 58, 2, 4, 4]).ok().flatten(), None);
+    assert!(bytes(&[2, 3, 4, 4]).is_err());
+}

@@ -88,7 +88,10 @@ fn run_stages(
     if !y.is_empty() {
         let n = output[0];
         let x = dense(x)?;
-        affordable(bytes_at_a_time(stages, y.len(), n))?;
+        let aside = bytes_at_a_time(stages, n);
+        affordable(aside.saturating_add(size_of_val(&y[..]) as u64))?;
+        // Asked for once, all together, and given back at once: what the products take they do not ask for.
+        reserve::<u8>(usize::try_from(aside).unwrap_or(usize::MAX))?;
         let output_len = y.len() / n;
         y.par_chunks_mut(output_len)
             .zip(x.par_chunks(x.len() / n))
@@ -99,19 +102,23 @@ fn run_stages(
     Ok(ArrayD::from_shape_vec(IxDyn(output), y).expect("as many elements"))
 }
 
-/// Bytes of the output and of what all threads have for themselves while they make it, in the main: a request for more
-/// than there is of several such buffers fails before the first is filled.
-fn bytes_at_a_time(stages: &[Stage<'_>], output_len: usize, n: usize) -> u64 {
+/// Bytes that all threads have for themselves, in the main, while they make an output: a request for more than there is of
+/// several such buffers fails before the first is filled.
+fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     let stages = stages.iter();
     let of_thread = stages.map(|stage| {
         let mapped = stage.reduction.map_or(0, |_| stage.mapped_len);
         mapped.max(stage.output_len) as u64
     });
-    let threads = n.min(rayon::current_num_threads()) as u64;
-    let elements = threads.saturating_mul(of_thread.max().unwrap_or(0));
-    let elements = elements.saturating_add(output_len as u64);
-    elements.saturating_mul(size_of::<f32>() as u64)
+    let threads = rayon::current_num_threads() as u64;
+    let samples = threads.min(n as u64);
+    let elements = samples.saturating_mul(of_thread.max().unwrap_or(0));
+    let bytes = elements.saturating_mul(size_of::<f32>() as u64);
+    bytes.saturating_add(threads * PRODUCT_BYTES)
 }
+
+/// The most bytes that a product of matrices takes for its factors' order, and a chunk of columns.
+const PRODUCT_BYTES: u64 = 2 << 20;
 
 /// One sample through all stages.
 fn run_sample(stages: &[Stage<'_>], x: &[f32], y: &mut [f32], buffers: &mut Buffers) -> Result<()> {

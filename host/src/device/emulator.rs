@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use cuda_std::emulator::FaultKind;
 use cuda_std::{Instance, KernelArgs};
 use op_spec::launch::LaunchShape;
 
 use super::counters::Counters;
 use crate::contract::{self, KernelFacts, Limits};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::host_memory::affordable;
 
 /// How the emulator runs kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +87,9 @@ impl Emulator {
     }
 }
 
+/// What a byte of the emulator's memory takes: the byte, and at least as many for what is known of it.
+const BYTES_OF_A_BYTE: u64 = 7;
+
 /// Elements in the emulator's memory, which is given back, and forgotten by the counters, on drop.
 pub(crate) struct EmulatedBuffer {
     buffer: cuda_std::emulator::Buffer,
@@ -97,7 +102,18 @@ impl EmulatedBuffer {
         counters: &Arc<Counters>,
         bytes: usize,
     ) -> Result<EmulatedBuffer> {
-        let buffer = emulator.device.alloc(bytes)?;
+        affordable((bytes as u64).saturating_mul(BYTES_OF_A_BYTE))?;
+        let buffer = emulator
+            .device
+            .alloc(bytes)
+            .map_err(|fault| match fault.kind {
+                FaultKind::OutOfMemory { used, limit, .. } => Error::OutOfMemory {
+                    device: "emulator".to_owned(),
+                    requested: bytes as u64,
+                    available: format!("{used} of at most {limit} in use"),
+                },
+                _ => fault.into(),
+            })?;
         counters.allocated(bytes as u64);
         Ok(EmulatedBuffer {
             buffer,

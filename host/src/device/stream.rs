@@ -145,6 +145,17 @@ impl Stream {
         &self.0.device
     }
 
+    /// Refuses a stream that the driver serves no more, before anything is done that would not ask it.
+    ///
+    /// # Errors
+    /// [`Error::Forked`]; what is final for the device.
+    pub(crate) fn must_serve(&self) -> Result<()> {
+        match &self.0.gpu {
+            Some(stream) => stream.is_capturing().map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until all work given to the stream so far is done, and reports what went wrong in it.
     ///
     /// # Errors

@@ -223,6 +223,25 @@ impl Tensor {
         }
     }
 
+    /// The same for work that was given to `stream` at any time: if it is in capture now, and cannot tell, as soon as it is in none.
+    pub(crate) fn note_earlier_reads(&self, stream: &Stream) {
+        let (Storage::Gpu(buffer), Some(stream)) = (&*self.storage, stream.gpu()) else {
+            return;
+        };
+        match stream.is_capturing() {
+            Ok(true) if !stream.is(buffer.home()) => {
+                buffer.forget_reads_of(stream);
+                let storage = Arc::clone(&self.storage);
+                stream.outside_of_captures(move |stream| {
+                    if let Storage::Gpu(buffer) = &*storage {
+                        buffer.wait_for_reads_of(stream);
+                    }
+                });
+            }
+            _ => drop(buffer.after_read(stream)),
+        }
+    }
+
     /// Refuses a tensor that is not on the stream's device.
     pub(crate) fn same_device(
         &self,

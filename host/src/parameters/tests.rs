@@ -191,3 +191,19 @@ fn a_seed_gives_the_values_that_it_always_gave() {
         named(&of_79)
     );
 }
+
+/// A sparse one, which the disk has room for.
+#[test]
+fn a_file_larger_than_any_memory_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sparse.safetensors");
+    let file = std::fs::File::create(&path).unwrap();
+    if file.set_len(1 << 43).is_ok() {
+        let chain = KernelBench79::default().chain().unwrap();
+        let error = Parameters::load(&path, &chain).unwrap_err();
+        let TensorFileError::Read { source, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(source.kind(), std::io::ErrorKind::OutOfMemory);
+    }
+}

@@ -27,6 +27,8 @@ impl Ready {
         program: Arc<Program>,
         stream: &Stream,
     ) -> Result<Ready> {
+        // A program that is loaded and needs no memory asks the driver for nothing.
+        stream.must_serve()?;
         open(&program.parameters, operator, "parameter", stream)?;
         for step in &program.steps {
             step.launch.load(stream, &step.shape)?;
@@ -113,7 +115,7 @@ impl Ready {
 impl Drop for Ready {
     fn drop(&mut self) {
         for parameter in &self.program.parameters {
-            parameter.note_read(&self.stream);
+            parameter.note_earlier_reads(&self.stream);
         }
     }
 }

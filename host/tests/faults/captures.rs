@@ -96,3 +96,61 @@ fn a_capture_of_the_home_stream_keeps_memory_and_refuses_readers() {
     );
     script.expect_no_violations();
 }
+
+/// What a plan on a stream of its own runs: its parameters and its input.
+fn scaled(home: &Stream, stream: &Stream) -> (convfuse::Plan, Tensor, Tensor) {
+    let chain = Chain::new(2, [Layer::scale("factor")]).unwrap();
+    let model = Model::init(home, &chain, 1).unwrap();
+    let options = Options::default();
+    let plan = model.plan(stream, &[1, 2, 5, 5], &options).unwrap();
+    let x = Tensor::from_array(stream, &data::fill(1, [1, 2, 5, 5])).unwrap();
+    let y = plan.output().unwrap();
+    (plan, x, y)
+}
+
+#[test]
+fn parameters_outlive_what_a_plan_ran_before_the_capture_in_which_it_was_dropped() {
+    let test =
+        "captures::parameters_outlive_what_a_plan_ran_before_the_capture_in_which_it_was_dropped";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let (home, stream) = (device.stream().unwrap(), device.stream().unwrap());
+    let (mut plan, x, mut y) = scaled(&home, &stream);
+    plan.execute(&x, &mut y).unwrap();
+    // With the plan goes its model.
+    let ended = captured(&device, &stream, || drop(plan));
+    assert_eq!(ended, CUresult::CUDA_SUCCESS);
+    let overwritten = Tensor::zeros(&home, &[2], convfuse::DType::F32).unwrap();
+    overwritten.to_array::<f32>().unwrap();
+    stream.synchronize().unwrap();
+    script.expect_no_violations();
+    drop((x, y, overwritten, home, stream));
+    assert!(!script.alive(0).contains("allocations"));
+}
+
+#[test]
+fn a_graph_may_be_dropped_in_a_capture_of_the_stream_that_it_was_launched_on() {
+    let test =
+        "captures::a_graph_may_be_dropped_in_a_capture_of_the_stream_that_it_was_launched_on";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let (home, stream) = (device.stream().unwrap(), device.stream().unwrap());
+    let (plan, x, y) = scaled(&home, &stream);
+    drop(y);
+    let mut graph = plan.capture(x).unwrap();
+    graph.replay().unwrap();
+    let ended = captured(&device, &stream, || drop(graph));
+    assert_eq!(ended, CUresult::CUDA_SUCCESS);
+    let overwritten = Tensor::zeros(&home, &[2], convfuse::DType::F32).unwrap();
+    overwritten.to_array::<f32>().unwrap();
+    stream.synchronize().unwrap();
+    script.expect_no_violations();
+    drop((overwritten, home, stream));
+    let alive = script.alive(0);
+    assert!(
+        !alive.contains("allocations") && !alive.contains("executables"),
+        "{alive}"
+    );
+}

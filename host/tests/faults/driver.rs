@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::{env, fs, mem};
 
 /// Set in the child, so that it knows what it is.
@@ -11,9 +11,21 @@ const CHILD: &str = "CONVFUSE_TEST_CHILD";
 /// In the parent: runs the test of this name in a child that finds the scripted driver, and returns `None`. In the
 /// child: the driver. Each process loads the driver that it finds first, and only once.
 pub(crate) fn scripted(test: &str) -> Option<Script> {
-    if env::var_os(CHILD).is_some() {
-        return Some(Script);
+    let script = in_child();
+    if script.is_none() {
+        let output = child(test).output().expect("the child starts");
+        expect_passed(&output);
     }
+    script
+}
+
+/// The driver, in a child.
+pub(crate) fn in_child() -> Option<Script> {
+    env::var_os(CHILD).is_some().then_some(Script)
+}
+
+/// A child that runs the test of this name, finds the scripted driver, and keeps no machine code.
+pub(crate) fn child(test: &str) -> Command {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test.replace("::", "-"));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a temporary folder");
@@ -21,19 +33,22 @@ pub(crate) fn scripted(test: &str) -> Option<Script> {
     // Cargo puts a dependency's shared library beside the tests.
     let library = executable.with_file_name("libscripted_driver.so");
     fs::copy(library, folder.join("libcuda.so.1")).expect("the scripted driver was built");
-    let output = Command::new(executable)
+    let mut command = Command::new(executable);
+    command
         .args([test, "--exact", "--nocapture"])
         .env(CHILD, "1")
         .env("LD_LIBRARY_PATH", folder)
         // What another run compiled would change the calls.
-        .env("CONVFUSE_CACHE", "off")
-        .output()
-        .expect("the child starts");
+        .env("CONVFUSE_CACHE", "off");
+    command
+}
+
+/// What a child said must be that its test passed.
+pub(crate) fn expect_passed(output: &Output) {
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "{text}");
     print!("{text}");
-    None
 }
 
 /// What the scripted driver is told and asked: `crates/scripted-driver/src/control.rs` has the words.

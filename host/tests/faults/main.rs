@@ -1,15 +1,19 @@
 //! What becomes of the library's work where the driver fails, or does it as late as it may: on the driver of
 //! `crates/scripted-driver`, so without a GPU.
 //!
+//! * `cache`: the folder of compiled kernels is shut, full, torn, missing, or somebody else writes to it.
 //! * `campaign`: every call of the driver fails once.
 //! * `ordering`, `captures`: work is done no sooner than it is waited for, so that an order that is missing shows.
+//! * `lost`: a call finds the device lost, or the process is a fork of the one that used it.
 //! * `others`: memory, allocators and arrays that come from outside.
 //! * `threads`: two threads meet at a call of the driver that returns late.
 #![cfg(target_os = "linux")]
 
+mod cache;
 mod campaign;
 mod captures;
 mod driver;
+mod lost;
 mod ordering;
 mod others;
 mod threads;

@@ -276,6 +276,11 @@ fn an_array_has_been_read_when_the_call_returns() {
     // SAFETY: as above.
     unsafe { (0..LEN).for_each(|index| start.add(index).write(2.0)) };
     assert_eq!(sum(&x.unwrap()), LEN as f32);
+    // Also where the driver says once that it cannot wait.
+    script.begin(Work::WhenWaitedFor);
+    script.fail("cuStreamSynchronize", 1, 304);
+    // SAFETY: as above.
+    Tensor::from_array(&stream, &unsafe { ArrayView1::from_shape_ptr(LEN, start) }).unwrap_err();
     // SAFETY: nothing uses the memory any more.
     unsafe { sys::cuMemFreeHost(start.cast()) };
     script.expect_no_violations();
@@ -349,11 +354,7 @@ pub(crate) struct Current;
 
 impl Current {
     pub(crate) fn of(device: &Device) -> Current {
-        let ordinal = if device.to_string().starts_with("gpu 2") {
-            2
-        } else {
-            0
-        };
+        let ordinal = device.ordinal().expect("a GPU");
         let device = cust::device::Device::get_device(ordinal).unwrap();
         let mut context = null_mut();
         // SAFETY: a place for one handle; the library retains the context for the life of the process.

@@ -84,14 +84,14 @@ fn measure<T: Element>(arguments: &Arguments) -> Outcome {
     let first = devices.first().ok_or("no devices")?;
     let parameters = Parameters::init(&chain, 7)?;
     let model = Model::with_dtype(&first.stream()?, &chain, &parameters, T::DTYPE)?;
-    let x = data::fill(1, IxDyn(input));
+    let x = data::try_fill(1, IxDyn(input))?;
     let output = model.output_shape(input)?;
     let mut host = Host {
         // The whole batch in one run.
         wanted: model
             .forward(&Tensor::from_f32_array(model.stream(), &x, T::DTYPE)?)?
             .to_f32_array()?,
-        y: ArrayD::zeros(output.clone()),
+        y: data::try_fill(0, IxDyn(&output))?,
         pinned_x: PinnedArray::<T>::zeros(first, input)?,
         pinned_y: PinnedArray::<T>::zeros(first, &output)?,
         x,

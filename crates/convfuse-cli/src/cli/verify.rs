@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use comfy_table::CellAlignment::{Left, Right};
 use convfuse::chain::Chain;
-use convfuse::{DType, Stream};
+use convfuse::{DType, Stream, lab};
 use convfuse_cli::{compare, rounded};
 use oracle::{Agreement, Case, Expected, Precision, golden};
 
@@ -108,7 +108,8 @@ fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Box<dyn st
     let chain: Chain = read(path)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let case = |Shape(shape): &Shape| {
-        chain.problem(shape)?;
+        let bytes = Case::bytes_of_chain(&chain, shape)?;
+        lab::must_have_memory(bytes.unwrap_or(usize::MAX))?;
         let name = format!("{name}/{shape:?}");
         Ok(Case::of_chain(&name, chain.clone(), shape))
     };

@@ -62,12 +62,13 @@ impl GpuGraph {
 
 impl Drop for GpuGraph {
     fn drop(&mut self) {
-        // The last launch may still read what the holder of the graph is about to free on other streams.
-        let wait = || self.stream.synchronize_anywhere();
-        let _ = wait().or_else(|_| wait());
-        if let Some(_current) = self.stream.gpu.make_current_to_give_back() {
-            // SAFETY: the handle is ours and used nowhere else any more.
-            unsafe { sys::cuGraphExecDestroy(self.executable.0) };
-        }
+        let executable = self.executable;
+        // Waiting for the last launch would end a capture that somebody has begun on the stream since.
+        self.stream.outside_of_captures(move |stream| {
+            let Handle(executable) = { executable };
+            let _ = stream.finish();
+            // SAFETY: the handle was ours and is used nowhere else any more; the context is current.
+            unsafe { sys::cuGraphExecDestroy(executable) };
+        });
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use cust::sys;
@@ -120,7 +120,8 @@ impl Kernels {
             return Ok((module, KernelOrigin::Carried { arch }));
         }
         let cache = kernel_cache::store();
-        let key = Key::new(kernel.source(), self.driver, self.carried.capability());
+        let driver = (self.driver, driver_release());
+        let key = Key::new(kernel.source(), driver, self.carried.capability());
         let kept = cache.as_ref().and_then(|cache| cache.read(&key));
         if let Some(code) = kept
             && let Some(module) = image::load(&code)?
@@ -128,12 +129,24 @@ impl Kernels {
             return Ok((module, KernelOrigin::Cached));
         }
         let (module, code) = image::compile(name, self.carried.arch(), &kernel.ptx())?;
-        if let (Some(cache), Some(code)) = (cache, code) {
-            // A cache that cannot be written costs the next process its time, and this one nothing.
-            let _ = cache.write(&key, &code);
+        if let (Some(cache), Some(code)) = (cache, code)
+            && let Err(error) = cache.write(&key, &code)
+        {
+            // It costs the next process its time, and this one nothing.
+            tracing::debug!(target: "convfuse::load", kernel = name, %error, "a kernel could not be kept");
         }
         Ok((module, KernelOrigin::Compiled))
     }
+}
+
+/// The release of the driver, where the system tells: the driver itself has only the version of CUDA that it supports.
+fn driver_release() -> &'static str {
+    static RELEASE: LazyLock<String> = LazyLock::new(|| {
+        let report = std::fs::read_to_string("/proc/driver/nvidia/version");
+        let report = report.unwrap_or_default();
+        report.lines().next().unwrap_or_default().to_owned()
+    });
+    &RELEASE
 }
 
 /// The function of this name in a module of the current context.

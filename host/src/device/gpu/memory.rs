@@ -16,9 +16,10 @@
 //! written nor take one back: the first is refused, the second is done after the capture.
 
 mod piece;
+mod reads;
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cust::sys;
 
@@ -27,8 +28,9 @@ use super::pinned::{PinnedMemory, Use};
 use super::stream::{GpuEvent, GpuStream};
 use crate::device::counters::Counters;
 use crate::device::raw::{DeviceAllocator, Owner};
-use crate::error::{Error, Result};
-use piece::{Piece, Read, Source, from_allocator, settle};
+use crate::error::Result;
+use piece::{Piece, Source, from_allocator};
+use reads::Read;
 
 /// A piece of a GPU's memory.
 pub(crate) struct GpuBuffer {
@@ -140,8 +142,8 @@ impl GpuBuffer {
                 source.len(),
                 stream
             ))?;
-            Ok(cu!(cuStreamSynchronize(stream))?)
         }
+        self.home.finish()
     }
 
     /// Queues a copy of `bytes` bytes of `source`, from `first` on, to those from `offset` on, in the order of the home
@@ -211,8 +213,8 @@ impl GpuBuffer {
                 target.len(),
                 raw
             ))?;
-            Ok(cu!(cuStreamSynchronize(raw))?)
         }
+        stream.finish()
     }
 
     /// Queues a copy of `bytes` bytes from `offset` on to those of `target` from `first` on, in the order of `stream`.
@@ -252,80 +254,8 @@ impl GpuBuffer {
         self.pointer() + offset as u64
     }
 
-    /// Orders work that `stream` gets from now on after the writing of this buffer.
-    ///
-    /// # Errors
-    /// [`Error::ForeignInCapture`] if that work goes to a graph, and the stream has not read the buffer before;
-    /// [`Error::InCapture`] if the home stream's work goes to a graph.
-    pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
-        if stream.is(&self.home) {
-            return Ok(());
-        }
-        if stream.is_capturing()? {
-            return match self.reads().iter().any(|read| read.stream.is(stream)) {
-                true => Ok(()),
-                false => Err(Error::ForeignInCapture),
-            };
-        }
-        if self.is_lent() {
-            self.home
-                .must_not_capture("let another stream read its tensors")?;
-            return stream.wait(&self.home.record(false)?);
-        }
-        let event = match self.written.get() {
-            Some(event) => event,
-            // Two threads may both record; either event comes after the writing.
-            None => {
-                self.home
-                    .must_not_capture("let another stream read its tensors")?;
-                let event = self.home.record(false)?;
-                self.written.get_or_init(|| event)
-            }
-        };
-        stream.wait(event)
-    }
-
-    /// Notes that `stream` reads the buffer up to this point: it will not be given back before.
-    pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
-        if stream.is(&self.home) {
-            return Ok(());
-        }
-        match stream.is_capturing() {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            // What cannot be noted is waited for.
-            Err(_) => return stream.synchronize_anywhere(),
-        }
-        // Recorded under the lock: of two threads' events the later one stays.
-        let mut reads = self.reads();
-        let Ok(done) = stream.record(false) else {
-            // Without an event only waiting keeps the buffer alive for long enough.
-            return stream.synchronize();
-        };
-        match reads.iter_mut().find(|read| read.stream.is(stream)) {
-            Some(read) => read.done = done,
-            None => reads.push(Read {
-                stream: Arc::clone(stream),
-                done,
-            }),
-        }
-        Ok(())
-    }
-
-    /// To be called before the home stream overwrites a buffer that was readable until now.
-    pub(crate) fn before_rewrite(&mut self) -> Result<()> {
-        self.written = OnceLock::new();
-        let reads = self.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
-        settle(&self.home, reads)
-    }
-
     pub(crate) fn home(&self) -> &Arc<GpuStream> {
         &self.home
-    }
-
-    fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
-        // A panic under the lock leaves the list whole.
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

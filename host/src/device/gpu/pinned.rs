@@ -104,7 +104,7 @@ impl PinnedMemory {
         let mut pending = self.pending();
         let Ok(done) = stream.record(false) else {
             drop(pending);
-            return stream.synchronize();
+            return stream.finish();
         };
         let mut own = pending
             .iter_mut()

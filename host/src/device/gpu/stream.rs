@@ -103,16 +103,19 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
-    /// The same in any thread. Where another one's default stream has no name, all work of the device is waited for.
-    pub(super) fn synchronize_anywhere(&self) -> Result<()> {
-        match self.synchronize() {
+    /// Waits likewise, in any thread, for work that uses memory which is its owner's again afterwards. Where another thread's
+    /// default stream has no name here, all work of the device is waited for; where the driver says that it cannot wait it
+    /// is asked once more, and that it said so is the error.
+    pub(super) fn finish(&self) -> Result<()> {
+        let wait = || match self.synchronize() {
             Err(Error::OtherThread) => {
                 let _current = self.gpu.make_current()?;
                 // SAFETY: the context is current.
                 Ok(unsafe { cu!(cuCtxSynchronize()) }?)
             }
             outcome => outcome,
-        }
+        };
+        wait().inspect_err(|_| drop(wait()))
     }
 
     /// Whether work that the stream is given goes to a graph.
@@ -165,6 +168,14 @@ impl GpuStream {
         }
     }
 
+    /// Does something that no capture allows: now, or as soon as the stream is in none any more.
+    pub(crate) fn outside_of_captures(
+        &self,
+        then: impl FnOnce(&GpuStream) + Send + Sync + 'static,
+    ) {
+        self.take_back(Box::new(Later(then)));
+    }
+
     /// Gives back what had to wait for a capture's end. The stream is not in capture.
     pub(super) fn give_back_kept(&self, current: &Current) {
         let kept = std::mem::take(&mut *self.kept());
@@ -179,14 +190,36 @@ impl GpuStream {
     }
 }
 
+/// What is done outside of captures.
+struct Later<F>(F);
+
+impl<F: FnOnce(&GpuStream) + Send + Sync> GiveBack for Later<F> {
+    fn give_back(self: Box<Self>, stream: &GpuStream, _current: &Current) {
+        (self.0)(stream);
+    }
+}
+
 impl Drop for GpuStream {
     fn drop(&mut self) {
         let Some(current) = self.gpu.make_current_to_give_back() else {
             return;
         };
         // There is no later time to ask.
-        let is_capturing = self.is_capturing().or_else(|_| self.is_capturing());
-        if matches!(is_capturing, Ok(false) | Err(Error::OtherThread)) {
+        let is_capturing = || self.is_capturing().or_else(|_| self.is_capturing());
+        let mut capturing = is_capturing();
+        if let (Ok(true), Origin::Own) = (&capturing, self.origin) {
+            // With the stream goes a capture that nobody can end any more, and that failed to end perhaps.
+            let mut graph = std::ptr::null_mut();
+            // SAFETY: the stream is alive; `graph` is a place for one handle, which nobody else has.
+            unsafe {
+                sys::cuStreamEndCapture(self.raw.0, &mut graph);
+                if !graph.is_null() {
+                    sys::cuGraphDestroy(graph);
+                }
+            }
+            capturing = is_capturing();
+        }
+        if matches!(capturing, Ok(false) | Err(Error::OtherThread)) {
             self.give_back_kept(&current);
         }
         if self.origin == Origin::Own {

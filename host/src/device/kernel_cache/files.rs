@@ -5,9 +5,9 @@
 //! part of it, a reader also notices what a file system lost, or what somebody else put there.
 
 use std::fs::{self, DirEntry};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
@@ -29,10 +29,11 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 pub(crate) struct Key(String);
 
 impl Key {
-    /// The key of machine code that the driver of a CUDA version makes of PTX for a device of a compute capability.
-    pub(crate) fn new(ptx_hash: &str, driver: u32, capability: (u32, u32)) -> Key {
+    /// The key of machine code that a driver makes of PTX for a device of a compute capability. The driver is what its CUDA
+    /// version and its release say, since releases of one version differ in their compilers.
+    pub(crate) fn new(ptx_hash: &str, (cuda, release): (u32, &str), capability: (u32, u32)) -> Key {
         let (major, minor) = capability;
-        let text = format!("{ptx_hash} {driver} {major}.{minor}");
+        let text = format!("{ptx_hash} {cuda} {release} {major}.{minor}");
         let digest = Sha256::digest(text.as_bytes());
         let half = digest.iter().take(16);
         Key(half.map(|byte| format!("{byte:02x}")).collect())
@@ -85,25 +86,32 @@ impl Files {
 
     /// Keeps `content` under this key, in place of what was there.
     pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<()> {
-        // Two writers of a process, or of two, have a name each.
-        static WRITES: AtomicU64 = AtomicU64::new(0);
         create_private(&self.folder)?;
-        let (process, write) = (std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
-        let name = format!("{}-{process}-{write}", key.0);
-        let unfinished = self.folder.join(name).with_extension(UNFINISHED);
-        let fill = || -> io::Result<()> {
-            let mut file = fs::File::create_new(&unfinished)?;
+        self.write_by_way_of(&self.unfinished(key, random()), key, content)?;
+        self.make_room()
+    }
+
+    /// A name for one writer. Processes that see one folder may have one number, in containers for example.
+    fn unfinished(&self, key: &Key, writer: u64) -> PathBuf {
+        let name = format!("{}-{writer:016x}", key.0);
+        self.folder.join(name).with_extension(UNFINISHED)
+    }
+
+    fn write_by_way_of(&self, unfinished: &Path, key: &Key, content: &[u8]) -> io::Result<()> {
+        // Before there is a file of ours there is none to remove: this name may be another's.
+        let mut file = fs::File::create_new(unfinished)?;
+        let mut fill = || -> io::Result<()> {
             file.write_all(TITLE)?;
             file.write_all(&key.seal(content))?;
-            file.write_all(content)?;
-            drop(file);
-            fs::rename(&unfinished, self.path(key))
+            file.write_all(content)
         };
-        if let Err(error) = fill() {
-            let _ = fs::remove_file(&unfinished);
-            return Err(error);
+        let filled = fill();
+        drop(file);
+        let renamed = filled.and_then(|()| fs::rename(unfinished, self.path(key)));
+        if renamed.is_err() {
+            let _ = fs::remove_file(unfinished);
         }
-        self.make_room()
+        renamed
     }
 
     /// Removes the oldest files beyond the limit, and what nobody finished.
@@ -121,16 +129,22 @@ impl Files {
                 let _ = fs::remove_file(path);
             }
         }
-        let mut kept = 0;
+        let mut kept = 0u64;
         files.sort();
         for (_, bytes, path) in files {
-            kept += bytes;
+            kept = kept.saturating_add(bytes);
             if kept > self.limit {
                 let _ = fs::remove_file(path);
             }
         }
         Ok(())
     }
+}
+
+/// A number that nobody else draws.
+fn random() -> u64 {
+    // Hashers start from what the system gives a process as random, and each from a number of its own.
+    RandomState::new().hash_one(std::process::id())
 }
 
 fn has_end(path: &Path, end: &str) -> bool {

@@ -11,7 +11,7 @@ fn files(folder: &Path) -> Files {
 }
 
 fn key(number: u32) -> Key {
-    Key::new("0123abcd", number, (9, 0))
+    Key::new("0123abcd", (number, ""), (9, 0))
 }
 
 fn names(folder: &Path, end: &str) -> usize {
@@ -35,13 +35,14 @@ fn what_was_kept_is_found_again() {
 
 #[test]
 fn everything_that_decides_the_code_is_in_the_key() {
-    let one = Key::new("a", 13000, (9, 0));
-    assert_eq!(one, Key::new("a", 13000, (9, 0)));
+    let one = Key::new("a", (13000, "580.65"), (9, 0));
+    assert_eq!(one, Key::new("a", (13000, "580.65"), (9, 0)));
     for other in [
-        Key::new("b", 13000, (9, 0)),
-        Key::new("a", 12080, (9, 0)),
-        Key::new("a", 13000, (10, 0)),
-        Key::new("a", 13000, (9, 1)),
+        Key::new("b", (13000, "580.65"), (9, 0)),
+        Key::new("a", (12080, "580.65"), (9, 0)),
+        Key::new("a", (13000, "580.82"), (9, 0)),
+        Key::new("a", (13000, "580.65"), (10, 0)),
+        Key::new("a", (13000, "580.65"), (9, 1)),
     ] {
         assert_ne!(one, other);
     }
@@ -97,6 +98,21 @@ fn a_pipe_in_place_of_a_file_holds_nobody_up() {
     if made.is_ok_and(|status| status.success()) {
         assert_eq!(files.read(&key(1)), None);
     }
+}
+
+/// Of two processes with one number, say, each in a container of its own.
+#[test]
+fn a_writer_leaves_alone_what_another_is_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path());
+    let name = files.unfinished(&key(1), 7);
+    fs::write(&name, b"half of it").unwrap();
+    let written = files.write_by_way_of(&name, &key(1), b"one");
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(fs::read(&name).unwrap(), b"half of it");
+    files.write(&key(1), b"one").unwrap();
+    assert_eq!(files.read(&key(1)).unwrap(), b"one");
+    assert_ne!(random(), random());
 }
 
 /// The content that writer `number` writes again and again, of a length of its own.

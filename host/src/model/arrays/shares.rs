@@ -66,6 +66,8 @@ impl<'a> Share<'a> {
 
     /// A ring for it, which was kept or is new.
     fn ring<T: Element>(&self, options: &Options, chunks: Chunks) -> Result<Box<Ring<T>>> {
+        // A forked process has none of the threads that would be told so.
+        self.model.stream().must_serve()?;
         let is_it = |ring: &Ring<T>| ring.is_for(&self.input, options, chunks);
         match self.model.rings().take(is_it) {
             Some(ring) => Ok(ring),

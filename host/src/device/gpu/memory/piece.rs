@@ -4,20 +4,15 @@ use std::sync::Arc;
 
 use cust::sys;
 
+use super::reads::{Read, settle};
 use crate::device::counters::Counters;
 use crate::device::gpu::driver::Current;
-use crate::device::gpu::stream::{GiveBack, GpuEvent, GpuStream};
+use crate::device::gpu::stream::{GiveBack, GpuStream};
 use crate::device::raw::{DeviceAllocator, Owner};
 use crate::error::{Error, Result};
 
 /// Bytes whose multiples kernels take allocations to start at.
 const ALIGNMENT: usize = 256;
-
-/// A read by another stream than the home.
-pub(super) struct Read {
-    pub(super) stream: Arc<GpuStream>,
-    pub(super) done: GpuEvent,
-}
 
 /// Bytes from somewhere.
 pub(super) struct Piece {
@@ -65,19 +60,6 @@ pub(super) fn from_allocator(
         });
     }
     Ok(pointer.expose_provenance() as u64)
-}
-
-/// Lets `home` wait for every read, so that it may write or give back.
-pub(super) fn settle(home: &GpuStream, reads: &mut Vec<Read>) -> Result<()> {
-    while let Some(read) = reads.pop() {
-        if home.wait(&read.done).is_err()
-            && let Err(error) = read.done.synchronize()
-        {
-            reads.push(read);
-            return Err(error);
-        }
-    }
-    Ok(())
 }
 
 impl GiveBack for Piece {

@@ -1,0 +1,116 @@
+//! Who has read a buffer, and who waits for that.
+
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+
+use super::GpuBuffer;
+use crate::device::gpu::stream::{GpuEvent, GpuStream};
+use crate::error::{Error, Result};
+
+/// The last read by a stream.
+pub(super) struct Read {
+    stream: Arc<GpuStream>,
+    done: GpuEvent,
+}
+
+impl GpuBuffer {
+    /// Orders work that `stream` gets from now on after the writing of this buffer.
+    ///
+    /// # Errors
+    /// [`Error::ForeignInCapture`] if that work goes to a graph, and the stream has not read the buffer before;
+    /// [`Error::InCapture`] if the home stream's work goes to a graph.
+    pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
+        if stream.is(&self.home) {
+            return Ok(());
+        }
+        if stream.is_capturing()? {
+            return match self.reads().iter().any(|read| read.stream.is(stream)) {
+                true => Ok(()),
+                false => Err(Error::ForeignInCapture),
+            };
+        }
+        if self.is_lent() {
+            self.home
+                .must_not_capture("let another stream read its tensors")?;
+            return stream.wait(&self.home.record(false)?);
+        }
+        let event = match self.written.get() {
+            Some(event) => event,
+            // Two threads may both record; either event comes after the writing.
+            None => {
+                self.home
+                    .must_not_capture("let another stream read its tensors")?;
+                let event = self.home.record(false)?;
+                self.written.get_or_init(|| event)
+            }
+        };
+        stream.wait(event)
+    }
+
+    /// Notes that `stream` reads the buffer up to this point: it will not be given back before.
+    pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
+        if stream.is(&self.home) {
+            return Ok(());
+        }
+        match stream.is_capturing() {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            // What cannot be noted is waited for.
+            Err(_) => return stream.finish(),
+        }
+        // Recorded under the lock: of two threads' events the later one stays.
+        let mut reads = self.reads();
+        let Ok(done) = stream.record(false) else {
+            // Without an event only waiting keeps the buffer alive for long enough.
+            return stream.finish();
+        };
+        match reads.iter_mut().find(|read| read.stream.is(stream)) {
+            Some(read) => read.done = done,
+            None => reads.push(Read {
+                stream: Arc::clone(stream),
+                done,
+            }),
+        }
+        Ok(())
+    }
+
+    /// Lets the home stream wait for what `stream`, which is in no capture, has read up to this point.
+    pub(crate) fn wait_for_reads_of(&self, stream: &GpuStream) {
+        let waited = match stream.record(false) {
+            Ok(done) => self.home.wait(&done).or_else(|_| done.synchronize()),
+            Err(_) => stream.finish(),
+        };
+        // A context in which nothing can be waited for is lost.
+        drop(waited);
+    }
+
+    /// Forgets what `stream` has read: whoever asks for that keeps the buffer until [that was waited
+    /// for](Self::wait_for_reads_of). A buffer that the stream keeps must not keep the stream.
+    pub(crate) fn forget_reads_of(&self, stream: &GpuStream) {
+        self.reads().retain(|read| !read.stream.is(stream));
+    }
+
+    /// To be called before the home stream overwrites a buffer that was readable until now.
+    pub(crate) fn before_rewrite(&mut self) -> Result<()> {
+        self.written = OnceLock::new();
+        let reads = self.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        settle(&self.home, reads)
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
+        // A panic under the lock leaves the list whole.
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets `home` wait for every read, so that it may write or give back.
+pub(super) fn settle(home: &GpuStream, reads: &mut Vec<Read>) -> Result<()> {
+    while let Some(read) = reads.pop() {
+        if home.wait(&read.done).is_err()
+            && let Err(error) = read.done.synchronize()
+        {
+            reads.push(read);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
