@@ -15,7 +15,7 @@
 //! written nor take one back: the first is refused, the second is done after the capture.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use cust::sys;
 
@@ -25,6 +25,7 @@ use super::stream::{GiveBack, GpuEvent, GpuStream};
 use crate::device::counters::Counters;
 use crate::device::raw::{DeviceAllocator, Owner};
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard, OnceLock};
 
 /// A piece of a GPU's memory.
 pub(crate) struct GpuBuffer {

@@ -1,7 +1,7 @@
 //! Memory of the host that the device copies from and to by itself.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use cust::sys;
 
@@ -10,6 +10,7 @@ use super::driver::{Handle, cu};
 use super::stream::{GpuEvent, GpuStream};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Page-locked memory, and the copies that still use it.
 pub(crate) struct PinnedMemory {
@@ -110,7 +111,7 @@ impl PinnedMemory {
         unsafe { std::slice::from_raw_parts_mut(self.start.0.cast(), len) }
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<Copying>> {
+    fn pending(&self) -> MutexGuard<'_, Vec<Copying>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
