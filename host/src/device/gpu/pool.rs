@@ -76,15 +76,15 @@ impl Pool {
             available,
         };
         let limit = self.limit.load(Relaxed);
-        let held = self.live.fetch_add(requested, Relaxed);
-        let allocated = if held.saturating_add(requested) > limit {
-            Err(refused(format!("{held} of a limit of {limit} in use")))
-        } else {
-            // SAFETY: the caller's promise.
-            match unsafe { self.attempt_twice(stream, bytes) } {
-                Err(error) if is_out_of_memory(&error) => Err(refused(free_memory())),
-                result => Ok(result?),
-            }
+        // What is refused is never counted: another thread's memory may have room.
+        let room = |held: u64| held.checked_add(requested).filter(|&sum| sum <= limit);
+        if let Err(held) = self.live.fetch_update(Relaxed, Relaxed, room) {
+            return Err(refused(format!("{held} of a limit of {limit} in use")));
+        }
+        // SAFETY: the caller's promise.
+        let allocated = match unsafe { self.attempt_twice(stream, bytes) } {
+            Err(error) if is_out_of_memory(&error) => Err(refused(free_memory())),
+            result => result.map_err(Error::from),
         };
         if allocated.is_err() {
             self.live.fetch_sub(requested, Relaxed);
