@@ -39,6 +39,14 @@
 //! # Ok::<(), convfuse::Error>(())
 //! ```
 
+#![cfg_attr(
+    feature = "interleavings",
+    allow(
+        clippy::large_enum_variant,
+        reason = "locks that are scheduled are large"
+    )
+)]
+
 pub mod chain;
 mod contract;
 mod conversion;
@@ -58,6 +66,7 @@ pub mod ops;
 mod parameters;
 mod program;
 pub mod spec;
+mod sync;
 mod tensor_file;
 
 pub use contract::LaunchError;

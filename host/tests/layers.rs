@@ -33,7 +33,7 @@ fn modules_import_only_downwards() {
 #[test]
 fn folders_import_nothing_that_builds_on_them() {
     let outside = |folder, path| Folder::read(&source(folder), path).unwrap().outside();
-    let beneath = ["contract", "dtype", "error", "host_memory"].map(str::to_owned);
+    let beneath = ["contract", "dtype", "error", "host_memory", "sync"].map(str::to_owned);
     assert_eq!(outside("host/src/device", "crate::device"), beneath.into());
     let beneath = ["Instance", "Kernel", "KernelArgs", "common"].map(str::to_owned);
     assert_eq!(
@@ -51,6 +51,7 @@ fn what_is_beneath_devices_imports_none() {
         "error",
         "host_memory",
         "parameters",
+        "sync",
         "tensor_file",
     ] {
         let text =

@@ -1,6 +1,8 @@
 //! How a call of the driver comes in.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::script::{self, Fault};
@@ -25,6 +27,35 @@ pub(crate) const CAPTURED_EVENT: u32 = 907;
 static STATE: Mutex<Option<State>> = Mutex::new(None);
 static GATE: Condvar = Condvar::new();
 
+/// Who runs the threads: the system, or a test that decides which of them goes on.
+#[derive(Clone, Copy)]
+pub(crate) struct Scheduler {
+    /// Lets others go on before a call.
+    pub(crate) before_call: extern "C" fn(),
+    /// The number of the thread that calls.
+    pub(crate) thread: extern "C" fn() -> u64,
+}
+
+static SCHEDULER: RwLock<Option<Scheduler>> = RwLock::new(None);
+
+pub(crate) fn schedule(scheduler: Scheduler) {
+    *SCHEDULER.write().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
+}
+
+fn scheduler() -> Option<Scheduler> {
+    *SCHEDULER.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of the thread that calls.
+pub(crate) fn thread() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+    thread_local!(static OWN: Cell<u64> = Cell::new(THREADS.fetch_add(1, Relaxed)));
+    match scheduler() {
+        Some(scheduler) => (scheduler.thread)(),
+        None => OWN.get(),
+    }
+}
+
 /// The one state, which every call has to itself.
 fn lock() -> MutexGuard<'static, Option<State>> {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,6 +71,9 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut State) -> T) -> T {
 /// A call of the driver: counted, failed where the script says so, refused where its context is lost, else done. Behind
 /// a gate it returns only when the gate is opened.
 pub(crate) fn enter(name: &'static str, body: impl FnOnce(&mut State) -> Outcome) -> u32 {
+    if let Some(scheduler) = scheduler().filter(|_| !script::concerns_its_thread_alone(name)) {
+        (scheduler.before_call)();
+    }
     let mut guard = lock();
     let state = guard.as_mut().expect("`lock` puts it there");
     let number = state.script.count(name);

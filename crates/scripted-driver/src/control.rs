@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
 
-use crate::call;
+use crate::call::{self, Scheduler};
 use crate::script::Fault;
 
 /// # Safety
@@ -58,6 +58,16 @@ extern "C" fn scripted_reached(milliseconds: u32) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn scripted_open() {
     call::open();
+}
+
+/// From now on threads are not the system's, but those of a test that decides which of them goes on: `before_call` is called
+/// before each call that others can tell of, `thread` says which one calls.
+#[unsafe(no_mangle)]
+extern "C" fn scripted_schedule(before_call: extern "C" fn(), thread: extern "C" fn() -> u64) {
+    call::schedule(Scheduler {
+        before_call,
+        thread,
+    });
 }
 
 /// Does all work that is left, the streams made last first if `backwards` is not 0.

@@ -1,9 +1,8 @@
 //! Captures and graphs.
 
 use std::ffi::c_int;
-use std::thread;
 
-use crate::call::{CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE, put};
+use crate::call::{self, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE, put};
 use crate::queue::{Capture, Work};
 use crate::state::Handle;
 
@@ -25,7 +24,7 @@ driver! {
         }
         let stream = state.stream_to_use(stream)?;
         state.refuse_in_capture(stream)?;
-        let thread = thread::current().id();
+        let thread = call::thread();
         let known = state.streams.get_mut(&stream).ok_or(INVALID_VALUE)?;
         known.capture = Some(Capture { work: Vec::new(), invalid: false, thread });
         Ok(())

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::ThreadId;
 
 use crate::call::{CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, Outcome};
 use crate::kernel::Launch;
@@ -93,7 +92,7 @@ pub(crate) struct Stream {
 pub(crate) struct Capture {
     pub(crate) work: Vec<Work>,
     pub(crate) invalid: bool,
-    pub(crate) thread: ThreadId,
+    pub(crate) thread: u64,
 }
 
 #[derive(Clone, Copy)]

@@ -102,8 +102,12 @@ pub(crate) fn is_fatal(code: u32) -> bool {
 
 /// Functions that a lost context does not concern.
 pub(crate) fn needs_no_context(name: &str) -> bool {
-    let others = ["cuInit", "cuDriver", "cuDevice"];
-    let stack = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxP"];
-    let prefixes = others.iter().chain(&stack);
-    prefixes.into_iter().any(|prefix| name.starts_with(prefix))
+    let mut others = ["cuInit", "cuDriver", "cuDevice"].into_iter();
+    others.any(|prefix| name.starts_with(prefix)) || concerns_its_thread_alone(name)
+}
+
+/// Functions of which no other thread can tell when they were called.
+pub(crate) fn concerns_its_thread_alone(name: &str) -> bool {
+    let mut stack = ["cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxP"].into_iter();
+    stack.any(|prefix| name.starts_with(prefix))
 }

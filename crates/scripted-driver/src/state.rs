@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
 
-use crate::call::{INVALID_CONTEXT, INVALID_HANDLE, Outcome};
+use crate::call::{self, INVALID_CONTEXT, INVALID_HANDLE, Outcome};
 use crate::context::Context;
 use crate::graph::{Executable, Graph};
 use crate::memory::{Memory, Pool};
@@ -20,7 +19,7 @@ pub(crate) struct State {
     pub(crate) script: Script,
     /// Retained contexts by ordinal.
     pub(crate) contexts: BTreeMap<u32, Context>,
-    pub(crate) stacks: HashMap<ThreadId, Vec<Handle>>,
+    pub(crate) stacks: HashMap<u64, Vec<Handle>>,
     pub(crate) memory: Memory,
     pub(crate) pools: BTreeMap<Handle, Pool>,
     pub(crate) modules: BTreeMap<Handle, Module>,
@@ -47,7 +46,7 @@ impl State {
     }
 
     pub(crate) fn stack(&mut self) -> &mut Vec<Handle> {
-        self.stacks.entry(thread::current().id()).or_default()
+        self.stacks.entry(call::thread()).or_default()
     }
 
     /// The ordinal of the thread's current context.

@@ -1,11 +1,9 @@
 //! Streams and events.
 
 use std::ffi::c_int;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::thread;
 
 use crate::call::{
-    CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, INVALID_CONTEXT, INVALID_HANDLE,
+    self, CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, INVALID_CONTEXT, INVALID_HANDLE,
     NOT_READY, Outcome, put,
 };
 use crate::queue::{Capture, Event, Stream, Work};
@@ -17,11 +15,7 @@ impl State {
         let current = self.current()?;
         let handle = match handle {
             0 | 1 => usize::MAX - 2 * current as usize,
-            2 => {
-                let mut hasher = DefaultHasher::new();
-                (thread::current().id(), current).hash(&mut hasher);
-                hasher.finish() as usize | 1 << 63
-            }
+            2 => 1 << 63 | (call::thread() as usize) << 20 | current as usize,
             _ => handle,
         };
         let is_default = handle >> 63 == 1;
@@ -54,7 +48,7 @@ impl State {
         let current = self.current()?;
         let is_own = |stream: &&mut Stream| {
             let capture = stream.capture.as_ref();
-            let in_thread = |capture: &Capture| capture.thread == thread::current().id();
+            let in_thread = |capture: &Capture| capture.thread == call::thread();
             stream.context == current && capture.is_some_and(in_thread)
         };
         match self.streams.values_mut().find(is_own) {

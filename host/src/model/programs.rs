@@ -1,11 +1,12 @@
 //! The programs that a model has made.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::Options;
 use crate::device::Order;
 use crate::error::Result;
 use crate::program::Program;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Programs that a model keeps, the last ones used. Plans keep theirs themselves. A program is some kilobytes of the host;
 /// what it holds on the device are prepared parameters, which programs share where their tiles are the same, so that

@@ -1,9 +1,10 @@
 //! Parameters in the forms that kernels take them in.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use crate::device::{Tensor, WeakTensor};
 use crate::error::Result;
+use crate::sync::Mutex;
 
 /// Prepared parameters that the programs of a model share, by form. Programs keep them; here they are only known, so
 /// a form's memory goes with the last program that uses it.

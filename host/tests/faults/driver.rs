@@ -52,6 +52,7 @@ pub(crate) fn expect_passed(output: &Output) {
 }
 
 /// What the scripted driver is told and asked: `crates/scripted-driver/src/control.rs` has the words.
+#[derive(Clone, Copy)]
 pub(crate) struct Script;
 
 /// When work is done.
@@ -65,7 +66,7 @@ pub(crate) enum Work {
 ///
 /// # Safety
 /// `F` is its type.
-unsafe fn function<F: Copy>(name: &CStr) -> F {
+pub(crate) unsafe fn function<F: Copy>(name: &CStr) -> F {
     let address = cuda_loader::symbol(name).expect("the scripted driver is the one that was found");
     assert_eq!(size_of::<F>(), size_of_val(&address));
     // SAFETY: both are addresses, and the caller knows the type.

@@ -1,8 +1,7 @@
 //! Two threads, one of which is held in a call of the driver.
 //!
-//! The library's locks are held across calls of the driver, so a model checker for the standard library's primitives
-//! alone would have to be told what the driver does, and every type generic over both. Here the driver itself says
-//! where a thread stops.
+//! These are the system's threads and locks, as users have them, in the one order of each test that matters most.
+//! `host/tests/interleavings` tries many orders.
 
 use std::sync::mpsc;
 use std::thread;

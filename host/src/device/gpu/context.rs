@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cust::device::Device as CudaDevice;
@@ -15,6 +15,7 @@ use super::{carried, fork};
 use crate::contract::Limits;
 use crate::device::info::DeviceInfo;
 use crate::error::{DriverError, Error, Result};
+use crate::sync::{LazyLock, Mutex};
 
 /// A GPU with its primary context and the kernels that were loaded so far.
 ///
@@ -73,15 +74,14 @@ pub(crate) fn count() -> Result<u32> {
 impl Gpu {
     /// The GPU with this ordinal. No kernel is loaded yet.
     pub(crate) fn open(ordinal: u32) -> Result<Arc<Gpu>> {
-        static OPEN: OnceLock<Mutex<HashMap<u32, Arc<Gpu>>>> = OnceLock::new();
+        static OPEN: LazyLock<Mutex<HashMap<u32, Arc<Gpu>>>> = LazyLock::new(Mutex::default);
         let count = count()?;
         if ordinal >= count {
             return Err(Error::NoSuchDevice { ordinal, count });
         }
         // The lock is held while the context is made: a second thread waits for the one context. A panic
         // under it leaves the map as it was, so a poisoned lock is as good as a clean one.
-        let mut open = OPEN
-            .get_or_init(Mutex::default)
+        let mut open = LazyLock::force(&OPEN)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(gpu) = open.get(&ordinal) {

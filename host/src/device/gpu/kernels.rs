@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{LazyLock, PoisonError};
 use std::time::Instant;
 
 use cust::sys;
@@ -18,6 +18,7 @@ use super::image::{self, Module};
 use crate::device::info::{KernelLoad, KernelOrigin};
 use crate::device::kernel_cache::{self, Key};
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, OnceLock, RwLock};
 
 /// The kernels of one device.
 pub(crate) struct Kernels {

@@ -19,7 +19,7 @@ mod piece;
 mod reads;
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use cust::sys;
 
@@ -29,6 +29,7 @@ use super::stream::{GpuEvent, GpuStream};
 use crate::device::counters::Counters;
 use crate::device::raw::{DeviceAllocator, Owner};
 use crate::error::Result;
+use crate::sync::{Mutex, OnceLock};
 use piece::{Piece, Source, from_allocator};
 use reads::Read;
 

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use cust::sys;
 
@@ -11,6 +11,7 @@ use super::driver::{Handle, cu};
 use super::stream::{GpuEvent, GpuStream};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Copies that are noted at a time. Beyond, the host waits for the first, which is most likely done.
 const MOST: usize = 1024;
@@ -148,7 +149,7 @@ impl PinnedMemory {
         unsafe { std::slice::from_raw_parts_mut(self.start.0.cast(), len) }
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<Copying>> {
+    fn pending(&self) -> MutexGuard<'_, Vec<Copying>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

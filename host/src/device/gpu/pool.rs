@@ -1,11 +1,12 @@
 //! The memory of one GPU: a pool of the driver's, an account of it, and a limit.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use cust::sys;
 
 use super::driver::{Handle, cu};
 use crate::error::{DriverError, Error, Result};
+use crate::sync::AtomicU64;
 
 /// What buffers of a GPU are allocated from, in the order of a stream.
 ///

@@ -1,7 +1,6 @@
 //! Streams and events of a GPU, on the driver's own handles so that another library's stream can be used.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, ThreadId};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use cust::sys;
@@ -9,6 +8,7 @@ use cust::sys;
 use super::context::Gpu;
 use super::driver::{Current, Handle, cu};
 use crate::error::{Error, Result};
+use crate::sync::{self, Mutex, MutexGuard, ThreadId};
 
 /// The driver's names for the two default streams.
 const LEGACY: usize = 1;
@@ -71,7 +71,7 @@ impl GpuStream {
                 let legacy = std::ptr::without_provenance_mut(LEGACY);
                 GpuStream::with(gpu, legacy, Origin::Foreign)
             }
-            PER_THREAD => GpuStream::with(gpu, raw, Origin::OfThread(thread::current().id())),
+            PER_THREAD => GpuStream::with(gpu, raw, Origin::OfThread(sync::current().id())),
             _ => GpuStream::with(gpu, raw, Origin::Foreign),
         }
     }
@@ -82,7 +82,7 @@ impl GpuStream {
     /// [`Error::OtherThread`] for the default stream of another thread.
     pub(crate) fn raw(&self) -> Result<sys::CUstream> {
         match self.origin {
-            Origin::OfThread(id) if id != thread::current().id() => Err(Error::OtherThread),
+            Origin::OfThread(id) if id != sync::current().id() => Err(Error::OtherThread),
             _ => Ok(self.raw.0),
         }
     }
@@ -184,7 +184,7 @@ impl GpuStream {
         }
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn GiveBack>>> {
+    fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn GiveBack>>> {
         // A panic under the lock leaves the list whole.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

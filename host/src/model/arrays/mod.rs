@@ -16,7 +16,7 @@ mod tests;
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use ndarray::{ArrayBase, ArrayD, Data, DataMut, Dimension};
 
@@ -28,6 +28,7 @@ use super::{Model, Options};
 use crate::device::PinnedArray;
 use crate::dtype::Element;
 use crate::error::Result;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Rings that a model keeps between calls, the last ones used.
 const KEPT_RINGS: usize = 2;
@@ -37,7 +38,7 @@ const KEPT_RINGS: usize = 2;
 pub(super) struct Rings(Mutex<Vec<Box<dyn Any + Send + Sync>>>);
 
 impl Rings {
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn Any + Send + Sync>>> {
+    fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send + Sync>>> {
         // A panic under the lock leaves the list whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Slice};
 
@@ -13,6 +13,7 @@ use crate::device::{PinnedArray, Tensor, host_memory};
 use crate::dtype::{DType, Element, bf16, f16};
 use crate::error::{Error, Result};
 use crate::model::{Model, Options};
+use crate::sync::{self, Mutex, MutexGuard};
 
 const OPERATOR: &str = "model";
 
@@ -248,33 +249,29 @@ fn through<T: Element>(
             |values| copies::unstage(values, y),
         )
     };
-    rayon::scope(|scope| {
-        for (lane, mut jobs) in work {
-            let share = lane.share;
-            let (places, rest) = lane.ring.places();
-            if let Some(place) = rest {
-                // It is for the last chunk, which is shorter.
-                let job = jobs.pop();
-                let (pass, failed) = (&pass, &failed);
-                scope.spawn(move |_| {
-                    if let Some(job) = job {
-                        note(failed, pass(place, share, job));
-                    }
-                });
-            }
-            let jobs = Arc::new(Mutex::new(jobs.into_iter()));
-            for place in places {
-                let jobs = Arc::clone(&jobs);
-                let (pass, failed) = (&pass, &failed);
-                scope.spawn(move |_| {
-                    let next = || lock(&jobs).next();
-                    while let Some(job) = next().filter(|_| lock(failed).is_none()) {
-                        note(failed, pass(place, share, job));
-                    }
-                });
+    let mut workers = Vec::new();
+    for (lane, mut jobs) in work {
+        let share = lane.share;
+        let (places, rest) = lane.ring.places();
+        let queue = |jobs: Vec<_>| Arc::new(Mutex::new(jobs.into_iter()));
+        // It is for the last chunk, which is shorter.
+        workers.extend(rest.map(|place| (place, share, queue(jobs.pop().into_iter().collect()))));
+        let jobs = queue(jobs);
+        workers.extend(
+            places
+                .iter_mut()
+                .map(|place| (place, share, Arc::clone(&jobs))),
+        );
+    }
+    let (pass, failed_here) = (&pass, &failed);
+    sync::all(workers.into_iter().map(|(place, share, jobs)| {
+        move || {
+            let next = || lock(&jobs).next();
+            while let Some(job) = next().filter(|_| lock(failed_here).is_none()) {
+                note(failed_here, pass(place, share, job));
             }
         }
-    });
+    }));
     failed
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner)

@@ -1,10 +1,11 @@
 //! Who has read a buffer, and who waits for that.
 
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::GpuBuffer;
 use crate::device::gpu::stream::{GpuEvent, GpuStream};
 use crate::error::{Error, Result};
+use crate::sync::{MutexGuard, OnceLock};
 
 /// The last read by a stream.
 pub(super) struct Read {

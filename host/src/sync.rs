@@ -1,0 +1,89 @@
+//! Locks and threads: the standard library's, or those of a scheduler that tries many interleavings.
+//!
+//! What threads of the library share on a GPU is behind these. With the feature `interleavings`, which is for this project's
+//! tests alone (`host/tests/interleavings`), they are `shuttle`'s: all threads of an execution then run on one, and which of
+//! them goes on is decided wherever a lock is taken or a call of the driver made. No lock of the standard library may be held
+//! there.
+
+#[cfg(not(feature = "interleavings"))]
+mod system {
+    pub(crate) use std::sync::atomic::AtomicU64;
+    pub(crate) use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, RwLock};
+    pub(crate) use std::thread::{ThreadId, current};
+
+    /// Does all jobs on threads of rayon's pool, and returns when they are done.
+    pub(crate) fn all<J: FnOnce() + Send>(jobs: impl Iterator<Item = J> + Send) {
+        rayon::scope(|scope| {
+            for job in jobs {
+                scope.spawn(move |_| job());
+            }
+        });
+    }
+}
+
+#[cfg(feature = "interleavings")]
+mod scheduled {
+    pub(crate) use shuttle::sync::atomic::AtomicU64;
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock};
+    pub(crate) use shuttle::thread::{ThreadId, current};
+
+    use shuttle::lazy_static::Lazy;
+    use shuttle::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    /// What a process has one of, and here an execution.
+    pub(crate) struct LazyLock<T: Sync>(Lazy<T>);
+
+    impl<T: Sync> LazyLock<T> {
+        pub(crate) const fn new(make: fn() -> T) -> LazyLock<T> {
+            LazyLock(Lazy::new(make))
+        }
+
+        pub(crate) fn force(this: &'static LazyLock<T>) -> &'static T {
+            this.0.get()
+        }
+    }
+
+    /// The standard library's, for values whose making asks for no other thread; others may come before each access.
+    pub(crate) struct OnceLock<T> {
+        value: std::sync::OnceLock<T>,
+        accesses: AtomicBool,
+    }
+
+    impl<T> Default for OnceLock<T> {
+        fn default() -> OnceLock<T> {
+            OnceLock::new()
+        }
+    }
+
+    impl<T> OnceLock<T> {
+        pub(crate) fn new() -> OnceLock<T> {
+            OnceLock {
+                value: std::sync::OnceLock::new(),
+                accesses: AtomicBool::new(false),
+            }
+        }
+
+        pub(crate) fn get(&self) -> Option<&T> {
+            self.accesses.load(Relaxed);
+            self.value.get()
+        }
+
+        pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+            self.accesses.load(Relaxed);
+            self.value.get_or_init(make)
+        }
+    }
+
+    pub(crate) fn all<J: FnOnce() + Send>(jobs: impl Iterator<Item = J> + Send) {
+        shuttle::thread::scope(|scope| {
+            for job in jobs {
+                scope.spawn(job);
+            }
+        });
+    }
+}
+
+#[cfg(feature = "interleavings")]
+pub(crate) use scheduled::*;
+#[cfg(not(feature = "interleavings"))]
+pub(crate) use system::*;

@@ -1,0 +1,86 @@
+//! Devices that several threads open, and kernels that they load.
+
+use convfuse::spec::ClampSpec;
+use convfuse::{DType, Stream, Tensor, ops};
+use shuttle::thread;
+
+use super::driver::Script;
+use super::{LEN, ORDINAL, array, device, explore, holds, tensor};
+
+fn count(script: &Script, function: &str) -> u32 {
+    let counts = script.counts();
+    let counts = counts.iter().filter(|(name, _)| name.contains(function));
+    counts.map(|(_, count)| count).sum()
+}
+
+#[test]
+fn a_device_is_opened_once() {
+    explore("kernels::a_device_is_opened_once", 1000, |script| {
+        let devices = thread::scope(|scope| {
+            let open = || device();
+            let threads = [scope.spawn(open), scope.spawn(open), scope.spawn(open)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert!(devices.iter().all(|device| *device == devices[0]));
+        let alive = script.alive(ORDINAL);
+        assert_eq!(alive, "contexts: 1\npools: 1\n");
+    });
+}
+
+/// Threads that need two kernels, in different orders.
+#[test]
+fn a_kernel_is_loaded_once_and_nobody_waits_for_ever() {
+    let test = "kernels::a_kernel_is_loaded_once_and_nobody_waits_for_ever";
+    explore(test, 40, |script| {
+        let device = device();
+        let (ones, mut back) = (array(&device, 1.0), array(&device, 0.0));
+        thread::scope(|scope| {
+            for order in [[0, 1], [1, 0], [0, 1]] {
+                let device = &device;
+                scope.spawn(move || {
+                    let stream = device.stream().unwrap();
+                    order
+                        .into_iter()
+                        .for_each(|kernel| drop(launch(kernel, &stream)));
+                });
+            }
+            let stream = device.stream().unwrap();
+            let y = ops::clamp(&tensor(&stream, &ones), &ClampSpec::new(-2.0, 0.5)).unwrap();
+            y.copy_to_pinned(&mut back).unwrap();
+        });
+        assert!(holds(&back, 0.5));
+        assert_eq!(count(script, "cuModuleGetFunction"), 2);
+        assert_eq!(device.info().kernels.len(), 2);
+    });
+}
+
+fn launch(kernel: usize, stream: &Stream) -> Tensor {
+    let x = Tensor::zeros(stream, &[LEN], DType::F32).unwrap();
+    let y = match kernel {
+        0 => ops::clamp(&x, &ClampSpec::new(-2.0, 2.0)),
+        _ => ops::relu(&x),
+    };
+    y.unwrap()
+}
+
+/// The first of several loads fails: who asked for it is told, and the others have the kernel.
+#[test]
+fn a_load_that_fails_fails_for_one_thread_alone() {
+    let test = "kernels::a_load_that_fails_fails_for_one_thread_alone";
+    explore(test, 40, |script| {
+        let device = device();
+        script.fail("cuModuleGetFunction", 1, 304);
+        let failed = thread::scope(|scope| {
+            let load = || {
+                let stream = device.stream().unwrap();
+                let x = Tensor::zeros(&stream, &[LEN], DType::F32).unwrap();
+                ops::clamp(&x, &ClampSpec::new(-2.0, 2.0)).is_err()
+            };
+            let threads = [scope.spawn(load), scope.spawn(load), scope.spawn(load)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(failed.iter().filter(|&&failed| failed).count(), 1);
+        assert_eq!(count(script, "cuModuleGetFunction"), 2);
+        assert!(script.alive(ORDINAL).contains("modules: 1\n"));
+    });
+}

@@ -1,0 +1,124 @@
+//! Models that several threads plan, run, capture and send arrays through.
+
+use convfuse::chain::presets::KernelBench85;
+use convfuse::chain::{Chain, Layer};
+use convfuse::{DType, Model, Options, PinnedArray, Stream, Tensor, lab};
+use ndarray::ArrayD;
+use shuttle::thread;
+
+use super::{LEN, ORDINAL, device, explore, holds};
+
+/// One kernel, which the driver runs.
+fn clamp(stream: &Stream) -> Model {
+    let chain = Chain::new(1, [Layer::clamp(-2.0, 0.5)]).unwrap();
+    Model::init(stream, &chain, 1).unwrap()
+}
+
+fn ones(stream: &Stream) -> Tensor {
+    let ones = ArrayD::ones(vec![1, 1, 1, LEN]);
+    Tensor::from_array::<f32, _, _>(stream, &ones).unwrap()
+}
+
+/// Two threads plan for different batches, whose programs take the same form of the parameters. It is made by whoever comes
+/// first, on that thread's stream, and read on both. Then plans and model go, in any order.
+#[test]
+fn parameters_are_prepared_once_and_outlive_their_readers() {
+    let test = "models::parameters_are_prepared_once_and_outlive_their_readers";
+    explore(test, 10, |script| {
+        let device = device();
+        let home = device.stream().unwrap();
+        let chain = KernelBench85::default().chain().unwrap();
+        let model = Model::init(&home, &chain, 1).unwrap();
+        thread::scope(|scope| {
+            for samples in [2, 3] {
+                let (model, device) = (model.clone(), &device);
+                scope.spawn(move || {
+                    let (stream, shape) = (device.stream().unwrap(), [samples, 8, 11, 14]);
+                    let mut plan = model.plan(&stream, &shape, &Options::default()).unwrap();
+                    drop(model);
+                    let x = Tensor::zeros(&stream, &shape, DType::F32).unwrap();
+                    let mut y = plan.output().unwrap();
+                    plan.execute(&x, &mut y).unwrap();
+                });
+            }
+            drop(model);
+        });
+        home.synchronize().unwrap();
+        let log = script.log(ORDINAL);
+        assert_eq!(log.matches("implicit_gemm_filters").count(), 1, "{log}");
+    });
+}
+
+/// Several threads ask for one program, whose making fails for the first: it is told, and the others make it.
+#[test]
+fn a_program_that_cannot_be_made_fails_for_one_thread_alone() {
+    let test = "models::a_program_that_cannot_be_made_fails_for_one_thread_alone";
+    explore(test, 10, |script| {
+        let device = device();
+        let chain = KernelBench85::default().chain().unwrap();
+        let model = Model::init(&device.stream().unwrap(), &chain, 1).unwrap();
+        script.fail("cuModuleGetFunction", 1, 304);
+        let failed = thread::scope(|scope| {
+            let run = || {
+                let stream = device.stream().unwrap();
+                let x = Tensor::zeros(&stream, &[2, 8, 11, 14], DType::F32).unwrap();
+                model.forward(&x).is_err()
+            };
+            let threads = [scope.spawn(run), scope.spawn(run), scope.spawn(run)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(failed.iter().filter(|&&failed| failed).count(), 1);
+        let log = script.log(ORDINAL);
+        assert_eq!(log.matches("implicit_gemm_filters").count(), 1, "{log}");
+    });
+}
+
+/// A graph is captured while another plan runs on the same stream, and memory of that stream comes and goes.
+#[test]
+fn a_capture_is_nobody_elses_business() {
+    explore("models::a_capture_is_nobody_elses_business", 150, |_| {
+        let device = device();
+        let stream = device.stream().unwrap();
+        let model = clamp(&stream);
+        let back = || PinnedArray::<f32>::zeros(&device, &[1, 1, 1, LEN]).unwrap();
+        let mut backs = [back(), back()];
+        let [first, second] = &mut backs;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let x = ones(&stream);
+                let plan = model.plan_for(&stream, &x, &Options::default()).unwrap();
+                let mut captured = plan.capture(x).unwrap();
+                captured.replay().unwrap();
+                let y = captured.output().slice(0..1).unwrap();
+                y.copy_to_pinned(first).unwrap();
+            });
+            scope.spawn(|| {
+                let x = ones(&stream);
+                model.forward(&x).unwrap().copy_to_pinned(second).unwrap();
+            });
+        });
+        assert!(backs.iter().all(|back| holds(back, 0.5)));
+    });
+}
+
+/// Arrays of two threads go through one model in chunks, and a third gives back what the chunks went through.
+#[test]
+fn each_chunk_of_an_array_has_a_place_to_itself() {
+    let test = "models::each_chunk_of_an_array_has_a_place_to_itself";
+    explore(test, 15, |_| {
+        let device = device();
+        let model = clamp(&device.stream().unwrap());
+        let shape = vec![9, 1, 1, 1 << 15];
+        let pass = |value: f32| {
+            let x = ArrayD::from_elem(shape.clone(), value);
+            let mut y = ArrayD::zeros(shape.clone());
+            lab::forward_array_cut(&model, &x, &mut y, 1 << 19, 2).unwrap();
+            assert!(y.iter().all(|&y| y == value));
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| pass(0.25));
+            scope.spawn(|| pass(-0.25));
+            scope.spawn(|| model.trim());
+        });
+    });
+}
