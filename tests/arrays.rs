@@ -71,7 +71,7 @@ fn every_way<T: Element>(backend: Backend) -> Outcome {
     let x = data::signed(2, IxDyn(&input(backend)));
     let wanted = in_one_run(&model, &x)?;
     assert_eq!(model.forward_array(&x)?, wanted);
-    model.trim();
+    model.trim_memory();
     assert_eq!(model.forward_array(&x)?, wanted);
     Ok(())
 }

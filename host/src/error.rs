@@ -334,7 +334,7 @@ pub enum Error {
     #[error(
         "gpu: a stream in capture cannot wait for a tensor of another stream; read it on this stream before the capture"
     )]
-    ForeignInCapture,
+    OtherStreamInCapture,
 }
 
 impl Error {

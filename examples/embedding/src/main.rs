@@ -26,7 +26,7 @@ fn main() -> convfuse::Result<()> {
         features.shape(),
         features.mean().unwrap_or(0.0)
     );
-    if let Some(reason) = device.reason() {
+    if let Some(reason) = device.fallback_reason() {
         println!("on the CPU, since {reason}");
     }
     Ok(())

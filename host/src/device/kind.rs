@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 
 impl Device {
     /// GPU 0 if a driver and a device answer and can run the kernels, else the CPU, whose
-    /// [`reason`](Device::reason) then says why it is no GPU. Never fails.
+    /// [`fallback_reason`](Device::fallback_reason) then says why it is no GPU. Never fails.
     pub fn best() -> Device {
         match Device::gpu(0) {
             Ok(gpu) => gpu,
@@ -57,7 +57,7 @@ impl Device {
     }
 
     /// Why [`best`](Device::best) gave the CPU: what [`gpu`](Device::gpu) said. `None` for a device that was asked for.
-    pub fn reason(&self) -> Option<&Error> {
+    pub fn fallback_reason(&self) -> Option<&Error> {
         match self.kind() {
             Kind::Cpu(reason) => reason.as_deref(),
             Kind::Emulator(_) | Kind::Gpu(_) => None,

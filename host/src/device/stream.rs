@@ -70,6 +70,7 @@ impl Stream {
     ///
     /// # Safety
     /// `raw` is a stream of the device's primary context and outlives the result and every tensor made
+    /// on it. Nobody begins or ends a capture on it while another thread calls convfuse with that stream, or drops what was made
     /// on it.
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Stream> {
         let Kind::Gpu(gpu) = device.kind() else {

@@ -142,7 +142,7 @@ impl Plan {
     /// [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input that lies in memory otherwise than the plan was made for,
     /// [`NotContiguous`](crate::Error::NotContiguous) and [`Misaligned`](crate::Error::Misaligned) for an output that is not dense
     /// from a multiple of 16 bytes on, [`TensorInUse`](crate::Error::TensorInUse). On a stream that is being captured also
-    /// [`ForeignInCapture`](crate::Error::ForeignInCapture) for an input of another stream.
+    /// [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input of another stream.
     pub fn execute(&mut self, x: &Tensor, y: &mut Tensor) -> Result<()> {
         if let Some(program) = &mut self.program {
             return program.run(OPERATOR, &[x], &mut [y]);

@@ -172,9 +172,9 @@ impl Replicas {
         })
     }
 
-    /// [`Model::trim`] on every device.
-    pub fn trim(&self) {
-        self.models.iter().for_each(Model::trim);
+    /// [`Model::trim_memory`] on every device.
+    pub fn trim_memory(&self) {
+        self.models.iter().for_each(Model::trim_memory);
     }
 
     fn must_be_one_each(&self, count: usize, argument: &'static str) -> Result<()> {

@@ -44,7 +44,7 @@ fn a_capture_reads_of_other_streams_what_it_has_read_before() {
     let ended = captured(&device, &stream, || {
         let refused = plan.execute(&x, &mut y);
         assert!(
-            matches!(refused, Err(Error::ForeignInCapture)),
+            matches!(refused, Err(Error::OtherStreamInCapture)),
             "{refused:?}"
         );
     });

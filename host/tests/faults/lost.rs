@@ -190,7 +190,10 @@ fn a_forked_process_is_refused_with_words() {
         is_forked("gpu", Device::gpu(0).err());
         is_forked("gpu_count", Device::gpu_count().err());
         let best = Device::best();
-        assert!(matches!(best.reason(), Some(Error::Forked)), "{best}");
+        assert!(
+            matches!(best.fallback_reason(), Some(Error::Forked)),
+            "{best}"
+        );
         drop(things);
         // Not one call of the driver.
         assert_eq!(counts(&script), before);

@@ -118,7 +118,7 @@ fn each_chunk_of_an_array_has_a_place_to_itself() {
         thread::scope(|scope| {
             scope.spawn(|| pass(0.25));
             scope.spawn(|| pass(-0.25));
-            scope.spawn(|| model.trim());
+            scope.spawn(|| model.trim_memory());
         });
     });
 }

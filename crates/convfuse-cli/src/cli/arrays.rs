@@ -296,7 +296,7 @@ fn sweep<T: Element>(
             let into = median(repeats, || {
                 lab::forward_array_cut(model, &host.x, &mut host.y, kib << 10, places)
             })?;
-            model.trim();
+            model.trim_memory();
             println!(
                 "  chunks of {kib} KiB, {places} at a time: {:.3} ms, {:.2} of the copies one after the other, {:.2} of both at once",
                 into * 1e3,

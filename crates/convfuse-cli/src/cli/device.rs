@@ -71,7 +71,7 @@ impl Choice {
 
 /// In one line, why the best device is no GPU, if it is none.
 pub(super) fn reason(best: &Device) -> Option<String> {
-    Some(first_line(&best.reason()?.to_string()))
+    Some(first_line(&best.fallback_reason()?.to_string()))
 }
 
 /// A compiler's log begins behind its first line.

@@ -77,7 +77,7 @@ impl Model {
     ///
     /// On a GPU a batch of more than 2 MiB goes there in chunks, so that copies both ways and kernels overlap; the results
     /// are the same bits. All threads of rayon's pool take part. The model keeps what that takes, up to 128 MiB of pinned and
-    /// of device memory for each of the last two shapes, until [`trim`](Self::trim) or its end.
+    /// of device memory for each of the last two shapes, until [`trim_memory`](Self::trim_memory) or its end.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -164,7 +164,7 @@ impl Model {
 
     /// Gives back the memory that [`forward_array`](Self::forward_array) and [`forward_pinned`](Self::forward_pinned) keep for
     /// the next call, once nothing uses it.
-    pub fn trim(&self) {
+    pub fn trim_memory(&self) {
         tracing::debug!(target: "convfuse::memory", "a model gives back what its arrays went through");
         self.rings().clear();
     }

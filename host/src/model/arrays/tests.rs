@@ -78,7 +78,7 @@ fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     assert_eq!(bits(&strided.to_owned()), wanted);
     let refused = into(&shares, &x.view(), &mut y, &Options::default(), &cut);
     assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
-    model.trim();
+    model.trim_memory();
     assert!(model.rings().kept().is_empty());
 }
 

@@ -184,7 +184,7 @@ fn arrays(part: Part, ordinal: u32) -> Results {
     for whole in &results[results.len() - 4..] {
         assert!(*whole == values.mapv(|value: f32| value.clamp(0.25, 0.75)));
     }
-    model.trim();
+    model.trim_memory();
     device.trim_memory()?;
     Ok(results)
 }

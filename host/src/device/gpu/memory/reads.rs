@@ -17,7 +17,7 @@ impl GpuBuffer {
     /// Orders work that `stream` gets from now on after the writing of this buffer.
     ///
     /// # Errors
-    /// [`Error::ForeignInCapture`] if that work goes to a graph, and the stream has not read the buffer before;
+    /// [`Error::OtherStreamInCapture`] if that work goes to a graph, and the stream has not read the buffer before;
     /// [`Error::InCapture`] if the home stream's work goes to a graph.
     pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
         if stream.is(&self.home) {
@@ -26,7 +26,7 @@ impl GpuBuffer {
         if stream.is_capturing()? {
             return match self.reads().iter().any(|read| read.stream.is(stream)) {
                 true => Ok(()),
-                false => Err(Error::ForeignInCapture),
+                false => Err(Error::OtherStreamInCapture),
             };
         }
         if self.is_lent() {
