@@ -1,6 +1,6 @@
 //! What the tests run on.
 
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use convfuse::{Device, EmulatorOptions, Stream};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -90,8 +90,42 @@ impl Backend {
         self.trial_with_memory(group, name, 0, test)
     }
 
+    /// The same for a test that holds the device up: no other runs meanwhile, since what some of them do waits for all of the
+    /// device, and makes every call of the driver wait for that.
+    pub(crate) fn trial_alone(
+        self,
+        group: &str,
+        name: &str,
+        test: impl FnOnce(Backend) -> Outcome + Send + 'static,
+    ) -> Trial {
+        let by_itself = |this| {
+            let alone = COMPANY.write().unwrap_or_else(PoisonError::into_inner);
+            let outcome = test(this);
+            drop(alone);
+            outcome
+        };
+        self.ignorable(group, name, 0, by_itself)
+    }
+
     /// The same for a test that needs `bytes` bytes of a GPU's memory.
     pub(crate) fn trial_with_memory(
+        self,
+        group: &str,
+        name: &str,
+        bytes: u64,
+        test: impl FnOnce(Backend) -> Outcome + Send + 'static,
+    ) -> Trial {
+        let in_company = |this: Backend| {
+            let company = (this == Backend::Gpu)
+                .then(|| COMPANY.read().unwrap_or_else(PoisonError::into_inner));
+            let outcome = test(this);
+            drop(company);
+            outcome
+        };
+        self.ignorable(group, name, bytes, in_company)
+    }
+
+    fn ignorable(
         self,
         group: &str,
         name: &str,
@@ -112,6 +146,9 @@ impl Backend {
         })
     }
 }
+
+/// Read by tests that share the GPU, written by those that are alone on it.
+static COMPANY: RwLock<()> = RwLock::new(());
 
 /// An emulator in which a kernel that crashes fails its test alone.
 fn emulator(seed: Option<u64>) -> Device {

@@ -45,7 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("take_memory_back_after_a_capture", dropped_during_capture),
     ];
     let trial = |(name, test): (&str, Test)| {
-        Backend::Gpu.trial("streams", name, move |backend| attempts(backend, test))
+        Backend::Gpu.trial_alone("streams", name, move |backend| attempts(backend, test))
     };
     tests.map(trial).into()
 }

@@ -11,6 +11,7 @@ use std::sync::{LazyLock, PoisonError};
 use std::time::Instant;
 
 use cust::sys;
+use foldhash::fast::RandomState;
 
 use super::carried;
 use super::driver::{Handle, cu};
@@ -25,7 +26,8 @@ pub(crate) struct Kernels {
     carried: carried::Kernels,
     /// The CUDA version that the driver supports, as the driver counts them.
     driver: u32,
-    slots: RwLock<HashMap<&'static str, &'static Slot>>,
+    /// Looked up at every launch, by a hash that is fast rather than safe from who chooses the names.
+    slots: RwLock<HashMap<&'static str, &'static Slot, RandomState>>,
     loads: Mutex<Vec<KernelLoad>>,
 }
 
