@@ -76,6 +76,11 @@ driver! {
         Ok(())
     }
 
+    fn cuStreamGetId(state; stream: Handle, id: *mut u64) {
+        // No handle is given twice.
+        put(id, state.stream_to_use(stream)? as u64)
+    }
+
     fn cuStreamSynchronize(state; stream: Handle) {
         let stream = state.stream_to_use(stream)?;
         state.refuse_in_capture(stream)?;

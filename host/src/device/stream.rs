@@ -66,11 +66,11 @@ impl Stream {
     /// there, and its owner destroys it. The default stream of a thread can be used by that thread only.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if `device` is no GPU.
+    /// [`Error::Unsupported`] if `device` is no GPU; what the driver says.
     ///
     /// # Safety
-    /// `raw` is a stream of the device's primary context and outlives the result and every tensor made
-    /// on it. Nobody begins or ends a capture on it while another thread calls convfuse with that stream, or drops what was made
+    /// `raw` is a stream of the device's primary context and outlives the result and every tensor, plan, graph and model made
+    /// on it. Those of other streams that it read may stay. Nobody begins or ends a capture on it while another thread calls convfuse with that stream, or drops what was made
     /// on it.
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Stream> {
         let Kind::Gpu(gpu) = device.kind() else {
@@ -80,7 +80,7 @@ impl Stream {
             });
         };
         // SAFETY: handed on to the caller.
-        let stream = unsafe { GpuStream::from_raw(gpu, raw.cast()) };
+        let stream = unsafe { GpuStream::from_raw(gpu, raw.cast())? };
         Ok(Stream::with(device, Some(Arc::new(stream))))
     }
 

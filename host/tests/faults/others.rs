@@ -305,3 +305,77 @@ fn graphs_write_to_memory_of_others_that_nobody_shares() {
     drop((held, captured));
     script.expect_no_violations();
 }
+
+/// A stream that this library does not know.
+fn foreign_stream(device: &Device) -> sys::CUstream {
+    let _current = Current::of(device);
+    let mut stream = null_mut();
+    // SAFETY: a place for one handle.
+    let made = unsafe { sys::cuStreamCreateWithPriority(&mut stream, 1, 0) };
+    assert_eq!(made, sys::CUresult::CUDA_SUCCESS);
+    stream
+}
+
+#[test]
+fn streams_of_others_may_go_before_what_they_read() {
+    let test = "others::streams_of_others_may_go_before_what_they_read";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let home = device.stream().unwrap();
+    let model = Model::init(&home, &KernelBench79::default().chain().unwrap(), 7).unwrap();
+    let shape = [1, 3, 5, 6, 7];
+    let x = Tensor::from_array(&home, &data::fill(1, IxDyn(&shape))).unwrap();
+    let values = array(&device, 1.0);
+    for _ in 0..3 {
+        let theirs = foreign_stream(&device);
+        // SAFETY: the stream is destroyed after all that is made on it.
+        let stream = unsafe { Stream::from_raw(&device, theirs.cast()) }.unwrap();
+        let mut plan = model.plan(&stream, &shape, &Options::default()).unwrap();
+        let mut y = plan.output().unwrap();
+        plan.execute(&x, &mut y).unwrap();
+        tensor(&stream, &values);
+        drop((plan, y, stream));
+        let _current = Current::of(&device);
+        // SAFETY: the handle is ours and used nowhere else any more.
+        unsafe { sys::cuStreamDestroy_v2(theirs) };
+    }
+    drop((x, model, values));
+    home.synchronize().unwrap();
+    script.expect_no_violations();
+}
+
+#[test]
+fn memory_that_many_streams_read_remembers_a_few() {
+    let test = "others::memory_that_many_streams_read_remembers_a_few";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let home = device.stream().unwrap();
+    let (one, two) = (array(&device, 1.0), array(&device, 2.0));
+    let x = tensor(&home, &one);
+    let mut backs = Vec::new();
+    for _ in 0..200 {
+        let mut back = array(&device, 0.0);
+        let read = x.on(&device.stream().unwrap()).unwrap();
+        read.copy_to_pinned(&mut back).unwrap();
+        backs.push(back);
+    }
+    let alive = script.alive(device.ordinal().unwrap_or_default());
+    drop(x);
+    let overwritten = tensor(&home, &two);
+    assert!(backs.iter().all(|back| holds(back, 1.0)), "read before");
+    drop((overwritten, backs));
+    script.expect_no_violations();
+    let count = |kind: &str| {
+        let line = alive.lines().find_map(|line| line.strip_prefix(kind));
+        line.map_or(0, |count| count.trim().parse().unwrap())
+    };
+    assert_eq!(
+        count("streams:"),
+        1,
+        "streams are not kept for what they read"
+    );
+    // One for each array that was copied to, and some for the reads.
+    assert!((200..300).contains(&count("events:")), "{alive}");
+}

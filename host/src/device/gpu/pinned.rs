@@ -8,7 +8,7 @@ use cust::sys;
 
 use super::context::Gpu;
 use super::driver::{Handle, cu};
-use super::stream::{GpuEvent, GpuStream};
+use super::stream::{GpuEvent, GpuStream, StreamKey};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard};
@@ -29,7 +29,8 @@ pub(crate) struct PinnedMemory {
 }
 
 struct Copying {
-    stream: Arc<GpuStream>,
+    /// Which may be gone by now.
+    stream: StreamKey,
     usage: Use,
     done: GpuEvent,
 }
@@ -92,7 +93,9 @@ impl PinnedMemory {
             "callers stay within the memory"
         );
         let pending = self.pending();
-        let others = pending.iter().filter(|copying| !copying.stream.is(stream));
+        let others = pending
+            .iter()
+            .filter(|copying| copying.stream != stream.key());
         for copying in others.filter(|copying| copying.usage.excludes(usage)) {
             stream.wait(&copying.done)?;
         }
@@ -109,13 +112,13 @@ impl PinnedMemory {
         };
         let mut own = pending
             .iter_mut()
-            .filter(|copying| copying.stream.is(stream));
+            .filter(|copying| copying.stream == stream.key());
         if let Some(copying) = own.find(|copying| copying.usage == usage) {
             copying.done = done;
             return Ok(());
         }
         pending.push(Copying {
-            stream: Arc::clone(stream),
+            stream: stream.key(),
             usage,
             done,
         });

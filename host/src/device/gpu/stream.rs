@@ -1,12 +1,13 @@
 //! Streams and events of a GPU, on the driver's own handles so that another library's stream can be used.
 
+use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use cust::sys;
 
 use super::context::Gpu;
-use super::driver::{Current, Handle, cu};
+use super::driver::{Current, Handle, check, cu};
 use crate::error::{Error, Result};
 use crate::sync::{self, Mutex, MutexGuard, ThreadId};
 
@@ -19,6 +20,7 @@ pub(crate) struct GpuStream {
     pub(crate) gpu: Arc<Gpu>,
     raw: Handle<sys::CUstream_st>,
     origin: Origin,
+    key: StreamKey,
     /// What could not be given back while the stream was in capture.
     kept: Mutex<Vec<Box<dyn GiveBack>>>,
 }
@@ -32,6 +34,40 @@ enum Origin {
     Foreign,
     /// The default stream of this thread: the same handle means another stream in another thread.
     OfThread(ThreadId),
+}
+
+/// Which stream it is, for those that remember it: the stream itself may be gone, and its handle another one's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct StreamKey {
+    ordinal: u32,
+    /// The driver's number of the stream, which no other has for the life of the process; before CUDA 12 the handle.
+    id: u64,
+    /// Whose default stream it is, where the handle alone does not tell.
+    thread: Option<ThreadId>,
+}
+
+impl StreamKey {
+    /// `raw` is a stream of the current context, which is that of `gpu`, or the calling thread's default stream.
+    unsafe fn of(gpu: &Gpu, raw: sys::CUstream, origin: Origin) -> Result<StreamKey> {
+        type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
+        let mut id = raw.addr() as u64;
+        if let Ok(function) = cuda_loader::symbol(c"cuStreamGetId") {
+            // SAFETY: the driver exports the function of this name with this signature.
+            let get_id =
+                unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, GetId>(function) };
+            // SAFETY: the caller's promise; `id` is a place for one number.
+            check("cuStreamGetId", unsafe { get_id(raw, &mut id) })?;
+        }
+        let thread = match origin {
+            Origin::OfThread(thread) => Some(thread),
+            Origin::Own | Origin::Foreign => None,
+        };
+        Ok(StreamKey {
+            ordinal: gpu.ordinal,
+            id,
+            thread,
+        })
+    }
 }
 
 /// What is given back in the order of a stream.
@@ -48,32 +84,40 @@ impl GpuStream {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: `raw` is a valid place for one handle.
         unsafe { cu!(cuStreamCreateWithPriority(&mut raw, flags, 0))? };
-        Ok(GpuStream::with(gpu, raw, Origin::Own))
+        // SAFETY: the stream was made in the current context.
+        unsafe { GpuStream::with(gpu, raw, Origin::Own) }.inspect_err(|_| {
+            // SAFETY: nobody else has the handle.
+            unsafe { sys::cuStreamDestroy_v2(raw) };
+        })
     }
 
-    fn with(gpu: &Arc<Gpu>, raw: sys::CUstream, origin: Origin) -> GpuStream {
-        GpuStream {
+    /// # Safety
+    /// As [`StreamKey::of`].
+    unsafe fn with(gpu: &Arc<Gpu>, raw: sys::CUstream, origin: Origin) -> Result<GpuStream> {
+        Ok(GpuStream {
             gpu: Arc::clone(gpu),
             raw: Handle(raw),
             origin,
+            // SAFETY: the caller's promise.
+            key: unsafe { StreamKey::of(gpu, raw, origin)? },
             kept: Mutex::default(),
-        }
+        })
     }
 
     /// A stream that somebody else made and will destroy, or one of the default streams.
     ///
     /// # Safety
     /// `raw` is a stream of `gpu`'s primary context and outlives the result.
-    pub(crate) unsafe fn from_raw(gpu: &Arc<Gpu>, raw: sys::CUstream) -> GpuStream {
-        match raw.addr() {
+    pub(crate) unsafe fn from_raw(gpu: &Arc<Gpu>, raw: sys::CUstream) -> Result<GpuStream> {
+        let (raw, origin) = match raw.addr() {
             // Null is another name of the legacy default stream.
-            0 | LEGACY => {
-                let legacy = std::ptr::without_provenance_mut(LEGACY);
-                GpuStream::with(gpu, legacy, Origin::Foreign)
-            }
-            PER_THREAD => GpuStream::with(gpu, raw, Origin::OfThread(sync::current().id())),
-            _ => GpuStream::with(gpu, raw, Origin::Foreign),
-        }
+            0 | LEGACY => (std::ptr::without_provenance_mut(LEGACY), Origin::Foreign),
+            PER_THREAD => (raw, Origin::OfThread(sync::current().id())),
+            _ => (raw, Origin::Foreign),
+        };
+        let _current = gpu.make_current()?;
+        // SAFETY: the caller's promise; the context is current.
+        unsafe { GpuStream::with(gpu, raw, origin) }
     }
 
     /// The handle, for calls of this thread.
@@ -87,13 +131,14 @@ impl GpuStream {
         }
     }
 
-    /// Whether the two handles are of one stream.
+    /// Whether the two are one stream.
     pub(crate) fn is(&self, other: &GpuStream) -> bool {
-        let same_origin = match (self.origin, other.origin) {
-            (Origin::OfThread(one), Origin::OfThread(two)) => one == two,
-            _ => true,
-        };
-        self.raw.0 == other.raw.0 && self.gpu.ordinal == other.gpu.ordinal && same_origin
+        self.key == other.key
+    }
+
+    /// Which stream it is.
+    pub(super) fn key(&self) -> StreamKey {
+        self.key
     }
 
     /// Waits on the host until all work given to the stream so far is done.
@@ -204,6 +249,10 @@ impl Drop for GpuStream {
         let Some(current) = self.gpu.make_current_to_give_back() else {
             return;
         };
+        if self.origin != Origin::Own && self.kept().is_empty() {
+            // Nothing of it is ours.
+            return;
+        }
         // There is no later time to ask.
         let is_capturing = || self.is_capturing().or_else(|_| self.is_capturing());
         let mut capturing = is_capturing();

@@ -3,13 +3,16 @@
 use std::sync::{Arc, PoisonError};
 
 use super::GpuBuffer;
-use crate::device::gpu::stream::{GpuEvent, GpuStream};
+use crate::device::gpu::stream::{GpuEvent, GpuStream, StreamKey};
 use crate::error::{Error, Result};
 use crate::sync::{MutexGuard, OnceLock};
 
-/// The last read by a stream.
+/// Streams whose reads are noted at a time. Beyond, the home stream waits for the first, which is most likely done.
+const MOST: usize = 64;
+
+/// The last read by a stream, which may be gone by now.
 pub(super) struct Read {
-    stream: Arc<GpuStream>,
+    stream: StreamKey,
     done: GpuEvent,
 }
 
@@ -24,7 +27,7 @@ impl GpuBuffer {
             return Ok(());
         }
         if stream.is_capturing()? {
-            return match self.reads().iter().any(|read| read.stream.is(stream)) {
+            return match self.reads().iter().any(|read| read.stream == stream.key()) {
                 true => Ok(()),
                 false => Err(Error::OtherStreamInCapture),
             };
@@ -64,12 +67,18 @@ impl GpuBuffer {
             // Without an event only waiting keeps the buffer alive for long enough.
             return stream.finish();
         };
-        match reads.iter_mut().find(|read| read.stream.is(stream)) {
+        match reads.iter_mut().find(|read| read.stream == stream.key()) {
             Some(read) => read.done = done,
             None => reads.push(Read {
-                stream: Arc::clone(stream),
+                stream: stream.key(),
                 done,
             }),
+        }
+        if reads.len() > MOST && matches!(self.home.is_capturing(), Ok(false)) {
+            let first = reads.remove(0);
+            self.home
+                .wait(&first.done)
+                .or_else(|_| first.done.synchronize())?;
         }
         Ok(())
     }
@@ -87,7 +96,7 @@ impl GpuBuffer {
     /// Forgets what `stream` has read: whoever asks for that keeps the buffer until [that was waited
     /// for](Self::wait_for_reads_of). A buffer that the stream keeps must not keep the stream.
     pub(crate) fn forget_reads_of(&self, stream: &GpuStream) {
-        self.reads().retain(|read| !read.stream.is(stream));
+        self.reads().retain(|read| read.stream != stream.key());
     }
 
     /// To be called before the home stream overwrites a buffer that was readable until now.
