@@ -4,7 +4,8 @@ use std::path::Path;
 
 use cuda_builder::{Arch, KernelSet};
 
-/// The kernels of the project whose root is `root`: PTX, portable and for Hopper, and machine code.
+/// The kernels of the project whose root is `root`: PTX, portable and for Hopper, and machine code for every architecture
+/// that users may have.
 pub(crate) fn kernel_set(root: &Path) -> KernelSet {
     let sources = [
         "kernels-gpu",

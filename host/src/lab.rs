@@ -4,17 +4,19 @@
 use std::path::Path;
 
 use cuda_std::{Instance, KernelArgs};
-use ndarray::{ArrayBase, ArrayD, Data, Dimension};
+use ndarray::{ArrayBase, Data, Dimension};
 use op_spec::chain::{Chain, ChainProblem, Layer};
 use op_spec::launch::LaunchShape;
 
 use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
-use crate::model::{self, Model};
+use crate::model;
 use crate::ops::{ConvOptions, channel_max, conv2d_with, conv3d_with, group_norm};
 use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
+
+pub use crate::model::forward_array_cut;
 
 /// Whether the host has so many bytes now, all at a time: for what takes its memory without asking.
 ///
@@ -95,20 +97,6 @@ pub fn layer(
 #[must_use]
 pub fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
     model::bytes_and_flop(chain, problem, dtype)
-}
-
-/// [`Model::forward_array_into`] in chunks of about so many bytes, input and output together, so many under way at a time.
-///
-/// # Errors
-/// As there.
-pub fn forward_array_cut(
-    model: &Model,
-    x: &ArrayD<f32>,
-    y: &mut ArrayD<f32>,
-    chunk_bytes: usize,
-    places: usize,
-) -> Result<()> {
-    model::forward_array_cut(model, x, y, chunk_bytes, places)
 }
 
 /// Writes one tensor to a safetensors file, replacing the file only once it is complete.

@@ -11,7 +11,7 @@ use cuda_builder::{
 use kernel_archive::Archive;
 
 use crate::kernel_set::kernel_set;
-use crate::ptxas::{Assembler, Known, TARGETS};
+use crate::ptxas::{Assembler, Known};
 
 /// Freshly compiled kernels.
 pub(crate) struct Compiled {
@@ -68,7 +68,7 @@ pub(crate) fn renew(root: &Path) -> Result<(), Box<dyn Error>> {
     let same = header.is_some_and(|header| header.assembler == assembler.version);
     let known = same.then(|| shipped_machine_code(set).ok()).flatten();
     eprintln!("assembling with {}", assembler.version);
-    let assembled = assembler.assemble(&compiled, &set.machine_code, &known.unwrap_or_default())?;
+    let assembled = assembler.assemble(&compiled, &known.unwrap_or_default())?;
     assembled.refuse_faults()?;
     set.ship(&Shipment {
         toolchain: &compiled.toolchain,
@@ -116,7 +116,7 @@ pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
     let compiled = compile(root)?;
     let set = &compiled.set;
     eprintln!("assembling with {}", assembler.version);
-    let mut assembled = assembler.assemble(&compiled, TARGETS, &Known::new())?;
+    let assembled = assembler.assemble(&compiled, &Known::new())?;
     assembled.refuse_faults()?;
     println!("no spills, no local memory, no serialised wgmma");
 
@@ -145,8 +145,6 @@ pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
         );
         return Ok(());
     }
-    let shipped = |arch: Arch| set.machine_code.contains(&arch);
-    assembled.machine_code.retain(|code| shipped(code.arch));
     let machine_code = machine_code_archive(&assembled.machine_code)?;
     compare(&set.machine_code_path(), &machine_code)
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask ptxas`: assembles every kernel for every architecture that users may have, without a
+//! `cargo xtask ptxas`: assembles every kernel for every architecture that machine code is shipped for, without a
 //! GPU, and refuses what would be slow there: registers spilled to memory, arrays in local memory,
 //! and wgmma instructions that the assembler had to put one after the other.
 
@@ -15,20 +15,10 @@ use cuda_builder::Arch;
 pub(crate) use assemble::{Assembled, Assembler, Known};
 use report::Resources;
 
-/// Every architecture that users may have. Machine code is shipped for some of them.
-pub(crate) const TARGETS: &[Arch] = &[
-    Arch::Sm80,
-    Arch::Sm86,
-    Arch::Sm89,
-    Arch::Sm90a,
-    Arch::Sm100,
-    Arch::Sm120,
-];
-
 /// Assembles freshly compiled kernels and prints what each uses.
 pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     let assembler = Assembler::find(root)?;
-    let assembled = assembler.assemble(&crate::ptx::compile(root)?, TARGETS, &Known::new())?;
+    let assembled = assembler.assemble(&crate::ptx::compile(root)?, &Known::new())?;
     print_table(&assembled);
     assembled.refuse_faults()?;
     println!("no spills, no local memory, no serialised wgmma");

@@ -48,7 +48,7 @@ pub use properties::DeviceProperties;
 pub(crate) use storage::reserve as host_memory;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
-pub(crate) use tensor::{Order, Reading, WeakTensor};
+pub(crate) use tensor::{Order, Reading, WeakTensor, must_have_shape};
 
 pub(crate) use crate::dtype::DType;
 pub(crate) use op_spec::launch::LaunchShape;

@@ -278,7 +278,7 @@ impl Tensor {
         operator: &'static str,
         argument: &'static str,
     ) -> Result<()> {
-        must_have(shape, self.shape(), operator, argument)?;
+        must_have_shape(shape, self.shape(), operator, argument)?;
         self.must_hold(dtype, operator, argument)
     }
 
@@ -335,8 +335,8 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Refuses an array of another shape.
-fn must_have(
+/// Refuses another shape.
+pub(crate) fn must_have_shape(
     expected: &[usize],
     actual: &[usize],
     operator: &'static str,

@@ -33,7 +33,7 @@ mod strategy;
 mod table;
 
 #[cfg(any(test, feature = "lab"))]
-pub(crate) use arrays::forward_array_cut;
+pub use arrays::forward_array_cut;
 pub use comparison::{Comparison, Difference, Tolerance};
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use explain::bytes_and_flop;

@@ -6,7 +6,7 @@ use ndarray::{ArrayBase, ArrayD, Data, DataMut, Dimension};
 
 use super::arrays::{self, Cut, Share};
 use super::{Model, Options, Plan};
-use crate::device::{Device, PinnedArray, Tensor};
+use crate::device::{Device, PinnedArray, Tensor, must_have_shape};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 
@@ -183,15 +183,7 @@ impl Replicas {
 }
 
 fn must_be_as_many(actual: usize, expected: usize, argument: &'static str) -> Result<()> {
-    if actual == expected {
-        return Ok(());
-    }
-    Err(Error::ShapeMismatch {
-        operator: OPERATOR,
-        argument,
-        actual: vec![actual],
-        expected: vec![expected],
-    })
+    must_have_shape(&[expected], &[actual], OPERATOR, argument)
 }
 
 /// Plans of one model on several devices, each for a share of a batch.

@@ -55,11 +55,10 @@ impl Assembler {
         })
     }
 
-    /// Assembles all kernels for these architectures, but those that are known, as many at a time as there are processors.
+    /// Assembles all kernels for the architectures of their set, but those that are known, as many at a time as there are processors.
     pub(crate) fn assemble(
         &self,
         compiled: &Compiled,
-        targets: &[Arch],
         known: &Known,
     ) -> Result<Assembled, Box<dyn Error>> {
         let set = &compiled.set;
@@ -76,7 +75,7 @@ impl Assembler {
             };
             kernels.into_iter().flatten().map(job)
         };
-        let jobs: Vec<Job<'_>> = targets.iter().flat_map(of_target).collect();
+        let jobs: Vec<Job<'_>> = set.machine_code.iter().flat_map(of_target).collect();
 
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());

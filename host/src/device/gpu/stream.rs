@@ -1,7 +1,7 @@
 //! Streams and events of a GPU, on the driver's own handles so that another library's stream can be used.
 
 use std::ffi::c_void;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 
 use cust::sys;
@@ -50,11 +50,13 @@ impl StreamKey {
     /// `raw` is a stream of the current context, which is that of `gpu`, or the calling thread's default stream.
     unsafe fn of(gpu: &Gpu, raw: sys::CUstream, origin: Origin) -> Result<StreamKey> {
         type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
-        let mut id = raw.addr() as u64;
-        if let Ok(function) = cuda_loader::symbol(c"cuStreamGetId") {
+        static GET_ID: LazyLock<Option<GetId>> = LazyLock::new(|| {
+            let function = cuda_loader::symbol(c"cuStreamGetId").ok()?;
             // SAFETY: the driver exports the function of this name with this signature.
-            let get_id =
-                unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, GetId>(function) };
+            Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, GetId>(function) })
+        });
+        let mut id = raw.addr() as u64;
+        if let Some(get_id) = *GET_ID {
             // SAFETY: the caller's promise; `id` is a place for one number.
             check("cuStreamGetId", unsafe { get_id(raw, &mut id) })?;
         }

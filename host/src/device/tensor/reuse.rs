@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use ndarray::{ArrayBase, Data, Dimension};
 
 use super::arrays::with_rounded;
-use super::{Layout, Tensor, must_have};
+use super::{Layout, Tensor, must_have_shape};
 use crate::device::storage::{HostBuffer, Storage};
 use crate::device::stream::Stream;
 use crate::dtype::DType;
@@ -43,7 +43,7 @@ impl Tensor {
         argument: &'static str,
         values: &ArrayBase<S, D>,
     ) -> Result<()> {
-        must_have(self.shape(), values.shape(), operator, argument)?;
+        must_have_shape(self.shape(), values.shape(), operator, argument)?;
         let (dtype, start) = (self.dtype, self.start());
         let storage = self.overwritable(operator, argument)?;
         with_rounded(values, dtype, |bytes| storage.write(start, bytes))

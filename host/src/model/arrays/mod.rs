@@ -170,9 +170,12 @@ impl Model {
     }
 }
 
-/// For measurements: a cut of one's own.
+/// [`Model::forward_array_into`] in chunks of about so many bytes, input and output together, so many under way at a time.
+///
+/// # Errors
+/// As there.
 #[cfg(any(test, feature = "lab"))]
-pub(crate) fn forward_array_cut(
+pub fn forward_array_cut(
     model: &Model,
     x: &ArrayD<f32>,
     y: &mut ArrayD<f32>,

@@ -9,7 +9,7 @@ use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Sl
 use super::chunks::{Chunks, Cut};
 use super::copies::{self, Source};
 use super::ring::{Place, Ring};
-use crate::device::{PinnedArray, Tensor, host_memory};
+use crate::device::{PinnedArray, Tensor, host_memory, must_have_shape};
 use crate::dtype::{DType, Element, bf16, f16};
 use crate::error::{Error, Result};
 use crate::model::{Model, Options};
@@ -127,7 +127,8 @@ pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
     options: &Options,
     cut: &Cut,
 ) -> Result<()> {
-    must_be(y.shape(), &output_shape(shares, x.shape())?, "output")?;
+    let shape = output_shape(shares, x.shape())?;
+    must_have_shape(&shape, y.shape(), OPERATOR, "output")?;
     match y.as_slice_mut() {
         Some(values) => {
             // SAFETY: of the two types each is laid out as the other; `run` writes only values there.
@@ -141,18 +142,6 @@ pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
             Ok(())
         }
     }
-}
-
-fn must_be(actual: &[usize], expected: &[usize], argument: &'static str) -> Result<()> {
-    if actual == expected {
-        return Ok(());
-    }
-    Err(Error::ShapeMismatch {
-        operator: OPERATOR,
-        argument,
-        actual: actual.to_vec(),
-        expected: expected.to_vec(),
-    })
 }
 
 /// Writes all of `y`, the elements of the output.
@@ -298,7 +287,8 @@ pub(crate) fn pinned<T: Element>(
     options: &Options,
     cut: &Cut,
 ) -> Result<()> {
-    must_be(y.shape(), &output_shape(shares, x.shape())?, "output")?;
+    let shape = output_shape(shares, x.shape())?;
+    must_have_shape(&shape, y.shape(), OPERATOR, "output")?;
     let mut lanes = Vec::new();
     for share in shares {
         if share.model.dtype() != T::DTYPE {

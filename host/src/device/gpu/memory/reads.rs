@@ -32,18 +32,19 @@ impl GpuBuffer {
                 false => Err(Error::OtherStreamInCapture),
             };
         }
-        if self.is_lent() {
+        let record = || {
             self.home
                 .must_not_capture("let another stream read its tensors")?;
-            return stream.wait(&self.home.record(false)?);
+            self.home.record(false)
+        };
+        if self.is_lent() {
+            return stream.wait(&record()?);
         }
         let event = match self.written.get() {
             Some(event) => event,
             // Two threads may both record; either event comes after the writing.
             None => {
-                self.home
-                    .must_not_capture("let another stream read its tensors")?;
-                let event = self.home.record(false)?;
+                let event = record()?;
                 self.written.get_or_init(|| event)
             }
         };
