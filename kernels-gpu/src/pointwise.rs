@@ -17,7 +17,7 @@ use crate::parts::unroll::unroll;
 /// A block does a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes what comes of it into `y`.
 ///
 /// *Launch*: `pointwise::shape(elements)`.
-/// *Mapping*: four vectors a thread, a block's width apart; each step of the list is done to all 16 elements.
+/// *Mapping*: four vectors a thread, a block's width apart; the list is done to two of them, then to the other two.
 /// *Barriers*: none.
 /// *Traffic*: each element is read once and written once.
 ///
@@ -43,24 +43,20 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
             }
         });
     }
-    let mut values = [0.0; VECTOR_ELEMENTS * VECTORS_PER_THREAD];
+    // One half after the other, since the walker's code is written out for every value.
+    let pair = |a, b| {
+        let ([a, b, c, d], [e, f, g, h]) = (T::to_f32_vector(a), T::to_f32_vector(b));
+        [a, b, c, d, e, f, g, h]
+    };
+    let mut halves = [pair(vectors[0], vectors[1]), pair(vectors[2], vectors[3])];
+    let mut done = 0;
+    while done < halves.len() {
+        halves = [halves[1], apply(list, halves[0])];
+        done += 1;
+    }
     unroll!(4, |v| {
-        let [a, b, c, d] = T::to_f32_vector(vectors[v]);
-        [
-            values[4 * v],
-            values[4 * v + 1],
-            values[4 * v + 2],
-            values[4 * v + 3],
-        ] = [a, b, c, d];
-    });
-    let values = apply(list, values);
-    unroll!(4, |v| {
-        let [a, b, c, d] = [
-            values[4 * v],
-            values[4 * v + 1],
-            values[4 * v + 2],
-            values[4 * v + 3],
-        ];
+        let half = halves[v / 2];
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| half[v % 2 * VECTOR_ELEMENTS + i]);
         vectors[v] = T::from_f32_vector([a, b, c, d]);
     });
     if is_full {

@@ -48,7 +48,9 @@ fn nth(list: &PointwiseList, at: usize) -> Step {
     }
 }
 
-#[inline(always)]
+/// On hosts one copy of it is enough.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 fn step<const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
     let [a, b, c] = step.attributes;
     match step.function {
