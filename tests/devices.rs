@@ -5,7 +5,8 @@ use convfuse::{Carried, DType, Device, Error, Tensor, data, lab, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array2, array};
 use op_spec::launch::LaunchShape;
-use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds};
+use op_spec::launch::elementwise::BLOCK_THREADS;
+use op_spec::launch::pointwise::{Function, PointwiseList, Step};
 
 use crate::backend::{Backend, Outcome};
 use crate::suite::says;
@@ -109,13 +110,17 @@ fn info(backend: Backend) -> Outcome {
 fn kernels_once(backend: Backend) -> Outcome {
     let device = backend.device()?;
     let run = |clamps: bool| -> convfuse::Result<()> {
-        let x = Tensor::from_array(&device.stream()?, &array![3.0f32])?;
+        let x = Tensor::from_array(&device.stream()?, &array![[3.0f32]])?;
         let y = if clamps {
             ops::clamp(&x, &ClampSpec::new(0.0, 1.0))?
         } else {
-            ops::relu(&x)?
+            ops::channel_max(&x)?
         };
-        assert_eq!(y.to_array::<f32>()?[[0]], if clamps { 1.0 } else { 3.0 });
+        let y = y.to_f32_array()?;
+        assert_eq!(
+            y.iter().collect::<Vec<_>>(),
+            [if clamps { &1.0 } else { &3.0 }]
+        );
         Ok(())
     };
     std::thread::scope(|scope| {
@@ -132,7 +137,10 @@ fn kernels_once(backend: Backend) -> Outcome {
             .count()
     };
     let wanted = usize::from(backend == Backend::Gpu);
-    assert_eq!([times("clamp_f32"), times("relu_f32")], [wanted; 2]);
+    assert_eq!(
+        [times("pointwise_f32"), times("channel_max_f32")],
+        [wanted; 2]
+    );
     Ok(())
 }
 
@@ -208,7 +216,7 @@ fn empty(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Launches `clamp` on a tensor with a launch shape that somebody got wrong.
+/// Launches a clamp on a tensor with a launch shape that somebody got wrong.
 fn launch_clamp(
     backend: Backend,
     shape: LaunchShape,
@@ -216,15 +224,15 @@ fn launch_clamp(
 ) -> Result<convfuse::Result<()>, libtest_mimic::Failed> {
     let stream = backend.stream()?;
     let mut output = Tensor::zeros(&stream, &[1], DType::F32)?;
-    let bounds = Bounds::new(Some(0.0), Some(1.0));
-    let kernel = kernels_gpu::pointwise::CLAMP
+    let list = PointwiseList::of(Step::new(Function::Clamp, [0.0, 1.0, 0.0]));
+    let kernel = kernels_gpu::pointwise::POINTWISE
         .instance(&["f32".into()])
         .map_err(|error| error.to_string())?;
     // SAFETY: null pointers, but on a GPU every caller's shape is refused before the kernel could use them, and the
     // emulator reports their use.
     Ok(unsafe {
         lab::launch(&stream, kernel, shape, None, &mut output, |_, _| {
-            (std::ptr::null(), std::ptr::null_mut(), claimed, bounds)
+            (std::ptr::null(), std::ptr::null_mut(), claimed, list)
         })
     })
 }
@@ -244,15 +252,15 @@ fn launch_contract(backend: Backend) -> Outcome {
     let block = [BLOCK_THREADS, 1, 1];
     says(
         launch([1, 1, 1], [BLOCK_THREADS * 2, 1, 1], 0)?,
-        "clamp_f32: block [512, 1, 1] has 512 threads, limit 256 (the kernel's max_threads)",
+        "pointwise_f32: block [512, 1, 1] has 512 threads, limit 256 (the kernel's max_threads)",
     )?;
     says(
         launch([1, 0, 1], block, 0)?,
-        "clamp_f32: grid extent y is 0, must be 1 to 65535",
+        "pointwise_f32: grid extent y is 0, must be 1 to 65535",
     )?;
     says(
         launch([1, 1, 70_000], block, 0)?,
-        "clamp_f32: grid extent z is 70000, must be 1 to 65535",
+        "pointwise_f32: grid extent z is 70000, must be 1 to 65535",
     )?;
     let shared = launch([1, 1, 1], block, 1 << 20)?;
     assert!(matches!(shared, Err(Error::Launch(_))), "{shared:?}");
@@ -269,7 +277,7 @@ fn fault(backend: Backend) -> Outcome {
     let Err(Error::Emulator(fault)) = result else {
         return Err(format!("gave {result:?}").into());
     };
-    assert!(fault.to_string().contains("clamp_f32"), "{fault}");
+    assert!(fault.to_string().contains("pointwise_f32"), "{fault}");
     best()
 }
 

@@ -123,7 +123,7 @@ fn cases() -> Vec<(Case, &'static str)> {
         ),
         (
             case("one_norm", vec![clamp(), group_norm(2), scale(), clamp()]),
-            "operator",
+            "pointwise",
         ),
         (
             case(

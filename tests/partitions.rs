@@ -143,7 +143,7 @@ fn refusals(backend: Backend) -> Outcome {
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, stencil, \
              implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
-             norm-scale, folded, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, operator",
+             norm-scale, folded, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, pointwise, operator",
         ),
         (
             "conv2d | group_norm scale @direct | max_pool2d clamp",

@@ -2,8 +2,8 @@
 
 use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::model::Strategy;
-use convfuse::spec::{ClampSpec, MaxPool2dSpec, PointwiseSpec};
-use convfuse::{DType, Tensor, data, ops};
+use convfuse::spec::{ClampSpec, GeluApproximation, MaxPool2dSpec, PointwiseSpec};
+use convfuse::{DType, Tensor, data, lab, ops};
 use libtest_mimic::Trial;
 use ndarray::{IxDyn, array};
 use oracle::Case;
@@ -26,8 +26,16 @@ pub(crate) fn trials() -> Vec<Trial> {
     let of_relu = Backend::trials(&Backend::DEVICES, "relu", &[(name, relu_is_a_clamp)]);
     let name = "treats_zeros_and_infinities_as_pytorch_does";
     let of_leaky_relu = Backend::trials(&Backend::DEVICES, "leaky_relu", &[(name, signs)]);
+    let of_functions = Backend::trials(
+        &Backend::DEVICES,
+        "pointwise",
+        &[
+            ("treats_zeros_and_infinities_as_pytorch_does_on_a_gpu", ends),
+            ("takes_a_launch_for_eight_functions", lists),
+        ],
+    );
     let all = of_clamp.into_iter().chain(of_relu).chain(of_leaky_relu);
-    all.collect()
+    all.chain(of_functions).collect()
 }
 
 /// Chains with this function in them, each with the row that does it.
@@ -48,7 +56,7 @@ fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
     let norm = || Layer::instance_norm("instance_norm");
     let reducing = || [scale(), norm(), f(), scale(), maximum()];
     vec![
-        (case(vec![f()]).special(), "operator"),
+        (case(vec![f()]).special(), "pointwise"),
         (case([&[conv()], &tail()[..]].concat()), "implicit-gemm"),
         (case([&[conv()], &reducing()[..]].concat()), "implicit-gemm"),
         (case(tail().into()), "norm-scale-pool-clamp"),
@@ -143,6 +151,87 @@ fn signs(backend: Backend) -> Outcome {
             }
         }
     }
+    Ok(())
+}
+
+/// The reference is compared by value, so the signs of zeros are looked at here. Minus infinity times 0 is NaN.
+fn ends(backend: Backend) -> Outcome {
+    const INFINITY: f32 = f32::INFINITY;
+    let x = array![-INFINITY, -1000.0, -0.0, 0.0, 1000.0, INFINITY, f32::NAN];
+    let product = [f32::NAN, -0.0, -0.0, 0.0, 1000.0, INFINITY];
+    let rows = [
+        (PointwiseSpec::Silu {}, product),
+        (gelu(GeluApproximation::None), product),
+        (gelu(GeluApproximation::Tanh), product),
+        (PointwiseSpec::Hardswish {}, product),
+        (PointwiseSpec::Mish {}, product),
+        (PointwiseSpec::Sigmoid {}, [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]),
+        (PointwiseSpec::Tanh {}, [-1.0, -1.0, -0.0, 0.0, 1.0, 1.0]),
+        (elu(0.5), [-0.5, -0.5, -0.0, 0.0, 1000.0, INFINITY]),
+        (elu(-2.0), [2.0, 2.0, 0.0, -0.0, 1000.0, INFINITY]),
+        (elu(0.0), [-0.0, -0.0, -0.0, 0.0, 1000.0, INFINITY]),
+    ];
+    let stream = backend.stream()?;
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let x = Tensor::from_f32_array(&stream, &x.clone().into_dyn(), dtype)?;
+        for (function, want) in rows {
+            let y = lab::layer(&x, &Layer::Pointwise(function), &[], &Default::default())?;
+            let y = y.to_f32_array()?;
+            for (y, want) in y.iter().zip(want.iter().chain(&[f32::NAN])) {
+                let same = y.to_bits() == want.to_bits() || y.is_nan() && want.is_nan();
+                assert!(same, "{function:?} in {dtype}: {y} instead of {want}");
+            }
+        }
+        let y = ops::softplus(&x, 1.0, 20.0)?.to_f32_array()?;
+        assert_eq!((y[[0]], y[[1]], y[[5]]), (0.0, 0.0, INFINITY), "{dtype}");
+        assert!(y[[6]].is_nan(), "{dtype}");
+    }
+    Ok(())
+}
+
+const fn gelu(approximate: GeluApproximation) -> PointwiseSpec {
+    PointwiseSpec::Gelu { approximate }
+}
+
+const fn elu(alpha: f64) -> PointwiseSpec {
+    PointwiseSpec::Elu { alpha }
+}
+
+/// Ten functions are two launches; in f32, where nothing is rounded in between, they give the bits of ten launches.
+fn lists(backend: Backend) -> Outcome {
+    let layers = [
+        Layer::elu(1.5),
+        Layer::silu(),
+        Layer::leaky_relu(-0.5),
+        Layer::gelu(GeluApproximation::None),
+        Layer::softplus(0.5, 20.0),
+        Layer::mish(),
+        Layer::tanh(),
+        Layer::hardswish(),
+        Layer::clamp(0.0, 0.5),
+        Layer::sigmoid(),
+    ];
+    let stream = backend.stream()?;
+    let case = Case::of_chain("pointwise/list", Chain::new(3, layers)?, &[2, 3, 37, 41]);
+    let model = chains::model(&stream, &case, DType::F32)?;
+    let x = Tensor::from_f32_array(&stream, &case.x, DType::F32)?;
+    let mut results = Vec::new();
+    for strategy in Strategy::all(&case.chain) {
+        let launches = if strategy.name == Strategy::FUSED {
+            2
+        } else {
+            10
+        };
+        let options = strategy.options();
+        results.push(bits(&model.forward_with(&x, &options)?.to_f32_array()?));
+        if backend != Backend::Cpu {
+            let facts = model.explain(case.x.shape(), &options)?;
+            assert_eq!(facts.launches.len(), launches, "{strategy}");
+            assert!(facts.runs.iter().all(|run| run.kernels == "pointwise"));
+        }
+    }
+    assert!(results.len() > 1);
+    assert!(results.iter().all(|result| *result == results[0]));
     Ok(())
 }
 

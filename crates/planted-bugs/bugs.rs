@@ -38,10 +38,31 @@ bugs! {
     }
     {
         name: elementwise_writes_past_the_end,
-        check: elementwise::clamp::<f32>,
+        check: elementwise::scale::<f32>,
         file: "parts/elementwise.rs",
         right: "left.min(local + VECTOR_ELEMENTS)",
         wrong: "local + VECTOR_ELEMENTS",
+    }
+    {
+        name: pointwise_writes_past_the_end,
+        check: pointwise::clamp::<f32>,
+        file: "pointwise.rs",
+        right: "if «at < x.len()» {\n                y.store(",
+        wrong: "true",
+    }
+    {
+        name: pointwise_takes_the_attributes_of_the_first_step,
+        check: pointwise::lists::<f32>,
+        file: "parts/pointwise.rs",
+        right: "values = step(nth(list, «at»), values);",
+        wrong: "0",
+    }
+    {
+        name: tail_of_a_normal_distribution_without_what_rounding_took,
+        check: pointwise::all_magnitudes,
+        file: "parts/pointwise.rs",
+        right: "Exponential::of_product(magnitude, -0.5 * magnitude, NOTHING)",
+        wrong: "Exponential::of(-0.5 * magnitude * magnitude)",
     }
     {
         name: vectors_across_planes_take_an_element_too_few_from_the_next,

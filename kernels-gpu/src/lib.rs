@@ -16,6 +16,7 @@
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
 //! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
 //! | `parts/`: `map`, `planes` | what these loops do with an element |
+//! | `parts/`: `pointwise`, `exponential` | lists of pointwise functions, and what these are made of |
 //! | `parts/`: `moments` | statistics |
 //! | `parts/`: `lanes`, `prescale` | what lanes of a warp combine; how f32 comes into f16's range |
 //! | `parts/`: `index`, `unroll` | arithmetic of positions, and loops that are written out |

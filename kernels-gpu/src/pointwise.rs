@@ -1,106 +1,74 @@
 //! The pointwise functions: each element by itself, wherever it stands.
 //!
-//! A new function is a `Function` and a kernel.
+//! One kernel does all of them, and several after each other: `parts/pointwise.rs` has the functions.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math};
-use op_spec::launch::elementwise::{BLOCK_THREADS, Bounds, MIN_BLOCKS};
+use cuda_std::{Storage, bf16, f16, kernel, thread};
+use op_spec::launch::VECTOR_ELEMENTS;
+use op_spec::launch::elementwise::{
+    BLOCK_ELEMENTS, BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS, VECTORS_PER_THREAD,
+};
+use op_spec::launch::pointwise::PointwiseList;
 
-use crate::parts::elementwise::map_block;
-use crate::parts::map::{ElementMap, clamp as clamped};
+use crate::parts::elementwise::block_start;
+use crate::parts::pointwise::apply;
+use crate::parts::unroll::unroll;
 
-/// A function of an element alone.
-trait Function {
-    /// Its value.
-    fn of(&self, x: f32) -> f32;
-}
-
-impl<F: Function> ElementMap for F {
-    type Params = ();
-
-    #[inline(always)]
-    unsafe fn params(&self, _local: u32) {}
-
-    #[inline(always)]
-    unsafe fn in_one(&self, _local: u32, _count: u32) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn apply(&self, (): (), x: f32) -> f32 {
-        self.of(x)
-    }
-}
-
-/// The maximum with the lower bound comes first and the minimum with the upper one second, both of the kind that keeps
-/// NaN. That order is what makes the upper bound win where they cross.
-impl Function for Bounds {
-    #[inline(always)]
-    fn of(&self, x: f32) -> f32 {
-        clamped(*self, x)
-    }
-}
-
-/// A block clamps `BLOCK_ELEMENTS` consecutive elements of `x` into `y`.
+/// A block does a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes what comes of it into `y`.
 ///
-/// *Launch*: `elementwise::shape(elements)`.
-/// *Mapping*: four vectors a thread, a block's width apart.
+/// *Launch*: `pointwise::shape(elements)`.
+/// *Mapping*: four vectors a thread, a block's width apart; the list is done to two of them, then to the other two.
 /// *Barriers*: none.
 /// *Traffic*: each element is read once and written once.
 ///
 /// # Safety
 /// `x` and `y` have `elements` elements and start on 16 bytes; `y` is `x` or apart from it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn clamp<T: Storage>(x: *const T, y: *mut T, elements: u64, bounds: Bounds) {
+pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list: &PointwiseList) {
     let x = Global::new(x, elements as usize);
     let y = GlobalMut::new(y, elements as usize);
-    map_block(x, y, || bounds);
-}
-
-/// The maximum with 0, of the kind that keeps NaN.
-struct Relu;
-
-impl Function for Relu {
-    #[inline(always)]
-    fn of(&self, x: f32) -> f32 {
-        math::max_nan(x, 0.0)
+    let start = block_start() as usize;
+    let first = start + thread::thread_idx_x() as usize * VECTOR_ELEMENTS;
+    let is_full = x.len() - start >= BLOCK_ELEMENTS;
+    let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS_PER_THREAD];
+    if is_full {
+        unroll!(4, |v| {
+            vectors[v] = x.load_vec(first + v * ROUND_ELEMENTS);
+        });
+    } else {
+        unroll!(16, |i| {
+            let at = first + i / VECTOR_ELEMENTS * ROUND_ELEMENTS + i % VECTOR_ELEMENTS;
+            if at < x.len() {
+                vectors[i / VECTOR_ELEMENTS][i % VECTOR_ELEMENTS] = x.load(at);
+            }
+        });
     }
-}
-
-/// A block takes the maxima of `BLOCK_ELEMENTS` consecutive elements of `x` with 0.
-///
-/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as `clamp`.
-///
-/// # Safety
-/// As `clamp`.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn relu<T: Storage>(x: *const T, y: *mut T, elements: u64) {
-    let x = Global::new(x, elements as usize);
-    let y = GlobalMut::new(y, elements as usize);
-    map_block(x, y, || Relu);
-}
-
-/// What is above 0 as it is, all else, NaN included, times the slope.
-struct LeakyRelu {
-    negative_slope: f32,
-}
-
-impl Function for LeakyRelu {
-    #[inline(always)]
-    fn of(&self, x: f32) -> f32 {
-        if x > 0.0 { x } else { x * self.negative_slope }
+    // One half after the other, since the walker's code is written out for every value.
+    let pair = |a, b| {
+        let ([a, b, c, d], [e, f, g, h]) = (T::to_f32_vector(a), T::to_f32_vector(b));
+        [a, b, c, d, e, f, g, h]
+    };
+    let mut halves = [pair(vectors[0], vectors[1]), pair(vectors[2], vectors[3])];
+    let mut done = 0;
+    while done < halves.len() {
+        halves = [halves[1], apply(list, halves[0])];
+        done += 1;
     }
-}
-
-/// A block writes `BLOCK_ELEMENTS` consecutive elements of `x` into `y`, those that are not above 0 times `negative_slope`.
-///
-/// *Launch*, *Mapping*, *Barriers*, *Traffic*: as `clamp`.
-///
-/// # Safety
-/// As `clamp`.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn leaky_relu<T: Storage>(x: *const T, y: *mut T, elements: u64, negative_slope: f32) {
-    let x = Global::new(x, elements as usize);
-    let y = GlobalMut::new(y, elements as usize);
-    map_block(x, y, || LeakyRelu { negative_slope });
+    unroll!(4, |v| {
+        let half = halves[v / 2];
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| half[v % 2 * VECTOR_ELEMENTS + i]);
+        vectors[v] = T::from_f32_vector([a, b, c, d]);
+    });
+    if is_full {
+        unroll!(4, |v| {
+            y.store_vec(first + v * ROUND_ELEMENTS, vectors[v]);
+        });
+    } else {
+        unroll!(16, |i| {
+            let at = first + i / VECTOR_ELEMENTS * ROUND_ELEMENTS + i % VECTOR_ELEMENTS;
+            if at < x.len() {
+                y.store(at, vectors[i / VECTOR_ELEMENTS][i % VECTOR_ELEMENTS]);
+            }
+        });
+    }
 }

@@ -47,7 +47,10 @@ tests! {
     scale_matches_and_works_in_place:
         checks::elementwise::scale::<f32>, checks::elementwise::scale::<f16>, checks::elementwise::scale::<bf16>;
     clamp_keeps_nan_and_lets_the_upper_bound_win:
-        checks::elementwise::clamp::<f32>, checks::elementwise::clamp::<f16>, checks::elementwise::clamp::<bf16>;
+        checks::pointwise::clamp::<f32>, checks::pointwise::clamp::<f16>, checks::pointwise::clamp::<bf16>;
+    pointwise_walks_over_lists_without_rounding_in_between:
+        checks::pointwise::lists::<f32>, checks::pointwise::lists::<f16>, checks::pointwise::lists::<bf16>;
+    pointwise_functions_are_accurate_at_all_magnitudes: checks::pointwise::all_magnitudes;
     fold_scale_matches:
         checks::elementwise::fold::<f32>, checks::elementwise::fold::<f16>, checks::elementwise::fold::<bf16>;
     max_pool2d_matches_alone_and_fused: checks::max_pool2d::max_pool2d::<f32>;

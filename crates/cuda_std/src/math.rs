@@ -29,6 +29,8 @@ functions! {
     rsqrt(x);
     /// `1 / x`, error up to 1 ulp. `rcp.approx.f32`.
     reciprocal_approx(x);
+    /// The same where `x` and `1 / x` are normal numbers; subnormal ones count as 0. `rcp.approx.ftz.f32`.
+    reciprocal_normal(x);
     /// The larger; NaN if either is. `max.NaN.f32` (sm_80 and later).
     max_nan(a, b);
     /// The smaller; NaN if either is. `min.NaN.f32` (sm_80 and later).

@@ -65,6 +65,6 @@ pub use error::{Quantity, RankRule, SpecError};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};
-pub use pointwise::{ClampProblem, ClampSpec, PointwiseProblem, PointwiseSpec};
+pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};

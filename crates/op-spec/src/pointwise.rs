@@ -2,8 +2,12 @@
 //!
 //! A new function is a variant of [`PointwiseSpec`] and an arm of each of its methods.
 
+mod clamp;
+
+pub use clamp::{ClampProblem, ClampSpec};
+
 use crate::error::SpecError;
-use crate::launch::elementwise::Bounds;
+use crate::launch::pointwise::{Function, Step};
 use crate::shape::elements;
 
 /// A function of single values, with PyTorch's attributes.
@@ -28,6 +32,60 @@ pub enum PointwiseSpec {
         #[cfg_attr(feature = "chain", serde(default = "layer::default_negative_slope"))]
         negative_slope: f64,
     },
+    /// Values times their sigmoid; see
+    /// [`torch.nn.functional.silu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.silu.html).
+    Silu {},
+    /// Values times the part of a normal distribution below them; see
+    /// [`torch.nn.functional.gelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html).
+    Gelu {
+        /// How the distribution is computed; PyTorch's default is exactly.
+        #[cfg_attr(feature = "chain", serde(default))]
+        approximate: GeluApproximation,
+    },
+    /// The logistic function; see
+    /// [`torch.sigmoid`](https://docs.pytorch.org/docs/stable/generated/torch.sigmoid.html).
+    Sigmoid {},
+    /// The hyperbolic tangent; see
+    /// [`torch.tanh`](https://docs.pytorch.org/docs/stable/generated/torch.tanh.html).
+    Tanh {},
+    /// Values times a sigmoid made of straight lines; see
+    /// [`torch.nn.functional.hardswish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html).
+    Hardswish {},
+    /// Negative values approach `-alpha`; see
+    /// [`torch.nn.functional.elu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html).
+    Elu {
+        /// The factor of what is not above 0, any number; PyTorch's default is 1.
+        #[cfg_attr(feature = "chain", serde(default = "layer::default_alpha"))]
+        alpha: f64,
+    },
+    /// A smooth maximum with 0; see
+    /// [`torch.nn.functional.softplus`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html).
+    Softplus {
+        /// How sharp the bend is, any number; PyTorch's default is 1.
+        #[cfg_attr(feature = "chain", serde(default = "layer::default_beta"))]
+        beta: f64,
+        /// Where `beta * x` is above, `x` stays as it is; PyTorch's default is 20.
+        #[cfg_attr(feature = "chain", serde(default = "layer::default_threshold"))]
+        threshold: f64,
+    },
+    /// Values times the hyperbolic tangent of their softplus; see
+    /// [`torch.nn.functional.mish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mish.html).
+    Mish {},
+}
+
+/// How [`gelu`](PointwiseSpec::Gelu) computes a normal distribution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "chain",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum GeluApproximation {
+    /// As it is defined, by the error function.
+    #[default]
+    None,
+    /// By the hyperbolic tangent of `sqrt(2 / pi) * (x + 0.044715 x^3)`.
+    Tanh,
 }
 
 impl PointwiseSpec {
@@ -38,6 +96,14 @@ impl PointwiseSpec {
             Self::Clamp(_) => "clamp",
             Self::Relu {} => "relu",
             Self::LeakyRelu { .. } => "leaky_relu",
+            Self::Silu {} => "silu",
+            Self::Gelu { .. } => "gelu",
+            Self::Sigmoid {} => "sigmoid",
+            Self::Tanh {} => "tanh",
+            Self::Hardswish {} => "hardswish",
+            Self::Elu { .. } => "elu",
+            Self::Softplus { .. } => "softplus",
+            Self::Mish {} => "mish",
         }
     }
 
@@ -48,7 +114,8 @@ impl PointwiseSpec {
     pub fn check(&self) -> Result<(), SpecError> {
         match self {
             Self::Clamp(clamp) => clamp.bounds().map(drop),
-            Self::Relu {} | Self::LeakyRelu { .. } => Ok(()),
+            // PyTorch takes any attributes of the others.
+            _ => Ok(()),
         }
     }
 
@@ -56,12 +123,24 @@ impl PointwiseSpec {
     #[must_use]
     pub const fn keeps_order(&self) -> bool {
         match self {
-            Self::Clamp(_) | Self::Relu {} => true,
+            Self::Clamp(_) | Self::Relu {} | Self::Sigmoid {} | Self::Tanh {} => true,
             // A slope of 0 makes NaN of minus infinity alone, an infinite one of 0 alone. Kernels round it to f32.
             Self::LeakyRelu { negative_slope } => {
                 let slope = *negative_slope as f32;
                 slope > 0.0 && slope < f32::INFINITY
             }
+            Self::Elu { alpha } => {
+                let alpha = *alpha as f32;
+                alpha >= 0.0 && alpha < f32::INFINITY
+            }
+            // Behind a low threshold values fall back to where they would be without the function. A beta of 0 makes
+            // NaN of infinities alone, an infinite one of 0 alone.
+            Self::Softplus { beta, threshold } => {
+                let beta = *beta as f32;
+                *threshold >= 20.0 && beta.is_finite() && beta != 0.0
+            }
+            // They have a minimum, and of minus infinity they are NaN.
+            Self::Silu {} | Self::Gelu { .. } | Self::Hardswish {} | Self::Mish {} => false,
         }
     }
 
@@ -76,6 +155,43 @@ impl PointwiseSpec {
             }),
             // A slope of 0 makes no clamp of it either: minus infinity times 0 is NaN.
             Self::LeakyRelu { .. } => None,
+            Self::Silu {}
+            | Self::Gelu { .. }
+            | Self::Sigmoid {}
+            | Self::Tanh {}
+            | Self::Hardswish {}
+            | Self::Elu { .. }
+            | Self::Softplus { .. }
+            | Self::Mish {} => None,
+        }
+    }
+
+    /// The function as kernels take it. Of a clamp without bounds, one that does nothing.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        if let Some(clamp) = self.as_clamp() {
+            let (min, max) = clamp.bounds().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+            return Step::new(Function::Clamp, [min, max, 0.0]);
+        }
+        let plain = |function| Step::new(function, [0.0; 3]);
+        match *self {
+            Self::Clamp(_) | Self::Relu {} => unreachable!("they are clamps"),
+            Self::LeakyRelu { negative_slope } => {
+                Step::new(Function::LeakyRelu, [negative_slope, 0.0, 0.0])
+            }
+            Self::Silu {} => plain(Function::Silu),
+            Self::Gelu { approximate } => plain(match approximate {
+                GeluApproximation::None => Function::Gelu,
+                GeluApproximation::Tanh => Function::GeluTanh,
+            }),
+            Self::Sigmoid {} => plain(Function::Sigmoid),
+            Self::Tanh {} => plain(Function::Tanh),
+            Self::Hardswish {} => plain(Function::Hardswish),
+            Self::Elu { alpha } => Step::new(Function::Elu, [alpha, 0.0, 0.0]),
+            Self::Softplus { beta, threshold } => {
+                Step::new(Function::Softplus, [beta, threshold, 1.0 / beta])
+            }
+            Self::Mish {} => plain(Function::Mish),
         }
     }
 
@@ -115,95 +231,11 @@ impl PointwiseProblem {
     }
 }
 
-const CLAMP: &str = "clamp";
-
-/// Bounds of a clamp; see
-/// [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "chain",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
-pub struct ClampSpec {
-    /// Values below become this.
-    #[cfg_attr(feature = "chain", serde(skip_serializing_if = "Option::is_none"))]
-    pub min: Option<f64>,
-    /// Values above become this; wins where it is below `min`.
-    #[cfg_attr(feature = "chain", serde(skip_serializing_if = "Option::is_none"))]
-    pub max: Option<f64>,
-}
-
-impl ClampSpec {
-    /// Both bounds.
-    #[must_use]
-    pub const fn new(min: f64, max: f64) -> Self {
-        Self {
-            min: Some(min),
-            max: Some(max),
-        }
-    }
-
-    /// Checks the bounds and counts the elements of an input of any rank.
-    ///
-    /// # Errors
-    /// Neither bound is given.
-    pub fn problem(&self, input: &[usize]) -> Result<ClampProblem, SpecError> {
-        let (min, max) = self.bounds()?;
-        Ok(ClampProblem {
-            len: elements(CLAMP, "input", input)?,
-            min,
-            max,
-        })
-    }
-
-    /// Both bounds as numbers, such that `min(max(x, lower), upper)` with a NaN-keeping `min` and
-    /// `max` is what PyTorch computes.
-    ///
-    /// An absent bound is infinite. A NaN bound turns every value into NaN where both bounds are
-    /// given, and is ignored where it is the only one; PyTorch does both.
-    ///
-    /// # Errors
-    /// Neither bound is given.
-    pub fn bounds(&self) -> Result<(f64, f64), SpecError> {
-        let usable = |bound: f64, absent: f64| if bound.is_nan() { absent } else { bound };
-        match (self.min, self.max) {
-            (Some(min), Some(max)) => Ok((min, max)),
-            (Some(min), None) => Ok((usable(min, f64::NEG_INFINITY), f64::INFINITY)),
-            (None, Some(max)) => Ok((f64::NEG_INFINITY, usable(max, f64::INFINITY))),
-            (None, None) => Err(SpecError::NoBound { operator: CLAMP }),
-        }
-    }
-}
-
-/// A clamp with both bounds resolved, see [`ClampSpec::bounds`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ClampProblem {
-    /// Elements of input and output.
-    pub len: usize,
-    /// Lower bound, applied first.
-    pub min: f64,
-    /// Upper bound, applied last.
-    pub max: f64,
-}
-
-impl ClampProblem {
-    /// The bounds as kernels take them, rounded to f32.
-    #[must_use]
-    pub const fn kernel_bounds(&self) -> Bounds {
-        Bounds {
-            min: self.min as f32,
-            max: self.max as f32,
-        }
-    }
-}
-
 #[cfg(feature = "chain")]
 mod layer {
     use alloc::vec::Vec;
 
-    use super::{ClampSpec, PointwiseSpec};
+    use super::{ClampSpec, GeluApproximation, PointwiseSpec};
     use crate::SpecError;
     use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
 
@@ -225,10 +257,70 @@ mod layer {
         pub const fn leaky_relu(negative_slope: f64) -> Layer {
             Layer::Pointwise(PointwiseSpec::LeakyRelu { negative_slope })
         }
+
+        /// Values times their sigmoid.
+        #[must_use]
+        pub const fn silu() -> Layer {
+            Layer::Pointwise(PointwiseSpec::Silu {})
+        }
+
+        /// Values times the part of a normal distribution below them.
+        #[must_use]
+        pub const fn gelu(approximate: GeluApproximation) -> Layer {
+            Layer::Pointwise(PointwiseSpec::Gelu { approximate })
+        }
+
+        /// `1 / (1 + e^-x)`
+        #[must_use]
+        pub const fn sigmoid() -> Layer {
+            Layer::Pointwise(PointwiseSpec::Sigmoid {})
+        }
+
+        /// The hyperbolic tangent.
+        #[must_use]
+        pub const fn tanh() -> Layer {
+            Layer::Pointwise(PointwiseSpec::Tanh {})
+        }
+
+        /// Values times `clamp(x + 3, 0, 6) / 6`.
+        #[must_use]
+        pub const fn hardswish() -> Layer {
+            Layer::Pointwise(PointwiseSpec::Hardswish {})
+        }
+
+        /// Values that are not above 0 become `alpha * (e^x - 1)`.
+        #[must_use]
+        pub const fn elu(alpha: f64) -> Layer {
+            Layer::Pointwise(PointwiseSpec::Elu { alpha })
+        }
+
+        /// `ln(1 + e^(beta x)) / beta`, where `beta * x` is not above `threshold`.
+        #[must_use]
+        pub const fn softplus(beta: f64, threshold: f64) -> Layer {
+            Layer::Pointwise(PointwiseSpec::Softplus { beta, threshold })
+        }
+
+        /// Values times the hyperbolic tangent of `ln(1 + e^x)`.
+        #[must_use]
+        pub const fn mish() -> Layer {
+            Layer::Pointwise(PointwiseSpec::Mish {})
+        }
     }
 
     pub(super) const fn default_negative_slope() -> f64 {
         0.01
+    }
+
+    pub(super) const fn default_alpha() -> f64 {
+        1.0
+    }
+
+    pub(super) const fn default_beta() -> f64 {
+        1.0
+    }
+
+    pub(super) const fn default_threshold() -> f64 {
+        20.0
     }
 
     impl ChainLayer for PointwiseSpec {

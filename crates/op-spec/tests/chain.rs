@@ -5,7 +5,7 @@ use op_spec::chain::{
     Chain, ChainError, ConvLayer, Initialisation, Layer, NormalForm, Partition, Pointwise,
     Reduction, ScaleLayer,
 };
-use op_spec::{Conv2dSpec, MaxPool2dSpec, SpecError};
+use op_spec::{Conv2dSpec, GeluApproximation, MaxPool2dSpec, SpecError};
 
 fn chain_85() -> Chain {
     KernelBench85::default().chain().unwrap()
@@ -188,6 +188,36 @@ fn the_slope_of_a_leaky_relu_may_be_left_out() {
     assert_eq!(read("{}").layers(), [Layer::leaky_relu(0.01)]);
     let given = read(r#"{"negative_slope":-2}"#);
     assert_eq!(given.layers(), [Layer::leaky_relu(-2.0)]);
+}
+
+#[test]
+fn attributes_that_pytorch_has_defaults_for_may_be_left_out() {
+    let rows = [
+        (r#"{"silu":{}}"#, Layer::silu()),
+        (r#"{"gelu":{}}"#, Layer::gelu(GeluApproximation::None)),
+        (
+            r#"{"gelu":{"approximate":"tanh"}}"#,
+            Layer::gelu(GeluApproximation::Tanh),
+        ),
+        (r#"{"sigmoid":{}}"#, Layer::sigmoid()),
+        (r#"{"tanh":{}}"#, Layer::tanh()),
+        (r#"{"hardswish":{}}"#, Layer::hardswish()),
+        (r#"{"elu":{}}"#, Layer::elu(1.0)),
+        (r#"{"elu":{"alpha":0.5}}"#, Layer::elu(0.5)),
+        (r#"{"softplus":{}}"#, Layer::softplus(1.0, 20.0)),
+        (r#"{"softplus":{"beta":-2}}"#, Layer::softplus(-2.0, 20.0)),
+        (r#"{"mish":{}}"#, Layer::mish()),
+    ];
+    for (json, layer) in rows {
+        let json = format!(r#"{{"in_channels":2,"layers":[{json}]}}"#);
+        let chain: Chain = serde_json::from_str(&json).unwrap();
+        assert_eq!(chain.layers(), [layer]);
+        let again = serde_json::from_str(&serde_json::to_string(&chain).unwrap()).unwrap();
+        assert_eq!(chain, again);
+    }
+    let json = r#"{"in_channels":2,"layers":[{"gelu":{"approximate":"sigmoid"}}]}"#;
+    let refusal = serde_json::from_str::<Chain>(json).unwrap_err().to_string();
+    assert!(refusal.contains("expected `none` or `tanh`"), "{refusal}");
 }
 
 #[test]

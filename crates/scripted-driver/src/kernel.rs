@@ -20,6 +20,10 @@ pub(crate) struct Launch {
     pub(crate) places: Vec<Place>,
 }
 
+/// The steps of a list, and the bytes of each.
+const STEPS: usize = 8;
+const STEP_BYTES: usize = 16;
+
 fn word(bytes: &[u8]) -> Option<usize> {
     Some(u64::from_ne_bytes(bytes.try_into().ok()?) as usize)
 }
@@ -27,22 +31,29 @@ fn word(bytes: &[u8]) -> Option<usize> {
 impl Launch {
     /// Kernels do nothing here, but for one.
     pub(crate) fn run(&self) {
-        let [x, y, elements, bounds] = &self.parameters[..] else {
+        let [x, y, elements, list] = &self.parameters[..] else {
             return;
         };
-        if &*self.name != "clamp_f32" {
+        if &*self.name != "pointwise_f32" {
             return;
         }
         let address = |parameter: &[u8]| word(parameter).unwrap_or_default();
-        let bound = |at: usize| bounds[at..at + 4].try_into().map(f32::from_ne_bytes);
-        let (Ok(low), Ok(high)) = (bound(0), bound(4)) else {
-            return;
-        };
+        let word_at = |at: usize| list.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        // Of each step its bounds, behind the word that says which function it is: tests give clamps.
+        let bound = |at: usize| word_at(at).map(f32::from_ne_bytes);
+        let steps = word_at(STEPS * STEP_BYTES).map_or(0, u32::from_ne_bytes) as usize;
         let x: *const f32 = std::ptr::with_exposed_provenance(address(x));
         let y: *mut f32 = std::ptr::with_exposed_provenance_mut(address(y));
         for index in 0..address(elements) {
             // SAFETY: both have as many elements, as the kernel asks of its callers, and are there.
-            unsafe { *y.add(index) = (*x.add(index)).max(low).min(high) };
+            unsafe { *y.add(index) = *x.add(index) };
+            for at in (0..steps.min(STEPS)).map(|step| step * STEP_BYTES) {
+                let (Some(low), Some(high)) = (bound(at + 4), bound(at + 8)) else {
+                    return;
+                };
+                // SAFETY: as above.
+                unsafe { *y.add(index) = (*y.add(index)).max(low).min(high) };
+            }
         }
     }
 }

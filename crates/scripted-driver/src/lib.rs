@@ -6,7 +6,7 @@
 //! * **Streams** are queues. Their work is done when it is given or, in the lazy mode, no sooner than somebody waits for
 //!   it: then exactly that is done which comes before by the order of streams and events, and what lacks an order shows.
 //! * **Captures and graphs** are recorded work, with the calls that a capture forbids.
-//! * **Kernels** do nothing when they run, but for `clamp_f32`; their launches are recorded with the values of their
+//! * **Kernels** do nothing when they run, but for `pointwise_f32`, a clamp here; their launches are recorded with the values of their
 //!   parameters, which the PTX tells the sizes of, and must find the memory that these point to.
 //! * **Devices** are many, so that a test can take a fresh one: see `context.rs`.
 //! * **Faults** follow a script: call N of a function returns a given code. A code after which a real driver serves a

@@ -15,10 +15,9 @@ use super::channel_max::max_over_channels;
 use super::conv::convolve_sample;
 use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize};
-use super::pointwise::pointwise;
+use super::pointwise::{map, pointwise};
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
-use crate::ops::pointwise::map;
 use crate::parameters::Parameters;
 
 /// What the layers of `chain` make of `x`, whose shape is the problem's: f32, statistics in float64.

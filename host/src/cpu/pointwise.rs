@@ -1,10 +1,14 @@
+//! The pointwise functions. A new function is an arm of [`map`].
+
+use std::f64::consts::PI;
+
 use ndarray::{ArrayD, ArrayViewD};
-use op_spec::PointwiseProblem;
+use op_spec::launch::pointwise::TAIL;
+use op_spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::host_memory::reserve;
-use crate::ops::pointwise::map;
 
 /// Elements that one task takes.
 const TASK_ELEMENTS: usize = 1 << 14;
@@ -22,4 +26,75 @@ pub(super) fn pointwise(problem: &PointwiseProblem, x: ArrayViewD<'_, f32>) -> R
     let tasks = y.par_chunks_mut(TASK_ELEMENTS);
     tasks.for_each(|values| map(problem, values));
     Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
+}
+
+/// What a problem makes of some of its values, in place. Exponentials are float64's, so that one rounding is left.
+pub(super) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
+    let rounded = |attribute: f64| f64::from(attribute as f32);
+    match problem.function {
+        PointwiseSpec::Clamp(spec) => clamp(&spec, values),
+        PointwiseSpec::Relu {} => each(values, |x| if x < 0.0 { 0.0 } else { x }),
+        PointwiseSpec::LeakyRelu { negative_slope } => {
+            let slope = negative_slope as f32;
+            each(values, |x| if x > 0.0 { x } else { x * slope });
+        }
+        PointwiseSpec::Silu {} => wide(values, |x| x / (1.0 + (-x).exp())),
+        PointwiseSpec::Gelu { approximate } => match approximate {
+            GeluApproximation::None => wide(values, gelu),
+            GeluApproximation::Tanh => wide(values, |x| {
+                let double = (8.0 / PI).sqrt() * (x + 0.044715 * x * x * x);
+                x / (1.0 + (-double).exp())
+            }),
+        },
+        PointwiseSpec::Sigmoid {} => wide(values, |x| 1.0 / (1.0 + (-x).exp())),
+        PointwiseSpec::Tanh {} => wide(values, f64::tanh),
+        PointwiseSpec::Hardswish {} => {
+            // NaN passes a clamp of this kind.
+            wide(values, |x| x * ((x + 3.0).clamp(0.0, 6.0) / 6.0));
+        }
+        PointwiseSpec::Elu { alpha } => {
+            let alpha = rounded(alpha);
+            wide(values, |x| if x > 0.0 { x } else { x.exp_m1() * alpha });
+        }
+        PointwiseSpec::Softplus { beta, threshold } => {
+            let [beta, threshold] = [beta, threshold].map(rounded);
+            wide(values, |x| match x * beta {
+                product if product > threshold => x,
+                product => (product.max(0.0) + (-product.abs()).exp().ln_1p()) / beta,
+            });
+        }
+        PointwiseSpec::Mish {} => wide(values, |x| x * x.exp().ln_1p().tanh()),
+    }
+}
+
+fn each(values: &mut [f32], f: impl Fn(f32) -> f32) {
+    values.iter_mut().for_each(|x| *x = f(*x));
+}
+
+fn wide(values: &mut [f32], f: impl Fn(f64) -> f64) {
+    each(values, |x| f(f64::from(x)) as f32);
+}
+
+fn clamp(spec: &ClampSpec, values: &mut [f32]) {
+    let (min, max) = spec.bounds().expect("a problem has bounds");
+    let (min, max) = if min.is_nan() || max.is_nan() {
+        (f32::NAN, f32::NAN)
+    } else {
+        (min as f32, max as f32)
+    };
+    // Comparisons with NaN are false, so a NaN value passes both; a NaN bound replaces every value.
+    each(values, |x| {
+        let low = if x < min || min.is_nan() { min } else { x };
+        if low > max || max.is_nan() { max } else { low }
+    });
+}
+
+/// `x` times the part of a normal distribution below it.
+fn gelu(x: f64) -> f64 {
+    // Beyond, what is left of the distribution is 0.
+    let magnitude = x.abs().min(40.0);
+    let q = (magnitude - 4.0) / (magnitude + 4.0);
+    let scaled = (TAIL.iter().rev()).fold(0.0, |sum, &factor| sum * q + f64::from(factor));
+    let tail = (magnitude * magnitude * -0.5).exp() * scaled / (magnitude + 4.0);
+    x * if x < 0.0 { tail } else { 1.0 - tail }
 }

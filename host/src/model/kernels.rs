@@ -104,6 +104,15 @@ impl<'a> Appending<'a> {
             }
             Kernels::Partial => self.partial(x, layers, false),
             Kernels::FoldedScale => self.partial(x, layers, true),
+            Kernels::Pointwise => {
+                let steps = self.of.problem.steps[layers.clone()].iter();
+                let functions = steps.map(|step| match step.problem {
+                    LayerProblem::Pointwise(problem) => problem,
+                    _ => unreachable!("the table gives kernels their own layers"),
+                });
+                let functions: Vec<PointwiseProblem> = functions.collect();
+                ops::pointwise::append(self.program, x, &functions)
+            }
             Kernels::Operator(options) => {
                 let parameters = [0, 1].map(|index| self.parameter(layers.start, index));
                 let problem = &self.of.problem.steps[layers.start].problem;

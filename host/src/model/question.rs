@@ -45,6 +45,12 @@ impl RunQuestion<'_> {
         };
         layers.map(name).collect()
     }
+
+    /// Whether all layers are functions of single values.
+    pub(super) fn are_functions(&self) -> bool {
+        let mut layers = self.of.chain.layers()[self.layers.clone()].iter();
+        layers.all(|layer| matches!(layer, Layer::Pointwise(_)))
+    }
 }
 
 /// A run of layers, and how its kernels were chosen.

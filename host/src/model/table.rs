@@ -31,6 +31,8 @@ pub(super) enum Kernels {
     Partial,
     /// A norm with the factors of the scale behind it in its weight and bias.
     FoldedScale,
+    /// Pointwise functions, one after the other.
+    Pointwise,
     /// An operator alone; a convolution by these options.
     Operator(ConvOptions),
 }
@@ -72,7 +74,7 @@ pub(super) struct Row {
 }
 
 /// Every row. Fusions of more layers come before those of fewer.
-pub(super) const TABLE: [Row; 15] = [
+pub(super) const TABLE: [Row; 16] = [
     Row {
         name: "one-launch-2d",
         takes: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
@@ -187,15 +189,27 @@ pub(super) const TABLE: [Row; 15] = [
         },
     },
     Row {
+        name: "pointwise",
+        takes: "functions of single values, one or several",
+        summary: "one kernel, up to eight functions a launch",
+        can: |row, run| match run.are_functions() {
+            true => Ok(Kernels::Pointwise),
+            false => Err(row.other_layers()),
+        },
+    },
+    Row {
         name: "operator",
         takes: "any other operator alone",
         summary: "one kernel",
         can: |_, run| match run.operators()[..] {
-            [name] if !["conv2d", "conv3d", "group_norm", "instance_norm"].contains(&name) => {
+            [name]
+                if !["conv2d", "conv3d", "group_norm", "instance_norm"].contains(&name)
+                    && !run.are_functions() =>
+            {
                 Ok(Kernels::Operator(ConvOptions::default()))
             }
             _ => Err(Refusal::Layers {
-                expected: "one operator that is neither convolution nor norm",
+                expected: "one operator that is no convolution, norm or function of single values",
             }),
         },
     },

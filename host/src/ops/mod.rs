@@ -19,7 +19,8 @@
 //! `|got - want| <= (4 + sqrt(L)) * eps * cond` against exact arithmetic, with `eps` = 2^-24 for f32 (and one
 //! rounding to the storage type on top), `L` the longest chain of additions into one number, and `cond` the
 //! operator's own condition: the sum of magnitudes for a convolution, `rstd * |weight| * (|x| + mean|x|) +
-//! |y| + |bias|` for a norm. Maxima and clamps are exact.
+//! |y| + |bias|` for a norm. Maxima and clamps are exact; of the functions with exponentials the error is some ulps of the
+//! value, however small that is.
 
 pub(crate) mod channel_max;
 pub(crate) mod conv;
@@ -81,6 +82,8 @@ pub(crate) fn append(
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
         LayerProblem::ChannelMax(problem) => channel_max::append(program, x, problem),
-        LayerProblem::Pointwise(problem) => pointwise::append(program, x, problem),
+        LayerProblem::Pointwise(problem) => {
+            pointwise::append(program, x, std::slice::from_ref(problem))
+        }
     }
 }

@@ -1,16 +1,16 @@
 //! The pointwise functions: each value by itself, wherever it stands.
 //!
-//! A new function is documented here as [`clamp`] is, and has an arm in `append` and in `map`.
+//! A new function is documented here as [`clamp`] is; what the CPU backend does is in `cpu/pointwise.rs`.
 
-use kernels_gpu::pointwise::{CLAMP, LEAKY_RELU, RELU};
+use kernels_gpu::pointwise::POINTWISE;
 
 use super::launching::{compute, single};
 use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::elementwise::{self, Bounds};
-use crate::spec::{ClampSpec, PointwiseProblem, PointwiseSpec};
+use crate::spec::launch::pointwise::{MAX_STEPS, PointwiseList, shape};
+use crate::spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 
 /// `y = min(max(x, spec.min), spec.max)`, elementwise.
 ///
@@ -79,8 +79,6 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
 ///
 /// *NaN* stays NaN.
 ///
-/// In a chain it is a kernel of its own: no clamp computes the same.
-///
 /// # Errors
 /// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
 ///
@@ -102,67 +100,256 @@ pub fn leaky_relu(x: &Tensor, negative_slope: f64) -> Result<Tensor> {
     apply(x, &PointwiseSpec::LeakyRelu { negative_slope })
 }
 
+/// `y = x / (1 + e^-x)`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; results are rounded to the storage type.
+///
+/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below 0 give -0, as -0 does.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-1.0f32, 0.0, 2.0])?;
+/// let y = ops::silu(&x)?.to_array::<f32>()?;
+/// assert!(y.iter().zip(&[-0.268_941, 0.0, 1.761_594]).all(|(y, want): (&f32, &f32)| (y - want).abs() < 1e-5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.silu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.silu.html).
+pub fn silu(x: &Tensor) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Silu {})
+}
+
+/// `y = x` times the part of a normal distribution below `x`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: relative error up to 6 ulps of f32, also far below 0, where PyTorch's `1 + erf(..)` has lost all digits from about -5.5
+/// on; results are rounded to the storage type. `approximate` says whether the distribution is that by definition or PyTorch's
+/// by a hyperbolic tangent.
+///
+/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below 0 give -0, as -0 does.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::GeluApproximation};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-1.0f32, 0.0, 2.0])?;
+/// let y = ops::gelu(&x, GeluApproximation::None)?.to_array::<f32>()?;
+/// assert!(y.iter().zip(&[-0.158_655, 0.0, 1.954_5]).all(|(y, want): (&f32, &f32)| (y - want).abs() < 1e-5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.gelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html).
+pub fn gelu(x: &Tensor, approximate: GeluApproximation) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Gelu { approximate })
+}
+
+/// `y = 1 / (1 + e^-x)`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; results are rounded to the storage type.
+///
+/// *NaN* stays NaN. Of the infinities it is 0 and 1.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-1.0f32, 0.0, 2.0])?;
+/// let y = ops::sigmoid(&x)?.to_array::<f32>()?;
+/// assert!(y.iter().zip(&[0.268_941, 0.5, 0.880_797]).all(|(y, want): (&f32, &f32)| (y - want).abs() < 1e-5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.sigmoid`](https://docs.pytorch.org/docs/stable/generated/torch.sigmoid.html).
+pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Sigmoid {})
+}
+
+/// `y = tanh(x)`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; results are rounded to the storage type.
+///
+/// *NaN* stays NaN. Of the infinities it is -1 and 1, of -0 it is -0.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-1.0f32, 0.0, 2.0])?;
+/// let y = ops::tanh(&x)?.to_array::<f32>()?;
+/// assert!(y.iter().zip(&[-0.761_594, 0.0, 0.964_028]).all(|(y, want): (&f32, &f32)| (y - want).abs() < 1e-5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.tanh`](https://docs.pytorch.org/docs/stable/generated/torch.tanh.html).
+pub fn tanh(x: &Tensor) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Tanh {})
+}
+
+/// `y = x * min(max(x + 3, 0), 6) / 6`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: relative error up to 3 ulps of f32, exact from 3 on: unlike PyTorch's, no product overflows. Results are rounded to
+/// the storage type.
+///
+/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers from -3 down give -0, as -0 does.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-1.0f32, 0.0, 2.0])?;
+/// let y = ops::hardswish(&x)?.to_array::<f32>()?;
+/// assert!(y.iter().zip(&[-0.333_333, 0.0, 1.666_667]).all(|(y, want): (&f32, &f32)| (y - want).abs() < 1e-5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.hardswish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html).
+pub fn hardswish(x: &Tensor) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Hardswish {})
+}
+
+/// `y = x` where `x > 0`, else `y = alpha * (e^x - 1)`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: exact above 0; elsewhere relative error up to 3 ulps of f32, also near 0; results are rounded to the storage type.
+/// `alpha` may be any number.
+///
+/// *NaN* stays NaN. Of minus infinity it is `-alpha`, of -0 it is `-0 * alpha`.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-1.0f32, 0.0, 2.0])?;
+/// let y = ops::elu(&x, 1.0)?.to_array::<f32>()?;
+/// assert!(y.iter().zip(&[-0.632_121, 0.0, 2.0]).all(|(y, want): (&f32, &f32)| (y - want).abs() < 1e-5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.elu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html),
+/// whose default is 1.
+pub fn elu(x: &Tensor, alpha: f64) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Elu { alpha })
+}
+
+/// `y = x` where `beta * x > threshold`, else `y = ln(1 + e^(beta * x)) / beta`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: attributes are rounded to f32; then the relative error is up to 4 ulps of f32, also where the value is tiny; results are
+/// rounded to the storage type. Unlike PyTorch's, `e^(beta * x)` does not overflow where the threshold is above 88.
+///
+/// *NaN* stays NaN. Of minus infinity it is 0. `beta` and `threshold` may be any numbers.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-1.0f32, 0.0, 2.0])?;
+/// let y = ops::softplus(&x, 1.0, 20.0)?.to_array::<f32>()?;
+/// assert!(y.iter().zip(&[0.313_262, 0.693_147, 2.126_928]).all(|(y, want): (&f32, &f32)| (y - want).abs() < 1e-5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.softplus`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html),
+/// whose defaults are 1 and 20.
+pub fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Softplus { beta, threshold })
+}
+
+/// `y = x * tanh(ln(1 + e^x))`, elementwise.
+///
+/// *Shapes*: any; the output has the input's.
+///
+/// *Numerics*: relative error up to 5 ulps of f32, also where the value is tiny; results are rounded to the storage type.
+///
+/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below 0 give -0, as -0 does.
+///
+/// # Errors
+/// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![-1.0f32, 0.0, 2.0])?;
+/// let y = ops::mish(&x)?.to_array::<f32>()?;
+/// assert!(y.iter().zip(&[-0.303_401, 0.0, 1.943_959]).all(|(y, want): (&f32, &f32)| (y - want).abs() < 1e-5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.mish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mish.html).
+pub fn mish(x: &Tensor) -> Result<Tensor> {
+    apply(x, &PointwiseSpec::Mish {})
+}
+
 /// A pointwise function, whichever it is.
 pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     let problem = LayerProblem::Pointwise(function.problem(x.shape())?);
     single(function.operator(), x, problem, &[])
 }
 
-/// Appends a function to a program.
+/// Appends functions to a program, one after the other: as many to a launch as it takes.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
-    problem: &PointwiseProblem,
+    functions: &[PointwiseProblem],
 ) -> Result<Value> {
-    let (len, y) = (problem.len as u64, program.tensor_like(x)?);
-    let shape = elementwise::shape(len);
-    // SAFETY: both values have `len` elements.
-    unsafe {
-        match problem.function {
-            PointwiseSpec::Clamp(_) => {
-                compute(program, &CLAMP, shape, y, (x, y, len, bounds(problem)))
-            }
-            PointwiseSpec::Relu {} => compute(program, &RELU, shape, y, (x, y, len)),
-            PointwiseSpec::LeakyRelu { negative_slope } => {
-                let arguments = (x, y, len, negative_slope as f32);
-                compute(program, &LEAKY_RELU, shape, y, arguments)
-            }
-        }
+    let mut value = x;
+    let mut steps = functions.iter().map(|problem| problem.function.step());
+    for len in functions.chunks(MAX_STEPS).map(|chunk| chunk[0].len as u64) {
+        let list = PointwiseList::take(&mut steps);
+        let y = program.tensor_like(value)?;
+        // SAFETY: both values have `len` elements.
+        value = unsafe { compute(program, &POINTWISE, shape(len), y, (value, y, len, list))? };
     }
-}
-
-/// The bounds of a clamp.
-fn bounds(problem: &PointwiseProblem) -> Bounds {
-    let clamp = problem.as_clamp();
-    clamp.map_or(Bounds::NONE, |clamp| clamp.kernel_bounds())
-}
-
-/// What the CPU backend does with some of the problem's values, in place.
-pub(crate) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
-    match problem.function {
-        PointwiseSpec::Clamp(_) => {
-            let bounds = bounds(problem);
-            let (min, max) = if bounds.min.is_nan() || bounds.max.is_nan() {
-                (f32::NAN, f32::NAN)
-            } else {
-                (bounds.min, bounds.max)
-            };
-            // Comparisons with NaN are false, so a NaN value passes both; a NaN bound replaces every value.
-            for v in values {
-                let low = if *v < min || min.is_nan() { min } else { *v };
-                *v = if low > max || max.is_nan() { max } else { low };
-            }
-        }
-        PointwiseSpec::Relu {} => {
-            for v in values {
-                *v = if *v < 0.0 { 0.0 } else { *v };
-            }
-        }
-        PointwiseSpec::LeakyRelu { negative_slope } => {
-            let slope = negative_slope as f32;
-            for v in values {
-                *v = if *v > 0.0 { *v } else { *v * slope };
-            }
-        }
-    }
+    Ok(value)
 }

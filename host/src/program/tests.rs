@@ -16,7 +16,8 @@ fn clamps(device: &Device, count: usize) -> Program {
     let mut value = program.input(&[LEN], DType::F32, &Order::Dense).unwrap();
     for step in 1..=count {
         let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
-        value = pointwise::append(&mut program, value, &spec.problem(&[LEN]).unwrap()).unwrap();
+        let problem = [spec.problem(&[LEN]).unwrap()];
+        value = pointwise::append(&mut program, value, &problem).unwrap();
     }
     program.finish(&[value])
 }
@@ -39,7 +40,7 @@ fn steps_say_what_is_launched() {
     let [_, step] = program.steps() else {
         panic!("two clamps are two launches")
     };
-    assert_eq!((step.kernel, step.bytes_moved), ("clamp_f32", 8000));
+    assert_eq!((step.kernel, step.bytes_moved), ("pointwise_f32", 8000));
     assert_eq!(step.shape.block, [256, 1, 1]);
 }
 

@@ -1,4 +1,4 @@
-//! The loop of `scale` and the pointwise functions, which read an element and write one.
+//! The loop of `scale`, which reads an element and writes one.
 //!
 //! All vectors of a thread are loaded before the first is used: with 256 threads a block and four
 //! 16-byte loads a thread, the memory system has enough outstanding to run at its bandwidth. They

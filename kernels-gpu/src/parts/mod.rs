@@ -2,6 +2,7 @@
 
 pub(crate) mod channel_reduce;
 pub(crate) mod elementwise;
+pub(crate) mod exponential;
 pub(crate) mod extrema;
 pub(crate) mod index;
 pub(crate) mod lanes;
@@ -9,6 +10,7 @@ pub(crate) mod map;
 pub(crate) mod moments;
 pub(crate) mod normalise;
 pub(crate) mod planes;
+pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod prescale;
 pub(crate) mod unroll;

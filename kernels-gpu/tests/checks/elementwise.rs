@@ -1,11 +1,10 @@
-//! Scale, clamp, and folding the one into a norm.
+//! Scale, and folding the one into a norm.
 
 use cuda_std::Storage;
 use op_spec::chain::Layer;
-use op_spec::launch::elementwise::{Bounds, ChannelGeometry, fold_shape, shape};
+use op_spec::launch::elementwise::{ChannelGeometry, fold_shape, shape};
 
 use super::super::kernels::fused::fold_scale::FOLD_SCALE;
-use super::super::kernels::pointwise::CLAMP;
 use super::super::kernels::scale::SCALE;
 use super::{Loaded, Outcome, Run, case, compare, label, rounded_once};
 
@@ -33,30 +32,6 @@ pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
             run.launch(&SCALE, &[label::<T>()], shape(g.elements), arguments)?;
             compare(&format!("{} {place}", case.name), y, &wanted)?;
         }
-    }
-    Ok(())
-}
-
-/// Bounds that are there, absent and crossed; NaN and infinities.
-pub(crate) fn clamp<T: Storage>(run: &Run) -> Outcome {
-    let all = [
-        (Some(-0.25), Some(0.5)),
-        (Some(0.25), None),
-        (None, Some(0.25)),
-        (None, None),
-        (Some(0.5), Some(-0.5)),
-    ];
-    for (min, max) in all {
-        let low = min.map_or(f64::NEG_INFINITY, f64::from);
-        let layer = Layer::clamp(low, max.map_or(f64::INFINITY, f64::from));
-        let case = case::<T>([layer], &[1, 1, 5001]).special();
-        let x = run.load::<T>(&case)?.x;
-        let y = run.empty::<T>(case.x.len())?;
-        let len = case.x.len() as u64;
-        let arguments = (x.source(), y.ptr(), len, Bounds::new(min, max));
-        run.launch(&CLAMP, &[label::<T>()], shape(len), arguments)?;
-        let what = format!("clamp {min:?} {max:?}");
-        compare(&what, &y, &rounded_once::<T>(&case))?;
     }
     Ok(())
 }

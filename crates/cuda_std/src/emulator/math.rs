@@ -38,6 +38,7 @@ exact! {
     sqrt(x): f32 = x.sqrt();
     sqrt64(x): f64 = x.sqrt();
     reciprocal_approx(x): f32 = 1.0 / x;
+    reciprocal_normal(x): f32 = flushed(1.0 / flushed(x));
     abs(x): f32 = x.abs();
     floor(x): f32 = x.floor();
     ceil(x): f32 = x.ceil();
@@ -46,6 +47,12 @@ exact! {
     floor64(x): f64 = x.floor();
     ceil64(x): f64 = x.ceil();
     trunc64(x): f64 = x.trunc();
+}
+
+/// 0 of a subnormal number, with its sign.
+#[inline]
+fn flushed(x: f32) -> f32 {
+    if x.is_subnormal() { x * 0.0 } else { x }
 }
 
 /// Not inlined: kernels are full of them, and a program has many kernels.

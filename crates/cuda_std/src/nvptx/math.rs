@@ -38,6 +38,7 @@ unary! {
     sqrt64: f64, reg64, "sqrt.rn.f64";
     rsqrt: f32, reg32, "rsqrt.approx.f32";
     reciprocal_approx: f32, reg32, "rcp.approx.f32";
+    reciprocal_normal: f32, reg32, "rcp.approx.ftz.f32";
     abs: f32, reg32, "abs.f32";
     exp2: f32, reg32, "ex2.approx.f32";
     log2: f32, reg32, "lg2.approx.f32";

@@ -21,6 +21,7 @@ pub mod implicit_gemm;
 pub mod max_pool2d;
 pub mod norm;
 pub mod peak;
+pub mod pointwise;
 pub mod reciprocal;
 mod refusal;
 pub mod stencil;

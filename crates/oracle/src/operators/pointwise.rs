@@ -6,17 +6,29 @@
 //! | relu | `y = max(x, 0)`; NaN stays | 0 | `t`, nothing where `x` is surely negative |
 //! | leaky_relu | `y = x` above 0, else `negative_slope * x`; NaN stays | `abs(y)`, for the rounding of slope and product, 0 where `x` is surely positive | `t` where `x` is surely positive, `abs(negative_slope) * t` where it is surely negative, else the larger |
 //!
+//! | silu | `y = x / (1 + e^-x)` | `abs(y)` | `1.1 t` |
+//! | gelu | `y = x * P(x)`, the part of a normal distribution below `x`, or `P(x) = 1 / (1 + e^(-2 u))` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)` | `abs(y)` | `1.13 t` |
+//! | sigmoid | `y = 1 / (1 + e^-x)` | `abs(y)` | `t / 4` |
+//! | tanh | `y = tanh(x)` | `abs(y)` | `t` |
+//! | hardswish | `y = x * clamp(x + 3, 0, 6) / 6` | `abs(y)` | `1.5 t` |
+//! | elu | `y = x` above 0, else `alpha * (e^x - 1)` | `abs(y)`, 0 where `x` is surely positive | `t`, `abs(alpha) * t` if that is more and `x` not surely positive |
+//! | softplus | `y = x` where `beta * x > threshold`, else `ln(1 + e^(beta x)) / beta` | `(1 + abs(beta x)) * abs(y)`, for the rounding of `beta` | `t`; what is missing above the threshold, where `x` may be on either side |
+//! | mish | `y = x * tanh(ln(1 + e^x))` | `abs(y)` | `1.1 t` |
+//!
+//! From silu on `y` comes from exponentials, polynomials and quotients, some 16 operations that follow one another, none of
+//! which cancels: so all errors are relative to `y`, also in the tails. NaN stays. What is a product with `x` is NaN of minus
+//! infinity, as PyTorch has it. Its float64, which golden files hold, adds 1 to an error function or a tangent near -1:
+//! so gelu's tolerance has float64's own rounding of that, times `abs(x)`.
+//!
 //! A new function is a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and a constant like
-//! `RELU`, listed in `CASES`, by which it gets its tests.
+//! `RELU` in `cases.rs`, listed in `CASES`, by which it gets its tests.
 
-use ndarray::{ArrayD, Zip};
-use op_spec::chain::Layer;
-use op_spec::{ClampSpec, PointwiseProblem, PointwiseSpec};
-use serde::Deserialize;
+use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
 
 use super::operator::{Operator, chained};
-use crate::golden_file::{GoldenFlaw, Reader};
-use crate::{Bounded, Case, Cases, Precision};
+use crate::{Bounded, Precision};
+use ndarray::{ArrayD, Zip};
+use op_spec::{GeluApproximation, PointwiseProblem, PointwiseSpec};
 
 impl Operator for PointwiseProblem {
     fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -33,6 +45,21 @@ impl Operator for PointwiseProblem {
             PointwiseSpec::Relu {} => v.max(0.0),
             PointwiseSpec::LeakyRelu { .. } if v > 0.0 => v,
             PointwiseSpec::LeakyRelu { negative_slope } => v * negative_slope,
+            PointwiseSpec::Silu {} => v * sigmoid(v),
+            PointwiseSpec::Gelu { approximate } => match approximate {
+                GeluApproximation::None => v * normal_below(v),
+                GeluApproximation::Tanh => {
+                    v * sigmoid(2.0 * (2.0 / PI).sqrt() * (v + 0.044715 * v * v * v))
+                }
+            },
+            PointwiseSpec::Sigmoid {} => sigmoid(v),
+            PointwiseSpec::Tanh {} => v.tanh(),
+            PointwiseSpec::Hardswish {} => v * (v + 3.0).clamp(0.0, 6.0) / 6.0,
+            PointwiseSpec::Elu { .. } if v > 0.0 => v,
+            PointwiseSpec::Elu { alpha } => alpha * v.exp_m1(),
+            PointwiseSpec::Softplus { beta, threshold } if v * beta > threshold => v,
+            PointwiseSpec::Softplus { beta, .. } => softplus(v * beta) / beta,
+            PointwiseSpec::Mish {} => v * softplus(v).tanh(),
         })
     }
 
@@ -44,6 +71,7 @@ impl Operator for PointwiseProblem {
         precision: &Precision,
     ) -> ArrayD<f64> {
         let mut tolerance = x.tolerance.clone();
+        let smooth = |y: &f64| chained(16) * precision.arithmetic * y.abs();
         Zip::from(&mut tolerance)
             .and(&x.values)
             .and(y)
@@ -67,6 +95,29 @@ impl Operator for PointwiseProblem {
                         *t += chained(0) * precision.arithmetic * y.abs();
                     }
                 }
+                PointwiseSpec::Silu {} | PointwiseSpec::Mish {} => *t = 1.1 * *t + smooth(y),
+                PointwiseSpec::Gelu { .. } => {
+                    *t = 1.13 * *t + smooth(y) + 2.0 * f64::EPSILON * x.abs();
+                }
+                PointwiseSpec::Sigmoid {} => *t = *t / 4.0 + smooth(y),
+                PointwiseSpec::Tanh {} => *t += smooth(y),
+                PointwiseSpec::Hardswish {} => {
+                    *t = 1.5 * *t + chained(0) * precision.arithmetic * y.abs();
+                }
+                PointwiseSpec::Elu { alpha } => {
+                    if x - *t <= 0.0 {
+                        *t = *t * alpha.abs().max(1.0) + smooth(y);
+                    }
+                }
+                PointwiseSpec::Softplus { beta, threshold } => {
+                    let product = x * beta;
+                    let either = *t * beta.abs() + precision.arithmetic * product.abs();
+                    if (product - threshold).abs() <= either {
+                        *t += (softplus(threshold) - threshold).abs() / beta.abs();
+                    }
+                    // Far below 0 `y` is 0, and the product may be infinite.
+                    *t += (1.0 + product.abs().min(1e3)) * smooth(y);
+                }
             });
         tolerance
     }
@@ -76,125 +127,49 @@ impl Operator for PointwiseProblem {
     }
 }
 
-/// The cases of all functions.
-pub(crate) const CASES: &[Cases] = &[CLAMP, RELU, LEAKY_RELU];
-
-const CLAMP: Cases = Cases {
-    kind: "clamp",
-    smoke: || vec![clamp("plain", &[2, 3, 50], Some(-0.25), Some(0.5))],
-    ragged: ragged_clamps,
-    realistic: || vec![clamp("relu6", &[2, 32, 56, 56], Some(0.0), Some(6.0))],
-    golden: "clamp",
-    read: |file| {
-        let layer = Layer::Pointwise(PointwiseSpec::Clamp(clamp_of(file)?));
-        file.case("clamp", [layer], &[])
-    },
-};
-
-const RELU: Cases = Cases {
-    kind: "relu",
-    smoke: || vec![case("relu/plain", RELU_SPEC, &[2, 3, 50])],
-    ragged: || ragged("relu", RELU_SPEC),
-    realistic: || vec![case("relu/resnet", RELU_SPEC, &[2, 32, 56, 56])],
-    golden: "relu",
-    read: |file| file.case("relu", [Layer::relu()], &[]),
-};
-
-const RELU_SPEC: PointwiseSpec = PointwiseSpec::Relu {};
-
-const LEAKY_RELU: Cases = Cases {
-    kind: "leaky_relu",
-    smoke: || vec![case("leaky_relu/plain", leaky_relu(0.01), &[2, 3, 50])],
-    ragged: ragged_leaky_relus,
-    realistic: || vec![case("leaky_relu/yolo", leaky_relu(0.1), &[2, 32, 56, 56])],
-    golden: "leaky_relu",
-    read: |file| {
-        let LeakyReluAttributes { negative_slope } = file.attributes()?;
-        file.case("leaky_relu", [Layer::leaky_relu(negative_slope)], &[])
-    },
-};
-
-const fn leaky_relu(negative_slope: f64) -> PointwiseSpec {
-    PointwiseSpec::LeakyRelu { negative_slope }
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
 }
 
-fn ragged_leaky_relus() -> Vec<Case> {
-    let mut cases = ragged("leaky_relu", leaky_relu(0.01));
-    let slopes = [
-        ("slope_of_0", 0.0),
-        ("negative_slope", -0.5),
-        ("slope_above_1", 3.0),
-    ];
-    cases.extend(slopes.map(|(name, slope)| {
-        case(&format!("leaky_relu/{name}"), leaky_relu(slope), &[1, 211]).special()
-    }));
-    cases
+/// `ln(1 + e^x)`, also where `e^x` is too large.
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-#[derive(Deserialize)]
-struct LeakyReluAttributes {
-    negative_slope: f64,
+/// The part of a normal distribution below `x`, with all digits of it where it is small.
+fn normal_below(x: f64) -> f64 {
+    let t = x.abs() / SQRT_2;
+    let beyond = if t < 2.0 {
+        // erf(t) = 2 / sqrt(pi) * e^(-t^2) * (t + 2 t^3 / 3 + 4 t^5 / (3 * 5) + ..)
+        let (mut term, mut sum) = (t, t);
+        for n in 1..100 {
+            term *= 2.0 * t * t / f64::from(2 * n + 1);
+            sum += term;
+        }
+        1.0 - FRAC_2_SQRT_PI * (-t * t).exp() * sum
+    } else {
+        // erfc(t) = e^(-t^2) / sqrt(pi) / (t + 1/2 / (t + 2/2 / (t + 3/2 / (t + ..))))
+        let fraction = (1..200).rev().fold(t, |f, k| t + f64::from(k) / 2.0 / f);
+        (-t * t).exp() / PI.sqrt() / fraction
+    };
+    if x < 0.0 {
+        beyond / 2.0
+    } else {
+        1.0 - beyond / 2.0
+    }
 }
 
-fn case(name: &str, function: PointwiseSpec, x: &[usize]) -> Case {
-    Case::of_layer(name, Layer::Pointwise(function), x).expect("a chain")
-}
+mod cases;
 
-/// Shapes and values that any function may get wrong.
-fn ragged(kind: &str, function: PointwiseSpec) -> Vec<Case> {
-    let case = |name: &str, x: &[usize]| case(&format!("{kind}/{name}"), function, x);
-    vec![
-        case("one_value", &[1, 1]),
-        case("empty", &[0, 3]),
-        case("primes", &[3, 1031]),
-        case("nan_and_infinities", &[2, 3, 211]).special(),
-    ]
-}
-
-fn clamp(name: &str, x: &[usize], min: Option<f64>, max: Option<f64>) -> Case {
-    let function = PointwiseSpec::Clamp(ClampSpec { min, max });
-    case(&format!("clamp/{name}"), function, x)
-}
-
-fn ragged_clamps() -> Vec<Case> {
-    vec![
-        clamp("one_value", &[1, 1], Some(0.1), Some(0.2)),
-        clamp("empty", &[0, 3], Some(0.1), Some(0.2)),
-        clamp("lower_bound_only", &[3, 1031], Some(0.1), None),
-        clamp("upper_bound_only", &[1, 1031], None, Some(0.1)),
-        clamp("min_above_max", &[3, 101], Some(0.5), Some(-0.5)),
-        clamp("nan_bound", &[1, 101], Some(f64::NAN), Some(0.5)),
-        clamp("nan_bound_alone", &[1, 101], None, Some(f64::NAN)),
-        clamp("nan_and_infinities", &[2, 3, 211], Some(-0.5), Some(0.25)).special(),
-        clamp(
-            "nan_and_infinities_min_above_max",
-            &[1, 211],
-            Some(0.5),
-            Some(-0.25),
-        )
-        .special(),
-    ]
-}
-
-#[derive(Deserialize)]
-struct ClampAttributes {
-    clamp_min: Option<f64>,
-    clamp_max: Option<f64>,
-}
-
-/// The bounds that a file of a chain with a clamp names, too.
-pub(crate) fn clamp_of(file: &Reader) -> Result<ClampSpec, GoldenFlaw> {
-    let attributes: ClampAttributes = file.attributes()?;
-    Ok(ClampSpec {
-        min: attributes.clamp_min,
-        max: attributes.clamp_max,
-    })
-}
+pub(crate) use cases::{CASES, clamp_of};
 
 #[cfg(test)]
 mod tests {
     use ndarray::array;
+    use op_spec::ClampSpec;
+    use op_spec::chain::Layer;
 
+    use super::cases::{RELU_SPEC, case, clamp, leaky_relu};
     use super::*;
 
     #[test]

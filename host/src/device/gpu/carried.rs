@@ -219,7 +219,7 @@ mod tests {
     fn machine_code_is_an_elf_file_for_the_device() {
         for capability in [(8, 0), (8, 6), (9, 0), (12, 0)] {
             let kernels = Kernels::of(capability).unwrap();
-            let kernel = kernels.find("clamp_f32").unwrap();
+            let kernel = kernels.find("scale_f32").unwrap();
             if let Some((arch, code)) = kernel.machine_code() {
                 assert_eq!(parse(arch).unwrap().0, capability);
                 assert!(code.starts_with(b"\x7fELF"), "{arch}");

@@ -1,0 +1,138 @@
+//! Lists of pointwise functions: what a kernel is given by value, and does with a value step by step.
+
+use super::LaunchShape;
+use super::elementwise;
+
+/// The most steps of a list. A run of more functions takes several launches.
+pub const MAX_STEPS: usize = 8;
+
+/// What a step does, as kernels know it: `kernels-gpu/src/parts/pointwise.rs` has an arm for each. Attributes are those of
+/// [`Step`], in the order in which they are named here.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// `min(max(x, min), max)`, NaN kept; bounds that are not there are infinite.
+    Clamp,
+    /// `x` above 0, else `x * negative_slope`.
+    LeakyRelu,
+    /// `x * sigmoid(x)`
+    Silu,
+    /// `x` times the normal distribution up to `x`.
+    Gelu,
+    /// The same by a hyperbolic tangent.
+    GeluTanh,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x * clamp(x + 3, 0, 6) / 6`
+    Hardswish,
+    /// `x` above 0, else `alpha * (e^x - 1)`.
+    Elu,
+    /// `x` where `beta * x > threshold`, else `ln(1 + e^(beta * x))` times `1 / beta`, the third attribute.
+    Softplus,
+    /// `x * tanh(ln(1 + e^x))`
+    Mish,
+}
+
+/// A function with its attributes, rounded to f32; those that it does not have are 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// What it does.
+    pub function: Function,
+    /// With what.
+    pub attributes: [f32; 3],
+}
+
+impl Step {
+    /// A function with attributes, which are rounded.
+    #[must_use]
+    pub const fn new(function: Function, attributes: [f64; 3]) -> Self {
+        let [a, b, c] = attributes;
+        Self {
+            function,
+            attributes: [a as f32, b as f32, c as f32],
+        }
+    }
+}
+
+/// Functions that are done one after the other, in f32, without rounding in between to what tensors are stored in.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PointwiseList {
+    /// Those that are there come first; what follows is not looked at.
+    steps: [Step; MAX_STEPS],
+    len: u32,
+}
+
+impl PointwiseList {
+    /// Does nothing.
+    pub const EMPTY: Self = Self {
+        steps: [Step {
+            function: Function::Clamp,
+            attributes: [0.0; 3],
+        }; MAX_STEPS],
+        len: 0,
+    };
+
+    /// Up to [`MAX_STEPS`] of these, those that come first; the others are left in the iterator.
+    pub fn take(steps: &mut impl Iterator<Item = Step>) -> Self {
+        let mut list = Self::EMPTY;
+        while list.len() < MAX_STEPS
+            && let Some(step) = steps.next()
+        {
+            list.steps[list.len()] = step;
+            list.len += 1;
+        }
+        list
+    }
+
+    /// A list of one.
+    #[must_use]
+    pub const fn of(step: Step) -> Self {
+        let mut list = Self::EMPTY;
+        list.steps[0] = step;
+        list.len = 1;
+        list
+    }
+
+    /// How many there are, at most [`MAX_STEPS`].
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it does nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All of them, and more behind them.
+    #[must_use]
+    pub const fn steps(&self) -> &[Step; MAX_STEPS] {
+        &self.steps
+    }
+}
+
+/// Launch of a list over `elements`.
+#[must_use]
+pub const fn shape(elements: u64) -> Option<LaunchShape> {
+    elementwise::shape(elements)
+}
+
+/// The polynomial of `(x - 4) / (x + 4)` that `e^(x^2 / 2) * (x + 4)` times the part of a normal distribution beyond
+/// `x >= 0` is, to 2^-25.7 of it. Kernels evaluate it in f32, the CPU backend in float64.
+pub const TAIL: [f32; 10] = [
+    0.755_285_14,
+    -0.607_896_7,
+    0.387_136_67,
+    -0.186_521_46,
+    0.060_405_43,
+    -0.007_534_513_2,
+    -0.003_519_915_3,
+    0.001_582_11,
+    0.000_192_508_97,
+    -0.000_129_653_17,
+];

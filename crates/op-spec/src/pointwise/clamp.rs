@@ -1,0 +1,89 @@
+//! The bounds of a clamp, which kernels of several operators take as well.
+
+use crate::error::SpecError;
+use crate::launch::elementwise::Bounds;
+use crate::shape::elements;
+
+const CLAMP: &str = "clamp";
+
+/// Bounds of a clamp; see
+/// [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "chain",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
+pub struct ClampSpec {
+    /// Values below become this.
+    #[cfg_attr(feature = "chain", serde(skip_serializing_if = "Option::is_none"))]
+    pub min: Option<f64>,
+    /// Values above become this; wins where it is below `min`.
+    #[cfg_attr(feature = "chain", serde(skip_serializing_if = "Option::is_none"))]
+    pub max: Option<f64>,
+}
+
+impl ClampSpec {
+    /// Both bounds.
+    #[must_use]
+    pub const fn new(min: f64, max: f64) -> Self {
+        Self {
+            min: Some(min),
+            max: Some(max),
+        }
+    }
+
+    /// Checks the bounds and counts the elements of an input of any rank.
+    ///
+    /// # Errors
+    /// Neither bound is given.
+    pub fn problem(&self, input: &[usize]) -> Result<ClampProblem, SpecError> {
+        let (min, max) = self.bounds()?;
+        Ok(ClampProblem {
+            len: elements(CLAMP, "input", input)?,
+            min,
+            max,
+        })
+    }
+
+    /// Both bounds as numbers, such that `min(max(x, lower), upper)` with a NaN-keeping `min` and
+    /// `max` is what PyTorch computes.
+    ///
+    /// An absent bound is infinite. A NaN bound turns every value into NaN where both bounds are
+    /// given, and is ignored where it is the only one; PyTorch does both.
+    ///
+    /// # Errors
+    /// Neither bound is given.
+    pub fn bounds(&self) -> Result<(f64, f64), SpecError> {
+        let usable = |bound: f64, absent: f64| if bound.is_nan() { absent } else { bound };
+        match (self.min, self.max) {
+            (Some(min), Some(max)) => Ok((min, max)),
+            (Some(min), None) => Ok((usable(min, f64::NEG_INFINITY), f64::INFINITY)),
+            (None, Some(max)) => Ok((f64::NEG_INFINITY, usable(max, f64::INFINITY))),
+            (None, None) => Err(SpecError::NoBound { operator: CLAMP }),
+        }
+    }
+}
+
+/// A clamp with both bounds resolved, see [`ClampSpec::bounds`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ClampProblem {
+    /// Elements of input and output.
+    pub len: usize,
+    /// Lower bound, applied first.
+    pub min: f64,
+    /// Upper bound, applied last.
+    pub max: f64,
+}
+
+impl ClampProblem {
+    /// The bounds as kernels take them, rounded to f32.
+    #[must_use]
+    pub const fn kernel_bounds(&self) -> Bounds {
+        Bounds {
+            min: self.min as f32,
+            max: self.max as f32,
+        }
+    }
+}

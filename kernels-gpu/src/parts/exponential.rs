@@ -1,0 +1,177 @@
+//! Exponentials and what is made of them, to a few ulps everywhere.
+//!
+//! Functions that flatten out (a sigmoid, say) have tails whose relative accuracy their usual formulas lose: `1 + tanh(x)`
+//! is 0 long before it should be. Here everything is made of `e^x` for `x <= 0`, which lies between 0 and 1, so that sums
+//! and quotients of it lose nothing.
+//!
+//! All of it is fma, sums and products of f32, and one approximate reciprocal where there is a quotient: what the emulator
+//! computes is what a GPU computes, but for that reciprocal's last bit.
+
+use cuda_std::math::{self, fma};
+use op_spec::launch::pointwise::TAIL;
+
+/// ln 2 in two parts; the first has trailing zeros, so a whole number below 2^9 times it is exact.
+const LN2_HIGH: f32 = 0.693_145_75;
+const LN2_LOW: f32 = 1.428_606_8e-6;
+
+/// Added to a small number, it leaves the nearest whole one in the lowest bits.
+const TO_WHOLE: f32 = 12_582_912.0;
+
+/// Below, `e^x` is 0: even times the numbers that its factors can be, it is none of f32's.
+const LOWEST: f32 = -120.0;
+
+/// `x = whole ln 2 + rest`, where the rest is at most half of ln 2.
+#[derive(Clone, Copy)]
+struct Reduced {
+    /// The whole number, in the lowest bits.
+    whole: u32,
+    rest: f32,
+}
+
+impl Reduced {
+    #[inline(always)]
+    fn new(x: f32, rest: impl FnOnce(f32) -> f32) -> Self {
+        let shifted = fma(x, core::f32::consts::LOG2_E, TO_WHOLE);
+        Self {
+            whole: shifted.to_bits(),
+            rest: rest(shifted - TO_WHOLE),
+        }
+    }
+
+    #[inline(always)]
+    fn of(x: f32) -> Self {
+        Self::new(x, |whole| fma(whole, -LN2_LOW, fma(whole, -LN2_HIGH, x)))
+    }
+
+    /// `2^(whole + shift)`, which has to be a normal number.
+    #[inline(always)]
+    fn power(self, shift: i32) -> f32 {
+        f32::from_bits((self.whole << 23).wrapping_add(((127 + shift) << 23) as u32))
+    }
+
+    /// `e^rest - 1`, to half an ulp and a little.
+    #[inline(always)]
+    fn less_one(self) -> f32 {
+        let x = self.rest;
+        let mut r = 1.976_257_2e-4;
+        r = fma(r, x, 1.393_233_1e-3);
+        r = fma(r, x, 8.333_545e-3);
+        r = fma(r, x, 4.166_649_3e-2);
+        r = fma(r, x, 0.166_666_66);
+        r = fma(r, x, 0.5);
+        fma(r, x * x, x)
+    }
+}
+
+/// `e^x` for `x <= 0`, or NaN, times 2^64: so it has all of its bits where it is too small for f32 by itself, but a
+/// product with it is not.
+#[derive(Clone, Copy)]
+pub(super) struct Exponential(f32);
+
+impl Exponential {
+    /// Takes the factor off.
+    const SCALE: f32 = 1.0 / (1u128 << 64) as f32;
+
+    #[inline(always)]
+    fn new(x: f32, reduced: Reduced) -> Self {
+        let power = reduced.power(64);
+        let scaled = fma(reduced.less_one(), power, power);
+        Self(if x < LOWEST { 0.0 } else { scaled })
+    }
+
+    /// `e^x`
+    #[inline(always)]
+    pub(super) fn of(x: f32) -> Self {
+        Self::new(x, Reduced::of(x))
+    }
+
+    /// `e^(a b)`. The product is not rounded, which for one of 80 would make an error of 80 ulps; `and` is added to it.
+    #[inline(always)]
+    pub(super) fn of_product(a: f32, b: f32, and: f32) -> Self {
+        let x = a * b;
+        let reduced = Reduced::new(x, |whole| {
+            let rest = fma(a, b, whole * -LN2_HIGH);
+            fma(whole, -LN2_LOW, rest) + and
+        });
+        Self::new(x, reduced)
+    }
+
+    /// The number, which loses bits below 2^-126.
+    #[inline(always)]
+    pub(super) fn value(self) -> f32 {
+        self.0 * Self::SCALE
+    }
+
+    /// `1 + e^x`
+    #[inline(always)]
+    pub(super) fn and_one(self) -> f32 {
+        fma(self.0, Self::SCALE, 1.0)
+    }
+
+    /// `x` times the number times `y`, all bits of it.
+    #[inline(always)]
+    pub(super) fn times(self, x: f32, y: f32) -> f32 {
+        x * (self.0 * y) * Self::SCALE
+    }
+}
+
+/// `e^x - 1` for `x <= 0`; for NaN NaN, for -0 itself.
+#[inline(always)]
+pub(super) fn exp_less_one(x: f32) -> f32 {
+    // Far below it is -1.
+    let bounded = math::max_nan(x, -64.0);
+    let reduced = Reduced::of(bounded);
+    let power = reduced.power(0);
+    // Exact or beneath half an ulp of 1.
+    let value = fma(reduced.less_one(), power, power - 1.0);
+    with_sign(value, x)
+}
+
+/// `ln(1 + x)` for `x` from 0 to 1.
+#[inline(always)]
+pub(super) fn ln_of_one_and(x: f32) -> f32 {
+    // Above sqrt 2 it is ln 2 and the logarithm of half of it.
+    let is_large = x > 0.414_213_57;
+    let rest = if is_large { fma(x, 0.5, -0.5) } else { x };
+    let whole = if is_large {
+        core::f32::consts::LN_2
+    } else {
+        0.0
+    };
+    let mut r = -7.617_029_5e-2;
+    r = fma(r, rest, 0.129_061_36);
+    r = fma(r, rest, -0.132_457_18);
+    r = fma(r, rest, 0.141_816_44);
+    r = fma(r, rest, -0.166_087_21);
+    r = fma(r, rest, 0.200_019_82);
+    r = fma(r, rest, -0.250_016);
+    r = fma(r, rest, 0.333_333_25);
+    r = fma(r, rest, -0.499_999_88);
+    fma(r, rest * rest, rest) + whole
+}
+
+/// `e^(x^2 / 2)` times the part of a normal distribution that lies beyond `x >= 0`: a function without a tail, which a
+/// polynomial of `(x - k) / (x + k)` gives.
+#[inline(always)]
+pub(super) fn scaled_tail(x: f32) -> f32 {
+    const K: f32 = 4.0;
+    let reciprocal = math::reciprocal_normal(x + K);
+    let q = fma(reciprocal, -2.0 * K, 1.0);
+    // What rounding took from the quotient.
+    let lost = fma(-x, q, fma(q + 1.0, -K, x));
+    let q = fma(reciprocal, lost, q);
+    let mut r = TAIL[TAIL.len() - 1];
+    let mut at = TAIL.len() - 1;
+    while at > 0 {
+        at -= 1;
+        r = fma(r, q, TAIL[at]);
+    }
+    r * reciprocal
+}
+
+/// The magnitude of `x` with the sign of `sign`.
+#[inline(always)]
+pub(super) fn with_sign(x: f32, sign: f32) -> f32 {
+    const SIGN: u32 = 1 << 31;
+    f32::from_bits((x.to_bits() & !SIGN) | (sign.to_bits() & SIGN))
+}

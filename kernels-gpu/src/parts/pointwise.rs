@@ -1,0 +1,190 @@
+//! The pointwise functions, and lists of them.
+//!
+//! A list is walked over step by step. All threads take the same branches, and each step is done to several values, so
+//! that what a branch costs is shared by them.
+//!
+//! A new function is an arm of `step`. Relative errors are a few ulps everywhere; `exponential` says how.
+
+use cuda_std::math::{self, fma};
+use op_spec::launch::elementwise::Bounds;
+use op_spec::launch::pointwise::{Function, MAX_STEPS, PointwiseList, Step};
+
+use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, with_sign};
+use super::map::clamp;
+#[cfg(target_arch = "nvptx64")]
+use super::unroll::unroll;
+
+/// The most values that a list is done to together.
+const MAX_VALUES: usize = 16;
+
+/// What a list makes of values.
+///
+/// All threads of a warp should come here together, with lists that are the same; those of a block need not.
+#[inline(always)]
+pub(crate) fn apply<const N: usize>(list: &PointwiseList, values: [f32; N]) -> [f32; N] {
+    let mut values = values;
+    let mut at = 0;
+    while at < list.len() {
+        values = step(nth(list, at), values);
+        at += 1;
+    }
+    values
+}
+
+/// Step number `at`, by a branch: what a loop indexes would have to lie in memory, of which each thread had a copy.
+#[inline(always)]
+fn nth(list: &PointwiseList, at: usize) -> Step {
+    const { assert!(MAX_STEPS == 8) };
+    let steps = list.steps();
+    match at {
+        0 => steps[0],
+        1 => steps[1],
+        2 => steps[2],
+        3 => steps[3],
+        4 => steps[4],
+        5 => steps[5],
+        6 => steps[6],
+        _ => steps[7],
+    }
+}
+
+/// On hosts one copy of it is enough.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+fn step<const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
+    let [a, b, c] = step.attributes;
+    match step.function {
+        Function::Clamp => each(values, |x| clamp(Bounds { min: a, max: b }, x)),
+        Function::LeakyRelu => each(values, |x| if x > 0.0 { x } else { x * a }),
+        Function::Silu => each(values, silu),
+        Function::Gelu => each(values, gelu),
+        Function::GeluTanh => each(values, gelu_tanh),
+        Function::Sigmoid => each(values, sigmoid),
+        Function::Tanh => each(values, tanh),
+        Function::Hardswish => each(values, hardswish),
+        Function::Elu => each(values, |x| {
+            // Before it is known whether it is wanted: without a branch.
+            let below = exp_less_one(x) * a;
+            if x > 0.0 { x } else { below }
+        }),
+        Function::Softplus => each(values, |x| softplus(x, a, b, c)),
+        Function::Mish => each(values, mish),
+    }
+}
+
+/// What `f` makes of each, written out on the device, so that the values stay in registers (see `unroll`).
+#[inline(always)]
+fn each<const N: usize>(mut values: [f32; N], f: impl Fn(f32) -> f32) -> [f32; N] {
+    const { assert!(N <= MAX_VALUES) };
+    #[cfg(target_arch = "nvptx64")]
+    unroll!(16, |i| {
+        if i < N {
+            values[i] = f(values[i]);
+        }
+    });
+    #[cfg(not(target_arch = "nvptx64"))]
+    values.iter_mut().for_each(|x| *x = f(*x));
+    values
+}
+
+/// `x` times the share that belongs to it: `above` where `x >= 0`, else `below` times the exponential.
+#[inline(always)]
+fn share(x: f32, exponential: Exponential, above: f32, below: f32) -> f32 {
+    if x < 0.0 {
+        exponential.times(x, below)
+    } else {
+        x * above
+    }
+}
+
+/// `1 / (1 + e^-x)`, or `e^x / (1 + e^x)`.
+#[inline(always)]
+fn sigmoid(x: f32) -> f32 {
+    let exponential = Exponential::of(-math::abs(x));
+    let above = math::reciprocal_normal(exponential.and_one());
+    if x < 0.0 {
+        exponential.times(1.0, above)
+    } else {
+        above
+    }
+}
+
+/// `x / (1 + e^-x)`; of minus infinity NaN, as of a product with 0.
+#[inline(always)]
+fn silu(x: f32) -> f32 {
+    let exponential = Exponential::of(-math::abs(x));
+    let above = math::reciprocal_normal(exponential.and_one());
+    share(x, exponential, above, above)
+}
+
+/// `x` times the part of a normal distribution below it.
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    let magnitude = math::abs(x);
+    let exponential = Exponential::of_product(magnitude, -0.5 * magnitude, NOTHING);
+    // Further out the exponential is 0, but infinity less infinity would not be.
+    let tail = scaled_tail(math::min(magnitude, 16.0));
+    share(x, exponential, fma(-exponential.value(), tail, 1.0), tail)
+}
+
+/// `x * (1 + tanh(u)) / 2` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`, which is `x / (1 + e^(-2 u))`.
+#[inline(always)]
+fn gelu_tanh(x: f32) -> f32 {
+    /// `2 sqrt(2 / pi)`: a multiple of 2^-20, and the rest.
+    const LINEAR: [f32; 2] = [1.595_768_9, 1.930_779e-7];
+    /// 0.044715 times that, and what rounding to f32 takes from it.
+    const CUBIC: [f32; 2] = [0.071_354_814, 2.398_832_5e-9];
+    // 2 u / x, in two parts. What the second subtracts is exact as long as the sum is below 16, and e^(-2 u) is 0 above.
+    let square = x * x;
+    let factor = fma(CUBIC[0], square, LINEAR[0]);
+    let lost = fma(CUBIC[0], square, LINEAR[0] - factor);
+    let square_lost = fma(x, x, -square);
+    let lost = lost + fma(CUBIC[0], square_lost, fma(CUBIC[1], square, LINEAR[1]));
+    let down = -math::abs(x);
+    let exponential = Exponential::of_product(down, factor, down * lost);
+    let above = math::reciprocal_normal(exponential.and_one());
+    share(x, exponential, above, above)
+}
+
+/// `(1 - e^(-2 x)) / (1 + e^(-2 x))` for the magnitude, with the sign.
+#[inline(always)]
+fn tanh(x: f32) -> f32 {
+    let less_one = exp_less_one(-2.0 * math::abs(x));
+    with_sign(less_one * math::reciprocal_normal(less_one + 2.0), x)
+}
+
+/// `x` times a sixth of `x + 3` between 0 and 6; of minus infinity NaN.
+#[inline(always)]
+fn hardswish(x: f32) -> f32 {
+    let bounds = Bounds { min: 0.0, max: 6.0 };
+    x * (clamp(bounds, x + 3.0) * (1.0 / 6.0))
+}
+
+/// `ln(1 + e^(beta x)) / beta`, and `x` itself where `beta x` is above the threshold.
+#[inline(always)]
+fn softplus(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32) -> f32 {
+    let product = x * beta;
+    let exponential = Exponential::of_product(-math::abs(x), math::abs(beta), NOTHING);
+    let rest = ln_of_one_and(exponential.value());
+    let value = (math::max(product, 0.0) + rest) * beta_reciprocal;
+    if product > threshold { x } else { value }
+}
+
+/// `x tanh(ln(1 + e^x))`, in which the hyperbolic tangent is `(1 + 2 e) / (1 + 2 e + 2 e^2)` with `e = e^-x`, and
+/// `e (e + 2) / (e (e + 2) + 2)` with `e = e^x`; of minus infinity NaN.
+#[inline(always)]
+fn mish(x: f32) -> f32 {
+    let exponential = Exponential::of(-math::abs(x));
+    let e = exponential.value();
+    let (over, under) = if x < 0.0 {
+        (e + 2.0, fma(e, e + 2.0, 2.0))
+    } else {
+        let over = fma(e, 2.0, 1.0);
+        (over, fma(2.0 * e, e, over))
+    };
+    let quotient = over * math::reciprocal_normal(under);
+    share(x, exponential, quotient, quotient)
+}
+
+/// Changes no number that it is added to.
+const NOTHING: f32 = -0.0;

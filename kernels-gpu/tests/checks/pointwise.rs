@@ -1,0 +1,153 @@
+//! The pointwise functions, alone and in lists.
+
+use cuda_std::Storage;
+use op_spec::chain::Layer;
+use op_spec::launch::pointwise::{PointwiseList, shape};
+use op_spec::{GeluApproximation, PointwiseSpec};
+
+use super::super::kernels::pointwise::POINTWISE;
+use super::{Failure, Outcome, Run, case, compare, expected, label, rounded_once};
+
+/// A list of the functions of layers.
+fn list(layers: &[Layer]) -> PointwiseList {
+    let mut steps = layers.iter().map(|layer| match layer {
+        Layer::Pointwise(function) => function.step(),
+        other => panic!("{} is no function of single values", other.operator()),
+    });
+    let list = PointwiseList::take(&mut steps);
+    assert!(steps.next().is_none(), "more than a list takes");
+    list
+}
+
+/// Bounds that are there, absent and crossed; NaN and infinities; blocks that are full and not.
+pub(crate) fn clamp<T: Storage>(run: &Run) -> Outcome {
+    let all = [
+        (-0.25, 0.5),
+        (0.25, f64::INFINITY),
+        (f64::NEG_INFINITY, 0.25),
+        (f64::NEG_INFINITY, f64::INFINITY),
+        (0.5, -0.5),
+    ];
+    for (min, max) in all {
+        let layers = [Layer::clamp(min, max)];
+        let case = case::<T>(layers.clone(), &[1, 1, 5001]).special();
+        let x = run.load::<T>(&case)?.x;
+        let y = run.empty::<T>(case.x.len())?;
+        let len = case.x.len() as u64;
+        for (y, place) in [(&y, "elsewhere"), (&x, "in place")] {
+            let arguments = (x.source(), y.ptr(), len, list(&layers));
+            run.launch(&POINTWISE, &[label::<T>()], shape(len), arguments)?;
+            let what = format!("clamp {min} {max} {place}");
+            compare(&what, y, &rounded_once::<T>(&case))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lists of no function, of every function by itself, and of as many as a list takes; each step finds its attributes, and what
+/// comes between is f32.
+pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
+    let mut all: Vec<Vec<Layer>> = functions().into_iter().map(|one| vec![one]).collect();
+    all.push(vec![Layer::elu(0.5), Layer::elu(3.0)]);
+    all.push(vec![
+        Layer::leaky_relu(-0.5),
+        Layer::softplus(2.0, 20.0),
+        Layer::clamp(0.25, 0.75),
+        Layer::tanh(),
+        Layer::leaky_relu(3.0),
+        Layer::elu(0.75),
+        Layer::sigmoid(),
+        Layer::clamp(0.6, 0.7),
+    ]);
+    for layers in all {
+        let case = case::<T>(layers.clone(), &[1, 3, 1667]);
+        let x = run.load::<T>(&case)?.x;
+        let y = run.empty::<T>(case.x.len())?;
+        let len = case.x.len() as u64;
+        let arguments = (x.source(), y.ptr(), len, list(&layers));
+        run.launch(&POINTWISE, &[label::<T>()], shape(len), arguments)?;
+        compare(&case.name, &y, &expected::<T>(&case))?;
+    }
+    let x = run.tensor::<T>(&[1.5, -2.0])?;
+    let y = run.empty::<T>(2)?;
+    let arguments = (x.source(), y.ptr(), 2, PointwiseList::EMPTY);
+    run.launch(&POINTWISE, &[label::<T>()], shape(2), arguments)?;
+    match y.values()?[..] {
+        [1.5, -2.0] => Ok(()),
+        ref other => Err(Failure(format!("a list of nothing gives {other:?}"))),
+    }
+}
+
+/// Every function, with attributes that f32 holds.
+fn functions() -> Vec<Layer> {
+    vec![
+        Layer::relu(),
+        Layer::leaky_relu(0.125),
+        Layer::silu(),
+        Layer::gelu(GeluApproximation::None),
+        Layer::gelu(GeluApproximation::Tanh),
+        Layer::sigmoid(),
+        Layer::tanh(),
+        Layer::hardswish(),
+        Layer::elu(1.5),
+        Layer::softplus(1.0, 20.0),
+        Layer::softplus(-2.5, 30.0),
+        Layer::mish(),
+    ]
+}
+
+/// Units of 2^-24 of the value by which a function may be off, wherever it is: what the emulator shows, and one or two that an
+/// approximate reciprocal adds on a device. 7 are 3.5 to 7 ulps.
+const UNITS: f64 = 7.0;
+
+/// Every function at numbers of all magnitudes, more of them where functions bend, NaN and infinities: as near as it says
+/// relative to the value, however small that is, and with its sign where it is 0.
+pub(crate) fn all_magnitudes(run: &Run) -> Outcome {
+    let mut values: Vec<f32> = vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    let mut random = 1u32;
+    for exponent in 0..255u32 {
+        let count = if (112..136).contains(&exponent) {
+            200
+        } else {
+            8
+        };
+        for i in 0..count {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let mantissa = if i == 0 { 0 } else { random >> 9 };
+            for sign in [0, 1 << 31] {
+                values.push(f32::from_bits(sign | exponent << 23 | mantissa));
+            }
+        }
+    }
+    for layer in functions() {
+        let layers = [layer];
+        let mut case = case::<f32>(layers.clone(), &[1, 1, values.len()]);
+        case.x.iter_mut().zip(&values).for_each(|(x, &v)| *x = v);
+        let wanted = case.reference().expect("a layer that takes any input");
+        let x = run.tensor::<f32>(&values)?;
+        let y = run.empty::<f32>(values.len())?;
+        let len = values.len() as u64;
+        let arguments = (x.source(), y.ptr(), len, list(&layers));
+        run.launch(&POINTWISE, &[label::<f32>()], shape(len), arguments)?;
+        for ((x, y), &want) in values.iter().zip(y.values()?).zip(&wanted) {
+            let off = (f64::from(y) - want).abs();
+            let smallest = f64::from(f32::MIN_POSITIVE);
+            let near = off <= UNITS / f64::from(1 << 24) * want.abs().max(smallest);
+            let right = if want.is_nan() {
+                y.is_nan()
+            } else {
+                f64::from(y) == want || f64::from(y) == f64::from(want as f32) || near
+            };
+            if !right || !want.is_nan() && y.is_sign_negative() != want.is_sign_negative() {
+                let what = match &layers[0] {
+                    Layer::Pointwise(function @ PointwiseSpec::Gelu { .. }) => {
+                        format!("{function:?}")
+                    }
+                    layer => layer.operator().to_owned(),
+                };
+                return Err(Failure(format!("{what} of {x:e} is {y:e}, want {want:e}")));
+            }
+        }
+    }
+    Ok(())
+}
