@@ -98,6 +98,7 @@ tests! {
         checks::copy_strided::copies::<bf16, f32>, checks::copy_strided::copies::<bf16, f16>;
     copy_strided_takes_random_axes_in_random_orders:
         checks::copy_strided::random::<f32, f32>, checks::copy_strided::random::<f16, f32>;
+    peak_wgmma_shared_multiplies_as_often_as_it_is_told: checks::peak::shared_chains;
     stencil_matches: checks::stencil::matches::<f32>;
     stencil_matches_in_half_precision: checks::stencil::matches::<f16>, checks::stencil::matches::<bf16>;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed::<f32>;

@@ -9,9 +9,13 @@ mod mma;
 // Only Hopper has warpgroup products.
 #[cfg(hopper)]
 mod wgmma;
+#[cfg(hopper)]
+mod wgmma_shared;
 
 pub use copy::*;
 pub use fma::*;
 pub use mma::*;
 #[cfg(hopper)]
 pub use wgmma::*;
+#[cfg(hopper)]
+pub use wgmma_shared::*;

@@ -26,6 +26,7 @@ pub(crate) mod elementwise;
 pub(crate) mod implicit_gemm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
+pub(crate) mod peak;
 pub(crate) mod stencil;
 
 /// Why a check failed: what the emulator reported, or what differs.

@@ -22,3 +22,4 @@ mod shared_chains;
 mod support;
 mod tensor_cores;
 mod warps;
+mod wide_chains;
