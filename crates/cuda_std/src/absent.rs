@@ -118,6 +118,7 @@ trusting! {
     wait_chain_32[const LEFT: u32]([f32; 32], ChainNumber) -> [f32; 32];
     wait_chain_64[const LEFT: u32]([f32; 64], ChainNumber) -> [f32; 64];
     wait_chain_128[const LEFT: u32]([f32; 128], ChainNumber) -> [f32; 128];
+    cluster_copy_bulk[T](u32, GlobalView, usize, u32, u32, u16);
     cluster_wait(u32, u32);
     cluster_arrive_at(u32, u32);
     cluster_store_async(u32, u32, u32, [f32; 2]);

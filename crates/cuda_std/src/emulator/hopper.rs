@@ -64,6 +64,19 @@ pub(crate) unsafe fn copy_bulk<T>(
     transfers::copy(target, source, bytes, barrier, Location::caller());
 }
 
+#[track_caller]
+pub(crate) unsafe fn cluster_copy_bulk<T>(
+    target: u32,
+    source: GlobalView,
+    index: usize,
+    bytes: u32,
+    barrier: u32,
+    blocks: u16,
+) {
+    let source = source.source::<T>(index, bytes as usize);
+    transfers::copy_to_blocks(target, source, bytes, barrier, blocks, Location::caller());
+}
+
 macro_rules! chains {
     ($($name:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
         #[track_caller]

@@ -15,6 +15,7 @@ mod exchanges;
 mod families;
 mod mbarriers;
 mod memory;
+mod multicast;
 mod ordering;
 mod packed;
 mod races;
