@@ -75,6 +75,7 @@ safe! {
     cluster_arrive();
     cluster_wait_all();
     cluster_fence_barriers();
+    newest_chain() -> ChainNumber;
 }
 
 trusting! {
@@ -114,11 +115,33 @@ trusting! {
     add_f16_3([f32; 32], &[[u32; 4]; 3], &[u64; 3]) -> [f32; 32];
     add_bf16_3([f32; 32], &[[u32; 4]; 3], &[u64; 3]) -> [f32; 32];
     add_shared_f16_8(&mut [f32; 128], &[u64; 8], &[u64; 8]);
-    wait_chain[const LEFT: u32]([f32; 32]) -> [f32; 32];
+    wait_chain_32[const LEFT: u32]([f32; 32], ChainNumber) -> [f32; 32];
+    wait_chain_64[const LEFT: u32]([f32; 64], ChainNumber) -> [f32; 64];
+    wait_chain_128[const LEFT: u32]([f32; 128], ChainNumber) -> [f32; 128];
+    cluster_copy_bulk[T](u32, GlobalView, usize, u32, u32, u16);
     cluster_wait(u32, u32);
     cluster_arrive_at(u32, u32);
     cluster_store_async(u32, u32, u32, [f32; 2]);
 }
+
+macro_rules! shared_chains {
+    ($sums:literal, $steps:literal: $($name:ident),*) => {$(
+        pub(crate) unsafe fn $name(_: &mut [f32; $sums], _: &[u64; $steps], _: &[u64; $steps]) {
+            absent()
+        }
+    )*};
+}
+
+shared_chains!(64, 1: start_shared_n128_f16_1, add_shared_n128_f16_1, start_shared_n128_bf16_1, add_shared_n128_bf16_1);
+shared_chains!(64, 3: start_shared_n128_f16_3, add_shared_n128_f16_3, start_shared_n128_bf16_3, add_shared_n128_bf16_3);
+shared_chains!(64, 9: start_shared_n128_f16_9, add_shared_n128_f16_9, start_shared_n128_bf16_9, add_shared_n128_bf16_9);
+shared_chains!(128, 1: start_shared_n256_f16_1, add_shared_n256_f16_1, start_shared_n256_bf16_1, add_shared_n256_bf16_1);
+shared_chains!(128, 3: start_shared_n256_f16_3, add_shared_n256_f16_3, start_shared_n256_bf16_3, add_shared_n256_bf16_3);
+shared_chains!(128, 9: start_shared_n256_f16_9, add_shared_n256_f16_9, start_shared_n256_bf16_9, add_shared_n256_bf16_9);
+
+/// Which chain a wait is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChainNumber;
 
 /// A view of global memory.
 #[derive(Debug, Clone, Copy)]

@@ -14,6 +14,7 @@
 
 use crate::backend;
 use crate::element::Element;
+use crate::global::Global;
 use crate::mbarrier::Barrier;
 use crate::shared::{Shared, SharedAddr};
 
@@ -89,6 +90,29 @@ pub unsafe fn wait(barrier: Barrier, parity: u32) {
 pub unsafe fn store_async(to: SharedAddr, barrier: Barrier, rank: u32, values: [f32; 2]) {
     // SAFETY: the caller's promise is the backend's.
     unsafe { backend::cluster_store_async(to.0, barrier.0.0, rank, values) }
+}
+
+/// [`crate::mbarrier::copy_bulk`] to each block whose bit in `blocks` is set, from one read of `src`: the bytes go where `dst` is
+/// here, and count towards the current phase of the barrier that the block has where `barrier` is here. Blocks wait for them with
+/// [`wait()`]. `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster`.
+///
+/// # Safety
+/// As for [`crate::mbarrier::copy_bulk`], in each of these blocks, of which there is one at least; they all belong to the cluster,
+/// have begun, and do not end before the bytes come.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn copy_bulk<T: Element>(
+    dst: SharedAddr,
+    src: Global<T>,
+    index: usize,
+    bytes: u32,
+    barrier: Barrier,
+    blocks: u16,
+) {
+    // SAFETY: the caller's promise is the backend's.
+    unsafe {
+        backend::cluster_copy_bulk::<T>(dst.0, src.view, index, bytes, barrier.0.0, blocks);
+    }
 }
 
 /// Arrives, without waiting, at the barrier that block `rank` has where `barrier` is here. That

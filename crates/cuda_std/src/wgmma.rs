@@ -22,14 +22,18 @@
 //!
 //! The same on 64 columns, with 32 results for each thread, can be started ([`start_f16_5`]), also as an addition to
 //! sums that there are ([`add_f16_3`]), and waited for ([`InFlight::wait`]) apart, so that a warpgroup works at one half of its columns
-//! while the tensor cores work at the other. [`add_shared_f16_8`] is for 256 columns, whose sums leave no registers to A.
+//! while the tensor cores work at the other.
+//!
+//! With A in shared memory as well, where its rows lie as columns of B do, there are chains of 128 columns
+//! ([`start_shared_n128_f16_9`]) and of 256 ([`start_shared_n256_f16_9`]), with 64 and 128 results for each thread, which would
+//! leave no registers to A. The widest instructions keep the tensor cores busiest.
 //!
 //! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing
 //! threads are reported. So are columns outside of the block's shared memory, columns that were
 //! written without the fence for the asynchronous proxy, and columns that somebody overwrites
-//! unordered with the chain, for each warp by itself. Sums are as for [`crate::mma`], one
-//! instruction after the other. A chain that was started is done at once
-//! there, and a wait too late or for too few goes unnoticed.
+//! unordered with the wait for the chain, or before it, for each warp by itself; and A, where it is there, likewise. Sums are as
+//! for [`crate::mma`], one instruction after the other. A chain that was started is done at once there; a wait
+//! that does not cover its chain is reported, and a wait that is left out goes unnoticed.
 
 use crate::backend;
 use crate::shared::SharedAddr;
@@ -40,7 +44,7 @@ const CORE_MATRIX_UNITS: u32 = 128 / UNIT_BYTES;
 /// Bytes of the unit in which B is addressed.
 pub const UNIT_BYTES: u32 = 16;
 
-/// Where B of one step lies.
+/// Where B of one step lies, or A.
 #[derive(Debug, Clone, Copy)]
 pub struct MatrixDescriptor(u64);
 
@@ -73,8 +77,15 @@ impl MatrixDescriptor {
 /// An address as [`MatrixDescriptor`] takes it. In a cluster, the address of all blocks but the first
 /// carries the block's rank in bits that a descriptor has no room for; they are cut off.
 #[must_use]
+#[track_caller]
 #[inline(always)]
 pub const fn unit(address: SharedAddr) -> u32 {
+    // On the device the rest would be cut off.
+    #[cfg(not(target_arch = "nvptx64"))]
+    assert!(
+        address.0.is_multiple_of(UNIT_BYTES),
+        "a matrix starts on 16 bytes"
+    );
     (address.0 & 0x3_ffff) / UNIT_BYTES
 }
 
@@ -102,23 +113,36 @@ multiply! {
     m64n32_bf16_7, 7, 16;
 }
 
-/// The sums of 64 columns that the tensor cores are still working at.
+/// Sums that the tensor cores are still working at: those of 64 columns, unless another number of sums says otherwise.
 #[derive(Debug)]
-pub struct InFlight([f32; 32]);
+pub struct InFlight<const SUMS: usize = 32> {
+    sums: [f32; SUMS],
+    chain: backend::ChainNumber,
+}
 
-impl InFlight {
-    /// The sums, once at most `LEFT` younger chains are under way: elements 0 to 31 as
-    /// above. `wgmma.wait_group.sync.aligned`.
-    ///
-    /// # Safety
-    /// All threads of the warpgroup make this call, and at most `LEFT` chains were started after
-    /// this one.
-    #[must_use]
-    #[inline(always)]
-    pub unsafe fn wait<const LEFT: u32>(self) -> [f32; 32] {
-        // SAFETY: the caller's promise.
-        unsafe { backend::wait_chain::<LEFT>(self.0) }
-    }
+macro_rules! wait {
+    ($($sums:literal, $wait:ident;)*) => {$(
+        impl InFlight<$sums> {
+            /// The sums, once at most `LEFT` younger chains are under way: elements as above. `wgmma.wait_group.sync.aligned`.
+            ///
+            /// # Safety
+            /// All threads of the warpgroup make this call, and at least `LEFT` chains were started after
+            /// this one, or it was waited for with a later one.
+            #[must_use]
+            #[track_caller]
+            #[inline(always)]
+            pub unsafe fn wait<const LEFT: u32>(self) -> [f32; $sums] {
+                // SAFETY: the caller's promise.
+                unsafe { backend::$wait::<LEFT>(self.sums, self.chain) }
+            }
+        }
+    )*};
+}
+
+wait! {
+    32, wait_chain_32;
+    64, wait_chain_64;
+    128, wait_chain_128;
 }
 
 macro_rules! start {
@@ -133,7 +157,8 @@ macro_rules! start {
         #[inline(always)]
         pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight {
             // SAFETY: the caller's promise is the backend's.
-            InFlight(unsafe { backend::$name(a, &b.map(|columns| columns.0)) })
+            let sums = unsafe { backend::$name(a, &b.map(|columns| columns.0)) };
+            InFlight { sums, chain: backend::newest_chain() }
         }
     )*};
 }
@@ -160,7 +185,8 @@ macro_rules! add {
         #[inline(always)]
         pub unsafe fn $name(d: [f32; 32], a: &[[u32; 4]; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight {
             // SAFETY: the caller's promise is the backend's.
-            InFlight(unsafe { backend::$name(d, a, &b.map(|columns| columns.0)) })
+            let sums = unsafe { backend::$name(d, a, &b.map(|columns| columns.0)) };
+            InFlight { sums, chain: backend::newest_chain() }
         }
     )*};
 }
@@ -172,14 +198,64 @@ add! {
     add_bf16_3, 3;
 }
 
-/// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits for them. Rows of
-/// A lie as columns of B do. `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
-///
-/// This is the widest instruction that there is, which keeps the tensor cores busy; A in registers would
-/// leave none for so many sums.
+macro_rules! shared {
+    ($($start:ident, $add:ident, $ty:literal, $columns:literal, $sums:literal, $steps:literal;)*) => {$(
+        #[doc = concat!("Starts the sum over ", $steps, " step(s) of ", $ty, ", of ", $columns, " columns, with A in shared memory.")]
+        #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.", $ty, ".", $ty, "`.")]
+        ///
+        /// # Safety
+        /// As above, for A as for B.
+        #[must_use]
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $start(a: &[MatrixDescriptor; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> {
+            let (a, b) = (a.map(|rows| rows.0), b.map(|columns| columns.0));
+            let mut sums = [0.0; $sums];
+            // SAFETY: the caller's promise is the backend's.
+            unsafe { backend::$start(&mut sums, &a, &b) };
+            InFlight { sums, chain: backend::newest_chain() }
+        }
+
+        #[doc = concat!("[`", stringify!($start), "`], added to `d`.")]
+        ///
+        /// # Safety
+        /// As above, for A as for B.
+        #[must_use]
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $add(
+            mut d: [f32; $sums],
+            a: &[MatrixDescriptor; $steps],
+            b: &[MatrixDescriptor; $steps],
+        ) -> InFlight<$sums> {
+            let (a, b) = (a.map(|rows| rows.0), b.map(|columns| columns.0));
+            // SAFETY: the caller's promise is the backend's.
+            unsafe { backend::$add(&mut d, &a, &b) };
+            InFlight { sums: d, chain: backend::newest_chain() }
+        }
+    )*};
+}
+
+shared! {
+    start_shared_n128_f16_1, add_shared_n128_f16_1, "f16", 128, 64, 1;
+    start_shared_n128_f16_3, add_shared_n128_f16_3, "f16", 128, 64, 3;
+    start_shared_n128_f16_9, add_shared_n128_f16_9, "f16", 128, 64, 9;
+    start_shared_n128_bf16_1, add_shared_n128_bf16_1, "bf16", 128, 64, 1;
+    start_shared_n128_bf16_3, add_shared_n128_bf16_3, "bf16", 128, 64, 3;
+    start_shared_n128_bf16_9, add_shared_n128_bf16_9, "bf16", 128, 64, 9;
+    start_shared_n256_f16_1, add_shared_n256_f16_1, "f16", 256, 128, 1;
+    start_shared_n256_f16_3, add_shared_n256_f16_3, "f16", 256, 128, 3;
+    start_shared_n256_f16_9, add_shared_n256_f16_9, "f16", 256, 128, 9;
+    start_shared_n256_bf16_1, add_shared_n256_bf16_1, "bf16", 256, 128, 1;
+    start_shared_n256_bf16_3, add_shared_n256_bf16_3, "bf16", 256, 128, 3;
+    start_shared_n256_bf16_9, add_shared_n256_bf16_9, "bf16", 256, 128, 9;
+}
+
+/// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits for them.
+/// `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
 ///
 /// # Safety
-/// As above, and the same `a`.
+/// As above, for A as for B.
 #[track_caller]
 #[inline(always)]
 pub unsafe fn add_shared_f16_8(
@@ -187,8 +263,7 @@ pub unsafe fn add_shared_f16_8(
     a: &[MatrixDescriptor; 8],
     b: &[MatrixDescriptor; 8],
 ) {
+    let (a, b) = (a.map(|rows| rows.0), b.map(|columns| columns.0));
     // SAFETY: the caller's promise is the backend's.
-    unsafe {
-        backend::add_shared_f16_8(d, &a.map(|rows| rows.0), &b.map(|columns| columns.0));
-    }
+    unsafe { backend::add_shared_f16_8(d, &a, &b) };
 }

@@ -1,18 +1,18 @@
 //! Chains of `wgmma`: 128 threads meet, and the last one multiplies for all.
 //!
-//! Fence, steps, commit and wait are one call, so the registers are never in flight while the
-//! kernel can touch them, and steps cannot be left out. What remains to be checked is what is read from shared
-//! memory: each warp of the warpgroup reads all of B by itself, and its own rows of A where those are there. Its lane 0
+//! Fence, steps and commit are one call, so steps cannot be left out, and sums come out of the wait. What remains to be
+//! checked is what is read from shared memory, at the start and until the wait (`flights`): each warp of the warpgroup reads all of B by itself, and its own rows of A where those are there. Its lane 0
 //! does so here, as far as proxies and races are concerned, so the end of a product must be told by every warp.
 
 use std::ops::Range;
 
 use super::exec::{Exec, Extension, WARPGROUP, fail, with};
 use super::fault::{FaultKind, Place};
+use super::flights::{Flight, ROW_BYTES};
 use super::shared_memory::mapped;
 use super::tensor_sum::{self, Factor};
 use super::waiting::{Chain, Wait, Waiting};
-use super::{access, async_proxy, schedule, tensor};
+use super::{access, async_proxy, flights, schedule, tensor};
 
 const THREADS: usize = WARPGROUP as usize;
 const WARP: usize = 32;
@@ -21,10 +21,12 @@ const ROWS: usize = 64;
 const WARP_ROWS: usize = ROWS * WARP / THREADS;
 /// K of a step of 16-bit values.
 const K: usize = 16;
-/// Bytes of a row of a core matrix, values in them, and core matrices along K.
-const ROW_BYTES: usize = 16;
+/// Values in a row of a core matrix, and core matrices along K.
 const ROW_VALUES: usize = ROW_BYTES / 2;
 const K_MATRICES: usize = K / ROW_VALUES;
+
+/// The bits of a descriptor that a matrix without swizzle uses: start, and distances along K and along the lines.
+const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32;
 
 /// Columns of B, of a chain that gives each thread `results` results.
 const fn columns(results: usize) -> usize {
@@ -76,7 +78,7 @@ struct Member {
     result: *mut f32,
 }
 
-/// Adds the products of all steps to `result`.
+/// Adds the products of all steps to `result`. What they read is in flight until the wait.
 pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
     kind: tensor::Kind,
     result: &mut [f32; RESULTS],
@@ -126,12 +128,16 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
     let result = result.as_mut_ptr();
     meeting.members.push(Member { thread, result });
     let complete = meeting.members.len() == THREADS;
+    let mut flight = None;
     if in_block % WARP == 0 {
         let warp = in_block % THREADS / WARP;
         let own = warp * WARP_ROWS..(warp + 1) * WARP_ROWS;
         let read = |descriptor, lines| read(&chain, descriptor, lines, place);
         let columns = b.iter().map(|&b| read(b, 0..chain.columns)).collect();
         let rows: Vec<_> = a.iter().map(|&a| read(a, own.clone())).collect();
+        let of_a = a.iter().flat_map(|&a| line_addresses(a, own.clone()));
+        let of_b = b.iter().flat_map(|&b| line_addresses(b, 0..chain.columns));
+        flight = Some(Flight::new(of_a.chain(of_b).flatten(), place));
         let meeting = self::meeting(with(), warpgroup).as_mut();
         let meeting = meeting.expect("this thread has come");
         meeting.columns = columns;
@@ -156,6 +162,7 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
             place,
         });
     }
+    flights::start(flight);
 }
 
 /// A chain and where it reads, for messages.
@@ -178,6 +185,11 @@ fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u3
 
 /// Checks that lines of a tile may be read, and reads them.
 fn read(chain: &Chain, descriptor: u64, lines: Range<usize>, place: Place) -> Vec<Line> {
+    if descriptor & !DESCRIPTOR_BITS != 0 {
+        let text =
+            format!("{chain}: a start or a distance in descriptor {descriptor:#x} is too large");
+        fail(place, FaultKind::Argument(text));
+    }
     let addresses = || line_addresses(descriptor, lines.clone());
     async_proxy::check(addresses().flatten(), ROW_BYTES, place);
     addresses()

@@ -95,10 +95,8 @@ pub enum FaultKind {
         /// The earlier access.
         earlier: Box<Earlier>,
     },
-    /// Touching what a copy in flight is about to write, or changing what it is about to read.
-    #[error(
-        "{what}: byte {offset} of {object} belongs to a copy in flight, started by the {earlier}"
-    )]
+    /// Touching what a copy in flight is about to write, or changing what it, or a chain of `wgmma`, is about to read.
+    #[error("{what}: byte {offset} of {object} is in flight, started by the {earlier}")]
     InFlight {
         /// What was attempted.
         what: &'static str,
@@ -106,7 +104,7 @@ pub enum FaultKind {
         object: String,
         /// The byte.
         offset: u64,
-        /// The copy.
+        /// The copy or the chain.
         earlier: Box<Earlier>,
     },
     /// A read through the constant cache of what this launch has written.
@@ -231,7 +229,7 @@ pub enum FaultKind {
 /// The earlier one of two conflicting accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Earlier {
-    /// `"write"`, `"read"`, `"atomic access"` or `"copy"`.
+    /// `"write"`, `"read"`, `"atomic access"`, `"copy"` or `"chain"`.
     pub what: &'static str,
     /// Who.
     pub thread: ThreadId,

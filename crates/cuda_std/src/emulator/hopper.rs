@@ -4,12 +4,13 @@ use std::panic::Location;
 
 use super::chains::{self, RowsOfA};
 use super::exec::with;
+pub(crate) use super::flights::ChainNumber;
 use super::lanes::{self, ALL};
 use super::mbarriers::{self, Reach};
 use super::tensor::Kind;
 use super::views::GlobalView;
 use super::waiting::Op;
-use super::{async_proxy, clusters, transfers};
+use super::{async_proxy, clusters, flights, transfers};
 
 #[track_caller]
 pub(crate) fn fence_async_proxy() {
@@ -63,6 +64,19 @@ pub(crate) unsafe fn copy_bulk<T>(
     transfers::copy(target, source, bytes, barrier, Location::caller());
 }
 
+#[track_caller]
+pub(crate) unsafe fn cluster_copy_bulk<T>(
+    target: u32,
+    source: GlobalView,
+    index: usize,
+    bytes: u32,
+    barrier: u32,
+    blocks: u16,
+) {
+    let source = source.source::<T>(index, bytes as usize);
+    transfers::copy_to_blocks(target, source, bytes, barrier, blocks, Location::caller());
+}
+
 macro_rules! chains {
     ($($name:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
         #[track_caller]
@@ -75,8 +89,6 @@ macro_rules! chains {
 }
 
 chains! {
-    m64n32_f16_7, F16, 7, 16;
-    m64n32_bf16_7, Bf16, 7, 16;
     start_f16_5, F16, 5, 32;
     start_f16_9, F16, 9, 32;
     start_f16_14, F16, 14, 32;
@@ -98,16 +110,81 @@ adding_chains! {
     add_bf16_3, Bf16, 3;
 }
 
-#[track_caller]
-pub(crate) unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[u64; 8], b: &[u64; 8]) {
-    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), b, Location::caller());
+/// Chains that the assembly waits for, too.
+macro_rules! chains_with_wait {
+    ($($name:ident, $kind:ident, $steps:literal;)*) => {$(
+        #[track_caller]
+        pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 16] {
+            let (mut sums, place) = ([0.0; 16], Location::caller());
+            chains::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), b, place);
+            flights::wait(flights::newest(), 0, place);
+            sums
+        }
+    )*};
 }
 
-/// A chain is over when it was started here.
+chains_with_wait! {
+    m64n32_f16_7, F16, 7;
+    m64n32_bf16_7, Bf16, 7;
+}
+
+macro_rules! shared_chains {
+    ($($start:ident, $add:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
+        #[track_caller]
+        pub(crate) unsafe fn $start(d: &mut [f32; $sums], a: &[u64; $steps], b: &[u64; $steps]) {
+            *d = [0.0; $sums];
+            chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), b, Location::caller());
+        }
+
+        #[track_caller]
+        pub(crate) unsafe fn $add(d: &mut [f32; $sums], a: &[u64; $steps], b: &[u64; $steps]) {
+            chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), b, Location::caller());
+        }
+    )*};
+}
+
+shared_chains! {
+    start_shared_n128_f16_1, add_shared_n128_f16_1, F16, 1, 64;
+    start_shared_n128_f16_3, add_shared_n128_f16_3, F16, 3, 64;
+    start_shared_n128_f16_9, add_shared_n128_f16_9, F16, 9, 64;
+    start_shared_n128_bf16_1, add_shared_n128_bf16_1, Bf16, 1, 64;
+    start_shared_n128_bf16_3, add_shared_n128_bf16_3, Bf16, 3, 64;
+    start_shared_n128_bf16_9, add_shared_n128_bf16_9, Bf16, 9, 64;
+    start_shared_n256_f16_1, add_shared_n256_f16_1, F16, 1, 128;
+    start_shared_n256_f16_3, add_shared_n256_f16_3, F16, 3, 128;
+    start_shared_n256_f16_9, add_shared_n256_f16_9, F16, 9, 128;
+    start_shared_n256_bf16_1, add_shared_n256_bf16_1, Bf16, 1, 128;
+    start_shared_n256_bf16_3, add_shared_n256_bf16_3, Bf16, 3, 128;
+    start_shared_n256_bf16_9, add_shared_n256_bf16_9, Bf16, 9, 128;
+}
+
+/// The assembly waits for it, too.
 #[track_caller]
-pub(crate) unsafe fn wait_chain<const LEFT: u32>(d: [f32; 32]) -> [f32; 32] {
-    with().tick(Location::caller());
-    d
+pub(crate) unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[u64; 8], b: &[u64; 8]) {
+    let place = Location::caller();
+    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), b, place);
+    flights::wait(flights::newest(), 0, place);
+}
+
+/// The chain that the thread has started last.
+pub(crate) fn newest_chain() -> ChainNumber {
+    flights::newest()
+}
+
+macro_rules! waits {
+    ($($name:ident, $sums:literal;)*) => {$(
+        #[track_caller]
+        pub(crate) unsafe fn $name<const LEFT: u32>(d: [f32; $sums], chain: ChainNumber) -> [f32; $sums] {
+            flights::wait(chain, LEFT, Location::caller());
+            d
+        }
+    )*};
+}
+
+waits! {
+    wait_chain_32, 32;
+    wait_chain_64, 64;
+    wait_chain_128, 128;
 }
 
 pub(crate) fn cluster_block_rank() -> u32 {

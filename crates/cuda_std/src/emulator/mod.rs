@@ -58,7 +58,7 @@
 //! 4. `exec`: the running launch: its threads, steps and fault, and room for the state that modules above it bring
 //! 5. `clock`, `numbers`, `panics`, `signals`: what is ordered, which thread is which, what ends a kernel from outside
 //! 6. `access`, `schedule`: the checks of an access; threads that wait, and that go on
-//! 7. `async_proxy`, `barriers`, `copies`, `lanes`, `transactions`, `views`: the kinds of instructions, one by one
+//! 7. `async_proxy`, `barriers`, `copies`, `flights`, `lanes`, `transactions`, `views`: the kinds of instructions, one by one
 //! 8. `atomics`, `chains`, `clusters`: instructions that need another kind
 //! 9. `mbarriers`: transaction barriers, which see atomics, clusters and what is on its way
 //! 10. `deadlock`, `transfers`: who waits at any kind of barrier; what reports to a transaction barrier
@@ -79,6 +79,7 @@ mod device;
 mod exec;
 mod fault;
 mod fiber;
+mod flights;
 mod functions;
 mod hopper;
 mod knowledge;

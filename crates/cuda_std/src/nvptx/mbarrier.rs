@@ -70,3 +70,23 @@ pub(crate) unsafe fn copy_bulk<T>(
         );
     }
 }
+
+#[inline(always)]
+pub(crate) unsafe fn cluster_copy_bulk<T>(
+    dst: u32,
+    src: GlobalView,
+    index: usize,
+    bytes: u32,
+    barrier: u32,
+    blocks: u16,
+) {
+    let src = src.address::<T>(index);
+    // SAFETY: as above, in each of the blocks.
+    unsafe {
+        asm!(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}], {2}, [{3}], {4};",
+            in(reg32) dst, in(reg64) src, in(reg32) bytes, in(reg32) barrier, in(reg16) blocks,
+            options(nostack, preserves_flags),
+        );
+    }
+}

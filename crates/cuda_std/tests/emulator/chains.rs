@@ -31,6 +31,8 @@ pub(crate) enum Bug {
     HalfComes,
     /// What is multiplied is overwritten by a thread that has not waited for all its readers.
     Overwrites,
+    /// What is multiplied is overwritten after a barrier that its readers come to before they wait for the chain.
+    TellsEarly,
 }
 
 /// Where the two values `k, k + 1` of a column lie.
@@ -89,12 +91,17 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         };
         let (step, half) = (STEP_WORDS / 4, HALF_WORDS / 4);
         let columns = [0, 1, 2, 3, 4].map(|i| wgmma::MatrixDescriptor::new(start + i * step, half));
-        let d = wgmma::start_f16_5(&operands, &columns).wait::<0>();
-        if bug != Bug::Overwrites {
+        let chain = wgmma::start_f16_5(&operands, &columns);
+        if bug == Bug::TellsEarly {
             barrier::arrive(READ, 256);
-        } else if warp == 1 {
+        }
+        let d = chain.wait::<0>();
+        match bug {
+            Bug::TellsEarly => {}
             // The columns are overwritten after a barrier that only this warp of the readers has come to.
-            barrier::arrive(READ, 160);
+            Bug::Overwrites if warp == 1 => barrier::arrive(READ, 160),
+            Bug::Overwrites => {}
+            _ => barrier::arrive(READ, 256),
         }
         let c = GlobalMut::new(c, ROWS * COLUMNS);
         for (i, &value) in d.iter().enumerate() {
@@ -157,4 +164,13 @@ where
 fn mistakes_around_chains_are_reported() {
     let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
     bugs_are_reported::<u32, multiply>(&shape(1, 256), &words(&a), &words(&b), ROWS * COLUMNS);
+    let device = Device::new();
+    let (a, b) = (upload(&device, &words(&a)), upload(&device, &words(&b)));
+    let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
+    let fault = run_faulty::<multiply>(
+        &device,
+        &shape(1, 256),
+        (a.ptr(), b.ptr(), c.ptr(), Bug::TellsEarly),
+    );
+    assert_kind!(fault, FaultKind::Race { .. } | FaultKind::InFlight { .. });
 }

@@ -1,0 +1,176 @@
+//! Bulk copies to several blocks of a cluster.
+
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
+use cuda_std::emulator::{Device, FaultKind};
+use cuda_std::mbarrier::Barrier;
+use cuda_std::prelude::*;
+use cuda_std::{async_proxy, cluster};
+
+const BLOCKS: u32 = 2;
+const ROUNDS: u32 = 5;
+const SLOTS: u32 = 2;
+/// Words of a slot, of which each block brings its part to all blocks.
+const WORDS: u32 = 64;
+const PART: u32 = WORDS / BLOCKS;
+/// One warp takes the words, and one thread behind it brings them.
+const TAKERS: u32 = 32;
+
+shared_array! {
+    static SLOT_WORDS: [u32; (SLOTS * WORDS) as usize];
+    static FULL_AND_EMPTY: [u64; 2 * SLOTS as usize];
+}
+
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u32)]
+enum Bug {
+    None,
+    /// Blocks do not wait for each other before the first copy.
+    NoSync,
+    /// The takers wait with the scope of their block.
+    NarrowWait,
+    /// A slot is given back to the block's own thread only.
+    GivesBackToItself,
+    /// Block 1 announces its own part only.
+    FewBytes,
+    /// Block 1 announces nothing.
+    NothingExpected,
+    /// Block 1 ends before the last round.
+    EndsEarly,
+    /// Only the copy's own block gets it.
+    OwnBlockAlone,
+    /// The mask names a block that the cluster has not, or none.
+    ThirdBlock,
+    NoBlock,
+    /// The target is no multiple of 16.
+    OddTarget,
+    /// The second barrier of a slot was never initialised.
+    NoInit,
+}
+
+/// Both blocks add up all words of `x`, round after round.
+#[kernel(max_threads = 64, cluster_blocks = 2)]
+unsafe fn share(x: *const u32, y: *mut u32, bug: Bug) {
+    unsafe {
+        let (t, rank) = (thread::thread_idx_x(), cluster::block_rank());
+        let x = Global::new(x, (ROUNDS * WORDS) as usize);
+        let (slots, signals) = (SLOT_WORDS.view(), FULL_AND_EMPTY.view());
+        let full = |slot| Barrier::at(signals, slot);
+        let empty = |slot| Barrier::at(signals, SLOTS + slot);
+        if t == 0 {
+            for slot in 0..SLOTS {
+                if bug != Bug::NoInit || slot == 0 || rank == 0 {
+                    full(slot).init(1);
+                }
+                let own = bug == Bug::GivesBackToItself;
+                empty(slot).init(if own { 1 } else { BLOCKS });
+            }
+            cluster::fence_barriers();
+            async_proxy::fence_shared();
+        }
+        if bug == Bug::NoSync {
+            thread::sync_threads();
+        } else {
+            cluster::sync();
+        }
+        let ends_early = bug == Bug::EndsEarly && rank == 1;
+        let rounds = if ends_early { ROUNDS - 1 } else { ROUNDS };
+        if t == TAKERS {
+            for round in 0..rounds {
+                let (slot, phase) = (round % SLOTS, (round / SLOTS) & 1);
+                cluster::wait(empty(slot), phase ^ 1);
+                match bug {
+                    Bug::FewBytes if rank == 1 => full(slot).arrive_expect(4 * PART),
+                    Bug::NothingExpected if rank == 1 => full(slot).arrive(),
+                    _ => full(slot).arrive_expect(4 * WORDS),
+                }
+                let blocks = match bug {
+                    Bug::OwnBlockAlone => 1 << rank,
+                    Bug::ThirdBlock => 0b111,
+                    Bug::NoBlock => 0,
+                    _ => 0b11,
+                };
+                let odd = u32::from(bug == Bug::OddTarget);
+                cluster::copy_bulk(
+                    slots.addr(slot * WORDS + rank * PART + odd),
+                    x,
+                    (round * WORDS + rank * PART) as usize,
+                    4 * PART,
+                    full(slot),
+                    blocks,
+                );
+            }
+        }
+        if t < TAKERS {
+            let mut sum = 0;
+            for round in 0..rounds {
+                let (slot, phase) = (round % SLOTS, (round / SLOTS) & 1);
+                if bug == Bug::NarrowWait {
+                    full(slot).wait(phase);
+                } else {
+                    cluster::wait(full(slot), phase);
+                }
+                sum += slots.load(slot * WORDS + t) + slots.load(slot * WORDS + PART + t);
+                warp::sync_warp(u32::MAX);
+                let own = bug == Bug::GivesBackToItself;
+                if t < BLOCKS && (!own || t == rank) {
+                    cluster::arrive_at(empty(slot), t);
+                }
+            }
+            let y = GlobalMut::new(y, (BLOCKS * TAKERS) as usize);
+            y.store((rank * TAKERS + t) as usize, sum);
+        }
+        if bug != Bug::EndsEarly {
+            cluster::sync();
+        }
+    }
+}
+
+#[test]
+fn copies_come_to_all_blocks_of_the_mask() {
+    let device = Device::new();
+    let words: Vec<u32> = (0..ROUNDS * WORDS).map(|i| i * i % 1009).collect();
+    let x = upload(&device, &words);
+    let y = device.alloc(4 * (BLOCKS * TAKERS) as usize).unwrap();
+    run_clean::<share>(&device, &shape(BLOCKS, 64), (x.ptr(), y.ptr(), Bug::None));
+    let expected: Vec<u32> = (0..BLOCKS * TAKERS)
+        .map(|i| {
+            let lane = (i % TAKERS) as usize;
+            let rounds = words.chunks_exact(WORDS as usize);
+            rounds.map(|of| of[lane] + of[lane + PART as usize]).sum()
+        })
+        .collect();
+    assert_eq!(download::<u32>(&y), expected);
+}
+
+#[test]
+fn mistakes_around_copies_to_blocks_are_reported() {
+    let device = Device::new();
+    let x = upload(&device, &[1_u32; (ROUNDS * WORDS) as usize]);
+    let y = device.alloc(4 * (BLOCKS * TAKERS) as usize).unwrap();
+    let fault = |bug| run_faulty::<share>(&device, &shape(BLOCKS, 64), (x.ptr(), y.ptr(), bug));
+    assert_kind!(
+        fault(Bug::NoSync),
+        FaultKind::Race { .. } | FaultKind::Uninitialized { .. } | FaultKind::Barrier(_)
+    );
+    assert_kind!(fault(Bug::NarrowWait), FaultKind::Race { .. });
+    assert_kind!(
+        fault(Bug::GivesBackToItself),
+        FaultKind::Race { .. } | FaultKind::InFlight { .. } | FaultKind::Barrier(_)
+    );
+    for bug in [Bug::FewBytes, Bug::NothingExpected, Bug::OwnBlockAlone] {
+        assert_kind!(
+            fault(bug),
+            FaultKind::Deadlock { .. } | FaultKind::Barrier(_) | FaultKind::InFlight { .. }
+        );
+    }
+    assert_kind!(fault(Bug::EndsEarly), FaultKind::BlockEnded { .. });
+    let text = fault(Bug::ThirdBlock).to_string();
+    assert!(text.contains("block 2 of a cluster of 2"), "{text}");
+    let text = fault(Bug::NoBlock).to_string();
+    assert!(text.contains("the mask names no block"), "{text}");
+    assert_kind!(fault(Bug::OddTarget), FaultKind::Argument(_));
+    assert_kind!(
+        fault(Bug::NoInit),
+        FaultKind::Barrier(_) | FaultKind::Uninitialized { .. }
+    );
+}

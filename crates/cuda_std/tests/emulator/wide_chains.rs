@@ -1,0 +1,335 @@
+//! Chains of 128 and 256 columns with both operands in shared memory, filled slot after slot while others are multiplied.
+
+use crate::support::{assert_kind, download, pattern, shape, upload};
+use cuda_std::async_proxy;
+use cuda_std::emulator::{Device, Fault, FaultKind, Launch};
+use cuda_std::mbarrier::{Barrier, copy_bulk};
+use cuda_std::mma::{pack_bf16x2, pack_f16x2};
+use cuda_std::prelude::*;
+use cuda_std::wgmma::{self, MatrixDescriptor, unit};
+
+/// Rows of A: 64 for each of two warpgroups. A round multiplies `STEPS` steps of K = 16, all of which one slot holds.
+const ROWS: usize = 128;
+const ROUNDS: usize = 5;
+const STEPS: usize = 3;
+const K: usize = 16 * STEPS;
+const SLOTS: u32 = 2;
+const CONSUMERS: u32 = 256;
+const THREADS: u32 = CONSUMERS + 32;
+
+/// Units that a line (a row of A or a column of B) has in a core matrix.
+const HALVES: usize = 2 * STEPS;
+
+shared_array! {
+    static SLOT_ROWS: [u32; SLOTS as usize * ROWS * K / 2];
+    static SLOT_COLUMNS: [u32; SLOTS as usize * 256 * K / 2];
+    static SIGNALS: [u64; 2 * SLOTS as usize];
+}
+
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u32)]
+enum Bug {
+    None,
+    /// A slot is given back before the wait that covers the chain that reads it, by all consumers or by one warp.
+    GivenBackEarly,
+    OneWarpGivesBackEarly,
+    /// The wait leaves the chain under way that it is for.
+    WeakWait,
+    /// One of the operands' start is beyond what a descriptor can say.
+    FarStart,
+    /// A starts between two units.
+    OddStart,
+    /// A begins beyond the shared memory.
+    Outside,
+    /// A consumer writes a row of its own slot before the wait.
+    WritesItsRow,
+}
+
+/// What differs between widths: the chain.
+trait Width {
+    const COLUMNS: usize;
+    type Sums: Copy + AsRef<[f32]>;
+    type Chain;
+    unsafe fn start(a: &[MatrixDescriptor; STEPS], b: &[MatrixDescriptor; STEPS]) -> Self::Chain;
+    unsafe fn add(
+        d: Self::Sums,
+        a: &[MatrixDescriptor; STEPS],
+        b: &[MatrixDescriptor; STEPS],
+    ) -> Self::Chain;
+    unsafe fn wait<const LEFT: u32>(chain: Self::Chain) -> Self::Sums;
+    fn pack(low: f32, high: f32) -> u32;
+}
+
+macro_rules! width {
+    ($name:ident, $columns:literal, $start:ident, $add:ident, $pack:ident) => {
+        struct $name;
+
+        impl Width for $name {
+            const COLUMNS: usize = $columns;
+            type Sums = [f32; $columns / 2];
+            type Chain = wgmma::InFlight<{ $columns / 2 }>;
+
+            #[track_caller]
+            unsafe fn start(
+                a: &[MatrixDescriptor; STEPS],
+                b: &[MatrixDescriptor; STEPS],
+            ) -> Self::Chain {
+                unsafe { wgmma::$start(a, b) }
+            }
+
+            #[track_caller]
+            unsafe fn add(
+                d: Self::Sums,
+                a: &[MatrixDescriptor; STEPS],
+                b: &[MatrixDescriptor; STEPS],
+            ) -> Self::Chain {
+                unsafe { wgmma::$add(d, a, b) }
+            }
+
+            #[track_caller]
+            unsafe fn wait<const LEFT: u32>(chain: Self::Chain) -> Self::Sums {
+                unsafe { chain.wait::<LEFT>() }
+            }
+
+            fn pack(low: f32, high: f32) -> u32 {
+                $pack(low, high)
+            }
+        }
+    };
+}
+width!(
+    F16N128,
+    128,
+    start_shared_n128_f16_3,
+    add_shared_n128_f16_3,
+    pack_f16x2
+);
+width!(
+    Bf16N128,
+    128,
+    start_shared_n128_bf16_3,
+    add_shared_n128_bf16_3,
+    pack_bf16x2
+);
+width!(
+    F16N256,
+    256,
+    start_shared_n256_f16_3,
+    add_shared_n256_f16_3,
+    pack_f16x2
+);
+width!(
+    Bf16N256,
+    256,
+    start_shared_n256_bf16_3,
+    add_shared_n256_bf16_3,
+    pack_bf16x2
+);
+
+/// Steps of a tile of `lines` lines in a slot: core matrices follow one another along the lines, then along K.
+fn steps(first: u32, lines: usize) -> [MatrixDescriptor; STEPS] {
+    let first = MatrixDescriptor::new(first, lines as u32);
+    std::array::from_fn(|step| first.offset((2 * step * lines) as u32))
+}
+
+/// `C = A * B^T`, round after round: one thread brings rows and columns to two slots, two warpgroups multiply 64 rows each.
+#[kernel(instances(W: [
+    n128_f16: F16N128, n128_bf16: Bf16N128, n256_f16: F16N256, n256_bf16: Bf16N256
+]), max_threads = THREADS)]
+unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
+    unsafe {
+        let (a_words, b_words) = (ROWS * K / 2, W::COLUMNS * K / 2);
+        let a = Global::new(a, ROUNDS * a_words);
+        let b = Global::new(b, ROUNDS * b_words);
+        let c = GlobalMut::new(c, ROWS * W::COLUMNS);
+        let (rows, columns, signals) = (SLOT_ROWS.view(), SLOT_COLUMNS.view(), SIGNALS.view());
+        let t = thread::thread_idx_x();
+        let full = |slot| Barrier::at(signals, slot);
+        let empty = |slot| Barrier::at(signals, SLOTS + slot);
+        if t == 0 {
+            for slot in 0..SLOTS {
+                full(slot).init(1);
+                empty(slot).init(CONSUMERS / 32);
+            }
+            async_proxy::fence_shared();
+        }
+        thread::sync_threads();
+        if t >= CONSUMERS {
+            if t > CONSUMERS {
+                return;
+            }
+            for round in 0..ROUNDS {
+                let (slot, phase) = (round as u32 % SLOTS, (round as u32 / SLOTS) & 1);
+                empty(slot).wait(phase ^ 1);
+                full(slot).arrive_expect(4 * (a_words + b_words) as u32);
+                let at = rows.addr(slot * a_words as u32);
+                copy_bulk(at, a, round * a_words, 4 * a_words as u32, full(slot));
+                let at = columns.addr(slot * b_words as u32);
+                copy_bulk(at, b, round * b_words, 4 * b_words as u32, full(slot));
+            }
+            return;
+        }
+        let group = t as usize / 128;
+        let mut sums = None;
+        for round in 0..ROUNDS {
+            let (slot, phase) = (round as u32 % SLOTS, (round as u32 / SLOTS) & 1);
+            full(slot).wait(phase);
+            let mut first_row = unit(rows.addr(slot * a_words as u32)) + 64 * group as u32;
+            if bug == Bug::OddStart && round == 1 {
+                first_row = unit(rows.addr(slot * a_words as u32 + 1));
+            }
+            if bug == Bug::FarStart && round == 1 {
+                first_row += 1 << 14;
+            }
+            if bug == Bug::Outside && round == 1 {
+                first_row += 0x3000;
+            }
+            let a = steps(first_row, ROWS);
+            let b = steps(unit(columns.addr(slot * b_words as u32)), W::COLUMNS);
+            let chain = match sums {
+                None => W::start(&a, &b),
+                Some(sums) => W::add(sums, &a, &b),
+            };
+            let early = match bug {
+                Bug::GivenBackEarly => true,
+                Bug::OneWarpGivesBackEarly => t / 32 == 5,
+                _ => false,
+            };
+            if bug == Bug::WritesItsRow && round == 2 && t == 0 {
+                rows.store(slot * a_words as u32, 0);
+            }
+            if early && t.is_multiple_of(32) {
+                empty(slot).arrive();
+            }
+            sums = Some(if bug == Bug::WeakWait && round == 2 {
+                W::wait::<1>(chain)
+            } else {
+                W::wait::<0>(chain)
+            });
+            if !early && t.is_multiple_of(32) {
+                empty(slot).arrive();
+            }
+        }
+        let sums = sums.expect("at least one round");
+        let (warp, lane) = (t as usize / 32, t as usize % 32);
+        for (i, &value) in sums.as_ref().iter().enumerate() {
+            let row = 16 * warp + lane / 4 + 8 * (i / 2 % 2);
+            let column = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+            c.store(row * W::COLUMNS + column, value);
+        }
+    }
+}
+
+/// A round's lines of K values as a slot holds them.
+fn packed(values: &[f32], lines: usize, pack: fn(f32, f32) -> u32) -> Vec<u32> {
+    let mut words = Vec::new();
+    for round in values.chunks_exact(lines * K) {
+        for half in 0..HALVES {
+            for line in round.chunks_exact(K) {
+                let values = line[8 * half..8 * half + 8].chunks_exact(2);
+                words.extend(values.map(|pair| pack(pair[0], pair[1])));
+            }
+        }
+    }
+    words
+}
+
+/// The launches of an instance in natural order and in shuffled ones: what they store, or their faults.
+fn launches<W: Width>(label: &'static str, bug: Bug) -> Vec<Result<Vec<f32>, Fault>> {
+    let device = Device::new();
+    let a = pattern(ROUNDS * ROWS * K, 1);
+    let b = pattern(ROUNDS * W::COLUMNS * K, 2);
+    let a = upload(&device, &packed(&a, ROWS, W::pack));
+    let b = upload(&device, &packed(&b, W::COLUMNS, W::pack));
+    let c = device.alloc(4 * ROWS * W::COLUMNS).unwrap();
+    let kernel = WIDE.instance(&[label.into()]).unwrap();
+    let one = |seed| {
+        let launch = Launch {
+            seed,
+            ..shape(1, THREADS)
+        };
+        let arguments = (
+            a.ptr::<u32>().cast_const(),
+            b.ptr::<u32>().cast_const(),
+            c.ptr(),
+            bug,
+        );
+        unsafe { device.launch_instance(kernel, &launch, arguments) }?;
+        Ok(download::<f32>(&c))
+    };
+    [None, Some(1), Some(2)].map(one).into()
+}
+
+fn multiplies<W: Width>(label: &'static str) {
+    let a = pattern(ROUNDS * ROWS * K, 1);
+    let b = pattern(ROUNDS * W::COLUMNS * K, 2);
+    for c in launches::<W>(label, Bug::None) {
+        let c = c.unwrap_or_else(|fault| panic!("{label}: {fault}"));
+        for row in 0..ROWS {
+            for column in 0..W::COLUMNS {
+                let product = |round: usize, k: usize| {
+                    a[(round * ROWS + row) * K + k] * b[(round * W::COLUMNS + column) * K + k]
+                };
+                let of_round = |round| (0..K).map(|k| product(round, k)).sum::<f32>();
+                let expected: f32 = (0..ROUNDS).map(of_round).sum();
+                assert_eq!(
+                    c[row * W::COLUMNS + column],
+                    expected,
+                    "{label}: {row} {column}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn chains_of_128_columns_multiply_slots_that_are_refilled() {
+    multiplies::<F16N128>("n128_f16");
+    multiplies::<Bf16N128>("n128_bf16");
+}
+
+#[test]
+fn chains_of_256_columns_multiply_slots_that_are_refilled() {
+    multiplies::<F16N256>("n256_f16");
+    multiplies::<Bf16N256>("n256_bf16");
+}
+
+#[test]
+fn mistakes_around_chains_in_flight_are_reported() {
+    let faults = |bug| {
+        let narrow = launches::<F16N128>("n128_f16", bug);
+        let all = narrow
+            .into_iter()
+            .chain(launches::<F16N256>("n256_f16", bug));
+        all.map(|launch| launch.expect_err("the bug was missed"))
+    };
+    for bug in [
+        Bug::GivenBackEarly,
+        Bug::OneWarpGivesBackEarly,
+        Bug::WritesItsRow,
+    ] {
+        for fault in faults(bug) {
+            assert_kind!(fault, FaultKind::Race { .. } | FaultKind::InFlight { .. });
+        }
+    }
+    for fault in faults(Bug::WeakWait) {
+        assert_kind!(fault, FaultKind::Argument(_));
+        let text = fault.to_string();
+        assert!(text.contains("does not wait for it"), "{text}");
+    }
+    for fault in faults(Bug::OddStart) {
+        let text = fault.to_string();
+        assert!(text.contains("a matrix starts on 16 bytes"), "{text}");
+    }
+    for fault in faults(Bug::FarStart) {
+        let text = fault.to_string();
+        assert!(text.contains("is too large"), "{text}");
+    }
+    for fault in faults(Bug::Outside) {
+        let text = fault.to_string();
+        assert!(
+            text.contains("is no address in this block's shared memory"),
+            "{text}"
+        );
+    }
+}
