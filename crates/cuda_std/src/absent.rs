@@ -76,6 +76,7 @@ safe! {
     cluster_wait_all();
     cluster_fence_barriers();
     newest_chain() -> ChainNumber;
+    no_chain() -> ChainNumber;
 }
 
 trusting! {
@@ -115,6 +116,7 @@ trusting! {
     add_f16_3([f32; 32], &[[u32; 4]; 3], &[u64; 3]) -> [f32; 32];
     add_bf16_3([f32; 32], &[[u32; 4]; 3], &[u64; 3]) -> [f32; 32];
     add_shared_f16_8(&mut [f32; 128], &[u64; 8], &[u64; 8]);
+    wait_older_chains[const LEFT: u32]();
     wait_chain_32[const LEFT: u32]([f32; 32], ChainNumber) -> [f32; 32];
     wait_chain_64[const LEFT: u32]([f32; 64], ChainNumber) -> [f32; 64];
     wait_chain_128[const LEFT: u32]([f32; 128], ChainNumber) -> [f32; 128];
@@ -132,12 +134,9 @@ macro_rules! shared_chains {
     )*};
 }
 
-shared_chains!(64, 1: start_shared_n128_f16_1, add_shared_n128_f16_1, start_shared_n128_bf16_1, add_shared_n128_bf16_1);
-shared_chains!(64, 3: start_shared_n128_f16_3, add_shared_n128_f16_3, start_shared_n128_bf16_3, add_shared_n128_bf16_3);
-shared_chains!(64, 9: start_shared_n128_f16_9, add_shared_n128_f16_9, start_shared_n128_bf16_9, add_shared_n128_bf16_9);
-shared_chains!(128, 1: start_shared_n256_f16_1, add_shared_n256_f16_1, start_shared_n256_bf16_1, add_shared_n256_bf16_1);
-shared_chains!(128, 3: start_shared_n256_f16_3, add_shared_n256_f16_3, start_shared_n256_bf16_3, add_shared_n256_bf16_3);
-shared_chains!(128, 9: start_shared_n256_f16_9, add_shared_n256_f16_9, start_shared_n256_bf16_9, add_shared_n256_bf16_9);
+shared_chains!(64, 9: start_shared_n128_f16_9);
+shared_chains!(64, 3: add_shared_n128_f16_3, add_shared_n128_bf16_3);
+shared_chains!(128, 3: add_shared_n256_f16_3, add_shared_n256_bf16_3);
 
 /// Which chain a wait is for.
 #[derive(Debug, Clone, Copy)]

@@ -25,8 +25,9 @@
 //! while the tensor cores work at the other.
 //!
 //! With A in shared memory as well, where its rows lie as columns of B do, there are chains of 128 columns
-//! ([`start_shared_n128_f16_9`]) and of 256 ([`start_shared_n256_f16_9`]), with 64 and 128 results for each thread, which would
-//! leave no registers to A. The widest instructions keep the tensor cores busiest.
+//! ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]), with 64 and 128 results for each thread, which would
+//! leave no registers to A. The widest instructions keep the tensor cores busiest. A chain may be added to one that is under
+//! way, so that the tensor cores have the next before the last is over.
 //!
 //! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing
 //! threads are reported. So are columns outside of the block's shared memory, columns that were
@@ -145,6 +146,30 @@ wait! {
     128, wait_chain_128;
 }
 
+impl<const SUMS: usize> InFlight<SUMS> {
+    /// Sums that nothing is under way for, to which a chain may be added.
+    #[must_use]
+    #[inline(always)]
+    pub fn at_rest(sums: [f32; SUMS]) -> Self {
+        Self {
+            sums,
+            chain: backend::no_chain(),
+        }
+    }
+
+    /// Waits until at most `LEFT` chains are under way, of which this may be one: what older ones read is free then.
+    /// `wgmma.wait_group.sync.aligned`.
+    ///
+    /// # Safety
+    /// All threads of the warpgroup make this call.
+    #[track_caller]
+    #[inline(always)]
+    pub unsafe fn wait_for_older<const LEFT: u32>(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { backend::wait_older_chains::<LEFT>() }
+    }
+}
+
 macro_rules! start {
     ($($(#[$doc:meta])* $name:ident, $steps:literal;)*) => {$(
         $(#[$doc])*
@@ -199,8 +224,8 @@ add! {
 }
 
 macro_rules! shared {
-    ($($start:ident, $add:ident, $ty:literal, $columns:literal, $sums:literal, $steps:literal;)*) => {$(
-        #[doc = concat!("Starts the sum over ", $steps, " step(s) of ", $ty, ", of ", $columns, " columns, with A in shared memory.")]
+    ($($name:ident, $ty:literal, $columns:literal, $sums:literal, $steps:literal;)*) => {$(
+        #[doc = concat!("Starts the sum over ", $steps, " steps of ", $ty, ", of ", $columns, " columns, with A in shared memory.")]
         #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
@@ -208,47 +233,49 @@ macro_rules! shared {
         #[must_use]
         #[track_caller]
         #[inline(always)]
-        pub unsafe fn $start(a: &[MatrixDescriptor; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> {
+        pub unsafe fn $name(a: &[MatrixDescriptor; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> {
             let (a, b) = (a.map(|rows| rows.0), b.map(|columns| columns.0));
             let mut sums = [0.0; $sums];
             // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::$start(&mut sums, &a, &b) };
+            unsafe { backend::$name(&mut sums, &a, &b) };
             InFlight { sums, chain: backend::newest_chain() }
         }
+    )*};
+}
 
-        #[doc = concat!("[`", stringify!($start), "`], added to `d`.")]
+shared! {
+    start_shared_n128_f16_9, "f16", 128, 64, 9;
+}
+
+macro_rules! add_shared {
+    ($($name:ident, $ty:literal, $columns:literal, $sums:literal, $steps:literal;)*) => {$(
+        #[doc = concat!("Starts to add the products of ", $steps, " steps of ", $ty, " to sums of ", $columns, " columns, which may be under way, with A in shared memory.")]
+        #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
         /// As above, for A as for B.
         #[must_use]
         #[track_caller]
         #[inline(always)]
-        pub unsafe fn $add(
-            mut d: [f32; $sums],
+        pub unsafe fn $name(
+            chain: InFlight<$sums>,
             a: &[MatrixDescriptor; $steps],
             b: &[MatrixDescriptor; $steps],
         ) -> InFlight<$sums> {
             let (a, b) = (a.map(|rows| rows.0), b.map(|columns| columns.0));
+            let mut sums = chain.sums;
             // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::$add(&mut d, &a, &b) };
-            InFlight { sums: d, chain: backend::newest_chain() }
+            unsafe { backend::$name(&mut sums, &a, &b) };
+            InFlight { sums, chain: backend::newest_chain() }
         }
     )*};
 }
 
-shared! {
-    start_shared_n128_f16_1, add_shared_n128_f16_1, "f16", 128, 64, 1;
-    start_shared_n128_f16_3, add_shared_n128_f16_3, "f16", 128, 64, 3;
-    start_shared_n128_f16_9, add_shared_n128_f16_9, "f16", 128, 64, 9;
-    start_shared_n128_bf16_1, add_shared_n128_bf16_1, "bf16", 128, 64, 1;
-    start_shared_n128_bf16_3, add_shared_n128_bf16_3, "bf16", 128, 64, 3;
-    start_shared_n128_bf16_9, add_shared_n128_bf16_9, "bf16", 128, 64, 9;
-    start_shared_n256_f16_1, add_shared_n256_f16_1, "f16", 256, 128, 1;
-    start_shared_n256_f16_3, add_shared_n256_f16_3, "f16", 256, 128, 3;
-    start_shared_n256_f16_9, add_shared_n256_f16_9, "f16", 256, 128, 9;
-    start_shared_n256_bf16_1, add_shared_n256_bf16_1, "bf16", 256, 128, 1;
-    start_shared_n256_bf16_3, add_shared_n256_bf16_3, "bf16", 256, 128, 3;
-    start_shared_n256_bf16_9, add_shared_n256_bf16_9, "bf16", 256, 128, 9;
+add_shared! {
+    add_shared_n128_f16_3, "f16", 128, 64, 3;
+    add_shared_n128_bf16_3, "bf16", 128, 64, 3;
+    add_shared_n256_f16_3, "f16", 256, 128, 3;
+    add_shared_n256_bf16_3, "bf16", 256, 128, 3;
 }
 
 /// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits for them.

@@ -13,9 +13,13 @@ use super::fault::{FaultKind, Place};
 use super::region::Region;
 use super::stamp;
 
-/// Which of its chains a thread has started, counted from 0.
+/// Which of its chains a thread has started, counted from 0, if it is one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChainNumber(u64);
+pub(crate) struct ChainNumber(Option<u64>);
+
+impl ChainNumber {
+    pub(crate) const NONE: Self = Self(None);
+}
 
 /// The chains of one thread.
 #[derive(Debug, Default)]
@@ -137,18 +141,20 @@ pub(crate) fn start(flight: Option<Flight>) {
 
 /// The chain that the current thread has started last.
 pub(crate) fn newest() -> ChainNumber {
-    ChainNumber(chains(with()).started - 1)
+    ChainNumber(Some(chains(with()).started - 1))
 }
 
-/// Waits for all chains of the current thread but the `left` youngest ones, of which `number` must not be one.
-pub(crate) fn wait(number: ChainNumber, left: u32, place: Place) {
+/// Waits for all chains of the current thread but the `left` youngest ones, of which `chain` must not be one.
+pub(crate) fn wait(chain: ChainNumber, left: u32, place: Place) {
     let exec = with();
     exec.tick(place);
     let chains = chains(exec);
     let over = chains.started.saturating_sub(u64::from(left));
     chains.finished = chains.finished.max(over);
-    if number.0 >= chains.finished {
-        let younger = chains.started - 1 - number.0;
+    if let Some(number) = chain.0
+        && number >= chains.finished
+    {
+        let younger = chains.started - 1 - number;
         let text = format!(
             "wgmma: {younger} chain(s) started after this one, so a wait that leaves {left} under way does not wait for it"
         );

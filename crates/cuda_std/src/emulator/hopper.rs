@@ -128,34 +128,26 @@ chains_with_wait! {
     m64n32_bf16_7, Bf16, 7;
 }
 
-macro_rules! shared_chains {
-    ($($start:ident, $add:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
-        #[track_caller]
-        pub(crate) unsafe fn $start(d: &mut [f32; $sums], a: &[u64; $steps], b: &[u64; $steps]) {
-            *d = [0.0; $sums];
-            chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), b, Location::caller());
-        }
+#[track_caller]
+pub(crate) unsafe fn start_shared_n128_f16_9(d: &mut [f32; 64], a: &[u64; 9], b: &[u64; 9]) {
+    *d = [0.0; 64];
+    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), b, Location::caller());
+}
 
+macro_rules! adding_shared_chains {
+    ($($name:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
         #[track_caller]
-        pub(crate) unsafe fn $add(d: &mut [f32; $sums], a: &[u64; $steps], b: &[u64; $steps]) {
+        pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; $steps], b: &[u64; $steps]) {
             chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), b, Location::caller());
         }
     )*};
 }
 
-shared_chains! {
-    start_shared_n128_f16_1, add_shared_n128_f16_1, F16, 1, 64;
-    start_shared_n128_f16_3, add_shared_n128_f16_3, F16, 3, 64;
-    start_shared_n128_f16_9, add_shared_n128_f16_9, F16, 9, 64;
-    start_shared_n128_bf16_1, add_shared_n128_bf16_1, Bf16, 1, 64;
-    start_shared_n128_bf16_3, add_shared_n128_bf16_3, Bf16, 3, 64;
-    start_shared_n128_bf16_9, add_shared_n128_bf16_9, Bf16, 9, 64;
-    start_shared_n256_f16_1, add_shared_n256_f16_1, F16, 1, 128;
-    start_shared_n256_f16_3, add_shared_n256_f16_3, F16, 3, 128;
-    start_shared_n256_f16_9, add_shared_n256_f16_9, F16, 9, 128;
-    start_shared_n256_bf16_1, add_shared_n256_bf16_1, Bf16, 1, 128;
-    start_shared_n256_bf16_3, add_shared_n256_bf16_3, Bf16, 3, 128;
-    start_shared_n256_bf16_9, add_shared_n256_bf16_9, Bf16, 9, 128;
+adding_shared_chains! {
+    add_shared_n128_f16_3, F16, 3, 64;
+    add_shared_n128_bf16_3, Bf16, 3, 64;
+    add_shared_n256_f16_3, F16, 3, 128;
+    add_shared_n256_bf16_3, Bf16, 3, 128;
 }
 
 /// The assembly waits for it, too.
@@ -169,6 +161,16 @@ pub(crate) unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[u64; 8], b: &[u64
 /// The chain that the thread has started last.
 pub(crate) fn newest_chain() -> ChainNumber {
     flights::newest()
+}
+
+/// The number of no chain.
+pub(crate) fn no_chain() -> ChainNumber {
+    ChainNumber::NONE
+}
+
+#[track_caller]
+pub(crate) unsafe fn wait_older_chains<const LEFT: u32>() {
+    flights::wait(ChainNumber::NONE, LEFT, Location::caller());
 }
 
 macro_rules! waits {

@@ -84,9 +84,6 @@ macro_rules! chain {
 
 /// The descriptors of so many steps.
 macro_rules! with_steps {
-    (1, $sums:tt, ($($arguments:tt)*)) => {
-        with_indices! { $sums, chain ($($arguments)*, 1: (0 a0 b0)) }
-    };
     (3, $sums:tt, ($($arguments:tt)*)) => {
         with_indices! { $sums, chain ($($arguments)*, 3: (0 a0 b0) (1 a1 b1) (2 a2 b2)) }
     };
@@ -100,28 +97,21 @@ macro_rules! with_steps {
     };
 }
 
-/// Chains that start from zero, whatever the sums are, and chains that add to the sums.
-macro_rules! chains {
-    ($($start:ident, $add:ident, $ty:literal, $shape:literal, $sums:tt, $n:tt;)*) => {$(
-        with_steps! { $n, $sums, ($start, $ty, $shape, $sums, out,
-            ".reg .pred first, more;\nsetp.ne.b32 first, 0, 0;", "first", "") }
-        with_steps! { $n, $sums, ($add, $ty, $shape, $sums, inout, ".reg .pred more;", "more", "") }
+with_steps! { 9, 64, (start_shared_n128_f16_9, "f16", "m64n128k16", 64, out,
+".reg .pred first, more;\nsetp.ne.b32 first, 0, 0;", "first", "") }
+
+/// Chains that add to the sums.
+macro_rules! add {
+    ($($name:ident, $ty:literal, $shape:literal, $sums:tt, $n:tt;)*) => {$(
+        with_steps! { $n, $sums, ($name, $ty, $shape, $sums, inout, ".reg .pred more;", "more", "") }
     )*};
 }
 
-chains! {
-    start_shared_n128_f16_1, add_shared_n128_f16_1, "f16", "m64n128k16", 64, 1;
-    start_shared_n128_f16_3, add_shared_n128_f16_3, "f16", "m64n128k16", 64, 3;
-    start_shared_n128_f16_9, add_shared_n128_f16_9, "f16", "m64n128k16", 64, 9;
-    start_shared_n128_bf16_1, add_shared_n128_bf16_1, "bf16", "m64n128k16", 64, 1;
-    start_shared_n128_bf16_3, add_shared_n128_bf16_3, "bf16", "m64n128k16", 64, 3;
-    start_shared_n128_bf16_9, add_shared_n128_bf16_9, "bf16", "m64n128k16", 64, 9;
-    start_shared_n256_f16_1, add_shared_n256_f16_1, "f16", "m64n256k16", 128, 1;
-    start_shared_n256_f16_3, add_shared_n256_f16_3, "f16", "m64n256k16", 128, 3;
-    start_shared_n256_f16_9, add_shared_n256_f16_9, "f16", "m64n256k16", 128, 9;
-    start_shared_n256_bf16_1, add_shared_n256_bf16_1, "bf16", "m64n256k16", 128, 1;
-    start_shared_n256_bf16_3, add_shared_n256_bf16_3, "bf16", "m64n256k16", 128, 3;
-    start_shared_n256_bf16_9, add_shared_n256_bf16_9, "bf16", "m64n256k16", 128, 9;
+add! {
+    add_shared_n128_f16_3, "f16", "m64n128k16", 64, 3;
+    add_shared_n128_bf16_3, "bf16", "m64n128k16", 64, 3;
+    add_shared_n256_f16_3, "f16", "m64n256k16", 128, 3;
+    add_shared_n256_bf16_3, "bf16", "m64n256k16", 128, 3;
 }
 
 with_steps! { 8, 128, (add_shared_f16_8, "f16", "m64n256k16", 128, inout, ".reg .pred more;", "more",
@@ -149,3 +139,12 @@ macro_rules! wait {
 
 with_indices! { 64, wait (wait_chain_64, 64) }
 with_indices! { 128, wait (wait_chain_128, 128) }
+
+/// Waits until at most `LEFT` chains are under way.
+#[inline(always)]
+pub(crate) unsafe fn wait_older_chains<const LEFT: u32>() {
+    // SAFETY: waits. With memory clobbered: what older chains read may be written from here on.
+    unsafe {
+        asm!("wgmma.wait_group.sync.aligned {left};", left = const LEFT, options(nostack));
+    }
+}

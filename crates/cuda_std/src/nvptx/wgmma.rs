@@ -180,6 +180,11 @@ pub(crate) const fn newest_chain() -> ChainNumber {
     ChainNumber
 }
 
+#[inline(always)]
+pub(crate) const fn no_chain() -> ChainNumber {
+    ChainNumber
+}
+
 /// Waits until at most `LEFT` chains are under way. The results pass through, so that nothing that
 /// needs them can move before it.
 #[inline(always)]

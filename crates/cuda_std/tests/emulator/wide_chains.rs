@@ -48,20 +48,21 @@ enum Bug {
 /// What differs between widths: the chain.
 trait Width {
     const COLUMNS: usize;
-    type Sums: Copy + AsRef<[f32]>;
+    type Sums: AsRef<[f32]>;
     type Chain;
-    unsafe fn start(a: &[MatrixDescriptor; STEPS], b: &[MatrixDescriptor; STEPS]) -> Self::Chain;
+    fn nothing() -> Self::Chain;
     unsafe fn add(
-        d: Self::Sums,
+        chain: Self::Chain,
         a: &[MatrixDescriptor; STEPS],
         b: &[MatrixDescriptor; STEPS],
     ) -> Self::Chain;
+    unsafe fn wait_for_older<const LEFT: u32>(chain: &Self::Chain);
     unsafe fn wait<const LEFT: u32>(chain: Self::Chain) -> Self::Sums;
     fn pack(low: f32, high: f32) -> u32;
 }
 
 macro_rules! width {
-    ($name:ident, $columns:literal, $start:ident, $add:ident, $pack:ident) => {
+    ($name:ident, $columns:literal, $add:ident, $pack:ident) => {
         struct $name;
 
         impl Width for $name {
@@ -69,21 +70,22 @@ macro_rules! width {
             type Sums = [f32; $columns / 2];
             type Chain = wgmma::InFlight<{ $columns / 2 }>;
 
-            #[track_caller]
-            unsafe fn start(
-                a: &[MatrixDescriptor; STEPS],
-                b: &[MatrixDescriptor; STEPS],
-            ) -> Self::Chain {
-                unsafe { wgmma::$start(a, b) }
+            fn nothing() -> Self::Chain {
+                wgmma::InFlight::at_rest([0.0; $columns / 2])
             }
 
             #[track_caller]
             unsafe fn add(
-                d: Self::Sums,
+                chain: Self::Chain,
                 a: &[MatrixDescriptor; STEPS],
                 b: &[MatrixDescriptor; STEPS],
             ) -> Self::Chain {
-                unsafe { wgmma::$add(d, a, b) }
+                unsafe { wgmma::$add(chain, a, b) }
+            }
+
+            #[track_caller]
+            unsafe fn wait_for_older<const LEFT: u32>(chain: &Self::Chain) {
+                unsafe { chain.wait_for_older::<LEFT>() }
             }
 
             #[track_caller]
@@ -97,34 +99,10 @@ macro_rules! width {
         }
     };
 }
-width!(
-    F16N128,
-    128,
-    start_shared_n128_f16_3,
-    add_shared_n128_f16_3,
-    pack_f16x2
-);
-width!(
-    Bf16N128,
-    128,
-    start_shared_n128_bf16_3,
-    add_shared_n128_bf16_3,
-    pack_bf16x2
-);
-width!(
-    F16N256,
-    256,
-    start_shared_n256_f16_3,
-    add_shared_n256_f16_3,
-    pack_f16x2
-);
-width!(
-    Bf16N256,
-    256,
-    start_shared_n256_bf16_3,
-    add_shared_n256_bf16_3,
-    pack_bf16x2
-);
+width!(F16N128, 128, add_shared_n128_f16_3, pack_f16x2);
+width!(Bf16N128, 128, add_shared_n128_bf16_3, pack_bf16x2);
+width!(F16N256, 256, add_shared_n256_f16_3, pack_f16x2);
+width!(Bf16N256, 256, add_shared_n256_bf16_3, pack_bf16x2);
 
 /// Steps of a tile of `lines` lines in a slot: core matrices follow one another along the lines, then along K.
 fn steps(first: u32, lines: usize) -> [MatrixDescriptor; STEPS] {
@@ -170,7 +148,7 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
             return;
         }
         let group = t as usize / 128;
-        let mut sums = None;
+        let mut chain = W::nothing();
         for round in 0..ROUNDS {
             let (slot, phase) = (round as u32 % SLOTS, (round as u32 / SLOTS) & 1);
             full(slot).wait(phase);
@@ -186,31 +164,28 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
             }
             let a = steps(first_row, ROWS);
             let b = steps(unit(columns.addr(slot * b_words as u32)), W::COLUMNS);
-            let chain = match sums {
-                None => W::start(&a, &b),
-                Some(sums) => W::add(sums, &a, &b),
-            };
+            chain = W::add(chain, &a, &b);
+            if bug == Bug::WritesItsRow && round == 2 && t == 0 {
+                rows.store(slot * a_words as u32, 0);
+            }
+            // The slot of the round before is read no more.
             let early = match bug {
                 Bug::GivenBackEarly => true,
                 Bug::OneWarpGivesBackEarly => t / 32 == 5,
                 _ => false,
             };
-            if bug == Bug::WritesItsRow && round == 2 && t == 0 {
-                rows.store(slot * a_words as u32, 0);
+            if !early {
+                W::wait_for_older::<1>(&chain);
             }
-            if early && t.is_multiple_of(32) {
-                empty(slot).arrive();
-            }
-            sums = Some(if bug == Bug::WeakWait && round == 2 {
-                W::wait::<1>(chain)
-            } else {
-                W::wait::<0>(chain)
-            });
-            if !early && t.is_multiple_of(32) {
-                empty(slot).arrive();
+            if round > 0 && t.is_multiple_of(32) {
+                empty((round as u32 - 1) % SLOTS).arrive();
             }
         }
-        let sums = sums.expect("at least one round");
+        let sums = if bug == Bug::WeakWait {
+            W::wait::<1>(chain)
+        } else {
+            W::wait::<0>(chain)
+        };
         let (warp, lane) = (t as usize / 32, t as usize % 32);
         for (i, &value) in sums.as_ref().iter().enumerate() {
             let row = 16 * warp + lane / 4 + 8 * (i / 2 % 2);
