@@ -108,7 +108,7 @@ fn tiles_cover_every_output_once_and_no_more_shared_memory_than_there_is() {
         assert!(g.stages * g.stage_planes >= g.planes);
         assert!(g.planes * g.cell_channels >= conv.group_c);
         assert!(g.steps * STEP_CELLS >= g.stage_cells());
-        assert!(g.shared_bytes(config.tile, config.format.parts) <= DEVICE.shared_bytes);
+        assert!(config.shared_bytes(&DEVICE) <= DEVICE.shared_bytes);
         assert!(config.shape(&DEVICE).is_some());
     }
 }

@@ -3,7 +3,7 @@
 use cuda_std::{Label, bf16, f16};
 use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmConfig, GemmDevice, GemmGeometry, GemmTile, OperandFormat, TILES, W64N128,
+    GemmConfig, GemmDevice, GemmGeometry, GemmTile, OperandFormat, TILES, W64N128, WIDE,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
@@ -16,6 +16,12 @@ const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 1,
     shared_bytes: 227 * 1024,
     warpgroups: true,
+};
+
+/// One on which wide tiles come alone or in twos.
+const FOR_WIDE_TILES: GemmDevice = GemmDevice {
+    multiprocessors: 2,
+    ..DEVICE
 };
 
 /// One that multiplies warp by warp.
@@ -101,6 +107,8 @@ fn rows() -> Vec<Row> {
         ([2, 9, 19], [3, 7, 12], [2, 2, 3], plain, None, 1.0),
         ([1, 9, 19], [1, 9, 11], [1, 3, 3], plain, None, 1.0),
         ([1, 9, 19], [1, 13, 16], [1, 3, 3], plain, Some([2, 2]), 1.0),
+        // Filters of three wide tiles, and rows of a multiple of eight pixels.
+        ([1, 20, 140], [1, 9, 18], [1, 3, 3], plain, None, 1.0),
         // More windows than threads.
         ([1, 8, 16], [1, 18, 34], [1, 3, 3], plain, Some([1, 1]), 1.0),
     ];
@@ -113,16 +121,18 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The tiles that a row is computed with: that of its config without warpgroups, and the warpgroup's; all of them if it has
+/// The tiles that a row is computed with: that of its config without warpgroups, and the warpgroups'; all of them if it has
 /// 19 filters.
-fn tiles(&([_, _, k], ..): &Row) -> impl Iterator<Item = Option<GemmTile>> + use<> {
-    let planned = [None, Some(W64N128)];
+fn tiles(&([_, _, k], .., pool, _): &Row) -> impl Iterator<Item = Option<GemmTile>> + use<> {
+    let planned = [None, Some(W64N128), Some(WIDE)];
     let all = TILES.map(Some);
     let every = k == 19;
     planned
         .into_iter()
         .filter(move |_| !every)
         .chain(all.into_iter().filter(move |_| every))
+        // Wide tiles do not pool.
+        .filter(move |&tile| tile != Some(WIDE) || pool.is_none())
 }
 
 /// What a long sum of positive terms may be off by, in parts of it. Of 16 terms and a sum tensor cores cut off what is
@@ -207,7 +217,7 @@ fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTil
     let descales = run.empty::<f32>(n)?;
     let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
     let y = run.empty::<F::Stored>(wanted.shape().iter().product())?;
-    let moments = run.empty::<f32>(g.moment_elements() as usize)?;
+    let moments = run.empty::<f32>(config.moment_elements() as usize)?;
     let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
 
     let format = Label::Name(F::LABEL);
@@ -228,22 +238,40 @@ fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTil
         let family = &IMPLICIT_GEMM_REPACK;
         run.launch(family, &[format], g.repack_shape(), arguments)?;
     }
-    let tile = config.tile.name().expect("a tile with kernels");
-    let arguments = (
-        packed.source(),
-        descales.source(),
-        operands.source(),
-        filter_descales.source(),
-        parameters[1].source(),
-        std::ptr::null(),
-        scale.source(),
-        y.ptr(),
-        moments.ptr(),
-        g,
-    );
-    let labels = [tile.into(), format];
-    run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)?;
-    let (rows, tiles) = ((n * k) as u64, u64::from(g.pixel_tiles()));
+    if let Some(rings) = config.wide_rings(&FOR_WIDE_TILES) {
+        let label = if rings.tiles == 2 { "two" } else { "one" };
+        let arguments = (
+            packed.source(),
+            descales.source(),
+            operands.source(),
+            filter_descales.source(),
+            parameters[1].source(),
+            y.ptr(),
+            moments.ptr(),
+            g,
+            rings,
+        );
+        let labels = [label.into(), format];
+        let shape = config.shape(&FOR_WIDE_TILES);
+        run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)?;
+    } else {
+        let tile = config.tile.name().expect("a tile with kernels");
+        let arguments = (
+            packed.source(),
+            descales.source(),
+            operands.source(),
+            filter_descales.source(),
+            parameters[1].source(),
+            std::ptr::null(),
+            scale.source(),
+            y.ptr(),
+            moments.ptr(),
+            g,
+        );
+        let labels = [tile.into(), format];
+        run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)?;
+    }
+    let (rows, tiles) = ((n * k) as u64, u64::from(config.moment_parts()));
     let arguments = (moments.source(), combined.ptr(), rows, tiles);
     let shape = GemmGeometry::combine_shape(rows);
     run.launch(&IMPLICIT_GEMM_COMBINE, &[], shape, arguments)?;

@@ -19,17 +19,18 @@
 //! *residue* `w % stride`. Pixels that are neighbours in the output are so in the packed input, too.
 
 use super::conv::ConvGeometry;
-use super::norm::COUNTED_ELEMENTS;
 use super::{LaunchShape, WARP_THREADS};
 
 mod config;
 mod layout;
 mod tile;
+pub mod wide;
 
 pub use config::{GemmConfig, GemmDevice, USUAL_BATCH};
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use tile::{
     CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
+    WIDE,
 };
 
 /// Threads of a block of the product.
@@ -291,13 +292,6 @@ impl GemmGeometry {
     pub fn repack_shape(&self) -> Option<LaunchShape> {
         let blocks = self.conv.n.checked_mul(self.repacking_blocks().into())?;
         LaunchShape::linear(blocks, SPREAD_THREADS)
-    }
-
-    /// f32 elements of the moments that the product leaves, `[n][k][tile]`.
-    #[must_use]
-    pub fn moment_elements(&self) -> u64 {
-        let channels = self.conv.n * u64::from(self.conv.output_channels());
-        channels * u64::from(self.pixel_tiles()) * COUNTED_ELEMENTS as u64
     }
 
     /// Launch of the kernel that combines the moments of `rows` rows.

@@ -2,6 +2,7 @@
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_PACK, IMPLICIT_GEMM_REPACK,
+    IMPLICIT_GEMM_WIDE,
 };
 
 use super::convolved::{Convolved, Parameters};
@@ -125,32 +126,51 @@ pub(crate) fn append(
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
     let y = program.tensor(output, dtype)?;
-    let moments = program.tensor(&[g.moment_elements() as usize], DType::F32)?;
+    let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let [words, descales] = pack(program, x, config, precision)?;
     let bytes_moved = program.bytes(&[words, operands, y, moments]);
     let (bias, gain) = (parameters.filters.bias, parameters.norm.weight);
-    let arguments = (
-        words,
-        descales,
-        operands,
-        filter_descales,
-        bias,
-        gain,
-        parameters.factors,
-        y,
-        moments,
-        *g,
-    );
-    let tile = config.tile.name().unwrap_or_default();
-    let labels = [tile.into(), precision.label(dtype)];
-    let shape = config.shape(&gemm_device(program.properties()));
-    let (kernel, shape) = kernel(&IMPLICIT_GEMM, &labels, shape)?;
-    // SAFETY: packed input and filters are those of this config; bias, norm weight and scale have an element for each channel
-    // where they exist; `y` has an element for each output or window, `moments` the geometry's size.
-    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+    let device = gemm_device(program.properties());
+    let (label, shape) = (precision.label(dtype), config.shape(&device));
+    if let Some(rings) = config.wide_rings(&device) {
+        let tiles = if rings.tiles == 2 { "two" } else { "one" };
+        let (kernel, shape) = kernel(&IMPLICIT_GEMM_WIDE, &[tiles.into(), label], shape)?;
+        let arguments = (
+            words,
+            descales,
+            operands,
+            filter_descales,
+            bias,
+            y,
+            moments,
+            *g,
+            rings,
+        );
+        // SAFETY: packed input and filters are those of this config; bias has an element for each channel where it exists; `y`
+        // has an element for each output, `moments` the config's size; the rings are those of the launch's shared memory.
+        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+    } else {
+        let tile = config.tile.name().unwrap_or_default();
+        let (kernel, shape) = kernel(&IMPLICIT_GEMM, &[tile.into(), label], shape)?;
+        let arguments = (
+            words,
+            descales,
+            operands,
+            filter_descales,
+            bias,
+            gain,
+            parameters.factors,
+            y,
+            moments,
+            *g,
+        );
+        // SAFETY: as above; norm weight and scale have an element for each channel where they exist, and with pooling `y` has
+        // one for each window.
+        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+    }
     Ok(Convolved {
         y,
         moments,
-        parts: g.pixel_tiles(),
+        parts: config.moment_parts(),
     })
 }

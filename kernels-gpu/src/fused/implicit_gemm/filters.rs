@@ -3,6 +3,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::wide::filter_word;
 use op_spec::launch::implicit_gemm::{
     CELL_VALUES, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_CELLS,
 };
@@ -132,11 +133,20 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         }
         let word = F::pack(low, high);
         let operand = ((filter_tile * all_steps + step) * parts) * sets;
-        let in_operand = (quad * 4 + quad_lane) * 4 + 2 * half + high_row;
-        let to = |part: u32| (operand + part * sets + set) as usize * OPERAND_WORDS as usize;
-        operands.store(to(0) + in_operand as usize, word);
+        let to = |part: u32| {
+            // Wide tiles have them as the tensor cores find them in shared memory.
+            let (operand, in_operand) = if tile.is_wide() {
+                let filter = set * OPERAND_ROWS + row;
+                (operand + part * sets, filter_word(filter, half, quad_lane))
+            } else {
+                let in_operand = (quad * 4 + quad_lane) * 4 + 2 * half + high_row;
+                (operand + part * sets + set, in_operand)
+            };
+            (operand * OPERAND_WORDS) as usize + in_operand as usize
+        };
+        operands.store(to(0), word);
         if parts == 2 {
-            operands.store(to(1) + in_operand as usize, F::rest(word, low, high));
+            operands.store(to(1), F::rest(word, low, high));
         }
         at += WARP_THREADS;
     }

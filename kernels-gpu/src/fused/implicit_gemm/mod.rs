@@ -48,7 +48,7 @@
 //! 5. `results`: what becomes of the sums
 //! 6. `multiplier`: what a way to multiply has to do
 //! 7. `warps`, `warpgroup`: the two ways
-//! 8. `product`: the kernel that all of these are for
+//! 8. `product`, `wide`: the kernels that all of these are for
 
 mod combine;
 mod filters;
@@ -64,8 +64,12 @@ mod tile;
 #[cfg(hopper)]
 mod warpgroup;
 mod warps;
+#[cfg(hopper)]
+mod wide;
 
 pub use combine::*;
 pub use filters::*;
 pub use pack::*;
 pub use product::*;
+#[cfg(hopper)]
+pub use wide::*;

@@ -62,62 +62,27 @@ impl<'a> Tables<'a> {
         while cell < g.patch_cells {
             // Any will do for pixels that are not used.
             let from = cell.min(g.packed_patch_cells() - 1);
-            let (row, at) = div_rem(from, g.patch_row());
-            let (d, h) = div_rem(row, g.patch_h);
-            let (residue, column) = div_rem(at, g.patch_columns);
-            let source =
-                (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column;
-            self.sources.store(cell, source);
+            let (row, column) = div_rem(from, g.patch_columns);
+            self.sources.store(cell, source_of_row(g, row) + column);
             cell += BLOCK_THREADS;
-        }
-    }
-
-    /// How far the cell that entry `entry` of the table stands for is from a pixel's first: a cell of the
-    /// stage, in bytes, or the first cell of a step, in cells.
-    #[inline(always)]
-    unsafe fn offset<F: Format>(&self, entry: u32) -> u32 {
-        let (g, conv) = (self.g, &self.g.conv);
-        let cells = if g.paired != 0 {
-            g.stage_planes / 2 * g.taps
-        } else {
-            g.stage_cells()
-        };
-        // What is behind the last one meets filters of 0; any cell will do for it.
-        let (plane, tap) = div_rem(if entry < cells { entry } else { 0 }, g.taps);
-        let (row, column) = div_rem(tap, g.column_taps);
-        let (t, r) = div_rem(row, conv.r);
-        let w = column * g.cell_columns * conv.dilation_w;
-        let (column, residue) = div_rem(w, conv.stride_w);
-        let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
-        let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
-        let of_plane = F::OPERANDS.parts * g.patch_cells;
-        if g.paired != 0 {
-            2 * plane * of_plane + in_patch
-        } else {
-            (plane * of_plane + in_patch) * CELL_BYTES
         }
     }
 
     /// Fills in the other tables.
     #[inline(always)]
     pub(super) unsafe fn find_places<F: Format, S: TileShape>(&self) {
-        let (g, conv) = (self.g, &self.g.conv);
+        let g = self.g;
         let mut entry = thread::thread_idx_x();
         while entry < g.offsets {
-            self.offsets.store(entry, self.offset::<F>(entry));
+            self.offsets.store(entry, offset::<F>(g, entry));
             entry += BLOCK_THREADS;
         }
         let mut pixel = thread::thread_idx_x();
         while pixel < S::TILE.pixels() {
-            let (d, in_slice) = div_rem(pixel, g.slice_pitch);
-            let (h, w) = div_rem(in_slice, g.tile_pitch);
-            let used = d < g.tile_d && h < g.tile_h && w < g.tile_w;
-            let row = d * conv.stride_d * g.patch_h + h * conv.stride_h;
-            let base = (row * g.patch_row() + w) * CELL_BYTES;
-            self.bases.store(pixel, if used { base } else { 0 });
-            self.pixels
-                .store(pixel, if used { to_word(d, h, w) } else { OUTSIDE });
-            self.positions.store(pixel, (d * conv.p + h) * conv.q + w);
+            let place = PixelPlace::of(g, pixel);
+            self.bases.store(pixel, place.base);
+            self.pixels.store(pixel, place.coordinates);
+            self.positions.store(pixel, place.position);
             pixel += BLOCK_THREADS;
         }
         let mut window = thread::thread_idx_x();
@@ -128,6 +93,67 @@ impl<'a> Tables<'a> {
                 self.windows.store(window, to_word(first, row, column));
                 window += BLOCK_THREADS;
             }
+        }
+    }
+}
+
+/// The first cell of a row of a patch in the packed input, from the patch's first.
+#[inline(always)]
+pub(super) unsafe fn source_of_row(g: &GemmGeometry, row: u32) -> u32 {
+    let (row, residue) = div_rem(row, g.residues);
+    let (d, h) = div_rem(row, g.patch_h);
+    (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns
+}
+
+/// How far the cell that entry `entry` of the table of offsets stands for is from a pixel's first: a cell of the
+/// stage, in bytes, or the first cell of a step, in cells.
+#[inline(always)]
+pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, entry: u32) -> u32 {
+    let conv = &g.conv;
+    let cells = if g.paired != 0 {
+        g.stage_planes / 2 * g.taps
+    } else {
+        g.stage_cells()
+    };
+    // What is behind the last one meets filters of 0; any cell will do for it.
+    let (plane, tap) = div_rem(if entry < cells { entry } else { 0 }, g.taps);
+    let (row, column) = div_rem(tap, g.column_taps);
+    let (t, r) = div_rem(row, conv.r);
+    let w = column * g.cell_columns * conv.dilation_w;
+    let (column, residue) = div_rem(w, conv.stride_w);
+    let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
+    let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
+    let of_plane = F::OPERANDS.parts * g.patch_cells;
+    if g.paired != 0 {
+        2 * plane * of_plane + in_patch
+    } else {
+        (plane * of_plane + in_patch) * CELL_BYTES
+    }
+}
+
+/// Where a pixel of a tile is.
+pub(super) struct PixelPlace {
+    /// Its first cell of the patch, in bytes.
+    base: u32,
+    /// In the tile, in one word.
+    pub(super) coordinates: u32,
+    /// In the output plane, from the tile's first pixel.
+    pub(super) position: u32,
+}
+
+impl PixelPlace {
+    #[inline(always)]
+    pub(super) unsafe fn of(g: &GemmGeometry, pixel: u32) -> Self {
+        let conv = &g.conv;
+        let (d, in_slice) = div_rem(pixel, g.slice_pitch);
+        let (h, w) = div_rem(in_slice, g.tile_pitch);
+        let used = d < g.tile_d && h < g.tile_h && w < g.tile_w;
+        let row = d * conv.stride_d * g.patch_h + h * conv.stride_h;
+        let base = (row * g.patch_row() + w) * CELL_BYTES;
+        Self {
+            base: if used { base } else { 0 },
+            coordinates: if used { to_word(d, h, w) } else { OUTSIDE },
+            position: (d * conv.p + h) * conv.q + w,
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::tile::{CHAIN_STEPS, choose_pixels, reach};
 use super::{
     BLOCK_THREADS, CELL_BYTES, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
-    SCANNED_ELEMENTS, SPREAD_THREADS, STEP_CELLS, TILES,
+    SCANNED_ELEMENTS, SPREAD_THREADS, STEP_CELLS, TILES, wide,
 };
 use crate::launch::conv::ConvGeometry;
+use crate::launch::norm::COUNTED_ELEMENTS;
 use crate::launch::{LaunchShape, Refusal, WARP_THREADS};
 
 /// Most cells of a filter in one stage.
@@ -96,7 +97,7 @@ impl GemmConfig {
         TILES
             .into_iter()
             .filter_map(|tile| input.config(tile, pool, format, device))
-            .filter(|config| config.tile.warpgroup == 0 || config.suits_warpgroup(device))
+            .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
             .filter_map(|config| Some((config.cost(device, batch)?, config)))
             .min_by_key(|(cost, _)| *cost)
             .map(|(_, config)| config)
@@ -142,20 +143,19 @@ impl GemmConfig {
         products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Whether a warpgroup may be the faster one: there are two planes for a step, enough steps, and
+    /// Whether warpgroups may be faster: there are two planes for a step, enough steps, and, for one warpgroup,
     /// room for a second block, as one alone leaves the tensor cores idle between its chains.
-    fn suits_warpgroup(&self, device: &GemmDevice) -> bool {
+    fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
-        g.planes > 1
-            && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS
-            && self.blocks_per_processor(device) > 1
+        let steps = g.planes > 1 && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
+        steps && (self.tile.is_wide() || self.blocks_per_processor(device) > 1)
     }
 
     /// Blocks that run at once on one multiprocessor.
     fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
-        let each = self.geometry.shared_bytes(self.tile, self.format.parts) + BLOCK_RESERVE;
+        let each = self.shared_bytes(device) + BLOCK_RESERVE;
         let most = self.tile.blocks_per_processor(self.format.parts);
         (all / each).clamp(1, most)
     }
@@ -164,24 +164,28 @@ impl GemmConfig {
     /// tiles take that share a multiprocessor.
     fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
         let g = &self.geometry;
+        let items = batch.checked_mul(g.pixel_tiles().into())?;
+        let outputs = u64::from(self.tile.filters() * self.tile.pixels());
+        let products = if self.format.parts == 2 { 3 } else { 1 };
+        let steps = u64::from(g.stages) * u64::from(g.steps);
+        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
+        let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
+        if self.tile.is_wide() {
+            let tile = multiplying + finishing;
+            return self.wide_cost(device, items, tile + TILE_CYCLES);
+        }
         let together = self.blocks_per_processor(device);
         let at_once = u64::from(device.multiprocessors) * u64::from(together);
-        let of_sample = u64::from(g.filter_sets()) * u64::from(g.pixel_tiles());
-        let tiles = batch.checked_mul(of_sample)?;
+        let tiles = items.checked_mul(g.filter_sets().into())?;
         let rounds = tiles.div_ceil(at_once);
         // Where there are fewer, they run beside fewer others; but one alone does not get twice as fast.
         let together = tiles
             .div_ceil(device.multiprocessors.into())
             .clamp(2, u64::from(together).max(2));
-        let outputs = u64::from(self.tile.filters() * self.tile.pixels());
-        let products = if self.format.parts == 2 { 3 } else { 1 };
-        let steps = u64::from(g.stages) * u64::from(g.steps);
-        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
         let copying =
             u64::from(g.stages) * u64::from(g.stage_bytes(self.format.parts)) / COPIED_PER_CYCLE;
-        let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
         // A warpgroup's products run beside its threads.
-        let staged = match self.tile.warpgroup {
+        let staged = match self.tile.warpgroups {
             0 => multiplying + copying,
             _ => multiplying.max(copying),
         };
@@ -197,7 +201,11 @@ impl GemmConfig {
     #[must_use]
     pub fn shape(&self, device: &GemmDevice) -> Option<LaunchShape> {
         let g = &self.geometry;
-        let (sets, items) = (u64::from(g.filter_sets()), g.items());
+        let (sets, threads) = match self.tile.is_wide() {
+            true => (g.wide_sets(self.wide_tiles(device)), wide::BLOCK_THREADS),
+            false => (g.filter_sets(), BLOCK_THREADS),
+        };
+        let (sets, items) = (u64::from(sets), g.items());
         if sets == 0 || items == 0 {
             return None;
         }
@@ -206,8 +214,33 @@ impl GemmConfig {
         let rows = (at_once / sets).clamp(1, items);
         let rounds = items.div_ceil(rows);
         let rows = items.div_ceil(rounds);
-        let shape = LaunchShape::linear(rows.checked_mul(sets)?, BLOCK_THREADS)?;
-        Some(shape.with_shared(g.shared_bytes(self.tile, self.format.parts)))
+        let shape = LaunchShape::linear(rows.checked_mul(sets)?, threads)?;
+        Some(shape.with_shared(self.shared_bytes(device)))
+    }
+
+    /// Shared memory of a block of the product.
+    #[must_use]
+    pub fn shared_bytes(&self, device: &GemmDevice) -> u32 {
+        let (g, parts) = (&self.geometry, self.format.parts);
+        if !self.tile.is_wide() {
+            return g.layout(self.tile, parts).end;
+        }
+        let layout = (self.wide_rings(device)).map(|rings| g.wide_layout(parts, rings));
+        layout.map_or(u32::MAX, |layout| layout.end)
+    }
+
+    /// Moments of each channel that a sample's tiles leave.
+    #[must_use]
+    pub const fn moment_parts(&self) -> u32 {
+        self.geometry.pixel_tiles() * self.tile.moments()
+    }
+
+    /// f32 elements of the moments that the product leaves, `[n][k][part]`.
+    #[must_use]
+    pub fn moment_elements(&self) -> u64 {
+        let conv = &self.geometry.conv;
+        let channels = conv.n * u64::from(conv.output_channels());
+        channels * u64::from(self.moment_parts()) * COUNTED_ELEMENTS as u64
     }
 
     /// 32-bit words of the packed input.
@@ -268,7 +301,11 @@ impl<'a> PackedInput<'a> {
         device: &GemmDevice,
     ) -> Option<GemmConfig> {
         let conv = self.conv;
-        if tile.warpgroup != 0 && !device.warpgroups {
+        if tile.warpgroups != 0 && !device.warpgroups {
+            return None;
+        }
+        // A wide tile's results are never all in shared memory.
+        if tile.is_wide() && pool.is_some() {
             return None;
         }
         let residues = conv.stride_w.min(self.used_w);
@@ -328,7 +365,7 @@ impl<'a> PackedInput<'a> {
             tile,
             format,
         };
-        (geometry.shared_bytes(tile, format.parts) <= device.shared_bytes).then_some(config)
+        (config.shared_bytes(device) <= device.shared_bytes).then_some(config)
     }
 }
 

@@ -81,10 +81,4 @@ impl GemmGeometry {
     pub const fn stage_bytes(&self, parts: u32) -> u32 {
         self.stage_planes * parts * self.patch_cells * CELL_BYTES
     }
-
-    /// Shared memory of a block of the product.
-    #[must_use]
-    pub const fn shared_bytes(&self, tile: GemmTile, parts: u32) -> u32 {
-        self.layout(tile, parts).end
-    }
 }

@@ -1,5 +1,6 @@
 //! Tiles of the product, and which pixels they are.
 
+use super::wide;
 use super::{CELL_WORDS, GemmGeometry, MAX_PATCH_CELLS, OPERAND_ROWS, WARP_THREADS};
 
 /// Warps of a block.
@@ -18,8 +19,8 @@ pub struct GemmTile {
     pub pixel_octets: u32,
     /// Warps side by side along the filters; the others are so along the pixels.
     pub filter_warps: u32,
-    /// 1 if the block multiplies as a warpgroup, else 0.
-    pub warpgroup: u32,
+    /// Warpgroups that multiply; 0 if each warp does so by itself. Two of them have the filters in shared memory as well.
+    pub warpgroups: u32,
 }
 
 /// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the patch, and
@@ -30,8 +31,15 @@ pub struct GemmTile {
 /// | *flat* | as many cells of the patch in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
 /// | *eights* | rows of eight pixels in one plane | anywhere |
 pub const W64N128: GemmTile = GemmTile {
-    warpgroup: 1,
+    warpgroups: 1,
     ..GemmTile::new(1, 16, 4)
+};
+
+/// 64 filters by 256 pixels, in the layouts of [`W64N128`], with all operands in shared memory: two warpgroups have such a tile
+/// each, of the same pixels, or half of the pixels of one ([`super::wide`]).
+pub const WIDE: GemmTile = GemmTile {
+    warpgroups: 2,
+    ..GemmTile::new(1, 32, 4)
 };
 
 /// Steps that tensor cores add to one sum of split values before it is put aside; see `kernels_gpu`'s
@@ -57,7 +65,7 @@ pub const M64N32: GemmTile = GemmTile::new(1, 4, 4);
 pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
 
 /// All tiles.
-pub const TILES: [GemmTile; 6] = [M64N128, M32N128, M16N256, M64N32, M16N64, W64N128];
+pub const TILES: [GemmTile; 7] = [M64N128, M32N128, M16N256, M64N32, M16N64, W64N128, WIDE];
 
 impl GemmTile {
     /// What kernels of the tile are labelled; nothing if it is none of [`TILES`].
@@ -69,6 +77,7 @@ impl GemmTile {
             M64N32 => Some("m64n32"),
             M16N64 => Some("m16n64"),
             W64N128 => Some("w64n128"),
+            WIDE => Some("wide"),
             _ => None,
         }
     }
@@ -78,11 +87,23 @@ impl GemmTile {
             operands,
             pixel_octets,
             filter_warps,
-            warpgroup: 0,
+            warpgroups: 0,
         }
     }
 
-    /// Filters of a block.
+    /// Whether the filters, too, come to shared memory.
+    #[must_use]
+    pub const fn is_wide(self) -> bool {
+        self.warpgroups == 2
+    }
+
+    /// Moments that a tile leaves of each of its filters.
+    #[must_use]
+    pub const fn moments(self) -> u32 {
+        if self.is_wide() { wide::HALVES } else { 1 }
+    }
+
+    /// Filters of a tile.
     #[must_use]
     pub const fn filters(self) -> u32 {
         self.operands * OPERAND_ROWS * self.filter_warps
@@ -104,7 +125,8 @@ impl GemmTile {
     /// allow.
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
-        match (self.warpgroup, self.operands, self.pixel_octets) {
+        match (self.warpgroups, self.operands, self.pixel_octets) {
+            (2, ..) => 1,
             (1, ..) => {
                 if parts == 1 {
                     3
@@ -118,7 +140,7 @@ impl GemmTile {
         }
     }
 
-    /// Pixels of a block.
+    /// Pixels of a tile.
     #[must_use]
     pub const fn pixels(self) -> u32 {
         self.warp_pixels() * self.pixel_warps()
@@ -128,12 +150,12 @@ impl GemmTile {
     /// it makes no long sums of split values, therefore.
     #[must_use]
     pub const fn puts_aside(self) -> bool {
-        self.warpgroup == 0 && self.operands < 4
+        self.warpgroups == 0 && self.operands < 4
     }
 
     /// Whether the tile adds up `steps` steps of split values well.
     pub(super) const fn allows_split(self, steps: u32) -> bool {
-        self.warpgroup != 0 || self.puts_aside() || steps <= KEPT_STEPS
+        self.warpgroups != 0 || self.puts_aside() || steps <= KEPT_STEPS
     }
 
     /// What an output takes of a multiprocessor for each step of the product, in ten-thousandths of a
@@ -141,7 +163,8 @@ impl GemmTile {
     /// outputs a warp has, the more operands it loads for each.
     pub(super) const fn step_cost(self) -> u64 {
         match (self.operands, self.pixel_octets) {
-            _ if self.warpgroup != 0 => 95,
+            _ if self.is_wide() => 85,
+            _ if self.warpgroups != 0 => 95,
             (4, _) => 130,
             (2, _) => 150,
             (_, 8) => 170,
@@ -195,7 +218,7 @@ impl GemmGeometry {
     /// is never better.
     fn candidates(&self, h: u32, w: u32, tile: GemmTile) -> [Option<Self>; 2] {
         let most = tile.pixels();
-        if tile.warpgroup == 0 {
+        if tile.warpgroups == 0 {
             let d = (most / (h * w)).clamp(1, self.conv.z);
             return [self.with_pixels([d, h, w]), None];
         }
@@ -315,14 +338,14 @@ impl GemmGeometry {
     fn cost(&self, tile: GemmTile) -> u64 {
         let tiles = u64::from(self.tiles_d) * u64::from(self.tiles_h) * u64::from(self.tiles_w);
         let rows = u64::from(self.patch_d * self.patch_h);
-        let cells = if tile.warpgroup == 0 {
+        let cells = if tile.warpgroups == 0 {
             // A warp copies a row at a time.
             rows * u64::from(self.patch_row().next_multiple_of(WARP_THREADS))
         } else {
             rows * ROW_WEIGHT + u64::from(self.patch_cells)
         };
         let mut pixels = PIXEL_WEIGHT * u64::from(tile.pixels());
-        if tile.warpgroup == 0 && !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
+        if tile.warpgroups == 0 && !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
             // The eight rows of an operand lie in several rows of the patch, and meet in banks.
             pixels += pixels / 16;
         }

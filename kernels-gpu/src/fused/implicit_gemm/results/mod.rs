@@ -17,7 +17,7 @@ use super::tile::{MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
 mod aside;
-mod moments;
+pub(super) mod moments;
 mod rows;
 mod windows;
 
@@ -65,9 +65,46 @@ pub(super) struct Results<'a, F: Format, S: TileShape> {
 
 /// Whether `x` is neither 0, nor subnormal, nor infinite.
 #[inline(always)]
-fn is_normal(x: f32) -> bool {
+pub(super) fn is_normal(x: f32) -> bool {
     let magnitude = math::abs(x);
     (f32::MIN_POSITIVE..f32::INFINITY).contains(&magnitude)
+}
+
+/// Both factors that undo the scaling of a sum, where their product is no normal number: powers of two, the smaller one
+/// first.
+#[inline(always)]
+pub(super) fn in_order(descale: f32, input_descale: f32) -> [f32; 2] {
+    let swap = math::abs(descale) > input_descale;
+    let first = if swap { input_descale } else { descale };
+    [first, if swap { descale } else { input_descale }]
+}
+
+/// The last coordinates in the tile at `place` that are in the output, with the bit above each set:
+/// the difference to coordinates in a word keeps that bit where they are not beyond.
+#[inline(always)]
+pub(super) fn limits(g: &GemmGeometry, place: &Place) -> u32 {
+    let conv = &g.conv;
+    // A pixel that is not used has coordinates beyond any tile's.
+    let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
+    let last = to_word(
+        last(conv.z, place.z, g.tile_d),
+        last(conv.p, place.p, g.tile_h),
+        last(conv.q, place.q, g.tile_w),
+    );
+    last | BEYOND
+}
+
+/// Whether no pixel of the tile at `place` is beyond the output.
+#[inline(always)]
+pub(super) fn is_within(g: &GemmGeometry, place: &Place) -> bool {
+    let conv = &g.conv;
+    place.z + g.tile_d <= conv.z && place.p + g.tile_h <= conv.p && place.q + g.tile_w <= conv.q
+}
+
+/// Whether a pixel is in the output.
+#[inline(always)]
+pub(super) fn is_inside(limits: u32, pixel: u32) -> bool {
+    (limits - pixel) & BEYOND == BEYOND
 }
 
 impl<F: Format, S: TileShape> Results<'_, F, S> {
@@ -146,21 +183,6 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             + filters.first_channel as usize
     }
 
-    /// The last coordinates in the tile at `place` that are in the output, with the bit above each set:
-    /// the difference to coordinates in a word keeps that bit where they are not beyond.
-    #[inline(always)]
-    fn limits(&self, place: &Place) -> u32 {
-        let (g, conv) = (&self.g, &self.g.conv);
-        // A pixel that is not used has coordinates beyond any tile's.
-        let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
-        let last = to_word(
-            last(conv.z, place.z, g.tile_d),
-            last(conv.p, place.p, g.tile_h),
-            last(conv.q, place.q, g.tile_w),
-        );
-        last | BEYOND
-    }
-
     /// The filter of row `i` (0 or 8 further) of operand `m`, in the tile.
     #[inline(always)]
     fn filter_of(&self, m: usize, i: usize) -> u32 {
@@ -184,11 +206,9 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 unroll!(2, |i| {
                     let [bias, descale, ..] = self.channels.load_vec::<4>(self.filter_of(m, i) * 4);
                     let mut factor = descale * input_descale;
-                    // Powers of two, whose product may be beyond f32: the smaller factor first then.
                     if F::OPERANDS.scaled && !is_normal(factor) {
-                        let swap = math::abs(descale) > input_descale;
-                        let first = if swap { input_descale } else { descale };
-                        factor = if swap { descale } else { input_descale };
+                        let first;
+                        [first, factor] = in_order(descale, input_descale);
                         unroll!(16, |n| {
                             if (n as u32) < S::TILE.pixel_octets {
                                 unroll!(2, |j| {
@@ -210,20 +230,10 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         });
     }
 
-    /// Whether a pixel is in the output.
-    #[inline(always)]
-    fn is_inside(limits: u32, pixel: u32) -> bool {
-        (limits - pixel) & BEYOND == BEYOND
-    }
-
     /// Whether every pixel of the tile is in the output.
     #[inline(always)]
     fn is_whole(&self, place: &Place) -> bool {
-        let (g, conv) = (&self.g, &self.g.conv);
-        g.tile_pixels() == S::TILE.pixels()
-            && place.z + g.tile_d <= conv.z
-            && place.p + g.tile_h <= conv.p
-            && place.q + g.tile_w <= conv.q
+        self.g.tile_pixels() == S::TILE.pixels() && is_within(&self.g, place)
     }
 
     /// Brings the values to shared memory.

@@ -7,72 +7,128 @@ use op_spec::launch::norm::COUNTED_ELEMENTS;
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};
 use super::super::tile::{Sums, TileShape};
-use super::Results;
+use super::{Results, is_inside, limits};
 use crate::parts::lanes::sum_of_quad;
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
-impl<F: Format, S: TileShape> Results<'_, F, S> {
-    /// Leaves the moments of the warp's pixels in shared memory.
+/// Which of up to 16 octets of pixels are in the output.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Inside {
+    /// Those that a lane has of octet `n` are bits `2 * n` and one more.
+    bits: u32,
+    /// How many the lanes of a quad have.
+    pub(in super::super) count: f32,
+    /// The reciprocal of that, or 0.
+    each: f32,
+}
+
+impl Inside {
+    /// All of `octets` octets.
     #[inline(always)]
-    pub(super) unsafe fn take_moments(&self, sums: &Sums, place: &Place) {
-        if self.is_whole(place) {
-            self.take_moments_of(sums, u32::MAX, S::TILE.warp_pixels() as f32);
-            return;
-        }
-        let limits = self.limits(place);
-        let mut inside = 0;
+    pub(in super::super) fn all(octets: u32) -> Self {
+        Self::of(u32::MAX, (8 * octets) as f32)
+    }
+
+    /// Of `octets` octets those whose coordinates, of the two that a lane has, are within `limits`.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    pub(in super::super) unsafe fn find(
+        limits: u32,
+        octets: u32,
+        coordinates: impl Fn(usize) -> [u32; 2],
+    ) -> Self {
+        let mut bits = 0;
         unroll!(16, |n| {
-            if (n as u32) < S::TILE.pixel_octets {
-                let pixels = self.pixels.load_vec::<2>(self.pixel_of(n));
+            if (n as u32) < octets {
+                let pixels = coordinates(n);
                 unroll!(2, |j| {
-                    inside |= u32::from(Self::is_inside(limits, pixels[j])) << (2 * n + j);
+                    bits |= u32::from(is_inside(limits, pixels[j])) << (2 * n + j);
                 });
             }
         });
         warp::sync_warp(warp::ALL_LANES);
-        let count = sum_of_quad(inside.count_ones() as f32);
-        self.take_moments_of(sums, inside, count);
+        Self::of(bits, sum_of_quad(bits.count_ones() as f32))
     }
 
-    /// The same, of the pixels that are inside, `count` of them in the warp: those of octet `n` are bits `2 * n`
-    /// and one more.
     #[inline(always)]
-    unsafe fn take_moments_of(&self, sums: &Sums, inside: u32, count: f32) {
-        let is_inside = |n: usize, j: usize| inside & 1 << (2 * n + j) != 0;
+    fn of(bits: u32, count: f32) -> Self {
         let each = if count > 0.0 {
             math::reciprocal_approx(count)
         } else {
             0.0
         };
+        Self { bits, count, each }
+    }
+
+    #[inline(always)]
+    fn has(&self, n: usize, j: usize) -> bool {
+        self.bits & 1 << (2 * n + j) != 0
+    }
+
+    /// Mean and sum of squared deviations of the values that a quad's lanes have of these pixels.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    pub(in super::super) unsafe fn moments(
+        &self,
+        octets: u32,
+        values: impl Fn(usize, usize) -> f32,
+    ) -> [f32; 2] {
+        let mut sum = 0.0;
+        unroll!(16, |n| {
+            if (n as u32) < octets {
+                unroll!(2, |j| {
+                    sum += if self.has(n, j) { values(n, j) } else { 0.0 };
+                });
+            }
+        });
+        let mean = sum_of_quad(sum) * self.each;
+        let mut m2 = 0.0;
+        unroll!(16, |n| {
+            if (n as u32) < octets {
+                unroll!(2, |j| {
+                    let deviation = values(n, j) - mean;
+                    let deviation = if self.has(n, j) { deviation } else { 0.0 };
+                    m2 = math::fma(deviation, deviation, m2);
+                });
+            }
+        });
+        [mean, sum_of_quad(m2)]
+    }
+}
+
+impl<F: Format, S: TileShape> Results<'_, F, S> {
+    /// Leaves the moments of the warp's pixels in shared memory.
+    #[inline(always)]
+    pub(super) unsafe fn take_moments(&self, sums: &Sums, place: &Place) {
+        let octets = S::TILE.pixel_octets;
+        if self.is_whole(place) {
+            self.take_moments_of(sums, &Inside::all(octets));
+            return;
+        }
+        let coordinates = |n| self.pixels.load_vec::<2>(self.pixel_of(n));
+        let inside = Inside::find(limits(&self.g, place), octets, coordinates);
+        self.take_moments_of(sums, &inside);
+    }
+
+    /// The same, of the pixels that are inside.
+    #[inline(always)]
+    unsafe fn take_moments_of(&self, sums: &Sums, inside: &Inside) {
         unroll!(4, |m| {
             if (m as u32) < S::TILE.operands {
                 unroll!(2, |i| {
-                    let mut sum = 0.0;
-                    unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_octets {
-                            unroll!(2, |j| {
-                                let value = sums[m][n][2 * i + j];
-                                sum += if is_inside(n, j) { value } else { 0.0 };
-                            });
-                        }
-                    });
-                    let mean = sum_of_quad(sum) * each;
-                    let mut m2 = 0.0;
-                    unroll!(16, |n| {
-                        if (n as u32) < S::TILE.pixel_octets {
-                            unroll!(2, |j| {
-                                let deviation = sums[m][n][2 * i + j] - mean;
-                                let deviation = if is_inside(n, j) { deviation } else { 0.0 };
-                                m2 = math::fma(deviation, deviation, m2);
-                            });
-                        }
-                    });
-                    let m2 = sum_of_quad(m2);
+                    let values = |n: usize, j: usize| sums[m][n][2 * i + j];
+                    let [mean, m2] = inside.moments(S::TILE.pixel_octets, values);
                     if self.thread.is_multiple_of(4) {
                         let slot = self.filter_of(m, i) * S::TILE.pixel_warps() + self.pixel_warp;
-                        self.moments
-                            .store_vec(slot * COUNTED_ELEMENTS as u32, [count, mean, m2, 0.0]);
+                        self.moments.store_vec(
+                            slot * COUNTED_ELEMENTS as u32,
+                            [inside.count, mean, m2, 0.0],
+                        );
                     }
                 });
             }

@@ -8,7 +8,7 @@ use op_spec::launch::implicit_gemm::BLOCK_THREADS;
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};
 use super::super::tile::TileShape;
-use super::Results;
+use super::{Results, is_inside, limits};
 use crate::parts::unroll::unroll;
 
 /// The place of a pixel that is not in the output. No plane is as long as this.
@@ -31,18 +31,18 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
     #[inline(always)]
     unsafe fn write_rows_of<const TOGETHER: u32>(&self, place: &Place, filters: &FilterSet) {
-        let conv = &self.g.conv;
+        let (g, conv) = (&self.g, &self.g.conv);
         let spatial = conv.output_pixels() as usize;
         let planes = conv.n as usize * conv.output_channels() as usize;
         let y = GlobalMut::new(self.output.y, planes * spatial);
         let (warp, lane) = (self.thread / WARP_THREADS, self.thread % WARP_THREADS);
-        let limits = self.limits(place);
+        let limits = limits(g, place);
         let first = (place.z * conv.p + place.p) * conv.q + place.q;
         let step = WARP_THREADS * TOGETHER;
         let mut positions = [NOWHERE; 8];
         unroll!(8, |i| {
             let pixel = lane * TOGETHER + i as u32 * step;
-            if pixel < S::TILE.pixels() && Self::is_inside(limits, self.pixels.load(pixel)) {
+            if pixel < S::TILE.pixels() && is_inside(limits, self.pixels.load(pixel)) {
                 positions[i] = first + self.positions.load(pixel);
             }
         });

@@ -1,0 +1,130 @@
+//! The warpgroups that multiply.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::thread;
+use cuda_std::wgmma::{self, MatrixDescriptor};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, WARPS, chain_bytes};
+use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, WIDE};
+
+use super::super::place::Place;
+use super::format::{Operands, WideFormat};
+use super::results::{Output, Results};
+use super::{Memory, Ring, Turn, Work};
+
+/// Warps of a warpgroup.
+const WARPGROUP_WARPS: u32 = WARPS / 2;
+
+/// Units of the filters of one part of a step, and of one cell of them.
+const STEP_UNITS: u32 = STEP_BYTES / wgmma::UNIT_BYTES;
+const CELL_UNITS: u32 = WIDE.filters() * CELL_BYTES / wgmma::UNIT_BYTES;
+
+/// Says that the warp has no more use for a slot.
+#[inline(always)]
+unsafe fn give_back(barrier: Barrier) {
+    if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+        barrier.arrive();
+    }
+}
+
+/// Slots of two rings: of the chain before, and of the stage before if that chain was its last.
+struct Used {
+    filters: u32,
+    patch: Option<u32>,
+}
+
+impl Used {
+    #[inline(always)]
+    unsafe fn give_back(&self, filters: &Ring, patches: &Ring) {
+        give_back(filters.free(self.filters));
+        if let Some(patch) = self.patch {
+            give_back(patches.free(patch));
+        }
+    }
+}
+
+/// Multiplies and finishes all of the block's work that is the warpgroup's.
+///
+/// # Safety
+/// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the block.
+#[inline(always)]
+pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
+    work: &Work<'_>,
+    memory: &Memory,
+    output: &Output<F>,
+    warp: u32,
+) {
+    let g = work.g;
+    let parts = F::OPERANDS.parts;
+    let tiles = memory.rings.tiles;
+    let warpgroup = warp / WARPGROUP_WARPS;
+    let (filter_tile, first_half) = if tiles == 2 {
+        (warpgroup, 0)
+    } else {
+        (0, warpgroup)
+    };
+    let (patch_ring, filter_ring) = (memory.patches(), memory.filters());
+    let (mut patch, mut filters) = (Turn::FIRST, Turn::FIRST);
+
+    let half_units = HALF_PIXELS / CELL_VALUES * g.octet_cells;
+    let k_units = parts * g.patch_cells;
+    let slot_units = g.stage_bytes(parts) / wgmma::UNIT_BYTES;
+    let chain_units = chain_bytes(parts) / wgmma::UNIT_BYTES;
+    let first_pixels = wgmma::unit(memory.patches.addr(0)) + first_half * half_units;
+    let first_filters = wgmma::unit(memory.filters.addr(0)) + filter_tile * chain_units;
+
+    let mut item = work.first_item;
+    while item < g.items() as u32 {
+        let mut sums = F::nothing();
+        let mut used: Option<Used> = None;
+        let mut stage = 0;
+        while stage < g.stages {
+            patch_ring.filled(patch.slot).wait(patch.parity);
+            let pixels_at = first_pixels + patch.slot * slot_units;
+            let mut step = 0;
+            while step < g.steps {
+                filter_ring.filled(filters.slot).wait(filters.parity);
+                let filters_at = first_filters + filters.slot * tiles * chain_units;
+                let filter =
+                    |i: u32| MatrixDescriptor::new(filters_at + i * parts * STEP_UNITS, CELL_UNITS);
+                let pixel = |i: u32| {
+                    let first = pixels_at + memory.offsets.load(step + i);
+                    MatrixDescriptor::apart(first, k_units, g.octet_cells)
+                };
+                let filter_operands = Operands {
+                    first: [filter(0), filter(1), filter(2)],
+                    low: STEP_UNITS,
+                };
+                let pixel_operands = Operands {
+                    first: [pixel(0), pixel(1), pixel(2)],
+                    low: g.patch_cells,
+                };
+                sums = F::multiply(sums, filter_operands, pixel_operands, half_units);
+                step += CHAIN_STEPS;
+                let now = Used {
+                    filters: filters.slot,
+                    patch: (step == g.steps).then_some(patch.slot),
+                };
+                let over = if F::STAYS {
+                    used.replace(now)
+                } else {
+                    Some(now)
+                };
+                if let Some(over) = over {
+                    over.give_back(&filter_ring, &patch_ring);
+                }
+                filters = filters.next(filter_ring.slots);
+            }
+            patch = patch.next(patch_ring.slots);
+            stage += 1;
+        }
+        let sums = F::finish(sums);
+        if let Some(over) = used {
+            over.give_back(&filter_ring, &patch_ring);
+        }
+        let place = Place::of(item, g);
+        Results::<F, SUMS>::new(work, memory, output, filter_tile, first_half, &place).finish(sums);
+        item += work.item_step;
+    }
+}
+const _: () = assert!(CHAIN_STEPS == 3);

@@ -1,0 +1,147 @@
+//! How chains of wide products are added up.
+
+use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
+use op_spec::launch::implicit_gemm::CHAIN_STEPS;
+
+use super::super::format::{Bf16, F16, Format, Rounded, Split};
+use crate::parts::unroll::unroll;
+
+/// Where the operands of a chain's steps are, their high parts; the low ones are `low` units further.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) first: [MatrixDescriptor; CHAIN_STEPS as usize],
+    pub(super) low: u32,
+}
+
+impl Operands {
+    #[inline(always)]
+    fn offset(self, units: u32) -> Self {
+        Self {
+            first: self.first.map(|matrix| matrix.offset(units)),
+            ..self
+        }
+    }
+
+    /// High and low parts in the order in which factors meet: those of the filters come twice before the low ones,
+    /// those of the pixels come first and last.
+    #[inline(always)]
+    fn split(self, order: [bool; 3]) -> [MatrixDescriptor; 9] {
+        let part = |step: usize, i: usize| match order[i] {
+            true => self.first[step].offset(self.low),
+            false => self.first[step],
+        };
+        [
+            part(0, 0),
+            part(0, 1),
+            part(0, 2),
+            part(1, 0),
+            part(1, 1),
+            part(1, 2),
+            part(2, 0),
+            part(2, 1),
+            part(2, 2),
+        ]
+    }
+}
+
+/// A format whose chains a warpgroup adds to `SUMS` sums for each thread: 64 for 128 pixels, 128 for 256.
+pub(super) trait WideFormat<const SUMS: usize>: Format {
+    /// The sums, or what is under way to them.
+    type Sums;
+    /// Whether the chain before is under way after [`multiply`](Self::multiply), or this one.
+    const STAYS: bool;
+
+    /// Zeros, as constants: an array that a loop fills lies in memory.
+    fn nothing() -> Self::Sums;
+
+    /// Adds the products of a chain. Pixels from the 128th on are `second_half` units behind the first ones.
+    ///
+    /// # Safety
+    /// All threads of a warpgroup call it, and the operands are there.
+    unsafe fn multiply(
+        sums: Self::Sums,
+        filters: Operands,
+        pixels: Operands,
+        second_half: u32,
+    ) -> Self::Sums;
+
+    /// The sums, when they are there.
+    ///
+    /// # Safety
+    /// All threads of a warpgroup call it.
+    unsafe fn finish(sums: Self::Sums) -> [f32; SUMS];
+}
+
+macro_rules! stays_under_way {
+    ($($Format:ident, $sums:literal, $add:ident;)*) => {$(
+        impl WideFormat<$sums> for $Format {
+            type Sums = InFlight<$sums>;
+            const STAYS: bool = true;
+
+            #[inline(always)]
+            fn nothing() -> Self::Sums {
+                InFlight::at_rest(const { [0.0; $sums] })
+            }
+
+            #[inline(always)]
+            unsafe fn multiply(sums: Self::Sums, filters: Operands, pixels: Operands, _: u32) -> Self::Sums {
+                let sums = wgmma::$add(sums, &filters.first, &pixels.first);
+                sums.wait_for_older::<1>();
+                sums
+            }
+
+            #[inline(always)]
+            unsafe fn finish(sums: Self::Sums) -> [f32; $sums] {
+                sums.wait::<0>()
+            }
+        }
+    )*};
+}
+
+stays_under_way! {
+    Rounded, 64, add_shared_n128_f16_3;
+    Rounded, 128, add_shared_n256_f16_3;
+    F16, 64, add_shared_n128_f16_3;
+    F16, 128, add_shared_n256_f16_3;
+    Bf16, 64, add_shared_n128_bf16_3;
+    Bf16, 128, add_shared_n256_bf16_3;
+}
+
+impl<const SUMS: usize> WideFormat<SUMS> for Split {
+    type Sums = [f32; SUMS];
+    const STAYS: bool = false;
+
+    #[inline(always)]
+    fn nothing() -> Self::Sums {
+        const { [0.0; SUMS] }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(
+        mut sums: Self::Sums,
+        filters: Operands,
+        pixels: Operands,
+        second_half: u32,
+    ) -> Self::Sums {
+        // High and high, high and low, low and high, as everywhere.
+        let filters = filters.split([false, false, true]);
+        unroll!(2, |half| {
+            if half < SUMS / 64 {
+                let pixels = pixels.offset(half as u32 * second_half);
+                let pixels = pixels.split([false, true, false]);
+                let chain = wgmma::start_shared_n128_f16_9(&filters, &pixels).wait::<0>();
+                unroll!(4, |quarter| {
+                    unroll!(16, |i| {
+                        sums[64 * half + 16 * quarter + i] += chain[16 * quarter + i];
+                    });
+                });
+            }
+        });
+        sums
+    }
+
+    #[inline(always)]
+    unsafe fn finish(sums: Self::Sums) -> [f32; SUMS] {
+        sums
+    }
+}

@@ -1,0 +1,311 @@
+//! The product of wide tiles (sm_90a): all operands in shared memory.
+//!
+//! # Idea
+//! The widest instructions keep the tensor cores busiest, and leave a thread no registers but for sums. So the filters
+//! come to shared memory too, once for 256 pixels, and a warp of its own brings them and the patches, by bulk
+//! copies into two rings of slots (`produce`). Two warpgroups do nothing but multiply (`consume`) and finish their tiles
+//! (`results`), each by itself, so that one finishes while the other multiplies.
+//!
+//! ```text
+//! one warp:      for each tile of pixels, for each stage:
+//!                    wait for a free patch slot; copy the rows of the stage's patch
+//!                    for each chain of three steps: wait for a free filter slot; copy the filters
+//! eight warps:   for each tile of pixels:
+//!                    for each stage: wait for its patch
+//!                        for each chain: wait for its filters; start it
+//!                            until the chain before is over; its filters' slot is free, and its patch's after the last of a stage
+//!                    value = sums * descale + bias; moments; y = value
+//! ```
+//! Tiles, slots and shared memory: `op_spec::launch::implicit_gemm::wide`.
+//!
+//! # Sums
+//! Those of 16-bit operands and of rounded f32 are added up by the tensor cores alone. A chain of split values starts from zero,
+//! and its sums are added in the ordinary way, which rounds, while the other warpgroup's chain is multiplied (`warpgroup`
+//! says why).
+//!
+//! # Barriers
+//! One of the block, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which the
+//! filling warp announces bytes; and it is free again, for which each of the eight warps arrives after its own products
+//! with the slot are over.
+//!
+//! # Invariants
+//! - What bulk copies do not write of a patch slot is zero from the start, and meets sums that are not used.
+//! - A warp's results are in shared memory of its own.
+
+mod consume;
+mod format;
+mod produce;
+mod results;
+
+use cuda_std::global::Global;
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::{self, Shared};
+use cuda_std::{async_proxy, kernel, opaque, registers, thread};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::wide::{
+    BLOCK_THREADS, WARP_FILTERS, WARPS, WRITTEN_PITCH, WideRings, chain_bytes,
+};
+use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
+
+use super::format::{Bf16, F16, Rounded, Split};
+use super::tables::{PixelPlace, offset, source_of_row};
+use crate::parts::index::div_rem;
+use format::WideFormat;
+use results::Output;
+
+/// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
+const MULTIPLYING_REGISTERS: u32 = 232;
+const FILLING_REGISTERS: u32 = 40;
+
+/// How many tiles a block has.
+pub(super) trait Tiles {
+    const TILES: u32;
+}
+
+/// A tile, of whose pixels each warpgroup has half.
+pub(super) struct One;
+/// A tile for each warpgroup.
+pub(super) struct Two;
+
+impl Tiles for One {
+    const TILES: u32 = 1;
+}
+
+impl Tiles for Two {
+    const TILES: u32 = 2;
+}
+
+/// Views of what `WideLayout` describes.
+#[derive(Clone, Copy)]
+struct Memory {
+    offsets: Shared<u32>,
+    pixels: Shared<u32>,
+    positions: Shared<u32>,
+    rows: Shared<u32>,
+    channels: Shared<f32>,
+    barriers: Shared<u64>,
+    results: Shared<f32>,
+    patches: Shared<u32>,
+    filters: Shared<u32>,
+    rings: WideRings,
+    /// Parts of a value.
+    parts: u32,
+}
+
+impl Memory {
+    #[inline(always)]
+    unsafe fn of(g: &GemmGeometry, rings: WideRings, parts: u32) -> Self {
+        let layout = g.wide_layout(parts, rings);
+        let chain_words = rings.tiles * chain_bytes(parts) / 4;
+        Self {
+            offsets: shared::dynamic(layout.offsets, g.offsets),
+            pixels: shared::dynamic(layout.pixels, WIDE.pixels()),
+            positions: shared::dynamic(layout.positions, WIDE.pixels()),
+            rows: shared::dynamic(layout.rows, g.patch_rows()),
+            channels: shared::dynamic(layout.channels, rings.tiles * WIDE.filters() * CELL_WORDS),
+            barriers: shared::dynamic(layout.barriers, 2 * (rings.patches + rings.filters)),
+            results: shared::dynamic(layout.results, WARPS * WARP_FILTERS * WRITTEN_PITCH),
+            patches: shared::dynamic(layout.patches, rings.patches * g.stage_bytes(parts) / 4),
+            filters: shared::dynamic(layout.filters, rings.filters * chain_words),
+            rings,
+            parts,
+        }
+    }
+
+    fn patches(&self) -> Ring {
+        Ring {
+            barriers: self.barriers,
+            first: 0,
+            slots: self.rings.patches,
+        }
+    }
+
+    fn filters(&self) -> Ring {
+        Ring {
+            barriers: self.barriers,
+            first: 2 * self.rings.patches,
+            slots: self.rings.filters,
+        }
+    }
+
+    /// Fills in the tables and what bulk copies leave out, and makes the barriers.
+    ///
+    /// # Safety
+    /// All threads of the block call it, and a barrier follows.
+    #[inline(always)]
+    unsafe fn prepare<F: WideFormat<64>>(&self, g: &GemmGeometry) {
+        let thread = thread::thread_idx_x();
+        if thread == 0 {
+            self.patches().init();
+            self.filters().init();
+        }
+        let mut entry = thread;
+        while entry < g.offsets {
+            self.offsets.store(entry, offset::<F>(g, entry));
+            entry += BLOCK_THREADS;
+        }
+        let mut pixel = thread;
+        while pixel < WIDE.pixels() {
+            let place = PixelPlace::of(g, pixel);
+            self.pixels.store(pixel, place.coordinates);
+            self.positions.store(pixel, place.position);
+            pixel += BLOCK_THREADS;
+        }
+        let mut row = thread;
+        while row < g.patch_rows() {
+            self.rows.store(row, source_of_row(g, row));
+            row += BLOCK_THREADS;
+        }
+        let mut at = thread * CELL_WORDS;
+        while at < self.patches.len() {
+            self.patches.store_vec(at, [0; 4]);
+            at += BLOCK_THREADS * CELL_WORDS;
+        }
+        async_proxy::fence_shared();
+    }
+}
+
+/// The barriers of a ring of slots: of each slot one for that it is filled, and one for that it is free.
+#[derive(Clone, Copy)]
+struct Ring {
+    barriers: Shared<u64>,
+    first: u32,
+    slots: u32,
+}
+
+impl Ring {
+    #[inline(always)]
+    unsafe fn init(&self) {
+        let mut slot = 0;
+        while slot < self.slots {
+            self.filled(slot).init(1);
+            self.free(slot).init(WARPS);
+            slot += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn filled(&self, slot: u32) -> Barrier {
+        Barrier::at(self.barriers, self.first + 2 * slot)
+    }
+
+    #[inline(always)]
+    fn free(&self, slot: u32) -> Barrier {
+        Barrier::at(self.barriers, self.first + 2 * slot + 1)
+    }
+}
+
+/// The slot that comes next, and the parity of how often the ring has come round.
+#[derive(Clone, Copy)]
+struct Turn {
+    slot: u32,
+    parity: u32,
+}
+
+impl Turn {
+    const FIRST: Self = Self { slot: 0, parity: 0 };
+
+    #[inline(always)]
+    fn next(self, slots: u32) -> Self {
+        if self.slot + 1 == slots {
+            Self {
+                slot: 0,
+                parity: self.parity ^ 1,
+            }
+        } else {
+            Self {
+                slot: self.slot + 1,
+                ..self
+            }
+        }
+    }
+}
+
+/// What a block computes: its filters, and one tile of pixels after another.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    g: &'a GemmGeometry,
+    group: u32,
+    /// The first of its tiles of filters, in the group.
+    filter_tile: u32,
+    first_item: u32,
+    item_step: u32,
+}
+
+/// A block computes tiles of filters times pixels, the moments of each filter over each half of those pixels, and
+/// writes them.
+///
+/// *Launch*: the config's `shape(..)`, with its `wide_rings`. *Mapping*, *barriers*: at the head of the module.
+/// *Traffic*: each cell of the packed input about once for each tile or two of filters, these once for each
+/// tile of pixels (from cache), the output once.
+///
+/// # Safety
+/// `packed` and `input_descales` are what the packing kernels of the same config wrote, `operands` and
+/// `filter_descales` what the filters kernel did; `bias` is null or has an element for each output channel; `y` has an
+/// element for each output; `moments` has the config's `moment_elements()`. `y` and `moments`
+/// are apart from all else and start on 16 bytes.
+#[kernel(
+    instances(
+        S: [one: One, two: Two],
+        F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]
+    ),
+    max_threads = BLOCK_THREADS,
+    min_blocks = 1
+)]
+pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
+    packed: *const u32,
+    input_descales: *const f32,
+    operands: *const u32,
+    filter_descales: *const f32,
+    bias: *const F::Stored,
+    y: *mut F::Stored,
+    moments: *mut f32,
+    g: &GemmGeometry,
+    rings: WideRings,
+) {
+    let parts = F::OPERANDS.parts;
+    let sets = g.wide_sets(S::TILES);
+    let (first_item, set) = div_rem(thread::block_idx_x(), sets);
+    let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
+    let (group, set) = div_rem(set, g.filter_tiles.div_ceil(S::TILES));
+    let work = Work {
+        g,
+        group,
+        filter_tile: set * S::TILES,
+        first_item,
+        item_step,
+    };
+    let memory = Memory::of(g, rings, parts);
+    memory.prepare::<F>(g);
+    let channels = g.conv.output_channels() as usize;
+    let output = Output::<F> {
+        y,
+        moments,
+        input_descales: Global::new(input_descales, g.conv.n as usize),
+    };
+    let filter_descales = Global::new(filter_descales, channels);
+    results::load_channels::<F>(&memory, &work, bias, filter_descales);
+    thread::sync_threads();
+
+    let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
+    if warp >= WARPS {
+        registers::decrease::<FILLING_REGISTERS>();
+        if warp > WARPS {
+            return;
+        }
+        let planes = g.conv.n as usize * (g.conv.groups * g.planes * parts) as usize;
+        let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
+        let packed = Global::new(packed, packed_words);
+        let words = g.filter_words(WIDE, parts) as usize;
+        let operands = Global::new(operands, g.conv.groups as usize * words);
+        let operands = operands.slice(group as usize * words, words);
+        produce::produce(&work, &memory, packed, operands);
+        return;
+    }
+    registers::increase::<MULTIPLYING_REGISTERS>();
+    if S::TILES == 2 {
+        consume::consume::<F, 128>(&work, &memory, &output, warp);
+    } else {
+        consume::consume::<F, 64>(&work, &memory, &output, warp);
+    }
+}
