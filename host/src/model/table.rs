@@ -104,7 +104,7 @@ pub(super) const TABLE: [Row; 17] = [
     },
     Row {
         name: "stencil",
-        takes: "convolution, norm, perhaps scale, functions, then perhaps max_pool2d (functions before it keep order) and functions; or the form above; depthwise, filters of up to 1,024 taps",
+        takes: "convolution, norm, functions; with max_pool2d among the functions, those before it keep order; or the form of the row above; depthwise, filters of up to 1,024 taps",
         summary: "depthwise convolution with statistics on FMA, then one kernel for the rest",
         can: |_, run| {
             convolution_with_statistics(run, |conv, windows| {
@@ -166,7 +166,7 @@ pub(super) const TABLE: [Row; 17] = [
     },
     Row {
         name: "norm-functions",
-        takes: "group_norm or instance_norm, perhaps scale, functions of single values; before an instance_norm perhaps scale",
+        takes: "norm, functions; perhaps scale behind the norm, and before a norm of each channel",
         summary: "statistics, then norm, scale and functions in one kernel",
         can: |row, run| {
             let is_norm = run.operators().len() == 1;
