@@ -17,6 +17,7 @@ mod suite;
 mod accuracy;
 mod arrays;
 mod batches;
+mod blocks;
 mod borrowed;
 mod channel_max;
 mod conv2d;
@@ -52,6 +53,7 @@ fn main() {
         accuracy::trials(),
         arrays::trials(),
         batches::trials(),
+        blocks::trials(),
         borrowed::trials(),
         channel_max::trials(),
         conv2d::trials(),

@@ -112,7 +112,7 @@ fn cases() -> Vec<(Case, &'static str)> {
             "implicit-gemm",
         ),
         (case("flat_79", flat_79()), "implicit-gemm"),
-        (case("other_factor", other_factor), "direct"),
+        (case("other_factor", other_factor), "implicit-gemm"),
         (
             case("no_convolution", head()[2..].to_vec()),
             "scale-pool-clamp",

@@ -56,7 +56,7 @@ const DTYPES: [(DType, Precision); 2] =
 fn every_partition(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let mut complaints = Vec::new();
-    for (preset, with_kernels) in [(preset_85(), 7), (preset_79(), 4)] {
+    for (preset, with_kernels) in [(preset_85(), 13), (preset_79(), 11)] {
         for (dtype, precision) in DTYPES {
             let case = case(&preset, dtype);
             let expected = case.expected(&precision)?;
@@ -136,14 +136,15 @@ fn refusals(backend: Backend) -> Outcome {
     let partition = |text: &str| Partition::parse(&preset.chain, text);
     for (text, wanted) in [
         (
-            "conv2d group_norm | scale | max_pool2d clamp",
-            "conv2d group_norm: no kernels: no row of the table does these layers together",
+            "conv2d | group_norm scale max_pool2d | clamp",
+            "group_norm scale max_pool2d: no kernels: no row of the table does these layers together",
         ),
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, stencil, \
              implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
-             norm-scale, folded, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, pointwise, operator",
+             norm-scale, folded, norm-functions, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, pointwise, \
+             operator",
         ),
         (
             "conv2d | group_norm scale @direct | max_pool2d clamp",

@@ -1,23 +1,19 @@
 //! `group_norm`: rows are brought to mean 0 and variance 1, then scaled and shifted by channel.
 //!
 //! Two launches. The first reduces rows, or splits of long rows, to a mean and a sum of squared
-//! deviations (`parts/moments.rs` says how); the second combines the splits of the rows
+//! deviations (`parts/moments.rs` says how); the second, `group_norm_scale_pointwise`, combines the splits of the rows
 //! that its block touches and normalises. `op_spec::launch::norm` says what a row is and how rows
 //! are spread over blocks.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
 use op_spec::launch::norm::{
-    ApplyGeometry, NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS, WARP_ROW_ELEMENTS,
-    WARP_ROWS_PER_BLOCK,
+    NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS, WARP_ROW_ELEMENTS, WARP_ROWS_PER_BLOCK,
 };
 
 use crate::parts::index::div_rem;
 use crate::parts::moments::{self, WARP_SLOT};
-use crate::parts::normalise::normalise_block;
-use crate::parts::planes::NormTensors;
 
 shared_array! {
     /// The moments of each warp.
@@ -81,34 +77,4 @@ pub unsafe fn group_norm_stats<T: Storage>(x: *const T, partials: *mut f32, g: N
         let at = index as usize * PARTIAL_ELEMENTS;
         partials.store_vec(at, [moments.mean, moments.m2]);
     }
-}
-
-/// A block normalises `g.block_elements` consecutive elements of `x` into `y`.
-///
-/// *Launch*: `g.shape()`.
-/// *Mapping*: vectors go to the threads in turn, four at a time.
-/// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
-/// statistics are in splits.
-/// *Traffic*: each element is read once and written once; the rest comes from cache.
-///
-/// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `partials` is
-/// what the statistics kernel wrote for `x`; `weight` and `bias` have `g.norm.channels`
-/// elements where the geometry says that they exist; `y` is `x` or apart from it.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn group_norm_apply<T: Storage>(
-    x: *const T,
-    partials: *const f32,
-    weight: *const T,
-    bias: *const T,
-    y: *mut T,
-    g: &ApplyGeometry,
-) {
-    let tensors = NormTensors {
-        partials,
-        weight,
-        bias,
-        scale: core::ptr::null(),
-    };
-    normalise_block::<T, false>(x, tensors, y, g, |x| x);
 }

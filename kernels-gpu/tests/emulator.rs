@@ -40,8 +40,10 @@ tests! {
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm::<f32>;
     group_norm_matches_in_half_precision: checks::norm::group_norm::<f16>, checks::norm::group_norm::<bf16>;
     group_norm_of_constant_rows_is_the_bias: checks::norm::constant_rows_give_the_bias;
-    group_norm_scale_clamp_matches_for_planes_of_any_length:
-        checks::norm::clamped::<f32>, checks::norm::clamped::<f16>, checks::norm::clamped::<bf16>;
+    group_norm_scale_pointwise_matches_for_planes_of_any_length:
+        checks::norm::functions::<f32>, checks::norm::functions::<f16>, checks::norm::functions::<bf16>;
+    group_norm_scale_pointwise_matches_for_channels_that_were_multiplied:
+        checks::norm::multiplied_before::<f32>, checks::norm::multiplied_before::<f16>;
     group_norm_scale_resident_matches_for_rows_that_fit_and_do_not:
         checks::norm::resident::<f32>, checks::norm::resident::<f16>, checks::norm::resident::<bf16>;
     scale_matches_and_works_in_place:

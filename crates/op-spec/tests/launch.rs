@@ -109,19 +109,21 @@ fn staged_parameters_have_room_for_every_plane_and_row_that_a_block_touches() {
     };
     for spatial in [1, 2, 3, 4, 5, 7, 8, 25, 961, 4095, 8192, 8193, 100_000] {
         for (n, row_channels) in [(3, 1), (3, 8), (100_000, 1), (100_000, 2)] {
-            let g = NormGeometry::new(n, 8, 8 / row_channels, spatial, 0.0);
-            let apply = g.apply();
-            let planes = most(apply.block_elements.into(), spatial);
-            let shape = apply.shape().expect("few blocks");
-            let bytes = u64::from(shape.shared_bytes);
-            assert!(bytes >= 16 * planes, "planes of {spatial}");
-            assert!(bytes <= 25 * 1024, "several blocks a multiprocessor");
-            let split = g.counted(2).apply();
-            assert_eq!(split.block_elements, apply.block_elements);
-            let bytes = u64::from(split.shape().expect("few blocks").shared_bytes);
-            let rows = most(planes, row_channels.into());
-            assert!(bytes >= 16 * planes + 8 * rows, "planes of {spatial}");
-            assert!(bytes <= 25 * 1024, "several blocks a multiprocessor");
+            for bytes in [2, 4] {
+                let g = NormGeometry::new(n, 8, 8 / row_channels, spatial, 0.0);
+                let apply = g.apply(bytes);
+                let planes = most(apply.block_elements.into(), spatial);
+                let shape = apply.shape().expect("few blocks");
+                let staged = u64::from(shape.shared_bytes);
+                assert!(staged >= 16 * planes, "planes of {spatial}");
+                assert!(staged <= 25 * 1024, "several blocks a multiprocessor");
+                let split = g.counted(2).apply(bytes);
+                assert_eq!(split.block_elements, apply.block_elements);
+                let staged = u64::from(split.shape().expect("few blocks").shared_bytes);
+                let rows = most(planes, row_channels.into());
+                assert!(staged >= 16 * planes + 8 * rows, "planes of {spatial}");
+                assert!(staged <= 25 * 1024, "several blocks a multiprocessor");
+            }
         }
     }
 }
@@ -137,20 +139,15 @@ fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
         (128, 3969),
         (1 << 20, 5),
     ] {
-        let apply = NormGeometry::new(n, 128, 8, spatial, 0.0).apply();
-        let shape = apply.shape().expect("few blocks");
-        let block = u64::from(apply.block_elements);
-        let blocks = u64::from(shape.grid[0]);
-        assert_eq!(blocks, apply.elements.div_ceil(block.max(1)));
-        assert_eq!(block % elementwise::ROUND_ELEMENTS as u64, 0);
-        if apply.elements > 0 {
-            assert!(
-                blocks
-                    >= apply
-                        .elements
-                        .div_ceil(elementwise::ROUND_ELEMENTS as u64)
-                        .min(512)
-            );
+        for bytes in [2, 4] {
+            let apply = NormGeometry::new(n, 128, 8, spatial, 0.0).apply(bytes);
+            let shape = apply.shape().expect("few blocks");
+            let block = u64::from(apply.block_elements);
+            let blocks = u64::from(shape.grid[0]);
+            assert_eq!(blocks, apply.elements.div_ceil(block.max(1)));
+            assert_eq!(block % elementwise::ROUND_ELEMENTS as u64, 0);
+            let rounds = (apply.elements * u64::from(bytes)).div_ceil(4096);
+            assert!(blocks >= rounds.min(512), "{blocks} of {rounds}");
         }
     }
 }

@@ -67,7 +67,8 @@ fn max_pool2d() -> impl Strategy<Value = MaxPool2dSpec> {
 fn can_be_launched(geometry: &NormGeometry) {
     let _ = geometry.partial_elements();
     let _ = geometry.stats_shape();
-    let _ = geometry.apply().shape();
+    let _ = geometry.apply(4).shape();
+    let _ = geometry.apply(2).shape();
     let _ = geometry.resident_shape(4);
     let _ = geometry.resident_launch(4);
 }

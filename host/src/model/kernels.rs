@@ -11,6 +11,8 @@ use super::table::Kernels;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::conv::Filters;
+use crate::ops::forms::MappedNorm;
+use crate::ops::fused::group_norm_scale_pointwise::{self, Tail};
 use crate::ops::fused::{
     clamp_multiply_channel_max, group_norm_scale, group_norm_scale_max_pool2d_clamp,
     max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
@@ -68,15 +70,24 @@ impl<'a> Appending<'a> {
         self.first(scale)
     }
 
-    /// The parameters of a run that begins with a convolution.
-    fn convolution(&mut self, layers: &Range<usize>) -> ConvolutionParameters<'a> {
+    /// What the layer `layer` multiplies with each channel, if there is one.
+    fn factors_of(&mut self, layer: Option<usize>) -> Option<Value> {
+        layer.map(|layer| self.first(layer))
+    }
+
+    /// The parameters of a run that begins with a convolution, and multiplies in the layer `factors`.
+    fn convolution(
+        &mut self,
+        layers: &Range<usize>,
+        factors: Option<usize>,
+    ) -> ConvolutionParameters<'a> {
         ConvolutionParameters {
             filters: Filters {
                 weight: self.first(layers.start),
                 bias: self.parameter(layers.start, 1),
             },
             norm: self.affine(layers),
-            factors: self.factors(layers),
+            factors: self.factors_of(factors),
             layer: layers.start,
             preparations: self.preparations,
         }
@@ -87,20 +98,37 @@ impl<'a> Appending<'a> {
         let layers = &run.layers;
         match &run.kernels {
             Kernels::OneLaunch2d(form, launch) => {
-                let parameters = self.convolution(layers);
+                let parameters = self.convolution(layers, form.factors);
                 one_launch_2d::append(self.program, x, &parameters, form, launch)
             }
             Kernels::OneLaunch3d(form, launch) => {
-                let parameters = self.convolution(layers);
+                let parameters = self.convolution(layers, Some(form.multiply[0]));
                 one_launch_3d::append(self.program, x, &parameters, form, launch)
             }
             Kernels::ConvolutionThenPool(form, choice) => {
-                let parameters = self.convolution(layers);
+                let parameters = self.convolution(layers, form.factors);
                 any_shape::append_pooling(self.program, x, &parameters, form, choice)
             }
             Kernels::ConvolutionThenReduce(form, convolution) => {
-                let parameters = self.convolution(layers);
+                let parameters = self.convolution(layers, Some(form.multiply[0]));
                 any_shape::append_reducing(self.program, x, &parameters, form, convolution)
+            }
+            Kernels::ConvolutionThenMap(form, convolution) => {
+                let parameters = self.convolution(layers, None);
+                let MappedNorm { before, behind, .. } = form.norm;
+                let factors = [before, behind].map(|layer| self.factors_of(layer));
+                let program = &mut *self.program;
+                any_shape::append_mapped(program, x, &parameters, form, factors, convolution)
+            }
+            Kernels::MappedNorm(norm) => {
+                let affine = self.affine(layers);
+                let tail = Tail {
+                    before: self.factors_of(norm.before),
+                    scale: self.factors_of(norm.behind),
+                    functions: &norm.functions,
+                };
+                let geometry = norm.norm.geometry()?;
+                group_norm_scale_pointwise::append(self.program, x, affine, geometry, tail)
             }
             Kernels::Partial => self.partial(x, layers, false),
             Kernels::FoldedScale => self.partial(x, layers, true),

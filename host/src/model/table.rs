@@ -12,7 +12,7 @@ use super::question::RunQuestion;
 use crate::ops::any_shape::{PoolingChoice, StatisticsConvolution, conv_geometry};
 use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
-use crate::ops::forms::{PoolingForm, ReducingForm};
+use crate::ops::forms::{MappedForm, MappedNorm, PoolingForm, ReducingForm};
 use crate::ops::implicit_gemm::gemm_config;
 use crate::ops::{ConvAlgorithm, ConvOptions};
 
@@ -23,10 +23,14 @@ pub(super) enum Kernels {
     OneLaunch2d(PoolingForm, OneLaunch2d),
     /// Convolution, scale, norm, clamp, scale and channel_max in one launch.
     OneLaunch3d(ReducingForm, OneLaunch3d),
-    /// A convolution that leaves statistics, then norm, scale, pool and clamp.
+    /// A convolution that leaves statistics, then norm, scale, pool and functions of single values.
     ConvolutionThenPool(PoolingForm, PoolingChoice),
     /// A convolution that leaves statistics, then norm, clamp, scale and channel_max.
     ConvolutionThenReduce(ReducingForm, StatisticsConvolution),
+    /// A convolution that leaves statistics, then norm, scale and functions of single values.
+    ConvolutionThenMap(MappedForm, StatisticsConvolution),
+    /// Norm, scale and functions of single values.
+    MappedNorm(MappedNorm),
     /// Several operators without a convolution.
     Partial,
     /// A norm with the factors of the scale behind it in its weight and bias.
@@ -45,7 +49,8 @@ impl Kernels {
                 return Err("too few samples to fill the device with a block for each");
             }
             Kernels::ConvolutionThenPool(_, choice) => &choice.convolution,
-            Kernels::ConvolutionThenReduce(_, convolution) => convolution,
+            Kernels::ConvolutionThenReduce(_, convolution)
+            | Kernels::ConvolutionThenMap(_, convolution) => convolution,
             _ => return Ok(()),
         };
         let StatisticsConvolution::Gemm(config, _) = convolution else {
@@ -74,7 +79,7 @@ pub(super) struct Row {
 }
 
 /// Every row. Fusions of more layers come before those of fewer.
-pub(super) const TABLE: [Row; 16] = [
+pub(super) const TABLE: [Row; 17] = [
     Row {
         name: "one-launch-2d",
         takes: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
@@ -99,7 +104,7 @@ pub(super) const TABLE: [Row; 16] = [
     },
     Row {
         name: "stencil",
-        takes: "either of the two forms above, depthwise, filters of up to 1,024 taps",
+        takes: "convolution, norm, functions; with max_pool2d among the functions, those before it keep order; or the form of the row above; depthwise, filters of up to 1,024 taps",
         summary: "depthwise convolution with statistics on FMA, then one kernel for the rest",
         can: |_, run| {
             convolution_with_statistics(run, |conv, windows| {
@@ -109,7 +114,7 @@ pub(super) const TABLE: [Row; 16] = [
     },
     Row {
         name: "implicit-gemm",
-        takes: "either form, any shape and attribute; a patch of the input that fits shared memory",
+        takes: "the same, any shape and attribute; a patch of the input that fits shared memory",
         summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest",
         can: |_, run| {
             let (of, options) = (run.of, run.of.options.fused());
@@ -158,6 +163,20 @@ pub(super) const TABLE: [Row; 16] = [
         takes: "group_norm, scale",
         summary: "norm whose weight and bias have the scale in them",
         can: |row, run| partial(row, run).map(|_| Kernels::FoldedScale),
+    },
+    Row {
+        name: "norm-functions",
+        takes: "norm, functions; perhaps scale behind the norm, and before a norm of each channel",
+        summary: "statistics, then norm, scale and functions in one kernel",
+        can: |row, run| {
+            let is_norm = run.operators().len() == 1;
+            let form = run
+                .form
+                .as_ref()
+                .filter(|form| form.convolution.is_none() && !is_norm);
+            let form = form.ok_or(row.other_layers())?;
+            MappedNorm::of(form, row.other_layers()).map(Kernels::MappedNorm)
+        },
     },
     Row {
         name: "scale-pool-clamp",
@@ -270,7 +289,7 @@ fn reducing_form(run: &RunQuestion<'_>) -> Result<ReducingForm, Refusal> {
     Ok(form)
 }
 
-/// A convolution with statistics for either form, as `choose` has it for a convolution whose outputs are pooled in windows
+/// A convolution with statistics for any of the forms, as `choose` has it for a convolution whose outputs are pooled in windows
 /// that lie side by side, or are not.
 fn convolution_with_statistics(
     run: &RunQuestion<'_>,
@@ -284,7 +303,14 @@ fn convolution_with_statistics(
         }
         Err(refusal) => refusal,
     };
-    let form = reducing_form(run).map_err(|of_reducing| match of_reducing {
+    let form = match MappedForm::of(run.of.problem, run.form.as_ref()) {
+        Ok(form) => {
+            let convolution = choose(&conv_geometry(&form.conv)?, None)?;
+            return Ok(Kernels::ConvolutionThenMap(form, convolution));
+        }
+        Err(_) => reducing_form(run),
+    };
+    let form = form.map_err(|of_reducing| match of_reducing {
         Refusal::Layers { .. } => of_pooling,
         other => other,
     })?;

@@ -1,7 +1,8 @@
 //! Normalisation over groups of channels.
 
-use super::launching::{Affine, compute, kernel, shape_of, single};
-use kernels_gpu::group_norm::{GROUP_NORM_APPLY, GROUP_NORM_STATS};
+use super::fused::group_norm_scale_pointwise::{self, Tail};
+use super::launching::{Affine, kernel, shape_of, single};
+use kernels_gpu::group_norm::GROUP_NORM_STATS;
 
 use crate::device::{DType, Tensor};
 use crate::error::Result;
@@ -87,14 +88,5 @@ pub(crate) fn append(
     affine: Affine,
     norm: NormGeometry,
 ) -> Result<Value> {
-    let y = program.tensor_like(x)?;
-    if program.bytes(&[y]) == 0 {
-        return Ok(y);
-    }
-    let NormInput { partials, .. } = statistics(program, x, affine, norm)?;
-    let apply = norm.apply();
-    let arguments = (x, partials, affine.weight, affine.bias, y, apply);
-    // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and bias have a
-    // value per channel where the geometry says that they exist.
-    unsafe { compute(program, &GROUP_NORM_APPLY, apply.shape(), y, arguments) }
+    group_norm_scale_pointwise::append(program, x, affine, norm, Tail::NONE)
 }

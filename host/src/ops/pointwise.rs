@@ -337,15 +337,21 @@ pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     single(function.operator(), x, problem, &[])
 }
 
-/// Appends functions to a program, one after the other: as many to a launch as it takes.
+/// Appends functions to a program, one after the other: as many to a launch as it takes. The problems say what is done, and `x`
+/// to how many.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     functions: &[PointwiseProblem],
 ) -> Result<Value> {
     let mut value = x;
+    let len = program
+        .shape(x)
+        .iter()
+        .map(|&extent| extent as u64)
+        .product();
     let mut steps = functions.iter().map(|problem| problem.function.step());
-    for len in functions.chunks(MAX_STEPS).map(|chunk| chunk[0].len as u64) {
+    for _ in functions.chunks(MAX_STEPS) {
         let list = PointwiseList::take(&mut steps);
         let y = program.tensor_like(value)?;
         // SAFETY: both values have `len` elements.

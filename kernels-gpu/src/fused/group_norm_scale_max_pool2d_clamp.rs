@@ -35,7 +35,7 @@ use crate::parts::pool::pool_block;
 /// written once.
 ///
 /// # Safety
-/// As `group_norm_apply` and `max_pool2d`, of the same input; `scale` has `pool.channels`
+/// As `group_norm_scale_pointwise` and `max_pool2d`, of the same input; `scale`, if it is not null, has `pool.channels`
 /// elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn group_norm_scale_max_pool2d_clamp<T: Storage>(
@@ -51,6 +51,7 @@ pub unsafe fn group_norm_scale_max_pool2d_clamp<T: Storage>(
 ) {
     let tensors = NormTensors {
         partials,
+        before: core::ptr::null(),
         weight,
         bias,
         scale,

@@ -8,7 +8,6 @@ pub(crate) mod index;
 pub(crate) mod lanes;
 pub(crate) mod map;
 pub(crate) mod moments;
-pub(crate) mod normalise;
 pub(crate) mod planes;
 pub(crate) mod pointwise;
 pub(crate) mod pool;

@@ -11,12 +11,16 @@ use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS, PLANE_ELEMENTS};
 
 use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::map::{PlaneMap, is_not_infinite};
-use crate::parts::moments;
+use crate::parts::moments::{self, Moments};
 
-/// The tensors that a norm and the scale after it take their parameters from. All but `partials` may be null.
+/// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be null.
+///
+/// What is multiplied `before` a norm of each channel is part of its factor, with mean and variance those of what was not multiplied:
+/// `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0 included.
 #[derive(Clone, Copy)]
 pub(crate) struct NormTensors<T> {
     pub(crate) partials: *const f32,
+    pub(crate) before: *const T,
     pub(crate) weight: *const T,
     pub(crate) bias: *const T,
     pub(crate) scale: *const T,
@@ -52,7 +56,8 @@ impl Planes {
     /// # Safety
     /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`; `partials` is
     /// what the statistics kernel left of these, and `weight` and `bias`, where `g` says that they exist, and
-    /// `scale`, if it is not null, have `g.channels` elements. The launch has `g.staged_bytes` for as many planes.
+    /// `before` and `scale`, if they are not null, have `g.channels` elements; `before` is null unless rows are channels. The
+    /// launch has `g.staged_bytes` for as many planes.
     #[inline(always)]
     pub(crate) unsafe fn stage<T: Storage>(
         g: &NormGeometry,
@@ -63,6 +68,18 @@ impl Planes {
         let partials = Global::new(tensors.partials, g.partial_elements() as usize);
         let numbers = count * PLANE_ELEMENTS as u32;
         let staged = shared::dynamic::<f32>(0, numbers);
+        let of_channel = |values: *const T, channel: u32| {
+            let values = Global::new(values, g.channels as usize);
+            values.load_readonly(channel as usize).to_f32()
+        };
+        // The factor of a row, of which `channel` is the only channel if something was multiplied before.
+        let factor = |moments: Moments, channel: u32| {
+            if tensors.before.is_null() {
+                return moments.rstd(g.eps);
+            }
+            let m = of_channel(tensors.before, channel);
+            m * math::rsqrt(math::fma(m * m, moments.variance(), g.eps))
+        };
 
         // The launch's choice. Rows are combined once, not once for each of their planes.
         let combined = if g.splits == 1 {
@@ -74,7 +91,12 @@ impl Planes {
             let combined = shared::dynamic::<f32>(bytes, rows * PARTIAL_ELEMENTS as u32);
             moments::for_each_row(partials, g, first_row, rows, |row, moments| {
                 let at = row * PARTIAL_ELEMENTS as u32;
-                combined.store_vec(at, [moments.mean, moments.rstd(g.eps)]);
+                let channel = if tensors.before.is_null() {
+                    0
+                } else {
+                    div_rem_u64(first_row + row as u64, g.channels as u64).1 as u32
+                };
+                combined.store_vec(at, [moments.mean, factor(moments, channel)]);
             });
             thread::sync_threads();
             Some(combined)
@@ -87,20 +109,20 @@ impl Planes {
             let first_channel = div_rem_u64(first, g.channels as u64).1 as u32;
             while plane < count {
                 let row = div_rem(before as u32 + plane, g.row_channels).0;
+                let channel = div_rem(first_channel + plane, g.channels).1;
                 let [mean, rstd] = match combined {
                     Some(combined) => combined.load_vec(row * PARTIAL_ELEMENTS as u32),
                     None => {
                         let moments = moments::partial(partials, g, first_row + row as u64, 0);
-                        [moments.mean, moments.rstd(g.eps)]
+                        [moments.mean, factor(moments, channel)]
                     }
                 };
-                let channel = div_rem(first_channel + plane, g.channels).1;
                 let of_channel = |exists: bool, values: *const T, otherwise: f32| {
-                    if !exists {
-                        return otherwise;
+                    if exists {
+                        of_channel(values, channel)
+                    } else {
+                        otherwise
                     }
-                    let values = Global::new(values, g.channels as usize);
-                    values.load_readonly(channel as usize).to_f32()
                 };
                 let weight = of_channel(g.has_weight != 0, tensors.weight, 1.0);
                 let bias = of_channel(g.has_bias != 0, tensors.bias, 0.0);

@@ -6,12 +6,13 @@ use op_spec::chain::Layer;
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::PoolGeometry;
 use op_spec::launch::norm::NormGeometry;
+use op_spec::launch::pointwise::PointwiseList;
 use op_spec::launch::reciprocal::Reciprocal;
 use oracle::Case;
 use oracle::data::signed;
 
-use super::super::kernels::fused::group_norm_scale::GROUP_NORM_SCALE;
 use super::super::kernels::fused::group_norm_scale_max_pool2d_clamp::*;
+use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 use super::super::kernels::fused::max_pool2d_clamp::*;
 use super::super::kernels::fused::scale_max_pool2d_clamp::*;
 use super::super::kernels::max_pool2d::*;
@@ -231,10 +232,14 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
         let (input, partials) = (x.source(), partials.source());
 
         let mapped = run.empty::<f32>(values.len())?;
-        let apply = g.apply();
-        let arguments = (input, partials, weight, bias, scale, mapped.ptr(), apply);
+        let apply = g.apply(4);
+        let (before, list) = (std::ptr::null(), PointwiseList::EMPTY);
+        let output = mapped.ptr();
+        let arguments = (
+            input, partials, before, weight, bias, scale, output, apply, list,
+        );
         run.launch(
-            &GROUP_NORM_SCALE,
+            &GROUP_NORM_SCALE_POINTWISE,
             &[label::<f32>()],
             apply.shape(),
             arguments,

@@ -1,14 +1,14 @@
-//! Normalisation: statistics, the elementwise pass, and the pass fused with scale.
+//! Normalisation: statistics, the elementwise pass with all that it does besides, and the kernel that does both.
 
 use cuda_std::{Label, Storage};
 use op_spec::chain::Layer;
-use op_spec::launch::elementwise::{Bounds, ROUND_ELEMENTS};
+use op_spec::launch::elementwise::ROUND_ELEMENTS;
 use op_spec::launch::norm::NormGeometry;
+use op_spec::launch::pointwise::PointwiseList;
 use op_spec::launch::reciprocal::Reciprocal;
 use oracle::Case;
 
-use super::super::kernels::fused::group_norm_scale::*;
-use super::super::kernels::fused::group_norm_scale_clamp::*;
+use super::super::kernels::fused::group_norm_scale_pointwise::*;
 use super::super::kernels::fused::group_norm_scale_resident::*;
 use super::super::kernels::group_norm::*;
 use super::{
@@ -115,21 +115,23 @@ pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
             let scaled = absent(norm.case::<T>([norm.layer(), Layer::scale("scale")]));
             let Loaded { x, parameters } = run.load::<T>(&scaled)?;
             let partials = statistics(run, &x, norm.geometry())?;
-            let apply = norm.geometry().affine(with_weight, with_bias).apply();
+            let apply = norm.geometry().affine(with_weight, with_bias);
+            let apply = apply.apply(size_of::<T>() as u32);
             let what = format!("{norm:?} {with_weight} {with_bias}");
             let w = optional(with_weight.then_some(&parameters[0]));
             let b = optional(with_bias.then_some(&parameters[1]));
             let y = run.empty::<T>(norm.len())?;
             let (labels, shape) = ([label::<T>()], apply.shape());
             let (x, partials) = (x.source(), partials.source());
-            let arguments = (x, partials, w, b, y.ptr(), apply);
-            run.launch(&GROUP_NORM_APPLY, &labels, shape, arguments)?;
+            let (none, list) = (std::ptr::null(), PointwiseList::EMPTY);
+            let arguments = (x, partials, none, w, b, none, y.ptr(), apply, list);
+            run.launch(&GROUP_NORM_SCALE_POINTWISE, &labels, shape, arguments)?;
             compare(&what, &y, &expected::<T>(&alone))?;
 
             let y = run.empty::<T>(norm.len())?;
             let scale = parameters[2].source();
-            let arguments = (x, partials, w, b, scale, y.ptr(), apply);
-            run.launch(&GROUP_NORM_SCALE, &labels, shape, arguments)?;
+            let arguments = (x, partials, none, w, b, scale, y.ptr(), apply, list);
+            run.launch(&GROUP_NORM_SCALE_POINTWISE, &labels, shape, arguments)?;
             compare(&format!("{what} and scale"), &y, &expected::<T>(&scaled))?;
         }
     }
@@ -149,20 +151,16 @@ const POOLED: [(Norm, usize); 8] = [
     (norm(1, 2, 1, 9001, 0.0), 4099),
 ];
 
-/// Normalised with the statistics of longer planes, scaled and clamped, by blocks of every number of rounds.
-pub(crate) fn clamped<T: Storage>(run: &Run) -> Outcome {
+/// Normalised with the statistics of longer planes, scaled, and given to functions, by blocks of every number of rounds.
+pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
     let cases = match label::<T>() {
         Label::Name("f32") => &POOLED[..],
-        Label::Name("f16") => &POOLED[4..5],
-        _ => &POOLED[5..6],
+        _ => &POOLED[2..],
     };
     for &(norm, spatial) in cases {
-        let layers = [
-            norm.layer(),
-            Layer::scale("scale"),
-            Layer::clamp(-0.25, 0.5),
-        ];
-        let case = norm.case::<T>(layers);
+        let functions = [Layer::silu(), Layer::clamp(-0.125, 0.5)];
+        let layers = [norm.layer(), Layer::scale("scale")];
+        let case = norm.case::<T>(layers.into_iter().chain(functions.clone()));
         let left = |index: &usize| index % norm.spatial < spatial;
         let left: Vec<usize> = (0..norm.len()).filter(left).collect();
         let wanted = expected_at::<T>(&case, &left);
@@ -179,18 +177,24 @@ pub(crate) fn clamped<T: Storage>(run: &Run) -> Outcome {
             (3, true),
             (4, true),
             (8, true),
+            (16, true),
             (1, false),
         ] {
-            let mut g = norm.geometry().affine(true, true).pooled(spatial as u64);
+            let g = norm.geometry().affine(true, true);
+            let mut g = g.pooled(spatial as u64, size_of::<T>() as u32);
             g.block_elements = rounds * ROUND_ELEMENTS as u32;
+            if g.shape().is_none_or(|shape| shape.shared_bytes > 48 << 10) {
+                continue;
+            }
             // Planes are far beyond what fits here, unless what counts as far is as near as it may be.
             if !near && spatial as u32 > g.block_elements {
                 g.near = Reciprocal::of(g.block_elements);
             }
             let y = run.empty::<T>(pooled.len())?;
-            let bounds = Bounds::new(Some(-0.25), Some(0.5));
-            let arguments = (x.source(), partials.source(), w, b, s, y.ptr(), g, bounds);
-            let family = &GROUP_NORM_SCALE_CLAMP;
+            let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
+            let list = list(&functions);
+            let arguments = (x, partials, none, w, b, s, y.ptr(), g, list);
+            let family = &GROUP_NORM_SCALE_POINTWISE;
             run.launch(family, &[label::<T>()], g.shape(), arguments)?;
             let what =
                 format!("{norm:?} pooled to {spatial}, {rounds} rounds a block, near {near}");
@@ -200,6 +204,46 @@ pub(crate) fn clamped<T: Storage>(run: &Run) -> Outcome {
                 None => first = Some(y),
             }
         }
+    }
+    Ok(())
+}
+
+/// The list of these layers.
+fn list(layers: &[Layer]) -> PointwiseList {
+    let mut steps = layers.iter().map(|layer| match layer {
+        Layer::Pointwise(function) => function.step(),
+        _ => unreachable!("only functions are done"),
+    });
+    PointwiseList::take(&mut steps)
+}
+
+/// Channels that are multiplied before their norm, with statistics of what was not, whole and in splits.
+pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
+    for norm in [
+        norm(3, 5, 5, 31, 2.0),
+        norm(2, 3, 3, 1367, -3.0),
+        norm(2, 2, 2, 9001, 1.0),
+    ] {
+        let layers = [Layer::scale("scale"), norm.layer(), Layer::relu()];
+        let mut case = norm.case::<T>(layers);
+        case.parameters[0][[1]] = 0.0;
+        let Loaded { x, parameters } = run.load::<T>(&case)?;
+        let [before, w, b] = [0, 1, 2].map(|index| parameters[index].source());
+        let g = norm.geometry().affine(true, true);
+        let partials = statistics(run, &x, g)?;
+        let g = g.apply(size_of::<T>() as u32);
+        let y = run.empty::<T>(norm.len())?;
+        let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
+        let list = list(&[Layer::relu()]);
+        // In place as well, which gives the same bits.
+        let arguments = (x, partials, before, w, b, none, y.ptr(), g, list);
+        let family = &GROUP_NORM_SCALE_POINTWISE;
+        run.launch(family, &[label::<T>()], g.shape(), arguments)?;
+        compare(&format!("{norm:?}"), &y, &expected::<T>(&case))?;
+        let z = run.load::<T>(&case)?.x;
+        let arguments = (z.source(), partials, before, w, b, none, z.ptr(), g, list);
+        run.launch(family, &[label::<T>()], g.shape(), arguments)?;
+        same_bits(&format!("{norm:?} in place"), &z, &y)?;
     }
     Ok(())
 }
@@ -255,9 +299,10 @@ pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
         let partials = statistics(run, &x, g)?;
         let y = run.empty::<f32>(norm.len())?;
         let (x, partials, bias) = (x.source(), partials.source(), parameters[1].source());
-        let apply = g.apply();
-        let arguments = (x, partials, std::ptr::null(), bias, y.ptr(), apply);
-        let family = &GROUP_NORM_APPLY;
+        let apply = g.apply(4);
+        let (none, list) = (std::ptr::null(), PointwiseList::EMPTY);
+        let arguments = (x, partials, none, none, bias, none, y.ptr(), apply, list);
+        let family = &GROUP_NORM_SCALE_POINTWISE;
         run.launch(family, &[label::<f32>()], apply.shape(), arguments)?;
         let of = |index: usize| case.parameters[1][index / norm.spatial % norm.channels];
         let wanted = (0..norm.len()).map(|index| (f64::from(of(index)), 0.0));

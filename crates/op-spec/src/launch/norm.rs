@@ -13,7 +13,7 @@
 //! Each split leaves `(mean, M2)`, where M2 is the sum of squared deviations from that mean. The
 //! pass that follows combines the splits of a row in index order (Chan's formula).
 
-use super::elementwise::{BLOCK_THREADS, ROUND_ELEMENTS};
+use super::elementwise::BLOCK_THREADS;
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
@@ -42,8 +42,17 @@ pub const COUNTED_ELEMENTS: usize = 4;
 /// Numbers that a block keeps for a plane: mean, factor, bias and scale.
 pub const PLANE_ELEMENTS: usize = 4;
 
-/// Rounds of a block of an elementwise pass, at most.
-pub const MAX_ROUNDS: u64 = 8;
+/// Bytes that a thread of an elementwise pass moves by one instruction.
+pub const APPLY_VECTOR_BYTES: u32 = 16;
+
+/// Values of a thread that functions are done to together in such a pass: a vector of 16-bit elements, or two of f32.
+pub const APPLY_VALUES: usize = 8;
+
+/// Rounds of a block of such a pass, at most, in each of which its threads move a vector each.
+pub const MAX_ROUNDS: u64 = 16;
+
+/// Planes that so many elements of a block are spread over at most, so that all their parameters fit 16 KiB of shared memory.
+const MAX_PLANES: u64 = 1024;
 
 /// Blocks that fill a large GPU; with more elements, blocks take more of them each.
 pub(super) const ENOUGH_BLOCKS: u64 = 1024;
@@ -165,14 +174,14 @@ impl NormGeometry {
         LaunchShape::linear(blocks, STATS_THREADS)
     }
 
-    /// The pass that normalises the tensor element by element.
-    pub const fn apply(&self) -> ApplyGeometry {
-        ApplyGeometry::new(*self, self.spatial)
+    /// The pass that normalises the tensor, of elements of `element_bytes`, element by element.
+    pub const fn apply(&self, element_bytes: u32) -> ApplyGeometry {
+        ApplyGeometry::new(*self, self.spatial, element_bytes)
     }
 
     /// The pass that normalises a tensor of the same rows, whose planes have `spatial` elements, element by element.
-    pub const fn pooled(&self, spatial: u64) -> ApplyGeometry {
-        ApplyGeometry::new(*self, spatial)
+    pub const fn pooled(&self, spatial: u64, element_bytes: u32) -> ApplyGeometry {
+        ApplyGeometry::new(*self, spatial, element_bytes)
     }
 
     /// Launch of a kernel that keeps its row, of elements of `element_bytes`, in shared memory
@@ -249,20 +258,22 @@ pub struct ApplyGeometry {
 }
 
 impl ApplyGeometry {
-    /// Over planes of `spatial` elements.
-    const fn new(norm: NormGeometry, spatial: u64) -> Self {
+    /// Over planes of `spatial` elements of `element_bytes`.
+    const fn new(norm: NormGeometry, spatial: u64, element_bytes: u32) -> Self {
         let elements = norm.rows * norm.row_channels as u64 * spatial;
-        let rounds = elements.div_ceil(ROUND_ELEMENTS as u64 * ENOUGH_BLOCKS);
-        // A round touches no more planes than threads have elements in it, so with no more rounds than planes have
-        // elements all their parameters fit 16 KiB of shared memory.
-        let most = if spatial < MAX_ROUNDS {
-            spatial
-        } else {
-            MAX_ROUNDS
-        };
+        let round = (BLOCK_THREADS * APPLY_VECTOR_BYTES / element_bytes) as u64;
+        let rounds = elements.div_ceil(round * ENOUGH_BLOCKS);
+        let most = MAX_PLANES.saturating_mul(spatial) / round;
+        let most = if most < MAX_ROUNDS { most } else { MAX_ROUNDS };
         let rounds = if rounds < most { rounds } else { most };
         // Loads overlap four rounds at a time.
         let rounds = if rounds > 4 { rounds / 4 * 4 } else { rounds };
+        // Where planes are so short that a round has too many of them, some threads have nothing to do.
+        let block_elements = if rounds == 0 && elements > 0 {
+            MAX_PLANES * spatial
+        } else {
+            rounds * round
+        };
         let near = if spatial < FAR as u64 {
             spatial as u32
         } else {
@@ -273,7 +284,7 @@ impl ApplyGeometry {
             elements,
             spatial,
             near: Reciprocal::of(near),
-            block_elements: rounds as u32 * ROUND_ELEMENTS as u32,
+            block_elements: block_elements as u32,
         }
     }
 

@@ -1,16 +1,17 @@
-//! Two normal forms on any shape: a convolution that leaves the norm's statistics, then one kernel for all that follows.
+//! Normal forms on any shape: a convolution that leaves the norm's statistics, then one kernel for all that follows.
 
 use super::convolved::{Convolved, Parameters};
-use super::forms::{PoolingForm, ReducingForm};
-use super::group_norm_scale_clamp::normalise_and_clamp;
+use super::forms::{MappedForm, PoolingForm, ReducingForm};
 use super::group_norm_scale_max_pool2d_clamp::normalise_and_pool;
+use super::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use super::multiply_instance_norm_clamp_multiply_channel_max::normalise_and_reduce;
 use super::{implicit_gemm, stencil};
 use crate::error::Result;
-use crate::ops::Precision;
+use crate::ops::{Precision, pointwise};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
+use crate::spec::launch::elementwise::Bounds;
 use crate::spec::launch::implicit_gemm::GemmConfig;
 use crate::spec::launch::stencil::StencilGeometry;
 use crate::spec::{ConvProblem, MaxPool2dProblem};
@@ -92,7 +93,29 @@ impl PoolingChoice {
     }
 }
 
-/// Appends `clamp(max_pool2d(norm(convolution(x)) * factor))`, done as `choice` says for this problem.
+/// Appends `functions(norm(convolution(x) * before) * behind)`, with the convolution that was chosen for this problem and the
+/// factors of its norm.
+pub(crate) fn append_mapped(
+    program: &mut ProgramBuilder,
+    x: Value,
+    parameters: &Parameters<'_>,
+    problem: &MappedForm,
+    [before, scale]: [Option<Value>; 2],
+    convolution: &StatisticsConvolution,
+) -> Result<Value> {
+    let MappedForm { norm, output, .. } = problem;
+    let convolved = convolution.append(program, x, parameters, output)?;
+    let input = convolved.statistics(program, parameters.norm, norm.norm.geometry()?)?;
+    let functions = &norm.functions;
+    let tail = Tail {
+        before,
+        scale,
+        functions,
+    };
+    normalise_and_map(program, &input, tail)
+}
+
+/// Appends `functions(max_pool2d(norm(convolution(x)) * factor))`, done as `choice` says for this problem.
 pub(crate) fn append_pooling(
     program: &mut ProgramBuilder,
     x: Value,
@@ -106,11 +129,23 @@ pub(crate) fn append_pooling(
     };
     let convolved = (choice.convolution).append(program, x, parameters, output)?;
     let input = convolved.statistics(program, parameters.norm, problem.norm.geometry()?)?;
-    let (factors, clamp) = (parameters.factors, &problem.clamp);
-    match choice.is_pooled {
-        true => normalise_and_clamp(program, &input, factors, clamp),
-        false => normalise_and_pool(program, &input, factors, &problem.pool, clamp),
+    let (scale, functions) = (parameters.factors, &problem.functions[..]);
+    if choice.is_pooled {
+        let tail = Tail {
+            scale,
+            functions,
+            ..Tail::NONE
+        };
+        return normalise_and_map(program, &input, tail);
     }
+    // The kernel that pools does a clamp besides; all else takes a launch of its own, of what is left of the pixels.
+    let clamp = functions.first().and_then(|function| function.as_clamp());
+    let (bounds, rest) = match clamp {
+        Some(clamp) => (clamp.kernel_bounds(), &functions[1..]),
+        None => (Bounds::NONE, functions),
+    };
+    let pooled = normalise_and_pool(program, &input, scale, &problem.pool, bounds)?;
+    pointwise::append(program, pooled, rest)
 }
 
 /// Appends `channel_max(clamp(norm(convolution(x) * m)) * m)`, with the convolution that was chosen for this problem.
@@ -124,5 +159,6 @@ pub(crate) fn append_reducing(
     let convolved = convolution.append(program, x, parameters, &problem.convolved)?;
     let input = convolved.statistics(program, parameters.norm, problem.norm.geometry()?)?;
     let (clamp, channel_max) = (&problem.clamp, &problem.channel_max);
-    normalise_and_reduce(program, &input, parameters.factors, clamp, channel_max)
+    let factors = parameters.factors.expect("the form has factors");
+    normalise_and_reduce(program, &input, factors, clamp, channel_max)
 }

@@ -40,11 +40,15 @@ impl OneLaunch2d {
         properties: &DeviceProperties,
         precision: Precision,
     ) -> Result<Self, Refusal> {
+        let expected = "a convolution, a norm, one factor, max_pool2d, clamp";
+        let other_layers = Refusal::Layers { expected };
+        let clamp = problem.clamp().ok_or(other_layers)?;
+        problem.factors.ok_or(other_layers)?;
         if !properties.has_warpgroup_products {
             return Err(Refusal::Needs("warpgroup products"));
         }
         let geometry =
-            OneLaunch2dGeometry::new(&problem.conv, &problem.norm, &problem.pool, &problem.clamp)?;
+            OneLaunch2dGeometry::new(&problem.conv, &problem.norm, &problem.pool, &clamp)?;
         let multiprocessors = properties.multiprocessors;
         let config = geometry.spread(config(dtype, precision), multiprocessors);
         Ok(Self {
@@ -74,7 +78,7 @@ fn prepare(
     let of = (parameters.layer, Preparation::OneLaunch(choice.precision));
     let label = choice.precision.label(dtype);
     let words = config(dtype, choice.precision).operand_words() as usize;
-    let (weight, factors) = (Some(filters.weight), Some(parameters.factors));
+    let (weight, factors) = (Some(filters.weight), parameters.factors);
     let known = [weight, filters.bias, norm.weight, norm.bias, factors];
     let append = |program: &mut ProgramBuilder, known: [Option<Value>; 5]| {
         let operands = program.tensor(&[words], DType::F32)?;

@@ -17,8 +17,8 @@ use crate::spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry};
 pub(crate) struct Parameters<'a> {
     pub(crate) filters: Filters,
     pub(crate) norm: Affine,
-    /// What is multiplied with each channel.
-    pub(crate) factors: Value,
+    /// What is multiplied with each channel; with several such layers, with the first.
+    pub(crate) factors: Option<Value>,
     /// The layer that convolves.
     pub(crate) layer: usize,
     /// What the chain's programs have prepared so far.

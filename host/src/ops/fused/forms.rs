@@ -1,19 +1,103 @@
-//! The two normal forms that there are kernels for.
+//! The normal forms that there are kernels for.
 
 use op_spec::chain::{ChainProblem, NormalForm, Pointwise, Reduction};
+use op_spec::{PointwiseProblem, ScaleProblem};
 
 use crate::spec::launch::Refusal;
 use crate::spec::{
     ChannelMaxProblem, ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem,
 };
 
-/// `clamp(max_pool2d(norm(convolution(x)) * factor))`.
+/// The layer of the only factors, if there are any; refused are several.
+fn at_most_one(
+    factors: &[(usize, ScaleProblem)],
+    refusal: Refusal,
+) -> Result<Option<usize>, Refusal> {
+    match factors {
+        [] => Ok(None),
+        [(layer, _)] => Ok(Some(*layer)),
+        _ => Err(refusal),
+    }
+}
+
+/// Functions of single values, which all of these are; refused are factors.
+fn functions(
+    pointwise: &[(usize, Pointwise)],
+    refusal: Refusal,
+) -> Result<Vec<PointwiseProblem>, Refusal> {
+    let function = |(_, pointwise): &(usize, Pointwise)| match pointwise {
+        Pointwise::Function(problem) => Ok(*problem),
+        Pointwise::Scale(_) => Err(refusal),
+    };
+    pointwise.iter().map(function).collect()
+}
+
+/// `functions(norm(convolution(x) * before) * behind)`; factors before are those of a norm of each channel.
+#[derive(Debug, Clone)]
+pub(crate) struct MappedForm {
+    pub(crate) conv: ConvProblem<3>,
+    pub(crate) norm: MappedNorm,
+    /// Shape of the convolution's output, and of the result.
+    pub(crate) output: Vec<usize>,
+}
+
+impl MappedForm {
+    /// The form, if it is this one.
+    pub(crate) fn of(
+        problem: &ChainProblem,
+        form: Option<&NormalForm>,
+    ) -> Result<MappedForm, Refusal> {
+        let expected = "a convolution, a norm, functions of single values";
+        let refusal = Refusal::Layers { expected };
+        let form = form.ok_or(refusal)?;
+        let (convolution, conv) = form.convolution.ok_or(refusal)?;
+        Ok(MappedForm {
+            conv,
+            norm: MappedNorm::of(form, refusal)?,
+            output: problem.steps[convolution].output.clone(),
+        })
+    }
+}
+
+/// `functions(norm(x * before) * behind)`; factors before are those of a norm of each channel.
+#[derive(Debug, Clone)]
+pub(crate) struct MappedNorm {
+    pub(crate) norm: GroupNormProblem,
+    /// The layer of the factors before the norm.
+    pub(crate) before: Option<usize>,
+    /// The layer of the factors right behind it.
+    pub(crate) behind: Option<usize>,
+    pub(crate) functions: Vec<PointwiseProblem>,
+}
+
+impl MappedNorm {
+    /// What a form is behind its convolution, if it is this and there is no maximum in it.
+    pub(crate) fn of(form: &NormalForm, refusal: Refusal) -> Result<MappedNorm, Refusal> {
+        let (_, norm) = form.norm.ok_or(refusal)?;
+        let before = at_most_one(&form.factors_before, refusal)?;
+        let is_each_channel = norm.channels_per_group() == 1;
+        if form.reduction.is_some() || before.is_some() && !is_each_channel {
+            return Err(refusal);
+        }
+        Ok(MappedNorm {
+            norm,
+            before,
+            behind: at_most_one(&form.factors_behind, refusal)?,
+            functions: functions(&form.pointwise, refusal)?,
+        })
+    }
+}
+
+/// `functions(max_pool2d(norm(convolution(x)) * factor))`.
 #[derive(Debug, Clone)]
 pub(crate) struct PoolingForm {
     pub(crate) conv: ConvProblem<3>,
     pub(crate) norm: GroupNormProblem,
+    /// The layer of the factors behind the norm.
+    pub(crate) factors: Option<usize>,
     pub(crate) pool: MaxPool2dProblem,
-    pub(crate) clamp: ClampProblem,
+    /// What is done to each maximum: also what was done before it, if that keeps order.
+    pub(crate) functions: Vec<PointwiseProblem>,
     /// Shape of the convolution's output.
     pub(crate) convolved: Vec<usize>,
     /// Shape of the result.
@@ -26,32 +110,38 @@ impl PoolingForm {
         problem: &ChainProblem,
         form: Option<&NormalForm>,
     ) -> Result<PoolingForm, Refusal> {
-        let expected = "a convolution, a norm, one factor, max_pool2d, clamp";
+        let expected = "a convolution, a norm, max_pool2d, and functions that keep order before it and any behind";
         let refusal = Refusal::Layers { expected };
         let form = form.ok_or(refusal)?;
         let (convolution, conv) = form.convolution.ok_or(refusal)?;
-        let (Some((_, norm)), Some((_, Reduction::MaxPool2d(pool)))) = (form.norm, form.reduction)
+        let (Some((_, norm)), Some((reduction, Reduction::MaxPool2d(pool)))) =
+            (form.norm, form.reduction)
         else {
             return Err(refusal);
         };
-        let [(last, function)] = form.behind[..] else {
-            return Err(refusal);
-        };
-        let clamp = function.as_clamp().ok_or(refusal)?;
-        if !form.factors_before.is_empty()
-            || form.factors_behind.len() != 1
-            || !form.pointwise.is_empty()
-        {
+        let keeps_order = form.pointwise.iter().all(|(_, step)| step.keeps_order());
+        if !form.factors_before.is_empty() || !keeps_order {
             return Err(refusal);
         }
+        let last = form.behind.last().map_or(reduction, |(layer, _)| *layer);
+        let all = [&form.pointwise[..], &form.behind[..]].concat();
         Ok(PoolingForm {
             conv,
             norm,
+            factors: at_most_one(&form.factors_behind, refusal)?,
             pool,
-            clamp,
+            functions: functions(&all, refusal)?,
             convolved: problem.steps[convolution].output.clone(),
             output: problem.steps[last].output.clone(),
         })
+    }
+
+    /// The only function, if it is a clamp.
+    pub(crate) fn clamp(&self) -> Option<ClampProblem> {
+        match &self.functions[..] {
+            [function] => function.as_clamp(),
+            _ => None,
+        }
     }
 }
 

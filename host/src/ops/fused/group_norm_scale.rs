@@ -1,11 +1,10 @@
 //! `group_norm`, `scale`.
 
-use kernels_gpu::fused::group_norm_scale::GROUP_NORM_SCALE;
 use kernels_gpu::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
 
+use super::group_norm_scale_pointwise::{self, Tail};
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
-use crate::ops::group_norm::{NormInput, statistics};
 use crate::ops::launching::{Affine, compute};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::GroupNormProblem;
@@ -30,15 +29,15 @@ pub(crate) fn append(
     let resident = resident(&geometry, program.dtype(x), program.properties());
     if resident.is_some() {
         let arguments = (x, weight, bias, scale, y, geometry);
-        // SAFETY: as below, without partial results.
+        // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel where the
+        // geometry says that they exist, and so has `scale`.
         return unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, resident, y, arguments) };
     }
-    let NormInput { partials, .. } = statistics(program, x, affine, geometry)?;
-    let apply = geometry.apply();
-    let arguments = (x, partials, weight, bias, scale, y, apply);
-    // SAFETY: `x` and `y` have `geometry.elements()` elements; the partial results are those of `x`; weight and bias
-    // have a value per channel where the geometry says that they exist, and so has `scale`.
-    unsafe { compute(program, &GROUP_NORM_SCALE, apply.shape(), y, arguments) }
+    let tail = Tail {
+        scale: Some(scale),
+        ..Tail::NONE
+    };
+    group_norm_scale_pointwise::append(program, x, affine, geometry, tail)
 }
 
 /// The one launch whose blocks keep their rows in shared memory between statistics and normalisation, where that pays

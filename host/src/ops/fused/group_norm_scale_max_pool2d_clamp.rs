@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::ops::group_norm::{NormInput, statistics};
 use crate::ops::launching::{Affine, compute};
 use crate::program::{ProgramBuilder, Value};
+use crate::spec::launch::elementwise::Bounds;
 use crate::spec::{ClampProblem, GroupNormProblem, MaxPool2dProblem};
 
 /// Appends `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` in two kernels: the norm's statistics, then all the
@@ -24,16 +25,16 @@ pub(crate) fn append(
         return program.tensor(&output, program.dtype(x));
     }
     let input = statistics(program, x, affine, norm.geometry()?)?;
-    normalise_and_pool(program, &input, scale, pool, clamp)
+    normalise_and_pool(program, &input, Some(scale), pool, clamp.kernel_bounds())
 }
 
-/// Appends all that follows the norm's statistics.
+/// Appends what follows the norm's statistics, up to clamping by `bounds`.
 pub(crate) fn normalise_and_pool(
     program: &mut ProgramBuilder,
     input: &NormInput,
-    scale: Value,
+    scale: Option<Value>,
     pool: &MaxPool2dProblem,
-    clamp: &ClampProblem,
+    bounds: Bounds,
 ) -> Result<Value> {
     let &NormInput {
         x, partials, norm, ..
@@ -45,10 +46,9 @@ pub(crate) fn normalise_and_pool(
         geometry.norm_shape(&norm),
     );
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
-    let bounds = clamp.kernel_bounds();
     let arguments = (x, partials, weight, bias, scale, y, norm, geometry, bounds);
     // SAFETY: the pool's geometry describes `x` and `y`; the partial results are those of the norm's rows, to whose channels
     // the planes of `x` belong; weight and bias have a value per channel where the geometry says that they exist, and so
-    // has `scale`.
+    // has `scale` where it is there.
     unsafe { compute(program, family, shape, y, arguments) }
 }

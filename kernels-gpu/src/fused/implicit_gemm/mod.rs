@@ -23,7 +23,7 @@
 //!                         largest, or, where norm and scale reverse the order, the smallest
 //! combine   moments of each row of the norm, from those of its tiles, always in the same order
 //! ```
-//! What follows is `group_norm_scale_clamp` where outputs were pooled, else
+//! What follows is `group_norm_scale_pointwise` where outputs were pooled, or where there is no maximum, else
 //! `group_norm_scale_max_pool2d_clamp` or `instance_norm_clamp_multiply_channel_max`.
 //!
 //! How packed input and tiles are laid out: `op_spec::launch::implicit_gemm`.

@@ -1,6 +1,7 @@
 //! Chains that are no preset.
 
-use op_spec::chain::{ConvLayer, GroupNormLayer, Layer};
+use op_spec::InstanceNormSpec;
+use op_spec::chain::{ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
 
 use super::*;
 
@@ -42,7 +43,7 @@ fn other_chains() {
                 "no scale and pool",
                 chain(vec![conv("a"), group_norm(), clamp()]),
                 &input,
-                ["direct | norm | operator"; 3],
+                GEMM,
             ),
             ("instance norm", chain(instance_norm), &input, one_launch),
             ("relu", chain(with_relu), &input, one_launch),
@@ -68,7 +69,7 @@ fn other_chains() {
                     Layer::channel_max(),
                 ]),
                 &input,
-                ["norm-scale | operator | operator | operator"; 3],
+                ["norm-functions | operator | operator"; 3],
             ),
             (
                 "a factor first",
@@ -86,7 +87,7 @@ fn other_chains() {
                 "a clamp before factor and maximum",
                 chain(vec![clamp(), scale(), Layer::channel_max(), clamp()]),
                 &input,
-                ["clamp-scale-max | operator"; 3],
+                ["clamp-scale-max | pointwise"; 3],
             ),
         ],
         &DTYPES,
@@ -112,8 +113,71 @@ fn other_chains() {
             "another factor",
             other_factor,
             &KernelBench79::INPUT,
-            ["direct | operator | norm | clamp-scale-max"; 3],
+            ["implicit-gemm | operator | operator"; 3],
         )],
+        &DTYPES,
+        &Options::default(),
+    );
+}
+
+/// Blocks of real networks, each a run, at the sizes that these have.
+#[test]
+fn blocks() {
+    let norm = Layer::InstanceNorm(InstanceNormLayer {
+        name: "norm".to_owned(),
+        attributes: InstanceNormSpec::default(),
+        affine: true,
+    });
+    let volume = |from: usize, to, stride: usize| {
+        let conv = Layer::conv3d(ConvLayer {
+            attributes: Conv3dSpec {
+                stride: [stride; 3],
+                padding: [1; 3],
+                ..Conv3dSpec::default()
+            },
+            ..ConvLayer::new("conv", to, [3; 3])
+        });
+        let layers = vec![conv, norm.clone(), Layer::leaky_relu(0.01)];
+        Chain::new(from, layers).unwrap()
+    };
+    let image = |from: usize, to, extent: usize, stride: usize, behind: &[Layer]| {
+        let conv = Layer::conv2d(ConvLayer {
+            attributes: Conv2dSpec {
+                stride: [stride; 2],
+                padding: [extent / 2; 2],
+                ..Conv2dSpec::default()
+            },
+            ..ConvLayer::new("conv", to, [extent; 2])
+        });
+        let layers = [&[conv, Layer::group_norm("norm", 32)], behind].concat();
+        Chain::new(from, layers).unwrap()
+    };
+    let pool = Layer::max_pool2d(MaxPool2dSpec {
+        stride: Some([2, 2]),
+        padding: [1, 1],
+        ..MaxPool2dSpec::new([3, 3])
+    });
+    let decoder = |channels| image(channels, channels, 3, 1, &[Layer::silu()]);
+    let head = image(256, 256, 3, 1, &[Layer::relu()]);
+    let stem = image(3, 64, 7, 2, &[Layer::relu(), pool.clone()]);
+    let other_stem = image(3, 64, 7, 2, &[Layer::silu(), pool]);
+    check(
+        &[
+            ("volumes", volume(32, 32, 1), &[2, 32, 128, 128, 128], GEMM),
+            ("to half", volume(32, 64, 2), &[2, 32, 128, 128, 128], GEMM),
+            ("small", volume(320, 320, 1), &[2, 320, 8, 8, 8], GEMM),
+            ("decoder", decoder(512), &[1, 512, 64, 64], GEMM),
+            ("last", decoder(128), &[4, 128, 512, 512], GEMM),
+            ("head", head.clone(), &[2, 256, 100, 152], GEMM),
+            ("smallest", head, &[2, 256, 13, 19], GEMM),
+            ("stem", stem, &[64, 3, 224, 224], GEMM),
+            (
+                "silu before the pool",
+                other_stem,
+                &[64, 3, 224, 224],
+                ["implicit-gemm | operator"; 3],
+            ),
+        ],
         &DTYPES,
         &Options::default(),
     );

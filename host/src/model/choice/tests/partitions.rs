@@ -23,7 +23,7 @@ fn partitions_say_which_runs_and_which_rows() {
         ),
         (
             "conv2d | group_norm | scale | max_pool2d | clamp",
-            "direct | norm | operator | operator | operator",
+            "direct | norm | operator | operator | pointwise",
         ),
         ("conv2d group_norm scale max_pool2d clamp", "one-launch-2d"),
         (
@@ -37,13 +37,30 @@ fn partitions_say_which_runs_and_which_rows() {
         ),
         (
             "conv2d group_norm | scale max_pool2d clamp",
-            "conv2d group_norm: no kernels: no row of the table does these layers together",
+            "implicit-gemm | scale-pool-clamp",
+        ),
+        (
+            "conv2d group_norm scale | max_pool2d | clamp",
+            "implicit-gemm | operator | pointwise",
+        ),
+        (
+            "conv2d group_norm scale max_pool2d | clamp",
+            "implicit-gemm | pointwise",
+        ),
+        (
+            "conv2d | group_norm scale @norm-functions | max_pool2d clamp",
+            "direct | norm-functions | pool-clamp",
+        ),
+        (
+            "conv2d | group_norm scale max_pool2d | clamp",
+            "group_norm scale max_pool2d: no kernels: no row of the table does these layers together",
         ),
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, stencil, \
              implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
-             norm-scale, folded, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, operator",
+             norm-scale, folded, norm-functions, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, \
+             pointwise, operator",
         ),
     ] {
         assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");

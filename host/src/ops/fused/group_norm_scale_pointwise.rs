@@ -1,0 +1,73 @@
+//! `group_norm` with a scale on either side of it, and pointwise functions.
+
+use kernels_gpu::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
+
+use crate::error::Result;
+use crate::ops::group_norm::{NormInput, statistics};
+use crate::ops::launching::{Affine, compute};
+use crate::ops::pointwise;
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::PointwiseProblem;
+use crate::spec::launch::norm::NormGeometry;
+use crate::spec::launch::pointwise::{MAX_STEPS, PointwiseList};
+
+/// What is done to single values around a norm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tail<'a> {
+    /// What is multiplied with each channel before the norm, whose groups are channels then.
+    pub(crate) before: Option<Value>,
+    /// What is multiplied with each channel behind it.
+    pub(crate) scale: Option<Value>,
+    /// What is done then.
+    pub(crate) functions: &'a [PointwiseProblem],
+}
+
+impl Tail<'_> {
+    /// A norm alone.
+    pub(crate) const NONE: Self = Self {
+        before: None,
+        scale: None,
+        functions: &[],
+    };
+}
+
+/// Appends `functions(norm(x * before[c], weight, bias) * scale[c])` in two kernels: the statistics of `x`, then all the rest.
+/// Instance norm is a norm, too, with a group per channel.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    norm: NormGeometry,
+    tail: Tail<'_>,
+) -> Result<Value> {
+    if program.bytes(&[x]) == 0 {
+        return program.tensor_like(x);
+    }
+    let input = statistics(program, x, affine, norm)?;
+    normalise_and_map(program, &input, tail)
+}
+
+/// Appends all that follows the norm's statistics, which may be those of the tensor that this one was pooled from.
+pub(crate) fn normalise_and_map(
+    program: &mut ProgramBuilder,
+    input: &NormInput,
+    tail: Tail<'_>,
+) -> Result<Value> {
+    let &NormInput {
+        x, partials, norm, ..
+    } = input;
+    let Affine { weight, bias } = input.affine;
+    let spatial: usize = program.shape(x)[2..].iter().product();
+    let geometry = norm.pooled(spatial as u64, program.dtype(x).size() as u32);
+    let (first, rest) = tail.functions.split_at(tail.functions.len().min(MAX_STEPS));
+    let list = PointwiseList::take(&mut first.iter().map(|problem| problem.function.step()));
+    let y = program.tensor_like(x)?;
+    let (before, scale) = (tail.before, tail.scale);
+    let arguments = (x, partials, before, weight, bias, scale, y, geometry, list);
+    let (family, shape) = (&GROUP_NORM_SCALE_POINTWISE, geometry.shape());
+    // SAFETY: `x` and `y` have `spatial` elements for each channel of the norm's rows; the partial results are those of
+    // these rows; weight and bias have a value per channel where the geometry says that they exist, and so have `before`, which
+    // is there only if rows are channels, and `scale`, where they are there.
+    let y = unsafe { compute(program, family, shape, y, arguments)? };
+    pointwise::append(program, y, rest)
+}

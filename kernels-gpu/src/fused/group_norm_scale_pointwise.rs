@@ -1,0 +1,256 @@
+//! All that is done to single values behind a norm's statistics, in one pass: the norm, a scale on either side of it, and a list
+//! of pointwise functions.
+//!
+//! It is the second half of a norm alone, and of every chain that has no maximum behind its norm, or had its maximum
+//! taken before it: norm and scale are monotonic, so a pool may come first if it takes the right one of largest and
+//! smallest (see `implicit_gemm`). The statistics are then those of the tensor that was pooled, whose channels and rows
+//! this one has.
+//!
+//! # Idea
+//! A block has consecutive elements, whatever the planes in them are, and as many as pay for what it prepares.
+//!
+//! ```text
+//! the first four vectors of 16 bytes of each thread are on their way                # 64 bytes a thread, always
+//! mean, rstd of the rows that the block's planes belong to, if they are in splits; barrier  # `parts::planes`
+//! for each plane, a thread: [mean, rstd * weight, bias, scale] -> shared memory; barrier
+//! for each eight values of the thread, one vector or, in f32, two:
+//!     the vectors three or four further on are on their way
+//!     y = ((x - mean) * factor + bias) * scale                     # the plane's, found by a product with a reciprocal
+//!     y = list(y)                                                                    # `parts::pointwise`
+//! ```
+//!
+//! Planes that are at least as long as a vector, less one, end at most once within it: then the elements beyond take the
+//! parameters of the next plane. Only where planes are shorter, and for the tensor's last elements, does each element look for its own.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, bf16, f16, kernel, thread};
+use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
+use op_spec::launch::norm::{APPLY_VALUES, ApplyGeometry};
+use op_spec::launch::pointwise::PointwiseList;
+
+use crate::parts::index::NearSegments;
+use crate::parts::map::PlaneMap;
+use crate::parts::planes::{NormTensors, Planes};
+use crate::parts::pointwise::apply;
+use crate::parts::unroll::unroll;
+
+/// From eight values of a thread to its next eight.
+const STEP: u32 = BLOCK_THREADS * APPLY_VALUES as u32;
+
+/// Eight values of a thread, as they are stored: vectors of 16 bytes, a block's width apart.
+pub trait Vectors: Storage {
+    /// Elements of a vector.
+    const ELEMENTS: usize;
+
+    /// The vector that starts with element `at`, in the first places.
+    ///
+    /// # Safety
+    /// That of `Global::load_vec`.
+    unsafe fn load(x: Global<Self>, at: usize) -> [Self; APPLY_VALUES];
+
+    /// Stores the first places as the vector that starts with element `at`.
+    ///
+    /// # Safety
+    /// That of `GlobalMut::store_vec`.
+    unsafe fn store(y: GlobalMut<Self>, at: usize, values: [Self; APPLY_VALUES]);
+}
+
+macro_rules! halves {
+    ($($T:ty)*) => {$(
+        impl Vectors for $T {
+            const ELEMENTS: usize = 8;
+
+            #[inline(always)]
+            unsafe fn load(x: Global<Self>, at: usize) -> [Self; APPLY_VALUES] {
+                x.load_vec(at)
+            }
+
+            #[inline(always)]
+            unsafe fn store(y: GlobalMut<Self>, at: usize, values: [Self; APPLY_VALUES]) {
+                y.store_vec(at, values);
+            }
+        }
+    )*};
+}
+
+halves!(f16 bf16);
+
+impl Vectors for f32 {
+    const ELEMENTS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(x: Global<Self>, at: usize) -> [Self; APPLY_VALUES] {
+        let [a, b, c, d] = x.load_vec(at);
+        [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
+    }
+
+    #[inline(always)]
+    unsafe fn store(y: GlobalMut<Self>, at: usize, [a, b, c, d, ..]: [Self; APPLY_VALUES]) {
+        y.store_vec(at, [a, b, c, d]);
+    }
+}
+
+/// A block normalises `g.block_elements` consecutive elements of `x`, with what is multiplied before and behind, does a list of
+/// functions to them, and writes what comes of it into `y`.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: vectors go to the threads in turn; the list is done to eight values together.
+/// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
+/// statistics are in splits.
+/// *Traffic*: each element is read once and written once; the rest comes from cache.
+///
+/// # Safety
+/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is what the
+/// statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`, where the geometry says that
+/// they exist, and `before` and `scale`, if they are not null, have `g.norm.channels` elements; `before` is null unless the
+/// norm's rows are channels. The geometry is for elements of `T`'s size.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
+    x: *const T,
+    partials: *const f32,
+    before: *const T,
+    weight: *const T,
+    bias: *const T,
+    scale: *const T,
+    y: *mut T,
+    g: &ApplyGeometry,
+    list: &PointwiseList,
+) {
+    let start = thread::block_idx_x() as u64 * g.block_elements as u64;
+    let left = (g.elements - start).min(g.block_elements as u64) as u32;
+    // Below `left <= g.block_elements`, so these are the block's elements and no others.
+    let x = Global::new(x, g.elements as usize).slice(start as usize, left as usize);
+    let y = GlobalMut::new(y, g.elements as usize).slice(start as usize, left as usize);
+
+    let zeros = [T::from_f32(0.0); APPLY_VALUES];
+    let elements = T::ELEMENTS as u32;
+    let round = BLOCK_THREADS * elements;
+    // The vector from `at` on, or what there is of it.
+    let load_vector = |at: u32| {
+        if at + elements <= left {
+            return T::load(x, at as usize);
+        }
+        let mut vector = zeros;
+        unroll!(8, |i| {
+            if i < T::ELEMENTS && at + (i as u32) < left {
+                vector[i] = x.load(at as usize + i);
+            }
+        });
+        vector
+    };
+    let load = |at: u32| {
+        let mut values = zeros;
+        unroll!(2, |v| {
+            if v * T::ELEMENTS < APPLY_VALUES && at + (v as u32) * round < left {
+                let vector = load_vector(at + v as u32 * round);
+                unroll!(8, |i| {
+                    if i < T::ELEMENTS {
+                        values[(v * T::ELEMENTS + i) % APPLY_VALUES] = vector[i];
+                    }
+                });
+            }
+        });
+        values
+    };
+    let thread = thread::thread_idx_x();
+    let mut at = thread * elements;
+    // Four vectors, whatever they are of.
+    let mut ahead = [zeros; 4];
+    unroll!(4, |n| {
+        if n * APPLY_VALUES < 4 * T::ELEMENTS {
+            ahead[n] = load(at + n as u32 * STEP);
+        }
+    });
+
+    let tensors = NormTensors {
+        partials,
+        before,
+        weight,
+        bias,
+        scale,
+    };
+    let segments = NearSegments::from(start, g.spatial, &g.near);
+    let count = segments.locate(left - 1).0 + 1;
+    let planes = Planes::stage(&g.norm, tensors, segments.first, count);
+
+    // The values of a vector from `first` on, which starts with element `at`.
+    let normalise = |at: u32, first: usize, values: &mut [f32; APPLY_VALUES]| {
+        let (plane, position) = segments.locate(at);
+        let crosses = position + elements > segments.length();
+        let is_short = segments.length() < elements - 1;
+        if at + elements <= left && !(crosses && is_short) {
+            let params = planes.params(plane);
+            let x = *values;
+            unroll!(8, |i| {
+                if i < T::ELEMENTS {
+                    let i = (first + i) % APPLY_VALUES;
+                    values[i] = planes.apply(params, x[i]);
+                }
+            });
+            if crosses {
+                let next = planes.params(plane + 1);
+                unroll!(8, |i| {
+                    // The first is in the plane that was found.
+                    let is_next = i > 0 && position + i as u32 >= segments.length();
+                    if i < T::ELEMENTS && is_next {
+                        let i = (first + i) % APPLY_VALUES;
+                        values[i] = planes.apply(next, x[i]);
+                    }
+                });
+            }
+        } else {
+            unroll!(8, |i| {
+                if i < T::ELEMENTS && at + (i as u32) < left {
+                    let params = planes.params(segments.locate(at + i as u32).0);
+                    let i = (first + i) % APPLY_VALUES;
+                    values[i] = planes.apply(params, values[i]);
+                }
+            });
+        }
+    };
+    let store = |at: u32, first: usize, values: &[T; APPLY_VALUES]| {
+        let mut vector = zeros;
+        unroll!(8, |i| {
+            vector[i] = values[(first + i) % APPLY_VALUES];
+        });
+        if at + elements <= left {
+            T::store(y, at as usize, vector);
+        } else {
+            unroll!(8, |i| {
+                if i < T::ELEMENTS && at + (i as u32) < left {
+                    y.store(at as usize + i, vector[i]);
+                }
+            });
+        }
+    };
+    while at < left {
+        let stored = ahead[0];
+        if T::ELEMENTS == APPLY_VALUES {
+            ahead = [ahead[1], ahead[2], ahead[3], load(at + 4 * STEP)];
+        } else {
+            ahead = [ahead[1], load(at + 2 * STEP), zeros, zeros];
+        }
+        let mut values = [0.0; APPLY_VALUES];
+        unroll!(4, |pair| {
+            let i = 2 * pair;
+            [values[i], values[i + 1]] = T::to_f32_pair([stored[i], stored[i + 1]]);
+        });
+        unroll!(2, |v| {
+            if v * T::ELEMENTS < APPLY_VALUES && at + (v as u32) * round < left {
+                normalise(at + v as u32 * round, v * T::ELEMENTS, &mut values);
+            }
+        });
+        let values = apply(list, values);
+        let mut stored = zeros;
+        unroll!(4, |pair| {
+            let i = 2 * pair;
+            [stored[i], stored[i + 1]] = T::from_f32_pair([values[i], values[i + 1]]);
+        });
+        unroll!(2, |v| {
+            if v * T::ELEMENTS < APPLY_VALUES && at + (v as u32) * round < left {
+                store(at + v as u32 * round, v * T::ELEMENTS, &stored);
+            }
+        });
+        at += STEP;
+    }
+}

@@ -1,0 +1,261 @@
+//! Blocks of real networks, as `examples/chains` has them: convolution, norm, functions, and what follows.
+
+use convfuse::chain::{Chain, Layer};
+use convfuse::spec::{GeluApproximation, MaxPool2dSpec};
+use convfuse::{DType, Options, Tensor};
+use convfuse_cli::{compare, rounded};
+use libtest_mimic::Trial;
+use oracle::Case;
+
+use crate::backend::{Backend, Outcome};
+use crate::chains;
+use crate::suite::{all_right, bits};
+
+/// A file, by how many its channels are divided for tests, and an input with those channels.
+struct Block {
+    name: &'static str,
+    text: &'static str,
+    narrower: usize,
+    input: &'static [usize],
+}
+
+macro_rules! block {
+    ($name:literal, $narrower:literal, $input:expr) => {
+        Block {
+            name: $name,
+            text: include_str!(concat!("../examples/chains/", $name, ".json")),
+            narrower: $narrower,
+            input: &$input,
+        }
+    };
+}
+
+const BLOCKS: [Block; 5] = [
+    block!("segmentation", 4, [2, 8, 3, 5, 9]),
+    block!("segmentation_stride_2", 4, [2, 8, 5, 7, 10]),
+    block!("decoder", 16, [1, 32, 5, 8]),
+    block!("head", 16, [2, 16, 7, 13]),
+    block!("stem", 4, [1, 3, 21, 27]),
+];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in Backend::DEVICES {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let name = format!("match_reference_in_{dtype}");
+            trials.push(backend.trial("blocks", &name, move |b| match_reference(b, dtype)));
+        }
+        let name = "make_nan_of_a_whole_sample_and_of_no_other";
+        trials.push(backend.trial("blocks", name, special_values));
+    }
+    for backend in Backend::KERNELS {
+        let mut add = |name, test: fn(Backend) -> Outcome| {
+            trials.push(backend.trial("blocks", name, test));
+        };
+        add("are_a_run_each", one_run);
+        add("give_a_sample_the_same_bits_in_any_batch", batches);
+    }
+    trials
+}
+
+/// The chain of a block with fewer channels, and so fewer groups.
+fn narrow(block: &Block) -> Chain {
+    let chain: Chain = serde_json::from_str(block.text).expect("a chain");
+    let layers = chain.layers().iter().cloned().map(|mut layer| {
+        match &mut layer {
+            Layer::Conv2d(conv) => conv.out_channels /= block.narrower,
+            Layer::Conv3d(conv) => conv.out_channels /= block.narrower,
+            Layer::GroupNorm(norm) => norm.attributes.num_groups /= block.narrower,
+            _ => {}
+        }
+        layer
+    });
+    Chain::new(block.input[1], layers).expect("fewer channels make a chain, too")
+}
+
+fn case(block: &Block) -> Case {
+    let name = format!("blocks/{}", block.name);
+    Case::of_chain(&name, narrow(block), block.input).shifted(-0.5)
+}
+
+/// Other chains of the kind: with factors on either side of a norm, with more functions than a launch takes, with functions on both
+/// sides of a pool, of windows that lie side by side and others, and with such as may not change places with a maximum.
+fn variants() -> Vec<Case> {
+    let head = narrow(&BLOCKS[3]).layers()[..2].to_vec();
+    let with = |name: &str, before: &[Layer], behind: &[Layer]| {
+        let mut layers = head.clone();
+        layers.splice(1..1, before.iter().cloned());
+        layers.extend_from_slice(behind);
+        let chain = Chain::new(16, layers).expect("a chain");
+        Case::of_chain(&format!("blocks/{name}"), chain, &[2, 16, 7, 10]).shifted(-0.5)
+    };
+    let instance_norm = |name: &str, behind: &[Layer]| {
+        let mut case = with(name, &[Layer::scale("before")], &[]);
+        let mut layers = case.chain.layers()[..2].to_vec();
+        layers.push(Layer::instance_norm("norm"));
+        layers.extend_from_slice(behind);
+        case = Case::of_chain(
+            &case.name,
+            Chain::new(16, layers).expect("a chain"),
+            &[2, 16, 7, 10],
+        );
+        case.shifted(-0.5)
+    };
+    let pool = |extent: usize, stride: usize| {
+        Layer::max_pool2d(MaxPool2dSpec {
+            stride: Some([stride; 2]),
+            ..MaxPool2dSpec::new([extent; 2])
+        })
+    };
+    let scale = || Layer::scale("scale");
+    let gelu = || Layer::gelu(GeluApproximation::None);
+    let many = [
+        Layer::silu(),
+        Layer::leaky_relu(0.5),
+        Layer::mish(),
+        Layer::tanh(),
+        Layer::hardswish(),
+        Layer::elu(1.5),
+        gelu(),
+        Layer::clamp(-0.75, 0.5),
+        Layer::softplus(1.0, 20.0),
+        Layer::sigmoid(),
+    ];
+    vec![
+        with("no_functions", &[], &[]),
+        with("scale_only", &[], &[scale()]),
+        with("scale_silu", &[], &[scale(), Layer::silu()]),
+        with("many_functions", &[], &many),
+        with(
+            "scale_behind_functions",
+            &[],
+            &[gelu(), scale(), Layer::relu()],
+        ),
+        with("scale_before_groups", &[scale()], &[Layer::relu()]),
+        instance_norm("scale_before_channels", &[Layer::silu()]),
+        instance_norm("scales_around", &[scale(), Layer::leaky_relu(0.1)]),
+        with("pool_alone", &[], &[pool(2, 2)]),
+        with(
+            "functions_around_windows",
+            &[],
+            &[Layer::leaky_relu(0.1), pool(2, 2), gelu()],
+        ),
+        with(
+            "functions_around_a_pool",
+            &[],
+            &[scale(), Layer::tanh(), pool(3, 2), Layer::mish()],
+        ),
+        with(
+            "clamp_and_function",
+            &[],
+            &[Layer::relu(), pool(3, 1), Layer::elu(1.0)],
+        ),
+        with("silu_before_a_pool", &[], &[Layer::silu(), pool(2, 2)]),
+    ]
+}
+
+fn match_reference(backend: Backend, dtype: DType) -> Outcome {
+    let stream = backend.stream()?;
+    let mut complaints = Vec::new();
+    for case in BLOCKS.iter().map(case).chain(variants()) {
+        let case = rounded(&case, dtype);
+        for (way, result) in compare(&case, dtype, &stream, |precision| case.expected(precision)) {
+            let name = &case.name;
+            complaints.extend(result.err().map(|c| format!("{name} {way}: {c}")));
+        }
+    }
+    all_right(&complaints)
+}
+
+/// A value that is not finite makes its sample NaN and no other, as in PyTorch: all groups are of windows that have it.
+fn special_values(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for block in &BLOCKS {
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut case = case(block);
+            let (model, mut input) = (narrow(block), block.input.to_vec());
+            input[0] = 2;
+            case = Case::of_chain(&case.name, model, &input).shifted(-0.5);
+            let clean = Tensor::from_array(&stream, &case.x)?;
+            if let Some(x) = case.x.iter_mut().nth(3) {
+                *x = value;
+            }
+            let x = Tensor::from_array(&stream, &case.x)?;
+            let model = chains::model(&stream, &case, DType::F32)?;
+            let [y, clean] = [x, clean].map(|x| model.forward(&x));
+            let [y, clean] = [y?.to_array::<f32>()?, clean?.to_array::<f32>()?];
+            let [first, second] = [0, 1].map(|sample| y.index_axis(ndarray::Axis(0), sample));
+            assert!(first.iter().all(|y| y.is_nan()), "{} {value}", block.name);
+            let wanted = clean.index_axis(ndarray::Axis(0), 1);
+            assert_eq!(second, wanted, "{} {value}", block.name);
+        }
+    }
+    Ok(())
+}
+
+/// Each block is one run, whose last kernel does all behind the statistics.
+fn one_run(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let last_of =
+        |case: &Case| -> Result<(Vec<&'static str>, &'static str), libtest_mimic::Failed> {
+            let model = chains::model(&stream, case, DType::F16)?;
+            let facts = model.explain(case.x.shape(), &Options::default())?;
+            let rows = facts.runs.iter().map(|run| run.kernels).collect();
+            Ok((
+                rows,
+                facts.launches.last().map_or("", |launch| launch.kernel),
+            ))
+        };
+    for block in &BLOCKS {
+        let (rows, last) = last_of(&case(block))?;
+        assert_eq!(rows, ["implicit-gemm"], "{}", block.name);
+        let wanted = match block.name {
+            "stem" => "group_norm_scale_max_pool2d_clamp_f16",
+            _ => "group_norm_scale_pointwise_f16",
+        };
+        assert_eq!(last, wanted, "{}", block.name);
+    }
+    for case in variants() {
+        let (rows, last) = last_of(&case)?;
+        let (wanted, kernel): (&[&str], _) = match case.name.as_str() {
+            "blocks/scale_behind_functions" => {
+                (&["implicit-gemm", "operator", "pointwise"], "pointwise_f16")
+            }
+            "blocks/scale_before_groups" => (
+                &["direct", "operator", "norm-functions"],
+                "group_norm_scale_pointwise_f16",
+            ),
+            "blocks/silu_before_a_pool" => (&["implicit-gemm", "operator"], "max_pool2d_f16"),
+            "blocks/many_functions"
+            | "blocks/functions_around_a_pool"
+            | "blocks/clamp_and_function" => (&["implicit-gemm"], "pointwise_f16"),
+            _ => (&["implicit-gemm"], "group_norm_scale_pointwise_f16"),
+        };
+        assert_eq!((&rows[..], last), (wanted, kernel), "{}", case.name);
+    }
+    Ok(())
+}
+
+/// The last sample of a batch of three has the bits that it has alone.
+fn batches(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for block in &BLOCKS {
+        for dtype in [DType::F32, DType::F16] {
+            let mut input = block.input.to_vec();
+            input[0] = 3;
+            let case = Case::of_chain(&format!("blocks/{}", block.name), narrow(block), &input);
+            let model = chains::model(&stream, &case, dtype)?;
+            let last = case
+                .x
+                .slice_axis(ndarray::Axis(0), (2..3).into())
+                .to_owned();
+            let all = Tensor::from_f32_array(&stream, &case.x, dtype)?;
+            let one = Tensor::from_f32_array(&stream, &last, dtype)?;
+            let all = model.forward(&all)?.to_f32_array()?;
+            let all = all.slice_axis(ndarray::Axis(0), (2..3).into()).to_owned();
+            let one = model.forward(&one)?.to_f32_array()?;
+            assert_eq!(bits(&all), bits(&one), "{} {dtype}", block.name);
+        }
+    }
+    Ok(())
+}
