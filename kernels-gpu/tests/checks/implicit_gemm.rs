@@ -109,6 +109,8 @@ fn rows() -> Vec<Row> {
         ([1, 9, 19], [1, 13, 16], [1, 3, 3], plain, Some([2, 2]), 1.0),
         // Filters of three wide tiles, and rows of a multiple of eight pixels.
         ([1, 20, 140], [1, 9, 18], [1, 3, 3], plain, None, 1.0),
+        // Patches of which shared memory holds two, and more stages.
+        ([1, 72, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
         // More windows than threads.
         ([1, 8, 16], [1, 18, 34], [1, 3, 3], plain, Some([1, 1]), 1.0),
     ];

@@ -60,10 +60,7 @@ impl<'a> Tables<'a> {
         let g = self.g;
         let mut cell = thread::thread_idx_x();
         while cell < g.patch_cells {
-            // Any will do for pixels that are not used.
-            let from = cell.min(g.packed_patch_cells() - 1);
-            let (row, column) = div_rem(from, g.patch_columns);
-            self.sources.store(cell, source_of_row(g, row) + column);
+            self.sources.store(cell, source(g, cell));
             cell += BLOCK_THREADS;
         }
     }
@@ -97,12 +94,15 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// The first cell of a row of a patch in the packed input, from the patch's first.
+/// Where in the packed input a cell of a patch is, from the patch's first.
 #[inline(always)]
-pub(super) unsafe fn source_of_row(g: &GemmGeometry, row: u32) -> u32 {
-    let (row, residue) = div_rem(row, g.residues);
+pub(super) unsafe fn source(g: &GemmGeometry, cell: u32) -> u32 {
+    // Any will do for pixels that are not used.
+    let from = cell.min(g.packed_patch_cells() - 1);
+    let (row, at) = div_rem(from, g.patch_row());
     let (d, h) = div_rem(row, g.patch_h);
-    (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns
+    let (residue, column) = div_rem(at, g.patch_columns);
+    (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column
 }
 
 /// How far the cell that entry `entry` of the table of offsets stands for is from a pixel's first: a cell of the

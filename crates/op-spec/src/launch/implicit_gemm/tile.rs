@@ -163,7 +163,7 @@ impl GemmTile {
     /// outputs a warp has, the more operands it loads for each.
     pub(super) const fn step_cost(self) -> u64 {
         match (self.operands, self.pixel_octets) {
-            _ if self.is_wide() => 85,
+            _ if self.is_wide() => 45,
             _ if self.warpgroups != 0 => 95,
             (4, _) => 130,
             (2, _) => 150,

@@ -1,8 +1,11 @@
-//! The product of wide tiles: two warpgroups multiply what a warp beside them brings to shared memory.
+//! The product of wide tiles: two warpgroups multiply what warps beside them bring to shared memory.
 //!
 //! A block has one tile of [`WIDE`](super::WIDE) for each warpgroup, of filters that follow one another and the same
 //! pixels; or one tile, of whose pixels each warpgroup has half. The latter is for few tiles. Filters and patches come in
 //! rings of slots: a filter slot has the [`CHAIN_STEPS`] steps of a chain, a patch slot a stage.
+//!
+//! Blocks for split values have one tile: their chains' sums are beside those of the tile, and three products for each byte that
+//! is brought leave time enough to bring it.
 //!
 //! How many tiles a block has changes nothing of what an output is the sum of, nor of what moments are taken over:
 //! those of a tile are taken over each half of its pixels.
@@ -21,8 +24,11 @@ pub const HALF_PIXELS: u32 = WIDE.pixels() / HALVES;
 /// Warps that multiply.
 pub const WARPS: u32 = 8;
 
-/// Threads of a block: those, and a warpgroup that leaves them its registers, of which one warp fills the rings.
-pub const BLOCK_THREADS: u32 = (WARPS + 4) * WARP_THREADS;
+/// Warps that bring patches, beside one that brings filters.
+pub const PATCH_WARPS: u32 = 3;
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = (WARPS + 1 + PATCH_WARPS) * WARP_THREADS;
 
 /// Filters of a warp.
 pub const WARP_FILTERS: u32 = 16;
@@ -43,8 +49,8 @@ const FEWEST_SLOTS: u32 = 2;
 /// More filter slots than this bring nothing.
 const MOST_FILTER_SLOTS: u32 = 8;
 
-/// As many patch slots let filters run ahead of a stage.
-const MOST_PATCH_SLOTS: u32 = 3;
+/// As many patch slots have one to read, and one for each warp that brings patches.
+const MOST_PATCH_SLOTS: u32 = PATCH_WARPS + 1;
 
 /// What half a tile for each warpgroup costs more for each filter than whole ones, in hundredths: patches are brought for
 /// half as many filters.
@@ -71,8 +77,8 @@ pub struct WideLayout {
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each row of a patch, its first cell of the packed input, from the patch's first.
-    pub rows: u32,
+    /// For each cell of a patch, its cell of the packed input, from the patch's first.
+    pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,
     /// Two barriers for each slot: filled, free.
@@ -88,22 +94,10 @@ pub struct WideLayout {
 }
 
 impl GemmGeometry {
-    /// Rows of a patch: pieces of it that lie in one piece of a plane of the packed input.
-    #[must_use]
-    pub const fn patch_rows(&self) -> u32 {
-        self.patch_d * self.patch_h * self.residues
-    }
-
     /// Sets of filters for blocks of `tiles` tiles.
     #[must_use]
     pub const fn wide_sets(&self, tiles: u32) -> u32 {
         self.conv.groups * self.filter_tiles.div_ceil(tiles)
-    }
-
-    /// Chains of a stage.
-    #[must_use]
-    pub const fn stage_chains(&self) -> u32 {
-        self.steps / CHAIN_STEPS
     }
 
     /// As many slots as there is room for, if it is enough.
@@ -146,8 +140,8 @@ impl GemmGeometry {
     pub const fn wide_layout(&self, parts: u32, rings: WideRings) -> WideLayout {
         let pixels = (4 * self.offsets).next_multiple_of(8);
         let positions = pixels + 4 * WIDE.pixels();
-        let rows = positions + 4 * WIDE.pixels();
-        let channels = (rows + 4 * self.patch_rows()).next_multiple_of(CELL_BYTES);
+        let sources = positions + 4 * WIDE.pixels();
+        let channels = (sources + 4 * self.patch_cells).next_multiple_of(CELL_BYTES);
         let barriers = channels + rings.tiles * WIDE.filters() * 4 * 4;
         let results =
             (barriers + 2 * 8 * (rings.patches + rings.filters)).next_multiple_of(CELL_BYTES);
@@ -157,7 +151,7 @@ impl GemmGeometry {
             offsets: 0,
             pixels,
             positions,
-            rows,
+            sources,
             channels,
             barriers,
             results,
@@ -207,15 +201,23 @@ impl GemmConfig {
         Some(one.min(two) / 100)
     }
 
-    /// The same, times 100, for blocks of one tile and of two; more than anything where shared memory has no room for two.
+    /// The same, times 100, for blocks of one tile and of two; more than anything where there are none of two: for split values,
+    /// whose sums leave registers for one, and where shared memory has no room.
     fn wide_costs(&self, device: &GemmDevice, items: u64, tile: u64) -> Option<[u64; 2]> {
         let rounds = |tiles| {
             let blocks = items.checked_mul(self.geometry.wide_sets(tiles).into())?;
             Some(blocks.div_ceil(device.multiprocessors.into()))
         };
-        let rings = (self.geometry).wide_rings(self.format.parts, 2, device.shared_bytes);
+        let parts = self.format.parts;
+        if parts > 1
+            || (self.geometry)
+                .wide_rings(parts, 2, device.shared_bytes)
+                .is_none()
+        {
+            return Some([rounds(1)?.checked_mul(tile)?.checked_mul(100)?, u64::MAX]);
+        }
         let one = rounds(1)?.checked_mul(tile)?.checked_mul(ONE_TILE_COST)?;
         let two = rounds(2)?.checked_mul(tile)?.checked_mul(200)?;
-        Some([one, if rings.is_some() { two } else { u64::MAX }])
+        Some([one, two])
     }
 }

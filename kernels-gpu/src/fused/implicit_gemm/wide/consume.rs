@@ -123,7 +123,8 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             over.give_back(&filter_ring, &patch_ring);
         }
         let place = Place::of(item, g);
-        Results::<F, SUMS>::new(work, memory, output, filter_tile, first_half, &place).finish(sums);
+        Results::<F, SUMS>::new(g, memory.rings, output, filter_tile, first_half, &place)
+            .finish(sums);
         item += work.item_step;
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! # Idea
 //! The widest instructions keep the tensor cores busiest, and leave a thread no registers but for sums. So the filters
-//! come to shared memory too, once for 256 pixels, and a warp of its own brings them and the patches, by bulk
-//! copies into two rings of slots (`produce`). Two warpgroups do nothing but multiply (`consume`) and finish their tiles
-//! (`results`), each by itself, so that one finishes while the other multiplies.
+//! come to shared memory too, once for 256 pixels. Two warpgroups do nothing but multiply (`consume`) and finish their tiles
+//! (`results`), each by itself, so that one finishes while the other multiplies. The warps of a third bring operands into two
+//! rings of slots (`produce`): one brings filters by bulk copies, three bring patches, cell by cell, in turn.
 //!
 //! ```text
-//! one warp:      for each tile of pixels, for each stage:
-//!                    wait for a free patch slot; copy the rows of the stage's patch
-//!                    for each chain of three steps: wait for a free filter slot; copy the filters
+//! one warp:      for each tile of pixels, for each chain of three steps:
+//!                    wait for a free filter slot; copy the filters
+//! three warps:   for each tile of pixels, for each stage of its share:
+//!                    wait for a free patch slot; copy the patch
 //! eight warps:   for each tile of pixels:
 //!                    for each stage: wait for its patch
 //!                        for each chain: wait for its filters; start it
@@ -21,16 +22,16 @@
 //! # Sums
 //! Those of 16-bit operands and of rounded f32 are added up by the tensor cores alone. A chain of split values starts from zero,
 //! and its sums are added in the ordinary way, which rounds, while the other warpgroup's chain is multiplied (`warpgroup`
-//! says why).
+//! says why). These are the first product's registers, so a block has one tile of split values, never two.
 //!
 //! # Barriers
-//! One of the block, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which the
-//! filling warp announces bytes; and it is free again, for which each of the eight warps arrives after its own products
+//! One of the block, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which
+//! who fills it arrives; and it is free again, for which each of the eight warps arrives after its own products
 //! with the slot are over.
 //!
 //! # Invariants
-//! - What bulk copies do not write of a patch slot is zero from the start, and meets sums that are not used.
 //! - A warp's results are in shared memory of its own.
+//! - A slot is filled in the order in which it is read, whoever fills it.
 
 mod consume;
 mod format;
@@ -48,14 +49,14 @@ use op_spec::launch::implicit_gemm::wide::{
 use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
 
 use super::format::{Bf16, F16, Rounded, Split};
-use super::tables::{PixelPlace, offset, source_of_row};
+use super::tables::{PixelPlace, offset, source};
 use crate::parts::index::div_rem;
 use format::WideFormat;
 use results::Output;
 
 /// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
-const MULTIPLYING_REGISTERS: u32 = 232;
-const FILLING_REGISTERS: u32 = 40;
+const MULTIPLYING_REGISTERS: u32 = 224;
+const FILLING_REGISTERS: u32 = 56;
 
 /// How many tiles a block has.
 pub(super) trait Tiles {
@@ -81,7 +82,7 @@ struct Memory {
     offsets: Shared<u32>,
     pixels: Shared<u32>,
     positions: Shared<u32>,
-    rows: Shared<u32>,
+    sources: Shared<u32>,
     channels: Shared<f32>,
     barriers: Shared<u64>,
     results: Shared<f32>,
@@ -101,7 +102,7 @@ impl Memory {
             offsets: shared::dynamic(layout.offsets, g.offsets),
             pixels: shared::dynamic(layout.pixels, WIDE.pixels()),
             positions: shared::dynamic(layout.positions, WIDE.pixels()),
-            rows: shared::dynamic(layout.rows, g.patch_rows()),
+            sources: shared::dynamic(layout.sources, g.patch_cells),
             channels: shared::dynamic(layout.channels, rings.tiles * WIDE.filters() * CELL_WORDS),
             barriers: shared::dynamic(layout.barriers, 2 * (rings.patches + rings.filters)),
             results: shared::dynamic(layout.results, WARPS * WARP_FILTERS * WRITTEN_PITCH),
@@ -128,7 +129,7 @@ impl Memory {
         }
     }
 
-    /// Fills in the tables and what bulk copies leave out, and makes the barriers.
+    /// Fills in the tables, and makes the barriers.
     ///
     /// # Safety
     /// All threads of the block call it, and a barrier follows.
@@ -151,15 +152,10 @@ impl Memory {
             self.positions.store(pixel, place.position);
             pixel += BLOCK_THREADS;
         }
-        let mut row = thread;
-        while row < g.patch_rows() {
-            self.rows.store(row, source_of_row(g, row));
-            row += BLOCK_THREADS;
-        }
-        let mut at = thread * CELL_WORDS;
-        while at < self.patches.len() {
-            self.patches.store_vec(at, [0; 4]);
-            at += BLOCK_THREADS * CELL_WORDS;
+        let mut cell = thread;
+        while cell < g.patch_cells {
+            self.sources.store(cell, source(g, cell));
+            cell += BLOCK_THREADS;
         }
         async_proxy::fence_shared();
     }
@@ -178,6 +174,7 @@ impl Ring {
     unsafe fn init(&self) {
         let mut slot = 0;
         while slot < self.slots {
+            // Whoever brings something arrives once.
             self.filled(slot).init(1);
             self.free(slot).init(WARPS);
             slot += 1;
@@ -232,6 +229,24 @@ struct Work<'a> {
     item_step: u32,
 }
 
+impl<'a> Work<'a> {
+    /// That of the block; blocks have `tiles` tiles.
+    #[inline(always)]
+    unsafe fn of(g: &'a GemmGeometry, tiles: u32) -> Self {
+        let sets = g.wide_sets(tiles);
+        let (first_item, set) = div_rem(thread::block_idx_x(), sets);
+        let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
+        let (group, set) = div_rem(set, g.filter_tiles.div_ceil(tiles));
+        Self {
+            g,
+            group,
+            filter_tile: set * tiles,
+            first_item,
+            item_step,
+        }
+    }
+}
+
 /// A block computes tiles of filters times pixels, the moments of each filter over each half of those pixels, and
 /// writes them.
 ///
@@ -245,10 +260,8 @@ struct Work<'a> {
 /// element for each output; `moments` has the config's `moment_elements()`. `y` and `moments`
 /// are apart from all else and start on 16 bytes.
 #[kernel(
-    instances(
-        S: [one: One, two: Two],
-        F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]
-    ),
+    instances(S: [one: One], F: [split_f32: Split]),
+    instances(S: [one: One, two: Two], F: [rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
 )]
@@ -264,17 +277,7 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     rings: WideRings,
 ) {
     let parts = F::OPERANDS.parts;
-    let sets = g.wide_sets(S::TILES);
-    let (first_item, set) = div_rem(thread::block_idx_x(), sets);
-    let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
-    let (group, set) = div_rem(set, g.filter_tiles.div_ceil(S::TILES));
-    let work = Work {
-        g,
-        group,
-        filter_tile: set * S::TILES,
-        first_item,
-        item_step,
-    };
+    let work = Work::of(g, S::TILES);
     let memory = Memory::of(g, rings, parts);
     memory.prepare::<F>(g);
     let channels = g.conv.output_channels() as usize;
@@ -291,15 +294,16 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     if warp >= WARPS {
         registers::decrease::<FILLING_REGISTERS>();
         if warp > WARPS {
-            return;
+            let planes = g.conv.n as usize * (g.conv.groups * g.planes * parts) as usize;
+            let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
+            let packed = Global::new(packed, packed_words);
+            produce::bring_patches(&work, &memory, packed, warp - WARPS - 1);
+        } else if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+            let words = g.filter_words(WIDE, parts) as usize;
+            let operands = Global::new(operands, g.conv.groups as usize * words);
+            let operands = operands.slice(work.group as usize * words, words);
+            produce::bring_filters(&work, &memory, operands);
         }
-        let planes = g.conv.n as usize * (g.conv.groups * g.planes * parts) as usize;
-        let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
-        let packed = Global::new(packed, packed_words);
-        let words = g.filter_words(WIDE, parts) as usize;
-        let operands = Global::new(operands, g.conv.groups as usize * words);
-        let operands = operands.slice(group as usize * words, words);
-        produce::produce(&work, &memory, packed, operands);
         return;
     }
     registers::increase::<MULTIPLYING_REGISTERS>();

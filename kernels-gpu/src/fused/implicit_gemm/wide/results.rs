@@ -6,6 +6,7 @@ use cuda_std::{Storage, math, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{
     BLOCK_THREADS, HALF_PIXELS, HALVES, WARP_FILTERS, WARPS, WRITTEN_PITCH, WRITTEN_PIXELS,
+    WideRings,
 };
 use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
@@ -84,7 +85,7 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, f: impl Fn(f
 /// The results of a warp: of [`WARP_FILTERS`] filters, and of the tile's pixels from the first of half `first_half` on as many
 /// as it has sums for.
 pub(super) struct Results<'a, F: Format, const SUMS: usize> {
-    memory: &'a Memory,
+    memory: Memory,
     output: &'a Output<F>,
     g: GemmGeometry,
     place: &'a Place,
@@ -103,8 +104,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
     /// Those of tile `filter_tile` of the block's.
     #[inline(always)]
     pub(super) unsafe fn new(
-        work: &Work<'_>,
-        memory: &'a Memory,
+        g: &GemmGeometry,
+        rings: WideRings,
         output: &'a Output<F>,
         filter_tile: u32,
         first_half: u32,
@@ -112,10 +113,17 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
     ) -> Self {
         // Computed anew, or what depends on it would take the products' registers.
         let thread = opaque::to_compiler(thread::thread_idx_x());
+        let g = GemmGeometry {
+            offsets: opaque::to_compiler(g.offsets),
+            filter_tiles: opaque::to_compiler(g.filter_tiles),
+            ..*g
+        };
+        // A half of the pixels for each of the block's tiles.
+        let work = Work::of(&g, (SUMS / HALF_SUMS) as u32);
         let warp = thread / WARP_THREADS;
-        let g = *work.g;
         let filter = filter_tile * WIDE.filters() + warp % (WARPS / 2) * WARP_FILTERS;
         let of_group = work.filter_tile * WIDE.filters() + filter;
+        let memory = Memory::of(&g, rings, F::OPERANDS.parts);
         let written = WARP_FILTERS * WRITTEN_PITCH;
         Self {
             memory,
