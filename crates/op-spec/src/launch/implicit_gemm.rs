@@ -22,6 +22,7 @@ use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;
 use super::{LaunchShape, WARP_THREADS};
 
+mod alone;
 mod config;
 mod layout;
 mod tile;
