@@ -20,13 +20,13 @@ impl GemmConfig {
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
-        // What no tile can do at all is refused in those words.
-        let best = Self::new(conv, None, format, device, batch)?;
         if format.scaled {
             return Err(Refusal::Needs(
                 "16-bit elements where no norm follows, since f32 is multiplied at the scale of its sample",
             ));
         }
+        // What no tile can do at all is refused in those words.
+        let best = Self::new(conv, None, format, device, batch)?;
         if best.is_whole() {
             return Ok(best);
         }
