@@ -1,11 +1,11 @@
 //! Blocks of real networks, as `examples/chains` has them: convolution, norm, functions, and what follows.
 
-use convfuse::chain::{Chain, Layer};
-use convfuse::spec::{GeluApproximation, MaxPool2dSpec};
+use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::spec::{Conv2dSpec, GeluApproximation, MaxPool2dSpec};
 use convfuse::{DType, Options, Tensor};
 use convfuse_cli::{compare, rounded};
 use libtest_mimic::Trial;
-use oracle::Case;
+use oracle::{Case, Precision};
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
@@ -45,6 +45,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             let name = format!("match_reference_in_{dtype}");
             trials.push(backend.trial("blocks", &name, move |b| match_reference(b, dtype)));
         }
+        let name = "without_a_norm_keep_infinities_and_nan_to_their_windows";
+        trials.push(backend.trial("blocks", name, without_norm));
         let name = "make_nan_of_a_whole_sample_and_of_no_other";
         trials.push(backend.trial("blocks", name, special_values));
     }
@@ -222,7 +224,7 @@ fn one_run(backend: Backend) -> Outcome {
                 (&["implicit-gemm", "operator", "pointwise"], "pointwise_f16")
             }
             "blocks/scale_before_groups" => (
-                &["direct", "operator", "norm-functions"],
+                &["implicit-gemm", "operator", "norm-functions"],
                 "group_norm_scale_pointwise_f16",
             ),
             "blocks/silu_before_a_pool" => (&["implicit-gemm", "operator"], "max_pool2d_f16"),
@@ -258,4 +260,80 @@ fn batches(backend: Backend) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Convolutions that no norm follows: of whole steps, of a channel more, depthwise, of few channels, with strides.
+fn without_norm(backend: Backend) -> Outcome {
+    let conv = |stride: usize, groups: usize, extents: [usize; 2]| {
+        let attributes = Conv2dSpec {
+            stride: [stride; 2],
+            padding: [1, 1],
+            groups,
+            ..Conv2dSpec::default()
+        };
+        Layer::conv2d(ConvLayer {
+            attributes,
+            ..ConvLayer::new("conv", 32, extents)
+        })
+    };
+    let tail = [
+        Layer::leaky_relu(0.1),
+        Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
+    ];
+    let stream = backend.stream()?;
+    let mut complaints = Vec::new();
+    for (channels, [h, w], layer, row) in [
+        (32, [10, 9], conv(1, 1, [3, 3]), "implicit-gemm"),
+        (64, [10, 9], conv(2, 2, [3, 3]), "implicit-gemm"),
+        (24, [10, 9], conv(1, 1, [3, 2]), "implicit-gemm"),
+        (33, [10, 9], conv(1, 1, [3, 3]), "direct"),
+        (3, [24, 30], conv(2, 1, [7, 7]), "direct"),
+        (32, [10, 9], conv(1, 32, [3, 3]), "stencil"),
+    ] {
+        let chain = Chain::new(channels, [&[layer], &tail[..]].concat())?;
+        let name = format!("blocks/without_norm_{channels}");
+        let plain = Case::of_chain(&name, chain, &[2, channels, h, w]).shifted(-0.5);
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 60_000.0] {
+            let mut case = plain.clone();
+            // At the first tap of a window, at the last one of another, and in the middle of the other sample.
+            case.x[[0, 0, 1, 1]] = value;
+            case.x[[0, channels - 1, h - 1, w - 1]] = -value;
+            case.x[[1, channels / 2, 4, 5]] = value;
+            // An infinity that meets 0 is NaN.
+            case.parameters[0]
+                .iter_mut()
+                .step_by(7)
+                .for_each(|w| *w = 0.0);
+            for dtype in [DType::F32, DType::F16, DType::BF16] {
+                let case = rounded(&case, dtype);
+                let model = chains::model(&stream, &case, dtype)?;
+                let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
+                let y = model.forward(&x)?.to_f32_array()?;
+                assert!(y.iter().any(|y| y.is_finite()), "{name}");
+                let verdict = case.expected(&precision(dtype))?.check(y.view());
+                complaints.extend(
+                    verdict
+                        .err()
+                        .map(|c| format!("{name} {dtype} {value}: {c}")),
+                );
+                if backend == Backend::Emulator {
+                    let rows = model.explain(case.x.shape(), &Options::default())?.runs;
+                    let wanted = match (row, dtype) {
+                        ("implicit-gemm", DType::F32) => "direct",
+                        (row, _) => row,
+                    };
+                    assert_eq!(rows[0].kernels, wanted, "{name} {dtype}");
+                }
+            }
+        }
+    }
+    all_right(&complaints)
+}
+
+fn precision(dtype: DType) -> Precision {
+    match dtype {
+        DType::F16 => Precision::F16,
+        DType::BF16 => Precision::BF16,
+        _ => Precision::F32,
+    }
 }

@@ -1,5 +1,6 @@
 //! Laws that hold for all shapes and values, on random ones. Seeded, and shrunk on failure.
 
+mod blocks;
 mod models;
 mod runner;
 
@@ -19,7 +20,7 @@ use crate::fused;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const MATCHES: &str = "matches_reference_on_random_shapes";
-    let tests: [(&str, &str, Test); 11] = [
+    let tests: [(&str, &str, Test); 12] = [
         ("conv2d", MATCHES, random_conv2d),
         ("conv3d", MATCHES, random_conv3d),
         ("group_norm", MATCHES, random_group_norm),
@@ -39,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         ("kernelbench_85", MATCHES, models::random_85),
         ("kernelbench_79", MATCHES, models::random_79),
+        ("blocks", MATCHES, blocks::random_blocks),
     ];
     let trials = tests.into_iter().flat_map(|(group, name, test)| {
         let group = format!("properties::{group}");

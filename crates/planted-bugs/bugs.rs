@@ -68,8 +68,8 @@ bugs! {
         name: vectors_across_planes_take_an_element_too_few_from_the_next,
         check: norm::functions::<f32>,
         file: "fused/group_norm_scale_pointwise.rs",
-        right: "position + i as u32 >= segments.length()",
-        wrong: "position + i as u32 > segments.length()",
+        right: "position + (i - first) as u32 >= segments.length()",
+        wrong: "position + (i - first) as u32 > segments.length()",
     }
     {
         name: channel_max_drops_nan,

@@ -147,7 +147,7 @@ fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
             assert_eq!(blocks, apply.elements.div_ceil(block.max(1)));
             assert_eq!(block % elementwise::ROUND_ELEMENTS as u64, 0);
             let rounds = (apply.elements * u64::from(bytes)).div_ceil(4096);
-            assert!(blocks >= rounds.min(512), "{blocks} of {rounds}");
+            assert!(blocks >= rounds.min(256), "{blocks} of {rounds}");
         }
     }
 }

@@ -130,6 +130,25 @@ impl<'a> Appending<'a> {
                 let geometry = norm.norm.geometry()?;
                 group_norm_scale_pointwise::append(self.program, x, affine, geometry, tail)
             }
+            Kernels::Convolution(convolution) => {
+                let norm = Affine {
+                    weight: None,
+                    bias: None,
+                };
+                let parameters = ConvolutionParameters {
+                    filters: Filters {
+                        weight: self.first(layers.start),
+                        bias: self.parameter(layers.start, 1),
+                    },
+                    norm,
+                    factors: None,
+                    layer: layers.start,
+                    preparations: self.preparations,
+                };
+                let output = &self.of.problem.steps[layers.start].output;
+                let convolved = convolution.append(self.program, x, &parameters, output)?;
+                Ok(convolved.y)
+            }
             Kernels::Partial => self.partial(x, layers, false),
             Kernels::FoldedScale => self.partial(x, layers, true),
             Kernels::Pointwise => {

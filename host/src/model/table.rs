@@ -3,6 +3,7 @@
 //! `can` says whether a row's kernels can do a run, or which rule it breaks; [`Kernels::should`], of a run that they can do,
 //! whether they are to be taken before the rows below, or why not. Both look at problem, device properties and options only.
 
+use op_spec::ConvProblem;
 use op_spec::launch::Refusal;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::GemmConfig;
@@ -13,7 +14,7 @@ use crate::ops::any_shape::{PoolingChoice, StatisticsConvolution, conv_geometry}
 use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::ops::forms::{MappedForm, MappedNorm, PoolingForm, ReducingForm};
-use crate::ops::implicit_gemm::gemm_config;
+use crate::ops::implicit_gemm::{gemm_config, gemm_config_alone};
 use crate::ops::{ConvAlgorithm, ConvOptions};
 
 /// Kernels that were chosen for a run, with all that was decided about them.
@@ -31,6 +32,8 @@ pub(super) enum Kernels {
     ConvolutionThenMap(MappedForm, StatisticsConvolution),
     /// Norm, scale and functions of single values.
     MappedNorm(MappedNorm),
+    /// A convolution alone by the kernels of those that leave statistics.
+    Convolution(StatisticsConvolution),
     /// Several operators without a convolution.
     Partial,
     /// A norm with the factors of the scale behind it in its weight and bias.
@@ -50,7 +53,8 @@ impl Kernels {
             }
             Kernels::ConvolutionThenPool(_, choice) => &choice.convolution,
             Kernels::ConvolutionThenReduce(_, convolution)
-            | Kernels::ConvolutionThenMap(_, convolution) => convolution,
+            | Kernels::ConvolutionThenMap(_, convolution)
+            | Kernels::Convolution(convolution) => convolution,
             _ => return Ok(()),
         };
         let StatisticsConvolution::Gemm(config, _) = convolution else {
@@ -104,20 +108,30 @@ pub(super) const TABLE: [Row; 17] = [
     },
     Row {
         name: "stencil",
-        takes: "convolution, norm, functions; with max_pool2d among the functions, those before it keep order; or the form of the row above; depthwise, filters of up to 1,024 taps",
+        takes: "convolution, norm, functions; with max_pool2d among the functions, those before it keep order; or the form of the row above; or a convolution alone; depthwise, filters of up to 1,024 taps",
         summary: "depthwise convolution with statistics on FMA, then one kernel for the rest",
         can: |_, run| {
-            convolution_with_statistics(run, |conv, windows| {
+            let stencil = |conv: &ConvGeometry, windows| {
                 StencilGeometry::new(conv, windows).map(StatisticsConvolution::Stencil)
-            })
+            };
+            match alone(run) {
+                Some(conv) => stencil(&conv_geometry(&conv)?, None).map(Kernels::Convolution),
+                None => convolution_with_statistics(run, stencil),
+            }
         },
     },
     Row {
         name: "implicit-gemm",
-        takes: "the same, any shape and attribute; a patch of the input that fits shared memory",
+        takes: "the same, any shape and attribute; a patch of the input that fits shared memory; alone in f16 and bf16, channels and taps that fill up steps",
         summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest",
         can: |_, run| {
             let (of, options) = (run.of, run.of.options.fused());
+            if let Some(conv) = alone(run) {
+                let geometry = conv_geometry(&conv)?;
+                let config = gemm_config_alone(&geometry, of.dtype, of.properties, options)?;
+                let product = StatisticsConvolution::Gemm(config, options.precision);
+                return Ok(Kernels::Convolution(product));
+            }
             convolution_with_statistics(run, |conv, windows| {
                 let config = gemm_config(conv, windows, of.dtype, of.properties, options)?;
                 Ok(StatisticsConvolution::Gemm(config, options.precision))
@@ -233,6 +247,12 @@ pub(super) const TABLE: [Row; 17] = [
         },
     },
 ];
+
+/// The convolution of a run that is nothing else; images are one voxel deep.
+fn alone(run: &RunQuestion<'_>) -> Option<ConvProblem<3>> {
+    let convolution = run.form.as_ref()?.convolution.map(|(_, conv)| conv);
+    convolution.filter(|_| run.layers.len() == 1)
+}
 
 /// A convolution alone.
 fn convolution(

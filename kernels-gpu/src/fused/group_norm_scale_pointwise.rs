@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Planes that are at least as long as a vector, less one, end at most once within it: then the elements beyond take the
-//! parameters of the next plane. Only where planes are shorter, and for the tensor's last elements, does each element look for its own.
+//! parameters of the next plane. Only where planes are shorter does each element look for its own.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -125,32 +125,24 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     let zeros = [T::from_f32(0.0); APPLY_VALUES];
     let elements = T::ELEMENTS as u32;
     let round = BLOCK_THREADS * elements;
-    // The vector from `at` on, or what there is of it.
-    let load_vector = |at: u32| {
-        if at + elements <= left {
-            return T::load(x, at as usize);
-        }
-        let mut vector = zeros;
-        unroll!(8, |i| {
-            if i < T::ELEMENTS && at + (i as u32) < left {
-                vector[i] = x.load(at as usize + i);
-            }
-        });
-        vector
-    };
+    let whole = left - left % elements;
+    // The eight values whose first vector starts with element `at`, as far as there are vectors.
     let load = |at: u32| {
-        let mut values = zeros;
-        unroll!(2, |v| {
-            if v * T::ELEMENTS < APPLY_VALUES && at + (v as u32) * round < left {
-                let vector = load_vector(at + v as u32 * round);
-                unroll!(8, |i| {
-                    if i < T::ELEMENTS {
-                        values[(v * T::ELEMENTS + i) % APPLY_VALUES] = vector[i];
-                    }
-                });
-            }
-        });
-        values
+        let first = if at < whole {
+            T::load(x, at as usize)
+        } else {
+            zeros
+        };
+        if T::ELEMENTS == APPLY_VALUES {
+            return first;
+        }
+        let second = if at + round < whole {
+            T::load(x, (at + round) as usize)
+        } else {
+            zeros
+        };
+        let ([a, b, c, d, ..], [e, f, g, h, ..]) = (first, second);
+        [a, b, c, d, e, f, g, h]
     };
     let thread = thread::thread_idx_x();
     let mut at = thread * elements;
@@ -173,17 +165,15 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     let count = segments.locate(left - 1).0 + 1;
     let planes = Planes::stage(&g.norm, tensors, segments.first, count);
 
-    // The values of a vector from `first` on, which starts with element `at`.
-    let normalise = |at: u32, first: usize, values: &mut [f32; APPLY_VALUES]| {
+    // Of eight values those from `first` on, a vector that starts with element `at`.
+    let normalise = |at: u32, first: usize, x: [f32; APPLY_VALUES]| {
+        let mut values = x;
         let (plane, position) = segments.locate(at);
         let crosses = position + elements > segments.length();
-        let is_short = segments.length() < elements - 1;
-        if at + elements <= left && !(crosses && is_short) {
+        if !crosses || segments.length() >= elements - 1 {
             let params = planes.params(plane);
-            let x = *values;
             unroll!(8, |i| {
-                if i < T::ELEMENTS {
-                    let i = (first + i) % APPLY_VALUES;
+                if i >= first && i < first + T::ELEMENTS {
                     values[i] = planes.apply(params, x[i]);
                 }
             });
@@ -191,66 +181,67 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
                 let next = planes.params(plane + 1);
                 unroll!(8, |i| {
                     // The first is in the plane that was found.
-                    let is_next = i > 0 && position + i as u32 >= segments.length();
-                    if i < T::ELEMENTS && is_next {
-                        let i = (first + i) % APPLY_VALUES;
+                    let is_next = i > first && position + (i - first) as u32 >= segments.length();
+                    if i < first + T::ELEMENTS && is_next {
                         values[i] = planes.apply(next, x[i]);
                     }
                 });
             }
         } else {
             unroll!(8, |i| {
-                if i < T::ELEMENTS && at + (i as u32) < left {
-                    let params = planes.params(segments.locate(at + i as u32).0);
-                    let i = (first + i) % APPLY_VALUES;
-                    values[i] = planes.apply(params, values[i]);
+                if i >= first && i < first + T::ELEMENTS {
+                    let plane = segments.locate(at + (i - first) as u32).0;
+                    values[i] = planes.apply(planes.params(plane), x[i]);
                 }
             });
         }
+        values
     };
-    let store = |at: u32, first: usize, values: &[T; APPLY_VALUES]| {
-        let mut vector = zeros;
-        unroll!(8, |i| {
-            vector[i] = values[(first + i) % APPLY_VALUES];
-        });
-        if at + elements <= left {
-            T::store(y, at as usize, vector);
-        } else {
-            unroll!(8, |i| {
-                if i < T::ELEMENTS && at + (i as u32) < left {
-                    y.store(at as usize + i, vector[i]);
-                }
-            });
-        }
-    };
-    while at < left {
+    while at < whole {
         let stored = ahead[0];
         if T::ELEMENTS == APPLY_VALUES {
             ahead = [ahead[1], ahead[2], ahead[3], load(at + 4 * STEP)];
         } else {
             ahead = [ahead[1], load(at + 2 * STEP), zeros, zeros];
         }
-        let mut values = [0.0; APPLY_VALUES];
-        unroll!(4, |pair| {
-            let i = 2 * pair;
-            [values[i], values[i + 1]] = T::to_f32_pair([stored[i], stored[i + 1]]);
-        });
-        unroll!(2, |v| {
-            if v * T::ELEMENTS < APPLY_VALUES && at + (v as u32) * round < left {
-                normalise(at + v as u32 * round, v * T::ELEMENTS, &mut values);
-            }
-        });
-        let values = apply(list, values);
-        let mut stored = zeros;
-        unroll!(4, |pair| {
-            let i = 2 * pair;
-            [stored[i], stored[i + 1]] = T::from_f32_pair([values[i], values[i + 1]]);
-        });
-        unroll!(2, |v| {
-            if v * T::ELEMENTS < APPLY_VALUES && at + (v as u32) * round < left {
-                store(at + v as u32 * round, v * T::ELEMENTS, &stored);
-            }
-        });
+        let has_second = T::ELEMENTS < APPLY_VALUES && at + round < whole;
+        let mut values = normalise(at, 0, to_f32(stored));
+        if has_second {
+            values = normalise(at + round, T::ELEMENTS % APPLY_VALUES, values);
+        }
+        let stored = from_f32::<T>(apply(list, values));
+        T::store(y, at as usize, stored);
+        if has_second {
+            let [a, b, c, d, e, f, g, h] = stored;
+            T::store(y, (at + round) as usize, [e, f, g, h, a, b, c, d]);
+        }
         at += STEP;
     }
+
+    // The tensor's last elements, if they are no whole vector.
+    let at = whole + thread;
+    if at < left {
+        let params = planes.params(segments.locate(at).0);
+        let value = planes.apply(params, x.load(at as usize).to_f32());
+        let [value] = apply(list, [value]);
+        y.store(at as usize, T::from_f32(value));
+    }
+}
+
+#[inline(always)]
+fn to_f32<T: Storage>([a, b, c, d, e, f, g, h]: [T; APPLY_VALUES]) -> [f32; APPLY_VALUES] {
+    let ([a, b, c, d], [e, f, g, h]) = (
+        T::to_f32_vector([a, b, c, d]),
+        T::to_f32_vector([e, f, g, h]),
+    );
+    [a, b, c, d, e, f, g, h]
+}
+
+#[inline(always)]
+fn from_f32<T: Storage>([a, b, c, d, e, f, g, h]: [f32; APPLY_VALUES]) -> [T; APPLY_VALUES] {
+    let ([a, b, c, d], [e, f, g, h]) = (
+        T::from_f32_vector([a, b, c, d]),
+        T::from_f32_vector([e, f, g, h]),
+    );
+    [a, b, c, d, e, f, g, h]
 }

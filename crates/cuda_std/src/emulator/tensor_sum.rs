@@ -30,6 +30,9 @@ const BIAS: i32 = 1023;
 /// An exponent below all others.
 const NONE: i32 = -1 << 16;
 
+/// One above all others, the sum of it and the least one, too: 0 times infinity is not to be overlooked.
+const BEYOND: i32 = 1 << 20;
+
 /// A factor of a product, which an f16, a bf16 or a tf32 holds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Factor {
@@ -53,10 +56,11 @@ impl From<f64> for Factor {
     }
 }
 
-/// The exponent of a value that is far from the least ones of f64, or [`NONE`] of 0.
+/// The exponent of a value that is far from the least ones of f64, [`NONE`] of 0, or [`BEYOND`] of what is not finite.
 fn exponent(value: f64) -> i32 {
     match (value.to_bits() >> 52 & 0x7ff) as i32 {
         0 => NONE,
+        0x7ff => BEYOND,
         biased => biased - BIAS,
     }
 }
@@ -135,6 +139,11 @@ mod tests {
         assert!(add(1.0, product(f64::NAN)).is_nan());
         assert!(add(f32::NEG_INFINITY, product(f64::INFINITY)).is_nan());
         assert_eq!(add(f32::INFINITY, product(0.0)), f32::INFINITY);
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let nothing = (Factor::ZERO, Factor::from(f64::from(value)));
+            assert!(add(1.0, std::iter::once(nothing)).is_nan());
+            assert!(add(1.0, product(2.0).chain([nothing])).is_nan());
+        }
         assert_eq!(add(0.0, product(0.0)), 0.0);
         assert_eq!(add(-0.0, std::iter::empty()).to_bits(), 1 << 31);
     }

@@ -21,6 +21,7 @@
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
 
+mod alone;
 mod config;
 mod layout;
 mod tile;

@@ -49,13 +49,16 @@ pub const APPLY_VECTOR_BYTES: u32 = 16;
 pub const APPLY_VALUES: usize = 8;
 
 /// Rounds of a block of such a pass, at most, in each of which its threads move a vector each.
-pub const MAX_ROUNDS: u64 = 16;
+pub const MAX_ROUNDS: u64 = 8;
 
 /// Planes that so many elements of a block are spread over at most, so that all their parameters fit 16 KiB of shared memory.
 const MAX_PLANES: u64 = 1024;
 
 /// Blocks that fill a large GPU; with more elements, blocks take more of them each.
 pub(super) const ENOUGH_BLOCKS: u64 = 1024;
+
+/// The same for passes that normalise, whose blocks have more to prepare: what an H200 runs at a time.
+const ENOUGH_APPLY_BLOCKS: u64 = 512;
 
 /// Planes longer than this are so long that no block touches more than two.
 pub const FAR: u32 = 1 << 30;
@@ -262,12 +265,16 @@ impl ApplyGeometry {
     const fn new(norm: NormGeometry, spatial: u64, element_bytes: u32) -> Self {
         let elements = norm.rows * norm.row_channels as u64 * spatial;
         let round = (BLOCK_THREADS * APPLY_VECTOR_BYTES / element_bytes) as u64;
-        let rounds = elements.div_ceil(round * ENOUGH_BLOCKS);
+        let rounds = elements.div_ceil(round * ENOUGH_APPLY_BLOCKS);
+        // Loads overlap four rounds at a time.
+        let rounds = if rounds > 4 {
+            rounds.next_multiple_of(4)
+        } else {
+            rounds
+        };
         let most = MAX_PLANES.saturating_mul(spatial) / round;
         let most = if most < MAX_ROUNDS { most } else { MAX_ROUNDS };
         let rounds = if rounds < most { rounds } else { most };
-        // Loads overlap four rounds at a time.
-        let rounds = if rounds > 4 { rounds / 4 * 4 } else { rounds };
         // Where planes are so short that a round has too many of them, some threads have nothing to do.
         let block_elements = if rounds == 0 && elements > 0 {
             MAX_PLANES * spatial

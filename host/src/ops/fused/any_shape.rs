@@ -27,7 +27,7 @@ pub(crate) enum StatisticsConvolution {
 
 impl StatisticsConvolution {
     /// Appends the convolution of `x`; its output has the shape `output`.
-    fn append(
+    pub(crate) fn append(
         &self,
         program: &mut ProgramBuilder,
         x: Value,

@@ -38,11 +38,36 @@ pub(crate) fn gemm_config(
     options: FusedOptions,
 ) -> Result<GemmConfig, Refusal> {
     let device = gemm_device(properties);
+    let batch = (!options.batch_invariant).then_some(geometry.n);
+    GemmConfig::new(
+        geometry,
+        pool,
+        operand_format(dtype, options),
+        &device,
+        batch,
+    )
+}
+
+/// How values become operands.
+fn operand_format(dtype: DType, options: FusedOptions) -> OperandFormat {
     type Format = OperandFormat;
     let formats = [Format::SPLIT, Format::ROUNDED, Format::STORED];
-    let format = options.precision.pick(dtype, formats);
+    options.precision.pick(dtype, formats)
+}
+
+/// How this convolution is done where no norm follows, so that infinities and NaN have to come out as they are.
+///
+/// # Errors
+/// Where it has to be done otherwise.
+pub(crate) fn gemm_config_alone(
+    geometry: &ConvGeometry,
+    dtype: DType,
+    properties: &DeviceProperties,
+    options: FusedOptions,
+) -> Result<GemmConfig, Refusal> {
+    let device = gemm_device(properties);
     let batch = (!options.batch_invariant).then_some(geometry.n);
-    GemmConfig::new(geometry, pool, format, &device, batch)
+    GemmConfig::alone(geometry, operand_format(dtype, options), &device, batch)
 }
 
 /// The filters as operands of the tensor cores, and the reciprocals of the filters' scales.

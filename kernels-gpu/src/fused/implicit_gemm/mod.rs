@@ -37,7 +37,8 @@
 //!
 //! Sums are f32. Tensor cores truncate them, so those of split values are put aside now and then (`warps`,
 //! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or
-//! NaN: a norm follows, and there they all become NaN in any case.
+//! NaN: a norm follows, and there they all become NaN in any case. Where none follows, values are multiplied as they are
+//! stored, by tiles that multiply nothing else with them (`GemmConfig::alone`).
 //!
 //! # Layers
 //! The modules, from the bottom up; each imports only from lines before its own, which a test checks.

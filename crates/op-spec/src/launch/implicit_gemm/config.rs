@@ -104,14 +104,7 @@ impl GemmConfig {
             .ok_or(Refusal::Needs(
                 "a tile of whole windows whose patch of the packed input fits shared memory",
             ))
-            .and_then(|config| {
-                let launches = config.shape(device).is_some()
-                    && config.filters_shape().is_some()
-                    && config.geometry.pack_shape().is_some()
-                    && config.geometry.repack_shape().is_some();
-                let counted = i32::try_from(config.geometry.items()).is_ok();
-                (launches && counted).then_some(config).ok_or(indexed)
-            })
+            .and_then(|config| config.launched(device).ok_or(indexed))
     }
 
     /// The config with a tile of one's choice.
@@ -145,7 +138,7 @@ impl GemmConfig {
 
     /// Whether warpgroups may be faster: there are two planes for a step, enough steps, and, for one warpgroup,
     /// room for a second block, as one alone leaves the tensor cores idle between its chains.
-    fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
+    pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let steps = g.planes > 1 && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
         steps && (self.tile.is_wide() || self.blocks_per_processor(device) > 1)
@@ -162,7 +155,7 @@ impl GemmConfig {
 
     /// About how many cycles the product takes on a device. Blocks run in rounds, each as long as its
     /// tiles take that share a multiprocessor.
-    fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
+    pub(super) fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
         let g = &self.geometry;
         let items = batch.checked_mul(g.pixel_tiles().into())?;
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
