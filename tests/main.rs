@@ -15,6 +15,7 @@ mod cost;
 mod suite;
 
 mod accuracy;
+mod add;
 mod arrays;
 mod batches;
 mod borrowed;
@@ -50,6 +51,7 @@ fn main() {
     let standard = oracle::all().flat_map(suite::of);
     let own = [
         accuracy::trials(),
+        add::trials(),
         arrays::trials(),
         batches::trials(),
         borrowed::trials(),

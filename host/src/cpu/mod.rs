@@ -11,6 +11,7 @@
 mod chain;
 mod channel_max;
 mod conv;
+mod maps;
 mod max_pool2d;
 mod moments;
 mod pointwise;

@@ -22,6 +22,7 @@
 //! |y| + |bias|` for a norm. Maxima and clamps are exact; of the functions with exponentials the error is some ulps of the
 //! value, however small that is.
 
+pub(crate) mod add;
 pub(crate) mod channel_max;
 pub(crate) mod conv;
 pub(crate) mod fused;
@@ -33,6 +34,7 @@ pub(crate) mod pointwise;
 mod precision;
 pub(crate) mod scale;
 
+pub use add::add;
 pub use channel_max::channel_max;
 pub use conv::{ConvAlgorithm, ConvOptions, conv2d, conv2d_with, conv3d, conv3d_with};
 pub use group_norm::group_norm;
@@ -53,7 +55,7 @@ pub(crate) use fused::{
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;
 
-/// Appends an operator to a program, with its parameters in PyTorch's order. `problem` is that of `x` and of these.
+/// Appends an operator to a program, with its parameters in PyTorch's order, or its residual. `problem` is that of `x` and of these.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -82,6 +84,7 @@ pub(crate) fn append(
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
         LayerProblem::ChannelMax(problem) => channel_max::append(program, x, problem),
+        LayerProblem::Add(problem) => add::append(program, x, weight(), problem),
         LayerProblem::Pointwise(problem) => {
             pointwise::append(program, x, std::slice::from_ref(problem))
         }

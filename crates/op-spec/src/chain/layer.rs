@@ -11,10 +11,12 @@ use serde::de::MapAccess;
 use super::error::ChainError;
 use super::parameters::Wanted;
 use crate::{
-    ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem, InstanceNormProblem,
-    MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec, ScaleProblem, SpecError,
+    AddProblem, ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem,
+    InstanceNormProblem, MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec,
+    ScaleProblem, SpecError,
 };
 
+pub use crate::add::layer::AddLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
@@ -47,6 +49,11 @@ pub(crate) trait ChainLayer {
         Vec::new()
     }
 
+    /// The chain's further input that the layer takes, of the same shape as what it is given.
+    fn input(&self) -> Option<&str> {
+        None
+    }
+
     /// The layer on an input of this shape, and the shape of its output.
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError>;
 }
@@ -59,6 +66,7 @@ pub(super) enum Place {
     Norm(GroupNormProblem),
     Factors(ScaleProblem),
     Pointwise(PointwiseProblem),
+    Residual(AddProblem),
     Reduction(Reduction),
 }
 
@@ -180,6 +188,9 @@ layers! {
     /// The maximum over the channels; the output lacks dimension 1.
     ChannelMax(ChannelMaxSpec) is "channel_max",
     |problem: ChannelMaxProblem| Place::Reduction(Reduction::ChannelMax(problem));
+    /// The addition of a further input of the chain.
+    Add(AddLayer) is "add",
+    |problem: AddProblem| Place::Residual(problem);
 }
 
 /// What a layer is given, as far as it does not depend on the input.

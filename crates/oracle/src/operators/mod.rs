@@ -7,6 +7,7 @@ use op_spec::chain::LayerProblem;
 
 use crate::Cases;
 
+pub mod add;
 pub mod channel_max;
 pub mod conv;
 pub mod group_norm;
@@ -28,6 +29,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Scale(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
         LayerProblem::ChannelMax(problem) => problem,
+        LayerProblem::Add(problem) => problem,
         LayerProblem::Pointwise(problem) => problem,
     }
 }
@@ -46,4 +48,5 @@ const CASES: &[Cases] = &[
     scale::CASES,
     max_pool2d::CASES,
     channel_max::CASES,
+    add::CASES,
 ];
