@@ -6,11 +6,13 @@ use convfuse::{
     DType, Error, Inputs, InputsError, Model, Options, PinnedArray, Replicas, Stream, Tensor, data,
     lab, ops,
 };
+use convfuse_cli::{compare, rounded};
 use libtest_mimic::{Failed, Trial};
 use ndarray::{Array1, Array3, ArrayD, IxDyn, array};
+use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
-use crate::suite::{bits, says};
+use crate::suite::{all_right, bits, says};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Backend::trials(
@@ -34,6 +36,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         ],
     ));
     trials.push(Backend::Gpu.trial("residuals", "are_read_by_graphs", captured));
+    for backend in Backend::DEVICES {
+        trials.push(backend.trial("residuals", "match_reference_in_chains_of_files", files));
+    }
     trials
 }
 
@@ -338,4 +343,27 @@ fn captured(backend: Backend) -> Outcome {
         refused.map(drop),
         "captured plan: input shortcut is missing, a layer of the chain takes it",
     )
+}
+
+/// The chains in `examples/chains` that have residuals or averages, on small inputs, under every strategy.
+fn files(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let files = [
+        include_str!("../examples/chains/residual_block.json"),
+        include_str!("../examples/chains/classifier_head.json"),
+    ];
+    let mut complaints = Vec::new();
+    for (name, file) in ["residual_block", "classifier_head"].into_iter().zip(files) {
+        let chain: Chain = serde_json::from_str(file)?;
+        for dtype in [DType::F32, DType::F16] {
+            let input = [2, chain.in_channels(), 5, 6];
+            let case = Case::of_chain(&format!("files/{name}"), chain.clone(), &input);
+            let case = rounded(&case, dtype);
+            let results = compare(&case, dtype, &stream, |precision| case.expected(precision));
+            for (way, result) in results {
+                complaints.extend(result.err().map(|c| format!("{name} {way}: {c}")));
+            }
+        }
+    }
+    all_right(&complaints)
 }

@@ -38,6 +38,7 @@ mod partitions;
 mod peak;
 mod plans;
 mod pointwise;
+mod pool;
 mod properties;
 mod repeats;
 mod scale;
@@ -74,6 +75,7 @@ fn main() {
         peak::trials(),
         plans::trials(),
         pointwise::trials(),
+        pool::trials(),
         properties::trials(),
         repeats::trials(),
         scale::trials(),

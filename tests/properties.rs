@@ -1,6 +1,7 @@
 //! Laws that hold for all shapes and values, on random ones. Seeded, and shrunk on failure.
 
 mod models;
+mod residuals;
 mod runner;
 
 use convfuse::chain::{ConvLayer, GroupNormLayer, Layer};
@@ -19,7 +20,7 @@ use crate::fused;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const MATCHES: &str = "matches_reference_on_random_shapes";
-    let tests: [(&str, &str, Test); 11] = [
+    let tests: [(&str, &str, Test); 13] = [
         ("conv2d", MATCHES, random_conv2d),
         ("conv3d", MATCHES, random_conv3d),
         ("group_norm", MATCHES, random_group_norm),
@@ -39,6 +40,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         ("kernelbench_85", MATCHES, models::random_85),
         ("kernelbench_79", MATCHES, models::random_79),
+        ("residuals", MATCHES, residuals::random_chains),
+        ("pool", MATCHES, residuals::random_pools),
     ];
     let trials = tests.into_iter().flat_map(|(group, name, test)| {
         let group = format!("properties::{group}");

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::host_memory;
 use crate::model;
 use crate::ops::{ConvOptions, add, channel_max, conv2d_with, conv3d_with, group_norm};
+use crate::ops::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
 use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
 
@@ -89,6 +90,11 @@ pub fn layer(
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
         Layer::ChannelMax(_) => channel_max(x),
         Layer::Add(_) => add(x, weight()),
+        Layer::MaxPool3d(pool) => max_pool3d(x, pool),
+        Layer::AvgPool2d(pool) => avg_pool2d(x, pool),
+        Layer::AvgPool3d(pool) => avg_pool3d(x, pool),
+        Layer::AdaptiveAvgPool2d(pool) => adaptive_avg_pool2d(x, pool),
+        Layer::AdaptiveAvgPool3d(pool) => adaptive_avg_pool3d(x, pool),
         Layer::Pointwise(function) => pointwise::apply(x, function),
     }
 }

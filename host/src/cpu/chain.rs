@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
-use op_spec::ConvProblem;
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
+use op_spec::{ConvProblem, PoolProblem};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
@@ -16,6 +16,7 @@ use super::conv::convolve_sample;
 use super::maps::{Map, Norm, add};
 use super::max_pool2d::pool_plane;
 use super::pointwise::pointwise;
+use super::pool::pool_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 use crate::parameters::Parameters;
@@ -77,6 +78,9 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
         let absent = 5 - input.len();
         output[1] = conv.k;
         output[2..].copy_from_slice(&conv.output[absent..]);
+    }
+    if let Some((_, pool)) = form.pool {
+        output[2..].copy_from_slice(&pool.output_shape()[2..]);
     }
     match form.reduction {
         Some((_, Reduction::MaxPool2d(pool))) => output[2..].copy_from_slice(&pool.output),
@@ -180,6 +184,8 @@ struct Stage<'a> {
     pointwise: Vec<Map<'a>>,
     reduction: Option<Reduction>,
     behind: Vec<Map<'a>>,
+    /// A pool that is all there is.
+    pool: Option<PoolProblem>,
     /// Elements of a sample once it is convolved, and of one of its channels.
     mapped_len: usize,
     plane: usize,
@@ -276,6 +282,7 @@ impl<'a> Stage<'a> {
             pointwise: maps(&form.pointwise),
             reduction: form.reduction.map(|(_, reduction)| reduction),
             behind: maps(&form.behind),
+            pool: form.pool.map(|(_, pool)| pool),
             mapped_len: channels * plane,
             plane,
             output_len: output[1..].iter().product(),
@@ -284,6 +291,10 @@ impl<'a> Stage<'a> {
 
     /// Sample `number`.
     fn run(&self, number: usize, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
+        if let Some(pool) = &self.pool {
+            pool_sample(x, y, pool);
+            return Ok(());
+        }
         let Some(reduction) = self.reduction else {
             self.convolve(x, y)?;
             self.map_groups(number, y);

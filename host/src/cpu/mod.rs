@@ -15,6 +15,7 @@ mod maps;
 mod max_pool2d;
 mod moments;
 mod pointwise;
+mod pool;
 
 pub(crate) use chain::{operator, run};
 

@@ -18,7 +18,7 @@
 //!
 //! `|got - want| <= (4 + sqrt(L)) * eps * cond` against exact arithmetic, with `eps` = 2^-24 for f32 (and one
 //! rounding to the storage type on top), `L` the longest chain of additions into one number, and `cond` the
-//! operator's own condition: the sum of magnitudes for a convolution, `rstd * |weight| * (|x| + mean|x|) +
+//! operator's own condition: the sum of magnitudes for a convolution, their average for an average, `rstd * |weight| * (|x| + mean|x|) +
 //! |y| + |bias|` for a norm. Maxima and clamps are exact; of the functions with exponentials the error is some ulps of the
 //! value, however small that is.
 
@@ -31,6 +31,7 @@ pub(crate) mod instance_norm;
 mod launching;
 pub(crate) mod max_pool2d;
 pub(crate) mod pointwise;
+pub(crate) mod pool;
 mod precision;
 pub(crate) mod scale;
 
@@ -41,6 +42,7 @@ pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
 pub use pointwise::*;
+pub use pool::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
 pub use precision::Precision;
 pub use scale::scale;
 
@@ -84,6 +86,11 @@ pub(crate) fn append(
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
         LayerProblem::ChannelMax(problem) => channel_max::append(program, x, problem),
+        LayerProblem::MaxPool3d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::AvgPool2d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::AvgPool3d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::AdaptiveAvgPool2d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::AdaptiveAvgPool3d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::Add(problem) => add::append(program, x, weight(), problem),
         LayerProblem::Pointwise(problem) => {
             pointwise::append(program, x, std::slice::from_ref(problem))

@@ -27,6 +27,7 @@ pub(crate) mod implicit_gemm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
+pub(crate) mod pool;
 pub(crate) mod stencil;
 
 /// Why a check failed: what the emulator reported, or what differs.

@@ -6,7 +6,7 @@
 //! convolution -> factors -> moments of groups -> a * y + b for each sample and channel -> pointwise -> maximum -> pointwise
 //! ```
 //!
-//! and every part may be absent. The steps that bring layers into it:
+//! and every part may be absent. (A pool that is no `max_pool2d` is a form of its own.) The steps that bring layers into it:
 //!
 //! 1. A convolution of images is one of volumes that are one voxel deep.
 //! 2. An instance norm is a group norm with a group for each channel.
@@ -24,7 +24,8 @@ use core::ops::Range;
 use super::layer::{LayerProblem, Place, Reduction};
 use super::problem::ChainProblem;
 use crate::{
-    AddProblem, ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, ScaleProblem,
+    AddProblem, ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, PoolProblem,
+    ScaleProblem,
 };
 
 /// A function of single values and, at most, their channel, or what a residual has at their place.
@@ -87,6 +88,8 @@ pub struct NormalForm {
     pub reduction: Option<(usize, Reduction)>,
     /// What is done with each maximum.
     pub behind: Vec<(usize, Pointwise)>,
+    /// A pool of another kind, beside which there is nothing else.
+    pub pool: Option<(usize, PoolProblem)>,
 }
 
 /// Where in a normal form the layers have got to.
@@ -171,6 +174,9 @@ impl NormalForm {
             form.pointwise.push((index, pointwise));
             Ok(Part::Mapped)
         };
+        if self.pool.is_some() {
+            return Err(refuse("nothing behind a pool that is no max_pool2d"));
+        }
         match step.place() {
             Place::Convolution(problem) => convolve(self, problem),
             Place::Norm(problem) => normalise(self, problem),
@@ -187,6 +193,13 @@ impl NormalForm {
             }
             Place::Pointwise(problem) => map(self, Pointwise::Function(problem)),
             Place::Residual(problem) => map(self, Pointwise::Residual(problem)),
+            Place::Pool(problem) => {
+                if part != Part::Start || !self.factors_before.is_empty() {
+                    return Err(refuse("a pool that is no max_pool2d comes alone"));
+                }
+                self.pool = Some((index, problem));
+                Ok(part)
+            }
         }
     }
 
@@ -244,6 +257,9 @@ impl fmt::Display for Summary<'_> {
         }
         for (_, pointwise) in &form.behind {
             part(f, format_args!("{}", pointwise.operator()))?;
+        }
+        if let Some((_, pool)) = &form.pool {
+            part(f, format_args!("{}", pool.operator))?;
         }
         Ok(())
     }
