@@ -38,7 +38,7 @@ pub enum Error {
     #[error(transparent)]
     Inputs(#[from] InputsError),
 
-    /// What is wrong with a further input of a chain.
+    /// What is wrong with a further input of a chain as an argument: its shape, element type, device or order in memory.
     #[error("input {name}: {source}")]
     NamedInput {
         /// The input.
@@ -361,7 +361,6 @@ impl Error {
         match self {
             Error::Driver(error) | Error::Jit { cause: error, .. } => error.is_fatal(),
             Error::Forked => true,
-            Error::NamedInput { source, .. } => source.is_fatal(),
             _ => false,
         }
     }

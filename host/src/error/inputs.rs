@@ -37,11 +37,21 @@ pub enum InputsError {
 }
 
 impl Error {
-    /// The same error, said of a further input of a chain.
+    /// The same error, said of a further input of a chain where it is one about an argument. What a device runs into stays what
+    /// it is.
     pub(crate) fn of_input(self, name: &str) -> Error {
-        Error::NamedInput {
-            name: name.to_owned(),
-            source: Box::new(self),
+        match self {
+            Error::DeviceMismatch { .. }
+            | Error::DTypeMismatch { .. }
+            | Error::ShapeMismatch { .. }
+            | Error::LayoutMismatch { .. }
+            | Error::NotContiguous { .. }
+            | Error::TensorInUse { .. }
+            | Error::Spec(_) => Error::NamedInput {
+                name: name.to_owned(),
+                source: Box::new(self),
+            },
+            other => other,
         }
     }
 }
