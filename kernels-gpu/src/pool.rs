@@ -7,7 +7,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
 use op_spec::launch::pool::{
     BLOCK_OUTPUTS, BLOCK_THREADS, BLOCK_WARPS, MIN_BLOCKS, OUTPUTS_PER_THREAD, PART_ELEMENTS,
-    PlaneGeometry, WindowGeometry, WindowResult,
+    PlaneGeometry, WINDOW_MIN_BLOCKS, WindowGeometry, WindowResult,
 };
 use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
 
@@ -36,7 +36,7 @@ struct Window {
 /// # Safety
 /// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`, apart from them; the extents are positive and the planes
 /// have less than 2^31 elements; `g` is planned.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = WINDOW_MIN_BLOCKS)]
 pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let plane_elements = g.plane_elements() as usize;
     let outputs = g.planes * g.plane_outputs();

@@ -18,6 +18,9 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Blocks that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 4;
 
+/// Blocks of the kernel for windows; with one more, registers are too few on some architectures.
+pub const WINDOW_MIN_BLOCKS: u32 = 3;
+
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;
 
