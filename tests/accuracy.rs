@@ -44,6 +44,7 @@ fn initialised(chain: &Chain, shape: &[usize]) -> Result<Case, convfuse::Paramet
         chain: chain.clone(),
         parameters: Parameters::init(chain, 1)?.values().to_vec(),
         x: data::fill(5, IxDyn(shape)),
+        inputs: Vec::new(),
     })
 }
 

@@ -103,7 +103,7 @@ fn launches(backend: Backend) -> Outcome {
         let moved = format!("{} bytes moved", launch.bytes_moved);
         assert!(text.contains(&moved), "{text}");
         let bytes = format!(
-            "\n{} bytes of input, output and parameters",
+            "\n{} bytes of inputs, output and parameters",
             explanation.bytes
         );
         assert!(text.contains(&bytes), "{text}");

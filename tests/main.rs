@@ -15,6 +15,7 @@ mod cost;
 mod suite;
 
 mod accuracy;
+mod add;
 mod arrays;
 mod batches;
 mod blocks;
@@ -38,6 +39,7 @@ mod partitions;
 mod peak;
 mod plans;
 mod pointwise;
+mod pool;
 mod properties;
 mod repeats;
 mod scale;
@@ -51,6 +53,7 @@ fn main() {
     let standard = oracle::all().flat_map(suite::of);
     let own = [
         accuracy::trials(),
+        add::trials(),
         arrays::trials(),
         batches::trials(),
         blocks::trials(),
@@ -74,6 +77,7 @@ fn main() {
         peak::trials(),
         plans::trials(),
         pointwise::trials(),
+        pool::trials(),
         properties::trials(),
         repeats::trials(),
         scale::trials(),

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod models;
+mod residuals;
 mod runner;
 
 use convfuse::chain::{ConvLayer, GroupNormLayer, Layer};
@@ -20,7 +21,7 @@ use crate::fused;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const MATCHES: &str = "matches_reference_on_random_shapes";
-    let tests: [(&str, &str, Test); 12] = [
+    let tests: [(&str, &str, Test); 14] = [
         ("conv2d", MATCHES, random_conv2d),
         ("conv3d", MATCHES, random_conv3d),
         ("group_norm", MATCHES, random_group_norm),
@@ -41,6 +42,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("kernelbench_85", MATCHES, models::random_85),
         ("kernelbench_79", MATCHES, models::random_79),
         ("blocks", MATCHES, blocks::random_blocks),
+        ("residuals", MATCHES, residuals::random_chains),
+        ("pool", MATCHES, residuals::random_pools),
     ];
     let trials = tests.into_iter().flat_map(|(group, name, test)| {
         let group = format!("properties::{group}");

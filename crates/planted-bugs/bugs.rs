@@ -44,6 +44,20 @@ bugs! {
         wrong: "local + VECTOR_ELEMENTS",
     }
     {
+        name: averages_count_what_hangs_over,
+        check: pool::windows::<f32>,
+        file: "pool.rs",
+        right: "count *= «end.min(last)» - start.max(first);",
+        wrong: "end",
+    }
+    {
+        name: sums_of_parts_are_read_in_part,
+        check: pool::planes::<f32>,
+        file: "pool.rs",
+        right: "part += «WARP_THREADS as u64»;",
+        wrong: "2 * WARP_THREADS as u64",
+    }
+    {
         name: pointwise_writes_past_the_end,
         check: pointwise::clamp::<f32>,
         file: "pointwise.rs",

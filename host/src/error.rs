@@ -1,8 +1,10 @@
 //! The library's error type.
 
 mod driver;
+mod inputs;
 
 pub use driver::DriverError;
+pub use inputs::InputsError;
 
 use crate::contract::LaunchError;
 use crate::dtype::DType;
@@ -31,6 +33,19 @@ pub enum Error {
     /// Layers that are no chain, or an input that a chain refuses.
     #[error(transparent)]
     Chain(#[from] op_spec::chain::ChainError),
+
+    /// Further inputs that are not those of a chain.
+    #[error(transparent)]
+    Inputs(#[from] InputsError),
+
+    /// What is wrong with a further input of a chain as an argument: its shape, element type, device or order in memory.
+    #[error("input {name}: {source}")]
+    NamedInput {
+        /// The input.
+        name: String,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
 
     /// No kernels do a run of layers, or not those that were asked for by name.
     #[error("{layers}: no kernels{}: {reasons}", .asked.as_ref().map(|name| format!(" called {name}")).unwrap_or_default())]

@@ -12,7 +12,8 @@ use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::model;
-use crate::ops::{ConvOptions, channel_max, conv2d_with, conv3d_with, group_norm};
+use crate::ops::{ConvOptions, add, channel_max, conv2d_with, conv3d_with, group_norm};
+use crate::ops::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
 use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
 
@@ -64,7 +65,7 @@ pub fn as_strided(
     tensor.restrided(first, shape, strides)
 }
 
-/// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order. `options` are for
+/// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order, or its residual. `options` are for
 /// convolutions.
 ///
 /// # Errors
@@ -88,11 +89,17 @@ pub fn layer(
         Layer::Scale(_) => scale(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
         Layer::ChannelMax(_) => channel_max(x),
+        Layer::Add(_) => add(x, weight()),
+        Layer::MaxPool3d(pool) => max_pool3d(x, pool),
+        Layer::AvgPool2d(pool) => avg_pool2d(x, pool),
+        Layer::AvgPool3d(pool) => avg_pool3d(x, pool),
+        Layer::AdaptiveAvgPool2d(pool) => adaptive_avg_pool2d(x, pool),
+        Layer::AdaptiveAvgPool3d(pool) => adaptive_avg_pool3d(x, pool),
         Layer::Pointwise(function) => pointwise::apply(x, function),
     }
 }
 
-/// What no implementation can do without: bytes of input, output and parameters, each once, and operations of the
+/// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations of the
 /// convolutions' products.
 #[must_use]
 pub fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {

@@ -79,7 +79,7 @@ pub use device::{
     PinnedArray, Stream, Tensor, kernel_cache, raw,
 };
 pub use dtype::{DType, Element, bf16, f16};
-pub use error::{DriverError, Error, Result};
-pub use model::{Model, Options, Plan, Replicas};
+pub use error::{DriverError, Error, InputsError, Result};
+pub use model::{Inputs, Model, Options, Plan, Replicas};
 pub use parameters::{Parameters, ParametersError};
 pub use tensor_file::TensorFileError;

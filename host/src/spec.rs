@@ -16,10 +16,13 @@
 
 #[doc(inline)]
 pub use op_spec::{
+    AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
+    AddProblem, AddSpec, AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec,
     ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem, ClampSpec, Conv2dSpec,
     Conv3dSpec, ConvProblem, ConvSpec, GeluApproximation, GroupNormProblem, GroupNormSpec,
-    InstanceNormProblem, InstanceNormSpec, MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem,
-    PointwiseSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+    InstanceNormProblem, InstanceNormSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
+    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, Quantity, RankRule,
+    ScaleProblem, ScaleSpec, Shape, SpecError,
 };
 
 pub(crate) use op_spec::launch;

@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `pointwise`, `channel_max` | the operators |
+//! | `conv/`, `group_norm`, `scale`, `add`, `max_pool2d`, `pool`, `pointwise`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
 //! | `copy_strided` | arrays with any strides, made dense |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
@@ -28,6 +28,7 @@
 // A kernel takes each tensor as a pointer, and its body takes what the kernel takes.
 #![allow(clippy::too_many_arguments)]
 
+pub mod add;
 pub mod channel_max;
 pub mod conv;
 pub mod copy_strided;
@@ -37,6 +38,7 @@ pub mod instance_norm;
 pub mod max_pool2d;
 pub mod peak;
 pub mod pointwise;
+pub mod pool;
 pub mod scale;
 
 mod parts;

@@ -48,6 +48,8 @@ tests! {
         checks::norm::resident::<f32>, checks::norm::resident::<f16>, checks::norm::resident::<bf16>;
     scale_matches_and_works_in_place:
         checks::elementwise::scale::<f32>, checks::elementwise::scale::<f16>, checks::elementwise::scale::<bf16>;
+    add_matches_and_works_in_place:
+        checks::elementwise::add::<f32>, checks::elementwise::add::<f16>, checks::elementwise::add::<bf16>;
     clamp_keeps_nan_and_lets_the_upper_bound_win:
         checks::pointwise::clamp::<f32>, checks::pointwise::clamp::<f16>, checks::pointwise::clamp::<bf16>;
     pointwise_walks_over_lists_without_rounding_in_between:
@@ -63,6 +65,10 @@ tests! {
         checks::max_pool2d::normed::<f16>, checks::max_pool2d::normed::<bf16>;
     group_norm_scale_max_pool2d_clamp_maps_extremes_to_the_bits_of_all_elements:
         checks::max_pool2d::extremes_decide_what_all_elements_would;
+    pool_matches_on_windows_of_any_attributes:
+        checks::pool::windows::<f32>, checks::pool::windows::<f16>, checks::pool::windows::<bf16>;
+    plane_sums_match_for_planes_of_any_length:
+        checks::pool::planes::<f32>, checks::pool::planes::<f16>, checks::pool::planes::<bf16>;
     channel_max_matches_alone_and_fused: checks::channel_max::channel_max::<f32>;
     channel_max_matches_in_half_precision:
         checks::channel_max::channel_max::<f16>, checks::channel_max::channel_max::<bf16>;

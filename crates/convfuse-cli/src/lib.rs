@@ -6,4 +6,4 @@
 pub mod bench;
 mod way;
 
-pub use way::{Way, compare, rounded};
+pub use way::{Way, compare, named, rounded};

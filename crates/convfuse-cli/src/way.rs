@@ -3,9 +3,9 @@ use std::fmt;
 use convfuse::lab;
 use convfuse::model::{Model, Options, Strategy};
 use convfuse::ops::{ConvAlgorithm, ConvOptions, Precision as Products};
-use convfuse::{DType, Device, Parameters, Stream, Tensor};
+use convfuse::{DType, Device, Inputs, Parameters, Stream, Tensor};
 use ndarray::{ArrayD, Axis};
-use op_spec::chain::Layer;
+use op_spec::chain::{Chain, Layer};
 use oracle::{Agreement, Case, Expected, Precision};
 
 /// One of the ways that the library has to carry out a [`Case`].
@@ -119,7 +119,8 @@ impl Way {
             }
             Tensor::from_f32_array(x.stream(), &values, self.dtype)
         };
-        let parameters = case.parameters.iter().map(upload);
+        // A residual stands in the place of a parameter.
+        let parameters = case.parameters.iter().chain(&case.inputs).map(upload);
         let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
         lab::layer(x, layer, &parameters, &self.conv_options())
     }
@@ -133,7 +134,10 @@ impl Way {
             Kind::Model(strategy, products) => strategy.options().precision(*products),
             _ => Options::default(),
         };
-        model.forward_with(x, &options)
+        let upload = |values| Tensor::from_f32_array(x.stream(), values, self.dtype);
+        let further = case.inputs.iter().map(upload);
+        let further = further.collect::<convfuse::Result<Vec<_>>>()?;
+        model.forward_with(named(&case.chain, x, &further), &options)
     }
 
     fn conv_options(&self) -> ConvOptions {
@@ -189,7 +193,16 @@ pub(crate) fn precision(dtype: DType, fast: bool) -> Precision {
     }
 }
 
-/// The case on an input and parameters rounded to what `dtype` can hold.
+/// The first input of a chain and its further ones, in the chain's order, under their names.
+#[must_use]
+pub fn named<'a>(chain: &Chain, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<&'a Tensor> {
+    let further = chain.inputs().iter().zip(further);
+    further.fold(Inputs::new(x), |inputs, (name, tensor)| {
+        inputs.with(name, tensor)
+    })
+}
+
+/// The case on inputs and parameters rounded to what `dtype` can hold.
 #[must_use]
 pub fn rounded(case: &Case, dtype: DType) -> Case {
     case.clone().rounded(|value| dtype.round(value))

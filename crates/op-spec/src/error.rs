@@ -151,6 +151,11 @@ pub enum SpecError {
         /// The value.
         eps: f64,
     },
+    /// An average with a divisor of 0.
+    ZeroDivisor {
+        /// Operator that refused.
+        operator: &'static str,
+    },
     /// A clamp without any bound.
     NoBound {
         /// Operator that refused.
@@ -250,6 +255,10 @@ impl fmt::Display for SpecError {
             Self::Eps { operator, eps } => {
                 write!(f, "{operator}: eps is {eps}, minimum 0")
             }
+            Self::ZeroDivisor { operator } => write!(
+                f,
+                "{operator}: divisor_override is 0, any other number may be given"
+            ),
             Self::NoBound { operator } => write!(
                 f,
                 "{operator}: min and max are both absent, at least one is needed"

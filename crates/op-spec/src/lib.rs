@@ -46,6 +46,7 @@ mod error;
 mod shape;
 mod window;
 
+mod add;
 #[cfg(feature = "chain")]
 pub mod chain;
 mod channel_max;
@@ -57,8 +58,10 @@ mod instance_norm;
 pub mod launch;
 mod max_pool2d;
 mod pointwise;
+mod pool;
 mod scale;
 
+pub use add::{AddProblem, AddSpec};
 pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
 pub use conv::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 pub use error::{Quantity, RankRule, SpecError};
@@ -66,5 +69,10 @@ pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};
 pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
+pub use pool::{
+    AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
+    AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec, MaxPool3dProblem, MaxPool3dSpec,
+    PoolProblem, Pooled,
+};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};

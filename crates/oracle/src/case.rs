@@ -14,6 +14,8 @@ pub struct Case {
     pub parameters: Vec<ArrayD<f32>>,
     /// The input.
     pub x: ArrayD<f32>,
+    /// The values of the chain's further inputs, in their order; none for an input that the chain refuses.
+    pub inputs: Vec<ArrayD<f32>>,
 }
 
 impl Case {
@@ -32,7 +34,7 @@ impl Case {
         ))
     }
 
-    /// A whole chain: the input in [0, 1), convolutions as PyTorch initialises them, and all other parameters random and of
+    /// A whole chain: the input in [0, 1), further ones in [-1, 1), convolutions as PyTorch initialises them, and all other parameters random and of
     /// both signs, since of ones and zeros half the arithmetic would not show. The name alone decides them.
     #[must_use]
     pub fn of_chain(name: &str, chain: Chain, input: &[usize]) -> Case {
@@ -68,11 +70,19 @@ impl Case {
             let seed = next();
             data::generate(&parameter.shape, |index| value(parameter, seed, index))
         });
+        let parameters = parameters.collect();
+        let inputs = chain.problem(x.shape()).map_or(Vec::new(), |problem| {
+            let inputs = problem.inputs.iter();
+            inputs
+                .map(|input| data::signed(next(), &input.shape[..]))
+                .collect()
+        });
         Case {
             name: name.to_owned(),
-            parameters: parameters.collect(),
+            parameters,
             chain,
             x,
+            inputs,
         }
     }
 
@@ -121,9 +131,13 @@ impl Case {
                 layer = layer.max(x.checked_add(y)?);
             }
             let at_once = threads.min(input.first().copied().unwrap_or(1)).max(1);
-            // Of input and parameters a copy in f32 and one that is rounded, of the output values, tolerances and their
+            let mut inputs = elements(input)?;
+            for input in &problem.inputs {
+                inputs = inputs.checked_add(elements(&input.shape)?)?;
+            }
+            // Of inputs and parameters a copy in f32 and one that is rounded, of the output values, tolerances and their
             // copies, of a layer values, tolerances and magnitudes of what it reads and makes, and of the parameters.
-            let single = elements(input)?.checked_add(parameters)?.checked_mul(2)?;
+            let single = inputs.checked_add(parameters)?.checked_mul(2)?;
             let double = elements(problem.output_shape())?.checked_mul(4)?;
             let layers = layer.checked_add(parameters)?.checked_mul(4)?;
             let double = double.checked_add(layers.checked_mul(at_once)?)?;
@@ -132,11 +146,11 @@ impl Case {
         Ok(count())
     }
 
-    /// The case on an input and parameters that `round` has made representable in another element type.
+    /// The case on inputs and parameters that `round` has made representable in another element type.
     #[must_use]
     pub fn rounded(mut self, round: impl Fn(f32) -> f32) -> Case {
         self.x.mapv_inplace(&round);
-        for values in &mut self.parameters {
+        for values in self.parameters.iter_mut().chain(&mut self.inputs) {
             values.mapv_inplace(&round);
         }
         self
@@ -156,16 +170,23 @@ impl Case {
         self
     }
 
-    /// The case with NaN and infinities strewn over its input, some windows and groups left free.
+    /// The case with NaN and infinities strewn over its inputs, some windows and groups left free. Where there are several,
+    /// infinities of both signs meet, too.
     #[must_use]
     pub fn special(mut self) -> Case {
-        for (index, v) in (1..).zip(&mut self.x) {
-            *v = match index {
-                i if i % 97 == 3 => f32::NAN,
-                i if i % 89 == 5 => f32::INFINITY,
-                i if i % 83 == 7 => f32::NEG_INFINITY,
-                _ => *v,
-            };
+        let strew = |values: &mut ArrayD<f32>, [nan, plus, minus]: [usize; 3]| {
+            for (index, v) in (1..).zip(values) {
+                *v = match index {
+                    i if i % nan == 3 => f32::NAN,
+                    i if i % plus == 5 => f32::INFINITY,
+                    i if i % minus == 7 => f32::NEG_INFINITY,
+                    _ => *v,
+                };
+            }
+        };
+        strew(&mut self.x, [97, 89, 83]);
+        for values in &mut self.inputs {
+            strew(values, [79, 83, 89]);
         }
         self
     }

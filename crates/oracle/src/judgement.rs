@@ -1,6 +1,6 @@
 //! What the output of a case should be: its layers' operators, one after the other.
 
-use ndarray::{ArrayD, ArrayViewD, Axis, Zip};
+use ndarray::{ArrayD, ArrayViewD, Axis, Slice, Zip};
 use op_spec::chain::{ChainError, ChainProblem, LayerProblem, ShapedLayer};
 use rayon::prelude::*;
 
@@ -18,10 +18,12 @@ impl Case {
         y.axis_chunks_iter_mut(Axis(0), 1)
             .into_par_iter()
             .zip(self.x.axis_chunks_iter(Axis(0), 1))
-            .for_each(|(mut y, x)| {
+            .enumerate()
+            .for_each(|(number, (mut y, x))| {
                 let mut sample = x.mapv(f64::from);
+                let inputs = self.wide_inputs(number..number + 1);
                 for (index, step) in problem.steps.iter().enumerate() {
-                    let parameters = self.parameters_of(index, &parameters);
+                    let parameters = self.parameters_of(index, &parameters, &inputs);
                     sample = operators::of(&step.problem).reference(&sample, &parameters);
                 }
                 y.assign(&sample);
@@ -43,8 +45,10 @@ impl Case {
             .into_par_iter()
             .zip(tolerance.axis_chunks_iter_mut(Axis(0), 1))
             .zip(self.x.axis_chunks_iter(Axis(0), 1))
-            .for_each(|((mut values, mut tolerance), x)| {
-                let sample = self.bounded_sample(x, &problem, &parameters, precision);
+            .enumerate()
+            .for_each(|(number, ((mut values, mut tolerance), x))| {
+                let inputs = self.wide_inputs(number..number + 1);
+                let sample = self.bounded_sample(x, &problem, &parameters, &inputs, precision);
                 values.assign(&sample.values);
                 tolerance.assign(&sample.tolerance);
             });
@@ -72,6 +76,7 @@ impl Case {
             self.x.view(),
             &problem,
             &self.wide_parameters(),
+            &self.wide_inputs(..),
             &precision.unstored(),
         );
         let selects = |step: &ShapedLayer| operators::of(&step.problem).selects();
@@ -87,11 +92,12 @@ impl Case {
         x: ArrayViewD<'_, f32>,
         problem: &ChainProblem,
         parameters: &[ArrayD<f64>],
+        inputs: &[ArrayD<f64>],
         precision: &Precision,
     ) -> Bounded {
         let mut sample = Bounded::exact(x);
         for (index, step) in problem.steps.iter().enumerate() {
-            let parameters = self.parameters_of(index, parameters);
+            let parameters = self.parameters_of(index, parameters, inputs);
             sample = sample.through(&step.problem, &parameters, precision);
         }
         sample
@@ -102,10 +108,28 @@ impl Case {
         parameters.map(|values| values.mapv(f64::from)).collect()
     }
 
-    /// Of all parameters, those of a layer.
-    fn parameters_of<'a, T>(&self, layer: usize, parameters: &'a [T]) -> Vec<&'a T> {
+    /// Some samples of the further inputs.
+    fn wide_inputs(&self, samples: impl Into<Slice>) -> Vec<ArrayD<f64>> {
+        let samples = samples.into();
+        let inputs = self.inputs.iter();
+        let part = |values: &ArrayD<f32>| {
+            let samples = values.slice_axis(Axis(0), samples);
+            samples.mapv(f64::from)
+        };
+        inputs.map(part).collect()
+    }
+
+    /// Of all parameters, those of a layer, and behind them the further input that it takes.
+    fn parameters_of<'a, T>(
+        &self,
+        layer: usize,
+        parameters: &'a [T],
+        inputs: &'a [T],
+    ) -> Vec<&'a T> {
         let slots = self.chain.parameters_of(layer).iter();
-        slots.map(|&slot| &parameters[slot]).collect()
+        let parameters = slots.map(|&slot| &parameters[slot]);
+        let input = self.chain.input_of(layer).map(|index| &inputs[index]);
+        parameters.chain(input).collect()
     }
 
     /// Multiplications of a convolution, elements that other layers read; 0 for a case that is refused.

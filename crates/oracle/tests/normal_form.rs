@@ -39,6 +39,12 @@ impl<'a> Evaluation<'a> {
         slots.map(|&slot| &self.parameters[slot]).collect()
     }
 
+    /// The further input that a layer takes.
+    fn input_of(&self, layer: usize) -> ArrayD<f64> {
+        let index = self.case.chain.input_of(layer).unwrap();
+        self.case.inputs[index].mapv(f64::from)
+    }
+
     /// The factor of channel `c` of a layer.
     fn factor(&self, layer: usize, c: usize) -> f64 {
         *self.parameters_of(layer)[0].iter().nth(c).unwrap()
@@ -137,6 +143,7 @@ impl<'a> Evaluation<'a> {
             *y = match pointwise {
                 Pointwise::Function(problem) => problem.reference(y, &[]),
                 Pointwise::Scale(problem) => problem.reference(y, &self.parameters_of(*layer)),
+                Pointwise::Residual(problem) => problem.reference(y, &[&self.input_of(*layer)]),
             };
         }
     }
@@ -153,17 +160,23 @@ struct Plan {
     norm: u32,
     affine: bool,
     factors_behind: usize,
-    /// Clamps (behind a maximum relu, too) and factors.
-    pointwise: [bool; 2],
+    /// Clamps (behind a maximum relu, too), factors and residuals.
+    pointwise: [bool; 3],
     /// None, pooling, maximum over the channels.
     reduction: u32,
-    behind: [bool; 2],
+    behind: [bool; 3],
     per_group: usize,
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
     let first = (ANY, ANY, ANY, 0..3_usize, 0..3_u32, ANY);
-    let second = (0..3_usize, [ANY, ANY], 0..3_u32, [ANY, ANY], 1..4_usize);
+    let second = (
+        0..3_usize,
+        [ANY, ANY, ANY],
+        0..3_u32,
+        [ANY, ANY, ANY],
+        1..4_usize,
+    );
     (first, second).prop_map(|(first, second)| {
         let (volumes, convolution, bias, factors_before, norm, affine) = first;
         let (factors_behind, pointwise, reduction, behind, per_group) = second;
@@ -217,15 +230,18 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
     }
     let behind = ["own", "shared"].into_iter().take(plan.factors_behind);
     layers.extend(behind.map(Layer::scale));
-    let [clamp, factor] = plan.pointwise;
+    let [clamp, factor, residual] = plan.pointwise;
     layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
+    // Twice the same one, with a factor in between.
+    layers.extend(residual.then(|| Layer::add("early")));
     layers.extend(factor.then(|| Layer::scale("late")));
+    layers.extend((residual && factor).then(|| Layer::add("early")));
     match plan.reduction {
         1 if !plan.volumes => layers.push(Layer::max_pool2d(MaxPool2dSpec::new([2, 3]))),
         2 => layers.push(Layer::channel_max()),
         _ => {}
     }
-    let [clamp, factor] = plan.behind;
+    let [clamp, factor, residual] = plan.behind;
     // A factor needs channels.
     layers.extend((factor && plan.reduction != 2).then(|| Layer::scale("last")));
     let last = if plan.affine {
@@ -233,6 +249,7 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
     } else {
         Layer::clamp(-0.5, 0.6)
     };
+    layers.extend(residual.then(|| Layer::add("late")));
     layers.extend(clamp.then_some(last));
     if layers.is_empty() {
         layers.push(Layer::clamp(0.0, 1.0));

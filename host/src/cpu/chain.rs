@@ -8,38 +8,45 @@ use std::borrow::Cow;
 
 use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
-use op_spec::{ConvProblem, GroupNormProblem, PointwiseProblem};
+use op_spec::{ConvProblem, PoolProblem};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
 use super::conv::convolve_sample;
+use super::maps::{Map, Norm, add};
 use super::max_pool2d::pool_plane;
-use super::moments::{Moments, normalize};
-use super::pointwise::{map, pointwise};
+use super::pointwise::pointwise;
+use super::pool::pool_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 use crate::parameters::Parameters;
 
-/// What the layers of `chain` make of `x`, whose shape is the problem's: f32, statistics in float64.
+/// What the layers of `chain` make of `inputs`, the first one and the further ones, whose shapes are the problem's: f32,
+/// statistics in float64.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Panics
-/// If problem, parameters or input are those of another chain.
+/// If problem, parameters or inputs are those of another chain.
 pub(crate) fn run(
     chain: &Chain,
     problem: &ChainProblem,
     parameters: &Parameters,
-    x: ArrayViewD<'_, f32>,
+    inputs: &[ArrayViewD<'_, f32>],
 ) -> Result<ArrayD<f32>> {
+    let (x, further) = inputs.split_first().expect("a chain has an input");
     assert_eq!(x.shape(), problem.input_shape());
+    let shapes = problem.inputs.iter().map(|input| &input.shape[..]);
+    assert!(shapes.eq(further.iter().map(|input| input.shape())));
     parameters.check(chain).expect("the chain's parameters");
-    let stages = stages(chain, problem, parameters);
-    run_stages(&stages, x, problem.output_shape())
+    let further = further.iter().map(|input| dense(input.view()));
+    let further = further.collect::<Result<Vec<_>>>()?;
+    let stages = stages(chain, problem, parameters, &further);
+    run_stages(&stages, x.view(), problem.output_shape())
 }
 
-/// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order.
+/// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order, or its residual.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
@@ -50,6 +57,9 @@ pub(crate) fn operator(
 ) -> Result<ArrayD<f32>> {
     if let LayerProblem::Pointwise(problem) = problem {
         return pointwise(problem, x);
+    }
+    if let (LayerProblem::Add(_), [Some(residual), _]) = (problem, parameters) {
+        return add(x, residual.view());
     }
     let form = NormalForm::of_layer(*problem);
     let output = output_shape(&form, x.shape());
@@ -68,6 +78,9 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
         let absent = 5 - input.len();
         output[1] = conv.k;
         output[2..].copy_from_slice(&conv.output[absent..]);
+    }
+    if let Some((_, pool)) = form.pool {
+        output[2..].copy_from_slice(&pool.output_shape()[2..]);
     }
     match form.reduction {
         Some((_, Reduction::MaxPool2d(pool))) => output[2..].copy_from_slice(&pool.output),
@@ -94,8 +107,9 @@ fn run_stages(
         let output_len = y.len() / n;
         y.par_chunks_mut(output_len)
             .zip(x.par_chunks(x.len() / n))
-            .try_for_each_init(Buffers::default, |buffers, (y, x)| {
-                run_sample(stages, x, y, buffers)
+            .enumerate()
+            .try_for_each_init(Buffers::default, |buffers, (number, (y, x))| {
+                run_sample(stages, number, x, y, buffers)
             })?;
     }
     Ok(ArrayD::from_shape_vec(IxDyn(output), y).expect("as many elements"))
@@ -119,8 +133,14 @@ fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
 /// The most bytes that a product of matrices takes for its factors' order, and a chunk of columns.
 const PRODUCT_BYTES: u64 = 2 << 20;
 
-/// One sample through all stages.
-fn run_sample(stages: &[Stage<'_>], x: &[f32], y: &mut [f32], buffers: &mut Buffers) -> Result<()> {
+/// Sample `number` through all stages.
+fn run_sample(
+    stages: &[Stage<'_>],
+    number: usize,
+    x: &[f32],
+    y: &mut [f32],
+    buffers: &mut Buffers,
+) -> Result<()> {
     let (last, first) = stages.split_last().expect("a chain has a layer");
     let Buffers {
         mapped,
@@ -130,11 +150,11 @@ fn run_sample(stages: &[Stage<'_>], x: &[f32], y: &mut [f32], buffers: &mut Buff
     for (index, stage) in first.iter().enumerate() {
         resize(next, stage.output_len)?;
         let x = if index == 0 { x } else { &sample[..] };
-        stage.run(x, next, mapped)?;
+        stage.run(number, x, next, mapped)?;
         std::mem::swap(sample, next);
     }
     let x = if first.is_empty() { x } else { sample };
-    last.run(x, y, mapped)
+    last.run(number, x, y, mapped)
 }
 
 /// The elements in row-major order, borrowed where they are in it.
@@ -164,6 +184,8 @@ struct Stage<'a> {
     pointwise: Vec<Map<'a>>,
     reduction: Option<Reduction>,
     behind: Vec<Map<'a>>,
+    /// A pool that is all there is.
+    pool: Option<PoolProblem>,
     /// Elements of a sample once it is convolved, and of one of its channels.
     mapped_len: usize,
     plane: usize,
@@ -176,21 +198,13 @@ struct Convolution<'a> {
     bias: Option<&'a [f32]>,
 }
 
-struct Norm<'a> {
-    problem: GroupNormProblem,
-    weight: Option<&'a [f32]>,
-    bias: Option<&'a [f32]>,
-    before: Vec<&'a [f32]>,
-    behind: Vec<&'a [f32]>,
-}
-
-enum Map<'a> {
-    Function(PointwiseProblem),
-    Scale(&'a [f32]),
-}
-
 /// The longest runs that have a normal form.
-fn stages<'a>(chain: &Chain, problem: &ChainProblem, parameters: &'a Parameters) -> Vec<Stage<'a>> {
+fn stages<'a>(
+    chain: &Chain,
+    problem: &ChainProblem,
+    parameters: &'a Parameters,
+    further: &'a [Cow<'_, [f32]>],
+) -> Vec<Stage<'a>> {
     let mut stages = Vec::new();
     let mut start = 0;
     while start < problem.steps.len() {
@@ -202,6 +216,10 @@ fn stages<'a>(chain: &Chain, problem: &ChainProblem, parameters: &'a Parameters)
             (form, end) = (longer, end + 1);
         }
         let parameters = |layer: usize, index: usize| {
+            // A residual stands in the place of a parameter.
+            if let (Some(input), 0) = (chain.input_of(layer), index) {
+                return Some(&*further[input]);
+            }
             let slot = *chain.parameters_of(layer).get(index)?;
             let values = parameters.values()[slot].as_slice();
             Some(values.expect("standard layout"))
@@ -235,6 +253,7 @@ impl<'a> Stage<'a> {
             let map = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
                 Pointwise::Function(problem) => Map::Function(*problem),
                 Pointwise::Scale(_) => Map::Scale(factor(*layer)),
+                Pointwise::Residual(_) => Map::Add(parameter(*layer, 0).expect("a residual")),
             };
             pointwise.iter().map(map).collect::<Vec<_>>()
         };
@@ -263,27 +282,33 @@ impl<'a> Stage<'a> {
             pointwise: maps(&form.pointwise),
             reduction: form.reduction.map(|(_, reduction)| reduction),
             behind: maps(&form.behind),
+            pool: form.pool.map(|(_, pool)| pool),
             mapped_len: channels * plane,
             plane,
             output_len: output[1..].iter().product(),
         }
     }
 
-    /// One sample.
-    fn run(&self, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
+    /// Sample `number`.
+    fn run(&self, number: usize, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
+        if let Some(pool) = &self.pool {
+            pool_sample(x, y, pool);
+            return Ok(());
+        }
         let Some(reduction) = self.reduction else {
             self.convolve(x, y)?;
-            self.map_groups(y);
+            self.map_groups(number, y);
             return Ok(());
         };
         resize(mapped, self.mapped_len)?;
         self.convolve(x, mapped)?;
         match reduction {
             Reduction::ChannelMax(_) => {
-                self.map_groups(mapped);
+                self.map_groups(number, mapped);
                 max_over_channels(mapped, y);
                 // There are no channels any more that a factor could belong to.
-                self.behind.iter().for_each(|map| map.apply(0, y));
+                let behind = self.behind.iter();
+                behind.for_each(|map| map.apply(number * y.len(), 0, y));
                 Ok(())
             }
             Reduction::MaxPool2d(pool) => {
@@ -296,10 +321,12 @@ impl<'a> Stage<'a> {
                     .try_for_each_init(Vec::new, |tall, (group, (x, y))| {
                         resize(tall, pool.input[1])?;
                         let mut planes = y.chunks_exact_mut(pooled);
-                        self.map_group(group, x, |c, x| {
+                        self.map_group(number, group, x, |c, x| {
                             let y = planes.next().expect("a plane for each channel");
                             pool_plane(x, y, &pool, tall);
-                            self.behind.iter().for_each(|map| map.apply(c, y));
+                            let first = number * self.output_len + c * pooled;
+                            let behind = self.behind.iter();
+                            behind.for_each(|map| map.apply(first, c, y));
                         });
                         Ok(())
                     })
@@ -323,70 +350,31 @@ impl<'a> Stage<'a> {
         norm.map_or(self.plane, |norm| norm.problem.group_len())
     }
 
-    /// Every group of a sample.
-    fn map_groups(&self, x: &mut [f32]) {
+    /// Every group of sample `number`.
+    fn map_groups(&self, number: usize, x: &mut [f32]) {
         let groups = x.par_chunks_mut(self.group_len()).enumerate();
-        groups.for_each(|(group, x)| self.map_group(group, x, |_, _| {}));
+        groups.for_each(|(group, x)| self.map_group(number, group, x, |_, _| {}));
     }
 
-    /// Normalises a group, then takes each channel, with its number, through the pointwise functions and to `finish`.
-    fn map_group(&self, group: usize, x: &mut [f32], mut finish: impl FnMut(usize, &[f32])) {
+    /// Normalises a group of sample `number`, then takes each channel, with its own number, through the pointwise functions and
+    /// to `finish`.
+    fn map_group(
+        &self,
+        number: usize,
+        group: usize,
+        x: &mut [f32],
+        mut finish: impl FnMut(usize, &[f32]),
+    ) {
         let first = group * (x.len() / self.plane);
         let normalise = self.norm.as_ref().map(|norm| norm.of_group(first, x));
         for (c, x) in (first..).zip(x.chunks_exact_mut(self.plane)) {
             if let Some((norm, moments)) = &normalise {
                 norm.normalise(c, *moments, x);
             }
-            self.pointwise.iter().for_each(|map| map.apply(c, x));
+            let start = number * self.mapped_len + c * self.plane;
+            let pointwise = self.pointwise.iter();
+            pointwise.for_each(|map| map.apply(start, c, x));
             finish(c, x);
-        }
-    }
-}
-
-impl Norm<'_> {
-    /// The moments of a group, whose first channel is `first`; together with the norm, for the group's channels.
-    fn of_group(&self, first: usize, x: &mut [f32]) -> (&Self, Moments) {
-        // Factors of several channels change how these go into the moments, so they are multiplied with.
-        if self.problem.channels_per_group() > 1 {
-            for (c, x) in (first..).zip(x.chunks_exact_mut(self.problem.shape.spatial)) {
-                let maps = self.before.iter().map(|factors| Map::Scale(factors));
-                maps.for_each(|map| map.apply(c, x));
-            }
-        }
-        (self, Moments::of(x))
-    }
-
-    fn normalise(&self, c: usize, moments: Moments, x: &mut [f32]) {
-        let product = |factors: &[&[f32]]| factors.iter().map(|f| f64::from(f[c])).product();
-        let parameter = |values: Option<&[f32]>, absent| values.map_or(absent, |v| f64::from(v[c]));
-        // The factor of a single channel scales mean and deviation, so the norm of the product needs the moments of what
-        // was convolved alone.
-        let before: f64 = if self.problem.channels_per_group() > 1 {
-            1.0
-        } else {
-            product(&self.before)
-        };
-        let behind: f64 = product(&self.behind);
-        let scaled = Moments {
-            mean: moments.mean * before,
-            variance: moments.variance * before * before,
-        };
-        let rstd = scaled.rstd(self.problem.eps);
-        let gain = rstd * before * parameter(self.weight, 1.0) * behind;
-        let bias = parameter(self.bias, 0.0) * behind;
-        normalize(x, moments.mean, gain, bias);
-    }
-}
-
-impl Map<'_> {
-    /// On values of channel `c`.
-    fn apply(&self, c: usize, x: &mut [f32]) {
-        match self {
-            Map::Function(problem) => map(problem, x),
-            Map::Scale(factors) => {
-                let factor = factors[c];
-                x.iter_mut().for_each(|v| *v *= factor);
-            }
         }
     }
 }

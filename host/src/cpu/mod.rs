@@ -11,9 +11,11 @@
 mod chain;
 mod channel_max;
 mod conv;
+mod maps;
 mod max_pool2d;
 mod moments;
 mod pointwise;
+mod pool;
 
 pub(crate) use chain::{operator, run};
 

@@ -26,7 +26,8 @@ impl Moments {
     }
 }
 
-fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
+/// The sum of `f` of each value, in lanes that do not wait for one another.
+pub(super) fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     let (blocks, rest) = x.as_chunks::<LANES>();
     let mut lanes = [0.0; LANES];
     for block in blocks {

@@ -22,7 +22,9 @@ fn parameters(case: &Case) -> Parameters {
 
 fn run_case(case: &Case) -> ArrayD<f32> {
     let problem = case.problem().unwrap();
-    run(&case.chain, &problem, &parameters(case), case.x.view()).unwrap()
+    let inputs = std::iter::once(&case.x).chain(&case.inputs);
+    let inputs: Vec<_> = inputs.map(|values| values.view()).collect();
+    run(&case.chain, &problem, &parameters(case), &inputs).unwrap()
 }
 
 /// Chains that are nobody's, among them some that have no normal form.
@@ -108,7 +110,12 @@ fn a_single_layer_is_its_operator() {
             let values = values.to_shape(shape).unwrap();
             Tensor::from_array(&stream, &values).unwrap()
         };
-        let parameters: Vec<Tensor> = case.parameters.iter().map(upload).collect();
+        let parameters: Vec<Tensor> = case
+            .parameters
+            .iter()
+            .chain(&case.inputs)
+            .map(upload)
+            .collect();
         let x = Tensor::from_array(&stream, &case.x).unwrap();
         let operator = lab::layer(&x, layer, &parameters, &ConvOptions::default()).unwrap();
         let (chain, operator) = (run_case(&case), operator.to_array::<f32>().unwrap());

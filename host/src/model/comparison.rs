@@ -4,11 +4,13 @@ use std::fmt;
 
 use ndarray::{ArrayD, ArrayViewD};
 
-use super::{Model, Options};
+use super::{Inputs, Model, Options};
 use crate::cpu;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::parameters::Parameters;
+
+const OPERATOR: &str = "model";
 
 /// How far results may be from what is expected: `|actual - expected| <= atol + rtol * |expected|`, the rule of
 /// [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html). Equal infinities are close.
@@ -153,7 +155,7 @@ impl fmt::Display for Comparison {
 }
 
 impl Model {
-    /// Runs the model on `x` on its device and on the CPU backend, waits for both, and compares: the device's results
+    /// Runs the model on these inputs on its device and on the CPU backend, waits for both, and compares: the device's results
     /// with the CPU's, rounded to the model's element type.
     ///
     /// For a first run on a new machine, or with new weights. What is not close is told by the result, not an error.
@@ -174,27 +176,30 @@ impl Model {
     /// assert!(comparison.is_close(), "{comparison}");
     /// # Ok::<(), convfuse::Error>(())
     /// ```
-    pub fn compare_with_cpu(
+    pub fn compare_with_cpu<'a>(
         &self,
-        x: &Tensor,
+        inputs: impl Into<Inputs<&'a Tensor>>,
         options: &Options,
         tolerance: &Tolerance,
     ) -> Result<Comparison> {
-        self.compare_with(self.parameters(), x, options, tolerance)
+        self.compare_with(self.parameters(), inputs.into(), options, tolerance)
     }
 
     /// Compares with what the CPU makes of these parameters.
     fn compare_with(
         &self,
         parameters: &Parameters,
-        x: &Tensor,
+        inputs: Inputs<&Tensor>,
         options: &Options,
         tolerance: &Tolerance,
     ) -> Result<Comparison> {
-        let actual = self.forward_with(x, options)?.to_f32_array()?;
-        let problem = self.chain().problem(x.shape())?;
-        let x = x.to_f32_array()?;
-        let mut expected = cpu::run(self.chain(), &problem, parameters, x.view())?;
+        let inputs = inputs.arranged(OPERATOR, self.chain().inputs())?;
+        let actual = self.forward_arranged(&inputs, options)?.to_f32_array()?;
+        let problem = self.chain().problem(inputs[0].shape())?;
+        let values = inputs.iter().map(|input| input.to_f32_array());
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let views: Vec<_> = values.iter().map(|values| values.view()).collect();
+        let mut expected = cpu::run(self.chain(), &problem, parameters, &views)?;
         expected.mapv_inplace(|value| self.dtype().round(value));
         Ok(Comparison::of(&actual.view(), &expected, tolerance))
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm};
+use op_spec::chain::{Chain, ChainInput, ChainProblem, LayerProblem, NormalForm};
 
 use super::choice::Chosen;
 use super::question::{Question, RunFacts};
@@ -23,8 +23,10 @@ const LAUNCH_S: f64 = 5e-6;
 pub struct Explanation {
     /// The operators' names.
     pub chain: String,
-    /// Shape of the input.
+    /// Shape of the first input.
     pub input: Vec<usize>,
+    /// The further inputs, with the shapes that follow.
+    pub inputs: Vec<ChainInput>,
     /// Shape of the output.
     pub output: Vec<usize>,
     /// Element type of input, output and parameters.
@@ -37,9 +39,9 @@ pub struct Explanation {
     pub runs: Vec<RunFacts>,
     /// The launches, in order.
     pub launches: Vec<LaunchFacts>,
-    /// Bytes of memory beyond input, output and parameters.
+    /// Bytes of memory beyond inputs, output and parameters.
     pub workspace_bytes: u64,
-    /// Bytes of input, output and parameters, each once.
+    /// Bytes of inputs, output and parameters, each once.
     pub bytes: u64,
     /// Operations of the convolutions, and of those that an accurate f32 product is made of.
     pub flop: u64,
@@ -92,6 +94,7 @@ impl Explanation {
         Explanation {
             chain: chain.operators(),
             input: problem.input_shape().to_vec(),
+            inputs: problem.inputs.clone(),
             output: problem.output_shape().to_vec(),
             dtype,
             normal_form: form.ok().map(|form| form.summary().to_string()),
@@ -106,12 +109,13 @@ impl Explanation {
     }
 }
 
-/// What no implementation can do without: bytes of input, output and parameters, each once, and operations of the
+/// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations of the
 /// convolutions' products.
 pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
     let parameters = chain.parameters().iter();
     let shapes = parameters.map(|parameter| parameter.shape.as_slice());
     let shapes = shapes.chain([problem.input_shape(), problem.output_shape()]);
+    let shapes = shapes.chain(problem.inputs.iter().map(|input| input.shape.as_slice()));
     let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
     let values: u64 = shapes.map(elements).sum();
     let multiply_adds = problem.steps.iter().map(|step| match &step.problem {
@@ -132,6 +136,9 @@ impl fmt::Display for Explanation {
             "{}, {:?} to {:?}, {}",
             self.chain, input, output, self.dtype
         )?;
+        for ChainInput { name, shape, .. } in &self.inputs {
+            writeln!(f, "input {name}: {shape:?}")?;
+        }
         match &self.normal_form {
             Some(form) => writeln!(f, "normal form: {form}")?,
             None => writeln!(f, "normal form: none for all layers together")?,
@@ -168,7 +175,7 @@ impl fmt::Display for Explanation {
         }
         write!(
             f,
-            "\n{} bytes of input, output and parameters, {} more of memory, {:.3} GFLOP of convolutions",
+            "\n{} bytes of inputs, output and parameters, {} more of memory, {:.3} GFLOP of convolutions",
             self.bytes,
             self.workspace_bytes,
             self.flop as f64 / 1e9,

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use op_spec::chain::{Chain, ChainProblem, Parameter};
+use op_spec::chain::{Chain, ChainInput, ChainProblem, Parameter};
 
 use super::arrays::Rings;
 use super::choice::{self, Chosen};
+use super::inputs::{Inputs, must_have_shapes, of_input};
 use super::kernels::Appending;
 use super::programs::Programs;
 use super::question::Question;
@@ -159,29 +160,76 @@ impl Model {
 
     /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device.
     ///
-    /// `x` may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as channels-last, is copied
+    /// A chain with further inputs takes them as well: `model.forward(Inputs::new(&x).with("residual", &residual))?`.
+    ///
+    /// Inputs may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as channels-last, is copied
     /// on the device first, by one kernel; the bits of the output do not depend on it.
     ///
     /// # Errors
     /// [`Error::Chain`] for an input that the chain refuses; [`Error::DTypeMismatch`], [`Error::DeviceMismatch`],
-    /// [`Error::OutOfMemory`].
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.forward_with(x, &Options::default())
+    /// [`Error::OutOfMemory`]. [`Error::Inputs`] for further inputs that are not the chain's; [`Error::NamedInput`] for one of another
+    /// shape, element type or device.
+    pub fn forward<'a>(&self, inputs: impl Into<Inputs<&'a Tensor>>) -> Result<Tensor> {
+        self.forward_with(inputs, &Options::default())
     }
 
     /// [`forward`](Self::forward) under chosen options.
     ///
     /// # Errors
     /// As there; [`Error::NoKernels`] for a partition that no kernels do.
-    pub fn forward_with(&self, x: &Tensor, options: &Options) -> Result<Tensor> {
-        x.must_hold(self.dtype(), OPERATOR, "input")?;
-        x.same_device(OPERATOR, "input", &self.stream)?;
+    pub fn forward_with<'a>(
+        &self,
+        inputs: impl Into<Inputs<&'a Tensor>>,
+        options: &Options,
+    ) -> Result<Tensor> {
+        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        self.forward_arranged(&inputs, options)
+    }
+
+    /// The same for all inputs in the chain's order.
+    pub(super) fn forward_arranged(&self, inputs: &[&Tensor], options: &Options) -> Result<Tensor> {
+        let orders = self.orders(OPERATOR, inputs, &self.stream)?;
+        let x = inputs[0];
         if x.device().is_cpu() {
-            return self.run_on_cpu(x);
+            return self.run_on_cpu(inputs);
         }
-        let program = self.program(x.shape(), &x.order()?, options)?;
-        let mut outputs = program.run_once(OPERATOR, x.stream(), &[x])?;
+        let program = self.program(x.shape(), &orders, options)?;
+        let mut outputs = program.run_once(OPERATOR, x.stream(), inputs)?;
         Ok(outputs.remove(0))
+    }
+
+    /// How these inputs lie, where they are to be read on a device that runs kernels. Refuses those of another element type, those
+    /// that are not on the device of `stream`, and further ones whose shape does not follow from the first one's.
+    pub(super) fn orders(
+        &self,
+        operator: &'static str,
+        inputs: &[&Tensor],
+        stream: &Stream,
+    ) -> Result<Vec<Order>> {
+        let names = self.chain().inputs();
+        for (index, input) in inputs.iter().enumerate() {
+            let is_ours = input
+                .must_hold(self.dtype(), operator, "input")
+                .and_then(|()| input.same_device(operator, "input", stream));
+            of_input(names, index, is_ours)?;
+        }
+        if !names.is_empty() {
+            let problem = self.shared.chain.problem(inputs[0].shape())?;
+            let shapes = inputs.iter().map(|input| input.shape());
+            must_have_shapes(operator, &problem, shapes.skip(1))?;
+        }
+        if inputs[0].device().is_cpu() {
+            return Ok(self.dense());
+        }
+        let orders = inputs.iter().enumerate();
+        orders
+            .map(|(index, input)| of_input(names, index, input.order()))
+            .collect()
+    }
+
+    /// The orders of inputs that are dense.
+    pub(super) fn dense(&self) -> Vec<Order> {
+        vec![Order::Dense; 1 + self.chain().inputs().len()]
     }
 
     /// What runs on inputs of this shape, and why.
@@ -218,14 +266,14 @@ impl Model {
         options: &Options,
         properties: &DeviceProperties,
     ) -> Result<Explanation> {
-        self.explain_order(input, &Order::Dense, options, properties)
+        self.explain_orders(input, &self.dense(), options, properties)
     }
 
     /// The same for inputs that lie like this.
-    pub(super) fn explain_order(
+    pub(super) fn explain_orders(
         &self,
         input: &[usize],
-        order: &Order,
+        orders: &[Order],
         options: &Options,
         properties: &DeviceProperties,
     ) -> Result<Explanation> {
@@ -239,31 +287,33 @@ impl Model {
         let problem = self.shared.chain.problem(input)?;
         let question = self.question(&problem, options, properties);
         let chosen = choice::choose(question)?;
-        let program = self.make(question, order, &chosen)?;
+        let program = self.make(question, orders, &chosen)?;
         Ok(Explanation::new(question, chosen, &program))
     }
 
     /// One pass of the CPU backend.
-    pub(super) fn run_on_cpu(&self, x: &Tensor) -> Result<Tensor> {
-        let shared = &*self.shared;
+    pub(super) fn run_on_cpu(&self, inputs: &[&Tensor]) -> Result<Tensor> {
+        let (shared, x) = (&*self.shared, inputs[0]);
         let problem = shared.chain.problem(x.shape())?;
-        let input = x.host_f32()?;
-        let y = cpu::run(&shared.chain, &problem, &shared.parameters, input.view())?;
+        let values = inputs.iter().map(|input| input.host_f32());
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let views: Vec<_> = values.iter().map(|values| values.view()).collect();
+        let y = cpu::run(&shared.chain, &problem, &shared.parameters, &views)?;
         Tensor::from_cpu(x.stream(), y, x.dtype())
     }
 
-    /// The launches for inputs of this shape that lie like this, on a device that runs kernels.
+    /// The launches for a first input of this shape where the inputs lie like this, on a device that runs kernels.
     pub(super) fn program(
         &self,
         input: &[usize],
-        order: &Order,
+        orders: &[Order],
         options: &Options,
     ) -> Result<Arc<Program>> {
-        self.shared.programs.get(input, order, options, || {
+        self.shared.programs.get(input, orders, options, || {
             let properties = self.device().properties();
             let problem = self.shared.chain.problem(input)?;
             let question = self.question(&problem, options, &properties);
-            self.make(question, order, &choice::choose(question)?)
+            self.make(question, orders, &choice::choose(question)?)
         })
     }
 
@@ -283,14 +333,21 @@ impl Model {
     }
 
     /// A program of the kernels that were chosen.
-    fn make(&self, question: Question<'_>, order: &Order, chosen: &[Chosen]) -> Result<Program> {
+    fn make(&self, question: Question<'_>, orders: &[Order], chosen: &[Chosen]) -> Result<Program> {
         let shared = &*self.shared;
         let input = question.problem.input_shape();
         let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
-        let mut value = program.input(input, shared.dtype, order)?;
+        let mut value = program.input(input, shared.dtype, &orders[0])?;
+        let further = question.problem.inputs.iter().zip(&orders[1..]);
+        let further = further
+            .map(|(ChainInput { name, shape, .. }, order)| {
+                program.named_input(name, shape, shared.dtype, order)
+            })
+            .collect::<Result<Vec<_>>>()?;
         let mut appending = Appending {
             program: &mut program,
             of: question,
+            inputs: &further,
             tensors: &shared.tensors,
             values: vec![None; shared.tensors.len()],
             preparations: &shared.preparations,

@@ -26,6 +26,8 @@ use crate::program::{ProgramBuilder, Value};
 pub(super) struct Appending<'a> {
     pub(super) program: &'a mut ProgramBuilder,
     pub(super) of: Question<'a>,
+    /// The chain's further inputs.
+    pub(super) inputs: &'a [Value],
     /// One for each parameter of the chain.
     pub(super) tensors: &'a [Tensor],
     /// The same as values, once a layer has asked for them.
@@ -161,7 +163,11 @@ impl<'a> Appending<'a> {
                 ops::pointwise::append(self.program, x, &functions)
             }
             Kernels::Operator(options) => {
-                let parameters = [0, 1].map(|index| self.parameter(layers.start, index));
+                // A residual stands in the place of a parameter.
+                let parameters = match self.of.chain.input_of(layers.start) {
+                    Some(input) => [Some(self.inputs[input]), None],
+                    None => [0, 1].map(|index| self.parameter(layers.start, index)),
+                };
                 let problem = &self.of.problem.steps[layers.start].problem;
                 ops::append(self.program, x, problem, parameters, options)
             }

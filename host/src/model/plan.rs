@@ -3,10 +3,12 @@
 use std::fmt;
 
 use ndarray::{ArrayBase, Data, Dimension};
+use op_spec::chain::{Chain, ChainInput, ChainProblem};
 
+use super::inputs::{Inputs, must_have_shapes};
 use super::{Explanation, Model, Options};
 use crate::device::{DType, GpuGraph, Order, Stream, Tensor};
-use crate::error::Result;
+use crate::error::{InputsError, Result};
 use crate::program::Ready;
 
 /// A model for inputs of one shape on one stream, with its memory.
@@ -39,9 +41,9 @@ pub struct Plan {
     model: Model,
     options: Options,
     stream: Stream,
-    input: Vec<usize>,
-    order: Order,
-    output: Vec<usize>,
+    problem: ChainProblem,
+    /// Those of all inputs, the first one's first.
+    orders: Vec<Order>,
     /// What runs, and its memory; nothing on the CPU device, whose backend runs no kernels.
     program: Option<Ready>,
 }
@@ -49,19 +51,19 @@ pub struct Plan {
 const OPERATOR: &str = "plan";
 
 impl Model {
-    /// Prepares runs on contiguous inputs of one shape, on one stream: kernels are chosen and loaded, and memory is allocated.
+    /// Prepares runs on contiguous inputs of one shape, on one stream (the shapes of further inputs follow from the first one's): kernels are chosen and loaded, and memory is allocated.
     ///
     /// # Errors
     /// As [`forward_with`](Self::forward_with); [`DeviceMismatch`](crate::Error::DeviceMismatch) for another device's stream.
     pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
-        self.plan_order(stream, input, Order::Dense, options)
+        self.plan_orders(stream, input, self.dense(), options)
     }
 
-    /// The same for inputs of the shape of `x` that lie in memory as `x` does: with its strides, where they matter, and from
+    /// The same for inputs of the shape of these that lie in memory as these do: with their strides, where they matter, and from
     /// a multiple of 16 bytes or not. What kernels do not read as it lies is copied by one kernel first, in every run.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan); [`Spec`](crate::Error::Spec) for more axes than that kernel takes.
+    /// As [`plan`](Self::plan) and [`forward`](Self::forward); [`Spec`](crate::Error::Spec) for more axes than that kernel takes.
     ///
     /// # Examples
     /// ```
@@ -77,20 +79,22 @@ impl Model {
     /// plan.execute(&last, &mut y)?;
     /// # Ok::<(), convfuse::Error>(())
     /// ```
-    pub fn plan_for(&self, stream: &Stream, x: &Tensor, options: &Options) -> Result<Plan> {
-        x.same_device(OPERATOR, "input", stream)?;
-        let order = match x.device().is_cpu() {
-            true => Order::Dense,
-            false => x.order()?,
-        };
-        self.plan_order(stream, x.shape(), order, options)
+    pub fn plan_for<'a>(
+        &self,
+        stream: &Stream,
+        inputs: impl Into<Inputs<&'a Tensor>>,
+        options: &Options,
+    ) -> Result<Plan> {
+        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        let orders = self.orders(OPERATOR, &inputs, stream)?;
+        self.plan_orders(stream, inputs[0].shape(), orders, options)
     }
 
-    fn plan_order(
+    fn plan_orders(
         &self,
         stream: &Stream,
         input: &[usize],
-        order: Order,
+        orders: Vec<Order>,
         options: &Options,
     ) -> Result<Plan> {
         let span = tracing::debug_span!(target: "convfuse::plan", "plan", ?input, device = %stream.device());
@@ -98,23 +102,23 @@ impl Model {
         // Before any work for a program that could not run there.
         let device = self.device();
         device.must_be(stream.device(), OPERATOR, "the model")?;
-        let (output, program) = if device.is_cpu() {
-            (self.output_shape(input)?, None)
+        let problem = self.chain().problem(input)?;
+        let program = if device.is_cpu() {
+            None
         } else {
-            let program = self.program(input, &order, options)?;
+            let program = self.program(input, &orders, options)?;
             let ready = Ready::new(OPERATOR, program, stream)?;
             let launches = ready.program().steps().len();
             let workspace_bytes = ready.workspace_bytes();
             tracing::debug!(target: "convfuse::plan", launches, workspace_bytes, "a plan is made");
-            (ready.program().output_shape().to_vec(), Some(ready))
+            Some(ready)
         };
         Ok(Plan {
             model: self.clone(),
             options: options.clone(),
             stream: stream.clone(),
-            input: input.to_vec(),
-            order,
-            output,
+            problem,
+            orders,
             program,
         })
     }
@@ -126,12 +130,12 @@ impl Plan {
     /// # Errors
     /// As [`Tensor::zeros`].
     pub fn output(&self) -> Result<Tensor> {
-        Tensor::zeros(&self.stream, &self.output, self.model.dtype())
+        Tensor::zeros(&self.stream, self.output_shape(), self.model.dtype())
     }
 
-    /// Queues one run from `x` to `y` on the plan's stream.
+    /// Queues one run from these inputs to `y` on the plan's stream.
     ///
-    /// The CPU device reads any strides; elsewhere `x` lies in memory as the plan was made for.
+    /// The CPU device reads any strides; elsewhere inputs lie in memory as the plan was made for.
     ///
     /// An input that belongs to another stream is waited for on the device. `y` must be this stream's own, and nobody
     /// else's: [`output`](Plan::output) makes such tensors.
@@ -141,21 +145,36 @@ impl Plan {
     /// the plan was not made for, [`DeviceMismatch`](crate::Error::DeviceMismatch),
     /// [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input that lies in memory otherwise than the plan was made for,
     /// [`NotContiguous`](crate::Error::NotContiguous) and [`Misaligned`](crate::Error::Misaligned) for an output that is not dense
-    /// from a multiple of 16 bytes on, [`TensorInUse`](crate::Error::TensorInUse). On a stream that is being captured also
+    /// from a multiple of 16 bytes on, [`TensorInUse`](crate::Error::TensorInUse). Of further inputs as [`Model::forward`]. On a stream that is being captured also
     /// [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input of another stream.
-    pub fn execute(&mut self, x: &Tensor, y: &mut Tensor) -> Result<()> {
-        if let Some(program) = &mut self.program {
-            return program.run(OPERATOR, &[x], &mut [y]);
-        }
-        let dtype = self.model.dtype();
-        x.must_be(&self.input, dtype, OPERATOR, "input")?;
-        y.must_be(&self.output, dtype, OPERATOR, "output")?;
-        x.same_device(OPERATOR, "input", &self.stream)?;
-        y.rewrite(OPERATOR, "output", &self.stream)?;
-        y.assign(self.model.run_on_cpu(&x.on(&self.stream)?)?)
+    pub fn execute<'a>(
+        &mut self,
+        inputs: impl Into<Inputs<&'a Tensor>>,
+        y: &mut Tensor,
+    ) -> Result<()> {
+        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        self.execute_arranged(&inputs, y)
     }
 
-    /// The plan as a CUDA graph that reads `x`, a tensor of the plan's own stream, and writes to an output of its own.
+    /// The same for all inputs in the chain's order.
+    pub(super) fn execute_arranged(&mut self, inputs: &[&Tensor], y: &mut Tensor) -> Result<()> {
+        if let Some(program) = &mut self.program {
+            return program.run(OPERATOR, inputs, &mut [y]);
+        }
+        let dtype = self.model.dtype();
+        inputs[0].must_be(self.problem.input_shape(), dtype, OPERATOR, "input")?;
+        let shapes = inputs.iter().map(|input| input.shape());
+        must_have_shapes(OPERATOR, &self.problem, shapes.skip(1))?;
+        self.model.orders(OPERATOR, inputs, &self.stream)?;
+        y.must_be(self.problem.output_shape(), dtype, OPERATOR, "output")?;
+        y.rewrite(OPERATOR, "output", &self.stream)?;
+        let inputs = inputs.iter().map(|input| input.on(&self.stream));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let inputs: Vec<&Tensor> = inputs.iter().collect();
+        y.assign(self.model.run_on_cpu(&inputs)?)
+    }
+
+    /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an output of its own.
     ///
     /// Whoever captures a stream by the driver's own calls instead can call [`execute`](Plan::execute) there, and must keep
     /// plan, model, input and output until the graph has run for the last time.
@@ -163,24 +182,37 @@ impl Plan {
     /// # Errors
     /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
     /// input of another stream; those of [`execute`](Plan::execute).
-    pub fn capture(self, x: Tensor) -> Result<Captured> {
+    pub fn capture(self, inputs: impl Into<Inputs<Tensor>>) -> Result<Captured> {
         let y = self.output()?;
-        self.capture_into(x, y)
+        self.capture_into(inputs, y)
     }
 
     /// The same with an output that is there, over memory of another library for example.
     ///
     /// # Errors
     /// As [`capture`](Self::capture); of the output, those of [`execute`](Self::execute).
-    pub fn capture_into(self, x: Tensor, mut y: Tensor) -> Result<Captured> {
+    pub fn capture_into(
+        self,
+        inputs: impl Into<Inputs<Tensor>>,
+        mut y: Tensor,
+    ) -> Result<Captured> {
+        let inputs = inputs.into().arranged(CAPTURED, self.chain().inputs())?;
         let stream = self.stream.clone();
         y.rewrite(CAPTURED, "output", &stream)?;
         let graph = stream.capture(|recorder| match &self.program {
-            Some(program) => program.record(CAPTURED, recorder, &[&x], &[&y]),
+            Some(program) => {
+                let inputs: Vec<&Tensor> = inputs.iter().collect();
+                program.record(CAPTURED, recorder, &inputs, &[&y])
+            }
             None => Ok(()),
         })?;
         let plan = self;
-        Ok(Captured { graph, plan, x, y })
+        Ok(Captured {
+            graph,
+            plan,
+            inputs,
+            y,
+        })
     }
 
     /// What the plan launches, and why.
@@ -190,7 +222,13 @@ impl Plan {
     pub fn explain(&self) -> Result<Explanation> {
         let properties = self.stream.device().properties();
         let model = &self.model;
-        model.explain_order(&self.input, &self.order, &self.options, &properties)
+        let input = self.problem.input_shape();
+        model.explain_orders(input, &self.orders, &self.options, &properties)
+    }
+
+    /// The layers.
+    pub(super) fn chain(&self) -> &Chain {
+        self.model.chain()
     }
 
     /// The stream that the plan runs on.
@@ -205,21 +243,27 @@ impl Plan {
 
     /// The shape that the plan was made for.
     pub fn input_shape(&self) -> &[usize] {
-        &self.input
+        self.problem.input_shape()
+    }
+
+    /// The further inputs, in the order of [`Chain::inputs`](crate::chain::Chain::inputs), with the shapes that follow from the first
+    /// one's.
+    pub fn inputs(&self) -> &[ChainInput] {
+        &self.problem.inputs
     }
 
     /// The shape of what it computes.
     pub fn output_shape(&self) -> &[usize] {
-        &self.output
+        self.problem.output_shape()
     }
 
-    /// The element type of both.
+    /// The element type of all of them.
     pub fn dtype(&self) -> DType {
         self.model.dtype()
     }
 }
 
-/// A plan with its input and output as one CUDA graph: a replay costs the host one call, however many launches it has.
+/// A plan with its inputs and output as one CUDA graph: a replay costs the host one call, however many launches it has.
 ///
 /// Made by [`Plan::capture`]. It owns all memory that the graph refers to; dropping it waits for the last replay.
 ///
@@ -248,14 +292,15 @@ pub struct Captured {
     // Dropped first: it waits for what it works on.
     graph: GpuGraph,
     plan: Plan,
-    x: Tensor,
+    /// In the chain's order, the first one first.
+    inputs: Vec<Tensor>,
     y: Tensor,
 }
 
 const CAPTURED: &str = "captured plan";
 
 impl Captured {
-    /// Overwrites the input, in stream order, and returns once `values` has been read.
+    /// Overwrites the first input, in stream order, and returns once `values` has been read.
     ///
     /// # Errors
     /// [`ShapeMismatch`](crate::Error::ShapeMismatch); [`TensorInUse`](crate::Error::TensorInUse) while other handles share the input.
@@ -263,7 +308,30 @@ impl Captured {
         &mut self,
         values: &ArrayBase<S, D>,
     ) -> Result<()> {
-        self.x.overwrite(CAPTURED, "input", values)
+        self.inputs[0].overwrite(CAPTURED, "input", values)
+    }
+
+    /// The same for the further input of this name.
+    ///
+    /// # Errors
+    /// [`InputsError::Unknown`](crate::InputsError::Unknown); of that input, those of [`write`](Self::write), as
+    /// [`NamedInput`](crate::Error::NamedInput).
+    pub fn write_input<S: Data<Elem = f32>, D: Dimension>(
+        &mut self,
+        name: &str,
+        values: &ArrayBase<S, D>,
+    ) -> Result<()> {
+        let names = self.plan.chain().inputs();
+        let Some(index) = names.iter().position(|known| known == name) else {
+            return Err(InputsError::Unknown {
+                operator: CAPTURED,
+                name: name.to_owned(),
+                known: names.to_vec(),
+            }
+            .into());
+        };
+        let written = self.inputs[1 + index].overwrite(CAPTURED, "input", values);
+        written.map_err(|error| error.of_input(name))
     }
 
     /// Queues one run on the plan's stream.

@@ -20,7 +20,8 @@ pub(super) struct Programs(Mutex<Vec<Entry>>);
 #[derive(Debug)]
 struct Entry {
     input: Box<[usize]>,
-    order: Order,
+    /// Those of all inputs, the first one's first.
+    orders: Box<[Order]>,
     options: Options,
     place: Arc<Place>,
 }
@@ -29,17 +30,17 @@ struct Entry {
 type Place = Mutex<Option<Arc<Program>>>;
 
 impl Programs {
-    /// The program for inputs of this shape that lie like this, from `make` where it is not kept. Threads that ask for the
+    /// The program for a first input of this shape where the inputs lie like this, from `make` where it is not kept. Threads that ask for the
     /// same one at a time wait for the first of them to make it; those that ask for different ones do not wait for each
     /// other.
     pub(super) fn get(
         &self,
         input: &[usize],
-        order: &Order,
+        orders: &[Order],
         options: &Options,
         make: impl FnOnce() -> Result<Program>,
     ) -> Result<Arc<Program>> {
-        let place = self.place(input, order, options);
+        let place = self.place(input, orders, options);
         let mut program = lock(&place);
         if let Some(program) = &*program {
             return Ok(Arc::clone(program));
@@ -55,9 +56,9 @@ impl Programs {
     }
 
     /// The place of this program among those that are kept.
-    fn place(&self, input: &[usize], order: &Order, options: &Options) -> Arc<Place> {
+    fn place(&self, input: &[usize], orders: &[Order], options: &Options) -> Arc<Place> {
         let is_it = |entry: &Entry| {
-            *entry.input == *input && entry.order == *order && entry.options == *options
+            *entry.input == *input && *entry.orders == *orders && entry.options == *options
         };
         let mut kept = lock(&self.0);
         if let Some(index) = kept.iter().rposition(is_it) {
@@ -71,7 +72,7 @@ impl Programs {
         let place = Arc::default();
         kept.push(Entry {
             input: input.into(),
-            order: *order,
+            orders: orders.into(),
             options: options.clone(),
             place: Arc::clone(&place),
         });
@@ -109,7 +110,7 @@ mod tests {
                 Ok(empty())
             };
             programs
-                .get(&[n], &Order::Dense, &Options::default(), make)
+                .get(&[n], &[Order::Dense], &Options::default(), make)
                 .map(drop)
         };
         // The first is used again, so the second goes for the one that is too many.
@@ -135,7 +136,7 @@ mod tests {
                     Ok(empty())
                 };
                 programs
-                    .get(&[1], &Order::Dense, &Options::default(), make)
+                    .get(&[1], &[Order::Dense], &Options::default(), make)
                     .unwrap();
             });
             for _ in 0..THREADS {
@@ -149,7 +150,7 @@ mod tests {
                         Ok(empty())
                     };
                     programs
-                        .get(&[2], &Order::Dense, &Options::default(), make)
+                        .get(&[2], &[Order::Dense], &Options::default(), make)
                         .unwrap();
                     have_it.wait();
                 });
@@ -163,15 +164,19 @@ mod tests {
         let programs = Programs::default();
         let refuse = || Err(Error::TooManyBlocks { operator: "test" });
         let options = Options::default();
-        assert!(programs.get(&[1], &Order::Dense, &options, refuse).is_err());
+        assert!(
+            programs
+                .get(&[1], &[Order::Dense], &options, refuse)
+                .is_err()
+        );
         assert!(lock(&programs.0).is_empty());
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            programs.get(&[1], &Order::Dense, &options, || panic!("on purpose"))
+            programs.get(&[1], &[Order::Dense], &options, || panic!("on purpose"))
         }));
         assert!(caught.is_err());
         assert!(
             programs
-                .get(&[1], &Order::Dense, &options, || Ok(empty()))
+                .get(&[1], &[Order::Dense], &options, || Ok(empty()))
                 .is_ok()
         );
     }

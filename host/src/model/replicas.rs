@@ -5,7 +5,8 @@ use std::ops::Range;
 use ndarray::{ArrayBase, ArrayD, Data, DataMut, Dimension};
 
 use super::arrays::{self, Cut, Share};
-use super::{Model, Options, Plan};
+use super::inputs::of_input;
+use super::{Inputs, Model, Options, Plan};
 use crate::device::{Device, PinnedArray, Tensor, must_have_shape};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
@@ -90,11 +91,11 @@ impl Replicas {
     ///
     /// # Errors
     /// As there.
-    pub fn forward_array<S: Data<Elem = f32>, D: Dimension>(
+    pub fn forward_array<'a, S: Data<Elem = f32> + 'a, D: Dimension + 'a>(
         &self,
-        x: &ArrayBase<S, D>,
+        inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
     ) -> Result<ArrayD<f32>> {
-        self.forward_array_with(x, &Options::default())
+        self.forward_array_with(inputs, &Options::default())
     }
 
     /// [`Model::forward_array_with`] on all devices at a time. Where the options allow results that depend on the batch, they depend on
@@ -102,59 +103,74 @@ impl Replicas {
     ///
     /// # Errors
     /// As there.
-    pub fn forward_array_with<S: Data<Elem = f32>, D: Dimension>(
+    pub fn forward_array_with<'a, S: Data<Elem = f32> + 'a, D: Dimension + 'a>(
         &self,
-        x: &ArrayBase<S, D>,
+        inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
         options: &Options,
     ) -> Result<ArrayD<f32>> {
-        let x = x.view().into_dyn();
-        let shares = self.of(x.shape());
-        arrays::fresh(&shares, &x, options, &Cut::for_threads(shares.len()))
+        let inputs = arrays::views(&self.models[0], inputs.into())?;
+        let shares = self.of(inputs[0].shape());
+        arrays::fresh(&shares, &inputs, options, &Cut::for_threads(shares.len()))
     }
 
     /// [`Model::forward_array_into`] on all devices at a time.
     ///
     /// # Errors
     /// As there.
-    pub fn forward_array_into<S, D, O, E>(
+    pub fn forward_array_into<'a, S, D, O, E>(
         &self,
-        x: &ArrayBase<S, D>,
+        inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
         y: &mut ArrayBase<O, E>,
         options: &Options,
     ) -> Result<()>
     where
-        S: Data<Elem = f32>,
-        D: Dimension,
+        S: Data<Elem = f32> + 'a,
+        D: Dimension + 'a,
         O: DataMut<Elem = f32>,
         E: Dimension,
     {
-        let x = x.view().into_dyn();
-        let shares = self.of(x.shape());
-        arrays::into(&shares, &x, y, options, &Cut::for_threads(shares.len()))
+        let inputs = arrays::views(&self.models[0], inputs.into())?;
+        let shares = self.of(inputs[0].shape());
+        arrays::into(
+            &shares,
+            &inputs,
+            y,
+            options,
+            &Cut::for_threads(shares.len()),
+        )
     }
 
     /// [`Model::forward_pinned`] on all devices at a time.
     ///
     /// # Errors
     /// As there.
-    pub fn forward_pinned<T: Element>(
+    pub fn forward_pinned<'a, T: Element>(
         &self,
-        x: &PinnedArray<T>,
+        inputs: impl Into<Inputs<&'a PinnedArray<T>>>,
         y: &mut PinnedArray<T>,
         options: &Options,
     ) -> Result<()> {
-        arrays::pinned(&self.of(x.shape()), x, y, options, &Cut::default())
+        let inputs = inputs.into().arranged(OPERATOR, self.names())?;
+        let shares = self.of(inputs[0].shape());
+        arrays::pinned(&shares, &inputs, y, options, &Cut::default())
     }
 
-    /// [`Model::forward_with`] for tensors that are on the devices: one for each, in their order, of any batch.
+    /// [`Model::forward_with`] for tensors that are on the devices: of each input one for each device, in their order, of any batch.
     ///
     /// # Errors
     /// As there; [`Error::ShapeMismatch`] for more tensors, or fewer.
-    pub fn forward(&self, xs: &[Tensor], options: &Options) -> Result<Vec<Tensor>> {
-        self.must_be_one_each(xs.len(), "inputs")?;
-        let each = self.models.iter().zip(xs);
-        each.map(|(model, x)| model.forward_with(x, options))
-            .collect()
+    pub fn forward<'a>(
+        &self,
+        inputs: impl Into<Inputs<&'a [Tensor]>>,
+        options: &Options,
+    ) -> Result<Vec<Tensor>> {
+        let inputs = inputs.into().arranged(OPERATOR, self.names())?;
+        must_be_one_each(&inputs, self.names(), self.models.len())?;
+        let of_device = |(index, model): (usize, &Model)| {
+            let inputs: Vec<&Tensor> = inputs.iter().map(|tensors| &tensors[index]).collect();
+            model.forward_arranged(&inputs, options)
+        };
+        self.models.iter().enumerate().map(of_device).collect()
     }
 
     /// [`Model::plan`] for each device's share of batches of this shape.
@@ -177,9 +193,19 @@ impl Replicas {
         self.models.iter().for_each(Model::trim_memory);
     }
 
-    fn must_be_one_each(&self, count: usize, argument: &'static str) -> Result<()> {
-        must_be_as_many(count, self.models.len(), argument)
+    /// The names of further inputs.
+    fn names(&self) -> &[String] {
+        self.models[0].chain().inputs()
     }
+}
+
+/// Refuses inputs, the first one and those of these names, of which there is not one for each.
+fn must_be_one_each(inputs: &[&[Tensor]], names: &[String], expected: usize) -> Result<()> {
+    let mut inputs = inputs.iter().enumerate();
+    inputs.try_for_each(|(index, tensors)| {
+        let is_each = must_be_as_many(tensors.len(), expected, "inputs");
+        of_input(names, index, is_each)
+    })
 }
 
 fn must_be_as_many(actual: usize, expected: usize, argument: &'static str) -> Result<()> {
@@ -208,16 +234,25 @@ impl ReplicaPlans {
         self.plans.iter().map(Plan::output).collect()
     }
 
-    /// Queues one run on every device: [`Plan::execute`] for each plan with its input and its output.
+    /// Queues one run on every device: [`Plan::execute`] for each plan with its inputs and its output.
     ///
     /// # Errors
     /// As there; [`Error::ShapeMismatch`] for more tensors than plans, or fewer. Plans before the one that failed run.
-    pub fn execute(&mut self, xs: &[Tensor], ys: &mut [Tensor]) -> Result<()> {
-        must_be_as_many(xs.len(), self.plans.len(), "inputs")?;
+    pub fn execute<'a>(
+        &mut self,
+        inputs: impl Into<Inputs<&'a [Tensor]>>,
+        ys: &mut [Tensor],
+    ) -> Result<()> {
+        let first = self.plans.first().expect("the first device has a plan");
+        let names = first.chain().inputs();
+        let inputs = inputs.into().arranged(OPERATOR, names)?;
+        must_be_one_each(&inputs, names, self.plans.len())?;
         must_be_as_many(ys.len(), self.plans.len(), "outputs")?;
-        let tensors = xs.iter().zip(ys);
-        let mut each = self.plans.iter_mut().zip(tensors);
-        each.try_for_each(|(plan, (x, y))| plan.execute(x, y))
+        let mut each = self.plans.iter_mut().zip(ys).enumerate();
+        each.try_for_each(|(index, (plan, y))| {
+            let inputs: Vec<&Tensor> = inputs.iter().map(|tensors| &tensors[index]).collect();
+            plan.execute_arranged(&inputs, y)
+        })
     }
 
     /// Waits until every device has done what it was given.

@@ -18,10 +18,11 @@
 //!
 //! `|got - want| <= (4 + sqrt(L)) * eps * cond` against exact arithmetic, with `eps` = 2^-24 for f32 (and one
 //! rounding to the storage type on top), `L` the longest chain of additions into one number, and `cond` the
-//! operator's own condition: the sum of magnitudes for a convolution, `rstd * |weight| * (|x| + mean|x|) +
+//! operator's own condition: the sum of magnitudes for a convolution, their average for an average, `rstd * |weight| * (|x| + mean|x|) +
 //! |y| + |bias|` for a norm. Maxima and clamps are exact; of the functions with exponentials the error is some ulps of the
 //! value, however small that is.
 
+pub(crate) mod add;
 pub(crate) mod channel_max;
 pub(crate) mod conv;
 pub(crate) mod fused;
@@ -30,15 +31,18 @@ pub(crate) mod instance_norm;
 mod launching;
 pub(crate) mod max_pool2d;
 pub(crate) mod pointwise;
+pub(crate) mod pool;
 mod precision;
 pub(crate) mod scale;
 
+pub use add::add;
 pub use channel_max::channel_max;
 pub use conv::{ConvAlgorithm, ConvOptions, conv2d, conv2d_with, conv3d, conv3d_with};
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
 pub use pointwise::*;
+pub use pool::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
 pub use precision::Precision;
 pub use scale::scale;
 
@@ -53,7 +57,7 @@ pub(crate) use fused::{
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;
 
-/// Appends an operator to a program, with its parameters in PyTorch's order. `problem` is that of `x` and of these.
+/// Appends an operator to a program, with its parameters in PyTorch's order, or its residual. `problem` is that of `x` and of these.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -82,6 +86,12 @@ pub(crate) fn append(
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
         LayerProblem::ChannelMax(problem) => channel_max::append(program, x, problem),
+        LayerProblem::MaxPool3d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::AvgPool2d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::AvgPool3d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::AdaptiveAvgPool2d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::AdaptiveAvgPool3d(problem) => pool::append(program, x, &problem.pool),
+        LayerProblem::Add(problem) => add::append(program, x, weight(), problem),
         LayerProblem::Pointwise(problem) => {
             pointwise::append(program, x, std::slice::from_ref(problem))
         }

@@ -6,7 +6,7 @@ use op_spec::launch::copy_strided::{Collapsed, CopyGeometry};
 
 use super::arguments::Arguments;
 use super::memory::{Life, pack};
-use super::{Launch, Place, Program, Step, Value, ValueFacts};
+use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, DeviceProperties, LaunchShape, Order, Stream, Tensor};
 use crate::error::{Error, Result};
 
@@ -18,7 +18,7 @@ pub(crate) struct ProgramBuilder {
     device: Device,
     properties: DeviceProperties,
     values: Vec<ValueFacts>,
-    inputs: Vec<(Value, Order)>,
+    inputs: Vec<Input>,
     parameters: Vec<Tensor>,
     steps: Vec<Step>,
 }
@@ -54,7 +54,24 @@ impl ProgramBuilder {
         self.input_as(shape, dtype, order, dtype)
     }
 
-    /// The same, the copy being of another element type.
+    /// The same for one that errors call by a name.
+    ///
+    /// # Errors
+    /// As [`input`](Self::input).
+    pub(crate) fn named_input(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        dtype: DType,
+        order: &Order,
+    ) -> Result<Value> {
+        let value = self.input(shape, dtype, order)?;
+        let input = self.inputs.last_mut();
+        input.expect("it was just made").name = Some(name.into());
+        Ok(value)
+    }
+
+    /// The same as [`input`](Self::input), the copy being of another element type.
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -66,7 +83,11 @@ impl ProgramBuilder {
         wanted: DType,
     ) -> Result<Value> {
         let x = self.value(shape, dtype, Place::Input(self.inputs.len()))?;
-        self.inputs.push((x, *order));
+        self.inputs.push(Input {
+            value: x,
+            order: *order,
+            name: None,
+        });
         match order {
             Order::Dense if dtype == wanted => Ok(x),
             _ => self.copied(x, order, wanted),

@@ -60,12 +60,31 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Program {
     values: Box<[ValueFacts]>,
-    /// Each with how it lies in memory.
-    inputs: Box<[(Value, Order)]>,
+    inputs: Box<[Input]>,
     outputs: Box<[Value]>,
     parameters: Box<[Tensor]>,
     steps: Box<[Step]>,
     workspace_bytes: u64,
+}
+
+/// A value that every run is given.
+#[derive(Debug)]
+struct Input {
+    value: Value,
+    /// How it lies in memory.
+    order: Order,
+    /// By which errors call it; the first input of a chain, and an operator's, have none.
+    name: Option<Box<str>>,
+}
+
+impl Input {
+    /// Says of an error which input it is about.
+    fn named<T>(&self, result: Result<T>) -> Result<T> {
+        match &self.name {
+            Some(name) => result.map_err(|error| error.of_input(name)),
+            None => result,
+        }
+    }
 }
 
 /// One launch of a [`Program`].
@@ -115,11 +134,6 @@ impl Program {
         self.workspace_bytes
     }
 
-    /// The extents of the one output of a run.
-    pub(crate) fn output_shape(&self) -> &[usize] {
-        &self.values[self.outputs[0].0].shape
-    }
-
     /// A workspace for runs on `stream`.
     pub(crate) fn workspace(&self, stream: &Stream) -> Result<Tensor> {
         let word = DType::F32.size() as u64;
@@ -149,7 +163,7 @@ impl Program {
         };
         let written: Vec<&Tensor> = outputs.iter().collect();
         // Open until the last launch is queued.
-        let inputs = open(inputs.iter().copied(), operator, "input", stream)?;
+        let inputs = self.open_inputs(operator, inputs, stream)?;
         let parameters = open(&self.parameters, operator, "parameter", stream)?;
         self.launch(stream, &inputs, &parameters, &written, workspace.as_ref())?;
         Ok(outputs)
@@ -157,12 +171,26 @@ impl Program {
 
     /// Refuses inputs that the program was not made for.
     fn expect_inputs(&self, operator: &'static str, inputs: &[&Tensor]) -> Result<()> {
-        for ((value, order), tensor) in self.inputs.iter().zip(inputs) {
-            let facts = &self.values[value.0];
-            tensor.must_be(&facts.shape, facts.dtype, operator, "input")?;
-            tensor.must_lie(order, operator, "input")?;
+        for (input, tensor) in self.inputs.iter().zip(inputs) {
+            let facts = &self.values[input.value.0];
+            let fits = tensor.must_be(&facts.shape, facts.dtype, operator, "input");
+            input.named(fits.and_then(|()| tensor.must_lie(&input.order, operator, "input")))?;
         }
         Ok(())
+    }
+
+    /// Opens the inputs of a run to work that `stream` is about to get.
+    fn open_inputs<'a>(
+        &self,
+        operator: &'static str,
+        inputs: &[&'a Tensor],
+        stream: &Stream,
+    ) -> Result<Vec<Reading<'a>>> {
+        let inputs = self.inputs.iter().zip(inputs);
+        let open = |(input, tensor): (&Input, &&'a Tensor)| {
+            input.named(tensor.read_on(operator, "input", stream))
+        };
+        inputs.map(open).collect()
     }
 
     /// Refuses outputs that the program was not made for.

@@ -64,7 +64,7 @@ impl Ready {
             output.rewrite(operator, "output", stream)?;
         }
         // Open until the last launch is queued.
-        let inputs = open(inputs.iter().copied(), operator, "input", stream)?;
+        let inputs = program.open_inputs(operator, inputs, stream)?;
         let outputs: Vec<&Tensor> = outputs.iter().map(|output| &**output).collect();
         let parameters = program.parameters.iter().map(Tensor::reading);
         let parameters: Vec<_> = parameters.collect();
@@ -90,8 +90,8 @@ impl Ready {
         outputs: &[&Tensor],
     ) -> Result<()> {
         let program = &*self.program;
-        for &input in inputs {
-            input.must_belong_to(&self.stream, operator, "input")?;
+        for (input, tensor) in program.inputs.iter().zip(inputs) {
+            input.named(tensor.must_belong_to(&self.stream, operator, "input"))?;
         }
         program.expect_inputs(operator, inputs)?;
         program.expect_outputs(operator, outputs.iter().copied())?;

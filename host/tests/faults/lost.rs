@@ -93,7 +93,7 @@ impl Things {
             error(Tensor::from_pinned(stream, &self.pinned)),
         );
         expect("to_pinned", error(tensor.copy_to_pinned(&mut self.pinned)));
-        expect("forward", error(self.model.forward(tensor)));
+        expect("forward", error(self.model.forward(&*tensor)));
         expect(
             "forward_array",
             error(self.model.forward_array(&self.array)),
@@ -103,7 +103,7 @@ impl Things {
         expect("plan", error(self.model.plan(stream, &SHAPE, &options)));
         expect(
             "execute",
-            error(self.plan.execute(tensor, &mut self.output)),
+            error(self.plan.execute(&*tensor, &mut self.output)),
         );
         expect("write", error(self.captured.write(&self.array)));
         expect("replay", error(self.captured.replay()));

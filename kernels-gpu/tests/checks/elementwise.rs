@@ -1,9 +1,10 @@
-//! Scale, and folding the one into a norm.
+//! Scale, folding it into a norm, and the addition of a residual.
 
 use cuda_std::Storage;
 use op_spec::chain::Layer;
 use op_spec::launch::elementwise::{ChannelGeometry, fold_shape, shape};
 
+use super::super::kernels::add::ADD;
 use super::super::kernels::fused::fold_scale::FOLD_SCALE;
 use super::super::kernels::scale::SCALE;
 use super::{Loaded, Outcome, Run, case, compare, label, rounded_once};
@@ -31,6 +32,34 @@ pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
             let arguments = (x.source(), parameters[0].source(), y.ptr(), g);
             run.launch(&SCALE, &[label::<T>()], shape(g.elements), arguments)?;
             compare(&format!("{} {place}", case.name), y, &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every shape, elsewhere, into either of the two, and of a tensor with itself; NaN and infinities.
+pub(crate) fn add<T: Storage>(run: &Run) -> Outcome {
+    for (n, c, spatial) in SHAPES {
+        let case = case::<T>([Layer::add("residual")], &[n, c, spatial]).special();
+        let wanted = rounded_once::<T>(&case);
+        let mut doubled = case.clone();
+        doubled.inputs = vec![doubled.x.clone()];
+        let len = case.x.len();
+        for place in ["elsewhere", "into x", "into the residual", "of x and x"] {
+            let Loaded {
+                x,
+                parameters: inputs,
+            } = run.load::<T>(&case)?;
+            let fresh = run.empty::<T>(len)?;
+            let (residual, y, wanted) = match place {
+                "elsewhere" => (&inputs[0], &fresh, &wanted),
+                "into x" => (&inputs[0], &x, &wanted),
+                "into the residual" => (&inputs[0], &inputs[0], &wanted),
+                _ => (&x, &fresh, &rounded_once::<T>(&doubled)),
+            };
+            let arguments = (x.source(), residual.source(), y.ptr(), len as u64);
+            run.launch(&ADD, &[label::<T>()], shape(len as u64), arguments)?;
+            compare(&format!("{} {place}", case.name), y, wanted)?;
         }
     }
     Ok(())

@@ -27,6 +27,7 @@ pub(crate) mod implicit_gemm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
+pub(crate) mod pool;
 pub(crate) mod stencil;
 
 /// Why a check failed: what the emulator reported, or what differs.
@@ -182,10 +183,13 @@ pub(crate) fn stored<T: Storage>(x: f32) -> f32 {
     T::from_f32(x).to_f32()
 }
 
-/// Layers on values in `[-1, 1)` that `T` holds exactly: the input of seed 1, the parameters of those that follow.
+/// Layers on values in `[-1, 1)` that `T` holds exactly: the input of seed 1, the parameters of those that follow, further
+/// inputs of those from 1,001 on.
 pub(crate) fn case<T: Storage>(layers: impl IntoIterator<Item = Layer>, input: &[usize]) -> Case {
     let chain = Chain::new(input[1], layers).expect("layers that fit");
     let shapes = chain.parameters().iter().map(|of| of.shape.as_slice());
+    let problem = chain.problem(input).expect("an input that fits");
+    let inputs = problem.inputs.iter().map(|of| of.shape.as_slice());
     let case = Case {
         name: format!("{} of {input:?}", chain.operators()),
         x: signed(1, input),
@@ -193,12 +197,16 @@ pub(crate) fn case<T: Storage>(layers: impl IntoIterator<Item = Layer>, input: &
             .zip(shapes)
             .map(|(seed, of)| signed(seed, of))
             .collect(),
+        inputs: (1001..)
+            .zip(inputs)
+            .map(|(seed, of)| signed(seed, of))
+            .collect(),
         chain,
     };
     case.rounded(stored::<T>)
 }
 
-/// A case's input and parameters on a device.
+/// A case's input and parameters on a device, further inputs behind the parameters.
 pub(crate) struct Loaded<T> {
     pub(crate) x: Tensor<T>,
     pub(crate) parameters: Vec<Tensor<T>>,
@@ -216,6 +224,7 @@ impl Run {
             parameters: case
                 .parameters
                 .iter()
+                .chain(&case.inputs)
                 .map(tensor)
                 .collect::<Result<_, _>>()?,
         })

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use convfuse::model::{Explanation, Model, Options};
-use convfuse::{DType, DeviceProperties, Parameters, Result, Stream, Tensor, data, lab, ops};
+use convfuse::{
+    DType, DeviceProperties, Inputs, Parameters, Result, Stream, Tensor, data, lab, ops,
+};
 use ndarray::{ArrayD, IxDyn};
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::chain::{Chain, Initialisation, Layer};
@@ -11,13 +13,14 @@ use oracle::{Case, Expected};
 use serde_json::json;
 
 use super::report::Products;
-use crate::way::{precision, rounded};
+use crate::way::{named, precision, rounded};
 
 /// A model with an input, ready to be run.
 #[derive(Debug)]
 pub struct Subject {
     pub(super) model: Model,
     pub(super) x: Tensor,
+    further: Vec<Tensor>,
     pub(super) number: Option<u32>,
     pub(super) seed: u64,
     pub(super) flop: u64,
@@ -34,6 +37,7 @@ enum Part {
     NormWeight = 2,
     NormBias = 3,
     Scale = 4,
+    Further = 5,
 }
 
 impl Part {
@@ -117,7 +121,7 @@ impl Subject {
         })
     }
 
-    /// A chain on an input of this shape, uniform in [0, 1).
+    /// A chain on an input of this shape, uniform in [0, 1), and further ones in [-1, 1).
     ///
     /// The norms' weights and the factors that are initialised with 1 are random in (-1.5, 1.5), the norms' biases in
     /// (-0.5, 0.5): of their initial values, 1 and 0, half the arithmetic would not show.
@@ -134,7 +138,13 @@ impl Subject {
         let problem = chain.problem(shape)?;
         let parameters = parameters(chain, seed)?;
         let model = Model::with_dtype(stream, chain, &parameters, dtype)?;
+        let further = problem.inputs.iter().zip(0u64..);
+        let further = further.map(|(input, index)| {
+            let seed = Part::Further.seed(seed.wrapping_add(index << 32));
+            data::try_signed(seed, IxDyn(&input.shape))
+        });
         let case = Case {
+            inputs: further.collect::<Result<_>>()?,
             name: chain.operators(),
             chain: chain.clone(),
             parameters: parameters.values().to_vec(),
@@ -142,6 +152,8 @@ impl Subject {
         };
         let case = rounded(&case, dtype);
         let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
+        let upload = |values| Tensor::from_f32_array(stream, values, dtype);
+        let further = case.inputs.iter().map(upload).collect::<Result<_>>()?;
         let output = problem.output_shape().to_vec();
         let (bytes, flop) = lab::bytes_and_flop(chain, &problem, dtype);
         Ok(Subject {
@@ -149,6 +161,7 @@ impl Subject {
             flop,
             model,
             x,
+            further,
             number: None,
             seed,
             output,
@@ -203,7 +216,12 @@ impl Subject {
         Part::Input.seed(self.seed)
     }
 
-    /// Bytes that any implementation must move: input, output, parameters.
+    /// What the model is run on.
+    pub(super) fn inputs(&self) -> Inputs<&Tensor> {
+        named(self.chain(), &self.x, &self.further)
+    }
+
+    /// Bytes that any implementation must move: inputs, output, parameters.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

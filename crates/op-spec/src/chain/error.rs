@@ -55,7 +55,25 @@ pub enum ChainError {
         /// The shape that the layers before want.
         expected: Vec<usize>,
     },
-    /// The same, where the shapes agree and the initialisations do not.
+    /// A layer takes a further input of the chain that has no name.
+    NoInputName {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+    },
+    /// Two layers take the same further input, but are given different shapes.
+    SharedInput {
+        /// The later layer.
+        layer: usize,
+        /// The input.
+        name: String,
+        /// The shape that this layer is given.
+        actual: Vec<usize>,
+        /// The shape that an earlier layer is given.
+        expected: Vec<usize>,
+    },
+    /// The same as [`Shared`](Self::Shared), where the shapes agree and the initialisations do not.
     SharedInitialisation {
         /// The later layer.
         layer: usize,
@@ -94,6 +112,19 @@ impl fmt::Display for ChainError {
             } => write!(
                 f,
                 "layer {layer}: {name} has shape {actual:?}, an earlier layer shares it with shape {expected:?}"
+            ),
+            Self::NoInputName { layer, operator } => write!(
+                f,
+                "layer {layer}: {operator}: input is empty, the chain's further inputs have names"
+            ),
+            Self::SharedInput {
+                layer,
+                name,
+                actual,
+                expected,
+            } => write!(
+                f,
+                "layer {layer}: input {name} would have shape {actual:?}, an earlier layer takes it with shape {expected:?}"
             ),
             Self::SharedInitialisation { layer, name } => write!(
                 f,

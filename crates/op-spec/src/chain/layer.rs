@@ -11,10 +11,13 @@ use serde::de::MapAccess;
 use super::error::ChainError;
 use super::parameters::Wanted;
 use crate::{
+    AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
     ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem, InstanceNormProblem,
-    MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec, ScaleProblem, SpecError,
+    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem,
+    PointwiseSpec, PoolProblem, ScaleProblem, SpecError,
 };
 
+pub use crate::add::layer::AddLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
@@ -47,6 +50,11 @@ pub(crate) trait ChainLayer {
         Vec::new()
     }
 
+    /// The chain's further input that the layer takes, of the same shape as what it is given.
+    fn input(&self) -> Option<&str> {
+        None
+    }
+
     /// The layer on an input of this shape, and the shape of its output.
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError>;
 }
@@ -59,7 +67,10 @@ pub(super) enum Place {
     Norm(GroupNormProblem),
     Factors(ScaleProblem),
     Pointwise(PointwiseProblem),
+    Residual(AddProblem),
     Reduction(Reduction),
+    /// A pool that shares kernels with no other layer.
+    Pool(PoolProblem),
 }
 
 /// A maximum.
@@ -180,6 +191,24 @@ layers! {
     /// The maximum over the channels; the output lacks dimension 1.
     ChannelMax(ChannelMaxSpec) is "channel_max",
     |problem: ChannelMaxProblem| Place::Reduction(Reduction::ChannelMax(problem));
+    /// The addition of a further input of the chain.
+    Add(AddLayer) is "add",
+    |problem: AddProblem| Place::Residual(problem);
+    /// The maximum of windows of volumes.
+    MaxPool3d(MaxPool3dSpec) is "max_pool3d",
+    |problem: MaxPool3dProblem| Place::Pool(problem.pool);
+    /// The average of windows of images.
+    AvgPool2d(AvgPoolSpec<2>) is "avg_pool2d",
+    |problem: AvgPoolProblem<2>| Place::Pool(problem.pool);
+    /// The average of windows of volumes.
+    AvgPool3d(AvgPoolSpec<3>) is "avg_pool3d",
+    |problem: AvgPoolProblem<3>| Place::Pool(problem.pool);
+    /// The average of each channel of images.
+    AdaptiveAvgPool2d(AdaptiveAvgPoolSpec<2>) is "adaptive_avg_pool2d",
+    |problem: AdaptiveAvgPoolProblem<2>| Place::Pool(problem.pool);
+    /// The average of each channel of volumes.
+    AdaptiveAvgPool3d(AdaptiveAvgPoolSpec<3>) is "adaptive_avg_pool3d",
+    |problem: AdaptiveAvgPoolProblem<3>| Place::Pool(problem.pool);
 }
 
 /// What a layer is given, as far as it does not depend on the input.

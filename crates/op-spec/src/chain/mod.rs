@@ -3,7 +3,8 @@
 //! A [`Layer`] is one of PyTorch's, with its attributes and the name under which its parameters are stored. A
 //! [`Chain`] is a list of them that was checked: what it refuses, it refuses when it is made. Its shapes follow from
 //! that of its input ([`Chain::problem`]), its parameters are a table ([`Chain::parameters`]), and it can be written
-//! down as JSON.
+//! down as JSON. Beside its first input a chain may have further ones, which have names: the residuals that its layers
+//! add ([`Chain::inputs`]).
 //!
 //! A [`Partition`] cuts a chain into runs of layers that are to be done together. [`NormalForm`] says what a run computes in
 //! the terms in which kernels are chosen.
@@ -26,6 +27,7 @@
 
 mod error;
 pub(crate) mod file;
+mod inputs;
 pub(crate) mod layer;
 mod normal_form;
 mod parameter_table;
@@ -34,13 +36,16 @@ mod partition;
 pub mod presets;
 mod problem;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 pub use error::ChainError;
+pub use inputs::ChainInput;
 pub use layer::{
-    ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerProblem, Reduction, ScaleLayer,
+    AddLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerProblem, Reduction,
+    ScaleLayer,
 };
 pub use normal_form::{NormalForm, NotNormal, Pointwise};
 pub use parameters::{Initialisation, Parameter};
@@ -69,6 +74,10 @@ pub struct Chain {
     parameters: Vec<Parameter>,
     /// For each layer, where its parameters stand in the table.
     parameter_indices: Vec<Vec<usize>>,
+    /// The names of further inputs.
+    inputs: Vec<String>,
+    /// For each layer, where the one that it takes stands among them.
+    input_indices: Vec<Option<usize>>,
 }
 
 impl Chain {
@@ -76,7 +85,8 @@ impl Chain {
     ///
     /// # Errors
     /// No layers; what a layer refuses whatever the input is; a layer for images behind one that gives volumes; a layer
-    /// that needs channels behind a maximum over them; layers that share a parameter of different shapes.
+    /// that needs channels behind a maximum over them; layers that share a parameter of different shapes; a further input
+    /// without a name.
     pub fn new(
         in_channels: usize,
         layers: impl IntoIterator<Item = Layer>,
@@ -87,11 +97,14 @@ impl Chain {
         }
         let flow = layer::flow(in_channels, &layers)?;
         let (parameters, parameter_indices) = parameter_table::table(&layers, &flow)?;
+        let (inputs, input_indices) = inputs::table(&layers)?;
         Ok(Chain {
             in_channels,
             layers,
             parameters,
             parameter_indices,
+            inputs,
+            input_indices,
         })
     }
 
@@ -123,17 +136,33 @@ impl Chain {
         &self.parameter_indices[layer]
     }
 
+    /// The names of the inputs beside the first one, which has none, each once, in the order in which the layers name them.
+    #[must_use]
+    pub fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    /// Where the further input that a layer takes stands in [`inputs`](Self::inputs), if it takes one.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn input_of(&self, layer: usize) -> Option<usize> {
+        self.input_indices[layer]
+    }
+
     /// All extents for an input of this shape, `(n, in_channels, ..)`.
     ///
     /// # Errors
-    /// [`ChainError::Layer`] with what the first layer that refuses its input says.
+    /// [`ChainError::Layer`] with what the first layer that refuses its input says; [`ChainError::SharedInput`] for layers that
+    /// take the same further input and are given different shapes.
     pub fn problem(&self, input: &[usize]) -> Result<ChainProblem, ChainError> {
         ChainProblem::new(self, input)
     }
 
     /// The operators' names, with spaces between.
     #[must_use]
-    pub fn operators(&self) -> alloc::string::String {
+    pub fn operators(&self) -> String {
         let names: Vec<&str> = self.layers.iter().map(Layer::operator).collect();
         names.join(" ")
     }

@@ -6,7 +6,7 @@
 //! convolution -> factors -> moments of groups -> a * y + b for each sample and channel -> pointwise -> maximum -> pointwise
 //! ```
 //!
-//! and every part may be absent. The steps that bring layers into it:
+//! and every part may be absent. (A pool that is no `max_pool2d` is a form of its own.) The steps that bring layers into it:
 //!
 //! 1. A convolution of images is one of volumes that are one voxel deep.
 //! 2. An instance norm is a group norm with a group for each channel.
@@ -14,7 +14,8 @@
 //!    for an instance norm, so the tensor `m * y` need not exist; `m = 0` gives 0, as it does there.
 //! 4. The norm's weight and bias, and the factors right behind it, make `a` and `b`:
 //!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
-//! 5. What follows is pointwise, until a maximum, and again behind it.
+//! 5. What follows is pointwise, until a maximum, and again behind it. The addition of a residual is pointwise as well: it
+//!    has its place in the list, for `norm -> relu -> add -> relu` the second.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -22,15 +23,20 @@ use core::ops::Range;
 
 use super::layer::{LayerProblem, Place, Reduction};
 use super::problem::ChainProblem;
-use crate::{ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, ScaleProblem};
+use crate::{
+    AddProblem, ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, PoolProblem,
+    ScaleProblem,
+};
 
-/// A function of single values and, at most, their channel.
+/// A function of single values and, at most, their channel, or what a residual has at their place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pointwise {
     /// Of a value alone.
     Function(PointwiseProblem),
     /// Multiplies a value by its channel's factor.
     Scale(ScaleProblem),
+    /// Adds a value of the same place of the layer's further input.
+    Residual(AddProblem),
 }
 
 impl Pointwise {
@@ -41,6 +47,8 @@ impl Pointwise {
             Self::Function(problem) => problem.function.keeps_order(),
             // A factor may be negative.
             Self::Scale(_) => false,
+            // What is added differs from place to place.
+            Self::Residual(_) => false,
         }
     }
 
@@ -49,7 +57,7 @@ impl Pointwise {
     pub fn as_clamp(&self) -> Option<ClampProblem> {
         match self {
             Self::Function(problem) => problem.as_clamp(),
-            Self::Scale(_) => None,
+            Self::Scale(_) | Self::Residual(_) => None,
         }
     }
 
@@ -57,6 +65,7 @@ impl Pointwise {
         match self {
             Self::Function(problem) => problem.function.operator(),
             Self::Scale(_) => "scale",
+            Self::Residual(_) => "add",
         }
     }
 }
@@ -79,6 +88,8 @@ pub struct NormalForm {
     pub reduction: Option<(usize, Reduction)>,
     /// What is done with each maximum.
     pub behind: Vec<(usize, Pointwise)>,
+    /// A pool of another kind, beside which there is nothing else.
+    pub pool: Option<(usize, PoolProblem)>,
 }
 
 /// Where in a normal form the layers have got to.
@@ -154,6 +165,18 @@ impl NormalForm {
             form.reduction = Some((index, reduction));
             Ok(Part::Reduced)
         };
+        let map = |form: &mut Self, pointwise| {
+            if part == Part::Reduced {
+                form.behind.push((index, pointwise));
+                return Ok(part);
+            }
+            form.settle_factors();
+            form.pointwise.push((index, pointwise));
+            Ok(Part::Mapped)
+        };
+        if self.pool.is_some() {
+            return Err(refuse("nothing behind a pool that is no max_pool2d"));
+        }
         match step.place() {
             Place::Convolution(problem) => convolve(self, problem),
             Place::Norm(problem) => normalise(self, problem),
@@ -168,15 +191,14 @@ impl NormalForm {
                 }
                 Ok(part)
             }
-            Place::Pointwise(problem) => {
-                let function = (index, Pointwise::Function(problem));
-                if part == Part::Reduced {
-                    self.behind.push(function);
-                    return Ok(part);
+            Place::Pointwise(problem) => map(self, Pointwise::Function(problem)),
+            Place::Residual(problem) => map(self, Pointwise::Residual(problem)),
+            Place::Pool(problem) => {
+                if part != Part::Start || !self.factors_before.is_empty() {
+                    return Err(refuse("a pool that is no max_pool2d comes alone"));
                 }
-                self.settle_factors();
-                self.pointwise.push(function);
-                Ok(Part::Mapped)
+                self.pool = Some((index, problem));
+                Ok(part)
             }
         }
     }
@@ -235,6 +257,9 @@ impl fmt::Display for Summary<'_> {
         }
         for (_, pointwise) in &form.behind {
             part(f, format_args!("{}", pointwise.operator()))?;
+        }
+        if let Some((_, pool)) = &form.pool {
+            part(f, format_args!("{}", pool.operator))?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::Chain;
 use super::error::ChainError;
+use super::inputs::{self, ChainInput};
 use super::layer::LayerProblem;
 use crate::error::{Quantity, RankRule, SpecError};
 
@@ -25,12 +26,15 @@ pub struct ShapedLayer {
 pub struct ChainProblem {
     /// The layers, at least one.
     pub steps: Vec<ShapedLayer>,
+    /// The inputs beside the first one, in the order of [`Chain::inputs`].
+    pub inputs: Vec<ChainInput>,
 }
 
 impl ChainProblem {
     pub(super) fn new(chain: &Chain, input: &[usize]) -> Result<ChainProblem, ChainError> {
         let mut shape = input.to_vec();
         let mut steps = Vec::with_capacity(chain.layers().len());
+        let mut inputs = Vec::new();
         for (index, layer) in chain.layers().iter().enumerate() {
             let expected = (index == 0).then_some(chain.in_channels());
             let shaped = check_channels(layer.operator(), &shape, expected)
@@ -39,6 +43,7 @@ impl ChainProblem {
                 layer: index,
                 source,
             })?;
+            inputs::note(&mut inputs, layer.kind().input(), index, &shape)?;
             steps.push(ShapedLayer {
                 problem,
                 input: shape,
@@ -46,7 +51,7 @@ impl ChainProblem {
             });
             shape = output;
         }
-        Ok(ChainProblem { steps })
+        Ok(ChainProblem { steps, inputs })
     }
 
     /// Shape of the input.

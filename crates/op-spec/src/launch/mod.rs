@@ -22,6 +22,7 @@ pub mod max_pool2d;
 pub mod norm;
 pub mod peak;
 pub mod pointwise;
+pub mod pool;
 pub mod reciprocal;
 mod refusal;
 pub mod stencil;

@@ -101,7 +101,7 @@ impl Reader {
         index.map(Some)
     }
 
-    /// The case of these layers. `names` are the chain's names of parameters, each with the file's.
+    /// The case of these layers. `names` are the chain's names of parameters and further inputs, each with the file's.
     pub(crate) fn case(
         &mut self,
         kind: &str,
@@ -120,17 +120,34 @@ impl Reader {
     ) -> Result<Case, GoldenFlaw> {
         let chain = chain.map_err(GoldenFlaw::Chain)?;
         let x = self.input()?;
-        let parameters = chain.parameters().iter().map(|parameter| {
+        let problem = chain.problem(x.shape()).map_err(GoldenFlaw::Chain)?;
+        let name_of = |wanted: &str| {
             let (_, name) = names
                 .iter()
-                .find(|(name, _)| *name == parameter.name)
-                .expect("a name for every parameter of the chain");
+                .find(|(name, _)| *name == wanted)
+                .expect("a name for every parameter and further input of the chain");
+            *name
+        };
+        let inputs = problem.inputs.iter().map(|input| {
+            let name = name_of(&input.name);
+            let values: ArrayD<f32> = self.tensors.take(name, &self.shape(name))?;
+            let actual = values.shape().to_vec();
+            let values = values.into_shape_with_order(&input.shape[..]);
+            values.map_err(|_| GoldenFlaw::Shape {
+                name: name.to_owned(),
+                actual,
+                expected: input.shape.clone(),
+            })
+        });
+        let inputs = inputs.collect::<Result<_, GoldenFlaw>>()?;
+        let parameters = chain.parameters().iter().map(|parameter| {
+            let name = name_of(&parameter.name);
             let mut shape = parameter.shape.clone();
             // A factor per channel is a vector there.
             if self
                 .header
                 .shapes
-                .get(*name)
+                .get(name)
                 .is_some_and(|of_file| of_file.len() == 1)
             {
                 shape.truncate(1);
@@ -145,6 +162,7 @@ impl Reader {
             chain,
             parameters,
             x,
+            inputs,
         })
     }
 

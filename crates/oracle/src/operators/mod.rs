@@ -7,6 +7,7 @@ use op_spec::chain::LayerProblem;
 
 use crate::Cases;
 
+pub mod add;
 pub mod channel_max;
 pub mod conv;
 pub mod group_norm;
@@ -14,6 +15,7 @@ pub mod instance_norm;
 pub mod max_pool2d;
 mod operator;
 pub mod pointwise;
+pub mod pool;
 pub mod scale;
 
 pub use operator::Operator;
@@ -28,6 +30,12 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Scale(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
         LayerProblem::ChannelMax(problem) => problem,
+        LayerProblem::Add(problem) => problem,
+        LayerProblem::MaxPool3d(problem) => &problem.pool,
+        LayerProblem::AvgPool2d(problem) => &problem.pool,
+        LayerProblem::AvgPool3d(problem) => &problem.pool,
+        LayerProblem::AdaptiveAvgPool2d(problem) => &problem.pool,
+        LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
         LayerProblem::Pointwise(problem) => problem,
     }
 }
@@ -46,4 +54,10 @@ const CASES: &[Cases] = &[
     scale::CASES,
     max_pool2d::CASES,
     channel_max::CASES,
+    add::CASES,
+    pool::MAX_POOL3D,
+    pool::AVG_POOL2D,
+    pool::AVG_POOL3D,
+    pool::ADAPTIVE_AVG_POOL2D,
+    pool::ADAPTIVE_AVG_POOL3D,
 ];

@@ -5,7 +5,7 @@ use crate::{Bounded, Precision};
 /// What is known of an operator's arithmetic. Its problem implements this, and gives attributes and extents; how many
 /// samples there are is the input's to say, so that they can be taken one by one.
 ///
-/// Parameters come in the order of PyTorch's function, those that the problem lacks left out.
+/// Parameters come in the order of PyTorch's function, those that the problem lacks left out; a residual stands behind them.
 pub trait Operator {
     /// The output, in loops that can be read against the definition. NaN follows PyTorch: maxima and clamps keep it.
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64>;

@@ -18,17 +18,19 @@ use std::any::Any;
 use std::fmt;
 use std::sync::PoisonError;
 
-use ndarray::{ArrayBase, ArrayD, Data, DataMut, Dimension};
+use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, DataMut, Dimension};
 
 pub(crate) use chunks::Cut;
 use ring::Ring;
 pub(crate) use shares::{Share, fresh, into, pinned};
 
-use super::{Model, Options};
+use super::{Inputs, Model, Options};
 use crate::device::PinnedArray;
 use crate::dtype::Element;
 use crate::error::Result;
 use crate::sync::{Mutex, MutexGuard};
+
+const OPERATOR: &str = "model";
 
 /// Rings that a model keeps between calls, the last ones used.
 const KEPT_RINGS: usize = 2;
@@ -81,11 +83,11 @@ impl Model {
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
-    pub fn forward_array<S: Data<Elem = f32>, D: Dimension>(
+    pub fn forward_array<'a, S: Data<Elem = f32> + 'a, D: Dimension + 'a>(
         &self,
-        x: &ArrayBase<S, D>,
+        inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
     ) -> Result<ArrayD<f32>> {
-        self.forward_array_with(x, &Options::default())
+        self.forward_array_with(inputs, &Options::default())
     }
 
     /// [`forward_array`](Self::forward_array) under chosen options. A batch is run as a whole where they say that its results
@@ -93,15 +95,15 @@ impl Model {
     ///
     /// # Errors
     /// As [`forward_with`](Self::forward_with).
-    pub fn forward_array_with<S: Data<Elem = f32>, D: Dimension>(
+    pub fn forward_array_with<'a, S: Data<Elem = f32> + 'a, D: Dimension + 'a>(
         &self,
-        x: &ArrayBase<S, D>,
+        inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
         options: &Options,
     ) -> Result<ArrayD<f32>> {
-        let x = x.view().into_dyn();
+        let inputs = views(self, inputs.into())?;
         fresh(
-            &Share::whole(self, x.shape()),
-            &x,
+            &Share::whole(self, inputs[0].shape()),
+            &inputs,
             options,
             &Cut::for_threads(1),
         )
@@ -129,21 +131,21 @@ impl Model {
     /// }
     /// # Ok::<(), convfuse::Error>(())
     /// ```
-    pub fn forward_array_into<S, D, O, E>(
+    pub fn forward_array_into<'a, S, D, O, E>(
         &self,
-        x: &ArrayBase<S, D>,
+        inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
         y: &mut ArrayBase<O, E>,
         options: &Options,
     ) -> Result<()>
     where
-        S: Data<Elem = f32>,
-        D: Dimension,
+        S: Data<Elem = f32> + 'a,
+        D: Dimension + 'a,
         O: DataMut<Elem = f32>,
         E: Dimension,
     {
-        let x = x.view().into_dyn();
-        let shares = Share::whole(self, x.shape());
-        into(&shares, &x, y, options, &Cut::for_threads(1))
+        let inputs = views(self, inputs.into())?;
+        let shares = Share::whole(self, inputs[0].shape());
+        into(&shares, &inputs, y, options, &Cut::for_threads(1))
     }
 
     /// [`forward`](Self::forward) for arrays in pinned memory, which the GPU copies by itself: copies both ways and kernels
@@ -152,14 +154,15 @@ impl Model {
     ///
     /// # Errors
     /// As [`forward_with`](Self::forward_with); [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for arrays of another shape or type.
-    pub fn forward_pinned<T: Element>(
+    pub fn forward_pinned<'a, T: Element>(
         &self,
-        x: &PinnedArray<T>,
+        inputs: impl Into<Inputs<&'a PinnedArray<T>>>,
         y: &mut PinnedArray<T>,
         options: &Options,
     ) -> Result<()> {
-        let shares = Share::whole(self, x.shape());
-        pinned(&shares, x, y, options, &Cut::default())
+        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        let shares = Share::whole(self, inputs[0].shape());
+        pinned(&shares, &inputs, y, options, &Cut::default())
     }
 
     /// Gives back the memory that [`forward_array`](Self::forward_array) and [`forward_pinned`](Self::forward_pinned) keep for
@@ -168,6 +171,15 @@ impl Model {
         tracing::debug!(target: "convfuse::memory", "a model gives back what its arrays went through");
         self.rings().clear();
     }
+}
+
+/// The inputs in the order of the model's chain, the first one first.
+pub(crate) fn views<'a, S: Data<Elem = f32>, D: Dimension>(
+    model: &Model,
+    inputs: Inputs<&'a ArrayBase<S, D>>,
+) -> Result<Vec<ArrayViewD<'a, f32>>> {
+    let inputs = inputs.map(|array| array.view().into_dyn());
+    inputs.arranged(OPERATOR, model.chain().inputs())
 }
 
 /// [`Model::forward_array_into`] in chunks of about so many bytes, input and output together, so many under way at a time.
@@ -189,7 +201,7 @@ pub fn forward_array_cut(
     };
     into(
         &Share::whole(model, x.shape()),
-        &x.view(),
+        &[x.view()],
         y,
         &Options::default(),
         &cut,

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::chunks::Chunks;
-use crate::device::{Order, PinnedArray, Tensor};
+use crate::device::{PinnedArray, Tensor};
 use crate::dtype::Element;
 use crate::error::Result;
 use crate::model::{Model, Options};
@@ -21,13 +21,14 @@ const OPERATOR: &str = "model";
 pub(super) struct Place<T: Element> {
     /// Nothing on the CPU device, whose backend runs no kernels.
     ready: Option<Ready>,
-    x: Tensor,
+    /// In the chain's order, the first one first.
+    inputs: Vec<Tensor>,
     y: Tensor,
     staged: Option<Staged<T>>,
 }
 
 struct Staged<T: Element> {
-    x: PinnedArray<T>,
+    inputs: Vec<PinnedArray<T>>,
     y: PinnedArray<T>,
 }
 
@@ -37,51 +38,58 @@ impl<T: Element> Place<T> {
         let ready = match model.device().is_cpu() {
             true => None,
             false => {
-                let program = model.program(input, &Order::Dense, options)?;
+                let program = model.program(input, &model.dense(), options)?;
                 Some(Ready::new(OPERATOR, program, &stream)?)
             }
         };
-        let output = model.output_shape(input)?;
+        let problem = model.chain().problem(input)?;
+        let further = problem.inputs.iter().map(|input| &input.shape[..]);
+        let inputs = std::iter::once(input).chain(further);
+        let inputs = inputs.map(|shape| Tensor::uninit(&stream, shape, T::DTYPE));
         Ok(Place {
             ready,
-            x: Tensor::uninit(&stream, input, T::DTYPE)?,
-            y: Tensor::uninit(&stream, &output, T::DTYPE)?,
+            inputs: inputs.collect::<Result<_>>()?,
+            y: Tensor::uninit(&stream, problem.output_shape(), T::DTYPE)?,
             staged: None,
         })
     }
 
     fn add_staging(&mut self) -> Result<()> {
         if self.staged.is_none() {
-            let device = self.x.device();
+            let like = |tensor: &Tensor| PinnedArray::zeros(tensor.device(), tensor.shape());
             self.staged = Some(Staged {
-                x: PinnedArray::zeros(device, self.x.shape())?,
-                y: PinnedArray::zeros(device, self.y.shape())?,
+                inputs: self.inputs.iter().map(like).collect::<Result<_>>()?,
+                y: like(&self.y)?,
             });
         }
         Ok(())
     }
 
     fn run(&mut self, model: &Model) -> Result<()> {
+        let inputs: Vec<&Tensor> = self.inputs.iter().collect();
         match &mut self.ready {
-            Some(ready) => ready.run(OPERATOR, &[&self.x], &mut [&mut self.y]),
+            Some(ready) => ready.run(OPERATOR, &inputs, &mut [&mut self.y]),
             None => {
-                self.y = model.run_on_cpu(&self.x)?;
+                self.y = model.run_on_cpu(&inputs)?;
                 Ok(())
             }
         }
     }
 
-    /// Lets `fill` write the staged input, copies it in, runs, copies out, waits, and hands the staged output to `take`.
+    /// Lets `fill` write each staged input, by its number, copies them in, runs, copies out, waits, and hands the staged output to `take`.
     pub(super) fn pass_staged(
         &mut self,
         model: &Model,
-        fill: impl FnOnce(&mut [T]),
+        fill: impl Fn(usize, &mut [T]),
         take: impl FnOnce(&[T]),
     ) -> Result<()> {
         let staged = self.staged.as_mut().expect("the ring has staging memory");
-        let mut view = staged.x.view_mut()?;
-        fill(view.as_slice_mut().expect("it is dense"));
-        self.x.copy_part_from_pinned(&staged.x, 0)?;
+        for (index, (staged, input)) in staged.inputs.iter_mut().zip(&mut self.inputs).enumerate() {
+            let mut view = staged.view_mut()?;
+            fill(index, view.as_slice_mut().expect("it is dense"));
+            drop(view);
+            input.copy_part_from_pinned(staged, 0)?;
+        }
         self.run(model)?;
         let staged = self.staged.as_mut().expect("as above");
         self.y.copy_to_part_of_pinned(&mut staged.y, 0)?;
@@ -94,11 +102,14 @@ impl<T: Element> Place<T> {
         &mut self,
         model: &Model,
         first: usize,
-        x: &PinnedArray<T>,
+        inputs: &[&PinnedArray<T>],
         y: &mut PinnedArray<T>,
     ) -> Result<()> {
         let sample = |tensor: &Tensor| tensor.len() / tensor.shape()[0];
-        self.x.copy_part_from_pinned(x, first * sample(&self.x))?;
+        for (pinned, input) in inputs.iter().zip(&mut self.inputs) {
+            let start = first * sample(input);
+            input.copy_part_from_pinned(pinned, start)?;
+        }
         self.run(model)?;
         self.y.copy_to_part_of_pinned(y, first * sample(&self.y))
     }

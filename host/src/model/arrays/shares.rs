@@ -12,6 +12,7 @@ use super::ring::{Place, Ring};
 use crate::device::{PinnedArray, Tensor, host_memory, must_have_shape};
 use crate::dtype::{DType, Element, bf16, f16};
 use crate::error::{Error, Result};
+use crate::model::inputs::must_have_shapes;
 use crate::model::{Model, Options};
 use crate::sync::{self, Mutex, MutexGuard};
 
@@ -55,13 +56,16 @@ impl<'a> Share<'a> {
 
     /// How it is cut, if it is.
     pub(super) fn chunks(&self, options: &Options, cut: &Cut) -> Result<Option<Chunks>> {
-        let output = self.model.output_shape(&self.input)?;
+        let problem = self.model.chain().problem(&self.input)?;
         if !self.model.device().is_gpu() && !cut.on_any_device || !options.batch_invariant {
             return Ok(None);
         }
         let device = self.model.device();
         let bytes = |shape: &[usize]| device.bytes_of(&shape[1..], self.model.dtype());
-        let sample_bytes = bytes(&self.input)? + bytes(&output)?;
+        let mut sample_bytes = bytes(&self.input)? + bytes(problem.output_shape())?;
+        for input in &problem.inputs {
+            sample_bytes += bytes(&input.shape)?;
+        }
         Ok(cut.chunks(self.samples.len(), sample_bytes))
     }
 
@@ -89,27 +93,38 @@ impl<T: Element> Lane<'_, T> {
     }
 }
 
-/// The shape of what the shares make together of a batch of the shape `input`.
-fn output_shape(shares: &[Share<'_>], input: &[usize]) -> Result<Vec<usize>> {
+/// The shape of what the shares make together of a batch whose inputs have these shapes, the first one first. Refuses further
+/// inputs that do not fit the first one.
+fn output_shape<'a>(
+    shares: &[Share<'_>],
+    mut inputs: impl Iterator<Item = &'a [usize]>,
+) -> Result<Vec<usize>> {
     let model = shares.first().expect("a batch has a share").model;
-    model.output_shape(input)
+    let problem = model.chain().problem(inputs.next().unwrap_or(&[]))?;
+    must_have_shapes(OPERATOR, &problem, inputs)?;
+    Ok(problem.output_shape().to_vec())
+}
+
+/// The shapes of arrays.
+fn shapes<'a>(arrays: &'a [ArrayViewD<'_, f32>]) -> impl Iterator<Item = &'a [usize]> {
+    arrays.iter().map(|array| array.shape())
 }
 
 /// The output of a batch as a new array.
 pub(crate) fn fresh(
     shares: &[Share<'_>],
-    x: &ArrayViewD<'_, f32>,
+    inputs: &[ArrayViewD<'_, f32>],
     options: &Options,
     cut: &Cut,
 ) -> Result<ArrayD<f32>> {
-    let shape = output_shape(shares, x.shape())?;
+    let shape = output_shape(shares, shapes(inputs))?;
     // The output of an array that repeats its elements may be too large for any memory.
     let device = shares[0].model.device();
     let len = device.bytes_of(&shape, DType::F32)? / DType::F32.size();
     let mut values = host_memory::<f32>(len)?;
     run(
         shares,
-        x,
+        inputs,
         &mut values.spare_capacity_mut()[..len],
         options,
         cut,
@@ -122,23 +137,23 @@ pub(crate) fn fresh(
 /// The output of a batch in an array that is there.
 pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
     shares: &[Share<'_>],
-    x: &ArrayViewD<'_, f32>,
+    inputs: &[ArrayViewD<'_, f32>],
     y: &mut ArrayBase<O, E>,
     options: &Options,
     cut: &Cut,
 ) -> Result<()> {
-    let shape = output_shape(shares, x.shape())?;
+    let shape = output_shape(shares, shapes(inputs))?;
     must_have_shape(&shape, y.shape(), OPERATOR, "output")?;
     match y.as_slice_mut() {
         Some(values) => {
             // SAFETY: of the two types each is laid out as the other; `run` writes only values there.
             let values = unsafe { &mut *(std::ptr::from_mut(values) as *mut [MaybeUninit<f32>]) };
-            run(shares, x, values, options, cut)
+            run(shares, inputs, values, options, cut)
         }
         None => {
             y.view_mut()
                 .into_dyn()
-                .assign(&fresh(shares, x, options, cut)?);
+                .assign(&fresh(shares, inputs, options, cut)?);
             Ok(())
         }
     }
@@ -147,22 +162,22 @@ pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
 /// Writes all of `y`, the elements of the output.
 fn run(
     shares: &[Share<'_>],
-    x: &ArrayViewD<'_, f32>,
+    inputs: &[ArrayViewD<'_, f32>],
     y: &mut [MaybeUninit<f32>],
     options: &Options,
     cut: &Cut,
 ) -> Result<()> {
     match shares.first().map(|share| share.model.dtype()) {
         None => Ok(()),
-        Some(DType::F32) => run_as::<f32>(shares, x, y, options, cut),
-        Some(DType::F16) => run_as::<f16>(shares, x, y, options, cut),
-        Some(DType::BF16) => run_as::<bf16>(shares, x, y, options, cut),
+        Some(DType::F32) => run_as::<f32>(shares, inputs, y, options, cut),
+        Some(DType::F16) => run_as::<f16>(shares, inputs, y, options, cut),
+        Some(DType::BF16) => run_as::<bf16>(shares, inputs, y, options, cut),
     }
 }
 
 fn run_as<T: Element>(
     shares: &[Share<'_>],
-    x: &ArrayViewD<'_, f32>,
+    inputs: &[ArrayViewD<'_, f32>],
     y: &mut [MaybeUninit<f32>],
     options: &Options,
     cut: &Cut,
@@ -177,20 +192,29 @@ fn run_as<T: Element>(
                 lanes.push(Lane { share, ring });
             }
             None => {
-                let samples = x.view();
-                let samples = match x.ndim() {
-                    0 => samples,
-                    _ => samples.slice_axis_move(Axis(0), Slice::from(share.samples.clone())),
-                };
                 let model = share.model;
-                let x = Tensor::from_f32_array(model.stream(), &samples, model.dtype())?;
-                whole.push((share, model.forward_with(&x, options)?));
+                let upload = |array: &ArrayViewD<'_, f32>| {
+                    let samples = array.view();
+                    let samples = match array.ndim() {
+                        0 => samples,
+                        _ => samples.slice_axis_move(Axis(0), Slice::from(share.samples.clone())),
+                    };
+                    Tensor::from_f32_array(model.stream(), &samples, model.dtype())
+                };
+                let tensors = inputs.iter().map(upload).collect::<Result<Vec<_>>>()?;
+                let tensors: Vec<&Tensor> = tensors.iter().collect();
+                whole.push((share, model.forward_arranged(&tensors, options)?));
             }
         }
     }
-    let len = y.len() / x.shape().first().map_or(1, |&samples| samples.max(1));
+    let len = y.len()
+        / inputs[0]
+            .shape()
+            .first()
+            .map_or(1, |&samples| samples.max(1));
     if !lanes.is_empty() {
-        through(&mut lanes, Source::of(x), y, len)?;
+        let sources: Vec<Source<'_>> = inputs.iter().map(Source::of).collect();
+        through(&mut lanes, &sources, y, len)?;
         lanes.into_iter().for_each(Lane::keep);
     }
     for (share, tensor) in whole {
@@ -208,7 +232,7 @@ type Job<'y> = (Range<usize>, &'y mut [MaybeUninit<f32>]);
 /// copies it out, and takes the next one. An output has `len` elements a sample.
 fn through<T: Element>(
     lanes: &mut [Lane<'_, T>],
-    x: Source<'_>,
+    sources: &[Source<'_>],
     y: &mut [MaybeUninit<f32>],
     len: usize,
 ) -> Result<()> {
@@ -231,10 +255,10 @@ fn through<T: Element>(
     tracing::debug!(target: "convfuse::copy", devices, chunks, "an array goes in chunks");
     let pass = |place: &mut Place<T>, share: &Share<'_>, (samples, y): Job<'_>| {
         let first = share.samples.start;
-        let inputs = first + samples.start..first + samples.end;
+        let samples = first + samples.start..first + samples.end;
         place.pass_staged(
             share.model,
-            |to| x.stage(inputs, to),
+            |input, to| sources[input].stage(samples.clone(), to),
             |values| copies::unstage(values, y),
         )
     };
@@ -279,15 +303,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Queues all that makes `y` of `x`.
+/// Queues all that makes `y` of these inputs.
 pub(crate) fn pinned<T: Element>(
     shares: &[Share<'_>],
-    x: &PinnedArray<T>,
+    inputs: &[&PinnedArray<T>],
     y: &mut PinnedArray<T>,
     options: &Options,
     cut: &Cut,
 ) -> Result<()> {
-    let shape = output_shape(shares, x.shape())?;
+    let shape = output_shape(shares, inputs.iter().map(|input| input.shape()))?;
     must_have_shape(&shape, y.shape(), OPERATOR, "output")?;
     let mut lanes = Vec::new();
     for share in shares {
@@ -307,10 +331,17 @@ pub(crate) fn pinned<T: Element>(
             None => {
                 let model = share.model;
                 let sample = |shape: &[usize]| shape[1..].iter().product::<usize>();
-                let mut samples = Tensor::uninit(model.stream(), &share.input, T::DTYPE)?;
                 let first = share.samples.start;
-                samples.copy_part_from_pinned(x, first * sample(x.shape()))?;
-                let output = model.forward_with(&samples, options)?;
+                let upload = |input: &&PinnedArray<T>| {
+                    let mut shape = input.shape().to_vec();
+                    shape[0] = share.samples.len();
+                    let mut samples = Tensor::uninit(model.stream(), &shape, T::DTYPE)?;
+                    samples.copy_part_from_pinned(input, first * sample(input.shape()))?;
+                    Ok(samples)
+                };
+                let tensors = inputs.iter().map(upload).collect::<Result<Vec<_>>>()?;
+                let tensors: Vec<&Tensor> = tensors.iter().collect();
+                let output = model.forward_arranged(&tensors, options)?;
                 let first = first * sample(y.shape());
                 output.copy_to_part_of_pinned(y, first)?;
             }
@@ -322,7 +353,7 @@ pub(crate) fn pinned<T: Element>(
             let first = lane.share.samples.start;
             if index < lane.ring.len() {
                 let (samples, place) = lane.ring.chunk(index);
-                place.pass(lane.share.model, first + samples.start, x, y)?;
+                place.pass(lane.share.model, first + samples.start, inputs, y)?;
             }
         }
     }

@@ -6,8 +6,8 @@ use crate::data;
 use crate::device::Device;
 use crate::dtype::{DType, f16};
 use crate::error::Error;
-use op_spec::chain::Chain;
 use op_spec::chain::presets::KernelBench79;
+use op_spec::chain::{Chain, Layer};
 
 /// Chunks of at most two samples of `SHAPE`, of which two are under way at a time.
 fn small(sample_bytes: usize) -> Cut {
@@ -44,7 +44,7 @@ fn bits(array: &ArrayD<f32>) -> Vec<u32> {
 fn through_chunks(model: &Model, x: &ArrayViewD<'_, f32>) -> ArrayD<f32> {
     let cut = small(sample_bytes(model));
     let shares = Share::whole(model, x.shape());
-    fresh(&shares, x, &Options::default(), &cut).unwrap()
+    fresh(&shares, &[x.view()], &Options::default(), &cut).unwrap()
 }
 
 /// Seven samples: three chunks of two in two places, and one that is left over.
@@ -74,9 +74,16 @@ fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     let shape = model.output_shape(&SHAPE).unwrap();
     let mut wide = ArrayD::<f32>::zeros([&shape[..], &[2]].concat());
     let mut strided = wide.index_axis_mut(Axis(shape.len()), 1);
-    into(&shares, &x.view(), &mut strided, &Options::default(), &cut).unwrap();
+    into(
+        &shares,
+        &[x.view()],
+        &mut strided,
+        &Options::default(),
+        &cut,
+    )
+    .unwrap();
     assert_eq!(bits(&strided.to_owned()), wanted);
-    let refused = into(&shares, &x.view(), &mut y, &Options::default(), &cut);
+    let refused = into(&shares, &[x.view()], &mut y, &Options::default(), &cut);
     assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
     model.trim_memory();
     assert!(model.rings().kept().is_empty());
@@ -108,7 +115,7 @@ fn from_pinned<T: Element>(device: &Device) {
     let shares = Share::whole(&model, &SHAPE);
     for cut in [small(sample_bytes(&model)), Cut::default()] {
         y.view_mut().unwrap().fill(T::default());
-        pinned(&shares, &x, &mut y, &Options::default(), &cut).unwrap();
+        pinned(&shares, &[&x], &mut y, &Options::default(), &cut).unwrap();
         assert_eq!(bits(&y.view().unwrap().mapv(T::to_f32)), bits(&wanted));
     }
 }
@@ -117,6 +124,64 @@ fn from_pinned<T: Element>(device: &Device) {
 fn pinned_arrays_make_the_same_bits() {
     from_pinned::<f32>(&Device::emulator());
     from_pinned::<f16>(&Device::cpu());
+}
+
+/// Residuals before and behind a maximum, whose shapes differ.
+fn residuals_are_cut_along(device: &Device) {
+    const SHAPE: [usize; 4] = [7, 3, 5, 6];
+    let layers = [
+        Layer::add("early"),
+        Layer::relu(),
+        Layer::channel_max(),
+        Layer::add("late"),
+        Layer::add("more"),
+        Layer::add("late"),
+    ];
+    let chain = Chain::new(3, layers).unwrap();
+    let model = Model::init(&device.stream().unwrap(), &chain, 3).unwrap();
+    let x = data::signed(1, SHAPE).into_dyn();
+    let early = data::signed(2, SHAPE).into_dyn();
+    let [late, more] = [3, 4].map(|seed| data::signed(seed, [7, 5, 6]).into_dyn());
+    let inputs = Inputs::new(&x).with("late", &late);
+    let inputs = inputs.with("more", &more).with("early", &early);
+    let wanted = bits(&model.forward_array(inputs.clone()).unwrap());
+    let arranged = views(&model, inputs).unwrap();
+    let shares = Share::whole(&model, &SHAPE);
+    // Of a sample: two images of three channels, two of one, and the output.
+    let cut = small(4 * (2 * 90 + 3 * 30));
+    let chunks = shares[0].chunks(&Options::default(), &cut).unwrap();
+    assert_eq!(chunks.map(|chunks| chunks.samples), Some(2));
+    for _ in 0..2 {
+        let y = fresh(&shares, &arranged, &Options::default(), &cut).unwrap();
+        assert_eq!(bits(&y), wanted);
+    }
+    let pin = |values: &ArrayD<f32>| {
+        let mut pinned = PinnedArray::<f32>::zeros(device, values.shape()).unwrap();
+        pinned.view_mut().unwrap().assign(values);
+        pinned
+    };
+    let pins = [&x, &early, &late, &more].map(pin);
+    let mut y = PinnedArray::<f32>::zeros(device, &[7, 5, 6]).unwrap();
+    for cut in [cut, Cut::default()] {
+        y.view_mut().unwrap().fill(0.0);
+        let (inputs, options) = (pins.each_ref(), Options::default());
+        pinned(&shares, &inputs, &mut y, &options, &cut).unwrap();
+        assert_eq!(bits(&y.view().unwrap().to_owned()), wanted);
+    }
+    // One sample too few; the first input says how many there are.
+    let short = late.slice_axis(Axis(0), (..6).into()).to_owned();
+    let inputs = Inputs::new(&x).with("late", &short);
+    let refused = model.forward_array(inputs.with("early", &early).with("more", &more));
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "input late: model: input has shape [6, 5, 6], must be [7, 5, 6]"
+    );
+}
+
+#[test]
+fn residuals_go_with_the_samples_that_they_are_added_to() {
+    residuals_are_cut_along(&Device::emulator());
+    residuals_are_cut_along(&Device::cpu());
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn a_wrong_parameter_is_noticed() {
     let mut bias = wrong.get("group_norm.bias").unwrap().to_owned();
     bias[[5]] -= 0.05;
     wrong.set("group_norm.bias", bias).unwrap();
-    let found = model.compare_with(&wrong, &x, &options, &tolerance);
+    let found = model.compare_with(&wrong, (&x).into(), &options, &tolerance);
     let found = found.unwrap();
     assert_eq!(found.outside, 2, "{found}");
     assert_eq!(found.largest_absolute.unwrap().index[..2], [0, 5]);

@@ -27,7 +27,7 @@ fn functions(
 ) -> Result<Vec<PointwiseProblem>, Refusal> {
     let function = |(_, pointwise): &(usize, Pointwise)| match pointwise {
         Pointwise::Function(problem) => Ok(*problem),
-        Pointwise::Scale(_) => Err(refusal),
+        Pointwise::Scale(_) | Pointwise::Residual(_) => Err(refusal),
     };
     pointwise.iter().map(function).collect()
 }

@@ -1,0 +1,95 @@
+//! Addition of a residual: another tensor of the same shape.
+
+use crate::error::{Quantity, RankRule, SpecError};
+use crate::shape::elements;
+
+const OPERATOR: &str = "add";
+
+/// Adds a tensor of the input's shape, element by element; see
+/// [`torch.add`](https://docs.pytorch.org/docs/stable/generated/torch.add.html). Without `alpha`, and without broadcasting: no
+/// attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AddSpec;
+
+impl AddSpec {
+    /// Checks that the two shapes, of any rank, are one.
+    ///
+    /// # Errors
+    /// A residual of another rank; one that differs in an extent, where PyTorch would repeat an extent of 1.
+    pub fn problem(&self, input: &[usize], residual: &[usize]) -> Result<AddProblem, SpecError> {
+        if residual.len() != input.len() {
+            return Err(SpecError::Rank {
+                operator: OPERATOR,
+                tensor: "residual",
+                actual: residual.len(),
+                rule: RankRule::Exactly(input.len()),
+            });
+        }
+        for (axis, (&actual, &expected)) in residual.iter().zip(input).enumerate() {
+            if actual != expected {
+                return Err(SpecError::Mismatch {
+                    operator: OPERATOR,
+                    quantity: Quantity::entry("residual", axis),
+                    actual,
+                    expected,
+                });
+            }
+        }
+        Ok(AddProblem {
+            len: elements(OPERATOR, "input", input)?,
+        })
+    }
+}
+
+/// An addition of two tensors of one shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AddProblem {
+    /// Elements of input, residual and output.
+    pub len: usize,
+}
+
+#[cfg(feature = "chain")]
+pub(crate) mod layer {
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::AddSpec;
+    use crate::SpecError;
+    use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
+
+    /// The addition of a further input of the chain, of exactly the shape that the chain has there.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct AddLayer {
+        /// Name of the input. Layers of the same name add the same one.
+        pub input: String,
+    }
+
+    impl Layer {
+        /// The addition of the chain's input of this name.
+        #[must_use]
+        pub fn add(input: &str) -> Layer {
+            Layer::Add(AddLayer {
+                input: input.into(),
+            })
+        }
+    }
+
+    impl ChainLayer for AddLayer {
+        fn needs_channels(&self) -> bool {
+            false
+        }
+
+        fn input(&self) -> Option<&str> {
+            Some(&self.input)
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let problem = AddSpec.problem(input, input)?;
+            Ok((LayerProblem::Add(problem), input.to_vec()))
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Pools of windows of images and volumes: maxima of volumes, averages of both, averages of all positions. (The maximum of windows of
+//! images is `max_pool2d`, which is part of fusions.)
+
+mod adaptive;
+mod average;
+#[cfg(feature = "chain")]
+pub(crate) mod layer;
+mod maximum;
+
+pub use adaptive::{
+    AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
+};
+pub use average::{AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec};
+pub use maximum::{MaxPool3dProblem, MaxPool3dSpec};
+
+use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
+use crate::launch::pool::{PlaneGeometry, WindowGeometry, WindowResult};
+use crate::launch::reciprocal::Reciprocal;
+use crate::shape::{Shape, elements};
+use crate::window::Window;
+
+/// What becomes of the elements of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pooled {
+    /// The largest.
+    Maximum,
+    /// Their sum, divided by how many they are.
+    Average {
+        /// Whether elements of the padding, which are 0, count.
+        count_include_pad: bool,
+    },
+    /// Their sum, divided by this.
+    DividedBy(i64),
+}
+
+/// A pool whose extents and attributes fit together, as one of volumes: images are one voxel deep. `ceil_mode` has done its work on
+/// `output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolProblem {
+    /// The operator's name.
+    pub operator: &'static str,
+    /// Spatial dimensions of input and output, 2 or 3.
+    pub dimensions: usize,
+    /// Samples.
+    pub n: usize,
+    /// Channels.
+    pub c: usize,
+    /// Input extents, `d, h, w`.
+    pub input: [usize; 3],
+    /// Output extents, `z, p, q`.
+    pub output: [usize; 3],
+    /// Window extents.
+    pub kernel_size: [usize; 3],
+    /// Steps between windows.
+    pub stride: [usize; 3],
+    /// Border on both sides.
+    pub padding: [usize; 3],
+    /// Steps between the elements of a window.
+    pub dilation: [usize; 3],
+    /// What becomes of a window.
+    pub pooled: Pooled,
+}
+
+/// Attributes of a pool of `D` dimensions, as all of them have them.
+struct Attributes<const D: usize> {
+    operator: &'static str,
+    kernel_size: [usize; D],
+    stride: [usize; D],
+    padding: [usize; D],
+    dilation: [usize; D],
+    ceil_mode: bool,
+    pooled: Pooled,
+}
+
+impl<const D: usize> Attributes<D> {
+    /// The window along an axis.
+    fn window(&self, axis: usize) -> Window {
+        Window {
+            kernel: self.kernel_size[axis],
+            stride: self.stride[axis],
+            padding: self.padding[axis],
+            dilation: self.dilation[axis],
+            ceil_mode: self.ceil_mode,
+        }
+    }
+
+    /// Refuses padding that a window could hold nothing but.
+    fn check_padding(&self, axis: usize) -> Result<(), SpecError> {
+        let limit = self.kernel_size[axis] / 2;
+        if self.padding[axis] > limit {
+            return Err(SpecError::PaddingTooLarge {
+                operator: self.operator,
+                axis,
+                padding: self.padding[axis],
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks what no input can make up for.
+    fn check(&self) -> Result<(), SpecError> {
+        if self.pooled == Pooled::DividedBy(0) {
+            return Err(SpecError::ZeroDivisor {
+                operator: self.operator,
+            });
+        }
+        (0..D).try_for_each(|axis| {
+            self.window(axis).check(self.operator, axis)?;
+            self.check_padding(axis)
+        })
+    }
+
+    /// Checks the attributes against the input's shape.
+    fn problem(&self, input: &[usize]) -> Result<PoolProblem, SpecError> {
+        let operator = self.operator;
+        let (n, c, extents) = batch_of::<D>(operator, input)?;
+        self.check()?;
+        let mut output = [0; D];
+        for axis in 0..D {
+            output[axis] = self
+                .window(axis)
+                .output_extent(operator, axis, extents[axis])?;
+        }
+        let problem = PoolProblem {
+            operator,
+            dimensions: D,
+            n,
+            c,
+            input: as_volume(extents),
+            output: as_volume(output),
+            kernel_size: as_volume(self.kernel_size),
+            stride: as_volume(self.stride),
+            padding: match as_volume(self.padding) {
+                [_, h, w] if D == 2 => [0, h, w],
+                all => all,
+            },
+            dilation: as_volume(self.dilation),
+            pooled: self.pooled,
+        };
+        elements(operator, "input", input)?;
+        elements(operator, "output", &problem.output_shape())?;
+        Ok(problem)
+    }
+}
+
+/// Samples, channels and spatial extents of an input, of which none but the samples may be 0.
+fn batch_of<const D: usize>(
+    operator: &'static str,
+    input: &[usize],
+) -> Result<(usize, usize, [usize; D]), SpecError> {
+    let rank = SpecError::Rank {
+        operator,
+        tensor: "input",
+        actual: input.len(),
+        rule: RankRule::Exactly(D + 2),
+    };
+    let &[n, c, ref extents @ ..] = input else {
+        return Err(rank);
+    };
+    let extents: [usize; D] = extents.try_into().map_err(|_| rank)?;
+    for (axis, &extent) in input.iter().enumerate().skip(1) {
+        at_least_one(operator, Quantity::entry("input", axis), extent)?;
+    }
+    Ok((n, c, extents))
+}
+
+/// Extents with those of 1 before them that are missing.
+fn as_volume<const D: usize>(extents: [usize; D]) -> [usize; 3] {
+    let mut volume = [1; 3];
+    volume[3 - D..].copy_from_slice(&extents);
+    volume
+}
+
+impl PoolProblem {
+    /// Shape of the input.
+    #[must_use]
+    pub fn input_shape(&self) -> Shape {
+        self.shape(self.input)
+    }
+
+    /// Shape of the output.
+    #[must_use]
+    pub fn output_shape(&self) -> Shape {
+        self.shape(self.output)
+    }
+
+    fn shape(&self, [d, h, w]: [usize; 3]) -> Shape {
+        match self.dimensions {
+            2 => Shape::new(self.n, self.c, [h, w]),
+            _ => Shape::new(self.n, self.c, [d, h, w]),
+        }
+    }
+
+    /// What the sum of the window of this output is divided by, if `inside` of its elements are in the input.
+    #[must_use]
+    pub fn divisor(&self, output: [usize; 3], inside: usize) -> f64 {
+        match self.pooled {
+            Pooled::Maximum => 1.0,
+            Pooled::DividedBy(divisor) => divisor as f64,
+            Pooled::Average {
+                count_include_pad: false,
+            } => inside as f64,
+            Pooled::Average {
+                count_include_pad: true,
+            } => {
+                // 128 bits hold the product of any two extents.
+                let along = |axis: usize| {
+                    let start = output[axis] as u128 * self.stride[axis] as u128;
+                    let end = self.input[axis] as u128 + 2 * self.padding[axis] as u128;
+                    let window = self.kernel_size[axis] as u128;
+                    (end.min(start + window) - start) as f64
+                };
+                along(0) * along(1) * along(2)
+            }
+        }
+    }
+
+    /// The divisor of the sums of all positions, if that is what is computed.
+    #[must_use]
+    pub fn of_whole_planes(&self) -> Option<f64> {
+        let is_whole = self.pooled != Pooled::Maximum
+            && self.kernel_size == self.input
+            && self.padding == [0; 3]
+            && self.output == [1; 3];
+        let inside = self.input.iter().product();
+        is_whole.then(|| self.divisor([0; 3], inside))
+    }
+
+    /// The window's extents without what is behind the padded input wherever the window starts.
+    fn taps(&self) -> [usize; 3] {
+        let mut taps = self.kernel_size;
+        for (axis, taps) in taps.iter_mut().enumerate() {
+            let padded = self.input[axis].saturating_add(self.padding[axis].saturating_mul(2));
+            *taps = (*taps).min(padded.div_ceil(self.dilation[axis]));
+        }
+        taps
+    }
+
+    /// The extents as the kernel for windows takes them.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if a padded plane or an attribute exceeds what kernels index with 32 bits.
+    pub fn geometry(&self) -> Result<WindowGeometry, SpecError> {
+        let operator = self.operator;
+        check_plane(operator, "padded input plane", &self.input, &self.padding)?;
+        check_plane(operator, "output plane", &self.output, &[0; 3])?;
+        let all = |name, values: [usize; 3]| {
+            let mut held = [0; 3];
+            for (axis, (held, value)) in held.iter_mut().zip(values).enumerate() {
+                // Of an image the depth is no axis.
+                let axis = axis.saturating_sub(3 - self.dimensions);
+                *held = kernel_extent(operator, Quantity::entry(name, axis), value)?;
+            }
+            Ok(held)
+        };
+        let (result, divisor) = match self.pooled {
+            Pooled::Maximum => (WindowResult::Maximum, 1.0),
+            Pooled::DividedBy(divisor) => (WindowResult::Divided, divisor as f32),
+            Pooled::Average {
+                count_include_pad: true,
+            } => (WindowResult::AverageOfPadded, 1.0),
+            Pooled::Average {
+                count_include_pad: false,
+            } => (WindowResult::Average, 1.0),
+        };
+        Ok(WindowGeometry {
+            planes: (self.n * self.c) as u64,
+            input: all("input extents", self.input)?,
+            output: all("output extents", self.output)?,
+            kernel: all("kernel_size", self.taps())?,
+            stride: all("stride", self.stride)?,
+            padding: all("padding", self.padding)?,
+            dilation: all("dilation", self.dilation)?,
+            result: result as u32,
+            divisor,
+            columns: Reciprocal::of(1),
+            slice: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+        }
+        .planned())
+    }
+
+    /// The extents as the kernels for whole planes take them, with the divisor of
+    /// [`of_whole_planes`](Self::of_whole_planes).
+    #[must_use]
+    pub fn plane_geometry(&self, divisor: f64) -> PlaneGeometry {
+        let elements = self.input.iter().product::<usize>();
+        PlaneGeometry::new((self.n * self.c) as u64, elements as u64, divisor as f32)
+    }
+}

@@ -1,0 +1,105 @@
+//! The average of windows of images and volumes.
+
+use super::{Attributes, PoolProblem, Pooled};
+use crate::SpecError;
+use crate::shape::Shape;
+
+/// Attributes of average pooling of images (`D` = 2) or volumes (3); see
+/// [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html) and
+/// [`avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "chain",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        try_from = "super::layer::AverageFile",
+        into = "super::layer::AverageFile"
+    )
+)]
+pub struct AvgPoolSpec<const D: usize> {
+    /// Window extents.
+    pub kernel_size: [usize; D],
+    /// Step between windows; the window extents if absent.
+    pub stride: Option<[usize; D]>,
+    /// Border of zeros on both sides.
+    pub padding: [usize; D],
+    /// Whether a last window that hangs over the border counts, provided it starts inside the
+    /// input or its left border.
+    pub ceil_mode: bool,
+    /// Whether the zeros of the border count among a window's elements. What hangs over behind it does not.
+    pub count_include_pad: bool,
+    /// What sums are divided by in place of the number of elements; any integer but 0.
+    pub divisor_override: Option<i64>,
+}
+
+/// Attributes of average pooling of images.
+pub type AvgPool2dSpec = AvgPoolSpec<2>;
+/// Attributes of average pooling of volumes.
+pub type AvgPool3dSpec = AvgPoolSpec<3>;
+
+impl<const D: usize> AvgPoolSpec<D> {
+    const OPERATOR: &str = if D == 2 { "avg_pool2d" } else { "avg_pool3d" };
+
+    /// PyTorch's defaults: windows side by side, no border.
+    #[must_use]
+    pub const fn new(kernel_size: [usize; D]) -> Self {
+        const { assert!(D == 2 || D == 3, "images or volumes") };
+        Self {
+            kernel_size,
+            stride: None,
+            padding: [0; D],
+            ceil_mode: false,
+            count_include_pad: true,
+            divisor_override: None,
+        }
+    }
+
+    fn attributes(&self) -> Attributes<D> {
+        const { assert!(D == 2 || D == 3, "images or volumes") };
+        let count_include_pad = self.count_include_pad;
+        let counted = Pooled::Average { count_include_pad };
+        Attributes {
+            operator: Self::OPERATOR,
+            kernel_size: self.kernel_size,
+            stride: self.stride.unwrap_or(self.kernel_size),
+            padding: self.padding,
+            dilation: [1; D],
+            ceil_mode: self.ceil_mode,
+            pooled: self.divisor_override.map_or(counted, Pooled::DividedBy),
+        }
+    }
+
+    /// Checks what no input can make up for.
+    ///
+    /// # Errors
+    /// Kernel or stride of 0; padding over half the kernel; a divisor of 0.
+    pub fn check(&self) -> Result<(), SpecError> {
+        self.attributes().check()
+    }
+
+    /// Checks the attributes against the input's shape `[n, c, ..]`. An empty batch is accepted and gives an empty output.
+    ///
+    /// # Errors
+    /// Rank other than `D + 2`; channels or extents of 0; those of [`check`](Self::check); a window larger than the padded input
+    /// (which `ceil_mode` relaxes by `stride - 1`).
+    pub fn problem(&self, input: &[usize]) -> Result<AvgPoolProblem<D>, SpecError> {
+        let pool = self.attributes().problem(input)?;
+        Ok(AvgPoolProblem { pool })
+    }
+}
+
+/// An average pooling whose extents and attributes fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AvgPoolProblem<const D: usize> {
+    /// What it is as a pool of volumes.
+    pub pool: PoolProblem,
+}
+
+impl<const D: usize> AvgPoolProblem<D> {
+    /// Shape of the output.
+    #[must_use]
+    pub fn output_shape(&self) -> Shape {
+        self.pool.output_shape()
+    }
+}

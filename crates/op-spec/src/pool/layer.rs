@@ -1,0 +1,184 @@
+//! Pools as layers, and as they are written down.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec};
+use crate::SpecError;
+use crate::chain::file::{Axes, AxesError, axes, is_false, is_true, yes};
+use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
+
+impl Layer {
+    /// The maximum of windows of volumes.
+    #[must_use]
+    pub const fn max_pool3d(attributes: MaxPool3dSpec) -> Layer {
+        Layer::MaxPool3d(attributes)
+    }
+
+    /// The average of windows of images.
+    #[must_use]
+    pub const fn avg_pool2d(attributes: AvgPoolSpec<2>) -> Layer {
+        Layer::AvgPool2d(attributes)
+    }
+
+    /// The average of windows of volumes.
+    #[must_use]
+    pub const fn avg_pool3d(attributes: AvgPoolSpec<3>) -> Layer {
+        Layer::AvgPool3d(attributes)
+    }
+
+    /// The average of each channel of images.
+    #[must_use]
+    pub fn adaptive_avg_pool2d() -> Layer {
+        Layer::AdaptiveAvgPool2d(AdaptiveAvgPoolSpec::default())
+    }
+
+    /// The average of each channel of volumes.
+    #[must_use]
+    pub fn adaptive_avg_pool3d() -> Layer {
+        Layer::AdaptiveAvgPool3d(AdaptiveAvgPoolSpec::default())
+    }
+}
+
+/// A maximum of windows.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MaximumFile {
+    kernel_size: Axes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stride: Option<Axes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Axes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dilation: Option<Axes>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    ceil_mode: bool,
+}
+
+impl TryFrom<MaximumFile> for MaxPool3dSpec {
+    type Error = AxesError;
+
+    fn try_from(file: MaximumFile) -> Result<Self, AxesError> {
+        let stride = file.stride.as_ref();
+        Ok(Self {
+            kernel_size: file.kernel_size.values("kernel_size")?,
+            stride: stride.map(|stride| stride.values("stride")).transpose()?,
+            padding: axes("padding", file.padding.as_ref(), 0)?,
+            dilation: axes("dilation", file.dilation.as_ref(), 1)?,
+            ceil_mode: file.ceil_mode,
+        })
+    }
+}
+
+impl From<MaxPool3dSpec> for MaximumFile {
+    fn from(spec: MaxPool3dSpec) -> Self {
+        Self {
+            kernel_size: Axes::of(&spec.kernel_size),
+            stride: spec.stride.map(|stride| Axes::of(&stride)),
+            padding: Axes::unless(&spec.padding, 0),
+            dilation: Axes::unless(&spec.dilation, 1),
+            ceil_mode: spec.ceil_mode,
+        }
+    }
+}
+
+/// An average of windows.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AverageFile {
+    kernel_size: Axes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stride: Option<Axes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Axes>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    ceil_mode: bool,
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    count_include_pad: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    divisor_override: Option<i64>,
+}
+
+impl<const D: usize> TryFrom<AverageFile> for AvgPoolSpec<D> {
+    type Error = AxesError;
+
+    fn try_from(file: AverageFile) -> Result<Self, AxesError> {
+        let stride = file.stride.as_ref();
+        Ok(Self {
+            kernel_size: file.kernel_size.values("kernel_size")?,
+            stride: stride.map(|stride| stride.values("stride")).transpose()?,
+            padding: axes("padding", file.padding.as_ref(), 0)?,
+            ceil_mode: file.ceil_mode,
+            count_include_pad: file.count_include_pad,
+            divisor_override: file.divisor_override,
+        })
+    }
+}
+
+impl<const D: usize> From<AvgPoolSpec<D>> for AverageFile {
+    fn from(spec: AvgPoolSpec<D>) -> Self {
+        Self {
+            kernel_size: Axes::of(&spec.kernel_size),
+            stride: spec.stride.map(|stride| Axes::of(&stride)),
+            padding: Axes::unless(&spec.padding, 0),
+            ceil_mode: spec.ceil_mode,
+            count_include_pad: spec.count_include_pad,
+            divisor_override: spec.divisor_override,
+        }
+    }
+}
+
+/// An average of all positions.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AdaptiveFile {
+    output_size: Axes,
+}
+
+impl<const D: usize> TryFrom<AdaptiveFile> for AdaptiveAvgPoolSpec<D> {
+    type Error = AxesError;
+
+    fn try_from(file: AdaptiveFile) -> Result<Self, AxesError> {
+        Ok(Self {
+            output_size: file.output_size.values("output_size")?,
+        })
+    }
+}
+
+impl<const D: usize> From<AdaptiveAvgPoolSpec<D>> for AdaptiveFile {
+    fn from(spec: AdaptiveAvgPoolSpec<D>) -> Self {
+        Self {
+            output_size: Axes::of(&spec.output_size),
+        }
+    }
+}
+
+/// What a pool is as a layer: its dimensions, its check, its problem.
+macro_rules! layers {
+    ($($Spec:ty: $dimensions:literal, $Variant:ident;)+) => {
+        $(impl ChainLayer for $Spec {
+            fn dimensions(&self) -> Option<usize> {
+                Some($dimensions)
+            }
+
+            fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+                self.check().map(|()| Some(channels))
+            }
+
+            fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+                let problem = self.problem(input)?;
+                let output = problem.output_shape().to_vec();
+                Ok((LayerProblem::$Variant(problem), output))
+            }
+        })+
+    };
+}
+
+layers! {
+    MaxPool3dSpec: 3, MaxPool3d;
+    AvgPoolSpec<2>: 2, AvgPool2d;
+    AvgPoolSpec<3>: 3, AvgPool3d;
+    AdaptiveAvgPoolSpec<2>: 2, AdaptiveAvgPool2d;
+    AdaptiveAvgPoolSpec<3>: 3, AdaptiveAvgPool3d;
+}

@@ -1,0 +1,128 @@
+//! Chains with further inputs: the residuals that layers add.
+
+use op_spec::chain::{Chain, ChainError, ConvLayer, Layer, NormalForm, Pointwise};
+use op_spec::{AddSpec, MaxPool2dSpec};
+
+fn refusal(layers: impl IntoIterator<Item = Layer>) -> String {
+    let refused = Chain::new(8, layers).expect_err("no chain");
+    refused.to_string()
+}
+
+fn block() -> Vec<Layer> {
+    let conv = ConvLayer::new("conv", 8, [3, 3]);
+    vec![
+        Layer::conv2d(conv),
+        Layer::group_norm("norm", 4),
+        Layer::add("shortcut"),
+        Layer::relu(),
+        Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
+        Layer::add("late"),
+        Layer::add("late"),
+    ]
+}
+
+#[test]
+fn further_inputs_are_named_once_and_have_the_shapes_of_their_places() {
+    let chain = Chain::new(8, block()).unwrap();
+    assert_eq!(chain.inputs(), ["shortcut", "late"]);
+    let of_layers: Vec<Option<usize>> = (0..7).map(|layer| chain.input_of(layer)).collect();
+    assert_eq!(
+        of_layers,
+        [None, None, Some(0), None, None, Some(1), Some(1)]
+    );
+    let problem = chain.problem(&[3, 8, 12, 14]).unwrap();
+    let shapes: Vec<(&str, &[usize])> = (problem.inputs.iter())
+        .map(|input| (&*input.name, &*input.shape))
+        .collect();
+    assert_eq!(
+        shapes,
+        [("shortcut", &[3, 8, 10, 12][..]), ("late", &[3, 8, 5, 6])]
+    );
+    assert!(chain.parameters_of(2).is_empty());
+    let without = Chain::new(8, [Layer::relu()]).unwrap();
+    assert!(without.inputs().is_empty());
+}
+
+#[test]
+fn a_residual_has_a_name_and_one_shape() {
+    assert_eq!(
+        refusal([Layer::relu(), Layer::add("")]),
+        "layer 1: add: input is empty, the chain's further inputs have names"
+    );
+    let pool = Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
+    let chain = Chain::new(8, [Layer::add("r"), pool, Layer::add("r")]).unwrap();
+    let error = chain.problem(&[1, 8, 4, 6]).unwrap_err();
+    assert!(matches!(error, ChainError::SharedInput { layer: 2, .. }));
+    assert_eq!(
+        error.to_string(),
+        "layer 2: input r would have shape [1, 8, 2, 3], an earlier layer takes it with shape [1, 8, 4, 6]"
+    );
+    // The same shape at both places is one tensor added twice.
+    let chain = Chain::new(8, [Layer::add("r"), Layer::add("r")]).unwrap();
+    assert_eq!(chain.problem(&[1, 8, 4, 6]).unwrap().inputs.len(), 1);
+}
+
+#[test]
+fn shapes_that_pytorch_would_repeat_are_refused() {
+    let refusal = |residual: &[usize]| {
+        let refused = AddSpec.problem(&[2, 3, 4], residual);
+        refused.expect_err("another shape").to_string()
+    };
+    assert_eq!(
+        refusal(&[3, 4]),
+        "add: residual has 2 dimensions, expected 3"
+    );
+    assert_eq!(refusal(&[2, 1, 4]), "add: residual[1] is 1, expected 3");
+    assert_eq!(AddSpec.problem(&[2, 3, 4], &[2, 3, 4]).unwrap().len, 24);
+    assert_eq!(AddSpec.problem(&[], &[]).unwrap().len, 1);
+    let huge = [1 << 40, 1 << 40];
+    assert!(AddSpec.problem(&huge, &huge).is_err());
+}
+
+#[test]
+fn a_residual_is_a_file_and_back() {
+    let chain = Chain::new(2, [Layer::add("shortcut"), Layer::relu()]).unwrap();
+    let json = r#"{"in_channels":2,"layers":[{"add":{"input":"shortcut"}},{"relu":{}}]}"#;
+    assert_eq!(serde_json::to_string(&chain).unwrap(), json);
+    assert_eq!(serde_json::from_str::<Chain>(json).unwrap(), chain);
+    let refusal = |attributes: &str| {
+        let json = format!(r#"{{"in_channels": 2, "layers": [{{"add": {attributes}}}]}}"#);
+        let refused = serde_json::from_str::<Chain>(&json);
+        refused.expect_err("no chain").to_string()
+    };
+    assert!(refusal("{}").contains("missing field `input`"));
+    assert!(refusal(r#"{"input": "r", "alpha": 2}"#).contains("unknown field `alpha`"));
+    assert!(refusal(r#"{"input": ""}"#).contains("input is empty"));
+}
+
+#[test]
+fn the_normal_form_says_where_a_residual_is_added() {
+    let chain = Chain::new(8, block()).unwrap();
+    let problem = chain.problem(&[3, 8, 12, 14]).unwrap();
+    let form = NormalForm::of(&problem, 0..7).unwrap();
+    assert_eq!(
+        form.summary().to_string(),
+        "convolution, moments of 4 groups, affine, add, relu, max_pool2d, add, add"
+    );
+    assert!(matches!(
+        form.pointwise[..],
+        [(2, Pointwise::Residual(_)), (3, Pointwise::Function(_))]
+    ));
+    assert!(
+        form.pointwise
+            .iter()
+            .all(|(layer, of)| of.keeps_order() == (*layer == 3))
+    );
+    assert!(form.behind.iter().all(|(_, of)| of.as_clamp().is_none()));
+    // Behind a sum there is no norm, and factors before it are no part of one.
+    let layers = [
+        Layer::scale("s"),
+        Layer::add("r"),
+        Layer::group_norm("n", 2),
+    ];
+    let chain = Chain::new(8, layers).unwrap();
+    let problem = chain.problem(&[1, 8, 5]).unwrap();
+    assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 2);
+    let form = NormalForm::of(&problem, 0..2).unwrap();
+    assert_eq!(form.summary().to_string(), "scale, add");
+}

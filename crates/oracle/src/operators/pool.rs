@@ -1,0 +1,179 @@
+//! Pools of windows of volumes, images being one voxel deep: with `p' = p * stride - padding + r * dilation` along each axis and positions
+//! outside the input left out,
+//!
+//! | pool | `y[n, c, ..]` |
+//! |---|---|
+//! | `max_pool3d` | the largest `x[n, c, ..']`; NaN in a window gives NaN, a window with no position inside minus infinity |
+//! | `avg_pool2d`, `avg_pool3d` | the sum of `x[n, c, ..']`, divided by their number, that of positions in the padded input, or a given one |
+//! | `adaptive_avg_pool2d`, `adaptive_avg_pool3d` | the sum of all `x[n, c, ..]`, divided by their number |
+//!
+//! *Condition*: of a maximum 0, of an average the sum of magnitudes, divided likewise. *Passes on* the largest `t` of a window, or their
+//! average. The longest chain of additions is as long as a row, a column and a depth of the window together.
+
+mod cases;
+
+use ndarray::{Array5, ArrayD, ArrayView3, Axis, Ix5, Zip};
+use op_spec::{PoolProblem, Pooled};
+
+use super::operator::{Operator, chained};
+use crate::{Bounded, Precision};
+
+pub(super) use cases::{
+    ADAPTIVE_AVG_POOL2D, ADAPTIVE_AVG_POOL3D, AVG_POOL2D, AVG_POOL3D, MAX_POOL3D,
+};
+
+impl Operator for PoolProblem {
+    fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
+        let mut x = x.view();
+        if self.dimensions == 2 {
+            x = x.insert_axis(Axis(2));
+        }
+        let x = x.into_dimensionality::<Ix5>().expect("images or volumes");
+        let [z, p, q] = self.output;
+        let mut y = Array5::zeros((x.dim().0, self.c, z, p, q));
+        for (mut sample, volume) in y.axis_iter_mut(Axis(0)).zip(x.axis_iter(Axis(0))) {
+            Zip::from(sample.axis_iter_mut(Axis(0)))
+                .and(volume.axis_iter(Axis(0)))
+                .par_for_each(|mut y, x| {
+                    for ((z, p, q), value) in y.indexed_iter_mut() {
+                        *value = window(&x, self, [z, p, q]);
+                    }
+                });
+        }
+        let y = y.into_dyn();
+        match self.dimensions {
+            2 => y.remove_axis(Axis(2)),
+            _ => y,
+        }
+    }
+
+    fn tolerance(
+        &self,
+        x: &Bounded,
+        y: &ArrayD<f64>,
+        _: &[&ArrayD<f64>],
+        precision: &Precision,
+    ) -> ArrayD<f64> {
+        let passed_on = self.reference(&x.tolerance, &[]).mapv(f64::abs);
+        if self.selects() {
+            return passed_on;
+        }
+        let chain = self.kernel_size.iter().fold(0, |sum: usize, &extent| {
+            // A window may be larger than what it finds inside.
+            sum.saturating_add(extent)
+        });
+        let magnitudes = self.reference(&x.values.mapv(f64::abs), &[]);
+        let mut own = magnitudes.mapv(|v| chained(chain) * precision.arithmetic * v.abs());
+        // Of what is infinite or NaN the tolerance is nothing anyway.
+        Zip::from(&mut own).and(y).for_each(|own, y| {
+            if !y.is_finite() {
+                *own = 0.0;
+            }
+        });
+        own + passed_on
+    }
+
+    fn selects(&self) -> bool {
+        self.pooled == Pooled::Maximum
+    }
+
+    fn cost(&self) -> u64 {
+        let window = self.kernel_size.iter().zip(&self.input);
+        let window: usize = window.map(|(&kernel, &input)| kernel.min(input)).product();
+        (self.output_shape().elements() * window) as u64
+    }
+}
+
+fn window(x: &ArrayView3<'_, f64>, problem: &PoolProblem, output: [usize; 3]) -> f64 {
+    let position = |axis: usize, tap: usize| {
+        let start = output[axis] * problem.stride[axis];
+        let padded = start.saturating_add(tap.saturating_mul(problem.dilation[axis]));
+        padded.checked_sub(problem.padding[axis])
+    };
+    let (mut largest, mut sum, mut inside) = (f64::NEG_INFINITY, 0.0, 0);
+    for t in 0..problem.kernel_size[0] {
+        for r in 0..problem.kernel_size[1] {
+            for s in 0..problem.kernel_size[2] {
+                let (Some(depth), Some(row), Some(column)) =
+                    (position(0, t), position(1, r), position(2, s))
+                else {
+                    continue;
+                };
+                let Some(&v) = x.get([depth, row, column]) else {
+                    continue;
+                };
+                if v > largest || v.is_nan() {
+                    largest = v;
+                }
+                sum += v;
+                inside += 1;
+            }
+        }
+    }
+    match problem.pooled {
+        Pooled::Maximum => largest,
+        _ => sum / problem.divisor(output, inside),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+    use op_spec::{AvgPool2dSpec, MaxPool2dSpec, MaxPool3dSpec};
+
+    use super::*;
+
+    #[test]
+    fn zeros_of_the_border_count_and_what_hangs_over_does_not() {
+        let x = array![[[[1.0, 2.0, 4.0]]]].into_dyn();
+        let spec = AvgPool2dSpec {
+            stride: Some([1, 2]),
+            padding: [0, 1],
+            ceil_mode: true,
+            ..AvgPool2dSpec::new([1, 3])
+        };
+        let averages = |spec: AvgPool2dSpec| {
+            let problem = spec.problem(x.shape()).unwrap();
+            let y = problem.pool.reference(&x, &[]);
+            y.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(averages(spec), [1.0, 2.0]);
+        let without = AvgPool2dSpec {
+            count_include_pad: false,
+            ..spec
+        };
+        assert_eq!(averages(without), [1.5, 3.0]);
+        let divided = AvgPool2dSpec {
+            divisor_override: Some(-2),
+            ..spec
+        };
+        assert_eq!(averages(divided), [-1.5, -3.0]);
+        // The last window, of two columns, begins with the last one; the padding behind it counts.
+        let hanging = AvgPool2dSpec {
+            stride: Some([1, 3]),
+            padding: [0, 1],
+            ceil_mode: true,
+            ..AvgPool2dSpec::new([1, 3])
+        };
+        assert_eq!(averages(hanging), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn the_maximum_of_a_flat_volume_is_that_of_its_image() {
+        let x = crate::data::signed(1, &[2, 3, 7, 9]).mapv(f64::from);
+        let flat = MaxPool2dSpec {
+            stride: Some([2, 1]),
+            padding: [1, 0],
+            ..MaxPool2dSpec::new([3, 2])
+        };
+        let volume = MaxPool3dSpec {
+            stride: Some([1, 2, 1]),
+            padding: [0, 1, 0],
+            ..MaxPool3dSpec::new([1, 3, 2])
+        };
+        let images = flat.problem(x.shape()).unwrap().reference(&x, &[]);
+        let x = x.insert_axis(Axis(2));
+        let volumes = volume.problem(x.shape()).unwrap().pool.reference(&x, &[]);
+        assert_eq!(volumes.remove_axis(Axis(2)), images);
+    }
+}

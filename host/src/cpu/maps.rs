@@ -1,0 +1,95 @@
+//! What is done to the values of a channel: the norm of its group, and pointwise functions.
+
+use ndarray::{ArrayD, ArrayViewD};
+use op_spec::{GroupNormProblem, PointwiseProblem};
+use rayon::prelude::*;
+
+use super::chain::dense;
+use super::moments::{Moments, normalize};
+use super::pointwise::map;
+use crate::error::Result;
+use crate::host_memory::reserve;
+
+pub(super) struct Norm<'a> {
+    pub(super) problem: GroupNormProblem,
+    pub(super) weight: Option<&'a [f32]>,
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) before: Vec<&'a [f32]>,
+    pub(super) behind: Vec<&'a [f32]>,
+}
+
+pub(super) enum Map<'a> {
+    Function(PointwiseProblem),
+    Scale(&'a [f32]),
+    /// A residual, all samples of it.
+    Add(&'a [f32]),
+}
+
+impl Norm<'_> {
+    /// The moments of a group, whose first channel is `first`; together with the norm, for the group's channels.
+    pub(super) fn of_group(&self, first: usize, x: &mut [f32]) -> (&Self, Moments) {
+        // Factors of several channels change how these go into the moments, so they are multiplied with.
+        if self.problem.channels_per_group() > 1 {
+            for (c, x) in (first..).zip(x.chunks_exact_mut(self.problem.shape.spatial)) {
+                let maps = self.before.iter().map(|factors| Map::Scale(factors));
+                maps.for_each(|map| map.apply(0, c, x));
+            }
+        }
+        (self, Moments::of(x))
+    }
+
+    pub(super) fn normalise(&self, c: usize, moments: Moments, x: &mut [f32]) {
+        let product = |factors: &[&[f32]]| factors.iter().map(|f| f64::from(f[c])).product();
+        let parameter = |values: Option<&[f32]>, absent| values.map_or(absent, |v| f64::from(v[c]));
+        // The factor of a single channel scales mean and deviation, so the norm of the product needs the moments of what
+        // was convolved alone.
+        let before: f64 = if self.problem.channels_per_group() > 1 {
+            1.0
+        } else {
+            product(&self.before)
+        };
+        let behind: f64 = product(&self.behind);
+        let scaled = Moments {
+            mean: moments.mean * before,
+            variance: moments.variance * before * before,
+        };
+        let rstd = scaled.rstd(self.problem.eps);
+        let gain = rstd * before * parameter(self.weight, 1.0) * behind;
+        let bias = parameter(self.bias, 0.0) * behind;
+        normalize(x, moments.mean, gain, bias);
+    }
+}
+
+impl Map<'_> {
+    /// On values of channel `c`, the first of which is number `start` of the whole tensor.
+    pub(super) fn apply(&self, start: usize, c: usize, x: &mut [f32]) {
+        match self {
+            Map::Function(problem) => map(problem, x),
+            Map::Scale(factors) => {
+                let factor = factors[c];
+                x.iter_mut().for_each(|v| *v *= factor);
+            }
+            Map::Add(residual) => {
+                let residual = &residual[start..][..x.len()];
+                x.iter_mut().zip(residual).for_each(|(v, r)| *v += r);
+            }
+        }
+    }
+}
+
+/// Elements that a thread adds at a time.
+const TASK_ELEMENTS: usize = 1 << 14;
+
+/// The sum of two tensors of one shape, of any rank.
+pub(super) fn add(x: ArrayViewD<'_, f32>, residual: ArrayViewD<'_, f32>) -> Result<ArrayD<f32>> {
+    let mut y = reserve(x.len())?;
+    match x.as_slice() {
+        Some(values) => y.extend_from_slice(values),
+        None => y.extend(x.iter().copied()),
+    }
+    let residual = dense(residual)?;
+    let tasks = y.par_chunks_mut(TASK_ELEMENTS);
+    let tasks = tasks.zip(residual.par_chunks(TASK_ELEMENTS));
+    tasks.for_each(|(y, residual)| Map::Add(residual).apply(0, 0, y));
+    Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
+}

@@ -1,0 +1,57 @@
+//! What is wrong with the inputs of a chain.
+
+use super::Error;
+
+/// Further inputs that are not those of a chain ([`Chain::inputs`](crate::chain::Chain::inputs)).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputsError {
+    /// One is missing.
+    #[error("{operator}: input {name} is missing, a layer of the chain takes it")]
+    Missing {
+        /// The operator's name.
+        operator: &'static str,
+        /// The input.
+        name: String,
+    },
+    /// The chain has none of this name.
+    #[error(
+        "{operator}: there is no input {name}, those of the chain beside the first are {known:?}"
+    )]
+    Unknown {
+        /// The operator's name.
+        operator: &'static str,
+        /// The input.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// One is given twice.
+    #[error("{operator}: input {name} is given twice, must be once")]
+    Repeated {
+        /// The operator's name.
+        operator: &'static str,
+        /// The input.
+        name: String,
+    },
+}
+
+impl Error {
+    /// The same error, said of a further input of a chain where it is one about an argument. What a device runs into stays what
+    /// it is.
+    pub(crate) fn of_input(self, name: &str) -> Error {
+        match self {
+            Error::DeviceMismatch { .. }
+            | Error::DTypeMismatch { .. }
+            | Error::ShapeMismatch { .. }
+            | Error::LayoutMismatch { .. }
+            | Error::NotContiguous { .. }
+            | Error::TensorInUse { .. }
+            | Error::Spec(_) => Error::NamedInput {
+                name: name.to_owned(),
+                source: Box::new(self),
+            },
+            other => other,
+        }
+    }
+}

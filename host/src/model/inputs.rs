@@ -1,0 +1,139 @@
+//! What a run is given.
+
+use op_spec::chain::{ChainInput, ChainProblem};
+
+use crate::device::{Tensor, must_have_shape};
+use crate::error::{InputsError, Result};
+
+/// What a run of a model is given: the first input of its chain, and the further ones
+/// ([`Chain::inputs`](crate::chain::Chain::inputs)) by their names. `T` is a tensor, an array or a reference to one.
+///
+/// Where a function takes `impl Into<Inputs<T>>`, a chain without further inputs needs nothing but the `T`.
+///
+/// # Examples
+/// ```
+/// use convfuse::chain::{Chain, Layer};
+/// use convfuse::{Device, Inputs, Model, Tensor, data};
+///
+/// let stream = Device::best().stream()?;
+/// let chain = Chain::new(3, [Layer::relu(), Layer::add("residual")])?;
+/// let model = Model::init(&stream, &chain, 7)?;
+/// let x = Tensor::from_array(&stream, &data::signed(1, (2, 3, 5)))?;
+/// let y = model.forward(Inputs::new(&x).with("residual", &x))?;
+/// assert_eq!(y.shape(), [2, 3, 5]);
+/// assert!(model.forward(&x).is_err());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Inputs<T> {
+    first: T,
+    further: Vec<(String, T)>,
+}
+
+impl<T> Inputs<T> {
+    /// The first input, and no further ones.
+    #[must_use]
+    pub const fn new(first: T) -> Self {
+        Inputs {
+            first,
+            further: Vec::new(),
+        }
+    }
+
+    /// The same with the further input of this name.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: T) -> Self {
+        self.further.push((name.to_owned(), value));
+        self
+    }
+
+    /// The first input, and behind it those of these names, in their order.
+    ///
+    /// # Errors
+    /// [`InputsError`].
+    pub(super) fn arranged(self, operator: &'static str, names: &[String]) -> Result<Vec<T>> {
+        let Inputs { first, mut further } = self;
+        let mut all = Vec::with_capacity(1 + names.len());
+        all.push(first);
+        for name in names {
+            let index = further.iter().position(|(given, _)| given == name);
+            let index = index.ok_or_else(|| InputsError::Missing {
+                operator,
+                name: name.clone(),
+            })?;
+            all.push(further.remove(index).1);
+        }
+        match further.into_iter().next() {
+            None => Ok(all),
+            Some((name, _)) if names.contains(&name) => {
+                Err(InputsError::Repeated { operator, name }.into())
+            }
+            Some((name, _)) => Err(InputsError::Unknown {
+                operator,
+                name,
+                known: names.to_vec(),
+            }
+            .into()),
+        }
+    }
+
+    /// Each of them otherwise.
+    pub(super) fn map<U>(self, mut map: impl FnMut(T) -> U) -> Inputs<U> {
+        let first = map(self.first);
+        let further = self.further.into_iter();
+        Inputs {
+            first,
+            further: further.map(|(name, value)| (name, map(value))).collect(),
+        }
+    }
+}
+
+impl<T> From<T> for Inputs<T> {
+    fn from(first: T) -> Self {
+        Inputs::new(first)
+    }
+}
+
+impl<'a> From<&'a mut Tensor> for Inputs<&'a Tensor> {
+    fn from(first: &'a mut Tensor) -> Self {
+        Inputs::new(first)
+    }
+}
+
+impl<'a> From<&&'a Tensor> for Inputs<&'a Tensor> {
+    fn from(first: &&'a Tensor) -> Self {
+        Inputs::new(first)
+    }
+}
+
+impl<'a> From<&'a Vec<Tensor>> for Inputs<&'a [Tensor]> {
+    fn from(first: &'a Vec<Tensor>) -> Self {
+        Inputs::new(first)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [Tensor; N]> for Inputs<&'a [Tensor]> {
+    fn from(first: &'a [Tensor; N]) -> Self {
+        Inputs::new(first)
+    }
+}
+
+/// Says of an error which further input it is about, where it is one: `index` counts all inputs, `names` the further ones.
+pub(super) fn of_input<T>(names: &[String], index: usize, result: Result<T>) -> Result<T> {
+    match index.checked_sub(1) {
+        Some(further) => result.map_err(|error| error.of_input(&names[further])),
+        None => result,
+    }
+}
+
+/// Refuses further inputs that do not have the shapes which follow from the first one's.
+pub(super) fn must_have_shapes<'a>(
+    operator: &'static str,
+    problem: &ChainProblem,
+    actual: impl Iterator<Item = &'a [usize]>,
+) -> Result<()> {
+    for (ChainInput { name, shape, .. }, actual) in problem.inputs.iter().zip(actual) {
+        must_have_shape(shape, actual, operator, "input").map_err(|error| error.of_input(name))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Pools of windows of volumes, averages of windows, averages of all positions. The maximum of windows of images is
+//! [`max_pool2d`](super::max_pool2d).
+
+use super::launching::{compute, kernel, single};
+use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
+
+use crate::device::{DType, Tensor};
+use crate::error::Result;
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
+
+/// `y[n, c, z, p, q]` is the largest of `x[n, c, d, h, w]` over the window of `(z, p, q)`.
+///
+/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as that of [`max_pool2d`](super::max_pool2d).
+///
+/// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`. A window that holds
+/// nothing but padding, as dilation allows, gives `-inf`.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 5, zero extents, a window larger than the padded input, padding over half
+/// the window.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::MaxPool3dSpec};
+/// use ndarray::Array5;
+///
+/// let stream = Device::best().stream()?;
+/// let volume = Array5::from_shape_fn((1, 1, 2, 2, 4), |(_, _, d, h, w)| (8 * d + 4 * h + w) as f32);
+/// let y = ops::max_pool3d(&Tensor::from_array(&stream, &volume)?, &MaxPool3dSpec::new([2, 2, 2]))?;
+/// assert_eq!(y.to_array::<f32>()?.iter().copied().collect::<Vec<_>>(), [13.0, 15.0]);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.max_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html),
+/// without indices.
+pub fn max_pool3d(x: &Tensor, spec: &MaxPool3dSpec) -> Result<Tensor> {
+    single("max_pool3d", x, spec.problem(x.shape())?.into(), &[])
+}
+
+/// `y[n, c, p, q]` is the sum of `x[n, c, h, w]` over the window of `(p, q)`, divided by the number of its elements.
+///
+/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)`, with `p = (h + 2 padding - kernel) / stride + 1`, rounded up under `ceil_mode` (less
+/// windows that would start in the padding behind the image).
+///
+/// *Numerics*: sums in f32, in a fixed order: the rows of a window, then these; an image in one window is added up by many threads. The
+/// divisor counts the zeros of the border unless `count_include_pad` is false, what hangs over behind it never, and is
+/// `divisor_override`, rounded to f32, where that is given. *NaN* in a window gives NaN, and so do infinities of both signs.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, a window larger than the padded input, padding over half the
+/// window, a divisor of 0.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::AvgPool2dSpec};
+/// use ndarray::Array4;
+///
+/// let stream = Device::best().stream()?;
+/// let image = Array4::from_shape_fn((1, 1, 2, 4), |(_, _, h, w)| (4 * h + w) as f32);
+/// let y = ops::avg_pool2d(&Tensor::from_array(&stream, &image)?, &AvgPool2dSpec::new([2, 2]))?;
+/// assert_eq!(y.to_array::<f32>()?.iter().copied().collect::<Vec<_>>(), [2.5, 4.5]);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html).
+pub fn avg_pool2d(x: &Tensor, spec: &AvgPoolSpec<2>) -> Result<Tensor> {
+    single("avg_pool2d", x, spec.problem(x.shape())?.into(), &[])
+}
+
+/// `y[n, c, z, p, q]` is the sum of `x[n, c, d, h, w]` over the window of `(z, p, q)`, divided by the number of its elements.
+///
+/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as that of [`avg_pool2d`].
+///
+/// *Numerics*, *NaN*: as [`avg_pool2d`], slice by slice.
+///
+/// # Errors
+/// As [`avg_pool2d`], of which the rank is 5.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::AvgPool3dSpec};
+/// use ndarray::Array5;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 2, 4, 4, 4)))?;
+/// let spec = AvgPool3dSpec { divisor_override: Some(4), ..AvgPool3dSpec::new([2, 2, 2]) };
+/// assert!(ops::avg_pool3d(&x, &spec)?.to_array::<f32>()?.iter().all(|&value| value == 2.0));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html).
+pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
+    single("avg_pool3d", x, spec.problem(x.shape())?.into(), &[])
+}
+
+/// `y[n, c, 0, 0]` is the average of `x[n, c, h, w]` over all positions.
+///
+/// *Shapes*: `(n, c, h, w)` to `(n, c, 1, 1)`.
+///
+/// *Numerics*: sums in f32, in an order that depends on the extents of an image alone: of at most 32 elements in a row, then by halves. So
+/// the error grows with the logarithm of their number, and a sample's averages are the same bits in any batch. *NaN* gives NaN, and so do
+/// infinities of both signs.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, an output of more than one value.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::AdaptiveAvgPool2dSpec};
+/// use ndarray::Array4;
+///
+/// let stream = Device::best().stream()?;
+/// let image = Array4::from_shape_fn((1, 1, 3, 5), |(_, _, h, w)| (5 * h + w) as f32);
+/// let x = Tensor::from_array(&stream, &image)?;
+/// let y = ops::adaptive_avg_pool2d(&x, &AdaptiveAvgPool2dSpec::default())?;
+/// assert_eq!(y.to_array::<f32>()?[[0, 0, 0, 0]], 7.0);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html)
+/// with `output_size` 1.
+pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<Tensor> {
+    single(
+        "adaptive_avg_pool2d",
+        x,
+        spec.problem(x.shape())?.into(),
+        &[],
+    )
+}
+
+/// `y[n, c, 0, 0, 0]` is the average of `x[n, c, d, h, w]` over all positions.
+///
+/// *Shapes*: `(n, c, d, h, w)` to `(n, c, 1, 1, 1)`.
+///
+/// *Numerics*, *NaN*: as [`adaptive_avg_pool2d`].
+///
+/// # Errors
+/// As [`adaptive_avg_pool2d`], of which the rank is 5.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::AdaptiveAvgPool3dSpec};
+/// use ndarray::Array5;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &Array5::<f32>::ones((2, 3, 4, 5, 6)))?;
+/// let y = ops::adaptive_avg_pool3d(&x, &AdaptiveAvgPool3dSpec::default())?;
+/// assert_eq!(y.shape(), [2, 3, 1, 1, 1]);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html)
+/// with `output_size` 1.
+pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<Tensor> {
+    single(
+        "adaptive_avg_pool3d",
+        x,
+        spec.problem(x.shape())?.into(),
+        &[],
+    )
+}
+
+/// Appends a pool to a program: windows by one launch, the averages of whole planes by one or two.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    problem: &PoolProblem,
+) -> Result<Value> {
+    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
+    let Some(divisor) = problem.of_whole_planes() else {
+        let geometry = problem.geometry()?;
+        // SAFETY: `x` and `y` have the problem's input and output shapes.
+        return unsafe { compute(program, &POOL, geometry.shape(), y, (x, y, geometry)) };
+    };
+    let g = problem.plane_geometry(divisor);
+    let label = program.dtype(x).label();
+    let parts = usize::try_from(g.planes * g.parts).unwrap_or(usize::MAX);
+    let sums = program.tensor(&[parts], DType::F32)?;
+    let (add_up, shape) = kernel(&PLANE_SUMS, &[label], g.shape())?;
+    // Elements are read once, and what is written is little.
+    let bytes = program.bytes(&[x, if g.parts == 1 { y } else { sums }]);
+    // SAFETY: `x` has the geometry's planes, `y` an element and `sums` an element for each part of each of them.
+    unsafe { program.launch_moving(add_up, shape, (x, sums, y, g), bytes) };
+    if g.parts > 1 {
+        // SAFETY: as above.
+        unsafe { compute(program, &PLANE_AVERAGES, g.sums_shape(), y, (sums, y, g))? };
+    }
+    Ok(y)
+}

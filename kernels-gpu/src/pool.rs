@@ -1,0 +1,257 @@
+//! Pools: the maximum or the average of each window of images and volumes, and the average of whole planes.
+//!
+//! NaN in a window gives NaN, and so do infinities of both signs in an average; padding is never loaded. Averages are f32 sums in a
+//! fixed order: of a window's row, of the rows of a slice, of the slices; of a whole plane see [`plane_sums`].
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use op_spec::launch::pool::{
+    BLOCK_OUTPUTS, BLOCK_THREADS, BLOCK_WARPS, MIN_BLOCKS, OUTPUTS_PER_THREAD, PART_ELEMENTS,
+    PlaneGeometry, WINDOW_MIN_BLOCKS, WindowGeometry, WindowResult,
+};
+use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
+
+use crate::parts::index::{NearSegments, div_rem_u64};
+use crate::parts::lanes::sum_of_lanes;
+use crate::parts::unroll::unroll;
+
+/// One window of a thread.
+#[derive(Clone, Copy)]
+struct Window {
+    /// Index of the plane's first element.
+    plane: usize,
+    /// Depth, row and column of the window's first element; below zero, wrapped, in the padding.
+    first: [u32; 3],
+}
+
+/// A block takes `BLOCK_OUTPUTS` consecutive outputs.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: four windows a thread, a block's width apart, which go through their elements side by side. What is not in the input is not
+/// counted: the first element of the plane is loaded in its place.
+/// *Barriers*: none.
+/// *Traffic*: each element of a window is read once from cache, each element of the input about once from memory; each output is
+/// written once.
+///
+/// # Safety
+/// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`, apart from them; the extents are positive and the planes
+/// have less than 2^31 elements; `g` is planned.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = WINDOW_MIN_BLOCKS)]
+pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
+    let plane_elements = g.plane_elements() as usize;
+    let outputs = g.planes * g.plane_outputs();
+    let x = Global::new(x, g.planes as usize * plane_elements);
+    let y = GlobalMut::new(y, outputs as usize);
+    let start = thread::block_idx_x() as u64 * BLOCK_OUTPUTS as u64;
+    let span = (outputs - start).min(BLOCK_OUTPUTS as u64) as u32;
+    let segments = NearSegments::from(start, g.plane_outputs(), &g.near);
+    let thread = thread::thread_idx_x();
+    let is_maximum = g.result == WindowResult::Maximum as u32;
+    let none = if is_maximum { f32::NEG_INFINITY } else { 0.0 };
+    // One step of a reduction.
+    let and = |a: f32, b: f32| {
+        if is_maximum {
+            math::max_nan(a, b)
+        } else {
+            a + b
+        }
+    };
+
+    // Depth, row and column of output `local` of the block, and its plane after the block's first one.
+    let locate = |local: u32| {
+        let (plane, position) = segments.position(local);
+        // A plane has less than 2^31 outputs.
+        let (z, rest) = g.slice.div_rem(position as u32, math::high_word);
+        let (p, q) = g.columns.div_rem(rest, math::high_word);
+        (plane, [z, p, q])
+    };
+    // Past the end the last output is computed once more, and not stored.
+    let nth = |o: u32| (thread + o * BLOCK_THREADS).min(span - 1);
+    let mut windows = [Window {
+        plane: 0,
+        first: [0; 3],
+    }; OUTPUTS_PER_THREAD];
+    unroll!(4, |o| {
+        let (plane, at) = locate(nth(o as u32));
+        windows[o] = Window {
+            plane: (segments.first as usize + plane as usize) * plane_elements,
+            first: [
+                (at[0] * g.stride[0]).wrapping_sub(g.padding[0]),
+                (at[1] * g.stride[1]).wrapping_sub(g.padding[1]),
+                (at[2] * g.stride[2]).wrapping_sub(g.padding[2]),
+            ],
+        };
+    });
+
+    let mut results = [none; OUTPUTS_PER_THREAD];
+    let mut t = 0;
+    while t < g.kernel[0] {
+        let mut of_slice = [none; OUTPUTS_PER_THREAD];
+        let mut r = 0;
+        while r < g.kernel[1] {
+            let mut of_row = [none; OUTPUTS_PER_THREAD];
+            let mut s = 0;
+            while s < g.kernel[2] {
+                let mut values = [none; OUTPUTS_PER_THREAD];
+                unroll!(4, |o| {
+                    let [d, h, w] = windows[o].first;
+                    let d = d.wrapping_add(t * g.dilation[0]);
+                    let h = h.wrapping_add(r * g.dilation[1]);
+                    let w = w.wrapping_add(s * g.dilation[2]);
+                    let inside = d < g.input[0] && h < g.input[1] && w < g.input[2];
+                    let in_plane = if inside {
+                        (d * g.input[1] + h) * g.input[2] + w
+                    } else {
+                        0
+                    };
+                    let value = x.load(windows[o].plane + in_plane as usize).to_f32();
+                    if inside {
+                        values[o] = value;
+                    }
+                });
+                unroll!(4, |o| {
+                    of_row[o] = and(of_row[o], values[o]);
+                });
+                s += 1;
+            }
+            unroll!(4, |o| {
+                of_slice[o] = and(of_slice[o], of_row[o]);
+            });
+            r += 1;
+        }
+        unroll!(4, |o| {
+            results[o] = and(results[o], of_slice[o]);
+        });
+        t += 1;
+    }
+
+    let mut o = 0;
+    while o < OUTPUTS_PER_THREAD as u32 {
+        let local = thread + o * BLOCK_THREADS;
+        let result = results[0];
+        results = [results[1], results[2], results[3], result];
+        if local < span {
+            let result = if is_maximum {
+                result
+            } else {
+                result / divisor(g, locate(local).1)
+            };
+            y.store(start as usize + local as usize, T::from_f32(result));
+        }
+        o += 1;
+    }
+}
+
+/// What the sum of the window of an output is divided by.
+#[inline(always)]
+fn divisor(g: &WindowGeometry, output: [u32; 3]) -> f32 {
+    if g.result == WindowResult::Divided as u32 {
+        return g.divisor;
+    }
+    let is_padded = g.result == WindowResult::AverageOfPadded as u32;
+    let mut count = 1;
+    unroll!(3, |axis| {
+        let padding = g.padding[axis];
+        // Positions of the padded axis, which signed 32 bits hold.
+        let start = output[axis] * g.stride[axis];
+        let end = start + g.kernel[axis];
+        let (first, last) = if is_padded {
+            (0, g.input[axis] + 2 * padding)
+        } else {
+            (padding, padding + g.input[axis])
+        };
+        count *= end.min(last) - start.max(first);
+    });
+    count as f32
+}
+
+/// A warp adds up a part of a plane: `PART_ELEMENTS` elements, or what is left of it. Where a plane is one part, it writes the average into
+/// `y`, else the sum into `sums`.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: a lane adds up four sums, of every 128th element of four, and these in pairs; then the lanes add up theirs by halves. Vectors
+/// of four where planes begin on them, else elements a warp's width apart.
+/// *Barriers*: none.
+/// *Traffic*: each element is read once, each sum written once.
+///
+/// # Safety
+/// `x` has `g.planes` planes of `g.elements` elements, more than 0, and starts on 16 bytes; `y` has `g.planes` elements, apart from them, or,
+/// where planes have several parts, `sums` has `g.planes * g.parts`.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn plane_sums<T: Storage>(x: *const T, sums: *mut f32, y: *mut T, g: &PlaneGeometry) {
+    let x = Global::new(x, (g.planes * g.elements) as usize);
+    let part = thread::block_idx_x() as u64 * BLOCK_WARPS as u64
+        + (thread::thread_idx_x() / WARP_THREADS) as u64;
+    let lane = (thread::thread_idx_x() % WARP_THREADS) as usize;
+    if part >= g.planes * g.parts {
+        return;
+    }
+    let (plane, of_plane) = div_rem_u64(part, g.parts);
+    let before = of_plane * PART_ELEMENTS;
+    let len = (g.elements - before).min(PART_ELEMENTS) as usize;
+    let first = (plane * g.elements + before) as usize;
+    let mut four = [0.0f32; VECTOR_ELEMENTS];
+    if g.elements.is_multiple_of(VECTOR_ELEMENTS as u64) {
+        let mut at = lane * VECTOR_ELEMENTS;
+        while at < len {
+            let values = T::to_f32_vector(x.load_vec(first + at));
+            unroll!(4, |i| {
+                four[i] += values[i];
+            });
+            at += WARP_THREADS as usize * VECTOR_ELEMENTS;
+        }
+    } else {
+        let mut at = lane;
+        while at < len {
+            unroll!(4, |i| {
+                let at = at + i * WARP_THREADS as usize;
+                if at < len {
+                    four[i] += x.load(first + at).to_f32();
+                }
+            });
+            at += VECTOR_ELEMENTS * WARP_THREADS as usize;
+        }
+    }
+    let of_lane = (four[0] + four[1]) + (four[2] + four[3]);
+    let sum = sum_of_lanes::<WARP_THREADS>(of_lane);
+    if lane == 0 {
+        if g.parts == 1 {
+            let y = GlobalMut::new(y, g.planes as usize);
+            y.store(plane as usize, T::from_f32(sum / g.divisor));
+        } else {
+            let sums = GlobalMut::new(sums, (g.planes * g.parts) as usize);
+            sums.store(part as usize, sum);
+        }
+    }
+}
+
+/// A warp adds up the sums of a plane's parts, and writes the average.
+///
+/// *Launch*: `g.sums_shape()`.
+/// *Mapping*: a lane adds up every 32nd sum, then the lanes add up theirs by halves.
+/// *Barriers*: none.
+/// *Traffic*: each sum is read once, each average written once.
+///
+/// # Safety
+/// `sums` has `g.planes * g.parts` elements, `y` has `g.planes`, apart from them.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn plane_averages<T: Storage>(sums: *const f32, y: *mut T, g: &PlaneGeometry) {
+    let sums = Global::new(sums, (g.planes * g.parts) as usize);
+    let y = GlobalMut::new(y, g.planes as usize);
+    let plane = thread::block_idx_x() as u64 * BLOCK_WARPS as u64
+        + (thread::thread_idx_x() / WARP_THREADS) as u64;
+    if plane >= g.planes {
+        return;
+    }
+    let lane = (thread::thread_idx_x() % WARP_THREADS) as u64;
+    let mut of_lane = 0.0f32;
+    let mut part = lane;
+    while part < g.parts {
+        of_lane += sums.load((plane * g.parts + part) as usize);
+        part += WARP_THREADS as u64;
+    }
+    let sum = sum_of_lanes::<WARP_THREADS>(of_lane);
+    if lane == 0 {
+        y.store(plane as usize, T::from_f32(sum / g.divisor));
+    }
+}

@@ -1,0 +1,146 @@
+//! Windows of images and volumes, and whole planes.
+
+use cuda_std::Storage;
+use op_spec::chain::{Layer, LayerProblem};
+use op_spec::launch::pool::BLOCK_OUTPUTS;
+use op_spec::launch::reciprocal::Reciprocal;
+use op_spec::{AvgPoolSpec, MaxPool3dSpec, PoolProblem};
+use oracle::Case;
+
+use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
+use super::{Loaded, Outcome, Run, case, compare, expected, label, same_bits};
+
+/// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
+type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
+
+const ROWS: [Row; 6] = [
+    ([1, 1, 1, 1, 1], [1; 3], [1; 3], [0; 3], false),
+    ([2, 3, 4, 6, 8], [2; 3], [2; 3], [0; 3], false),
+    ([1, 2, 5, 7, 9], [3; 3], [2; 3], [1; 3], false),
+    ([2, 1, 7, 5, 11], [2, 3, 4], [3, 2, 3], [1, 1, 2], true),
+    ([3, 2, 2, 5, 7], [2, 5, 7], [1; 3], [1, 2, 3], false),
+    // Several blocks to a plane, of which the last is not full.
+    ([1, 2, 11, 17, 19], [2, 3, 2], [1; 3], [0, 1, 1], false),
+];
+
+/// A row's maximum, with gaps where they fit, and its averages by every divisor.
+fn layers(row: &Row) -> Vec<Layer> {
+    let &(_, kernel_size, stride, padding, ceil_mode) = row;
+    let maximum = MaxPool3dSpec {
+        stride: Some(stride),
+        padding,
+        ceil_mode,
+        ..MaxPool3dSpec::new(kernel_size)
+    };
+    let average = |count_include_pad, divisor_override| {
+        Layer::avg_pool3d(AvgPoolSpec {
+            stride: Some(stride),
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            ..AvgPoolSpec::new(kernel_size)
+        })
+    };
+    let mut layers = vec![
+        Layer::max_pool3d(maximum),
+        average(true, None),
+        average(false, None),
+        average(true, Some(-3)),
+    ];
+    if padding == [1; 3] {
+        let dilation = [2, 1, 3];
+        layers.push(Layer::max_pool3d(MaxPool3dSpec {
+            dilation,
+            ..maximum
+        }));
+    }
+    layers
+}
+
+fn problem(case: &Case) -> PoolProblem {
+    match case.problem().expect("a valid case").steps[0].problem {
+        LayerProblem::MaxPool3d(problem) => problem.pool,
+        LayerProblem::AvgPool2d(problem) => problem.pool,
+        LayerProblem::AvgPool3d(problem) => problem.pool,
+        LayerProblem::AdaptiveAvgPool2d(problem) => problem.pool,
+        other => panic!("no pool of this kind: {other:?}"),
+    }
+}
+
+/// Maxima and averages of windows, those of whole planes among them; NaN and infinities.
+pub(crate) fn windows<T: Storage>(run: &Run) -> Outcome {
+    for row in &ROWS {
+        for layer in layers(row) {
+            let case = case::<T>([layer.clone()], &row.0).special();
+            let problem = problem(&case);
+            let g = problem.geometry().expect("a small case");
+            let Loaded { x, .. } = run.load::<T>(&case)?;
+            let outputs = problem.output_shape().elements();
+            let y = run.empty::<T>(outputs)?;
+            let labels = [label::<T>()];
+            run.launch(&POOL, &labels, g.shape(), (x.source(), y.ptr(), g))?;
+            let what = format!("{layer:?} of {:?}", row.0);
+            compare(&what, &y, &expected::<T>(&case))?;
+
+            // As planes that are too long for a reciprocal.
+            if g.plane_outputs() > BLOCK_OUTPUTS.into() {
+                let mut g = g;
+                g.near = Reciprocal::of(BLOCK_OUTPUTS);
+                let far = run.empty::<T>(outputs)?;
+                let arguments = (x.source(), far.ptr(), g);
+                run.launch(&POOL, &labels, g.shape(), arguments)?;
+                same_bits(&format!("{what} far"), &far, &y)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Planes of a value and of a few, of vectors and of odd lengths, of one part, of exactly one and two, and of many.
+const PLANES: [[usize; 4]; 9] = [
+    [1, 1, 1, 1],
+    [3, 5, 1, 3],
+    [2, 9, 7, 7],
+    [1, 3, 16, 33],
+    [1, 2, 64, 64],
+    [1, 2, 17, 241],
+    [2, 1, 128, 64],
+    [1, 2, 91, 91],
+    [1, 1, 260, 520],
+];
+
+/// Averages of whole planes.
+pub(crate) fn planes<T: Storage>(run: &Run) -> Outcome {
+    for input in PLANES {
+        for divisor_override in [None, Some(7)] {
+            let spec = AvgPoolSpec {
+                divisor_override,
+                ..AvgPoolSpec::new([input[2], input[3]])
+            };
+            let mut case = case::<T>([Layer::avg_pool2d(spec)], &input);
+            if input[2] == 7 {
+                case = case.special();
+            }
+            let problem = problem(&case);
+            let divisor = problem.of_whole_planes().expect("one window");
+            let g = problem.plane_geometry(divisor);
+            let Loaded { x, .. } = run.load::<T>(&case)?;
+            let y = run.empty::<T>(g.planes as usize)?;
+            let sums = run.empty::<f32>((g.planes * g.parts) as usize)?;
+            let labels = [label::<T>()];
+            let arguments = (x.source(), sums.ptr(), y.ptr(), g);
+            run.launch(&PLANE_SUMS, &labels, g.shape(), arguments)?;
+            if g.parts > 1 {
+                let arguments = (sums.source(), y.ptr(), g);
+                run.launch(&PLANE_AVERAGES, &labels, g.sums_shape(), arguments)?;
+            }
+            compare(
+                &format!("{input:?} by {divisor}"),
+                &y,
+                &expected::<T>(&case),
+            )?;
+        }
+    }
+    Ok(())
+}

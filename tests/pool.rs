@@ -1,0 +1,208 @@
+//! Pools of volumes, averages of windows and of all positions.
+
+use convfuse::chain::{Chain, Layer};
+use convfuse::spec::{
+    AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AvgPool2dSpec, AvgPool3dSpec, AvgPoolSpec,
+    MaxPool3dSpec,
+};
+use convfuse::{Model, Options, Tensor, data, ops};
+use libtest_mimic::Trial;
+use ndarray::{Array4, Array5, Axis, IxDyn};
+
+use crate::backend::{Backend, Outcome};
+use crate::suite::{bits, says};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Backend::trials(
+        &Backend::DEVICES,
+        "pool",
+        &[
+            ("refuses_what_pytorch_refuses", misuse),
+            ("never_lets_padding_win", padding),
+            ("averages_zeros_to_zero", zeros),
+            ("has_the_bits_of_any_batch", batches),
+            ("takes_windows_far_beyond_the_input", hanging),
+        ],
+    );
+    trials.extend(Backend::trials(
+        &Backend::KERNELS,
+        "pool",
+        &[("takes_one_launch_or_two", launches)],
+    ));
+    trials
+}
+
+fn misuse(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let images = Tensor::from_array(&stream, &Array4::<f32>::ones((1, 2, 6, 5)))?;
+    let volumes = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 2, 4, 6, 5)))?;
+    let none = Tensor::from_array(&stream, &Array4::<f32>::ones((1, 2, 0, 5)))?;
+    let average = |spec: AvgPool2dSpec, wanted: &str| says(ops::avg_pool2d(&images, &spec), wanted);
+    let base = AvgPool2dSpec::new([3, 3]);
+    average(
+        AvgPoolSpec {
+            padding: [2, 0],
+            ..base
+        },
+        "avg_pool2d: padding[0] is 2, limit kernel_size[0] / 2 = 1",
+    )?;
+    average(
+        AvgPoolSpec {
+            divisor_override: Some(0),
+            ..base
+        },
+        "avg_pool2d: divisor_override is 0, any other number may be given",
+    )?;
+    average(
+        AvgPoolSpec::new([3, 6]),
+        "avg_pool2d: dilated window spans 6 on spatial axis 1, padded input has 5",
+    )?;
+    average(
+        AvgPoolSpec {
+            stride: Some([0, 1]),
+            ..base
+        },
+        "avg_pool2d: stride[0] is 0, minimum 1",
+    )?;
+    average(
+        AvgPoolSpec::new([0, 1]),
+        "avg_pool2d: kernel_size[0] is 0, minimum 1",
+    )?;
+    says(
+        ops::avg_pool2d(&volumes, &base),
+        "avg_pool2d: input has 5 dimensions, expected 4",
+    )?;
+    says(
+        ops::avg_pool3d(&images, &AvgPool3dSpec::new([1; 3])),
+        "avg_pool3d: input has 4 dimensions, expected 5",
+    )?;
+    let dilated = MaxPool3dSpec {
+        dilation: [1, 4, 1],
+        ..MaxPool3dSpec::new([2, 3, 2])
+    };
+    says(
+        ops::max_pool3d(&volumes, &dilated),
+        "max_pool3d: dilated window spans 9 on spatial axis 1, padded input has 6",
+    )?;
+    says(
+        ops::max_pool3d(&images, &dilated),
+        "max_pool3d: input has 4 dimensions, expected 5",
+    )?;
+    says(
+        ops::adaptive_avg_pool2d(&none, &AdaptiveAvgPool2dSpec::default()),
+        "adaptive_avg_pool2d: input[2] is 0, minimum 1",
+    )?;
+    says(
+        ops::adaptive_avg_pool2d(
+            &images,
+            &AdaptiveAvgPool2dSpec {
+                output_size: [1, 7],
+            },
+        ),
+        "adaptive_avg_pool2d: output_size[1] is 7, expected 1",
+    )?;
+    says(
+        ops::adaptive_avg_pool3d(&images, &AdaptiveAvgPool3dSpec::default()),
+        "adaptive_avg_pool3d: input has 4 dimensions, expected 5",
+    )
+}
+
+fn padding(backend: Backend) -> Outcome {
+    let x = Array5::from_elem((1, 1, 3, 3, 3), f32::NEG_INFINITY);
+    let x = Tensor::from_array(&backend.stream()?, &x)?;
+    let spec = MaxPool3dSpec {
+        padding: [1; 3],
+        stride: Some([1; 3]),
+        ..MaxPool3dSpec::new([3; 3])
+    };
+    let y = ops::max_pool3d(&x, &spec)?.to_array::<f32>()?;
+    assert!(y.iter().all(|&value| value == f32::NEG_INFINITY), "{y}");
+    Ok(())
+}
+
+/// As PyTorch's sums, which begin with 0: zeros of the other sign do not show.
+fn zeros(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let x = Tensor::from_array(&stream, &Array4::from_elem((1, 2, 4, 4), -0.0f32))?;
+    let windows = ops::avg_pool2d(&x, &AvgPool2dSpec::new([2, 2]))?;
+    let whole = ops::adaptive_avg_pool2d(&x, &AdaptiveAvgPool2dSpec::default())?;
+    for y in [windows, whole] {
+        assert!(
+            y.to_array::<f32>()?
+                .iter()
+                .all(|value| value.to_bits() == 0)
+        );
+    }
+    Ok(())
+}
+
+/// Of planes that are one part, and of several.
+fn batches(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for extents in [[9, 11], [70, 71]] {
+        let x = data::signed(1, IxDyn(&[5, 3, extents[0], extents[1]]));
+        let average = |x: &ndarray::ArrayD<f32>| -> convfuse::Result<Vec<u32>> {
+            let x = Tensor::from_array(&stream, x)?;
+            let whole = ops::adaptive_avg_pool2d(&x, &AdaptiveAvgPool2dSpec::default())?;
+            let windows = ops::avg_pool2d(&x, &AvgPool2dSpec::new([3, 4]))?;
+            let mut all = bits(&whole.to_array::<f32>()?);
+            all.extend(bits(&windows.to_array::<f32>()?));
+            Ok(all)
+        };
+        let all = average(&x)?;
+        let windows = extents[0] / 3 * (extents[1] / 4);
+        for sample in 0..5 {
+            let one = x
+                .slice_axis(Axis(0), (sample..sample + 1).into())
+                .to_owned();
+            let one = average(&one)?;
+            assert_eq!(one[..3], all[3 * sample..][..3]);
+            let first = 15 + 3 * windows * sample;
+            assert_eq!(one[3..], all[first..][..3 * windows]);
+        }
+    }
+    Ok(())
+}
+
+/// Windows and steps so large that 32 bits do not hold what they come to.
+fn hanging(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let x = Tensor::from_array(&stream, &Array4::<f32>::ones((1, 1, 2, 3)))?;
+    let far = 1 << 31;
+    let spec = AvgPoolSpec {
+        stride: Some([far, far]),
+        ceil_mode: true,
+        count_include_pad: false,
+        ..AvgPool2dSpec::new([far, far - 1])
+    };
+    let y = ops::avg_pool2d(&x, &spec)?.to_array::<f32>()?;
+    assert_eq!(y.iter().copied().collect::<Vec<_>>(), [1.0]);
+    let volume = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 1, 1, 2, 3)))?;
+    let spec = MaxPool3dSpec {
+        stride: Some([far; 3]),
+        dilation: [1, far - 1, far - 1],
+        ceil_mode: true,
+        ..MaxPool3dSpec::new([1, 2, 2])
+    };
+    let y = ops::max_pool3d(&volume, &spec)?.to_array::<f32>()?;
+    assert_eq!(y.iter().copied().collect::<Vec<_>>(), [1.0]);
+    Ok(())
+}
+
+fn launches(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let head = [Layer::relu(), Layer::adaptive_avg_pool2d()];
+    let model = Model::init(&stream, &Chain::new(3, head)?, 1)?;
+    let kernels = |shape: &[usize]| -> convfuse::Result<Vec<String>> {
+        let explanation = model.explain(shape, &Options::default())?;
+        let rows: Vec<&str> = explanation.runs.iter().map(|run| run.kernels).collect();
+        assert_eq!(rows, ["pointwise", "operator"]);
+        let launches = explanation.launches.iter();
+        Ok(launches.map(|launch| launch.kernel.to_owned()).collect())
+    };
+    let small = kernels(&[2, 3, 7, 7])?;
+    assert_eq!(small, ["pointwise_f32", "plane_sums_f32"]);
+    let large = kernels(&[2, 3, 128, 128])?;
+    assert_eq!(large[1..], ["plane_sums_f32", "plane_averages_f32"]);
+    Ok(())
+}
