@@ -12,7 +12,7 @@ use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::model;
-use crate::ops::{ConvOptions, channel_max, conv2d_with, conv3d_with, group_norm};
+use crate::ops::{ConvOptions, batch_norm, channel_max, conv2d_with, conv3d_with, group_norm};
 use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
 
@@ -79,12 +79,18 @@ pub fn layer(
     options: &ConvOptions,
 ) -> Result<Tensor> {
     let (first, second) = (parameters.first(), parameters.get(1));
-    let weight = || first.unwrap_or_else(|| panic!("{} has a parameter", layer.operator()));
+    let name = layer.operator();
+    let weight = || first.unwrap_or_else(|| panic!("{name} has a parameter"));
     match layer {
         Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
         Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
         Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),
+        Layer::BatchNorm(layer) => {
+            let variance = second.unwrap_or_else(|| panic!("{name} has statistics"));
+            let [third, fourth] = [parameters.get(2), parameters.get(3)];
+            batch_norm(x, weight(), variance, third, fourth, &layer.attributes)
+        }
         Layer::Scale(_) => scale(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
         Layer::ChannelMax(_) => channel_max(x),

@@ -16,10 +16,10 @@
 
 #[doc(inline)]
 pub use op_spec::{
-    ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem, ClampSpec, Conv2dSpec,
-    Conv3dSpec, ConvProblem, ConvSpec, GeluApproximation, GroupNormProblem, GroupNormSpec,
-    InstanceNormProblem, InstanceNormSpec, MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem,
-    PointwiseSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+    BatchNormProblem, BatchNormSpec, ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem,
+    ClampSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, GeluApproximation, GroupNormProblem,
+    GroupNormSpec, InstanceNormProblem, InstanceNormSpec, MaxPool2dProblem, MaxPool2dSpec,
+    PointwiseProblem, PointwiseSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
 };
 
 pub(crate) use op_spec::launch;

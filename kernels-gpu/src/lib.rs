@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `group_norm`, `scale`, `max_pool2d`, `pointwise`, `channel_max` | the operators |
+//! | `conv/`, `group_norm`, `batch_norm`, `scale`, `max_pool2d`, `pointwise`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
 //! | `copy_strided` | arrays with any strides, made dense |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
@@ -28,6 +28,7 @@
 // A kernel takes each tensor as a pointer, and its body takes what the kernel takes.
 #![allow(clippy::too_many_arguments)]
 
+pub mod batch_norm;
 pub mod channel_max;
 pub mod conv;
 pub mod copy_strided;

@@ -46,6 +46,8 @@ tests! {
         checks::norm::resident::<f32>, checks::norm::resident::<f16>, checks::norm::resident::<bf16>;
     scale_matches_and_works_in_place:
         checks::elementwise::scale::<f32>, checks::elementwise::scale::<f16>, checks::elementwise::scale::<bf16>;
+    batch_norm_folds_its_parameters_and_matches_in_place:
+        checks::batch_norm::matches::<f32>, checks::batch_norm::matches::<f16>, checks::batch_norm::matches::<bf16>;
     clamp_keeps_nan_and_lets_the_upper_bound_win:
         checks::pointwise::clamp::<f32>, checks::pointwise::clamp::<f16>, checks::pointwise::clamp::<bf16>;
     pointwise_walks_over_lists_without_rounding_in_between:

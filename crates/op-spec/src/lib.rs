@@ -46,6 +46,7 @@ mod error;
 mod shape;
 mod window;
 
+mod batch_norm;
 #[cfg(feature = "chain")]
 pub mod chain;
 mod channel_max;
@@ -59,6 +60,7 @@ mod max_pool2d;
 mod pointwise;
 mod scale;
 
+pub use batch_norm::{BatchNormProblem, BatchNormSpec};
 pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
 pub use conv::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 pub use error::{Quantity, RankRule, SpecError};

@@ -66,7 +66,14 @@ impl Case {
         let x = input(next());
         let parameters = chain.parameters().iter().map(|parameter| {
             let seed = next();
-            data::generate(&parameter.shape, |index| value(parameter, seed, index))
+            // A variance is the distance of a random number from where none is near 0.
+            let is_variance = parameter.name.ends_with(".running_var");
+            data::generate(&parameter.shape, |index| {
+                match (is_variance, value(parameter, seed, index)) {
+                    (true, value) => 0.1 + value.abs(),
+                    (false, value) => value,
+                }
+            })
         });
         Case {
             name: name.to_owned(),

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
-use op_spec::{ConvProblem, GroupNormProblem, PointwiseProblem};
+use op_spec::{BatchNormProblem, ConvProblem, GroupNormProblem, PointwiseProblem};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
@@ -18,6 +18,7 @@ use super::moments::{Moments, normalize};
 use super::pointwise::{map, pointwise};
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
+use crate::ops::MAX_PARAMETERS;
 use crate::parameters::Parameters;
 
 /// What the layers of `chain` make of `x`, whose shape is the problem's: f32, statistics in float64.
@@ -45,7 +46,7 @@ pub(crate) fn run(
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
 pub(crate) fn operator(
     problem: &LayerProblem,
-    parameters: [Option<&CowArray<'_, f32, IxDyn>>; 2],
+    parameters: [Option<&CowArray<'_, f32, IxDyn>>; MAX_PARAMETERS],
     x: ArrayViewD<'_, f32>,
 ) -> Result<ArrayD<f32>> {
     if let LayerProblem::Pointwise(problem) = problem {
@@ -53,8 +54,11 @@ pub(crate) fn operator(
     }
     let form = NormalForm::of_layer(*problem);
     let output = output_shape(&form, x.shape());
-    let [first, second] = parameters.map(|values| values.map(|v| dense(v.view())).transpose());
-    let parameters = [first?, second?];
+    let values = parameters.map(|values| values.map(|v| dense(v.view())).transpose());
+    let mut parameters = [const { None }; MAX_PARAMETERS];
+    for (parameter, values) in parameters.iter_mut().zip(values) {
+        *parameter = values?;
+    }
     let parameters = parameters.each_ref().map(|values| values.as_deref());
     let stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
     run_stages(&[stage], x, &output)
@@ -187,6 +191,8 @@ struct Norm<'a> {
 enum Map<'a> {
     Function(PointwiseProblem),
     Scale(&'a [f32]),
+    /// With its parameters in PyTorch's order.
+    BatchNorm(BatchNormProblem, [Option<&'a [f32]>; 4]),
 }
 
 /// The longest runs that have a normal form.
@@ -235,6 +241,9 @@ impl<'a> Stage<'a> {
             let map = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
                 Pointwise::Function(problem) => Map::Function(*problem),
                 Pointwise::Scale(_) => Map::Scale(factor(*layer)),
+                Pointwise::BatchNorm(problem) => {
+                    Map::BatchNorm(*problem, [0, 1, 2, 3].map(|index| parameter(*layer, index)))
+                }
             };
             pointwise.iter().map(map).collect::<Vec<_>>()
         };
@@ -386,6 +395,20 @@ impl Map<'_> {
             Map::Scale(factors) => {
                 let factor = factors[c];
                 x.iter_mut().for_each(|v| *v *= factor);
+            }
+            Map::BatchNorm(problem, [mean, variance, weight, bias]) => {
+                let of_channel = |values: &Option<&[f32]>, absent| {
+                    values.map_or(absent, |values| f64::from(values[c]))
+                };
+                let parameters = [
+                    of_channel(mean, 0.0),
+                    of_channel(variance, 1.0),
+                    of_channel(weight, 1.0),
+                    of_channel(bias, 0.0),
+                ];
+                let [gain, shift] = problem.gain_and_shift(parameters, f64::sqrt);
+                x.iter_mut()
+                    .for_each(|v| *v = (f64::from(*v) * gain + shift) as f32);
             }
         }
     }

@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use op_spec::chain::{Layer, LayerProblem};
-use op_spec::{ClampProblem, PointwiseProblem};
+use op_spec::{BatchNormProblem, ClampProblem, PointwiseProblem};
 
 use super::choice::Chosen;
 use super::question::Question;
 use super::table::Kernels;
 use crate::device::Tensor;
 use crate::error::Result;
+use crate::ops::batch_norm::{self, Folded, Statistics};
 use crate::ops::conv::Filters;
 use crate::ops::fused::{
     clamp_multiply_channel_max, group_norm_scale, group_norm_scale_max_pool2d_clamp,
@@ -68,6 +69,18 @@ impl<'a> Appending<'a> {
         self.first(scale)
     }
 
+    /// The parameters of the batch norm `layer`, as a factor and a summand for each channel.
+    fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
+        let statistics = Statistics {
+            mean: self.first(layer),
+            variance: (self.parameter(layer, 1)).expect("a batch norm has both statistics"),
+            weight: self.parameter(layer, 2),
+            bias: self.parameter(layer, 3),
+        };
+        let (program, preparations) = (&mut *self.program, self.preparations);
+        batch_norm::folded(program, preparations, layer, statistics, problem)
+    }
+
     /// The parameters of a run that begins with a convolution.
     fn convolution(&mut self, layers: &Range<usize>) -> ConvolutionParameters<'a> {
         ConvolutionParameters {
@@ -114,8 +127,12 @@ impl<'a> Appending<'a> {
                 ops::pointwise::append(self.program, x, &functions)
             }
             Kernels::Operator(options) => {
-                let parameters = [0, 1].map(|index| self.parameter(layers.start, index));
                 let problem = &self.of.problem.steps[layers.start].problem;
+                if let LayerProblem::BatchNorm(problem) = problem {
+                    let folded = self.folded_batch_norm(layers.start, problem)?;
+                    return batch_norm::append_folded(self.program, x, folded, problem);
+                }
+                let parameters = std::array::from_fn(|index| self.parameter(layers.start, index));
                 ops::append(self.program, x, problem, parameters, options)
             }
         }

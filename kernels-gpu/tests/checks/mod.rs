@@ -16,6 +16,7 @@ use op_spec::launch::LaunchShape;
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 
+pub(crate) mod batch_norm;
 pub(crate) mod channel_max;
 pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;

@@ -34,6 +34,8 @@ enum Part {
     NormWeight = 2,
     NormBias = 3,
     Scale = 4,
+    Mean = 5,
+    Variance = 6,
 }
 
 impl Part {
@@ -236,6 +238,12 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
             Layer::GroupNorm(_) | Layer::InstanceNorm(_) => {
                 &[(Part::NormWeight, 1.5), (Part::NormBias, 0.5)]
             }
+            Layer::BatchNorm(_) => &[
+                (Part::Mean, 0.5),
+                (Part::Variance, 1.5),
+                (Part::NormWeight, 1.5),
+                (Part::NormBias, 0.5),
+            ],
             Layer::Scale(layer) if layer.initialisation == Initialisation::Ones => {
                 &[(Part::Scale, 1.5)]
             }
@@ -248,7 +256,11 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
         for (&slot, &(part, bound)) in of_layer.iter().zip(sources) {
             let parameter = &chain.parameters()[slot];
             let values: ArrayD<f32> = data::try_signed(part.seed(seed), IxDyn(&parameter.shape))?;
-            parameters.set(&parameter.name, values * bound)?;
+            let values = match part {
+                Part::Variance => values.mapv(|value| 0.1 + value.abs() * bound),
+                _ => values * bound,
+            };
+            parameters.set(&parameter.name, values)?;
         }
     }
     Ok(parameters)

@@ -11,10 +11,12 @@ use serde::de::MapAccess;
 use super::error::ChainError;
 use super::parameters::Wanted;
 use crate::{
-    ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem, InstanceNormProblem,
-    MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec, ScaleProblem, SpecError,
+    BatchNormProblem, ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem,
+    InstanceNormProblem, MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec,
+    ScaleProblem, SpecError,
 };
 
+pub use crate::batch_norm::layer::BatchNormLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
@@ -58,6 +60,7 @@ pub(super) enum Place {
     Convolution(ConvProblem<3>),
     Norm(GroupNormProblem),
     Factors(ScaleProblem),
+    Affine(BatchNormProblem),
     Pointwise(PointwiseProblem),
     Reduction(Reduction),
 }
@@ -171,6 +174,9 @@ layers! {
     /// A norm of every channel by itself.
     InstanceNorm(InstanceNormLayer) is "instance_norm",
     |problem: InstanceNormProblem| Place::Norm(problem.as_group_norm());
+    /// A norm of every channel by statistics that are parameters.
+    BatchNorm(BatchNormLayer) is "batch_norm",
+    |problem: BatchNormProblem| Place::Affine(problem);
     /// A product with one factor per channel.
     Scale(ScaleLayer) is "scale",
     |problem: ScaleProblem| Place::Factors(problem);

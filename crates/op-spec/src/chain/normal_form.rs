@@ -14,7 +14,9 @@
 //!    for an instance norm, so the tensor `m * y` need not exist; `m = 0` gives 0, as it does there.
 //! 4. The norm's weight and bias, and the factors right behind it, make `a` and `b`:
 //!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
-//! 5. What follows is pointwise, until a maximum, and again behind it.
+//! 5. A batch norm at inference is `a * y + b` with constants of the channels, pointwise like any other: right behind a
+//!    convolution it goes into the writing of its sums.
+//! 6. What follows is pointwise, until a maximum, and again behind it.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -22,7 +24,9 @@ use core::ops::Range;
 
 use super::layer::{LayerProblem, Place, Reduction};
 use super::problem::ChainProblem;
-use crate::{ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, ScaleProblem};
+use crate::{
+    BatchNormProblem, ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, ScaleProblem,
+};
 
 /// A function of single values and, at most, their channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +35,8 @@ pub enum Pointwise {
     Function(PointwiseProblem),
     /// Multiplies a value by its channel's factor.
     Scale(ScaleProblem),
+    /// Multiplies a value by a constant of its channel, and adds another.
+    BatchNorm(BatchNormProblem),
 }
 
 impl Pointwise {
@@ -40,7 +46,7 @@ impl Pointwise {
         match self {
             Self::Function(problem) => problem.function.keeps_order(),
             // A factor may be negative.
-            Self::Scale(_) => false,
+            Self::Scale(_) | Self::BatchNorm(_) => false,
         }
     }
 
@@ -49,7 +55,7 @@ impl Pointwise {
     pub fn as_clamp(&self) -> Option<ClampProblem> {
         match self {
             Self::Function(problem) => problem.as_clamp(),
-            Self::Scale(_) => None,
+            Self::Scale(_) | Self::BatchNorm(_) => None,
         }
     }
 
@@ -57,6 +63,7 @@ impl Pointwise {
         match self {
             Self::Function(problem) => problem.function.operator(),
             Self::Scale(_) => "scale",
+            Self::BatchNorm(_) => "batch_norm",
         }
     }
 }
@@ -168,17 +175,20 @@ impl NormalForm {
                 }
                 Ok(part)
             }
-            Place::Pointwise(problem) => {
-                let function = (index, Pointwise::Function(problem));
-                if part == Part::Reduced {
-                    self.behind.push(function);
-                    return Ok(part);
-                }
-                self.settle_factors();
-                self.pointwise.push(function);
-                Ok(Part::Mapped)
-            }
+            Place::Pointwise(problem) => Ok(self.map(index, Pointwise::Function(problem), part)),
+            Place::Affine(problem) => Ok(self.map(index, Pointwise::BatchNorm(problem), part)),
         }
+    }
+
+    /// Adds what is done with single values.
+    fn map(&mut self, index: usize, function: Pointwise, part: Part) -> Part {
+        if part == Part::Reduced {
+            self.behind.push((index, function));
+            return part;
+        }
+        self.settle_factors();
+        self.pointwise.push((index, function));
+        Part::Mapped
     }
 
     /// Factors that no norm followed are pointwise.

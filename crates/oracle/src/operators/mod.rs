@@ -7,6 +7,7 @@ use op_spec::chain::LayerProblem;
 
 use crate::Cases;
 
+pub mod batch_norm;
 pub mod channel_max;
 pub mod conv;
 pub mod group_norm;
@@ -25,6 +26,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Conv3d(problem) => problem,
         LayerProblem::GroupNorm(problem) => problem,
         LayerProblem::InstanceNorm(problem) => problem,
+        LayerProblem::BatchNorm(problem) => problem,
         LayerProblem::Scale(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
         LayerProblem::ChannelMax(problem) => problem,
@@ -43,6 +45,7 @@ const CASES: &[Cases] = &[
     conv::CONV3D,
     group_norm::CASES,
     instance_norm::CASES,
+    batch_norm::CASES,
     scale::CASES,
     max_pool2d::CASES,
     channel_max::CASES,
