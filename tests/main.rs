@@ -16,6 +16,7 @@ mod suite;
 
 mod accuracy;
 mod arrays;
+mod batch_norm;
 mod batches;
 mod borrowed;
 mod channel_max;
@@ -63,6 +64,7 @@ fn main() {
         group_norm::trials(),
         held::trials(),
         instance_norm::trials(),
+        batch_norm::trials(),
         kernelbench_85::trials(),
         layouts::trials(),
         max_pool2d::trials(),

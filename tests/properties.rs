@@ -3,9 +3,10 @@
 mod models;
 mod runner;
 
-use convfuse::chain::{ConvLayer, GroupNormLayer, Layer};
+use convfuse::chain::{BatchNormLayer, ConvLayer, GroupNormLayer, Layer};
 use convfuse::spec::{
-    ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
+    BatchNormSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
+    MaxPool2dSpec,
 };
 use convfuse::{DType, Tensor, data, ops};
 use libtest_mimic::Trial;
@@ -19,10 +20,11 @@ use crate::fused;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const MATCHES: &str = "matches_reference_on_random_shapes";
-    let tests: [(&str, &str, Test); 11] = [
+    let tests: [(&str, &str, Test); 12] = [
         ("conv2d", MATCHES, random_conv2d),
         ("conv3d", MATCHES, random_conv3d),
         ("group_norm", MATCHES, random_group_norm),
+        ("batch_norm", MATCHES, random_batch_norm),
         ("max_pool2d", MATCHES, random_max_pool2d),
         ("channel_max", MATCHES, random_channel_max),
         (
@@ -165,6 +167,23 @@ fn random_max_pool2d(backend: Backend) -> Outcome {
                     refuses(x.and_then(|x| ops::max_pool2d(&x, &spec)), &refusal)
                 }
             }
+        },
+    )
+}
+
+fn random_batch_norm(backend: Backend) -> Outcome {
+    let shape = (1..4usize, 1..9usize, 1..1500usize);
+    check(
+        backend,
+        (shape, -1000.0..1000.0f32, 0.0..2.0f64),
+        |bench, ((n, c, spatial), mean, eps)| {
+            let layer = Layer::BatchNorm(BatchNormLayer {
+                name: "batch_norm".to_owned(),
+                attributes: BatchNormSpec { eps },
+                affine: n > 1,
+            });
+            let case = of_layer("batch_norm/random", layer, &[n, c, spatial])?;
+            agrees(bench, &case.shifted(mean))
         },
     )
 }

@@ -7,7 +7,7 @@
 
 #[doc(inline)]
 pub use op_spec::chain::{
-    Chain, ChainError, ChainProblem, ConvLayer, GroupNormLayer, Initialisation, InstanceNormLayer,
-    Layer, LayerProblem, Parameter, Partition, PartitionError, Run, ScaleLayer, ShapedLayer,
-    presets,
+    BatchNormLayer, Chain, ChainError, ChainProblem, ConvLayer, GroupNormLayer, Initialisation,
+    InstanceNormLayer, Layer, LayerProblem, Parameter, Partition, PartitionError, Run, ScaleLayer,
+    ShapedLayer, presets,
 };

@@ -137,6 +137,7 @@ impl<'a> Evaluation<'a> {
             *y = match pointwise {
                 Pointwise::Function(problem) => problem.reference(y, &[]),
                 Pointwise::Scale(problem) => problem.reference(y, &self.parameters_of(*layer)),
+                Pointwise::BatchNorm(problem) => problem.reference(y, &self.parameters_of(*layer)),
             };
         }
     }
@@ -155,6 +156,8 @@ struct Plan {
     factors_behind: usize,
     /// Clamps (behind a maximum relu, too) and factors.
     pointwise: [bool; 2],
+    /// A batch norm before them, and one behind the maximum.
+    batch_norms: [bool; 2],
     /// None, pooling, maximum over the channels.
     reduction: u32,
     behind: [bool; 2],
@@ -163,10 +166,17 @@ struct Plan {
 
 fn plans() -> impl Strategy<Value = Plan> {
     let first = (ANY, ANY, ANY, 0..3_usize, 0..3_u32, ANY);
-    let second = (0..3_usize, [ANY, ANY], 0..3_u32, [ANY, ANY], 1..4_usize);
+    let second = (
+        0..3_usize,
+        [ANY, ANY],
+        0..3_u32,
+        [ANY, ANY],
+        1..4_usize,
+        [ANY, ANY],
+    );
     (first, second).prop_map(|(first, second)| {
         let (volumes, convolution, bias, factors_before, norm, affine) = first;
-        let (factors_behind, pointwise, reduction, behind, per_group) = second;
+        let (factors_behind, pointwise, reduction, behind, per_group, batch_norms) = second;
         Plan {
             volumes,
             convolution,
@@ -176,6 +186,7 @@ fn plans() -> impl Strategy<Value = Plan> {
             affine,
             factors_behind,
             pointwise,
+            batch_norms,
             reduction,
             behind,
             per_group,
@@ -217,6 +228,7 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
     }
     let behind = ["own", "shared"].into_iter().take(plan.factors_behind);
     layers.extend(behind.map(Layer::scale));
+    layers.extend(plan.batch_norms[0].then(|| Layer::batch_norm("early_statistics")));
     let [clamp, factor] = plan.pointwise;
     layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
     layers.extend(factor.then(|| Layer::scale("late")));
@@ -225,9 +237,11 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
         2 => layers.push(Layer::channel_max()),
         _ => {}
     }
+    let has_channels = plan.reduction != 2;
+    layers.extend((plan.batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics")));
     let [clamp, factor] = plan.behind;
     // A factor needs channels.
-    layers.extend((factor && plan.reduction != 2).then(|| Layer::scale("last")));
+    layers.extend((factor && has_channels).then(|| Layer::scale("last")));
     let last = if plan.affine {
         Layer::relu()
     } else {

@@ -1,0 +1,92 @@
+//! Layers as they are written in files of chains, and what chains make of them.
+
+use op_spec::MaxPool2dSpec;
+use op_spec::chain::{Chain, ConvLayer, Initialisation, Layer, NormalForm};
+
+/// The chain of one layer on three channels.
+fn read(layer: &str) -> Result<Chain, String> {
+    let json = format!(r#"{{"in_channels":3,"layers":[{layer}]}}"#);
+    serde_json::from_str(&json).map_err(|error| error.to_string())
+}
+
+/// The first layer as it is written down.
+fn written(chain: &Chain) -> String {
+    let layers = chain.layers();
+    serde_json::to_string(&layers[0]).unwrap()
+}
+
+#[test]
+fn a_batch_norm_is_written_with_what_is_not_a_default() {
+    let rows = [
+        (
+            r#"{"batch_norm":{"name":"bn"}}"#,
+            r#"{"batch_norm":{"name":"bn","eps":0.00001}}"#,
+        ),
+        (
+            r#"{"batch_norm":{"name":"bn","momentum":0.1,"track_running_stats":true,"affine":false}}"#,
+            r#"{"batch_norm":{"name":"bn","eps":0.00001,"affine":false}}"#,
+        ),
+        (
+            r#"{"batch_norm":{"name":"bn","eps":0.001,"momentum":null}}"#,
+            r#"{"batch_norm":{"name":"bn","eps":0.001}}"#,
+        ),
+    ];
+    for (json, again) in rows {
+        let chain = read(json).unwrap();
+        assert_eq!(written(&chain).replace("1e-5", "0.00001"), again);
+        assert_eq!(read(&written(&chain)).unwrap(), chain);
+    }
+    let of_batch = read(r#"{"batch_norm":{"name":"bn","track_running_stats":false}}"#).unwrap_err();
+    assert!(
+        of_batch.contains("track_running_stats is false, expected true"),
+        "{of_batch}"
+    );
+    let negative = read(r#"{"batch_norm":{"name":"bn","eps":-1}}"#).unwrap_err();
+    assert!(
+        negative.contains("batch_norm: eps is -1, minimum 0"),
+        "{negative}"
+    );
+}
+
+#[test]
+fn a_batch_norm_has_pytorchs_parameters_and_buffers() {
+    let chain = Chain::new(6, [Layer::batch_norm("bn")]).unwrap();
+    let of = |index: usize| {
+        let parameter = &chain.parameters()[index];
+        (parameter.name.as_str(), parameter.initialisation)
+    };
+    assert_eq!(of(0), ("bn.running_mean", Initialisation::Zeros));
+    assert_eq!(of(1), ("bn.running_var", Initialisation::Ones));
+    assert_eq!(of(2), ("bn.weight", Initialisation::Ones));
+    assert_eq!(of(3), ("bn.bias", Initialisation::Zeros));
+    assert!(
+        chain
+            .parameters()
+            .iter()
+            .all(|parameter| parameter.shape == [6])
+    );
+}
+
+#[test]
+fn a_batch_norm_is_pointwise_in_the_normal_form() {
+    let pool = MaxPool2dSpec::new([3, 3]);
+    let conv = Layer::conv2d(ConvLayer::new("conv", 6, [3, 3]));
+    let stem = [
+        conv.clone(),
+        Layer::batch_norm("bn"),
+        Layer::relu(),
+        Layer::max_pool2d(pool),
+    ];
+    let chain = Chain::new(3, stem).unwrap();
+    let problem = chain.problem(&[2, 3, 12, 12]).unwrap();
+    let form = NormalForm::of(&problem, 0..4).unwrap();
+    assert_eq!(
+        form.summary().to_string(),
+        "convolution, batch_norm, relu, max_pool2d"
+    );
+    // Statistics of the input come before it, or not at all.
+    let behind = [conv, Layer::batch_norm("bn"), Layer::instance_norm("norm")];
+    let chain = Chain::new(3, behind).unwrap();
+    let problem = chain.problem(&[2, 3, 12, 12]).unwrap();
+    assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 2);
+}
