@@ -20,6 +20,7 @@ mod batch_norm;
 mod batches;
 mod borrowed;
 mod channel_max;
+mod conv1d;
 mod conv2d;
 mod conv3d;
 mod devices;
@@ -55,6 +56,7 @@ fn main() {
         batches::trials(),
         borrowed::trials(),
         channel_max::trials(),
+        conv1d::trials(),
         conv2d::trials(),
         conv3d::trials(),
         devices::trials(),

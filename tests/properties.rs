@@ -5,14 +5,15 @@ mod runner;
 
 use convfuse::chain::{BatchNormLayer, ConvLayer, GroupNormLayer, Layer};
 use convfuse::spec::{
-    BatchNormSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
-    MaxPool2dSpec,
+    BatchNormSpec, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
+    MaxPool2dSpec, Padding, PaddingMode,
 };
 use convfuse::{DType, Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array1, ArrayD, IxDyn};
 use oracle::Case;
-use proptest::prelude::Just;
+use proptest::prelude::{Just, Strategy};
+use proptest::prop_oneof;
 use runner::{agrees, check, device, refuses};
 
 use crate::backend::{Backend, Outcome, Test};
@@ -20,7 +21,8 @@ use crate::fused;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const MATCHES: &str = "matches_reference_on_random_shapes";
-    let tests: [(&str, &str, Test); 12] = [
+    let tests: [(&str, &str, Test); 13] = [
+        ("conv1d", MATCHES, random_conv1d),
         ("conv2d", MATCHES, random_conv2d),
         ("conv3d", MATCHES, random_conv3d),
         ("group_norm", MATCHES, random_group_norm),
@@ -58,15 +60,22 @@ fn random_conv2d(backend: Backend) -> Outcome {
         [1..18usize, 1..18],
         [1..5usize, 1..5],
     );
-    let attributes = ([1..4usize, 1..4], [0..4usize, 0..4], [1..4usize, 1..4]);
+    let attributes = (
+        [1..4usize, 1..4],
+        [0..4usize, 0..4],
+        [1..4usize, 1..4],
+        paddings(),
+    );
     check(
         backend,
         (shape, attributes),
-        |bench, ((n, groups, c, k, image, filter), (stride, padding, dilation))| {
+        |bench, ((n, groups, c, k, image, filter), (stride, padding, dilation, rule))| {
+            let (padding, padding_mode, stride) = ruled(rule, padding, stride);
             let layer = Layer::conv2d(ConvLayer {
                 attributes: Conv2dSpec {
                     stride,
                     padding,
+                    padding_mode,
                     dilation,
                     groups,
                 },
@@ -75,6 +84,63 @@ fn random_conv2d(backend: Backend) -> Outcome {
             });
             let input = [n, groups * c, image[0], image[1]];
             agrees(bench, &of_layer("conv2d/random", layer, &input)?)
+        },
+    )
+}
+
+/// Which rule makes the padding, and what it is filled with: mostly numbers and zeros.
+fn paddings() -> impl Strategy<Value = (bool, PaddingMode)> {
+    let mode = prop_oneof![
+        3 => Just(PaddingMode::Zeros),
+        1 => Just(PaddingMode::Reflect),
+        1 => Just(PaddingMode::Replicate),
+        1 => Just(PaddingMode::Circular),
+    ];
+    (proptest::bool::weighted(0.2), mode)
+}
+
+/// These numbers, or padding that keeps extents, for which there is no stride.
+fn ruled<const D: usize>(
+    (is_same, mode): (bool, PaddingMode),
+    padding: [usize; D],
+    stride: [usize; D],
+) -> (Padding<D>, PaddingMode, [usize; D]) {
+    match is_same {
+        true => (Padding::Same, mode, [1; D]),
+        false => (padding.into(), mode, stride),
+    }
+}
+
+fn random_conv1d(backend: Backend) -> Outcome {
+    let shape = (
+        1..3usize,
+        1..4usize,
+        1..5usize,
+        1..6usize,
+        1..40usize,
+        1..6usize,
+    );
+    let attributes = (1..4usize, 0..4usize, 1..4usize, paddings());
+    check(
+        backend,
+        (shape, attributes),
+        |bench, ((n, groups, c, k, width, filter), (stride, padding, dilation, rule))| {
+            let (padding, padding_mode, stride) = ruled(rule, [padding], [stride]);
+            let layer = Layer::conv1d(ConvLayer {
+                attributes: Conv1dSpec {
+                    stride,
+                    padding,
+                    padding_mode,
+                    dilation: [dilation],
+                    groups,
+                },
+                bias: n == 1,
+                ..ConvLayer::new("conv", groups * k, [filter])
+            });
+            agrees(
+                bench,
+                &of_layer("conv1d/random", layer, &[n, groups * c, width])?,
+            )
         },
     )
 }
@@ -92,15 +158,18 @@ fn random_conv3d(backend: Backend) -> Outcome {
         [1..3usize, 1..3, 1..3],
         [0..3usize, 0..3, 0..3],
         [1..3usize, 1..3, 1..3],
+        paddings(),
     );
     check(
         backend,
         (shape, attributes),
-        |bench, ((n, groups, c, k, v, f), (stride, padding, dilation))| {
+        |bench, ((n, groups, c, k, v, f), (stride, padding, dilation, rule))| {
+            let (padding, padding_mode, stride) = ruled(rule, padding, stride);
             let layer = Layer::conv3d(ConvLayer {
                 attributes: Conv3dSpec {
                     stride,
                     padding,
+                    padding_mode,
                     dilation,
                     groups,
                 },

@@ -12,7 +12,9 @@ use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::model;
-use crate::ops::{ConvOptions, batch_norm, channel_max, conv2d_with, conv3d_with, group_norm};
+use crate::ops::{
+    ConvOptions, batch_norm, channel_max, conv1d_with, conv2d_with, conv3d_with, group_norm,
+};
 use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
 
@@ -82,6 +84,7 @@ pub fn layer(
     let name = layer.operator();
     let weight = || first.unwrap_or_else(|| panic!("{name} has a parameter"));
     match layer {
+        Layer::Conv1d(layer) => conv1d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
         Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),

@@ -8,7 +8,7 @@
 //! ```
 //! use convfuse::spec::Conv2dSpec;
 //!
-//! let spec = Conv2dSpec { padding: [1, 1], ..Conv2dSpec::default() };
+//! let spec = Conv2dSpec { padding: [1, 1].into(), ..Conv2dSpec::default() };
 //! let problem = spec.problem(&[2, 8, 30, 31], &[64, 8, 3, 3], None)?;
 //! assert_eq!(*problem.output_shape(), [2, 64, 30, 31]);
 //! # Ok::<(), convfuse::spec::SpecError>(())
@@ -16,10 +16,11 @@
 
 #[doc(inline)]
 pub use op_spec::{
-    BatchNormProblem, BatchNormSpec, ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem,
-    ClampSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, GeluApproximation, GroupNormProblem,
-    GroupNormSpec, InstanceNormProblem, InstanceNormSpec, MaxPool2dProblem, MaxPool2dSpec,
-    PointwiseProblem, PointwiseSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+    BatchNormProblem, BatchNormSpec, Border, ChannelMaxProblem, ChannelMaxSpec, ChannelShape,
+    ClampProblem, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec,
+    GeluApproximation, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
+    MaxPool2dProblem, MaxPool2dSpec, Padding, PaddingMode, PointwiseProblem, PointwiseSpec,
+    Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
 };
 
 pub(crate) use op_spec::launch;

@@ -33,6 +33,8 @@ tests! {
     conv2d_direct_matches_in_half_precision: checks::conv::direct::<f16, 2>, checks::conv::direct::<bf16, 2>;
     conv3d_direct_matches_on_ragged_shapes: checks::conv::direct::<f32, 3>;
     conv3d_direct_matches_in_half_precision: checks::conv::direct::<f16, 3>, checks::conv::direct::<bf16, 3>;
+    conv_border_puts_planes_of_any_length_into_any_border:
+        checks::conv_border::matches::<f32>, checks::conv_border::matches::<f16>, checks::conv_border::matches::<bf16>;
     conv2d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 2>;
     conv2d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 2>, checks::conv::gemm::<bf16, 2>;
     conv3d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 3>;

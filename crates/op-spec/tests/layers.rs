@@ -90,3 +90,43 @@ fn a_batch_norm_is_pointwise_in_the_normal_form() {
     let problem = chain.problem(&[2, 3, 12, 12]).unwrap();
     assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 2);
 }
+
+#[test]
+fn paddings_are_written_as_pytorch_has_them() {
+    let conv = |padding: &str| {
+        format!(r#"{{"conv1d":{{"name":"c","out_channels":4,"kernel_size":3{padding}}}}}"#)
+    };
+    for padding in [
+        "",
+        r#","padding":1"#,
+        r#","padding":"same""#,
+        r#","padding":"valid""#,
+        r#","padding":2,"padding_mode":"reflect""#,
+        r#","padding":"same","padding_mode":"circular""#,
+        r#","padding":1,"padding_mode":"replicate""#,
+    ] {
+        let chain = read(&conv(padding)).unwrap();
+        assert_eq!(written(&chain), conv(padding));
+        assert_eq!(
+            chain.problem(&[2, 3, 8]).unwrap().output_shape()[..2],
+            [2, 4]
+        );
+    }
+    let plain = read(&conv(r#","padding":[0],"padding_mode":"zeros""#)).unwrap();
+    assert_eq!(written(&plain), conv(""));
+    let misspelt = read(&conv(r#","padding":"smae""#)).unwrap_err();
+    assert!(
+        misspelt.contains("padding is `smae`, expected `same`, `valid`, a number"),
+        "{misspelt}"
+    );
+    let unknown = read(&conv(r#","padding_mode":"mirror""#)).unwrap_err();
+    assert!(
+        unknown.contains("`mirror`") && unknown.contains("`reflect`"),
+        "{unknown}"
+    );
+    let strided = read(&conv(r#","padding":"same","stride":2"#)).unwrap_err();
+    assert!(
+        strided.contains("layer 0: conv1d: stride[0] is 2"),
+        "{strided}"
+    );
+}

@@ -5,7 +5,9 @@ use ndarray::{ArrayD, Axis};
 use op_spec::chain::{
     Chain, ChainProblem, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, NormalForm, Pointwise,
 };
-use op_spec::{ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use op_spec::{
+    ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, PaddingMode,
+};
 use oracle::operators::Operator;
 use oracle::{Bounded, Case, Precision};
 use proptest::bool::ANY;
@@ -259,7 +261,8 @@ fn conv<const D: usize>(channels: usize, kernel_size: [usize; D], bias: bool) ->
     ConvLayer {
         bias,
         attributes: ConvSpec {
-            padding: [1; D],
+            padding: [1; D].into(),
+            padding_mode: [PaddingMode::Zeros, PaddingMode::Circular][usize::from(bias)],
             groups: 2,
             ..ConvSpec::default()
         },

@@ -12,7 +12,7 @@ use op_spec::{BatchNormProblem, ConvProblem, GroupNormProblem, PointwiseProblem}
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
-use super::conv::convolve_sample;
+use super::conv::{convolve_sample, fill_border};
 use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize};
 use super::pointwise::{map, pointwise};
@@ -111,7 +111,11 @@ fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     let stages = stages.iter();
     let of_thread = stages.map(|stage| {
         let mapped = stage.reduction.map_or(0, |_| stage.mapped_len);
-        mapped.max(stage.output_len) as u64
+        let bordered = stage
+            .convolution
+            .as_ref()
+            .map_or(0, Convolution::bordered_len);
+        mapped.max(stage.output_len).saturating_add(bordered) as u64
     });
     let threads = rayon::current_num_threads() as u64;
     let samples = threads.min(n as u64);
@@ -178,6 +182,14 @@ struct Convolution<'a> {
     problem: ConvProblem<3>,
     weight: &'a [f32],
     bias: Option<&'a [f32]>,
+}
+
+impl Convolution<'_> {
+    /// Elements of a sample within its border, if it has one.
+    fn bordered_len(&self) -> usize {
+        let bordered = self.problem.border.map(|border| border.outer());
+        bordered.map_or(0, |outer| self.problem.c * outer.iter().product::<usize>())
+    }
 }
 
 struct Norm<'a> {
@@ -322,7 +334,14 @@ impl<'a> Stage<'a> {
                 y.copy_from_slice(x);
                 Ok(())
             }
-            Some(of) => convolve_sample(x, of.weight, of.bias, &of.problem, y),
+            Some(of) => match &of.problem.border {
+                None => convolve_sample(x, of.weight, of.bias, &of.problem, y),
+                Some(border) => {
+                    let mut padded = zeroed(of.bordered_len())?;
+                    fill_border(x, border, &mut padded);
+                    convolve_sample(&padded, of.weight, of.bias, &of.problem, y)
+                }
+            },
         }
     }
 

@@ -11,7 +11,7 @@ use super::table::Kernels;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::batch_norm::{self, Folded, Statistics};
-use crate::ops::conv::Filters;
+use crate::ops::conv::{Filters, append_border};
 use crate::ops::fused::{
     clamp_multiply_channel_max, group_norm_scale, group_norm_scale_max_pool2d_clamp,
     max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
@@ -95,9 +95,24 @@ impl<'a> Appending<'a> {
         }
     }
 
+    /// Puts the border around `x` that the convolution `layer` wants there, if it is one and does.
+    fn bordered(&mut self, x: Value, layer: usize) -> Result<Value> {
+        match &self.of.problem.steps[layer].problem {
+            LayerProblem::Conv1d(conv) => append_border(self.program, x, conv.border.as_ref()),
+            LayerProblem::Conv2d(conv) => append_border(self.program, x, conv.border.as_ref()),
+            LayerProblem::Conv3d(conv) => append_border(self.program, x, conv.border.as_ref()),
+            _ => Ok(x),
+        }
+    }
+
     /// Appends a run of layers.
     pub(super) fn run(&mut self, x: Value, run: &Chosen) -> Result<Value> {
         let layers = &run.layers;
+        let x = match &run.kernels {
+            // An operator sees to it by itself.
+            Kernels::Operator(_) => x,
+            _ => self.bordered(x, layers.start)?,
+        };
         match &run.kernels {
             Kernels::OneLaunch2d(form, launch) => {
                 let parameters = self.convolution(layers);

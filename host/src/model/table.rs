@@ -203,7 +203,8 @@ pub(super) const TABLE: [Row; 16] = [
         summary: "one kernel",
         can: |_, run| match run.operators()[..] {
             [name]
-                if !["conv2d", "conv3d", "group_norm", "instance_norm"].contains(&name)
+                if !["conv1d", "conv2d", "conv3d", "group_norm", "instance_norm"]
+                    .contains(&name)
                     && !run.are_functions() =>
             {
                 Ok(Kernels::Operator(ConvOptions::default()))
@@ -222,7 +223,7 @@ fn convolution(
     algorithm: ConvAlgorithm,
 ) -> Result<Kernels, Refusal> {
     match run.operators()[..] {
-        ["conv2d" | "conv3d"] => {
+        ["conv1d" | "conv2d" | "conv3d"] => {
             let options = ConvOptions::algorithm(algorithm);
             let workspace_bytes = run.of.options.workspace_bytes;
             Ok(Kernels::Operator(options.workspace_bytes(workspace_bytes)))

@@ -36,7 +36,9 @@ pub(crate) mod scale;
 
 pub use batch_norm::batch_norm;
 pub use channel_max::channel_max;
-pub use conv::{ConvAlgorithm, ConvOptions, conv2d, conv2d_with, conv3d, conv3d_with};
+pub use conv::{
+    ConvAlgorithm, ConvOptions, conv1d, conv1d_with, conv2d, conv2d_with, conv3d, conv3d_with,
+};
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
 pub use max_pool2d::max_pool2d;
@@ -76,6 +78,7 @@ pub(crate) fn append(
         bias: second,
     };
     match problem {
+        LayerProblem::Conv1d(problem) => conv::append(program, x, filters(), problem, options),
         LayerProblem::Conv2d(problem) => conv::append(program, x, filters(), problem, options),
         LayerProblem::Conv3d(problem) => conv::append(program, x, filters(), problem, options),
         LayerProblem::GroupNorm(problem) => {

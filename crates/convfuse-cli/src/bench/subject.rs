@@ -5,10 +5,11 @@ use std::path::Path;
 use convfuse::model::{Explanation, Model, Options};
 use convfuse::{DType, DeviceProperties, Parameters, Result, Stream, Tensor, data, lab, ops};
 use ndarray::{ArrayD, IxDyn};
+use op_spec::Padding;
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::chain::{Chain, Initialisation, Layer};
 use oracle::{Case, Expected};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::report::Products;
 use crate::way::{precision, rounded};
@@ -65,7 +66,7 @@ impl Subject {
             "out_channels": problem.out_channels,
             "kernel_size": problem.kernel_size,
             "stride": conv.stride,
-            "padding": conv.padding,
+            "padding": written(conv.padding),
             "dilation": conv.dilation,
             "groups": conv.groups,
             "bias": problem.bias,
@@ -103,7 +104,7 @@ impl Subject {
             "out_channels": problem.out_channels,
             "kernel_size": problem.kernel_size,
             "stride": conv.stride,
-            "padding": conv.padding,
+            "padding": written(conv.padding),
             "dilation": conv.dilation,
             "groups": conv.groups,
             "bias": problem.bias,
@@ -225,6 +226,15 @@ impl Subject {
     /// The operators' names.
     pub fn name(&self) -> String {
         self.chain().operators()
+    }
+}
+
+/// A padding as PyTorch is given it.
+fn written<const D: usize>(padding: Padding<D>) -> Value {
+    match padding {
+        Padding::Each(each) => json!(each.as_slice()),
+        Padding::Same => json!("same"),
+        Padding::Valid => json!("valid"),
     }
 }
 

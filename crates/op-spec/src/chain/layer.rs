@@ -56,7 +56,7 @@ pub(crate) trait ChainLayer {
 /// Where a layer stands in a [normal form](super::NormalForm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Place {
-    /// Images are one voxel deep.
+    /// Images are one voxel deep, sequences one voxel high as well.
     Convolution(ConvProblem<3>),
     Norm(GroupNormProblem),
     Factors(ScaleProblem),
@@ -162,6 +162,9 @@ macro_rules! layers {
 }
 
 layers! {
+    /// A convolution of sequences.
+    Conv1d(ConvLayer<1>) is "conv1d",
+    |problem: ConvProblem<1>| Place::Convolution(problem.as_conv3d());
     /// A convolution of images.
     Conv2d(ConvLayer<2>) is "conv2d",
     |problem: ConvProblem<2>| Place::Convolution(problem.as_conv3d());

@@ -10,6 +10,7 @@
 //! plane (or volume) of a convolution or a pool may not.
 
 pub mod batch_norm;
+pub mod border;
 pub mod channel_max;
 mod clusters;
 pub mod conv;

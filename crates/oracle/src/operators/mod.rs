@@ -22,6 +22,7 @@ pub use operator::Operator;
 /// The operator of a layer.
 pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
     match layer {
+        LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
         LayerProblem::Conv3d(problem) => problem,
         LayerProblem::GroupNorm(problem) => problem,
@@ -41,6 +42,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Cases> {
 
 /// Of all operators but for the pointwise functions.
 const CASES: &[Cases] = &[
+    conv::CONV1D,
     conv::CONV2D,
     conv::CONV3D,
     group_norm::CASES,
