@@ -31,6 +31,7 @@ mod group_norm;
 mod held;
 mod instance_norm;
 mod kernelbench_85;
+mod layer_norm;
 mod layouts;
 mod max_pool2d;
 mod models;
@@ -67,6 +68,7 @@ fn main() {
         held::trials(),
         instance_norm::trials(),
         batch_norm::trials(),
+        layer_norm::trials(),
         kernelbench_85::trials(),
         layouts::trials(),
         max_pool2d::trials(),

@@ -1,9 +1,9 @@
 //! Chains that have no name, and that no kernel was made for.
 
-use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
+use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer};
 use convfuse::model::Strategy;
 use convfuse::spec::{
-    Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, Padding, PaddingMode,
+    Conv2dSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
 };
 use convfuse::{DType, Tensor};
 use convfuse_cli::{compare, rounded};
@@ -63,6 +63,23 @@ fn flat_79() -> Vec<Layer> {
     let convolution = conv("conv", 24);
     let maximum = Layer::channel_max();
     vec![convolution, scale.clone(), norm, clamp, scale, maximum]
+}
+
+fn layer_norm(normalized_shape: &[usize], elementwise_affine: bool) -> Layer {
+    Layer::LayerNorm(LayerNormLayer {
+        name: "layer_norm".to_owned(),
+        normalized_shape: normalized_shape.to_vec(),
+        attributes: LayerNormSpec::default(),
+        elementwise_affine,
+        bias: true,
+    })
+}
+
+/// 85 with a layer norm.
+fn with_layer_norm(affine: bool) -> Vec<Layer> {
+    let mut layers = head();
+    layers[1] = layer_norm(&[24, 12, 15], affine);
+    layers
 }
 
 /// A head whose convolution keeps extents with an even filter, for which there is one launch more.
@@ -128,6 +145,8 @@ fn cases() -> Vec<(Case, &'static str)> {
             "implicit-gemm",
         ),
         (case("flat_79", flat_79()), "implicit-gemm"),
+        (case("layer_norm", with_layer_norm(false)), "implicit-gemm"),
+        (case("layer_norm_affine", with_layer_norm(true)), "direct"),
         (
             case("circular", bordered(PaddingMode::Circular)),
             "implicit-gemm",
@@ -140,6 +159,13 @@ fn cases() -> Vec<(Case, &'static str)> {
         ),
         (
             case("norm_first", vec![group_norm(4), scale(), pool(3), clamp()]),
+            "norm-scale-pool-clamp",
+        ),
+        (
+            case(
+                "layer_norm_first",
+                vec![layer_norm(&[8, 14, 17], false), scale(), pool(3), clamp()],
+            ),
             "norm-scale-pool-clamp",
         ),
         (

@@ -1,19 +1,19 @@
 //! Laws that hold for all shapes and values, on random ones. Seeded, and shrunk on failure.
 
+mod layers;
 mod models;
 mod runner;
 
-use convfuse::chain::{BatchNormLayer, ConvLayer, GroupNormLayer, Layer};
+use convfuse::chain::{ConvLayer, GroupNormLayer, Layer};
 use convfuse::spec::{
-    BatchNormSpec, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
-    MaxPool2dSpec, Padding, PaddingMode,
+    ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
 };
 use convfuse::{DType, Tensor, data, ops};
+use layers::{paddings, ruled};
 use libtest_mimic::Trial;
 use ndarray::{Array1, ArrayD, IxDyn};
 use oracle::Case;
-use proptest::prelude::{Just, Strategy};
-use proptest::prop_oneof;
+use proptest::prelude::Just;
 use runner::{agrees, check, device, refuses};
 
 use crate::backend::{Backend, Outcome, Test};
@@ -21,12 +21,13 @@ use crate::fused;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const MATCHES: &str = "matches_reference_on_random_shapes";
-    let tests: [(&str, &str, Test); 13] = [
-        ("conv1d", MATCHES, random_conv1d),
+    let tests: [(&str, &str, Test); 14] = [
+        ("layer_norm", MATCHES, layers::random_layer_norm),
+        ("conv1d", MATCHES, layers::random_conv1d),
         ("conv2d", MATCHES, random_conv2d),
         ("conv3d", MATCHES, random_conv3d),
         ("group_norm", MATCHES, random_group_norm),
-        ("batch_norm", MATCHES, random_batch_norm),
+        ("batch_norm", MATCHES, layers::random_batch_norm),
         ("max_pool2d", MATCHES, random_max_pool2d),
         ("channel_max", MATCHES, random_channel_max),
         (
@@ -84,63 +85,6 @@ fn random_conv2d(backend: Backend) -> Outcome {
             });
             let input = [n, groups * c, image[0], image[1]];
             agrees(bench, &of_layer("conv2d/random", layer, &input)?)
-        },
-    )
-}
-
-/// Which rule makes the padding, and what it is filled with: mostly numbers and zeros.
-fn paddings() -> impl Strategy<Value = (bool, PaddingMode)> {
-    let mode = prop_oneof![
-        3 => Just(PaddingMode::Zeros),
-        1 => Just(PaddingMode::Reflect),
-        1 => Just(PaddingMode::Replicate),
-        1 => Just(PaddingMode::Circular),
-    ];
-    (proptest::bool::weighted(0.2), mode)
-}
-
-/// These numbers, or padding that keeps extents, for which there is no stride.
-fn ruled<const D: usize>(
-    (is_same, mode): (bool, PaddingMode),
-    padding: [usize; D],
-    stride: [usize; D],
-) -> (Padding<D>, PaddingMode, [usize; D]) {
-    match is_same {
-        true => (Padding::Same, mode, [1; D]),
-        false => (padding.into(), mode, stride),
-    }
-}
-
-fn random_conv1d(backend: Backend) -> Outcome {
-    let shape = (
-        1..3usize,
-        1..4usize,
-        1..5usize,
-        1..6usize,
-        1..40usize,
-        1..6usize,
-    );
-    let attributes = (1..4usize, 0..4usize, 1..4usize, paddings());
-    check(
-        backend,
-        (shape, attributes),
-        |bench, ((n, groups, c, k, width, filter), (stride, padding, dilation, rule))| {
-            let (padding, padding_mode, stride) = ruled(rule, [padding], [stride]);
-            let layer = Layer::conv1d(ConvLayer {
-                attributes: Conv1dSpec {
-                    stride,
-                    padding,
-                    padding_mode,
-                    dilation: [dilation],
-                    groups,
-                },
-                bias: n == 1,
-                ..ConvLayer::new("conv", groups * k, [filter])
-            });
-            agrees(
-                bench,
-                &of_layer("conv1d/random", layer, &[n, groups * c, width])?,
-            )
         },
     )
 }
@@ -240,23 +184,6 @@ fn random_max_pool2d(backend: Backend) -> Outcome {
     )
 }
 
-fn random_batch_norm(backend: Backend) -> Outcome {
-    let shape = (1..4usize, 1..9usize, 1..1500usize);
-    check(
-        backend,
-        (shape, -1000.0..1000.0f32, 0.0..2.0f64),
-        |bench, ((n, c, spatial), mean, eps)| {
-            let layer = Layer::BatchNorm(BatchNormLayer {
-                name: "batch_norm".to_owned(),
-                attributes: BatchNormSpec { eps },
-                affine: n > 1,
-            });
-            let case = of_layer("batch_norm/random", layer, &[n, c, spatial])?;
-            agrees(bench, &case.shifted(mean))
-        },
-    )
-}
-
 fn random_channel_max(backend: Backend) -> Outcome {
     check(
         backend,
@@ -272,7 +199,7 @@ fn random_channel_max(backend: Backend) -> Outcome {
 }
 
 /// The case of a layer that no input can make wrong.
-fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, String> {
+pub(super) fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, String> {
     Case::of_layer(name, layer, input).map_err(|refusal| refusal.to_string())
 }
 

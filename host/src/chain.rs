@@ -8,6 +8,6 @@
 #[doc(inline)]
 pub use op_spec::chain::{
     BatchNormLayer, Chain, ChainError, ChainProblem, ConvLayer, GroupNormLayer, Initialisation,
-    InstanceNormLayer, Layer, LayerProblem, Parameter, Partition, PartitionError, Run, ScaleLayer,
-    ShapedLayer, presets,
+    InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, Parameter, Partition, PartitionError,
+    Run, ScaleLayer, ShapedLayer, presets,
 };

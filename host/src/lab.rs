@@ -15,7 +15,7 @@ use crate::model;
 use crate::ops::{
     ConvOptions, batch_norm, channel_max, conv1d_with, conv2d_with, conv3d_with, group_norm,
 };
-use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
+use crate::ops::{instance_norm, layer_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
 
 pub use crate::model::forward_array_cut;
@@ -89,6 +89,10 @@ pub fn layer(
         Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
         Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
         Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),
+        Layer::LayerNorm(layer) => {
+            let shape = &layer.normalized_shape;
+            layer_norm(x, shape, first, second, &layer.attributes)
+        }
         Layer::BatchNorm(layer) => {
             let variance = second.unwrap_or_else(|| panic!("{name} has statistics"));
             let [third, fourth] = [parameters.get(2), parameters.get(3)];

@@ -19,8 +19,8 @@ pub use op_spec::{
     BatchNormProblem, BatchNormSpec, Border, ChannelMaxProblem, ChannelMaxSpec, ChannelShape,
     ClampProblem, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec,
     GeluApproximation, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
-    MaxPool2dProblem, MaxPool2dSpec, Padding, PaddingMode, PointwiseProblem, PointwiseSpec,
-    Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+    LayerNormProblem, LayerNormSpec, MaxPool2dProblem, MaxPool2dSpec, Padding, PaddingMode,
+    PointwiseProblem, PointwiseSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
 };
 
 pub(crate) use op_spec::launch;

@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `group_norm`, `batch_norm`, `scale`, `max_pool2d`, `pointwise`, `channel_max` | the operators |
+//! | `conv/`, `group_norm`, `layer_norm`, `batch_norm`, `scale`, `max_pool2d`, `pointwise`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
 //! | `copy_strided` | arrays with any strides, made dense |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
@@ -35,6 +35,7 @@ pub mod copy_strided;
 pub mod fused;
 pub mod group_norm;
 pub mod instance_norm;
+pub mod layer_norm;
 pub mod max_pool2d;
 pub mod peak;
 pub mod pointwise;

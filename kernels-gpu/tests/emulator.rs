@@ -41,6 +41,8 @@ tests! {
     conv3d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 3>, checks::conv::gemm::<bf16, 3>;
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm::<f32>;
     group_norm_matches_in_half_precision: checks::norm::group_norm::<f16>, checks::norm::group_norm::<bf16>;
+    layer_norm_matches_for_short_and_long_rows:
+        checks::norm::layer_norm::<f32>, checks::norm::layer_norm::<f16>, checks::norm::layer_norm::<bf16>;
     group_norm_of_constant_rows_is_the_bias: checks::norm::constant_rows_give_the_bias;
     group_norm_scale_clamp_matches_for_planes_of_any_length:
         checks::norm::clamped::<f32>, checks::norm::clamped::<f16>, checks::norm::clamped::<bf16>;

@@ -56,6 +56,7 @@ pub mod data;
 mod group_norm;
 mod instance_norm;
 pub mod launch;
+mod layer_norm;
 mod max_pool2d;
 mod pointwise;
 mod scale;
@@ -68,6 +69,7 @@ pub use conv::{
 pub use error::{Quantity, RankRule, SpecError};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
+pub use layer_norm::{LayerNormProblem, LayerNormSpec};
 pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};
 pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 pub use scale::{ScaleProblem, ScaleSpec};

@@ -130,3 +130,59 @@ fn paddings_are_written_as_pytorch_has_them() {
         "{strided}"
     );
 }
+
+#[test]
+fn a_layer_norm_is_written_as_pytorch_has_it_and_has_parameters_of_its_shape() {
+    let norm = |rest: &str| {
+        format!(r#"{{"layer_norm":{{"name":"n","normalized_shape":[3,4,5],"eps":1e-5{rest}}}}}"#)
+    };
+    let parameters = |chain: &Chain| -> Vec<String> {
+        let parameters = chain.parameters().iter();
+        parameters
+            .map(|of| format!("{} {:?}", of.name, of.shape))
+            .collect()
+    };
+    let rows = [
+        (
+            "",
+            &["n.weight [3, 4, 5]", "n.bias [3, 4, 5]"][..],
+            "affine of each element",
+        ),
+        (
+            r#","bias":false"#,
+            &["n.weight [3, 4, 5]"],
+            "affine of each element",
+        ),
+        (r#","elementwise_affine":false"#, &[], ""),
+    ];
+    for (rest, wanted, behind) in rows {
+        let chain = read(&norm(rest)).unwrap();
+        assert_eq!(written(&chain).replace("0.00001", "1e-5"), norm(rest));
+        assert_eq!(parameters(&chain), wanted);
+        let problem = chain.problem(&[2, 3, 4, 5]).unwrap();
+        let form = NormalForm::of(&problem, 0..1)
+            .unwrap()
+            .summary()
+            .to_string();
+        assert_eq!(
+            form,
+            format!("moments of 1 groups, normalise, {behind}").trim_end_matches(", ")
+        );
+    }
+    let chain = read(&norm("")).unwrap();
+    let refusal = chain.problem(&[2, 3, 4, 6]).unwrap_err().to_string();
+    assert_eq!(
+        refusal,
+        "layer 0: layer_norm: normalized_shape[2] is 5, expected 6"
+    );
+    let channels = read(r#"{"layer_norm":{"name":"n","normalized_shape":[4,5]}}"#).unwrap_err();
+    assert!(
+        channels.contains("normalized_shape[0] is 4, expected 3"),
+        "{channels}"
+    );
+    let empty = read(r#"{"layer_norm":{"name":"n","normalized_shape":[]}}"#).unwrap_err();
+    assert!(
+        empty.contains("normalized_shape has 0 dimensions, minimum 1"),
+        "{empty}"
+    );
+}

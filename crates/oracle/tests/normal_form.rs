@@ -3,10 +3,12 @@
 
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::{
-    Chain, ChainProblem, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, NormalForm, Pointwise,
+    Chain, ChainProblem, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+    NormalForm, Pointwise,
 };
 use op_spec::{
-    ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, PaddingMode,
+    ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec,
+    PaddingMode,
 };
 use oracle::operators::Operator;
 use oracle::{Bounded, Case, Precision};
@@ -106,8 +108,10 @@ impl<'a> Evaluation<'a> {
                 .collect();
             let per_group = norm.channels_per_group();
             for (c, mut channel) in sample.axis_iter_mut(Axis(0)).enumerate() {
-                let weight = affine.first().map_or(1.0, |weight| weight[c]) * behind(c);
-                let bias = affine.get(1).map_or(0.0, |bias| bias[c]) * behind(c);
+                let weight = affine.first().filter(|_| norm.weight);
+                let weight = weight.map_or(1.0, |weight| weight[c]) * behind(c);
+                let bias = affine.get(1).filter(|_| norm.bias);
+                let bias = bias.map_or(0.0, |bias| bias[c]) * behind(c);
                 let factor = before(c);
                 let (gain, shift) = if per_group == 1 {
                     // A sign and another eps, which is infinite for a factor of 0.
@@ -139,6 +143,17 @@ impl<'a> Evaluation<'a> {
             *y = match pointwise {
                 Pointwise::Function(problem) => problem.reference(y, &[]),
                 Pointwise::Scale(problem) => problem.reference(y, &self.parameters_of(*layer)),
+                Pointwise::LayerAffine(_) => {
+                    let mut y = y.clone();
+                    for mut sample in y.axis_iter_mut(Axis(0)) {
+                        let [weight, bias] = self.parameters_of(*layer)[..] else {
+                            panic!("the layer norms here have both");
+                        };
+                        sample *= weight;
+                        sample += bias;
+                    }
+                    y
+                }
                 Pointwise::BatchNorm(problem) => problem.reference(y, &self.parameters_of(*layer)),
             };
         }
@@ -152,7 +167,7 @@ struct Plan {
     convolution: bool,
     bias: bool,
     factors_before: usize,
-    /// None, group norm, instance norm.
+    /// None, group norm, instance norm, layer norm.
     norm: u32,
     affine: bool,
     factors_behind: usize,
@@ -167,7 +182,7 @@ struct Plan {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let first = (ANY, ANY, ANY, 0..3_usize, 0..3_u32, ANY);
+    let first = (ANY, ANY, ANY, 0..3_usize, 0..4_u32, ANY);
     let second = (
         0..3_usize,
         [ANY, ANY],
@@ -221,6 +236,23 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
             },
             affine: plan.affine,
         })),
+        3 => {
+            // Paddings of convolutions by filters of these extents.
+            let grown: &[usize] = match (plan.convolution, plan.volumes) {
+                (false, _) => &[0; 3],
+                (true, true) => &[1, 2, 1],
+                (true, false) => &[1, 0],
+            };
+            let mut extents = vec![channels];
+            extents.extend(shape.iter().zip(grown).map(|(extent, more)| extent + more));
+            layers.push(Layer::LayerNorm(LayerNormLayer {
+                name: "norm".to_owned(),
+                normalized_shape: extents,
+                attributes: LayerNormSpec { eps: 1e-3 },
+                elementwise_affine: plan.affine,
+                bias: true,
+            }));
+        }
         2 => layers.push(Layer::InstanceNorm(InstanceNormLayer {
             name: "norm".to_owned(),
             attributes: InstanceNormSpec { eps: 1e-3 },

@@ -203,6 +203,8 @@ struct Norm<'a> {
 enum Map<'a> {
     Function(PointwiseProblem),
     Scale(&'a [f32]),
+    /// A weight and a bias for each element of a sample.
+    Elements(Option<&'a [f32]>, Option<&'a [f32]>),
     /// With its parameters in PyTorch's order.
     BatchNorm(BatchNormProblem, [Option<&'a [f32]>; 4]),
 }
@@ -253,6 +255,10 @@ impl<'a> Stage<'a> {
             let map = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
                 Pointwise::Function(problem) => Map::Function(*problem),
                 Pointwise::Scale(_) => Map::Scale(factor(*layer)),
+                Pointwise::LayerAffine(problem) => Map::Elements(
+                    parameter(*layer, 0).filter(|_| problem.weight),
+                    parameter(*layer, 1).filter(|_| problem.bias),
+                ),
                 Pointwise::BatchNorm(problem) => {
                     Map::BatchNorm(*problem, [0, 1, 2, 3].map(|index| parameter(*layer, index)))
                 }
@@ -414,6 +420,22 @@ impl Map<'_> {
             Map::Scale(factors) => {
                 let factor = factors[c];
                 x.iter_mut().for_each(|v| *v *= factor);
+            }
+            Map::Elements(weight, bias) => {
+                // A plane is a whole channel of a sample.
+                let first = c * x.len();
+                if let Some(weight) = weight {
+                    let factors = &weight[first..];
+                    x.iter_mut()
+                        .zip(factors)
+                        .for_each(|(v, factor)| *v *= factor);
+                }
+                if let Some(bias) = bias {
+                    let summands = &bias[first..];
+                    x.iter_mut()
+                        .zip(summands)
+                        .for_each(|(v, summand)| *v += summand);
+                }
             }
             Map::BatchNorm(problem, [mean, variance, weight, bias]) => {
                 let of_channel = |values: &Option<&[f32]>, absent| {

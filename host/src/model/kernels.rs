@@ -55,7 +55,9 @@ impl<'a> Appending<'a> {
 
     /// The weight and the bias of a run's norm.
     fn affine(&mut self, layers: &Range<usize>) -> Affine {
-        let is_norm = |layer: &Layer| matches!(layer, Layer::GroupNorm(_) | Layer::InstanceNorm(_));
+        use Layer::{GroupNorm, InstanceNorm, LayerNorm};
+        let is_norm =
+            |layer: &Layer| matches!(layer, GroupNorm(_) | InstanceNorm(_) | LayerNorm(_));
         let norm = self.find(layers, is_norm);
         Affine {
             weight: self.parameter(norm, 0),
@@ -157,7 +159,13 @@ impl<'a> Appending<'a> {
     fn partial(&mut self, x: Value, layers: &Range<usize>, folds_scale: bool) -> Result<Value> {
         use LayerProblem::{ChannelMax, GroupNorm, InstanceNorm, MaxPool2d, Pointwise, Scale};
         let steps = &self.of.problem.steps[layers.clone()];
-        let problems: Vec<LayerProblem> = steps.iter().map(|step| step.problem).collect();
+        let problems: Vec<LayerProblem> = (steps.iter())
+            .map(|step| match step.problem {
+                // The table has seen that it has no weight and no bias.
+                LayerProblem::LayerNorm(norm) => norm.as_group_norm().into(),
+                problem => problem,
+            })
+            .collect();
         match &problems[..] {
             [GroupNorm(norm), Scale(_), MaxPool2d(pool), Pointwise(clamp)] => {
                 let (affine, factors) = (self.affine(layers), self.factors(layers));

@@ -179,10 +179,12 @@ pub(super) const TABLE: [Row; 16] = [
     },
     Row {
         name: "norm",
-        takes: "group_norm or instance_norm alone",
+        takes: "group_norm, instance_norm or layer_norm alone",
         summary: "statistics, then the norm",
         can: |_, run| match run.operators()[..] {
-            ["group_norm" | "instance_norm"] => Ok(Kernels::Operator(ConvOptions::default())),
+            ["group_norm" | "instance_norm" | "layer_norm"] => {
+                Ok(Kernels::Operator(ConvOptions::default()))
+            }
             _ => Err(Refusal::Layers {
                 expected: "a norm alone",
             }),
@@ -203,8 +205,15 @@ pub(super) const TABLE: [Row; 16] = [
         summary: "one kernel",
         can: |_, run| match run.operators()[..] {
             [name]
-                if !["conv1d", "conv2d", "conv3d", "group_norm", "instance_norm"]
-                    .contains(&name)
+                if ![
+                    "conv1d",
+                    "conv2d",
+                    "conv3d",
+                    "group_norm",
+                    "instance_norm",
+                    "layer_norm",
+                ]
+                .contains(&name)
                     && !run.are_functions() =>
             {
                 Ok(Kernels::Operator(ConvOptions::default()))

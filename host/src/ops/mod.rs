@@ -29,6 +29,7 @@ pub(crate) mod fused;
 pub(crate) mod group_norm;
 pub(crate) mod instance_norm;
 mod launching;
+pub(crate) mod layer_norm;
 pub(crate) mod max_pool2d;
 pub(crate) mod pointwise;
 mod precision;
@@ -41,6 +42,7 @@ pub use conv::{
 };
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
+pub use layer_norm::layer_norm;
 pub use max_pool2d::max_pool2d;
 pub use pointwise::*;
 pub use precision::Precision;
@@ -87,6 +89,7 @@ pub(crate) fn append(
         LayerProblem::InstanceNorm(problem) => {
             group_norm::append(program, x, affine, problem.geometry()?)
         }
+        LayerProblem::LayerNorm(problem) => layer_norm::append(program, x, affine, problem),
         LayerProblem::BatchNorm(problem) => {
             let statistics = batch_norm::Statistics {
                 mean: weight(),

@@ -245,7 +245,7 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
     for (index, layer) in chain.layers().iter().enumerate() {
         let of_layer = chain.parameters_of(index);
         let sources: &[(Part, f32)] = match layer {
-            Layer::GroupNorm(_) | Layer::InstanceNorm(_) => {
+            Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_) => {
                 &[(Part::NormWeight, 1.5), (Part::NormBias, 0.5)]
             }
             Layer::BatchNorm(_) => &[

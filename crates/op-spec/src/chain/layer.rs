@@ -12,14 +12,15 @@ use super::error::ChainError;
 use super::parameters::Wanted;
 use crate::{
     BatchNormProblem, ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem,
-    InstanceNormProblem, MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem, PointwiseSpec,
-    ScaleProblem, SpecError,
+    InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, MaxPool2dSpec, PointwiseProblem,
+    PointwiseSpec, ScaleProblem, SpecError,
 };
 
 pub use crate::batch_norm::layer::BatchNormLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
+pub use crate::layer_norm::layer::LayerNormLayer;
 pub use crate::scale::layer::ScaleLayer;
 
 /// What a chain asks of a layer.
@@ -59,6 +60,7 @@ pub(super) enum Place {
     /// Images are one voxel deep, sequences one voxel high as well.
     Convolution(ConvProblem<3>),
     Norm(GroupNormProblem),
+    LayerNorm(LayerNormProblem),
     Factors(ScaleProblem),
     Affine(BatchNormProblem),
     Pointwise(PointwiseProblem),
@@ -177,6 +179,9 @@ layers! {
     /// A norm of every channel by itself.
     InstanceNorm(InstanceNormLayer) is "instance_norm",
     |problem: InstanceNormProblem| Place::Norm(problem.as_group_norm());
+    /// A norm of every sample by itself.
+    LayerNorm(LayerNormLayer) is "layer_norm",
+    |problem: LayerNormProblem| Place::LayerNorm(problem);
     /// A norm of every channel by statistics that are parameters.
     BatchNorm(BatchNormLayer) is "batch_norm",
     |problem: BatchNormProblem| Place::Affine(problem);

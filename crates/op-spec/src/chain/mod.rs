@@ -40,8 +40,8 @@ use serde::{Deserialize, Serialize};
 
 pub use error::ChainError;
 pub use layer::{
-    BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerProblem, Reduction,
-    ScaleLayer,
+    BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+    LayerProblem, Reduction, ScaleLayer,
 };
 pub use normal_form::{NormalForm, NotNormal, Pointwise};
 pub use parameters::{Initialisation, Parameter};

@@ -10,6 +10,7 @@
 //!
 //! 1. A convolution of images is one of volumes that are one voxel deep.
 //! 2. An instance norm is a group norm with a group for each channel.
+//!    So is a layer norm, of one group; its weight and bias, which are those of each element, are pointwise.
 //! 3. Factors between convolution and norm are kept as such. `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)`
 //!    for an instance norm, so the tensor `m * y` need not exist; `m = 0` gives 0, as it does there.
 //! 4. The norm's weight and bias, and the factors right behind it, make `a` and `b`:
@@ -25,7 +26,8 @@ use core::ops::Range;
 use super::layer::{LayerProblem, Place, Reduction};
 use super::problem::ChainProblem;
 use crate::{
-    BatchNormProblem, ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, ScaleProblem,
+    BatchNormProblem, ClampProblem, ConvProblem, GroupNormProblem, LayerNormProblem,
+    PointwiseProblem, ScaleProblem,
 };
 
 /// A function of single values and, at most, their channel.
@@ -37,6 +39,8 @@ pub enum Pointwise {
     Scale(ScaleProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
     BatchNorm(BatchNormProblem),
+    /// Multiplies a value by a constant of its place in the sample, and adds another: what a layer norm does behind the statistics.
+    LayerAffine(LayerNormProblem),
 }
 
 impl Pointwise {
@@ -46,7 +50,7 @@ impl Pointwise {
         match self {
             Self::Function(problem) => problem.function.keeps_order(),
             // A factor may be negative.
-            Self::Scale(_) | Self::BatchNorm(_) => false,
+            Self::Scale(_) | Self::BatchNorm(_) | Self::LayerAffine(_) => false,
         }
     }
 
@@ -55,7 +59,7 @@ impl Pointwise {
     pub fn as_clamp(&self) -> Option<ClampProblem> {
         match self {
             Self::Function(problem) => problem.as_clamp(),
-            Self::Scale(_) | Self::BatchNorm(_) => None,
+            Self::Scale(_) | Self::BatchNorm(_) | Self::LayerAffine(_) => None,
         }
     }
 
@@ -64,6 +68,7 @@ impl Pointwise {
             Self::Function(problem) => problem.function.operator(),
             Self::Scale(_) => "scale",
             Self::BatchNorm(_) => "batch_norm",
+            Self::LayerAffine(_) => "affine of each element",
         }
     }
 }
@@ -164,6 +169,13 @@ impl NormalForm {
         match step.place() {
             Place::Convolution(problem) => convolve(self, problem),
             Place::Norm(problem) => normalise(self, problem),
+            Place::LayerNorm(problem) => {
+                let part = normalise(self, problem.as_group_norm())?;
+                match problem.is_affine() {
+                    true => Ok(self.map(index, Pointwise::LayerAffine(problem), part)),
+                    false => Ok(part),
+                }
+            }
             Place::Reduction(reduction) => reduce(self, reduction),
             Place::Factors(problem) => {
                 let scale = (index, Pointwise::Scale(problem));

@@ -12,6 +12,7 @@ pub mod channel_max;
 pub mod conv;
 pub mod group_norm;
 pub mod instance_norm;
+pub mod layer_norm;
 pub mod max_pool2d;
 mod operator;
 pub mod pointwise;
@@ -27,6 +28,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Conv3d(problem) => problem,
         LayerProblem::GroupNorm(problem) => problem,
         LayerProblem::InstanceNorm(problem) => problem,
+        LayerProblem::LayerNorm(problem) => problem,
         LayerProblem::BatchNorm(problem) => problem,
         LayerProblem::Scale(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
@@ -47,6 +49,7 @@ const CASES: &[Cases] = &[
     conv::CONV3D,
     group_norm::CASES,
     instance_norm::CASES,
+    layer_norm::CASES,
     batch_norm::CASES,
     scale::CASES,
     max_pool2d::CASES,
