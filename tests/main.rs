@@ -35,6 +35,7 @@ mod layer_norm;
 mod layouts;
 mod max_pool2d;
 mod models;
+mod no_batch;
 mod other_chains;
 mod partitions;
 mod peak;
@@ -69,6 +70,7 @@ fn main() {
         instance_norm::trials(),
         batch_norm::trials(),
         layer_norm::trials(),
+        no_batch::trials(),
         kernelbench_85::trials(),
         layouts::trials(),
         max_pool2d::trials(),

@@ -220,6 +220,10 @@ pub(crate) mod layer {
             self.attributes.check().map(|()| Some(channels))
         }
 
+        fn needs_batch(&self) -> bool {
+            true
+        }
+
         fn name(&self) -> &str {
             &self.name
         }

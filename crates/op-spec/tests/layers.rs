@@ -186,3 +186,38 @@ fn a_layer_norm_is_written_as_pytorch_has_it_and_has_parameters_of_its_shape() {
         "{empty}"
     );
 }
+
+#[test]
+fn an_input_without_a_batch_is_one_sample() {
+    let conv = |name: &str| Layer::conv2d(ConvLayer::new(name, 3, [3, 2]));
+    let chain = Chain::new(
+        3,
+        [Layer::instance_norm("norm"), Layer::silu(), conv("conv")],
+    )
+    .unwrap();
+    assert!(chain.lacks_batch(&[3, 8, 9]) && !chain.lacks_batch(&[2, 3, 8, 9]));
+    let problem = chain.problem(&[3, 8, 9]).unwrap();
+    assert_eq!(problem.input_shape(), [3, 8, 9]);
+    assert_eq!(problem.output_shape(), [3, 6, 8]);
+    assert_eq!(problem.steps[0].input, [1, 3, 8, 9]);
+    assert!(!problem.is_batched);
+    let batch = chain.problem(&[1, 3, 8, 9]).unwrap();
+    assert_eq!(batch.steps, problem.steps);
+    assert!(batch.is_batched);
+    // What takes the first axis for the batch in PyTorch does so here.
+    for (layer, operator) in [
+        (Layer::group_norm("norm", 1), "group_norm"),
+        (Layer::batch_norm("norm"), "batch_norm"),
+        (Layer::channel_max(), "channel_max"),
+    ] {
+        let chain = Chain::new(3, [conv("conv"), layer]).unwrap();
+        let refusal = chain.problem(&[3, 8, 9]).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            format!("layer 1: {operator}: the input has no batch, expected one")
+        );
+    }
+    // Without a layer that has a number of dimensions, the first axis is the batch.
+    let chain = Chain::new(8, [Layer::instance_norm("norm")]).unwrap();
+    assert!(!chain.lacks_batch(&[3, 8, 9]));
+}

@@ -23,7 +23,13 @@ impl Case {
     /// # Errors
     /// What [`Chain::new`] refuses; an input without channels is taken to have none.
     pub fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, ChainError> {
-        let chain = Chain::new(input.get(1).copied().unwrap_or(0), [layer])?;
+        let of_channels = |axis: usize| {
+            let channels = input.get(axis).copied().unwrap_or(0);
+            Chain::new(channels, [layer.clone()])
+        };
+        // Without a batch the first axis is that of channels.
+        let single = of_channels(0).ok().filter(|chain| chain.lacks_batch(input));
+        let chain = single.map_or_else(|| of_channels(1), Ok)?;
         Ok(Self::made(
             name,
             chain,

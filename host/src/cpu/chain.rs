@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
+use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, IxDyn};
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{BatchNormProblem, ConvProblem, GroupNormProblem, PointwiseProblem};
 use rayon::prelude::*;
@@ -37,7 +37,16 @@ pub(crate) fn run(
     assert_eq!(x.shape(), problem.input_shape());
     parameters.check(chain).expect("the chain's parameters");
     let stages = stages(chain, problem, parameters);
-    run_stages(&stages, x, problem.output_shape())
+    let x = match problem.is_batched {
+        true => x,
+        false => x.insert_axis(Axis(0)),
+    };
+    let last = problem.steps.last().expect("a chain has a layer");
+    let y = run_stages(&stages, x, &last.output)?;
+    Ok(match problem.is_batched {
+        true => y,
+        false => y.remove_axis(Axis(0)),
+    })
 }
 
 /// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order.

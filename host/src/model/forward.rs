@@ -159,6 +159,8 @@ impl Model {
 
     /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device.
     ///
+    /// An `x` without a batch gives an output without one, see [`Chain::lacks_batch`].
+    ///
     /// `x` may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as channels-last, is copied
     /// on the device first, by one kernel; the bits of the output do not depend on it.
     ///
@@ -287,7 +289,10 @@ impl Model {
         let shared = &*self.shared;
         let input = question.problem.input_shape();
         let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
-        let mut value = program.input(input, shared.dtype, order)?;
+        let x = program.input(input, shared.dtype, order)?;
+        // Operators see a batch in any case.
+        program.see_as(x, &question.problem.steps[0].input);
+        let mut value = x;
         let mut appending = Appending {
             program: &mut program,
             of: question,
@@ -298,6 +303,8 @@ impl Model {
         for run in chosen {
             value = appending.run(value, run)?;
         }
+        program.see_as(x, input);
+        program.see_as(value, question.problem.output_shape());
         for run in chosen {
             let (layers, kernels) = (&*run.facts.layers, run.facts.kernels);
             tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");

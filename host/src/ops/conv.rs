@@ -7,7 +7,7 @@ use kernels_gpu::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
 
 pub(crate) use border::append as append_border;
 
-use super::launching::{kernel, shape_of, single_with};
+use super::launching::{kernel, shape_of, single_with, with_or_without_batch};
 use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::{Error, Result};
@@ -72,6 +72,8 @@ impl ConvOptions {
 ///
 /// *Shapes*: `x` is `(n, c, h, w)`, `weight` `(k, c / groups, r, s)`, `bias`, optional, `(k)`; the output is
 /// `(n, k, p, q)` with `p = (h + 2 padding - dilation (r - 1) - 1) / stride + 1`.
+///
+/// Without a batch, `x` is `(c, h, w)` and the output `(k, p, q)`.
 ///
 /// *Padding*: so many elements on both sides, or [`Padding::Same`](crate::spec::Padding): as many as make the output as large as the
 /// image, an odd one at the end. What is not zeros on both sides alike is put around the image by a launch of its own.
@@ -218,10 +220,12 @@ fn run<const D: usize>(
 where
     ConvProblem<D>: Into<LayerProblem>,
 {
-    let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-    let parameters = [("weight", Some(weight)), ("bias", bias)];
-    let operator = ConvSpec::<D>::OPERATOR;
-    single_with(operator, x, problem.into(), &parameters, options)
+    with_or_without_batch(x, D + 2, |x| {
+        let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
+        let parameters = [("weight", Some(weight)), ("bias", bias)];
+        let operator = ConvSpec::<D>::OPERATOR;
+        single_with(operator, x, problem.into(), &parameters, options)
+    })
 }
 
 /// Chunks of a column matrix that a program takes, at two launches each: far more than any that fill 64 MiB, up to images

@@ -86,6 +86,21 @@ pub(super) fn single_with(
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
 }
 
+/// Does an operator to `x`, or to a batch of one sample that `x` is where it has one dimension less than the `rank` of a batch; the result
+/// has a batch if `x` has.
+pub(super) fn with_or_without_batch(
+    x: &Tensor,
+    rank: usize,
+    operator: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if x.shape().len() + 1 != rank {
+        return operator(x);
+    }
+    let y = operator(&x.as_batch()?)?;
+    let shape = y.shape()[1..].to_vec();
+    Ok(y.reshaped(&shape)?.expect("results are dense"))
+}
+
 /// All that there are, or the first error.
 fn all<T>(values: [Result<Option<T>>; MAX_PARAMETERS]) -> Result<[Option<T>; MAX_PARAMETERS]> {
     let mut found = [const { None }; MAX_PARAMETERS];

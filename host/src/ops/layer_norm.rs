@@ -3,7 +3,7 @@
 use kernels_gpu::layer_norm::LAYER_NORM_APPLY;
 
 use super::group_norm::{self, NormInput};
-use super::launching::{Affine, compute, shape_of, single};
+use super::launching::{Affine, compute, shape_of, single, with_or_without_batch};
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
@@ -13,7 +13,8 @@ use crate::spec::{LayerNormProblem, LayerNormSpec};
 /// each sample.
 ///
 /// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` is `(c, *)`, all of the input's but the batch; `weight` and `bias`, both
-/// optional, have it as well, one value for each element of a sample. The output has the input's shape. A norm of channels and space
+/// optional, have it as well, one value for each element of a sample. The output has the input's shape. An `x` of
+/// `normalized_shape` itself is a single sample. A norm of channels and space
 /// with a weight and a bias for each *channel* is [`group_norm`](super::group_norm()) with one group.
 ///
 /// *Numerics*: as in [`group_norm`](super::group_norm()), of which these are the statistics, and one rounding more where there is a
@@ -47,9 +48,11 @@ pub fn layer_norm(
     spec: &LayerNormSpec,
 ) -> Result<Tensor> {
     let (of_weight, of_bias) = (shape_of(weight), shape_of(bias));
-    let problem = spec.problem(x.shape(), normalized_shape, of_weight, of_bias)?;
-    let parameters = [("weight", weight), ("bias", bias)];
-    single("layer_norm", x, problem.into(), &parameters)
+    with_or_without_batch(x, normalized_shape.len() + 1, |x| {
+        let problem = spec.problem(x.shape(), normalized_shape, of_weight, of_bias)?;
+        let parameters = [("weight", weight), ("bias", bias)];
+        single("layer_norm", x, problem.into(), &parameters)
+    })
 }
 
 /// Appends both launches.

@@ -1,6 +1,6 @@
 //! Maximum over sliding windows of images.
 
-use super::launching::{compute, single};
+use super::launching::{compute, single, with_or_without_batch};
 use kernels_gpu::max_pool2d::MAX_POOL2D;
 
 use crate::device::Tensor;
@@ -33,7 +33,9 @@ use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 ///
 /// As [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
 pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
-    single("max_pool2d", x, spec.problem(x.shape())?.into(), &[])
+    with_or_without_batch(x, 4, |x| {
+        single("max_pool2d", x, spec.problem(x.shape())?.into(), &[])
+    })
 }
 
 /// Appends the operator to a program.

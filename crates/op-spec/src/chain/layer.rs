@@ -35,6 +35,11 @@ pub(crate) trait ChainLayer {
         true
     }
 
+    /// Whether PyTorch's module takes the first axis of any input for the batch.
+    fn needs_batch(&self) -> bool {
+        false
+    }
+
     /// Checks the attributes for an input with these channels, and gives the output's, if it has any.
     fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
         Ok(Some(channels))

@@ -124,10 +124,21 @@ impl Chain {
         &self.parameter_indices[layer]
     }
 
-    /// All extents for an input of this shape, `(n, in_channels, ..)`.
+    /// Whether an input of this shape has no batch: it has one dimension less than a batch of what the first layer takes that has a fixed
+    /// number of them, such as `(c, h, w)` for a chain with a `conv2d`. Its output then has none either.
+    #[must_use]
+    pub fn lacks_batch(&self, input: &[usize]) -> bool {
+        let mut layers = self.layers.iter();
+        let dimensions = layers.find_map(|layer| layer.kind().dimensions());
+        dimensions.is_some_and(|dimensions| input.len() == dimensions + 1)
+    }
+
+    /// All extents for an input of this shape, `(n, in_channels, ..)`, or `(in_channels, ..)` where it
+    /// [has no batch](Self::lacks_batch).
     ///
     /// # Errors
-    /// [`ChainError::Layer`] with what the first layer that refuses its input says.
+    /// [`ChainError::NoBatch`] for a layer that takes the first axis for the batch, as PyTorch's `GroupNorm`, `BatchNorm2d` and `max(dim=1)`
+    /// do, where there is none; [`ChainError::Layer`] with what the first layer that refuses its input says.
     pub fn problem(&self, input: &[usize]) -> Result<ChainProblem, ChainError> {
         ChainProblem::new(self, input)
     }

@@ -18,7 +18,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::PoisonError;
 
-use ndarray::{ArrayBase, ArrayD, Data, DataMut, Dimension};
+use ndarray::{ArrayBase, ArrayD, Axis, Data, DataMut, Dimension};
 
 pub(crate) use chunks::Cut;
 use ring::Ring;
@@ -99,12 +99,13 @@ impl Model {
         options: &Options,
     ) -> Result<ArrayD<f32>> {
         let x = x.view().into_dyn();
-        fresh(
-            &Share::whole(self, x.shape()),
-            &x,
-            options,
-            &Cut::for_threads(1),
-        )
+        let cut = Cut::for_threads(1);
+        if self.chain().lacks_batch(x.shape()) {
+            let x = x.insert_axis(Axis(0));
+            let y = fresh(&Share::whole(self, x.shape()), &x, options, &cut)?;
+            return Ok(y.remove_axis(Axis(0)));
+        }
+        fresh(&Share::whole(self, x.shape()), &x, options, &cut)
     }
 
     /// The same into an array that is there, which saves the making of one: memory that is new to a program costs it as much
@@ -142,11 +143,17 @@ impl Model {
         E: Dimension,
     {
         let x = x.view().into_dyn();
-        let shares = Share::whole(self, x.shape());
-        into(&shares, &x, y, options, &Cut::for_threads(1))
+        let cut = Cut::for_threads(1);
+        if self.chain().lacks_batch(x.shape()) {
+            let x = x.insert_axis(Axis(0));
+            let shares = Share::whole(self, x.shape());
+            let mut y = y.view_mut().insert_axis(Axis(0));
+            return into(&shares, &x, &mut y, options, &cut);
+        }
+        into(&Share::whole(self, x.shape()), &x, y, options, &cut)
     }
 
-    /// [`forward`](Self::forward) for arrays in pinned memory, which the GPU copies by itself: copies both ways and kernels
+    /// [`forward`](Self::forward) for batches in pinned memory, which the GPU copies by itself: copies both ways and kernels
     /// overlap as they do in [`forward_array`](Self::forward_array), and the host does not wait; [`PinnedArray::view`] does. Nothing is
     /// rounded: the arrays hold elements of the model's type.
     ///
