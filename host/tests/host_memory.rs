@@ -35,7 +35,7 @@ fn a_convolution_with_a_wide_border() {
 fn an_intermediate_of_a_chain() {
     let stream = Device::cpu().stream().unwrap();
     let mut conv = ConvLayer::new("conv", 16, [3, 3]);
-    conv.attributes.padding = [400_000; 2];
+    conv.attributes.padding = [400_000; 2].into();
     let pool = Layer::max_pool2d(MaxPool2dSpec::new([800_000, 800_000]));
     let chain = Chain::new(2, [Layer::conv2d(conv), pool]).unwrap();
     let model = Model::init(&stream, &chain, 1).unwrap();

@@ -4,18 +4,18 @@
 //! then each group of channels is normalised, and each of its channels mapped and pooled, while it is in the cache.
 //! Factors around a norm are folded into it and cost nothing. Tensors between two runs are never whole either.
 
-use std::borrow::Cow;
-
 use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, IxDyn};
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
-use op_spec::{BatchNormProblem, ConvProblem, GroupNormProblem, PointwiseProblem};
+use op_spec::{ConvProblem, GroupNormProblem};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
 use super::conv::{convolve_sample, fill_border};
+use super::dense;
+use super::map::Map;
 use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize};
-use super::pointwise::{map, pointwise};
+use super::pointwise::pointwise;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 use crate::ops::MAX_PARAMETERS;
@@ -154,16 +154,6 @@ fn run_sample(stages: &[Stage<'_>], x: &[f32], y: &mut [f32], buffers: &mut Buff
     last.run(x, y, mapped)
 }
 
-/// The elements in row-major order, borrowed where they are in it.
-pub(super) fn dense(x: ArrayViewD<'_, f32>) -> Result<Cow<'_, [f32]>> {
-    if let Some(values) = x.to_slice() {
-        return Ok(Cow::Borrowed(values));
-    }
-    let mut values = reserve(x.len())?;
-    values.extend(x.iter().copied());
-    Ok(Cow::Owned(values))
-}
-
 /// What a thread keeps from sample to sample.
 #[derive(Default)]
 struct Buffers {
@@ -209,15 +199,6 @@ struct Norm<'a> {
     behind: Vec<&'a [f32]>,
 }
 
-enum Map<'a> {
-    Function(PointwiseProblem),
-    Scale(&'a [f32]),
-    /// A weight and a bias for each element of a sample.
-    Elements(Option<&'a [f32]>, Option<&'a [f32]>),
-    /// With its parameters in PyTorch's order.
-    BatchNorm(BatchNormProblem, [Option<&'a [f32]>; 4]),
-}
-
 /// The longest runs that have a normal form.
 fn stages<'a>(chain: &Chain, problem: &ChainProblem, parameters: &'a Parameters) -> Vec<Stage<'a>> {
     let mut stages = Vec::new();
@@ -261,16 +242,8 @@ impl<'a> Stage<'a> {
             factors.collect::<Vec<_>>()
         };
         let maps = |pointwise: &[(usize, Pointwise)]| {
-            let map = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
-                Pointwise::Function(problem) => Map::Function(*problem),
-                Pointwise::Scale(_) => Map::Scale(factor(*layer)),
-                Pointwise::LayerAffine(problem) => Map::Elements(
-                    parameter(*layer, 0).filter(|_| problem.weight),
-                    parameter(*layer, 1).filter(|_| problem.bias),
-                ),
-                Pointwise::BatchNorm(problem) => {
-                    Map::BatchNorm(*problem, [0, 1, 2, 3].map(|index| parameter(*layer, index)))
-                }
+            let map = |(layer, pointwise): &(usize, Pointwise)| {
+                Map::new(pointwise, |index| parameter(*layer, index))
             };
             pointwise.iter().map(map).collect::<Vec<_>>()
         };
@@ -418,48 +391,5 @@ impl Norm<'_> {
         let gain = rstd * before * parameter(self.weight, 1.0) * behind;
         let bias = parameter(self.bias, 0.0) * behind;
         normalize(x, moments.mean, gain, bias);
-    }
-}
-
-impl Map<'_> {
-    /// On values of channel `c`.
-    fn apply(&self, c: usize, x: &mut [f32]) {
-        match self {
-            Map::Function(problem) => map(problem, x),
-            Map::Scale(factors) => {
-                let factor = factors[c];
-                x.iter_mut().for_each(|v| *v *= factor);
-            }
-            Map::Elements(weight, bias) => {
-                // A plane is a whole channel of a sample.
-                let first = c * x.len();
-                if let Some(weight) = weight {
-                    let factors = &weight[first..];
-                    x.iter_mut()
-                        .zip(factors)
-                        .for_each(|(v, factor)| *v *= factor);
-                }
-                if let Some(bias) = bias {
-                    let summands = &bias[first..];
-                    x.iter_mut()
-                        .zip(summands)
-                        .for_each(|(v, summand)| *v += summand);
-                }
-            }
-            Map::BatchNorm(problem, [mean, variance, weight, bias]) => {
-                let of_channel = |values: &Option<&[f32]>, absent| {
-                    values.map_or(absent, |values| f64::from(values[c]))
-                };
-                let parameters = [
-                    of_channel(mean, 0.0),
-                    of_channel(variance, 1.0),
-                    of_channel(weight, 1.0),
-                    of_channel(bias, 0.0),
-                ];
-                let [gain, shift] = problem.gain_and_shift(parameters, f64::sqrt);
-                x.iter_mut()
-                    .for_each(|v| *v = (f64::from(*v) * gain + shift) as f32);
-            }
-        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod cases;
 mod golden;
+mod sequences;
 
 use ndarray::{Array5, ArrayD, ArrayView5, Axis, Ix5, IxDyn};
 use op_spec::{Border, ConvProblem, PaddingMode};
@@ -14,8 +15,9 @@ use rayon::prelude::*;
 use super::operator::{Operator, chained};
 use crate::{Bounded, Precision};
 
-pub(super) use cases::{CONV1D, CONV2D, CONV3D};
+pub(super) use cases::{CONV2D, CONV3D};
 pub(crate) use golden::read_layer;
+pub(super) use sequences::CONV1D;
 
 impl<const D: usize> Operator for ConvProblem<D> {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
