@@ -1,5 +1,8 @@
 use ndarray::ArrayD;
-use op_spec::chain::{Chain, ChainError, ChainProblem, Initialisation, Layer, Parameter};
+use op_spec::ConvProblem;
+use op_spec::chain::{
+    Chain, ChainError, ChainProblem, Initialisation, Layer, LayerProblem, Parameter,
+};
 
 use crate::data;
 
@@ -14,6 +17,20 @@ pub struct Case {
     pub parameters: Vec<ArrayD<f32>>,
     /// The input.
     pub x: ArrayD<f32>,
+}
+
+/// The shape of a convolution's sample within its border; of what has none, that of nothing.
+fn bordered(layer: &LayerProblem) -> Vec<usize> {
+    fn shape<const D: usize>(problem: &ConvProblem<D>) -> Vec<usize> {
+        let outer = problem.border.map(|border| border.outer());
+        outer.map_or(vec![0], |outer| [&[problem.c], &outer[..]].concat())
+    }
+    match layer {
+        LayerProblem::Conv1d(problem) => shape(problem),
+        LayerProblem::Conv2d(problem) => shape(problem),
+        LayerProblem::Conv3d(problem) => shape(problem),
+        _ => vec![0],
+    }
 }
 
 impl Case {
@@ -131,7 +148,9 @@ impl Case {
             let mut layer = 0;
             for step in &problem.steps {
                 let (x, y) = (elements(&step.input[1..])?, elements(&step.output[1..])?);
-                layer = layer.max(x.checked_add(y)?);
+                // What is put around an input is counted beside it.
+                let bordered = elements(&bordered(&step.problem))?;
+                layer = layer.max(x.checked_add(y)?.checked_add(bordered)?);
             }
             let at_once = threads.min(input.first().copied().unwrap_or(1)).max(1);
             // Of input and parameters a copy in f32 and one that is rounded, of the output values, tolerances and their

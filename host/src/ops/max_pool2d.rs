@@ -11,12 +11,12 @@ use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 /// `y[n, c, p, q]` is the largest of `x[n, c, h, w]` over the window of `(p, q)`.
 ///
 /// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)` with `p = (h + 2 padding - dilation (kernel - 1) - 1) / stride + 1`,
-/// rounded up under `ceil_mode` (less windows that would start in the padding behind the image).
+/// rounded up under `ceil_mode` (less windows that would start in the padding behind the image). Without a batch, `(c, h, w)` to `(c, p, q)`.
 ///
 /// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, a window larger than the padded input,
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 3 and 4, zero extents, a window larger than the padded input,
 /// padding over half the window.
 ///
 /// # Examples
