@@ -11,6 +11,7 @@ use op_spec::launch::elementwise::{
 
 use crate::parts::elementwise::block_start;
 use crate::parts::index::NearSegments;
+use crate::parts::unroll::unroll;
 
 /// What stands for an element that is a zero.
 const NONE: u32 = u32::MAX;
@@ -55,7 +56,10 @@ pub unsafe fn conv_border<T: Storage>(x: *const T, y: *mut T, g: &BorderGeometry
         let local = first + round * ROUND_ELEMENTS as u32;
         let at = start as usize + local as usize;
         if at + VECTOR_ELEMENTS <= y.len() {
-            let vector = [0, 1, 2, 3].map(|i| element(local + i));
+            let mut vector = [T::from_f32(0.0); VECTOR_ELEMENTS];
+            unroll!(4, |i| {
+                vector[i] = element(local + i as u32);
+            });
             y.store_vec(at, vector);
         } else {
             let mut i = 0;
