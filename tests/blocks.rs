@@ -267,7 +267,7 @@ fn without_norm(backend: Backend) -> Outcome {
     let conv = |stride: usize, groups: usize, extents: [usize; 2]| {
         let attributes = Conv2dSpec {
             stride: [stride; 2],
-            padding: [1, 1],
+            padding: [1, 1].into(),
             groups,
             ..Conv2dSpec::default()
         };

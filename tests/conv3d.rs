@@ -21,8 +21,8 @@ fn misuse(backend: Backend) -> Outcome {
     let (x, weight) = (tensor(&[1, 2, 4, 5, 6])?, tensor(&[3, 2, 2, 3, 3])?);
     let spec = Conv3dSpec::default();
     says(
-        ops::conv3d(&tensor(&[1, 2, 5, 6])?, &weight, None, &spec),
-        "conv3d: input has 4 dimensions, expected 5",
+        ops::conv3d(&tensor(&[2, 5, 6])?, &weight, None, &spec),
+        "conv3d: input has 3 dimensions, expected 5",
     )?;
     says(
         ops::conv3d(&x, &tensor(&[3, 2, 3, 3])?, None, &spec),

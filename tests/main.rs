@@ -17,10 +17,12 @@ mod suite;
 mod accuracy;
 mod add;
 mod arrays;
+mod batch_norm;
 mod batches;
 mod blocks;
 mod borrowed;
 mod channel_max;
+mod conv1d;
 mod conv2d;
 mod conv3d;
 mod devices;
@@ -31,9 +33,11 @@ mod group_norm;
 mod held;
 mod instance_norm;
 mod kernelbench_85;
+mod layer_norm;
 mod layouts;
 mod max_pool2d;
 mod models;
+mod no_batch;
 mod other_chains;
 mod partitions;
 mod peak;
@@ -59,6 +63,7 @@ fn main() {
         blocks::trials(),
         borrowed::trials(),
         channel_max::trials(),
+        conv1d::trials(),
         conv2d::trials(),
         conv3d::trials(),
         devices::trials(),
@@ -68,6 +73,9 @@ fn main() {
         group_norm::trials(),
         held::trials(),
         instance_norm::trials(),
+        batch_norm::trials(),
+        layer_norm::trials(),
+        no_batch::trials(),
         kernelbench_85::trials(),
         layouts::trials(),
         max_pool2d::trials(),

@@ -94,7 +94,7 @@ fn inputs(backend: Backend) -> Outcome {
     )?;
     says(
         forward(&[1, 3, 12], DType::F32),
-        "layer 0: conv2d: input has 3 dimensions, expected 4",
+        "layer 1: group_norm: the input has no batch, expected one",
     )?;
     says(
         forward(&[1, 3, 5, 12], DType::F32),

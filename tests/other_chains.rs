@@ -1,8 +1,10 @@
 //! Chains that have no name, and that no kernel was made for.
 
-use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
+use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer};
 use convfuse::model::Strategy;
-use convfuse::spec::{Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::spec::{
+    Conv2dSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
+};
 use convfuse::{DType, Tensor};
 use convfuse_cli::{compare, rounded};
 use libtest_mimic::Trial;
@@ -63,6 +65,37 @@ fn flat_79() -> Vec<Layer> {
     vec![convolution, scale.clone(), norm, clamp, scale, maximum]
 }
 
+fn layer_norm(normalized_shape: &[usize], elementwise_affine: bool) -> Layer {
+    Layer::LayerNorm(LayerNormLayer {
+        name: "layer_norm".to_owned(),
+        normalized_shape: normalized_shape.to_vec(),
+        attributes: LayerNormSpec::default(),
+        elementwise_affine,
+        bias: true,
+    })
+}
+
+/// 85 with a layer norm.
+fn with_layer_norm(affine: bool) -> Vec<Layer> {
+    let mut layers = head();
+    layers[1] = layer_norm(&[24, 12, 15], affine);
+    layers
+}
+
+/// A head whose convolution keeps extents with an even filter, for which there is one launch more.
+fn bordered(padding_mode: PaddingMode) -> Vec<Layer> {
+    let mut layers = head();
+    layers[0] = Layer::conv2d(ConvLayer {
+        attributes: Conv2dSpec {
+            padding: Padding::Same,
+            padding_mode,
+            ..Conv2dSpec::default()
+        },
+        ..ConvLayer::new("conv", 24, [4, 3])
+    });
+    layers
+}
+
 /// The chains, each with the row that does its first layers.
 fn cases() -> Vec<(Case, &'static str)> {
     let group_norm = |groups| {
@@ -77,7 +110,7 @@ fn cases() -> Vec<(Case, &'static str)> {
     let strided = Layer::conv2d(ConvLayer {
         attributes: Conv2dSpec {
             stride: [2, 1],
-            padding: [1, 0],
+            padding: [1, 0].into(),
             ..Conv2dSpec::default()
         },
         bias: false,
@@ -112,6 +145,13 @@ fn cases() -> Vec<(Case, &'static str)> {
             "implicit-gemm",
         ),
         (case("flat_79", flat_79()), "implicit-gemm"),
+        (case("layer_norm", with_layer_norm(false)), "implicit-gemm"),
+        (case("layer_norm_affine", with_layer_norm(true)), "direct"),
+        (
+            case("circular", bordered(PaddingMode::Circular)),
+            "implicit-gemm",
+        ),
+        (case("same", bordered(PaddingMode::Zeros)), "implicit-gemm"),
         (case("other_factor", other_factor), "implicit-gemm"),
         (
             case("no_convolution", head()[2..].to_vec()),
@@ -119,6 +159,13 @@ fn cases() -> Vec<(Case, &'static str)> {
         ),
         (
             case("norm_first", vec![group_norm(4), scale(), pool(3), clamp()]),
+            "norm-scale-pool-clamp",
+        ),
+        (
+            case(
+                "layer_norm_first",
+                vec![layer_norm(&[8, 14, 17], false), scale(), pool(3), clamp()],
+            ),
             "norm-scale-pool-clamp",
         ),
         (

@@ -1,6 +1,7 @@
 //! Laws that hold for all shapes and values, on random ones. Seeded, and shrunk on failure.
 
 mod blocks;
+mod layers;
 mod models;
 mod residuals;
 mod runner;
@@ -10,6 +11,7 @@ use convfuse::spec::{
     ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
 };
 use convfuse::{DType, Tensor, data, ops};
+use layers::{paddings, ruled};
 use libtest_mimic::Trial;
 use ndarray::{Array1, ArrayD, IxDyn};
 use oracle::Case;
@@ -21,10 +23,13 @@ use crate::fused;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const MATCHES: &str = "matches_reference_on_random_shapes";
-    let tests: [(&str, &str, Test); 14] = [
+    let tests: [(&str, &str, Test); 17] = [
+        ("layer_norm", MATCHES, layers::random_layer_norm),
+        ("conv1d", MATCHES, layers::random_conv1d),
         ("conv2d", MATCHES, random_conv2d),
         ("conv3d", MATCHES, random_conv3d),
         ("group_norm", MATCHES, random_group_norm),
+        ("batch_norm", MATCHES, layers::random_batch_norm),
         ("max_pool2d", MATCHES, random_max_pool2d),
         ("channel_max", MATCHES, random_channel_max),
         (
@@ -61,15 +66,22 @@ fn random_conv2d(backend: Backend) -> Outcome {
         [1..18usize, 1..18],
         [1..5usize, 1..5],
     );
-    let attributes = ([1..4usize, 1..4], [0..4usize, 0..4], [1..4usize, 1..4]);
+    let attributes = (
+        [1..4usize, 1..4],
+        [0..4usize, 0..4],
+        [1..4usize, 1..4],
+        paddings(),
+    );
     check(
         backend,
         (shape, attributes),
-        |bench, ((n, groups, c, k, image, filter), (stride, padding, dilation))| {
+        |bench, ((n, groups, c, k, image, filter), (stride, padding, dilation, rule))| {
+            let (padding, padding_mode, stride) = ruled(rule, padding, stride);
             let layer = Layer::conv2d(ConvLayer {
                 attributes: Conv2dSpec {
                     stride,
                     padding,
+                    padding_mode,
                     dilation,
                     groups,
                 },
@@ -95,15 +107,18 @@ fn random_conv3d(backend: Backend) -> Outcome {
         [1..3usize, 1..3, 1..3],
         [0..3usize, 0..3, 0..3],
         [1..3usize, 1..3, 1..3],
+        paddings(),
     );
     check(
         backend,
         (shape, attributes),
-        |bench, ((n, groups, c, k, v, f), (stride, padding, dilation))| {
+        |bench, ((n, groups, c, k, v, f), (stride, padding, dilation, rule))| {
+            let (padding, padding_mode, stride) = ruled(rule, padding, stride);
             let layer = Layer::conv3d(ConvLayer {
                 attributes: Conv3dSpec {
                     stride,
                     padding,
+                    padding_mode,
                     dilation,
                     groups,
                 },
@@ -189,7 +204,7 @@ fn random_channel_max(backend: Backend) -> Outcome {
 }
 
 /// The case of a layer that no input can make wrong.
-fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, String> {
+pub(super) fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, String> {
     Case::of_layer(name, layer, input).map_err(|refusal| refusal.to_string())
 }
 

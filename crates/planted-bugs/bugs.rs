@@ -386,4 +386,25 @@ bugs! {
         right: "    «thread::sync_threads();»\n    let (mut source, mut target)",
         wrong: "",
     }
+    {
+        name: border_repeats_the_edge_that_it_mirrors,
+        check: conv_border::matches::<f32>,
+        file: "conv/border.rs",
+        right: "if position < 0 {\n            «-position»\n",
+        wrong: "-position - 1",
+    }
+    {
+        name: batch_norm_adds_the_mean,
+        check: batch_norm::matches::<f32>,
+        file: "batch_norm.rs",
+        right: "«(bias - mean * exact)» as f32",
+        wrong: "(bias + mean * exact)",
+    }
+    {
+        name: layer_norm_takes_the_weight_of_a_place_in_its_block,
+        check: norm::layer_norm::<f32>,
+        file: "layer_norm.rs",
+        right: "values.load_readonly(«position as usize»)",
+        wrong: "local as usize % row",
+    }
 }

@@ -7,7 +7,7 @@
 
 #[doc(inline)]
 pub use op_spec::chain::{
-    AddLayer, Chain, ChainError, ChainInput, ChainProblem, ConvLayer, GroupNormLayer,
-    Initialisation, InstanceNormLayer, Layer, LayerProblem, Parameter, Partition, PartitionError,
-    Run, ScaleLayer, ShapedLayer, presets,
+    AddLayer, BatchNormLayer, Chain, ChainError, ChainInput, ChainProblem, ConvLayer,
+    GroupNormLayer, Initialisation, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem,
+    Parameter, Partition, PartitionError, Run, ScaleLayer, ShapedLayer, presets,
 };

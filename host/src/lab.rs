@@ -12,9 +12,11 @@ use crate::device::{DType, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::model;
-use crate::ops::{ConvOptions, add, channel_max, conv2d_with, conv3d_with, group_norm};
+use crate::ops::{
+    ConvOptions, add, batch_norm, channel_max, conv1d_with, conv2d_with, conv3d_with, group_norm,
+};
 use crate::ops::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
-use crate::ops::{instance_norm, max_pool2d, pointwise, scale};
+use crate::ops::{instance_norm, layer_norm, max_pool2d, pointwise, scale};
 use crate::tensor_file::{self, TensorFileError};
 
 pub use crate::model::forward_array_cut;
@@ -80,12 +82,23 @@ pub fn layer(
     options: &ConvOptions,
 ) -> Result<Tensor> {
     let (first, second) = (parameters.first(), parameters.get(1));
-    let weight = || first.unwrap_or_else(|| panic!("{} has a parameter", layer.operator()));
+    let name = layer.operator();
+    let weight = || first.unwrap_or_else(|| panic!("{name} has a parameter"));
     match layer {
+        Layer::Conv1d(layer) => conv1d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
         Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
         Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),
+        Layer::LayerNorm(layer) => {
+            let shape = &layer.normalized_shape;
+            layer_norm(x, shape, first, second, &layer.attributes)
+        }
+        Layer::BatchNorm(layer) => {
+            let variance = second.unwrap_or_else(|| panic!("{name} has statistics"));
+            let [third, fourth] = [parameters.get(2), parameters.get(3)];
+            batch_norm(x, weight(), variance, third, fourth, &layer.attributes)
+        }
         Layer::Scale(_) => scale(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
         Layer::ChannelMax(_) => channel_max(x),

@@ -72,7 +72,7 @@ impl Parameters {
         })
     }
 
-    /// These values, each under its parameter's name.
+    /// These values, each under its parameter's name. A batch norm's `num_batches_tracked` is passed over.
     ///
     /// # Errors
     /// [`ParametersError`] with the first parameter that is missing, superfluous, or of another shape.
@@ -100,7 +100,8 @@ impl Parameters {
         in_order(chain.parameters(), named, |value| value.shape()).map(drop)
     }
 
-    /// Reads the parameters of `chain`.
+    /// Reads the parameters of `chain`. A batch norm's `num_batches_tracked`, which PyTorch stores beside its running statistics, is
+    /// passed over.
     ///
     /// # Errors
     /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,
@@ -186,6 +187,14 @@ pub(crate) fn in_order<V>(
     shape: impl Fn(&V) -> &[usize],
 ) -> Result<Vec<V>, ParametersError> {
     let mut given: Vec<(String, V)> = given.into_iter().collect();
+    // PyTorch's batch norms count the batches that their running statistics are of, which nothing here asks for.
+    let is_count = |name: &str| {
+        let layer = name.strip_suffix(".num_batches_tracked");
+        let of_statistics =
+            |parameter: &Parameter| parameter.name.strip_suffix(".running_var") == layer;
+        layer.is_some() && parameters.iter().any(of_statistics)
+    };
+    given.retain(|(name, _)| !is_count(name));
     given.sort_by(|(name, _), (other, _)| name.cmp(other));
     let all: Vec<String> = given.iter().map(|(name, _)| name.clone()).collect();
     let mut values = Vec::with_capacity(parameters.len());

@@ -8,7 +8,7 @@
 //! ```
 //! use convfuse::spec::Conv2dSpec;
 //!
-//! let spec = Conv2dSpec { padding: [1, 1], ..Conv2dSpec::default() };
+//! let spec = Conv2dSpec { padding: [1, 1].into(), ..Conv2dSpec::default() };
 //! let problem = spec.problem(&[2, 8, 30, 31], &[64, 8, 3, 3], None)?;
 //! assert_eq!(*problem.output_shape(), [2, 64, 30, 31]);
 //! # Ok::<(), convfuse::spec::SpecError>(())
@@ -18,11 +18,12 @@
 pub use op_spec::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
     AddProblem, AddSpec, AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec,
-    ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem, ClampSpec, Conv2dSpec,
-    Conv3dSpec, ConvProblem, ConvSpec, GeluApproximation, GroupNormProblem, GroupNormSpec,
-    InstanceNormProblem, InstanceNormSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, Quantity, RankRule,
-    ScaleProblem, ScaleSpec, Shape, SpecError,
+    BatchNormProblem, BatchNormSpec, Border, ChannelMaxProblem, ChannelMaxSpec, ChannelShape,
+    ClampProblem, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec,
+    GeluApproximation, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
+    LayerNormProblem, LayerNormSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
+    MaxPool3dSpec, Padding, PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled,
+    Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
 };
 
 pub(crate) use op_spec::launch;

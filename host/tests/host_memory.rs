@@ -25,7 +25,7 @@ fn ones(shape: [usize; 4]) -> Tensor {
 fn a_convolution_with_a_wide_border() {
     let (x, weight) = (ones([1, 2, 5, 5]), ones([3, 2, 3, 3]));
     let spec = Conv2dSpec {
-        padding: [1_000_000; 2],
+        padding: [1_000_000; 2].into(),
         ..Conv2dSpec::default()
     };
     is_out_of_memory(ops::conv2d(&x, &weight, None, &spec));
@@ -35,7 +35,7 @@ fn a_convolution_with_a_wide_border() {
 fn an_intermediate_of_a_chain() {
     let stream = Device::cpu().stream().unwrap();
     let mut conv = ConvLayer::new("conv", 16, [3, 3]);
-    conv.attributes.padding = [400_000; 2];
+    conv.attributes.padding = [400_000; 2].into();
     let pool = Layer::max_pool2d(MaxPool2dSpec::new([800_000, 800_000]));
     let chain = Chain::new(2, [Layer::conv2d(conv), pool]).unwrap();
     let model = Model::init(&stream, &chain, 1).unwrap();
@@ -99,7 +99,7 @@ fn shapes_that_no_array_has_though_they_hold_nothing() {
 #[test]
 fn outputs_beyond_an_address_space() {
     let spec = Conv2dSpec {
-        padding: [1 << 31, 1 << 31],
+        padding: [1 << 31, 1 << 31].into(),
         ..Conv2dSpec::default()
     };
     let error = ops::conv2d(&ones([1, 1, 1, 1]), &ones([1, 1, 1, 1]), None, &spec).unwrap_err();

@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `group_norm`, `scale`, `add`, `max_pool2d`, `pool`, `pointwise`, `channel_max` | the operators |
+//! | `conv/`, `group_norm`, `layer_norm`, `batch_norm`, `scale`, `add`, `max_pool2d`, `pool`, `pointwise`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
 //! | `copy_strided` | arrays with any strides, made dense |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
@@ -29,12 +29,14 @@
 #![allow(clippy::too_many_arguments)]
 
 pub mod add;
+pub mod batch_norm;
 pub mod channel_max;
 pub mod conv;
 pub mod copy_strided;
 pub mod fused;
 pub mod group_norm;
 pub mod instance_norm;
+pub mod layer_norm;
 pub mod max_pool2d;
 pub mod peak;
 pub mod pointwise;

@@ -33,12 +33,16 @@ tests! {
     conv2d_direct_matches_in_half_precision: checks::conv::direct::<f16, 2>, checks::conv::direct::<bf16, 2>;
     conv3d_direct_matches_on_ragged_shapes: checks::conv::direct::<f32, 3>;
     conv3d_direct_matches_in_half_precision: checks::conv::direct::<f16, 3>, checks::conv::direct::<bf16, 3>;
+    conv_border_puts_planes_of_any_length_into_any_border:
+        checks::conv_border::matches::<f32>, checks::conv_border::matches::<f16>, checks::conv_border::matches::<bf16>;
     conv2d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 2>;
     conv2d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 2>, checks::conv::gemm::<bf16, 2>;
     conv3d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 3>;
     conv3d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 3>, checks::conv::gemm::<bf16, 3>;
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm::<f32>;
     group_norm_matches_in_half_precision: checks::norm::group_norm::<f16>, checks::norm::group_norm::<bf16>;
+    layer_norm_matches_for_short_and_long_rows:
+        checks::norm::layer_norm::<f32>, checks::norm::layer_norm::<f16>, checks::norm::layer_norm::<bf16>;
     group_norm_of_constant_rows_is_the_bias: checks::norm::constant_rows_give_the_bias;
     group_norm_scale_pointwise_matches_for_planes_of_any_length:
         checks::norm::functions::<f32>, checks::norm::functions::<f16>, checks::norm::functions::<bf16>;
@@ -50,6 +54,8 @@ tests! {
         checks::elementwise::scale::<f32>, checks::elementwise::scale::<f16>, checks::elementwise::scale::<bf16>;
     add_matches_and_works_in_place:
         checks::elementwise::add::<f32>, checks::elementwise::add::<f16>, checks::elementwise::add::<bf16>;
+    batch_norm_folds_its_parameters_and_matches_in_place:
+        checks::batch_norm::matches::<f32>, checks::batch_norm::matches::<f16>, checks::batch_norm::matches::<bf16>;
     clamp_keeps_nan_and_lets_the_upper_bound_win:
         checks::pointwise::clamp::<f32>, checks::pointwise::clamp::<f16>, checks::pointwise::clamp::<bf16>;
     pointwise_walks_over_lists_without_rounding_in_between:

@@ -84,7 +84,7 @@ pub(super) fn random_blocks(backend: Backend) -> Outcome {
             let conv = Layer::conv2d(ConvLayer {
                 attributes: Conv2dSpec {
                     stride,
-                    padding,
+                    padding: padding.into(),
                     groups,
                     ..Conv2dSpec::default()
                 },

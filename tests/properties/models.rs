@@ -40,9 +40,10 @@ pub(super) fn random_85(backend: Backend) -> Outcome {
                 kernel_size,
                 conv: Conv2dSpec {
                     stride,
-                    padding,
+                    padding: padding.into(),
                     dilation,
                     groups,
+                    ..Conv2dSpec::default()
                 },
                 bias,
                 group_norm: GroupNormSpec::new(norm_groups),
@@ -102,9 +103,10 @@ pub(super) fn random_79(backend: Backend) -> Outcome {
                 kernel_size,
                 conv: Conv3dSpec {
                     stride,
-                    padding,
+                    padding: padding.into(),
                     dilation,
                     groups,
+                    ..Conv3dSpec::default()
                 },
                 bias,
                 instance_norm: InstanceNormSpec::default(),

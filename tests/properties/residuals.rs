@@ -62,7 +62,7 @@ pub(super) fn random_chains(backend: Backend) -> Outcome {
 fn padded<const D: usize>(name: &str, channels: usize, kernel_size: [usize; D]) -> ConvLayer<D> {
     ConvLayer {
         attributes: ConvSpec {
-            padding: kernel_size.map(|extent| extent / 2),
+            padding: kernel_size.map(|extent| extent / 2).into(),
             ..ConvSpec::default()
         },
         ..ConvLayer::new(name, channels, kernel_size)

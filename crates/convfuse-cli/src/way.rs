@@ -64,7 +64,7 @@ impl Way {
     #[must_use]
     pub fn all(case: &Case, dtype: DType) -> Vec<Way> {
         let kinds = match case.chain.layers() {
-            [Layer::Conv2d(_) | Layer::Conv3d(_)] => vec![
+            [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => vec![
                 Kind::Conv(ConvAlgorithm::Direct),
                 Kind::Conv(ConvAlgorithm::Im2col),
                 Kind::ConvChunked,

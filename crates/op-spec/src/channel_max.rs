@@ -85,6 +85,11 @@ mod layer {
     }
 
     impl ChainLayer for ChannelMaxSpec {
+        fn needs_batch(&self) -> bool {
+            // It takes the maximum over axis 1.
+            true
+        }
+
         fn check(&self, _: usize) -> Result<Option<usize>, SpecError> {
             Ok(None)
         }

@@ -1,7 +1,10 @@
-//! Convolution in two and three dimensions (cross-correlation, as PyTorch defines it).
+//! Convolution in one to three dimensions (cross-correlation, as PyTorch defines it).
 
 #[cfg(feature = "chain")]
 pub(crate) mod layer;
+mod padding;
+
+pub use padding::{Border, Padding, PaddingMode};
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
 use crate::launch::conv::ConvGeometry;
@@ -11,19 +14,23 @@ use crate::window::Window;
 /// Attributes of a convolution over `D` spatial axes; see
 /// [`torch.nn.functional.conv2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html).
 ///
-/// Extents come from the tensors: the filter's shape is `[k, c / groups, (t,) r, s]`.
+/// Extents come from the tensors: the filter's shape is `[k, c / groups, (t,) (r,) s]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConvSpec<const D: usize> {
     /// Step between windows on each axis.
     pub stride: [usize; D],
-    /// Zeros on both sides of each axis.
-    pub padding: [usize; D],
+    /// How far windows reach beyond the input on each axis.
+    pub padding: Padding<D>,
+    /// What they meet there.
+    pub padding_mode: PaddingMode,
     /// Step between the elements of a window on each axis.
     pub dilation: [usize; D],
     /// Independent convolutions that input and output channels are split into.
     pub groups: usize,
 }
 
+/// Attributes of a convolution of sequences.
+pub type Conv1dSpec = ConvSpec<1>;
 /// Attributes of a convolution of images.
 pub type Conv2dSpec = ConvSpec<2>;
 /// Attributes of a convolution of volumes.
@@ -34,7 +41,8 @@ impl<const D: usize> Default for ConvSpec<D> {
     fn default() -> Self {
         Self {
             stride: [1; D],
-            padding: [0; D],
+            padding: Padding::default(),
+            padding_mode: PaddingMode::Zeros,
             dilation: [1; D],
             groups: 1,
         }
@@ -44,17 +52,18 @@ impl<const D: usize> Default for ConvSpec<D> {
 impl<const D: usize> ConvSpec<D> {
     /// Name in errors.
     pub const OPERATOR: &'static str = match D {
+        1 => "conv1d",
         2 => "conv2d",
         3 => "conv3d",
         _ => "conv",
     };
 
-    /// The window along an axis.
-    fn window(&self, kernel_size: [usize; D], axis: usize) -> Window {
+    /// The window along an axis with this padding.
+    fn window(&self, kernel_size: [usize; D], padding: [usize; D], axis: usize) -> Window {
         Window {
             kernel: kernel_size[axis],
             stride: self.stride[axis],
-            padding: self.padding[axis],
+            padding: padding[axis],
             dilation: self.dilation[axis],
             ceil_mode: false,
         }
@@ -85,7 +94,8 @@ impl<const D: usize> ConvSpec<D> {
     /// Checks what no input can make up for.
     ///
     /// # Errors
-    /// Stride, dilation, groups, channels or a filter extent of 0; channels that groups do not divide.
+    /// Stride, dilation, groups, channels or a filter extent of 0; channels that groups do not divide; padding `same` with a
+    /// stride.
     pub fn check(
         &self,
         in_channels: usize,
@@ -93,7 +103,11 @@ impl<const D: usize> ConvSpec<D> {
         kernel_size: [usize; D],
     ) -> Result<(), SpecError> {
         self.check_channels(in_channels, out_channels)?;
-        (0..D).try_for_each(|axis| self.window(kernel_size, axis).check(Self::OPERATOR, axis))
+        self.check_same()?;
+        (0..D).try_for_each(|axis| {
+            let window = self.window(kernel_size, [0; D], axis);
+            window.check(Self::OPERATOR, axis)
+        })
     }
 
     /// Checks the attributes against the shapes of input, filter and bias.
@@ -104,7 +118,8 @@ impl<const D: usize> ConvSpec<D> {
     /// # Errors
     /// Wrong ranks; stride, dilation, groups or a filter extent of 0; channels that groups do not
     /// divide; tensors that disagree; a dilated filter larger than the padded input; an empty
-    /// image; outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    /// image; padding `same` with a stride; padding beyond what its mode can do (reflect: less than the extent, circular: no
+    /// more); outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
     pub fn problem(
         &self,
         input: &[usize],
@@ -150,7 +165,8 @@ impl<const D: usize> ConvSpec<D> {
             kernel_size: [0; D],
             output: [0; D],
             stride: self.stride,
-            padding: self.padding,
+            padding: [0; D],
+            border: None,
             dilation: self.dilation,
             groups: self.groups,
             bias: bias.is_some(),
@@ -165,7 +181,16 @@ impl<const D: usize> ConvSpec<D> {
                     problem.input[axis],
                 )?;
             }
-            let window = self.window(problem.kernel_size, axis);
+        }
+        let (padding, border) = self.border(problem.input, problem.kernel_size)?;
+        (problem.padding, problem.border) = (padding, border);
+        if let Some(border) = border {
+            problem.input = border.outer();
+            let padded = Shape::new(n, c, problem.input);
+            elements(operator, "padded input", &padded)?;
+        }
+        for axis in 0..D {
+            let window = self.window(problem.kernel_size, padding, axis);
             problem.output[axis] = window.output_extent(operator, axis, problem.input[axis])?;
         }
         elements(operator, "input", input)?;
@@ -175,13 +200,17 @@ impl<const D: usize> ConvSpec<D> {
     }
 }
 
-impl ConvProblem<2> {
-    /// The same convolution of volumes that are one voxel deep.
+/// Extents of a volume, which are `absent` on the axes that `values` lack: the last axis is that of columns in any dimension.
+fn lifted<const D: usize>(absent: usize, values: [usize; D]) -> [usize; 3] {
+    let mut volume = [absent; 3];
+    volume[3 - D..].copy_from_slice(&values);
+    volume
+}
+
+impl<const D: usize> ConvProblem<D> {
+    /// The same convolution of volumes: images are one voxel deep, sequences one voxel high as well.
     #[must_use]
-    pub const fn as_conv3d(&self) -> ConvProblem<3> {
-        const fn lifted(depth: usize, [height, width]: [usize; 2]) -> [usize; 3] {
-            [depth, height, width]
-        }
+    pub fn as_conv3d(&self) -> ConvProblem<3> {
         ConvProblem {
             n: self.n,
             c: self.c,
@@ -191,6 +220,12 @@ impl ConvProblem<2> {
             output: lifted(1, self.output),
             stride: lifted(1, self.stride),
             padding: lifted(0, self.padding),
+            border: self.border.map(|border| Border {
+                inner: lifted(1, border.inner),
+                before: lifted(0, border.before),
+                after: lifted(0, border.after),
+                mode: border.mode,
+            }),
             dilation: lifted(1, self.dilation),
             groups: self.groups,
             bias: self.bias,
@@ -224,16 +259,18 @@ pub struct ConvProblem<const D: usize> {
     pub c: usize,
     /// Output channels.
     pub k: usize,
-    /// Input extents, `(d,) h, w`.
+    /// Input extents, `(d,) (h,) w`, those of the border included if there is one.
     pub input: [usize; D],
-    /// Filter extents, `(t,) r, s`.
+    /// Filter extents, `(t,) (r,) s`.
     pub kernel_size: [usize; D],
-    /// Output extents, `(z,) p, q`.
+    /// Output extents, `(z,) (p,) q`.
     pub output: [usize; D],
     /// Step between windows.
     pub stride: [usize; D],
     /// Zeros on both sides.
     pub padding: [usize; D],
+    /// What is put around the input first, where zeros on both sides are not what is asked for.
+    pub border: Option<Border<D>>,
     /// Step between the elements of a window.
     pub dilation: [usize; D],
     /// Independent convolutions.
@@ -246,7 +283,8 @@ impl<const D: usize> ConvProblem<D> {
     /// Shape of the input.
     #[must_use]
     pub fn input_shape(&self) -> Shape {
-        Shape::new(self.n, self.c, self.input)
+        let extents = self.border.map_or(self.input, |border| border.inner);
+        Shape::new(self.n, self.c, extents)
     }
 
     /// Shape of the filter.
@@ -297,7 +335,7 @@ impl<const D: usize> ConvProblem<D> {
         self.output_shape().elements() as u128 * self.reduction() as u128
     }
 
-    /// The extents as kernels take them, with a depth of 1 in two dimensions.
+    /// The extents as kernels take them, with extents of 1 for absent axes.
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] if a padded plane (or volume), a filter or an attribute exceeds
@@ -307,7 +345,7 @@ impl<const D: usize> ConvProblem<D> {
         check_plane(operator, "padded input plane", &self.input, &self.padding)?;
         check_plane(operator, "output plane", &self.output, &[0; D])?;
         check_plane(operator, "filter length", &[self.reduction()], &[0])?;
-        // Axes are right-aligned: the last two are rows and columns in any dimension.
+        // Axes are right-aligned: the last one is that of columns in any dimension.
         let axes = |name, values: [usize; D], absent: u32| {
             let mut extents = [absent; 3];
             for (axis, value) in values.into_iter().enumerate() {

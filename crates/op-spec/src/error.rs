@@ -137,6 +137,28 @@ pub enum SpecError {
         /// Half the kernel size.
         limit: usize,
     },
+    /// A convolution is to have an output as large as its input, and leaves out windows.
+    SameWithStride {
+        /// Operator that refused.
+        operator: &'static str,
+        /// Spatial axis, counted from 0.
+        axis: usize,
+        /// The stride.
+        stride: usize,
+    },
+    /// There is not enough input to fill a border from.
+    BorderTooLarge {
+        /// Operator that refused.
+        operator: &'static str,
+        /// What the border is filled with.
+        mode: &'static str,
+        /// Spatial axis, counted from 0.
+        axis: usize,
+        /// The larger of the axis' two paddings.
+        padding: usize,
+        /// The most that the mode can do for an input of this extent.
+        limit: usize,
+    },
     /// A norm would divide by the deviation of a single value.
     SingleValue {
         /// Operator that refused.
@@ -247,6 +269,24 @@ impl fmt::Display for SpecError {
             } => write!(
                 f,
                 "{operator}: padding[{axis}] is {padding}, limit kernel_size[{axis}] / 2 = {limit}"
+            ),
+            Self::SameWithStride {
+                operator,
+                axis,
+                stride,
+            } => write!(
+                f,
+                "{operator}: stride[{axis}] is {stride}, expected 1 with padding same"
+            ),
+            Self::BorderTooLarge {
+                operator,
+                mode,
+                axis,
+                padding,
+                limit,
+            } => write!(
+                f,
+                "{operator}: padding[{axis}] is {padding}, limit {limit} with padding_mode {mode}"
             ),
             Self::SingleValue { operator, quantity } => write!(
                 f,

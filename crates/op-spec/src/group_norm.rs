@@ -201,6 +201,10 @@ pub(crate) mod layer {
             self.attributes.check(channels).map(|()| Some(channels))
         }
 
+        fn needs_batch(&self) -> bool {
+            true
+        }
+
         fn name(&self) -> &str {
             &self.name
         }

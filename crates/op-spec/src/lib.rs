@@ -11,7 +11,7 @@
 //! use op_spec::{Conv2dSpec, SpecError};
 //!
 //! # fn main() -> Result<(), SpecError> {
-//! let spec = Conv2dSpec { padding: [1, 1], ..Conv2dSpec::default() };
+//! let spec = Conv2dSpec { padding: [1, 1].into(), ..Conv2dSpec::default() };
 //! let problem = spec.problem(&[2, 8, 30, 31], &[64, 8, 3, 3], None)?;
 //! assert_eq!(*problem.output_shape(), [2, 64, 30, 31]);
 //! # Ok(())
@@ -47,6 +47,7 @@ mod shape;
 mod window;
 
 mod add;
+mod batch_norm;
 #[cfg(feature = "chain")]
 pub mod chain;
 mod channel_max;
@@ -56,17 +57,22 @@ pub mod data;
 mod group_norm;
 mod instance_norm;
 pub mod launch;
+mod layer_norm;
 mod max_pool2d;
 mod pointwise;
 mod pool;
 mod scale;
 
 pub use add::{AddProblem, AddSpec};
+pub use batch_norm::{BatchNormProblem, BatchNormSpec};
 pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
-pub use conv::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
+pub use conv::{
+    Border, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Padding, PaddingMode,
+};
 pub use error::{Quantity, RankRule, SpecError};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
+pub use layer_norm::{LayerNormProblem, LayerNormSpec};
 pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};
 pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 pub use pool::{

@@ -30,11 +30,12 @@ fn conv(input: [usize; 5], weight: [usize; 5], spec: Conv3dSpec) -> ConvGeometry
 /// Problems of all kinds, with the pool behind them.
 fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
     let plain = Conv3dSpec::default();
-    let strided = |stride, padding, dilation| ConvSpec {
+    let strided = |stride, padding: [usize; 3], dilation| ConvSpec {
         stride,
-        padding,
+        padding: padding.into(),
         dilation,
         groups: 1,
+        ..ConvSpec::default()
     };
     let mut all = vec![
         (

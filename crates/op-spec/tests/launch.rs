@@ -377,7 +377,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         assert_eq!(geometry([1, 3, 17, 32, 32]), None);
         assert!(geometry([1, 3, 16, 31, 32]).is_some());
         let padded = Conv3dSpec {
-            padding: [1, 1, 1],
+            padding: [1, 1, 1].into(),
             ..Conv3dSpec::default()
         };
         assert_eq!(geometry_of(padded, false, [1, 3, 8, 8, 32]), None);

@@ -30,9 +30,10 @@ fn conv2d() -> impl Strategy<Value = Conv2dSpec> {
     (extents(), extents(), extents(), extent()).prop_map(|(stride, padding, dilation, groups)| {
         Conv2dSpec {
             stride,
-            padding,
+            padding: padding.into(),
             dilation,
             groups,
+            ..Conv2dSpec::default()
         }
     })
 }
@@ -42,9 +43,10 @@ fn conv3d() -> impl Strategy<Value = Conv3dSpec> {
     (extents(), extents(), extents(), extent()).prop_map(|(stride, padding, dilation, groups)| {
         Conv3dSpec {
             stride,
-            padding,
+            padding: padding.into(),
             dilation,
             groups,
+            ..Conv3dSpec::default()
         }
     })
 }
@@ -105,7 +107,7 @@ proptest! {
         kernel in uniform2(1..5_usize),
     ) {
         let (stride, padding, dilation, groups) = spec;
-        let spec = Conv2dSpec { stride, padding, dilation, groups };
+        let spec = Conv2dSpec { stride, padding: padding.into(), dilation, groups, ..Conv2dSpec::default() };
         let input = [2, channels.0 * groups, image[0], image[1]];
         let weight = [channels.1 * groups, channels.0, kernel[0], kernel[1]];
         let fits = (0..2).all(|i| (kernel[i] - 1) * dilation[i] < image[i] + 2 * padding[i]);

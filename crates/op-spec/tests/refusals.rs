@@ -1,8 +1,8 @@
 //! What PyTorch refuses is refused, in words that name both values; what it accepts is accepted.
 
 use op_spec::{
-    ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
-    MaxPool2dSpec, ScaleSpec, SpecError,
+    BatchNormSpec, ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec,
+    InstanceNormSpec, MaxPool2dSpec, ScaleSpec, SpecError,
 };
 
 #[track_caller]
@@ -103,7 +103,7 @@ fn conv2d_accepts() {
     assert_eq!(*shape(spec, [0, 3, 8, 9], [4, 3, 3, 2]), [0, 4, 6, 8]);
     assert_eq!(*shape(spec, [1, 1, 1, 1], [1, 1, 1, 1]), [1, 1, 1, 1]);
     let padded = Conv2dSpec {
-        padding: [2, 4],
+        padding: [2, 4].into(),
         stride: [3, 1],
         ..spec
     };
@@ -331,4 +331,40 @@ fn kernels_refuse_planes_beyond_32_bits_and_nothing_smaller() {
         .problem(&[1 << 24, 64, 8, 8], &[1, 64, 1, 1], None)
         .unwrap();
     assert_eq!(batch.geometry().unwrap().n, 1 << 24);
+}
+
+#[test]
+fn batch_norm_refuses() {
+    let spec = BatchNormSpec::default();
+    let input = [2, 6, 10, 12];
+    refused(
+        spec.problem(&[6], &[6], &[6], None, None),
+        "batch_norm: input has 1 dimensions, minimum 2",
+    );
+    refused(
+        spec.problem(&input, &[5], &[6], None, None),
+        "batch_norm: running_mean[0] is 5, expected 6",
+    );
+    refused(
+        spec.problem(&input, &[6], &[6, 1], None, None),
+        "batch_norm: running_var has 2 dimensions, expected 1",
+    );
+    refused(
+        spec.problem(&input, &[6], &[6], Some(&[7]), None),
+        "batch_norm: weight[0] is 7, expected 6",
+    );
+    refused(
+        spec.problem(&input, &[6], &[6], None, Some(&[7])),
+        "batch_norm: bias[0] is 7, expected 6",
+    );
+    for eps in [-1e-5, f64::NAN] {
+        let spec = BatchNormSpec { eps };
+        let refusal = spec.problem(&input, &[6], &[6], None, None).unwrap_err();
+        assert!(matches!(refusal, SpecError::Eps { .. }), "{refusal}");
+    }
+    // As at inference in PyTorch: a single value, an empty batch, no deviation.
+    for input in [[1, 6, 1, 1], [0, 6, 3, 3], [2, 6, 0, 3]] {
+        let spec = BatchNormSpec { eps: 0.0 };
+        assert!(spec.problem(&input, &[6], &[6], None, None).is_ok());
+    }
 }

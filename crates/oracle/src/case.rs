@@ -1,5 +1,8 @@
 use ndarray::ArrayD;
-use op_spec::chain::{Chain, ChainError, ChainProblem, Initialisation, Layer, Parameter};
+use op_spec::ConvProblem;
+use op_spec::chain::{
+    Chain, ChainError, ChainProblem, Initialisation, Layer, LayerProblem, Parameter,
+};
 
 use crate::data;
 
@@ -18,6 +21,20 @@ pub struct Case {
     pub inputs: Vec<ArrayD<f32>>,
 }
 
+/// The shape of a convolution's sample within its border; of what has none, that of nothing.
+fn bordered(layer: &LayerProblem) -> Vec<usize> {
+    fn shape<const D: usize>(problem: &ConvProblem<D>) -> Vec<usize> {
+        let outer = problem.border.map(|border| border.outer());
+        outer.map_or(vec![0], |outer| [&[problem.c], &outer[..]].concat())
+    }
+    match layer {
+        LayerProblem::Conv1d(problem) => shape(problem),
+        LayerProblem::Conv2d(problem) => shape(problem),
+        LayerProblem::Conv3d(problem) => shape(problem),
+        _ => vec![0],
+    }
+}
+
 impl Case {
     /// A single layer. Input and parameters are values in [-1, 1) that the name alone decides, so that a case keeps its
     /// data when others come and go.
@@ -25,7 +42,13 @@ impl Case {
     /// # Errors
     /// What [`Chain::new`] refuses; an input without channels is taken to have none.
     pub fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, ChainError> {
-        let chain = Chain::new(input.get(1).copied().unwrap_or(0), [layer])?;
+        let of_channels = |axis: usize| {
+            let channels = input.get(axis).copied().unwrap_or(0);
+            Chain::new(channels, [layer.clone()])
+        };
+        // Without a batch the first axis is that of channels.
+        let single = of_channels(0).ok().filter(|chain| chain.lacks_batch(input));
+        let chain = single.map_or_else(|| of_channels(1), Ok)?;
         Ok(Self::made(
             name,
             chain,
@@ -68,7 +91,14 @@ impl Case {
         let x = input(next());
         let parameters = chain.parameters().iter().map(|parameter| {
             let seed = next();
-            data::generate(&parameter.shape, |index| value(parameter, seed, index))
+            // A variance is the distance of a random number from where none is near 0.
+            let is_variance = parameter.name.ends_with(".running_var");
+            data::generate(&parameter.shape, |index| {
+                match (is_variance, value(parameter, seed, index)) {
+                    (true, value) => 0.1 + value.abs(),
+                    (false, value) => value,
+                }
+            })
         });
         let parameters = parameters.collect();
         let inputs = chain.problem(x.shape()).map_or(Vec::new(), |problem| {
@@ -128,7 +158,9 @@ impl Case {
             let mut layer = 0;
             for step in &problem.steps {
                 let (x, y) = (elements(&step.input[1..])?, elements(&step.output[1..])?);
-                layer = layer.max(x.checked_add(y)?);
+                // What is put around an input is counted beside it.
+                let bordered = elements(&bordered(&step.problem))?;
+                layer = layer.max(x.checked_add(y)?.checked_add(bordered)?);
             }
             let at_once = threads.min(input.first().copied().unwrap_or(1)).max(1);
             let mut inputs = elements(input)?;

@@ -14,10 +14,10 @@ impl Case {
     pub fn reference(&self) -> Result<ArrayD<f64>, ChainError> {
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
-        let mut y = ArrayD::zeros(problem.output_shape());
+        let mut y = ArrayD::zeros(batched_output(&problem));
         y.axis_chunks_iter_mut(Axis(0), 1)
             .into_par_iter()
-            .zip(self.x.axis_chunks_iter(Axis(0), 1))
+            .zip(self.batched_x(&problem).axis_chunks_iter(Axis(0), 1))
             .enumerate()
             .for_each(|(number, (mut y, x))| {
                 let mut sample = x.mapv(f64::from);
@@ -28,7 +28,7 @@ impl Case {
                 }
                 y.assign(&sample);
             });
-        Ok(y)
+        Ok(seen(y, &problem))
     }
 
     /// The same with the tolerance that `precision` asks for, element by element.
@@ -38,13 +38,13 @@ impl Case {
     pub fn expected(&self, precision: &Precision) -> Result<Expected, ChainError> {
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
-        let zeros = || ArrayD::zeros(problem.output_shape());
+        let zeros = || ArrayD::zeros(batched_output(&problem));
         let (mut values, mut tolerance) = (zeros(), zeros());
         values
             .axis_chunks_iter_mut(Axis(0), 1)
             .into_par_iter()
             .zip(tolerance.axis_chunks_iter_mut(Axis(0), 1))
-            .zip(self.x.axis_chunks_iter(Axis(0), 1))
+            .zip(self.batched_x(&problem).axis_chunks_iter(Axis(0), 1))
             .enumerate()
             .for_each(|(number, ((mut values, mut tolerance), x))| {
                 let inputs = self.wide_inputs(number..number + 1);
@@ -52,6 +52,7 @@ impl Case {
                 values.assign(&sample.values);
                 tolerance.assign(&sample.tolerance);
             });
+        let [values, tolerance] = [values, tolerance].map(|array| seen(array, &problem));
         Ok(Expected::new(Bounded { values, tolerance }, precision))
     }
 
@@ -73,12 +74,16 @@ impl Case {
     pub fn bounded_of_one_kernel(&self, precision: &Precision) -> Result<Bounded, ChainError> {
         let problem = self.problem()?;
         let y = self.bounded_sample(
-            self.x.view(),
+            self.batched_x(&problem),
             &problem,
             &self.wide_parameters(),
             &self.wide_inputs(..),
             &precision.unstored(),
         );
+        let y = Bounded {
+            values: seen(y.values, &problem),
+            tolerance: seen(y.tolerance, &problem),
+        };
         let selects = |step: &ShapedLayer| operators::of(&step.problem).selects();
         Ok(if problem.steps.iter().all(selects) {
             y
@@ -101,6 +106,14 @@ impl Case {
             sample = sample.through(&step.problem, &parameters, precision);
         }
         sample
+    }
+
+    /// The input as a batch, which is of one sample where it lacks one.
+    fn batched_x(&self, problem: &ChainProblem) -> ArrayViewD<'_, f32> {
+        match problem.is_batched {
+            true => self.x.view(),
+            false => self.x.view().insert_axis(Axis(0)),
+        }
     }
 
     fn wide_parameters(&self) -> Vec<ArrayD<f64>> {
@@ -138,6 +151,20 @@ impl Case {
         let steps = self.problem().map_or(Vec::new(), |problem| problem.steps);
         let cost = steps.iter().map(|step| operators::of(&step.problem).cost());
         cost.sum()
+    }
+}
+
+/// The output's shape with a batch.
+fn batched_output(problem: &ChainProblem) -> &[usize] {
+    let last = problem.steps.last();
+    &last.expect("a chain has a layer").output
+}
+
+/// What was computed of a batch, as the input has it.
+fn seen(y: ArrayD<f64>, problem: &ChainProblem) -> ArrayD<f64> {
+    match problem.is_batched {
+        true => y,
+        false => y.remove_axis(Axis(0)),
     }
 }
 

@@ -166,7 +166,7 @@ proptest! {
     #[test]
     fn a_convolution_is_linear(x in images(), gain in -10.0..10.0_f64) {
         let weight = wide(1, &[3, x.shape()[1], 2, 2]);
-        let spec = Conv2dSpec { padding: [1, 0], ..Conv2dSpec::default() };
+        let spec = Conv2dSpec { padding: [1, 0].into(), ..Conv2dSpec::default() };
         let y = conv2d(&x, &weight, &spec).unwrap() * gain;
         let scaled = conv2d(&(&x * gain), &weight, &spec).unwrap();
         prop_assert!((y - scaled).iter().all(|difference| difference.abs() < 1e-12));
@@ -177,7 +177,7 @@ proptest! {
         let c = x.shape()[1];
         let pair = ndarray::concatenate![Axis(1), x, x.mapv(|v| v - 1.0)];
         let weight = wide(1, &[4, c, 2, 2]);
-        let spec = Conv2dSpec { padding: [padding; 2], ..Conv2dSpec::default() };
+        let spec = Conv2dSpec { padding: [padding; 2].into(), ..Conv2dSpec::default() };
         let y = conv2d(&pair, &weight, &Conv2dSpec { groups: 2, ..spec }).unwrap();
         prop_assert_eq!(pair.shape()[1], 2 * c);
         for group in 0..2 {

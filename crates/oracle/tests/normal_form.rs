@@ -3,9 +3,13 @@
 
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::{
-    Chain, ChainProblem, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, NormalForm, Pointwise,
+    Chain, ChainProblem, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+    NormalForm, Pointwise,
 };
-use op_spec::{ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use op_spec::{
+    ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec,
+    PaddingMode,
+};
 use oracle::operators::Operator;
 use oracle::{Bounded, Case, Precision};
 use proptest::bool::ANY;
@@ -110,8 +114,10 @@ impl<'a> Evaluation<'a> {
                 .collect();
             let per_group = norm.channels_per_group();
             for (c, mut channel) in sample.axis_iter_mut(Axis(0)).enumerate() {
-                let weight = affine.first().map_or(1.0, |weight| weight[c]) * behind(c);
-                let bias = affine.get(1).map_or(0.0, |bias| bias[c]) * behind(c);
+                let weight = affine.first().filter(|_| norm.weight);
+                let weight = weight.map_or(1.0, |weight| weight[c]) * behind(c);
+                let bias = affine.get(1).filter(|_| norm.bias);
+                let bias = bias.map_or(0.0, |bias| bias[c]) * behind(c);
                 let factor = before(c);
                 let (gain, shift) = if per_group == 1 {
                     // A sign and another eps, which is infinite for a factor of 0.
@@ -144,6 +150,18 @@ impl<'a> Evaluation<'a> {
                 Pointwise::Function(problem) => problem.reference(y, &[]),
                 Pointwise::Scale(problem) => problem.reference(y, &self.parameters_of(*layer)),
                 Pointwise::Residual(problem) => problem.reference(y, &[&self.input_of(*layer)]),
+                Pointwise::LayerAffine(_) => {
+                    let mut y = y.clone();
+                    for mut sample in y.axis_iter_mut(Axis(0)) {
+                        let [weight, bias] = self.parameters_of(*layer)[..] else {
+                            panic!("the layer norms here have both");
+                        };
+                        sample *= weight;
+                        sample += bias;
+                    }
+                    y
+                }
+                Pointwise::BatchNorm(problem) => problem.reference(y, &self.parameters_of(*layer)),
             };
         }
     }
@@ -156,12 +174,14 @@ struct Plan {
     convolution: bool,
     bias: bool,
     factors_before: usize,
-    /// None, group norm, instance norm.
+    /// None, group norm, instance norm, layer norm.
     norm: u32,
     affine: bool,
     factors_behind: usize,
     /// Clamps (behind a maximum relu, too), factors and residuals.
     pointwise: [bool; 3],
+    /// A batch norm before them, and one behind the maximum.
+    batch_norms: [bool; 2],
     /// None, pooling, maximum over the channels.
     reduction: u32,
     behind: [bool; 3],
@@ -169,17 +189,18 @@ struct Plan {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let first = (ANY, ANY, ANY, 0..3_usize, 0..3_u32, ANY);
+    let first = (ANY, ANY, ANY, 0..3_usize, 0..4_u32, ANY);
     let second = (
         0..3_usize,
         [ANY, ANY, ANY],
         0..3_u32,
         [ANY, ANY, ANY],
         1..4_usize,
+        [ANY, ANY],
     );
     (first, second).prop_map(|(first, second)| {
         let (volumes, convolution, bias, factors_before, norm, affine) = first;
-        let (factors_behind, pointwise, reduction, behind, per_group) = second;
+        let (factors_behind, pointwise, reduction, behind, per_group, batch_norms) = second;
         Plan {
             volumes,
             convolution,
@@ -189,6 +210,7 @@ fn plans() -> impl Strategy<Value = Plan> {
             affine,
             factors_behind,
             pointwise,
+            batch_norms,
             reduction,
             behind,
             per_group,
@@ -221,6 +243,23 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
             },
             affine: plan.affine,
         })),
+        3 => {
+            // Paddings of convolutions by filters of these extents.
+            let grown: &[usize] = match (plan.convolution, plan.volumes) {
+                (false, _) => &[0; 3],
+                (true, true) => &[1, 2, 1],
+                (true, false) => &[1, 0],
+            };
+            let mut extents = vec![channels];
+            extents.extend(shape.iter().zip(grown).map(|(extent, more)| extent + more));
+            layers.push(Layer::LayerNorm(LayerNormLayer {
+                name: "norm".to_owned(),
+                normalized_shape: extents,
+                attributes: LayerNormSpec { eps: 1e-3 },
+                elementwise_affine: plan.affine,
+                bias: true,
+            }));
+        }
         2 => layers.push(Layer::InstanceNorm(InstanceNormLayer {
             name: "norm".to_owned(),
             attributes: InstanceNormSpec { eps: 1e-3 },
@@ -230,6 +269,7 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
     }
     let behind = ["own", "shared"].into_iter().take(plan.factors_behind);
     layers.extend(behind.map(Layer::scale));
+    layers.extend(plan.batch_norms[0].then(|| Layer::batch_norm("early_statistics")));
     let [clamp, factor, residual] = plan.pointwise;
     layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
     // Twice the same one, with a factor in between.
@@ -241,9 +281,11 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
         2 => layers.push(Layer::channel_max()),
         _ => {}
     }
+    let has_channels = plan.reduction != 2;
+    layers.extend((plan.batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics")));
     let [clamp, factor, residual] = plan.behind;
     // A factor needs channels.
-    layers.extend((factor && plan.reduction != 2).then(|| Layer::scale("last")));
+    layers.extend((factor && has_channels).then(|| Layer::scale("last")));
     let last = if plan.affine {
         Layer::relu()
     } else {
@@ -262,7 +304,8 @@ fn conv<const D: usize>(channels: usize, kernel_size: [usize; D], bias: bool) ->
     ConvLayer {
         bias,
         attributes: ConvSpec {
-            padding: [1; D],
+            padding: [1; D].into(),
+            padding_mode: [PaddingMode::Zeros, PaddingMode::Circular][usize::from(bias)],
             groups: 2,
             ..ConvSpec::default()
         },

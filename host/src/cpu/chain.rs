@@ -6,19 +6,21 @@
 
 use std::borrow::Cow;
 
-use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
+use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, IxDyn};
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{ConvProblem, PoolProblem};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
-use super::conv::convolve_sample;
+use super::conv::{convolve_sample, fill_border};
+use super::dense;
 use super::maps::{Map, Norm, add};
 use super::max_pool2d::pool_plane;
 use super::pointwise::pointwise;
 use super::pool::pool_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
+use crate::ops::MAX_PARAMETERS;
 use crate::parameters::Parameters;
 
 /// What the layers of `chain` make of `inputs`, the first one and the further ones, whose shapes are the problem's: f32,
@@ -43,7 +45,16 @@ pub(crate) fn run(
     let further = further.iter().map(|input| dense(input.view()));
     let further = further.collect::<Result<Vec<_>>>()?;
     let stages = stages(chain, problem, parameters, &further);
-    run_stages(&stages, x.view(), problem.output_shape())
+    let x = match problem.is_batched {
+        true => x.view(),
+        false => x.view().insert_axis(Axis(0)),
+    };
+    let last = problem.steps.last().expect("a chain has a layer");
+    let y = run_stages(&stages, x, &last.output)?;
+    Ok(match problem.is_batched {
+        true => y,
+        false => y.remove_axis(Axis(0)),
+    })
 }
 
 /// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order, or its residual.
@@ -52,19 +63,22 @@ pub(crate) fn run(
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
 pub(crate) fn operator(
     problem: &LayerProblem,
-    parameters: [Option<&CowArray<'_, f32, IxDyn>>; 2],
+    parameters: [Option<&CowArray<'_, f32, IxDyn>>; MAX_PARAMETERS],
     x: ArrayViewD<'_, f32>,
 ) -> Result<ArrayD<f32>> {
     if let LayerProblem::Pointwise(problem) = problem {
         return pointwise(problem, x);
     }
-    if let (LayerProblem::Add(_), [Some(residual), _]) = (problem, parameters) {
+    if let (LayerProblem::Add(_), [Some(residual), ..]) = (problem, parameters) {
         return add(x, residual.view());
     }
     let form = NormalForm::of_layer(*problem);
     let output = output_shape(&form, x.shape());
-    let [first, second] = parameters.map(|values| values.map(|v| dense(v.view())).transpose());
-    let parameters = [first?, second?];
+    let values = parameters.map(|values| values.map(|v| dense(v.view())).transpose());
+    let mut parameters = [const { None }; MAX_PARAMETERS];
+    for (parameter, values) in parameters.iter_mut().zip(values) {
+        *parameter = values?;
+    }
     let parameters = parameters.each_ref().map(|values| values.as_deref());
     let stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
     run_stages(&[stage], x, &output)
@@ -121,7 +135,11 @@ fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     let stages = stages.iter();
     let of_thread = stages.map(|stage| {
         let mapped = stage.reduction.map_or(0, |_| stage.mapped_len);
-        mapped.max(stage.output_len) as u64
+        let bordered = stage
+            .convolution
+            .as_ref()
+            .map_or(0, Convolution::bordered_len);
+        mapped.max(stage.output_len).saturating_add(bordered) as u64
     });
     let threads = rayon::current_num_threads() as u64;
     let samples = threads.min(n as u64);
@@ -157,16 +175,6 @@ fn run_sample(
     last.run(number, x, y, mapped)
 }
 
-/// The elements in row-major order, borrowed where they are in it.
-pub(super) fn dense(x: ArrayViewD<'_, f32>) -> Result<Cow<'_, [f32]>> {
-    if let Some(values) = x.to_slice() {
-        return Ok(Cow::Borrowed(values));
-    }
-    let mut values = reserve(x.len())?;
-    values.extend(x.iter().copied());
-    Ok(Cow::Owned(values))
-}
-
 /// What a thread keeps from sample to sample.
 #[derive(Default)]
 struct Buffers {
@@ -196,6 +204,14 @@ struct Convolution<'a> {
     problem: ConvProblem<3>,
     weight: &'a [f32],
     bias: Option<&'a [f32]>,
+}
+
+impl Convolution<'_> {
+    /// Elements of a sample within its border, if it has one.
+    fn bordered_len(&self) -> usize {
+        let bordered = self.problem.border.map(|border| border.outer());
+        bordered.map_or(0, |outer| self.problem.c * outer.iter().product::<usize>())
+    }
 }
 
 /// The longest runs that have a normal form.
@@ -250,10 +266,8 @@ impl<'a> Stage<'a> {
             factors.collect::<Vec<_>>()
         };
         let maps = |pointwise: &[(usize, Pointwise)]| {
-            let map = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
-                Pointwise::Function(problem) => Map::Function(*problem),
-                Pointwise::Scale(_) => Map::Scale(factor(*layer)),
-                Pointwise::Residual(_) => Map::Add(parameter(*layer, 0).expect("a residual")),
+            let map = |(layer, pointwise): &(usize, Pointwise)| {
+                Map::new(pointwise, |index| parameter(*layer, index))
             };
             pointwise.iter().map(map).collect::<Vec<_>>()
         };
@@ -340,7 +354,14 @@ impl<'a> Stage<'a> {
                 y.copy_from_slice(x);
                 Ok(())
             }
-            Some(of) => convolve_sample(x, of.weight, of.bias, &of.problem, y),
+            Some(of) => match &of.problem.border {
+                None => convolve_sample(x, of.weight, of.bias, &of.problem, y),
+                Some(border) => {
+                    let mut padded = zeroed(of.bordered_len())?;
+                    fill_border(x, border, &mut padded);
+                    convolve_sample(&padded, of.weight, of.bias, &of.problem, y)
+                }
+            },
         }
     }
 

@@ -7,7 +7,7 @@
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
-use op_spec::ConvProblem;
+use op_spec::{Border, ConvProblem};
 use rayon::prelude::*;
 
 use crate::error::Result;
@@ -59,6 +59,33 @@ pub(super) fn convolve_sample(
                     Ok(())
                 })
         })
+}
+
+/// Writes each plane of `x` within its border into `padded`, which holds zeros.
+pub(super) fn fill_border(x: &[f32], border: &Border<3>, padded: &mut [f32]) {
+    let [d, h, w] = border.inner;
+    let [outer_d, outer_h, outer_w] = border.outer();
+    let from = |axis: usize, position: usize| {
+        let position = position as isize - border.before[axis] as isize;
+        border.mode.source(position, border.inner[axis])
+    };
+    let left = border.before[2];
+    padded
+        .par_chunks_mut(outer_d * outer_h * outer_w)
+        .zip(x.par_chunks(d * h * w))
+        .for_each(|(padded, x)| {
+            for (index, row) in padded.chunks_exact_mut(outer_w).enumerate() {
+                let (Some(z), Some(p)) = (from(0, index / outer_h), from(1, index % outer_h))
+                else {
+                    continue;
+                };
+                let of = &x[(z * h + p) * w..][..w];
+                row[left..][..w].copy_from_slice(of);
+                for q in (0..left).chain(left + w..outer_w) {
+                    row[q] = from(2, q).map_or(0.0, |column| of[column]);
+                }
+            }
+        });
 }
 
 /// Writes the columns of output positions `start..start + len`, one row per channel and tap.

@@ -17,7 +17,24 @@ mod moments;
 mod pointwise;
 mod pool;
 
+use std::borrow::Cow;
+
+use ndarray::ArrayViewD;
+
 pub(crate) use chain::{operator, run};
+
+use crate::error::Result;
+use crate::host_memory::reserve;
+
+/// The elements in row-major order, borrowed where they are in it.
+fn dense(x: ArrayViewD<'_, f32>) -> Result<Cow<'_, [f32]>> {
+    if let Some(values) = x.to_slice() {
+        return Ok(Cow::Borrowed(values));
+    }
+    let mut values = reserve(x.len())?;
+    values.extend(x.iter().copied());
+    Ok(Cow::Owned(values))
+}
 
 /// The larger number, NaN if either is one. The form matters: it becomes one vector comparison and
 /// a selection, where `f32::max` would drop NaN.

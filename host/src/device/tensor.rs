@@ -155,6 +155,14 @@ impl Tensor {
         layout.map(|layout| self.viewed(layout)).transpose()
     }
 
+    /// A batch whose one sample this is. Nothing is copied.
+    ///
+    /// # Errors
+    /// As [`slice`](Self::slice), but for the indices.
+    pub(crate) fn as_batch(&self) -> Result<Tensor> {
+        self.viewed(self.layout.as_batch())
+    }
+
     /// The elements of a contiguous tensor that begin with number `first` and lie like this; `None` if some lie beyond.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn restrided(

@@ -119,6 +119,7 @@ pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType
     let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
     let values: u64 = shapes.map(elements).sum();
     let multiply_adds = problem.steps.iter().map(|step| match &step.problem {
+        LayerProblem::Conv1d(problem) => problem.multiply_adds(),
         LayerProblem::Conv2d(problem) => problem.multiply_adds(),
         LayerProblem::Conv3d(problem) => problem.multiply_adds(),
         _ => 0,

@@ -160,6 +160,8 @@ impl Model {
 
     /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device.
     ///
+    /// An `x` without a batch gives an output without one, see [`Chain::lacks_batch`].
+    ///
     /// A chain with further inputs takes them as well: `model.forward(Inputs::new(&x).with("residual", &residual))?`.
     ///
     /// Inputs may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as channels-last, is copied
@@ -337,13 +339,21 @@ impl Model {
         let shared = &*self.shared;
         let input = question.problem.input_shape();
         let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
-        let mut value = program.input(input, shared.dtype, &orders[0])?;
+        let x = program.input(input, shared.dtype, &orders[0])?;
         let further = question.problem.inputs.iter().zip(&orders[1..]);
         let further = further
             .map(|(ChainInput { name, shape, .. }, order)| {
                 program.named_input(name, shape, shared.dtype, order)
             })
             .collect::<Result<Vec<_>>>()?;
+        // Operators see a batch in any case.
+        program.see_as(x, &question.problem.steps[0].input);
+        if !question.problem.is_batched {
+            for (&value, input) in further.iter().zip(&question.problem.inputs) {
+                program.see_as(value, &[&[1], &input.shape[..]].concat());
+            }
+        }
+        let mut value = x;
         let mut appending = Appending {
             program: &mut program,
             of: question,
@@ -355,6 +365,8 @@ impl Model {
         for run in chosen {
             value = appending.run(value, run)?;
         }
+        program.see_as(x, input);
+        program.see_as(value, question.problem.output_shape());
         for run in chosen {
             let (layers, kernels) = (&*run.facts.layers, run.facts.kernels);
             tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");

@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use op_spec::chain::{Layer, LayerProblem};
-use op_spec::{ClampProblem, PointwiseProblem};
+use op_spec::{BatchNormProblem, ClampProblem, PointwiseProblem};
 
 use super::choice::Chosen;
 use super::question::Question;
 use super::table::Kernels;
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::conv::Filters;
+use crate::ops::batch_norm::{self, Folded, Statistics};
+use crate::ops::conv::{Filters, append_border};
 use crate::ops::forms::MappedNorm;
 use crate::ops::fused::group_norm_scale_pointwise::{self, Tail};
 use crate::ops::fused::{
@@ -58,7 +59,9 @@ impl<'a> Appending<'a> {
 
     /// The weight and the bias of a run's norm.
     fn affine(&mut self, layers: &Range<usize>) -> Affine {
-        let is_norm = |layer: &Layer| matches!(layer, Layer::GroupNorm(_) | Layer::InstanceNorm(_));
+        use Layer::{GroupNorm, InstanceNorm, LayerNorm};
+        let is_norm =
+            |layer: &Layer| matches!(layer, GroupNorm(_) | InstanceNorm(_) | LayerNorm(_));
         let norm = self.find(layers, is_norm);
         Affine {
             weight: self.parameter(norm, 0),
@@ -70,6 +73,18 @@ impl<'a> Appending<'a> {
     fn factors(&mut self, layers: &Range<usize>) -> Value {
         let scale = self.find(layers, |layer| matches!(layer, Layer::Scale(_)));
         self.first(scale)
+    }
+
+    /// The parameters of the batch norm `layer`, as a factor and a summand for each channel.
+    fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
+        let statistics = Statistics {
+            mean: self.first(layer),
+            variance: (self.parameter(layer, 1)).expect("a batch norm has both statistics"),
+            weight: self.parameter(layer, 2),
+            bias: self.parameter(layer, 3),
+        };
+        let (program, preparations) = (&mut *self.program, self.preparations);
+        batch_norm::folded(program, preparations, layer, statistics, problem)
     }
 
     /// What the layer `layer` multiplies with each channel, if there is one.
@@ -95,9 +110,24 @@ impl<'a> Appending<'a> {
         }
     }
 
+    /// Puts the border around `x` that the convolution `layer` wants there, if it is one and does.
+    fn bordered(&mut self, x: Value, layer: usize) -> Result<Value> {
+        match &self.of.problem.steps[layer].problem {
+            LayerProblem::Conv1d(conv) => append_border(self.program, x, conv.border.as_ref()),
+            LayerProblem::Conv2d(conv) => append_border(self.program, x, conv.border.as_ref()),
+            LayerProblem::Conv3d(conv) => append_border(self.program, x, conv.border.as_ref()),
+            _ => Ok(x),
+        }
+    }
+
     /// Appends a run of layers.
     pub(super) fn run(&mut self, x: Value, run: &Chosen) -> Result<Value> {
         let layers = &run.layers;
+        let x = match &run.kernels {
+            // An operator sees to it by itself.
+            Kernels::Operator(_) => x,
+            _ => self.bordered(x, layers.start)?,
+        };
         match &run.kernels {
             Kernels::OneLaunch2d(form, launch) => {
                 let parameters = self.convolution(layers, form.factors);
@@ -163,12 +193,16 @@ impl<'a> Appending<'a> {
                 ops::pointwise::append(self.program, x, &functions)
             }
             Kernels::Operator(options) => {
+                let problem = &self.of.problem.steps[layers.start].problem;
+                if let LayerProblem::BatchNorm(problem) = problem {
+                    let folded = self.folded_batch_norm(layers.start, problem)?;
+                    return batch_norm::append_folded(self.program, x, folded, problem);
+                }
                 // A residual stands in the place of a parameter.
                 let parameters = match self.of.chain.input_of(layers.start) {
-                    Some(input) => [Some(self.inputs[input]), None],
-                    None => [0, 1].map(|index| self.parameter(layers.start, index)),
+                    Some(input) => [Some(self.inputs[input]), None, None, None],
+                    None => std::array::from_fn(|index| self.parameter(layers.start, index)),
                 };
-                let problem = &self.of.problem.steps[layers.start].problem;
                 ops::append(self.program, x, problem, parameters, options)
             }
         }
@@ -178,7 +212,13 @@ impl<'a> Appending<'a> {
     fn partial(&mut self, x: Value, layers: &Range<usize>, folds_scale: bool) -> Result<Value> {
         use LayerProblem::{ChannelMax, GroupNorm, InstanceNorm, MaxPool2d, Pointwise, Scale};
         let steps = &self.of.problem.steps[layers.clone()];
-        let problems: Vec<LayerProblem> = steps.iter().map(|step| step.problem).collect();
+        let problems: Vec<LayerProblem> = (steps.iter())
+            .map(|step| match step.problem {
+                // The table has seen that it has no weight and no bias.
+                LayerProblem::LayerNorm(norm) => norm.as_group_norm().into(),
+                problem => problem,
+            })
+            .collect();
         match &problems[..] {
             [GroupNorm(norm), Scale(_), MaxPool2d(pool), Pointwise(clamp)] => {
                 let (affine, factors) = (self.affine(layers), self.factors(layers));

@@ -36,11 +36,13 @@ impl Question<'_> {
 }
 
 impl RunQuestion<'_> {
-    /// The names of the operators whose kernels do the layers: that of `clamp` for every function that is a clamp.
+    /// The names of the operators whose kernels do the layers: that of `clamp` for every function that is a clamp, that of
+    /// `group_norm` for a layer norm without weight and bias.
     pub(super) fn operators(&self) -> Vec<&'static str> {
         let layers = self.of.chain.layers()[self.layers.clone()].iter();
         let name = |layer: &Layer| match layer {
             Layer::Pointwise(function) if function.as_clamp().is_some() => "clamp",
+            Layer::LayerNorm(norm) if !norm.elementwise_affine => "group_norm",
             layer => layer.operator(),
         };
         layers.map(name).collect()

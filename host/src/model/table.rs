@@ -212,10 +212,12 @@ pub(super) const TABLE: [Row; 17] = [
     },
     Row {
         name: "norm",
-        takes: "group_norm or instance_norm alone",
+        takes: "group_norm, instance_norm or layer_norm alone",
         summary: "statistics, then the norm",
         can: |_, run| match run.operators()[..] {
-            ["group_norm" | "instance_norm"] => Ok(Kernels::Operator(ConvOptions::default())),
+            ["group_norm" | "instance_norm" | "layer_norm"] => {
+                Ok(Kernels::Operator(ConvOptions::default()))
+            }
             _ => Err(Refusal::Layers {
                 expected: "a norm alone",
             }),
@@ -236,7 +238,15 @@ pub(super) const TABLE: [Row; 17] = [
         summary: "one kernel",
         can: |_, run| match run.operators()[..] {
             [name]
-                if !["conv2d", "conv3d", "group_norm", "instance_norm"].contains(&name)
+                if ![
+                    "conv1d",
+                    "conv2d",
+                    "conv3d",
+                    "group_norm",
+                    "instance_norm",
+                    "layer_norm",
+                ]
+                .contains(&name)
                     && !run.are_functions() =>
             {
                 Ok(Kernels::Operator(ConvOptions::default()))
@@ -261,7 +271,7 @@ fn convolution(
     algorithm: ConvAlgorithm,
 ) -> Result<Kernels, Refusal> {
     match run.operators()[..] {
-        ["conv2d" | "conv3d"] => {
+        ["conv1d" | "conv2d" | "conv3d"] => {
             let options = ConvOptions::algorithm(algorithm);
             let workspace_bytes = run.of.options.workspace_bytes;
             Ok(Kernels::Operator(options.workspace_bytes(workspace_bytes)))

@@ -1,16 +1,20 @@
-//! Convolution in two and three dimensions.
+//! Convolution in one to three dimensions.
+
+mod border;
 
 use cuda_std::Label;
 use kernels_gpu::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
 
-use super::launching::{kernel, shape_of, single_with};
+pub(crate) use border::append as append_border;
+
+use super::launching::{kernel, shape_of, single_with, with_or_without_batch};
 use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::{Error, Result};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::conv_gemm::ColumnPlan;
-use crate::spec::{Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
+use crate::spec::{Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 
 /// How a convolution is computed on a GPU. Both sum in f32 and give results that repeat bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -64,17 +68,23 @@ impl ConvOptions {
 }
 
 /// `y[n, k, p, q] = bias[k] + sum over c, r, s of x[n, c, h, w] * weight[k, c, r, s]` (a cross-correlation), with
-/// `h = p * stride - padding + r * dilation`, and zeros outside the image.
+/// `h = p * stride - padding + r * dilation`, and zeros outside the image, or what `padding_mode` puts there.
 ///
 /// *Shapes*: `x` is `(n, c, h, w)`, `weight` `(k, c / groups, r, s)`, `bias`, optional, `(k)`; the output is
 /// `(n, k, p, q)` with `p = (h + 2 padding - dilation (r - 1) - 1) / stride + 1`.
+///
+/// Without a batch, `x` is `(c, h, w)` and the output `(k, p, q)`.
+///
+/// *Padding*: so many elements on both sides, or [`Padding::Same`](crate::spec::Padding): as many as make the output as large as the
+/// image, an odd one at the end. What is not zeros on both sides alike is put around the image by a launch of its own.
 ///
 /// *Numerics*: f32 sums with one rounding per product and addition, in an order that depends on the shapes alone;
 /// `L = c / groups * r * s` and `cond = sum |x * weight| + |bias|` in the bound of [`ops`](crate::ops#numerics).
 /// *NaN* and infinities spread to every output whose window holds them.
 ///
 /// # Errors
-/// [`Error::Spec`]: what PyTorch refuses. [`Error::DTypeMismatch`], [`Error::DeviceMismatch`].
+/// [`Error::Spec`]: what PyTorch refuses, such as [`Padding::Same`](crate::spec::Padding) with a stride, or reflected padding that is not
+/// less than the extent. [`Error::DTypeMismatch`], [`Error::DeviceMismatch`].
 ///
 /// # Examples
 /// ```
@@ -84,7 +94,7 @@ impl ConvOptions {
 /// let stream = Device::best().stream()?;
 /// let x = Tensor::from_array(&stream, &Array4::<f32>::ones((1, 2, 5, 5)))?;
 /// let weight = Tensor::from_array(&stream, &Array4::<f32>::ones((3, 2, 3, 3)))?;
-/// let spec = Conv2dSpec { padding: [1, 1], ..Conv2dSpec::default() };
+/// let spec = Conv2dSpec { padding: [1, 1].into(), ..Conv2dSpec::default() };
 /// let y = ops::conv2d(&x, &weight, None, &spec)?;
 /// assert_eq!(y.shape(), [1, 3, 5, 5]);
 /// let y = y.to_array::<f32>()?;
@@ -111,6 +121,47 @@ pub fn conv2d_with(
     weight: &Tensor,
     bias: Option<&Tensor>,
     spec: &Conv2dSpec,
+    options: &ConvOptions,
+) -> Result<Tensor> {
+    run(x, weight, bias, spec, options)
+}
+
+/// [`conv2d`] of sequences: `x` is `(n, c, w)`, `weight` `(k, c / groups, s)`, the output `(n, k, q)`. All that is said there
+/// holds.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::{Conv1dSpec, Padding}};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[[1.0f32, 2.0, 3.0, 4.0]]])?;
+/// let weight = Tensor::from_array(&stream, &array![[[1.0f32, 1.0, 1.0]]])?;
+/// let spec = Conv1dSpec { padding: Padding::Same, ..Conv1dSpec::default() };
+/// let y = ops::conv1d(&x, &weight, None, &spec)?;
+/// assert_eq!(y.to_array::<f32>()?, array![[[3.0, 6.0, 9.0, 7.0]]].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.conv1d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv1d.html).
+pub fn conv1d(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Conv1dSpec,
+) -> Result<Tensor> {
+    conv1d_with(x, weight, bias, spec, &ConvOptions::default())
+}
+
+/// [`conv1d`] with a choice of algorithm and workspace; the CPU backend has one algorithm and ignores both.
+///
+/// # Errors
+/// As [`conv2d_with`].
+pub fn conv1d_with(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Conv1dSpec,
     options: &ConvOptions,
 ) -> Result<Tensor> {
     run(x, weight, bias, spec, options)
@@ -158,7 +209,7 @@ pub fn conv3d_with(
     run(x, weight, bias, spec, options)
 }
 
-/// Both convolutions, once.
+/// All convolutions, once.
 fn run<const D: usize>(
     x: &Tensor,
     weight: &Tensor,
@@ -169,10 +220,12 @@ fn run<const D: usize>(
 where
     ConvProblem<D>: Into<LayerProblem>,
 {
-    let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-    let parameters = [("weight", Some(weight)), ("bias", bias)];
-    let operator = ConvSpec::<D>::OPERATOR;
-    single_with(operator, x, problem.into(), &parameters, options)
+    with_or_without_batch(x, D + 2, |x| {
+        let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
+        let parameters = [("weight", Some(weight)), ("bias", bias)];
+        let operator = ConvSpec::<D>::OPERATOR;
+        single_with(operator, x, problem.into(), &parameters, options)
+    })
 }
 
 /// Chunks of a column matrix that a program takes, at two launches each: far more than any that fill 64 MiB, up to images
@@ -194,7 +247,7 @@ impl Filters {
     }
 }
 
-/// Appends a convolution of either kind to a program; two dimensions are three with a depth of 1.
+/// Appends a convolution of any kind to a program; absent dimensions have extents of 1.
 pub(crate) fn append<const D: usize>(
     program: &mut ProgramBuilder,
     x: Value,
@@ -202,6 +255,7 @@ pub(crate) fn append<const D: usize>(
     problem: &ConvProblem<D>,
     options: &ConvOptions,
 ) -> Result<Value> {
+    let x = border::append(program, x, problem.border.as_ref())?;
     let geometry = problem.geometry()?;
     let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
     if program.bytes(&[y]) == 0 {
@@ -218,7 +272,8 @@ pub(crate) fn append<const D: usize>(
 
 /// What kernels of this many dimensions are labelled.
 fn dimensions<const D: usize>() -> Label {
-    Label::Number(D as u32)
+    // Sequences are images of one row.
+    Label::Number((D as u32).max(2))
 }
 
 fn direct<const D: usize>(

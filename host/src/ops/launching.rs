@@ -2,7 +2,7 @@
 
 use cuda_std::{Family, Instance, KernelArgs, Label};
 
-use super::ConvOptions;
+use super::{ConvOptions, MAX_PARAMETERS};
 use crate::chain::LayerProblem;
 use crate::cpu;
 use crate::device::{LaunchShape, Tensor};
@@ -63,18 +63,16 @@ pub(super) fn single_with(
         tensor.must_hold(x.dtype(), operator, argument)?;
     }
     let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
-    let parameters = [0, 1].map(parameter);
+    let parameters: [_; MAX_PARAMETERS] = std::array::from_fn(parameter);
     // Parameters are few, so those that are not read as they lie are copied by launches of their own.
     let ordered = |tensor: Option<&Tensor>| {
         let tensor = tensor.map(|tensor| tensor.on(x.stream())?.contiguous());
         tensor.transpose()
     };
-    let [first, second] = parameters.map(ordered);
-    let parameters = [first?, second?];
+    let parameters = all(parameters.map(ordered))?;
     if x.device().is_cpu() {
         let parameters = parameters.each_ref().map(Option::as_ref);
-        let [first, second] = parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose());
-        let values = [first?, second?];
+        let values = all(parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose()))?;
         let values = values.each_ref().map(Option::as_ref);
         let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
         return Tensor::from_cpu(x.stream(), y, x.dtype());
@@ -86,6 +84,30 @@ pub(super) fn single_with(
     let output = super::append(&mut program, input, &problem, values, options)?;
     let program = program.finish(&[output]);
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
+}
+
+/// Does an operator to `x`, or to a batch of one sample that `x` is where it has one dimension less than the `rank` of a batch; the result
+/// has a batch if `x` has.
+pub(super) fn with_or_without_batch(
+    x: &Tensor,
+    rank: usize,
+    operator: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if x.shape().len() + 1 != rank {
+        return operator(x);
+    }
+    let y = operator(&x.as_batch()?)?;
+    let shape = y.shape()[1..].to_vec();
+    Ok(y.reshaped(&shape)?.expect("results are dense"))
+}
+
+/// All that there are, or the first error.
+fn all<T>(values: [Result<Option<T>>; MAX_PARAMETERS]) -> Result<[Option<T>; MAX_PARAMETERS]> {
+    let mut found = [const { None }; MAX_PARAMETERS];
+    for (place, value) in found.iter_mut().zip(values) {
+        *place = value?;
+    }
+    Ok(found)
 }
 
 /// The optional weight and bias of an operator.

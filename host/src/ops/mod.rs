@@ -19,16 +19,18 @@
 //! `|got - want| <= (4 + sqrt(L)) * eps * cond` against exact arithmetic, with `eps` = 2^-24 for f32 (and one
 //! rounding to the storage type on top), `L` the longest chain of additions into one number, and `cond` the
 //! operator's own condition: the sum of magnitudes for a convolution, their average for an average, `rstd * |weight| * (|x| + mean|x|) +
-//! |y| + |bias|` for a norm. Maxima and clamps are exact; of the functions with exponentials the error is some ulps of the
-//! value, however small that is.
+//! |y| + |bias|` for a norm by statistics of its input, `|gain * x| + |shift|` for a batch norm. Maxima and clamps are exact; of the
+//! functions with exponentials the error is some ulps of the value, however small that is.
 
 pub(crate) mod add;
+pub(crate) mod batch_norm;
 pub(crate) mod channel_max;
 pub(crate) mod conv;
 pub(crate) mod fused;
 pub(crate) mod group_norm;
 pub(crate) mod instance_norm;
 mod launching;
+pub(crate) mod layer_norm;
 pub(crate) mod max_pool2d;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
@@ -36,10 +38,14 @@ mod precision;
 pub(crate) mod scale;
 
 pub use add::add;
+pub use batch_norm::batch_norm;
 pub use channel_max::channel_max;
-pub use conv::{ConvAlgorithm, ConvOptions, conv2d, conv2d_with, conv3d, conv3d_with};
+pub use conv::{
+    ConvAlgorithm, ConvOptions, conv1d, conv1d_with, conv2d, conv2d_with, conv3d, conv3d_with,
+};
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
+pub use layer_norm::layer_norm;
 pub use max_pool2d::max_pool2d;
 pub use pointwise::*;
 pub use pool::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
@@ -57,12 +63,15 @@ pub(crate) use fused::{
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;
 
+/// The most parameters that an operator has.
+pub(crate) const MAX_PARAMETERS: usize = 4;
+
 /// Appends an operator to a program, with its parameters in PyTorch's order, or its residual. `problem` is that of `x` and of these.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     problem: &LayerProblem,
-    [first, second]: [Option<Value>; 2],
+    [first, second, third, fourth]: [Option<Value>; MAX_PARAMETERS],
     options: &ConvOptions,
 ) -> Result<Value> {
     let affine = Affine {
@@ -75,6 +84,7 @@ pub(crate) fn append(
         bias: second,
     };
     match problem {
+        LayerProblem::Conv1d(problem) => conv::append(program, x, filters(), problem, options),
         LayerProblem::Conv2d(problem) => conv::append(program, x, filters(), problem, options),
         LayerProblem::Conv3d(problem) => conv::append(program, x, filters(), problem, options),
         LayerProblem::GroupNorm(problem) => {
@@ -82,6 +92,16 @@ pub(crate) fn append(
         }
         LayerProblem::InstanceNorm(problem) => {
             group_norm::append(program, x, affine, problem.geometry()?)
+        }
+        LayerProblem::LayerNorm(problem) => layer_norm::append(program, x, affine, problem),
+        LayerProblem::BatchNorm(problem) => {
+            let statistics = batch_norm::Statistics {
+                mean: weight(),
+                variance: second.expect("the problem was made with both statistics"),
+                weight: third,
+                bias: fourth,
+            };
+            batch_norm::append(program, x, statistics, problem)
         }
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),

@@ -160,6 +160,17 @@ impl ProgramBuilder {
         &self.values[value.0].shape
     }
 
+    /// Sees a value with other extents from now on, of as many elements.
+    ///
+    /// # Panics
+    /// If they are of another number of elements.
+    pub(crate) fn see_as(&mut self, value: Value, shape: &[usize]) {
+        let facts = &mut self.values[value.0];
+        let elements = |shape: &[usize]| shape.iter().product::<usize>();
+        assert_eq!(elements(&facts.shape), elements(shape), "the same elements");
+        facts.shape = shape.into();
+    }
+
     /// The value's element type.
     pub(crate) fn dtype(&self, value: Value) -> DType {
         self.values[value.0].dtype

@@ -68,6 +68,37 @@ impl<T: Storage> ElementMap for ChannelScale<T> {
     }
 }
 
+/// `fma(gain[channel], x, shift[channel])`
+#[derive(Clone, Copy)]
+pub(crate) struct ChannelAffine {
+    /// A factor per channel.
+    pub(crate) gain: Global<f32>,
+    /// What is added to a channel.
+    pub(crate) shift: Global<f32>,
+    /// The channels of the block's elements.
+    pub(crate) channels: Channels,
+}
+
+impl ElementMap for ChannelAffine {
+    type Params = [f32; 2];
+
+    #[inline(always)]
+    unsafe fn params(&self, local: u32) -> [f32; 2] {
+        let channel = self.channels.channel(local) as usize;
+        [self.gain, self.shift].map(|values| values.load_readonly(channel))
+    }
+
+    #[inline(always)]
+    unsafe fn in_one(&self, local: u32, count: u32) -> bool {
+        self.channels.in_one(local, count)
+    }
+
+    #[inline(always)]
+    fn apply(&self, [gain, shift]: [f32; 2], x: f32) -> f32 {
+        math::fma(gain, x, shift)
+    }
+}
+
 /// A function of the elements of a plane.
 pub(crate) trait PlaneMap {
     /// What the elements of one plane share.

@@ -33,9 +33,10 @@ fn spec<const D: usize>(
 ) -> ConvSpec<D> {
     ConvSpec {
         stride,
-        padding,
+        padding: padding.into(),
         dilation,
         groups,
+        ..ConvSpec::default()
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Loaded, Outcome, Run, case, compare, label, rounded_once};
 
 /// `(n, channels, spatial)`: planes of one element and of a few, planes that are no whole vectors,
 /// planes longer than a block, tensors that end inside a vector.
-const SHAPES: [(usize, usize, usize); 6] = [
+pub(super) const SHAPES: [(usize, usize, usize); 6] = [
     (1, 1, 1),
     (3, 5, 1),
     (2, 7, 35),

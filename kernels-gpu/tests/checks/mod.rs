@@ -16,10 +16,12 @@ use op_spec::launch::LaunchShape;
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 
+pub(crate) mod batch_norm;
 pub(crate) mod channel_max;
 pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
+pub(crate) mod conv_border;
 pub(crate) mod convolved;
 pub(crate) mod copy_strided;
 pub(crate) mod elementwise;

@@ -11,6 +11,7 @@ use oracle::Case;
 use super::super::kernels::fused::group_norm_scale_pointwise::*;
 use super::super::kernels::fused::group_norm_scale_resident::*;
 use super::super::kernels::group_norm::*;
+use super::super::kernels::layer_norm::LAYER_NORM_APPLY;
 use super::{
     Failure, Loaded, Outcome, Run, Tensor, case, compare, direct, expected, expected_at, label,
     same_bits, stored,
@@ -320,4 +321,36 @@ pub(crate) fn first_row_in_a_batch_of(run: &Run, n: usize) -> Result<Vec<f32>, F
     let mut values = partials.values()?;
     values.truncate(2 * g.splits as usize);
     Ok(values)
+}
+
+/// Samples as rows, each element with its own weight and bias; with one of them alone, the other being 1 or 0; and in place.
+pub(crate) fn layer_norm<T: Storage>(run: &Run) -> Outcome {
+    for norm in NORMS {
+        let shape = [norm.channels, norm.spatial];
+        let case = norm.case::<T>([Layer::layer_norm("norm", &shape)]);
+        let elements = (norm.channels * norm.spatial) as u64;
+        let g = NormGeometry::new(norm.n as u64, 1, 1, elements, EPS);
+        for [has_weight, has_bias] in [[true, true], [true, false], [false, true]] {
+            let mut case = case.clone();
+            if !has_weight {
+                case.parameters[0].fill(1.0);
+            }
+            if !has_bias {
+                case.parameters[1].fill(0.0);
+            }
+            let Loaded { x, parameters } = run.load::<T>(&case)?;
+            let partials = statistics(run, &x, g)?;
+            let wanted = expected::<T>(&case);
+            let y = run.empty::<T>(norm.len())?;
+            let weight = optional(has_weight.then_some(&parameters[0]));
+            let bias = optional(has_bias.then_some(&parameters[1]));
+            for (y, place) in [(&y, "elsewhere"), (&x, "in place")] {
+                let apply = g.apply(size_of::<T>() as u32);
+                let arguments = (x.source(), partials.source(), weight, bias, y.ptr(), apply);
+                run.launch(&LAYER_NORM_APPLY, &[label::<T>()], apply.shape(), arguments)?;
+                compare(&format!("{} {norm:?} {place}", case.name), y, &wanted)?;
+            }
+        }
+    }
+    Ok(())
 }

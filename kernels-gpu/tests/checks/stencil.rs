@@ -23,9 +23,10 @@ fn spec(
 ) -> ConvSpec<3> {
     ConvSpec {
         stride,
-        padding,
+        padding: padding.into(),
         dilation,
         groups,
+        ..ConvSpec::default()
     }
 }
 

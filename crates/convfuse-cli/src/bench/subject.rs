@@ -7,10 +7,11 @@ use convfuse::{
     DType, DeviceProperties, Inputs, Parameters, Result, Stream, Tensor, data, lab, ops,
 };
 use ndarray::{ArrayD, IxDyn};
+use op_spec::Padding;
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::chain::{Chain, Initialisation, Layer};
 use oracle::{Case, Expected};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::report::Products;
 use crate::way::{named, precision, rounded};
@@ -37,7 +38,9 @@ enum Part {
     NormWeight = 2,
     NormBias = 3,
     Scale = 4,
-    Further = 5,
+    Mean = 5,
+    Variance = 6,
+    Further = 7,
 }
 
 impl Part {
@@ -67,7 +70,7 @@ impl Subject {
             "out_channels": problem.out_channels,
             "kernel_size": problem.kernel_size,
             "stride": conv.stride,
-            "padding": conv.padding,
+            "padding": written(conv.padding),
             "dilation": conv.dilation,
             "groups": conv.groups,
             "bias": problem.bias,
@@ -105,7 +108,7 @@ impl Subject {
             "out_channels": problem.out_channels,
             "kernel_size": problem.kernel_size,
             "stride": conv.stride,
-            "padding": conv.padding,
+            "padding": written(conv.padding),
             "dilation": conv.dilation,
             "groups": conv.groups,
             "bias": problem.bias,
@@ -244,6 +247,15 @@ impl Subject {
     }
 }
 
+/// A padding as PyTorch is given it.
+fn written<const D: usize>(padding: Padding<D>) -> Value {
+    match padding {
+        Padding::Each(each) => json!(each.as_slice()),
+        Padding::Same => json!("same"),
+        Padding::Valid => json!("valid"),
+    }
+}
+
 /// PyTorch's initialisation, with random numbers for what would be all 1 or 0.
 fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
     let mut parameters = Parameters::init(chain, seed)?;
@@ -251,9 +263,15 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
     for (index, layer) in chain.layers().iter().enumerate() {
         let of_layer = chain.parameters_of(index);
         let sources: &[(Part, f32)] = match layer {
-            Layer::GroupNorm(_) | Layer::InstanceNorm(_) => {
+            Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_) => {
                 &[(Part::NormWeight, 1.5), (Part::NormBias, 0.5)]
             }
+            Layer::BatchNorm(_) => &[
+                (Part::Mean, 0.5),
+                (Part::Variance, 1.5),
+                (Part::NormWeight, 1.5),
+                (Part::NormBias, 0.5),
+            ],
             Layer::Scale(layer) if layer.initialisation == Initialisation::Ones => {
                 &[(Part::Scale, 1.5)]
             }
@@ -266,7 +284,11 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
         for (&slot, &(part, bound)) in of_layer.iter().zip(sources) {
             let parameter = &chain.parameters()[slot];
             let values: ArrayD<f32> = data::try_signed(part.seed(seed), IxDyn(&parameter.shape))?;
-            parameters.set(&parameter.name, values * bound)?;
+            let values = match part {
+                Part::Variance => values.mapv(|value| 0.1 + value.abs() * bound),
+                _ => values * bound,
+            };
+            parameters.set(&parameter.name, values)?;
         }
     }
     Ok(parameters)

@@ -37,6 +37,13 @@ pub enum ChainError {
         /// Its operator.
         operator: &'static str,
     },
+    /// A layer takes the first axis for the batch, and the input has none.
+    NoBatch {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+    },
     /// A layer with parameters has no name for them.
     NoName {
         /// Which one.
@@ -95,6 +102,10 @@ impl fmt::Display for ChainError {
             } => write!(
                 f,
                 "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}"
+            ),
+            Self::NoBatch { layer, operator } => write!(
+                f,
+                "layer {layer}: {operator}: the input has no batch, expected one"
             ),
             Self::NoChannels { layer, operator } => write!(
                 f,

@@ -12,15 +12,17 @@ use super::error::ChainError;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
-    ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem, InstanceNormProblem,
-    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem,
-    PointwiseSpec, PoolProblem, ScaleProblem, SpecError,
+    BatchNormProblem, ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem,
+    InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
+    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, ScaleProblem, SpecError,
 };
 
 pub use crate::add::layer::AddLayer;
+pub use crate::batch_norm::layer::BatchNormLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
+pub use crate::layer_norm::layer::LayerNormLayer;
 pub use crate::scale::layer::ScaleLayer;
 
 /// What a chain asks of a layer.
@@ -33,6 +35,11 @@ pub(crate) trait ChainLayer {
     /// Whether the layer cannot do without channels.
     fn needs_channels(&self) -> bool {
         true
+    }
+
+    /// Whether PyTorch's module takes the first axis of any input for the batch.
+    fn needs_batch(&self) -> bool {
+        false
     }
 
     /// Checks the attributes for an input with these channels, and gives the output's, if it has any.
@@ -62,10 +69,12 @@ pub(crate) trait ChainLayer {
 /// Where a layer stands in a [normal form](super::NormalForm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Place {
-    /// Images are one voxel deep.
+    /// Images are one voxel deep, sequences one voxel high as well.
     Convolution(ConvProblem<3>),
     Norm(GroupNormProblem),
+    LayerNorm(LayerNormProblem),
     Factors(ScaleProblem),
+    Affine(BatchNormProblem),
     Pointwise(PointwiseProblem),
     Residual(AddProblem),
     Reduction(Reduction),
@@ -170,6 +179,9 @@ macro_rules! layers {
 }
 
 layers! {
+    /// A convolution of sequences.
+    Conv1d(ConvLayer<1>) is "conv1d",
+    |problem: ConvProblem<1>| Place::Convolution(problem.as_conv3d());
     /// A convolution of images.
     Conv2d(ConvLayer<2>) is "conv2d",
     |problem: ConvProblem<2>| Place::Convolution(problem.as_conv3d());
@@ -182,6 +194,12 @@ layers! {
     /// A norm of every channel by itself.
     InstanceNorm(InstanceNormLayer) is "instance_norm",
     |problem: InstanceNormProblem| Place::Norm(problem.as_group_norm());
+    /// A norm of every sample by itself.
+    LayerNorm(LayerNormLayer) is "layer_norm",
+    |problem: LayerNormProblem| Place::LayerNorm(problem);
+    /// A norm of every channel by statistics that are parameters.
+    BatchNorm(BatchNormLayer) is "batch_norm",
+    |problem: BatchNormProblem| Place::Affine(problem);
     /// A product with one factor per channel.
     Scale(ScaleLayer) is "scale",
     |problem: ScaleProblem| Place::Factors(problem);

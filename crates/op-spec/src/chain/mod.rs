@@ -44,8 +44,8 @@ use serde::{Deserialize, Serialize};
 pub use error::ChainError;
 pub use inputs::ChainInput;
 pub use layer::{
-    AddLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerProblem, Reduction,
-    ScaleLayer,
+    AddLayer, BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+    LayerProblem, Reduction, ScaleLayer,
 };
 pub use normal_form::{NormalForm, NotNormal, Pointwise};
 pub use parameters::{Initialisation, Parameter};
@@ -151,11 +151,22 @@ impl Chain {
         self.input_indices[layer]
     }
 
-    /// All extents for an input of this shape, `(n, in_channels, ..)`.
+    /// Whether an input of this shape has no batch: it has one dimension less than a batch of what the first layer takes that has a fixed
+    /// number of them, such as `(c, h, w)` for a chain with a `conv2d`. Its output then has none either.
+    #[must_use]
+    pub fn lacks_batch(&self, input: &[usize]) -> bool {
+        let mut layers = self.layers.iter();
+        let dimensions = layers.find_map(|layer| layer.kind().dimensions());
+        dimensions.is_some_and(|dimensions| input.len() == dimensions + 1)
+    }
+
+    /// All extents for an input of this shape, `(n, in_channels, ..)`, or `(in_channels, ..)` where it
+    /// [has no batch](Self::lacks_batch).
     ///
     /// # Errors
-    /// [`ChainError::Layer`] with what the first layer that refuses its input says; [`ChainError::SharedInput`] for layers that
-    /// take the same further input and are given different shapes.
+    /// [`ChainError::NoBatch`] for a layer that takes the first axis for the batch, as PyTorch's `GroupNorm`, `BatchNorm2d` and `max(dim=1)`
+    /// do, where there is none; [`ChainError::Layer`] with what the first layer that refuses its input says; [`ChainError::SharedInput`]
+    /// for layers that take the same further input and are given different shapes.
     pub fn problem(&self, input: &[usize]) -> Result<ChainProblem, ChainError> {
         ChainProblem::new(self, input)
     }

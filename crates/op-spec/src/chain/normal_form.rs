@@ -10,11 +10,14 @@
 //!
 //! 1. A convolution of images is one of volumes that are one voxel deep.
 //! 2. An instance norm is a group norm with a group for each channel.
+//!    So is a layer norm, of one group; its weight and bias, which are those of each element, are pointwise.
 //! 3. Factors between convolution and norm are kept as such. `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)`
 //!    for an instance norm, so the tensor `m * y` need not exist; `m = 0` gives 0, as it does there.
 //! 4. The norm's weight and bias, and the factors right behind it, make `a` and `b`:
 //!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
-//! 5. What follows is pointwise, until a maximum, and again behind it. The addition of a residual is pointwise as well: it
+//! 5. A batch norm at inference is `a * y + b` with constants of the channels, pointwise like any other: right behind a
+//!    convolution it goes into the writing of its sums.
+//! 6. What follows is pointwise, until a maximum, and again behind it. The addition of a residual is pointwise as well: it
 //!    has its place in the list, for `norm -> relu -> add -> relu` the second.
 
 use alloc::vec::Vec;
@@ -24,8 +27,8 @@ use core::ops::Range;
 use super::layer::{LayerProblem, Place, Reduction};
 use super::problem::ChainProblem;
 use crate::{
-    AddProblem, ClampProblem, ConvProblem, GroupNormProblem, PointwiseProblem, PoolProblem,
-    ScaleProblem,
+    AddProblem, BatchNormProblem, ClampProblem, ConvProblem, GroupNormProblem, LayerNormProblem,
+    PointwiseProblem, PoolProblem, ScaleProblem,
 };
 
 /// A function of single values and, at most, their channel, or what a residual has at their place.
@@ -37,6 +40,10 @@ pub enum Pointwise {
     Scale(ScaleProblem),
     /// Adds a value of the same place of the layer's further input.
     Residual(AddProblem),
+    /// Multiplies a value by a constant of its channel, and adds another.
+    BatchNorm(BatchNormProblem),
+    /// Multiplies a value by a constant of its place in the sample, and adds another: what a layer norm does behind the statistics.
+    LayerAffine(LayerNormProblem),
 }
 
 impl Pointwise {
@@ -46,7 +53,7 @@ impl Pointwise {
         match self {
             Self::Function(problem) => problem.function.keeps_order(),
             // A factor may be negative.
-            Self::Scale(_) => false,
+            Self::Scale(_) | Self::BatchNorm(_) | Self::LayerAffine(_) => false,
             // What is added differs from place to place.
             Self::Residual(_) => false,
         }
@@ -57,7 +64,7 @@ impl Pointwise {
     pub fn as_clamp(&self) -> Option<ClampProblem> {
         match self {
             Self::Function(problem) => problem.as_clamp(),
-            Self::Scale(_) | Self::Residual(_) => None,
+            Self::Scale(_) | Self::BatchNorm(_) | Self::LayerAffine(_) | Self::Residual(_) => None,
         }
     }
 
@@ -66,6 +73,8 @@ impl Pointwise {
             Self::Function(problem) => problem.function.operator(),
             Self::Scale(_) => "scale",
             Self::Residual(_) => "add",
+            Self::BatchNorm(_) => "batch_norm",
+            Self::LayerAffine(_) => "affine of each element",
         }
     }
 }
@@ -165,21 +174,19 @@ impl NormalForm {
             form.reduction = Some((index, reduction));
             Ok(Part::Reduced)
         };
-        let map = |form: &mut Self, pointwise| {
-            if part == Part::Reduced {
-                form.behind.push((index, pointwise));
-                return Ok(part);
-            }
-            form.settle_factors();
-            form.pointwise.push((index, pointwise));
-            Ok(Part::Mapped)
-        };
         if self.pool.is_some() {
             return Err(refuse("nothing behind a pool that is no max_pool2d"));
         }
         match step.place() {
             Place::Convolution(problem) => convolve(self, problem),
             Place::Norm(problem) => normalise(self, problem),
+            Place::LayerNorm(problem) => {
+                let part = normalise(self, problem.as_group_norm())?;
+                match problem.is_affine() {
+                    true => Ok(self.map(index, Pointwise::LayerAffine(problem), part)),
+                    false => Ok(part),
+                }
+            }
             Place::Reduction(reduction) => reduce(self, reduction),
             Place::Factors(problem) => {
                 let scale = (index, Pointwise::Scale(problem));
@@ -191,8 +198,9 @@ impl NormalForm {
                 }
                 Ok(part)
             }
-            Place::Pointwise(problem) => map(self, Pointwise::Function(problem)),
-            Place::Residual(problem) => map(self, Pointwise::Residual(problem)),
+            Place::Pointwise(problem) => Ok(self.map(index, Pointwise::Function(problem), part)),
+            Place::Affine(problem) => Ok(self.map(index, Pointwise::BatchNorm(problem), part)),
+            Place::Residual(problem) => Ok(self.map(index, Pointwise::Residual(problem), part)),
             Place::Pool(problem) => {
                 if part != Part::Start || !self.factors_before.is_empty() {
                     return Err(refuse("a pool that is no max_pool2d comes alone"));
@@ -201,6 +209,17 @@ impl NormalForm {
                 Ok(part)
             }
         }
+    }
+
+    /// Adds what is done with single values.
+    fn map(&mut self, index: usize, function: Pointwise, part: Part) -> Part {
+        if part == Part::Reduced {
+            self.behind.push((index, function));
+            return part;
+        }
+        self.settle_factors();
+        self.pointwise.push((index, function));
+        Part::Mapped
     }
 
     /// Factors that no norm followed are pointwise.

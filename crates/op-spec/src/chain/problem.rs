@@ -24,15 +24,26 @@ pub struct ShapedLayer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChainProblem {
-    /// The layers, at least one.
+    /// The layers, at least one. Their shapes have a batch, which is of one sample where the input lacks it.
     pub steps: Vec<ShapedLayer>,
     /// The inputs beside the first one, in the order of [`Chain::inputs`].
     pub inputs: Vec<ChainInput>,
+    /// Whether the input, and with it the output, has a batch.
+    pub is_batched: bool,
 }
 
 impl ChainProblem {
     pub(super) fn new(chain: &Chain, input: &[usize]) -> Result<ChainProblem, ChainError> {
+        let is_batched = !chain.lacks_batch(input);
         let mut shape = input.to_vec();
+        if !is_batched {
+            let mut layers = chain.layers().iter().enumerate();
+            if let Some((layer, needing)) = layers.find(|(_, layer)| layer.kind().needs_batch()) {
+                let operator = needing.operator();
+                return Err(ChainError::NoBatch { layer, operator });
+            }
+            shape.insert(0, 1);
+        }
         let mut steps = Vec::with_capacity(chain.layers().len());
         let mut inputs = Vec::new();
         for (index, layer) in chain.layers().iter().enumerate() {
@@ -51,19 +62,34 @@ impl ChainProblem {
             });
             shape = output;
         }
-        Ok(ChainProblem { steps, inputs })
+        // Further inputs have a batch where the first one has.
+        if !is_batched {
+            for input in &mut inputs {
+                input.shape.remove(0);
+            }
+        }
+        Ok(ChainProblem {
+            steps,
+            inputs,
+            is_batched,
+        })
     }
 
     /// Shape of the input.
     #[must_use]
     pub fn input_shape(&self) -> &[usize] {
-        &self.steps[0].input
+        self.seen(&self.steps[0].input)
     }
 
     /// Shape of the output.
     #[must_use]
     pub fn output_shape(&self) -> &[usize] {
-        &self.steps[self.steps.len() - 1].output
+        self.seen(&self.steps[self.steps.len() - 1].output)
+    }
+
+    /// A layer's shape as the input has it, with or without a batch.
+    fn seen<'a>(&self, shape: &'a [usize]) -> &'a [usize] {
+        &shape[usize::from(!self.is_batched)..]
     }
 }
 

@@ -3,17 +3,18 @@
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConvProblem, ConvSpec};
+use super::{ConvProblem, ConvSpec, Padding, PaddingMode};
 use crate::SpecError;
 use crate::chain::Initialisation;
 use crate::chain::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
 use crate::chain::parameters::Wanted;
 
-/// A convolution, as `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels are those of what it is given.
+/// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels are those of what it is given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ConvFile", into = "ConvFile")]
 pub struct ConvLayer<const D: usize> {
@@ -55,6 +56,12 @@ impl<const D: usize> ConvLayer<D> {
 }
 
 impl Layer {
+    /// A convolution of sequences.
+    #[must_use]
+    pub fn conv1d(layer: ConvLayer<1>) -> Layer {
+        Layer::Conv1d(layer)
+    }
+
     /// A convolution of images.
     #[must_use]
     pub fn conv2d(layer: ConvLayer<2>) -> Layer {
@@ -77,7 +84,9 @@ struct ConvFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     stride: Option<Axes>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    padding: Option<Axes>,
+    padding: Option<PaddingFile>,
+    #[serde(default, skip_serializing_if = "is_zeros")]
+    padding_mode: PaddingMode,
     #[serde(skip_serializing_if = "Option::is_none")]
     dilation: Option<Axes>,
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -86,15 +95,76 @@ struct ConvFile {
     bias: bool,
 }
 
-impl<const D: usize> TryFrom<ConvFile> for ConvLayer<D> {
-    type Error = AxesError;
+/// Numbers, or the name of a rule.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum PaddingFile {
+    Named(String),
+    Axes(Axes),
+}
 
-    fn try_from(file: ConvFile) -> Result<Self, AxesError> {
+impl PaddingFile {
+    fn of<const D: usize>(padding: Padding<D>) -> Option<Self> {
+        match padding {
+            Padding::Same => Some(Self::Named("same".into())),
+            Padding::Valid => Some(Self::Named("valid".into())),
+            Padding::Each(each) => Axes::unless(&each, 0).map(Self::Axes),
+        }
+    }
+
+    fn read<const D: usize>(&self) -> Result<Padding<D>, ConvFileError> {
+        match self {
+            Self::Named(name) => match name.as_str() {
+                "same" => Ok(Padding::Same),
+                "valid" => Ok(Padding::Valid),
+                _ => Err(ConvFileError::Padding(name.clone())),
+            },
+            Self::Axes(axes) => Ok(Padding::Each(axes.values("padding")?)),
+        }
+    }
+}
+
+fn is_zeros(mode: &PaddingMode) -> bool {
+    *mode == PaddingMode::Zeros
+}
+
+/// What is wrong with the attributes of a convolution in a file.
+enum ConvFileError {
+    Axes(AxesError),
+    Padding(String),
+}
+
+impl From<AxesError> for ConvFileError {
+    fn from(error: AxesError) -> Self {
+        Self::Axes(error)
+    }
+}
+
+impl fmt::Display for ConvFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Axes(error) => error.fmt(f),
+            Self::Padding(name) => write!(
+                f,
+                "padding is `{name}`, expected `same`, `valid`, a number or one for each axis"
+            ),
+        }
+    }
+}
+
+impl<const D: usize> TryFrom<ConvFile> for ConvLayer<D> {
+    type Error = ConvFileError;
+
+    fn try_from(file: ConvFile) -> Result<Self, ConvFileError> {
         Ok(Self {
             kernel_size: file.kernel_size.values("kernel_size")?,
             attributes: ConvSpec {
                 stride: axes("stride", file.stride.as_ref(), 1)?,
-                padding: axes("padding", file.padding.as_ref(), 0)?,
+                padding: match &file.padding {
+                    None => Padding::default(),
+                    Some(padding) => padding.read()?,
+                },
+                padding_mode: file.padding_mode,
                 dilation: axes("dilation", file.dilation.as_ref(), 1)?,
                 groups: file.groups,
             },
@@ -113,7 +183,8 @@ impl<const D: usize> From<ConvLayer<D>> for ConvFile {
             out_channels: layer.out_channels,
             kernel_size: Axes::of(&layer.kernel_size),
             stride: Axes::unless(&attributes.stride, 1),
-            padding: Axes::unless(&attributes.padding, 0),
+            padding: PaddingFile::of(attributes.padding),
+            padding_mode: attributes.padding_mode,
             dilation: Axes::unless(&attributes.dilation, 1),
             groups: attributes.groups,
             bias: layer.bias,

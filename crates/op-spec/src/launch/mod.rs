@@ -9,6 +9,8 @@
 //! are 64-bit, positions inside one plane 32-bit, so a tensor may exceed 2^31 elements but one
 //! plane (or volume) of a convolution or a pool may not.
 
+pub mod batch_norm;
+pub mod border;
 pub mod channel_max;
 mod clusters;
 pub mod conv;

@@ -145,7 +145,7 @@ mod tests {
 
     fn depthwise(groups: usize) -> ConvSpec<3> {
         ConvSpec {
-            padding: [0, 1, 1],
+            padding: [0, 1, 1].into(),
             groups,
             ..ConvSpec::default()
         }

@@ -45,9 +45,10 @@ fn ragged() -> Vec<Case> {
     let every_attribute = KernelBench79 {
         conv: Conv3dSpec {
             stride: [1, 2, 1],
-            padding: [1, 0, 2],
+            padding: [1, 0, 2].into(),
             dilation: [2, 1, 1],
             groups: 2,
+            ..Conv3dSpec::default()
         },
         affine: true,
         instance_norm: InstanceNormSpec { eps: 1e-3 },

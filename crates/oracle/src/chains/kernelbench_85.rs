@@ -54,9 +54,10 @@ fn ragged() -> Vec<Case> {
     let every_attribute = KernelBench85 {
         conv: Conv2dSpec {
             stride: [2, 1],
-            padding: [1, 2],
+            padding: [1, 2].into(),
             dilation: [1, 2],
             groups: 2,
+            ..Conv2dSpec::default()
         },
         max_pool: MaxPool2dSpec {
             stride: Some([2, 3]),

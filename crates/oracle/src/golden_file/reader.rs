@@ -108,7 +108,14 @@ impl Reader {
         layers: impl IntoIterator<Item = Layer>,
         names: &[(&str, &str)],
     ) -> Result<Case, GoldenFlaw> {
-        self.chain_case(kind, Chain::new(self.in_channels(), layers), names)
+        let layers: Vec<Layer> = layers.into_iter().collect();
+        let x = self.shape("x");
+        let channels = x.first().copied().unwrap_or(0);
+        // Without a batch the first axis is that of channels.
+        let single = Chain::new(channels, layers.clone()).ok();
+        let single = single.filter(|chain| chain.lacks_batch(&x));
+        let chain = single.map_or_else(|| Chain::new(self.in_channels(), layers), Ok);
+        self.chain_case(kind, chain, names)
     }
 
     /// The same of a chain that may have been refused.

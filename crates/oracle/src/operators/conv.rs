@@ -1,27 +1,40 @@
 //! `y[n, k, p, q] = bias[k] + sum over c, r, s of weight[k, c, r, s] * x[n, c, p', q']` with
-//! `p' = p * stride - padding + r * dilation`, `q'` likewise, and zeros outside the image. A convolution of volumes has one
-//! dimension more; one of images is one of volumes that are one voxel deep.
+//! `p' = p * stride - padding + r * dilation`, `q'` likewise, and zeros outside the image, or what the mode of padding puts
+//! there. A convolution of volumes has one dimension more, one of sequences one less; both are done as one of volumes.
 //!
 //! *Condition*: `sum of abs(x * w) + abs(bias)`. *Passes on* `t` as `sum of t * abs(w)`.
 
 mod cases;
+mod golden;
+mod sequences;
 
-use ndarray::{Array5, ArrayD, ArrayView5, Axis, Ix5};
-use op_spec::ConvProblem;
+use ndarray::{Array5, ArrayD, ArrayView5, Axis, Ix5, IxDyn};
+use op_spec::{Border, ConvProblem, PaddingMode};
 use rayon::prelude::*;
 
 use super::operator::{Operator, chained};
 use crate::{Bounded, Precision};
 
-pub(crate) use cases::read_layer;
 pub(super) use cases::{CONV2D, CONV3D};
+pub(crate) use golden::read_layer;
+pub(super) use sequences::CONV1D;
 
-impl Operator for ConvProblem<3> {
+impl<const D: usize> Operator for ConvProblem<D> {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
-        let weight = parameters[0].view().into_dimensionality::<Ix5>();
+        let problem = self.as_conv3d();
+        let weight = as_volumes(parameters[0]).into_dimensionality::<Ix5>();
         let weight = weight.expect("a filter of volumes");
         let bias = self.bias.then(|| parameters[1]);
-        convolve(x, &weight, bias, self).into_dyn()
+        let x = as_volumes(x);
+        let x = match &problem.border {
+            Some(border) => within(&x, border),
+            None => x,
+        };
+        let mut y = convolve(&x, &weight.view(), bias, &problem).into_dyn();
+        while y.ndim() > D + 2 {
+            y = y.remove_axis(FIRST);
+        }
+        y
     }
 
     fn tolerance(
@@ -48,43 +61,39 @@ impl Operator for ConvProblem<3> {
     }
 }
 
-impl Operator for ConvProblem<2> {
-    fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
-        let weight = deepened(parameters[0]);
-        let mut all = parameters.to_vec();
-        all[0] = &weight;
-        let y = self.as_conv3d().reference(&deepened(x), &all);
-        y.remove_axis(DEPTH)
-    }
+/// The first spatial axis.
+const FIRST: Axis = Axis(2);
 
-    fn tolerance(
-        &self,
-        x: &Bounded,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
-        let weight = deepened(parameters[0]);
-        let mut all = parameters.to_vec();
-        all[0] = &weight;
-        let x = Bounded {
-            values: deepened(&x.values),
-            tolerance: deepened(&x.tolerance),
-        };
-        let tolerance = self.as_conv3d().tolerance(&x, y, &all, precision);
-        tolerance.remove_axis(DEPTH)
+/// Images as volumes that are one voxel deep, sequences as such that are one voxel high as well.
+fn as_volumes(x: &ArrayD<f64>) -> ArrayD<f64> {
+    let mut x = x.clone();
+    while x.ndim() < 5 {
+        x = x.insert_axis(FIRST);
     }
-
-    fn cost(&self) -> u64 {
-        self.as_conv3d().cost()
-    }
+    x
 }
 
-const DEPTH: Axis = Axis(2);
-
-/// Images as volumes.
-fn deepened(x: &ArrayD<f64>) -> ArrayD<f64> {
-    x.clone().insert_axis(DEPTH)
+/// Volumes within a border: each element is looked up where the mode of padding says.
+fn within(x: &ArrayD<f64>, border: &Border<3>) -> ArrayD<f64> {
+    let [d, h, w] = border.outer();
+    let shape = [x.shape()[0], x.shape()[1], d, h, w];
+    ArrayD::from_shape_fn(IxDyn(&shape), |at| {
+        let mut source = [at[0], at[1], 0, 0, 0];
+        for axis in 0..3 {
+            let extent = border.inner[axis] as isize;
+            let position = at[axis + 2] as isize - border.before[axis] as isize;
+            let mirrored = (extent - 1) - (extent - 1 - position.abs()).abs();
+            let found = match border.mode {
+                PaddingMode::Zeros if position < 0 || position >= extent => return 0.0,
+                PaddingMode::Zeros => position,
+                PaddingMode::Reflect => mirrored,
+                PaddingMode::Replicate => position.clamp(0, extent - 1),
+                PaddingMode::Circular => position.rem_euclid(extent),
+            };
+            source[axis + 2] = found as usize;
+        }
+        x[&source[..]]
+    })
 }
 
 fn convolve(
@@ -181,7 +190,7 @@ fn input_position(
 #[cfg(test)]
 mod tests {
     use ndarray::array;
-    use op_spec::Conv2dSpec;
+    use op_spec::{Conv1dSpec, Conv2dSpec, Padding};
 
     use super::*;
 
@@ -193,7 +202,7 @@ mod tests {
         let bias = array![100.0].into_dyn();
         let spec = Conv2dSpec {
             stride: [1, 2],
-            padding: [0, 1],
+            padding: [0, 1].into(),
             dilation: [1, 2],
             ..Conv2dSpec::default()
         };
@@ -202,5 +211,35 @@ mod tests {
             .unwrap();
         let y = problem.reference(&x, &[&weight, &bias]);
         assert_eq!(y, array![[[[102.0, 120.0]]]].into_dyn());
+    }
+    #[test]
+    fn borders_worked_by_hand() {
+        let x = array![[[1.0, 2.0, 3.0]]].into_dyn();
+        let weight = array![[[100.0, 10.0, 1.0]]].into_dyn();
+        let rows = [
+            (PaddingMode::Zeros, [12.0, 123.0, 230.0]),
+            (PaddingMode::Reflect, [212.0, 123.0, 232.0]),
+            (PaddingMode::Replicate, [112.0, 123.0, 233.0]),
+            (PaddingMode::Circular, [312.0, 123.0, 231.0]),
+        ];
+        for (padding_mode, wanted) in rows {
+            let spec = Conv1dSpec {
+                padding: Padding::Same,
+                padding_mode,
+                ..Conv1dSpec::default()
+            };
+            let problem = spec.problem(x.shape(), weight.shape(), None).unwrap();
+            let y = problem.reference(&x, &[&weight]);
+            assert_eq!(y.as_slice(), Some(&wanted[..]), "{}", padding_mode.name());
+        }
+        // Of an even number of elements, the odd one is at the end.
+        let weight = array![[[10.0, 1.0]]].into_dyn();
+        let spec = Conv1dSpec {
+            padding: Padding::Same,
+            ..Conv1dSpec::default()
+        };
+        let problem = spec.problem(x.shape(), weight.shape(), None).unwrap();
+        let y = problem.reference(&x, &[&weight]);
+        assert_eq!(y, array![[[12.0, 23.0, 30.0]]].into_dyn());
     }
 }

@@ -8,10 +8,12 @@ use op_spec::chain::LayerProblem;
 use crate::Cases;
 
 pub mod add;
+pub mod batch_norm;
 pub mod channel_max;
 pub mod conv;
 pub mod group_norm;
 pub mod instance_norm;
+pub mod layer_norm;
 pub mod max_pool2d;
 mod operator;
 pub mod pointwise;
@@ -23,10 +25,13 @@ pub use operator::Operator;
 /// The operator of a layer.
 pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
     match layer {
+        LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
         LayerProblem::Conv3d(problem) => problem,
         LayerProblem::GroupNorm(problem) => problem,
         LayerProblem::InstanceNorm(problem) => problem,
+        LayerProblem::LayerNorm(problem) => problem,
+        LayerProblem::BatchNorm(problem) => problem,
         LayerProblem::Scale(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
         LayerProblem::ChannelMax(problem) => problem,
@@ -47,10 +52,13 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Cases> {
 
 /// Of all operators but for the pointwise functions.
 const CASES: &[Cases] = &[
+    conv::CONV1D,
     conv::CONV2D,
     conv::CONV3D,
     group_norm::CASES,
     instance_norm::CASES,
+    layer_norm::CASES,
+    batch_norm::CASES,
     scale::CASES,
     max_pool2d::CASES,
     channel_max::CASES,

@@ -117,6 +117,16 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The same elements behind an axis of one index.
+    pub(crate) fn as_batch(&self) -> Layout {
+        let behind_one = |of: &[isize]| [&[0], of].concat().into_boxed_slice();
+        Layout {
+            shape: [&[1], &*self.shape].concat().into(),
+            strides: self.strides.as_deref().map(behind_one),
+            offset: self.offset,
+        }
+    }
+
     /// The same elements in row-major order under another shape; `None` where they are not dense.
     ///
     /// # Errors

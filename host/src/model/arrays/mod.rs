@@ -18,7 +18,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::PoisonError;
 
-use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, DataMut, Dimension};
+use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, Data, DataMut, Dimension};
 
 pub(crate) use chunks::Cut;
 use ring::Ring;
@@ -100,13 +100,23 @@ impl Model {
         inputs: impl Into<Inputs<&'a ArrayBase<S, D>>>,
         options: &Options,
     ) -> Result<ArrayD<f32>> {
-        let inputs = views(self, inputs.into())?;
-        fresh(
+        let mut inputs = views(self, inputs.into())?;
+        let cut = Cut::for_threads(1);
+        let lacks_batch = self.chain().lacks_batch(inputs[0].shape());
+        if lacks_batch {
+            inputs = inputs.into_iter().map(|x| x.insert_axis(Axis(0))).collect();
+        }
+        let y = fresh(
             &Share::whole(self, inputs[0].shape()),
             &inputs,
             options,
-            &Cut::for_threads(1),
-        )
+            &cut,
+        )?;
+        Ok(if lacks_batch {
+            y.remove_axis(Axis(0))
+        } else {
+            y
+        })
     }
 
     /// The same into an array that is there, which saves the making of one: memory that is new to a program costs it as much
@@ -143,12 +153,19 @@ impl Model {
         O: DataMut<Elem = f32>,
         E: Dimension,
     {
-        let inputs = views(self, inputs.into())?;
+        let mut inputs = views(self, inputs.into())?;
+        let cut = Cut::for_threads(1);
+        if self.chain().lacks_batch(inputs[0].shape()) {
+            inputs = inputs.into_iter().map(|x| x.insert_axis(Axis(0))).collect();
+            let shares = Share::whole(self, inputs[0].shape());
+            let mut y = y.view_mut().insert_axis(Axis(0));
+            return into(&shares, &inputs, &mut y, options, &cut);
+        }
         let shares = Share::whole(self, inputs[0].shape());
-        into(&shares, &inputs, y, options, &Cut::for_threads(1))
+        into(&shares, &inputs, y, options, &cut)
     }
 
-    /// [`forward`](Self::forward) for arrays in pinned memory, which the GPU copies by itself: copies both ways and kernels
+    /// [`forward`](Self::forward) for batches in pinned memory, which the GPU copies by itself: copies both ways and kernels
     /// overlap as they do in [`forward_array`](Self::forward_array), and the host does not wait; [`PinnedArray::view`] does. Nothing is
     /// rounded: the arrays hold elements of the model's type.
     ///

@@ -9,6 +9,7 @@ use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Sl
 use super::chunks::{Chunks, Cut};
 use super::copies::{self, Source};
 use super::ring::{Place, Ring};
+use crate::chain::ChainError;
 use crate::device::{PinnedArray, Tensor, host_memory, must_have_shape};
 use crate::dtype::{DType, Element, bf16, f16};
 use crate::error::{Error, Result};
@@ -56,6 +57,10 @@ impl<'a> Share<'a> {
 
     /// How it is cut, if it is.
     pub(super) fn chunks(&self, options: &Options, cut: &Cut) -> Result<Option<Chunks>> {
+        if self.model.chain().lacks_batch(&self.input) {
+            let operator = self.model.chain().layers()[0].operator();
+            return Err(ChainError::NoBatch { layer: 0, operator }.into());
+        }
         let problem = self.model.chain().problem(&self.input)?;
         if !self.model.device().is_gpu() && !cut.on_any_device || !options.batch_invariant {
             return Ok(None);

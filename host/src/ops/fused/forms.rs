@@ -20,14 +20,14 @@ fn at_most_one(
     }
 }
 
-/// Functions of single values, which all of these are; refused are factors.
+/// Functions of single values, which all of these are; others are refused.
 fn functions(
     pointwise: &[(usize, Pointwise)],
     refusal: Refusal,
 ) -> Result<Vec<PointwiseProblem>, Refusal> {
     let function = |(_, pointwise): &(usize, Pointwise)| match pointwise {
         Pointwise::Function(problem) => Ok(*problem),
-        Pointwise::Scale(_) | Pointwise::Residual(_) => Err(refusal),
+        _ => Err(refusal),
     };
     pointwise.iter().map(function).collect()
 }

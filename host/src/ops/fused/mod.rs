@@ -23,4 +23,4 @@ mod stencil;
 
 pub(crate) use convolved::Parameters as ConvolutionParameters;
 pub(crate) use fold_scale::fold_scale;
-pub(crate) use preparation::Preparations;
+pub(crate) use preparation::{Preparation, Preparations, prepared};

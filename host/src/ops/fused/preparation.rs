@@ -10,6 +10,8 @@ use crate::spec::launch::implicit_gemm::GemmTile;
 pub(crate) enum Preparation {
     /// A norm's weight and bias with the scale behind it.
     FoldedScale,
+    /// A batch norm's parameters as a factor and a summand for each channel, in f32.
+    FoldedBatchNorm,
     /// Those of the one launch of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
     /// Filters as operands of the implicit matrix product.

@@ -208,9 +208,13 @@ impl Attributes {
     fn conv<const D: usize>(&self, default: ConvSpec<D>) -> Result<ConvSpec<D>, String> {
         Ok(ConvSpec {
             stride: axes("stride", &self.stride, default.stride)?,
-            padding: axes("padding", &self.padding, default.padding)?,
+            padding: match &self.padding {
+                None => default.padding,
+                padding => axes("padding", padding, [0; D])?.into(),
+            },
             dilation: axes("dilation", &self.dilation, default.dilation)?,
             groups: self.groups.unwrap_or(default.groups),
+            ..default
         })
     }
 

@@ -1,10 +1,9 @@
-//! Cases of both convolutions, and their golden files.
+//! Cases of convolutions of images and volumes.
 
 use op_spec::chain::{ConvLayer, Layer};
-use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec};
-use serde::Deserialize;
+use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec, Padding, PaddingMode};
 
-use crate::golden_file::{GoldenFlaw, Reader};
+use super::golden::{NAMES, layer};
 use crate::{Case, Cases};
 
 pub(in super::super) const CONV2D: Cases = Cases {
@@ -31,7 +30,7 @@ pub(in super::super) const CONV3D: Cases = Cases {
     ragged: ragged_volumes,
     realistic: || {
         let border = Conv3dSpec {
-            padding: [1; 3],
+            padding: [1; 3].into(),
             ..Conv3dSpec::default()
         };
         vec![
@@ -53,7 +52,7 @@ pub(in super::super) const CONV3D: Cases = Cases {
     },
 };
 
-fn conv<const D: usize>(
+pub(super) fn conv<const D: usize>(
     out_channels: usize,
     kernel_size: [usize; D],
     bias: bool,
@@ -95,12 +94,12 @@ fn conv3d(
 fn realistic_images() -> Vec<Case> {
     let plain = Conv2dSpec::default();
     let border = Conv2dSpec {
-        padding: [1, 1],
+        padding: [1, 1].into(),
         ..plain
     };
     let stem = Conv2dSpec {
         stride: [2, 2],
-        padding: [3, 3],
+        padding: [3, 3].into(),
         ..plain
     };
     let depthwise = Conv2dSpec {
@@ -127,21 +126,32 @@ fn ragged_images() -> Vec<Case> {
     let spec = Conv2dSpec::default();
     let everything = Conv2dSpec {
         stride: [2, 3],
-        padding: [1, 4],
+        padding: [1, 4].into(),
         dilation: [3, 2],
         groups: 3,
+        ..spec
     };
     let depthwise = Conv2dSpec {
-        padding: [1, 1],
+        padding: [1, 1].into(),
         groups: 13,
         ..spec
     };
     let wide_border = Conv2dSpec {
-        padding: [5, 4],
+        padding: [5, 4].into(),
         ..spec
     };
     let strided = Conv2dSpec {
         stride: [7, 5],
+        ..spec
+    };
+    let same = Conv2dSpec {
+        padding: Padding::Same,
+        groups: 2,
+        ..spec
+    };
+    let mode = |padding: [usize; 2], padding_mode| Conv2dSpec {
+        padding: padding.into(),
+        padding_mode,
         ..spec
     };
     vec![
@@ -183,6 +193,64 @@ fn ragged_images() -> Vec<Case> {
             true,
             strided,
         ),
+        conv2d("same", [2, 4, 9, 11], 6, [3, 5], true, same),
+        conv2d(
+            "same_of_an_even_filter",
+            [2, 4, 9, 11],
+            6,
+            [4, 2],
+            true,
+            Conv2dSpec {
+                dilation: [1, 3],
+                ..same
+            },
+        ),
+        conv2d(
+            "reflect",
+            [2, 3, 5, 9],
+            5,
+            [3, 3],
+            true,
+            mode([4, 1], PaddingMode::Reflect),
+        ),
+        conv2d(
+            "replicate",
+            [2, 3, 5, 9],
+            5,
+            [3, 3],
+            true,
+            mode([7, 2], PaddingMode::Replicate),
+        ),
+        conv2d(
+            "circular",
+            [2, 3, 5, 9],
+            5,
+            [3, 3],
+            true,
+            mode([5, 0], PaddingMode::Circular),
+        ),
+        conv2d(
+            "reflect_strided",
+            [2, 3, 13, 17],
+            4,
+            [3, 4],
+            false,
+            Conv2dSpec {
+                stride: [2, 3],
+                ..mode([1, 2], PaddingMode::Reflect)
+            },
+        ),
+        conv2d(
+            "same_replicate_of_an_even_filter",
+            [0, 3, 13, 17],
+            4,
+            [2, 4],
+            false,
+            Conv2dSpec {
+                padding: Padding::Same,
+                ..mode([0, 0], PaddingMode::Replicate)
+            },
+        ),
     ]
 }
 
@@ -190,9 +258,19 @@ fn ragged_volumes() -> Vec<Case> {
     let spec = Conv3dSpec::default();
     let everything = Conv3dSpec {
         stride: [2, 1, 3],
-        padding: [1, 0, 2],
+        padding: [1, 0, 2].into(),
         dilation: [1, 2, 3],
         groups: 2,
+        ..spec
+    };
+    let same = Conv3dSpec {
+        padding: Padding::Same,
+        ..spec
+    };
+    let mode = |padding: [usize; 3], padding_mode| Conv3dSpec {
+        padding: padding.into(),
+        padding_mode,
+        ..spec
     };
     vec![
         conv3d("one_voxel", [1, 1, 1, 1, 1], 1, [1, 1, 1], false, spec),
@@ -207,45 +285,37 @@ fn ragged_volumes() -> Vec<Case> {
             true,
             everything,
         ),
+        conv3d(
+            "same_of_an_even_filter",
+            [1, 2, 4, 5, 7],
+            3,
+            [2, 3, 4],
+            true,
+            same,
+        ),
+        conv3d(
+            "reflect",
+            [1, 2, 4, 5, 7],
+            3,
+            [3; 3],
+            true,
+            mode([1, 2, 3], PaddingMode::Reflect),
+        ),
+        conv3d(
+            "replicate",
+            [1, 2, 4, 5, 7],
+            3,
+            [3; 3],
+            true,
+            mode([5, 0, 1], PaddingMode::Replicate),
+        ),
+        conv3d(
+            "circular",
+            [1, 2, 4, 5, 7],
+            3,
+            [3; 3],
+            true,
+            mode([4, 1, 2], PaddingMode::Circular),
+        ),
     ]
-}
-
-/// The chain's names of the parameters, and those of golden files.
-const NAMES: [(&str, &str); 2] = [("conv.weight", "weight"), ("conv.bias", "bias")];
-
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "[usize; D]: Deserialize<'de>"))]
-struct Attributes<const D: usize> {
-    stride: [usize; D],
-    padding: [usize; D],
-    dilation: [usize; D],
-    groups: usize,
-}
-
-fn layer<const D: usize>(file: &Reader) -> Result<ConvLayer<D>, GoldenFlaw>
-where
-    [usize; D]: for<'a> Deserialize<'a>,
-{
-    let attributes: Attributes<D> = file.attributes()?;
-    let attributes = ConvSpec {
-        stride: attributes.stride,
-        padding: attributes.padding,
-        dilation: attributes.dilation,
-        groups: attributes.groups,
-    };
-    read_layer(file, attributes)
-}
-
-/// The convolution of a file, which any chain with one names so.
-pub(crate) fn read_layer<const D: usize>(
-    file: &Reader,
-    attributes: ConvSpec<D>,
-) -> Result<ConvLayer<D>, GoldenFlaw> {
-    let (out_channels, kernel_size) = file.filter::<D>()?;
-    Ok(conv(
-        out_channels,
-        kernel_size,
-        file.has("bias"),
-        attributes,
-    ))
 }

@@ -130,7 +130,7 @@ fn blocks() {
         let conv = Layer::conv3d(ConvLayer {
             attributes: Conv3dSpec {
                 stride: [stride; 3],
-                padding: [1; 3],
+                padding: [1; 3].into(),
                 ..Conv3dSpec::default()
             },
             ..ConvLayer::new("conv", to, [3; 3])
@@ -142,7 +142,7 @@ fn blocks() {
         let conv = Layer::conv2d(ConvLayer {
             attributes: Conv2dSpec {
                 stride: [stride; 2],
-                padding: [extent / 2; 2],
+                padding: [extent / 2; 2].into(),
                 ..Conv2dSpec::default()
             },
             ..ConvLayer::new("conv", to, [extent; 2])

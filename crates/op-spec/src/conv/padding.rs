@@ -1,0 +1,245 @@
+//! What a convolution reads beyond the edges of its input.
+
+use super::ConvSpec;
+use crate::error::{Quantity, SpecError, at_least_one, check_plane, kernel_extent};
+use crate::launch::border::BorderGeometry;
+use crate::launch::reciprocal::Reciprocal;
+
+/// How far a convolution reads beyond its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Padding<const D: usize> {
+    /// So many elements on both sides of each axis.
+    Each([usize; D]),
+    /// As many as make the output as large as the input, PyTorch's `padding='same'`: `dilation * (kernel_size - 1)` on both sides
+    /// together, of which an odd one is at the end. The stride must be 1.
+    Same,
+    /// None, PyTorch's `padding='valid'`.
+    Valid,
+}
+
+impl<const D: usize> Default for Padding<D> {
+    fn default() -> Self {
+        Self::Each([0; D])
+    }
+}
+
+impl<const D: usize> From<[usize; D]> for Padding<D> {
+    fn from(each: [usize; D]) -> Self {
+        Self::Each(each)
+    }
+}
+
+/// What a convolution reads beyond the edges of its input; PyTorch's `padding_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "chain", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "chain", serde(rename_all = "lowercase"))]
+pub enum PaddingMode {
+    /// Zeros.
+    #[default]
+    Zeros,
+    /// The input mirrored at its outermost elements, which are not repeated. Padding is less than the extent.
+    Reflect,
+    /// The outermost elements.
+    Replicate,
+    /// The input's other end. Padding is no more than the extent.
+    Circular,
+}
+
+impl PaddingMode {
+    /// PyTorch's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zeros => "zeros",
+            Self::Reflect => "reflect",
+            Self::Replicate => "replicate",
+            Self::Circular => "circular",
+        }
+    }
+
+    /// Where on an axis of `extent` elements the one is found that stands at `position`, which may be beyond either end. Nothing
+    /// for a zero.
+    ///
+    /// # Panics
+    /// If there are no elements, or if the position is farther beyond an end than the mode allows.
+    #[must_use]
+    pub fn source(self, position: isize, extent: usize) -> Option<usize> {
+        if let Some(inside) = usize::try_from(position).ok().filter(|&at| at < extent) {
+            return Some(inside);
+        }
+        let last = extent.checked_sub(1).expect("an axis with elements");
+        let before = position.unsigned_abs();
+        let found = match (self, position < 0) {
+            (Self::Zeros, _) => return None,
+            (Self::Replicate, true) => 0,
+            (Self::Replicate, false) => last,
+            (Self::Reflect, true) => before,
+            (Self::Reflect, false) => (2 * last).checked_sub(before).expect("one reflection"),
+            (Self::Circular, true) => extent.checked_sub(before).expect("one turn"),
+            (Self::Circular, false) => before - extent,
+        };
+        assert!(found < extent, "{} of {position} in {extent}", self.name());
+        Some(found)
+    }
+}
+
+/// What is put around an input before it is convolved, where a convolution cannot read it as zeros on both sides alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Border<const D: usize> {
+    /// Extents of the input, `(d,) (h,) w`.
+    pub inner: [usize; D],
+    /// Elements before the first one of each axis.
+    pub before: [usize; D],
+    /// Elements behind the last one.
+    pub after: [usize; D],
+    /// What they are.
+    pub mode: PaddingMode,
+}
+
+impl<const D: usize> Border<D> {
+    /// Extents of input and border.
+    #[must_use]
+    pub fn outer(&self) -> [usize; D] {
+        core::array::from_fn(|axis| self.inner[axis] + self.before[axis] + self.after[axis])
+    }
+
+    /// The extents as the kernel takes them, with extents of 1 for absent axes, for `planes` samples and channels together.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if planes (or volumes) with their border exceed what kernels index with 32 bits.
+    pub fn geometry(&self, planes: usize) -> Result<BorderGeometry, SpecError> {
+        let operator = ConvSpec::<D>::OPERATOR;
+        let outer = self.outer();
+        check_plane(operator, "padded input plane", &outer, &[0; D])?;
+        // Axes are right-aligned.
+        let axes = |values: &[usize; D], absent: u32| {
+            let mut extents = [absent; 3];
+            for (axis, &value) in values.iter().enumerate() {
+                let quantity = Quantity::entry("padded input", axis);
+                extents[axis + 3 - D] = kernel_extent(operator, quantity, value)?;
+            }
+            Ok(extents)
+        };
+        let plane: usize = outer.iter().product();
+        let [_, rows, columns] = axes(&outer, 1)?;
+        Ok(BorderGeometry {
+            elements: planes as u64 * plane as u64,
+            planes: planes as u64,
+            near: BorderGeometry::near(plane as u64),
+            rows: Reciprocal::of(rows),
+            columns: Reciprocal::of(columns),
+            plane: plane as u32,
+            inner: axes(&self.inner, 1)?,
+            before: axes(&self.before, 0)?,
+            mode: self.mode as u32,
+        })
+    }
+}
+
+impl<const D: usize> ConvSpec<D> {
+    /// The padding that the convolution does itself, zeros on both sides, and the border that is there instead where it cannot.
+    ///
+    /// # Errors
+    /// `same` with a stride; padding beyond what its mode allows; an axis without elements to fill a border from; a border
+    /// beyond what can be counted.
+    pub(super) fn border(
+        &self,
+        input: [usize; D],
+        kernel_size: [usize; D],
+    ) -> Result<([usize; D], Option<Border<D>>), SpecError> {
+        let operator = Self::OPERATOR;
+        let none = [0; D];
+        let (before, after) = match self.padding {
+            Padding::Each(each) => (each, each),
+            Padding::Valid => (none, none),
+            Padding::Same => {
+                self.check_same()?;
+                let total = |axis: usize| {
+                    self.dilation[axis].saturating_mul(kernel_size[axis].saturating_sub(1))
+                };
+                (
+                    core::array::from_fn(|axis| total(axis) / 2),
+                    core::array::from_fn(|axis| total(axis).div_ceil(2)),
+                )
+            }
+        };
+        let mode = self.padding_mode;
+        if before == after && (mode == PaddingMode::Zeros || before == none) {
+            return Ok((before, None));
+        }
+        for axis in 0..D {
+            let extent = input[axis];
+            let limit = match mode {
+                PaddingMode::Zeros => usize::MAX,
+                PaddingMode::Reflect | PaddingMode::Replicate | PaddingMode::Circular => {
+                    at_least_one(operator, Quantity::entry("input", axis + 2), extent)?;
+                    match mode {
+                        PaddingMode::Reflect => extent - 1,
+                        PaddingMode::Circular => extent,
+                        _ => usize::MAX,
+                    }
+                }
+            };
+            let padding = before[axis].max(after[axis]);
+            if padding > limit {
+                return Err(SpecError::BorderTooLarge {
+                    operator,
+                    mode: mode.name(),
+                    axis,
+                    padding,
+                    limit,
+                });
+            }
+            let outer = extent.checked_add(before[axis]);
+            let outer = outer.and_then(|outer| outer.checked_add(after[axis]));
+            outer.ok_or(SpecError::TooManyElements {
+                operator,
+                tensor: "padded input",
+            })?;
+        }
+        let border = Border {
+            inner: input,
+            before,
+            after,
+            mode,
+        };
+        Ok((none, Some(border)))
+    }
+
+    /// Refuses `same` with a stride.
+    pub(super) fn check_same(&self) -> Result<(), SpecError> {
+        let strided = (0..D).find(|&axis| self.stride[axis] != 1);
+        match strided {
+            Some(axis) if self.padding == Padding::Same => Err(SpecError::SameWithStride {
+                operator: Self::OPERATOR,
+                axis,
+                stride: self.stride[axis],
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate alloc;
+
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn modes_read_what_pytorch_pads_with() {
+        let line = |mode: PaddingMode, by: isize| -> Vec<Option<usize>> {
+            (-by..3 + by).map(|at| mode.source(at, 3)).collect()
+        };
+        let all = |values: &[usize]| values.iter().map(|&v| Some(v)).collect::<Vec<_>>();
+        assert_eq!(line(PaddingMode::Reflect, 2), all(&[2, 1, 0, 1, 2, 1, 0]));
+        assert_eq!(line(PaddingMode::Replicate, 2), all(&[0, 0, 0, 1, 2, 2, 2]));
+        let circular = all(&[0, 1, 2, 0, 1, 2, 0, 1, 2]);
+        assert_eq!(line(PaddingMode::Circular, 3), circular);
+        let zeros = [None, Some(0), Some(1), Some(2), None];
+        assert_eq!(line(PaddingMode::Zeros, 1), zeros);
+    }
+}

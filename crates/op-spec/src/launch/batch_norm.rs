@@ -1,0 +1,17 @@
+//! `batch_norm` at inference: four parameters of a channel are folded into two, which one elementwise pass applies.
+
+/// The four parameters of every channel.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FoldGeometry {
+    /// What is added to the variance, in the precision of the folding.
+    pub eps: f64,
+    /// Channels of a sample.
+    pub channels: u32,
+    /// 1 if there is a weight per channel, else 0.
+    pub has_weight: u32,
+    /// 1 if there is a bias per channel, else 0.
+    pub has_bias: u32,
+    /// Always 0; there is no gap in a kernel's parameter.
+    pub unused: u32,
+}

@@ -1,0 +1,259 @@
+//! Layer normalisation over channels and space: every sample by itself.
+
+use crate::error::{Quantity, RankRule, SpecError, check_eps};
+use crate::group_norm::GroupNormProblem;
+use crate::launch::norm::NormGeometry;
+use crate::shape::ChannelShape;
+
+const OPERATOR: &str = "layer_norm";
+
+/// Attributes of layer normalisation; see
+/// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
+///
+/// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of channels and space with a weight
+/// for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerNormSpec {
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+impl Default for LayerNormSpec {
+    /// PyTorch's `eps` of 1e-5.
+    fn default() -> Self {
+        Self { eps: 1e-5 }
+    }
+}
+
+impl LayerNormSpec {
+    /// Checks what no input can make up for.
+    ///
+    /// # Errors
+    /// A shape without dimensions; NaN or negative `eps`.
+    pub fn check(&self, normalized_shape: &[usize]) -> Result<(), SpecError> {
+        if normalized_shape.is_empty() {
+            return Err(SpecError::Rank {
+                operator: OPERATOR,
+                tensor: "normalized_shape",
+                actual: 0,
+                rule: RankRule::AtLeast(1),
+            });
+        }
+        check_eps(OPERATOR, self.eps)
+    }
+
+    /// Checks the attributes against the shapes of the input (any rank from 2), and of the optional weight and bias, which are
+    /// `normalized_shape`.
+    ///
+    /// Empty batches and empty images are accepted and give empty outputs; a single value is its own mean, and gives 0.
+    ///
+    /// # Errors
+    /// A `normalized_shape` that is not the input's without the batch (PyTorch also normalises fewer trailing dimensions);
+    /// parameters of another shape; NaN or negative `eps`.
+    pub fn problem(
+        &self,
+        input: &[usize],
+        normalized_shape: &[usize],
+        weight: Option<&[usize]>,
+        bias: Option<&[usize]>,
+    ) -> Result<LayerNormProblem, SpecError> {
+        self.check(normalized_shape)?;
+        let shape = ChannelShape::new(OPERATOR, input)?;
+        same_shape("normalized_shape", normalized_shape, &input[1..])?;
+        for (name, parameter) in [("weight", weight), ("bias", bias)] {
+            if let Some(parameter) = parameter {
+                same_shape(name, parameter, normalized_shape)?;
+            }
+        }
+        Ok(LayerNormProblem {
+            shape,
+            eps: self.eps,
+            weight: weight.is_some(),
+            bias: bias.is_some(),
+        })
+    }
+}
+
+/// Refuses a shape that is not `expected`.
+fn same_shape(name: &'static str, actual: &[usize], expected: &[usize]) -> Result<(), SpecError> {
+    if actual.len() != expected.len() {
+        return Err(SpecError::Rank {
+            operator: OPERATOR,
+            tensor: name,
+            actual: actual.len(),
+            rule: RankRule::Exactly(expected.len()),
+        });
+    }
+    let mut pairs = actual.iter().zip(expected).enumerate();
+    match pairs.find(|(_, (actual, expected))| actual != expected) {
+        None => Ok(()),
+        Some((axis, (&actual, &expected))) => Err(SpecError::Mismatch {
+            operator: OPERATOR,
+            quantity: Quantity::entry(name, axis),
+            actual,
+            expected,
+        }),
+    }
+}
+
+/// A layer normalisation whose extents and attributes fit together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LayerNormProblem {
+    /// Shape of input and output.
+    pub shape: ChannelShape,
+    /// Added to the variance.
+    pub eps: f64,
+    /// Whether the normalised values are multiplied by one value per element of a sample.
+    pub weight: bool,
+    /// Whether one value per element of a sample is added at the end.
+    pub bias: bool,
+}
+
+impl LayerNormProblem {
+    /// Whether it has a weight or a bias, which no group norm has: one value per element.
+    #[must_use]
+    pub const fn is_affine(&self) -> bool {
+        self.weight || self.bias
+    }
+
+    /// The same computation, but for weight and bias, as a group normalisation with one group.
+    #[must_use]
+    pub const fn as_group_norm(&self) -> GroupNormProblem {
+        GroupNormProblem {
+            shape: self.shape,
+            num_groups: 1,
+            eps: self.eps,
+            weight: false,
+            bias: false,
+        }
+    }
+
+    /// The extents as kernels take them: a sample is a row of a single channel, which has no weight and no bias as such.
+    #[must_use]
+    pub const fn geometry(&self) -> NormGeometry {
+        let elements = self.shape.c as u64 * self.shape.spatial as u64;
+        NormGeometry::new(self.shape.n as u64, 1, 1, elements, self.eps as f32)
+    }
+}
+
+#[cfg(feature = "chain")]
+pub(crate) mod layer {
+    use alloc::string::String;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::{LayerNormSpec, same_shape};
+    use crate::SpecError;
+    use crate::chain::Initialisation;
+    use crate::chain::file::{eps, is_true, yes};
+    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
+    use crate::chain::parameters::Wanted;
+
+    /// A layer norm over channels and space, as `torch.nn.LayerNorm` describes it.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(from = "LayerNormFile", into = "LayerNormFile")]
+    pub struct LayerNormLayer {
+        /// Prefix of its parameters: `name.weight`, `name.bias`.
+        pub name: String,
+        /// The shape of an input without its batch: channels, and the spatial extents. Parameters have it, too.
+        pub normalized_shape: Vec<usize>,
+        /// Eps.
+        pub attributes: LayerNormSpec,
+        /// Whether it has a weight and, if `bias`, a bias.
+        pub elementwise_affine: bool,
+        /// Whether there is a bias beside the weight.
+        pub bias: bool,
+    }
+
+    impl Layer {
+        /// A layer norm with PyTorch's defaults: eps 1e-5, weight and bias for each element of `normalized_shape`.
+        #[must_use]
+        pub fn layer_norm(name: &str, normalized_shape: &[usize]) -> Layer {
+            Layer::LayerNorm(LayerNormLayer {
+                name: name.into(),
+                normalized_shape: normalized_shape.to_vec(),
+                attributes: LayerNormSpec::default(),
+                elementwise_affine: true,
+                bias: true,
+            })
+        }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct LayerNormFile {
+        name: String,
+        normalized_shape: Vec<usize>,
+        #[serde(default = "eps")]
+        eps: f64,
+        #[serde(default = "yes", skip_serializing_if = "is_true")]
+        elementwise_affine: bool,
+        #[serde(default = "yes", skip_serializing_if = "is_true")]
+        bias: bool,
+    }
+
+    impl From<LayerNormFile> for LayerNormLayer {
+        fn from(file: LayerNormFile) -> Self {
+            Self {
+                name: file.name,
+                normalized_shape: file.normalized_shape,
+                attributes: LayerNormSpec { eps: file.eps },
+                elementwise_affine: file.elementwise_affine,
+                bias: file.bias,
+            }
+        }
+    }
+
+    impl From<LayerNormLayer> for LayerNormFile {
+        fn from(layer: LayerNormLayer) -> Self {
+            Self {
+                name: layer.name,
+                normalized_shape: layer.normalized_shape,
+                eps: layer.attributes.eps,
+                elementwise_affine: layer.elementwise_affine,
+                bias: layer.bias,
+            }
+        }
+    }
+
+    impl ChainLayer for LayerNormLayer {
+        fn dimensions(&self) -> Option<usize> {
+            self.normalized_shape.len().checked_sub(1)
+        }
+
+        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+            self.attributes.check(&self.normalized_shape)?;
+            same_shape("normalized_shape", &self.normalized_shape[..1], &[channels])?;
+            Ok(Some(channels))
+        }
+
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn parameters(&self, _: &Flow) -> Vec<Wanted> {
+            let wanted = |suffix, initialisation, present| Wanted {
+                suffix,
+                shape: self.normalized_shape.clone(),
+                initialisation,
+                present,
+            };
+            let affine = self.elementwise_affine;
+            vec![
+                wanted(".weight", Initialisation::Ones, affine),
+                wanted(".bias", Initialisation::Zeros, affine && self.bias),
+            ]
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let shape = &self.normalized_shape[..];
+            let weight = self.elementwise_affine.then_some(shape);
+            let bias = weight.filter(|_| self.bias);
+            let problem = self.attributes.problem(input, shape, weight, bias)?;
+            Ok((LayerProblem::LayerNorm(problem), input.to_vec()))
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Layers as they are written in files of chains, and what chains make of them.
+
+use op_spec::MaxPool2dSpec;
+use op_spec::chain::{Chain, ConvLayer, Initialisation, Layer, NormalForm};
+
+/// The chain of one layer on three channels.
+fn read(layer: &str) -> Result<Chain, String> {
+    let json = format!(r#"{{"in_channels":3,"layers":[{layer}]}}"#);
+    serde_json::from_str(&json).map_err(|error| error.to_string())
+}
+
+/// The first layer as it is written down.
+fn written(chain: &Chain) -> String {
+    let layers = chain.layers();
+    serde_json::to_string(&layers[0]).unwrap()
+}
+
+#[test]
+fn a_batch_norm_is_written_with_what_is_not_a_default() {
+    let rows = [
+        (
+            r#"{"batch_norm":{"name":"bn"}}"#,
+            r#"{"batch_norm":{"name":"bn","eps":0.00001}}"#,
+        ),
+        (
+            r#"{"batch_norm":{"name":"bn","momentum":0.1,"track_running_stats":true,"affine":false}}"#,
+            r#"{"batch_norm":{"name":"bn","eps":0.00001,"affine":false}}"#,
+        ),
+        (
+            r#"{"batch_norm":{"name":"bn","eps":0.001,"momentum":null}}"#,
+            r#"{"batch_norm":{"name":"bn","eps":0.001}}"#,
+        ),
+    ];
+    for (json, again) in rows {
+        let chain = read(json).unwrap();
+        assert_eq!(written(&chain).replace("1e-5", "0.00001"), again);
+        assert_eq!(read(&written(&chain)).unwrap(), chain);
+    }
+    let of_batch = read(r#"{"batch_norm":{"name":"bn","track_running_stats":false}}"#).unwrap_err();
+    assert!(
+        of_batch.contains("track_running_stats is false, expected true"),
+        "{of_batch}"
+    );
+    let negative = read(r#"{"batch_norm":{"name":"bn","eps":-1}}"#).unwrap_err();
+    assert!(
+        negative.contains("batch_norm: eps is -1, minimum 0"),
+        "{negative}"
+    );
+}
+
+#[test]
+fn a_batch_norm_has_pytorchs_parameters_and_buffers() {
+    let chain = Chain::new(6, [Layer::batch_norm("bn")]).unwrap();
+    let of = |index: usize| {
+        let parameter = &chain.parameters()[index];
+        (parameter.name.as_str(), parameter.initialisation)
+    };
+    assert_eq!(of(0), ("bn.running_mean", Initialisation::Zeros));
+    assert_eq!(of(1), ("bn.running_var", Initialisation::Ones));
+    assert_eq!(of(2), ("bn.weight", Initialisation::Ones));
+    assert_eq!(of(3), ("bn.bias", Initialisation::Zeros));
+    assert!(
+        chain
+            .parameters()
+            .iter()
+            .all(|parameter| parameter.shape == [6])
+    );
+}
+
+#[test]
+fn a_batch_norm_is_pointwise_in_the_normal_form() {
+    let pool = MaxPool2dSpec::new([3, 3]);
+    let conv = Layer::conv2d(ConvLayer::new("conv", 6, [3, 3]));
+    let stem = [
+        conv.clone(),
+        Layer::batch_norm("bn"),
+        Layer::relu(),
+        Layer::max_pool2d(pool),
+    ];
+    let chain = Chain::new(3, stem).unwrap();
+    let problem = chain.problem(&[2, 3, 12, 12]).unwrap();
+    let form = NormalForm::of(&problem, 0..4).unwrap();
+    assert_eq!(
+        form.summary().to_string(),
+        "convolution, batch_norm, relu, max_pool2d"
+    );
+    // Statistics of the input come before it, or not at all.
+    let behind = [conv, Layer::batch_norm("bn"), Layer::instance_norm("norm")];
+    let chain = Chain::new(3, behind).unwrap();
+    let problem = chain.problem(&[2, 3, 12, 12]).unwrap();
+    assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 2);
+}
+
+#[test]
+fn paddings_are_written_as_pytorch_has_them() {
+    let conv = |padding: &str| {
+        format!(r#"{{"conv1d":{{"name":"c","out_channels":4,"kernel_size":3{padding}}}}}"#)
+    };
+    for padding in [
+        "",
+        r#","padding":1"#,
+        r#","padding":"same""#,
+        r#","padding":"valid""#,
+        r#","padding":2,"padding_mode":"reflect""#,
+        r#","padding":"same","padding_mode":"circular""#,
+        r#","padding":1,"padding_mode":"replicate""#,
+    ] {
+        let chain = read(&conv(padding)).unwrap();
+        assert_eq!(written(&chain), conv(padding));
+        assert_eq!(
+            chain.problem(&[2, 3, 8]).unwrap().output_shape()[..2],
+            [2, 4]
+        );
+    }
+    let plain = read(&conv(r#","padding":[0],"padding_mode":"zeros""#)).unwrap();
+    assert_eq!(written(&plain), conv(""));
+    let misspelt = read(&conv(r#","padding":"smae""#)).unwrap_err();
+    assert!(
+        misspelt.contains("padding is `smae`, expected `same`, `valid`, a number"),
+        "{misspelt}"
+    );
+    let unknown = read(&conv(r#","padding_mode":"mirror""#)).unwrap_err();
+    assert!(
+        unknown.contains("`mirror`") && unknown.contains("`reflect`"),
+        "{unknown}"
+    );
+    let strided = read(&conv(r#","padding":"same","stride":2"#)).unwrap_err();
+    assert!(
+        strided.contains("layer 0: conv1d: stride[0] is 2"),
+        "{strided}"
+    );
+}
+
+#[test]
+fn a_layer_norm_is_written_as_pytorch_has_it_and_has_parameters_of_its_shape() {
+    let norm = |rest: &str| {
+        format!(r#"{{"layer_norm":{{"name":"n","normalized_shape":[3,4,5],"eps":1e-5{rest}}}}}"#)
+    };
+    let parameters = |chain: &Chain| -> Vec<String> {
+        let parameters = chain.parameters().iter();
+        parameters
+            .map(|of| format!("{} {:?}", of.name, of.shape))
+            .collect()
+    };
+    let rows = [
+        (
+            "",
+            &["n.weight [3, 4, 5]", "n.bias [3, 4, 5]"][..],
+            "affine of each element",
+        ),
+        (
+            r#","bias":false"#,
+            &["n.weight [3, 4, 5]"],
+            "affine of each element",
+        ),
+        (r#","elementwise_affine":false"#, &[], ""),
+    ];
+    for (rest, wanted, behind) in rows {
+        let chain = read(&norm(rest)).unwrap();
+        assert_eq!(written(&chain).replace("0.00001", "1e-5"), norm(rest));
+        assert_eq!(parameters(&chain), wanted);
+        let problem = chain.problem(&[2, 3, 4, 5]).unwrap();
+        let form = NormalForm::of(&problem, 0..1)
+            .unwrap()
+            .summary()
+            .to_string();
+        assert_eq!(
+            form,
+            format!("moments of 1 groups, normalise, {behind}").trim_end_matches(", ")
+        );
+    }
+    let chain = read(&norm("")).unwrap();
+    let refusal = chain.problem(&[2, 3, 4, 6]).unwrap_err().to_string();
+    assert_eq!(
+        refusal,
+        "layer 0: layer_norm: normalized_shape[2] is 5, expected 6"
+    );
+    let channels = read(r#"{"layer_norm":{"name":"n","normalized_shape":[4,5]}}"#).unwrap_err();
+    assert!(
+        channels.contains("normalized_shape[0] is 4, expected 3"),
+        "{channels}"
+    );
+    let empty = read(r#"{"layer_norm":{"name":"n","normalized_shape":[]}}"#).unwrap_err();
+    assert!(
+        empty.contains("normalized_shape has 0 dimensions, minimum 1"),
+        "{empty}"
+    );
+}
+
+#[test]
+fn an_input_without_a_batch_is_one_sample() {
+    let conv = |name: &str| Layer::conv2d(ConvLayer::new(name, 3, [3, 2]));
+    let chain = Chain::new(
+        3,
+        [Layer::instance_norm("norm"), Layer::silu(), conv("conv")],
+    )
+    .unwrap();
+    assert!(chain.lacks_batch(&[3, 8, 9]) && !chain.lacks_batch(&[2, 3, 8, 9]));
+    let problem = chain.problem(&[3, 8, 9]).unwrap();
+    assert_eq!(problem.input_shape(), [3, 8, 9]);
+    assert_eq!(problem.output_shape(), [3, 6, 8]);
+    assert_eq!(problem.steps[0].input, [1, 3, 8, 9]);
+    assert!(!problem.is_batched);
+    let batch = chain.problem(&[1, 3, 8, 9]).unwrap();
+    assert_eq!(batch.steps, problem.steps);
+    assert!(batch.is_batched);
+    // What takes the first axis for the batch in PyTorch does so here.
+    for (layer, operator) in [
+        (Layer::group_norm("norm", 1), "group_norm"),
+        (Layer::batch_norm("norm"), "batch_norm"),
+        (Layer::channel_max(), "channel_max"),
+    ] {
+        let chain = Chain::new(3, [conv("conv"), layer]).unwrap();
+        let refusal = chain.problem(&[3, 8, 9]).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            format!("layer 1: {operator}: the input has no batch, expected one")
+        );
+    }
+    // Without a layer that has a number of dimensions, the first axis is the batch.
+    let chain = Chain::new(8, [Layer::instance_norm("norm")]).unwrap();
+    assert!(!chain.lacks_batch(&[3, 8, 9]));
+}

@@ -1,0 +1,62 @@
+//! Paddings of convolutions: what PyTorch refuses is refused, in words that name both values; what it accepts is accepted.
+
+use op_spec::{Conv2dSpec, Padding, PaddingMode, SpecError};
+
+#[track_caller]
+fn refused<T: core::fmt::Debug>(result: Result<T, SpecError>, words: &str) {
+    assert_eq!(result.unwrap_err().to_string(), words);
+}
+
+#[test]
+fn paddings_refuse_and_accept() {
+    let plain = Conv2dSpec::default();
+    let (input, weight) = ([2, 3, 5, 9], [4, 3, 3, 2]);
+    let same = Conv2dSpec {
+        padding: Padding::Same,
+        ..plain
+    };
+    let problem = same.problem(&input, &weight, None).unwrap();
+    assert_eq!(*problem.output_shape(), [2, 4, 5, 9]);
+    assert_eq!(*problem.input_shape(), input);
+    let border = problem.border.unwrap();
+    assert_eq!((border.before, border.after), ([1, 0], [1, 1]));
+    // Odd filters need none: both sides are alike.
+    let problem = same.problem(&input, &[4, 3, 3, 5], None).unwrap();
+    assert_eq!((problem.border, problem.padding), (None, [1, 2]));
+    let strided = Conv2dSpec {
+        stride: [1, 2],
+        ..same
+    };
+    let words = "conv2d: stride[1] is 2, expected 1 with padding same";
+    refused(strided.problem(&input, &weight, None), words);
+    refused(strided.check(3, 4, [3, 2]), words);
+    let valid = Conv2dSpec {
+        padding: Padding::Valid,
+        ..strided
+    };
+    let problem = valid.problem(&input, &weight, None).unwrap();
+    assert_eq!(*problem.output_shape(), [2, 4, 3, 4]);
+    let mode = |padding: [usize; 2], padding_mode| Conv2dSpec {
+        padding: padding.into(),
+        padding_mode,
+        ..plain
+    };
+    refused(
+        mode([5, 0], PaddingMode::Reflect).problem(&input, &weight, None),
+        "conv2d: padding[0] is 5, limit 4 with padding_mode reflect",
+    );
+    refused(
+        mode([5, 10], PaddingMode::Circular).problem(&input, &weight, None),
+        "conv2d: padding[1] is 10, limit 9 with padding_mode circular",
+    );
+    let far = mode([100, 0], PaddingMode::Replicate);
+    assert!(far.problem(&input, &weight, None).is_ok());
+    refused(
+        far.problem(&[0, 3, 0, 9], &weight, None),
+        "conv2d: input[2] is 0, minimum 1",
+    );
+    refused(
+        mode([usize::MAX, 0], PaddingMode::Replicate).problem(&input, &weight, None),
+        "conv2d: padded input has more elements than memory addresses, limit 2305843009213693951",
+    );
+}

@@ -1,0 +1,72 @@
+//! Batch norm: four parameters folded into two, and the map that these make.
+
+use cuda_std::Storage;
+use op_spec::BatchNormSpec;
+use op_spec::chain::{BatchNormLayer, Layer};
+use op_spec::launch::elementwise::{fold_shape, shape};
+
+use super::super::kernels::batch_norm::{BATCH_NORM, FOLD_BATCH_NORM};
+use super::elementwise::SHAPES;
+use super::{Loaded, Outcome, Run, case, compare, direct, expected, label, stored};
+
+/// The folded parameters to the last bit of f32, with and without weight and bias; then every shape, and in place.
+pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
+    for (index, (n, c, spatial)) in SHAPES.into_iter().enumerate() {
+        let affine = index % 2 == 0;
+        let layer = Layer::BatchNorm(BatchNormLayer {
+            name: "norm".to_owned(),
+            attributes: BatchNormSpec { eps: 1e-3 },
+            affine,
+        });
+        let mut case = case::<T>([layer], &[n, c, spatial]);
+        case.parameters[1].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
+        let Loaded { x, parameters } = run.load::<T>(&case)?;
+        let vector = &[c][..];
+        let of_affine = affine.then_some(vector);
+        let problem = BatchNormSpec { eps: 1e-3 }.problem(
+            &[n, c, spatial],
+            vector,
+            vector,
+            of_affine,
+            of_affine,
+        );
+        let problem = problem.expect("a batch norm");
+        let [gain, shift] = [run.empty::<f32>(c)?, run.empty::<f32>(c)?];
+        let optional =
+            |index: usize| (parameters.get(index)).map_or(std::ptr::null(), |p| p.source());
+        let arguments = (
+            parameters[0].source(),
+            parameters[1].source(),
+            optional(2),
+            optional(3),
+            gain.ptr(),
+            shift.ptr(),
+            problem.fold_geometry().expect("few channels"),
+        );
+        let labels = [label::<T>()];
+        run.launch(&FOLD_BATCH_NORM, &labels, fold_shape(c as u32), arguments)?;
+        let exact = (0..c).map(|c| {
+            let of = |index: usize, absent| {
+                let values = case.parameters.get(index);
+                values.map_or(absent, |values| f64::from(values[c]))
+            };
+            let parameters = [of(0, 0.0), of(1, 1.0), of(2, 1.0), of(3, 0.0)];
+            problem.gain_and_shift(parameters, f64::sqrt)
+        });
+        let exact: Vec<[f64; 2]> = exact.collect();
+        for (index, got) in [&gain, &shift].into_iter().enumerate() {
+            let wanted = exact.iter().map(|of| (f64::from(of[index] as f32), 0.0));
+            compare("folded", got, &direct::<f32>(wanted))?;
+        }
+
+        let wanted = expected::<T>(&case);
+        let y = run.empty::<T>(case.x.len())?;
+        let g = problem.geometry().expect("few channels");
+        for (y, place) in [(&y, "elsewhere"), (&x, "in place")] {
+            let arguments = (x.source(), gain.source(), shift.source(), y.ptr(), g);
+            run.launch(&BATCH_NORM, &labels, shape(g.elements), arguments)?;
+            compare(&format!("{} {place}", case.name), y, &wanted)?;
+        }
+    }
+    Ok(())
+}
