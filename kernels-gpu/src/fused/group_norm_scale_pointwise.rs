@@ -37,6 +37,9 @@ use crate::parts::unroll::unroll;
 /// From eight values of a thread to its next eight.
 const STEP: u32 = BLOCK_THREADS * APPLY_VALUES as u32;
 
+/// Blocks that a multiprocessor holds fewer than of other kernels, where the assembler does not fit this one into as many registers.
+const ROOMY: u32 = !cfg!(hopper) as u32;
+
 /// Eight values of a thread, as they are stored: vectors of 16 bytes, a block's width apart.
 pub trait Vectors: Storage {
     /// Elements of a vector.
@@ -104,7 +107,11 @@ impl Vectors for f32 {
 /// statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`, where the geometry says that
 /// they exist, and `before` and `scale`, if they are not null, have `g.norm.channels` elements; `before` is null unless the
 /// norm's rows are channels. The geometry is for elements of `T`'s size.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(
+    instances(T: [f32, f16, bf16]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = MIN_BLOCKS - ROOMY
+)]
 pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     x: *const T,
     partials: *const f32,
