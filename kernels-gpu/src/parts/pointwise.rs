@@ -11,7 +11,6 @@ use op_spec::launch::pointwise::{Function, MAX_STEPS, PointwiseList, Step};
 
 use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, with_sign};
 use super::map::clamp;
-#[cfg(target_arch = "nvptx64")]
 use super::unroll::unroll;
 
 /// The most values that a list is done to together.
@@ -72,18 +71,15 @@ fn step<const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
     }
 }
 
-/// What `f` makes of each, written out on the device, so that the values stay in registers (see `unroll`).
+/// What `f` makes of each.
 #[inline(always)]
 fn each<const N: usize>(mut values: [f32; N], f: impl Fn(f32) -> f32) -> [f32; N] {
     const { assert!(N <= MAX_VALUES) };
-    #[cfg(target_arch = "nvptx64")]
     unroll!(16, |i| {
         if i < N {
             values[i] = f(values[i]);
         }
     });
-    #[cfg(not(target_arch = "nvptx64"))]
-    values.iter_mut().for_each(|x| *x = f(*x));
     values
 }
 

@@ -3,7 +3,8 @@
 //! An array that a loop variable indexes stays in registers only if the loop is unrolled before
 //! the optimiser decides where the array lives, and Rust has no way to ask for that. These loops
 //! are unrolled in the source: in `unroll!(4, |i| { .. })` the body stands four times, with the
-//! constants 0 to 3 for `i`.
+//! constants 0 to 3 for `i`. Compiled for a host, where arrays lie in memory in any case, it is an ordinary loop, which makes the
+//! emulator's half of a program a good deal smaller. So a `break` in it names its loop, one outside.
 
 macro_rules! unroll {
     (2, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1) };
@@ -16,12 +17,20 @@ macro_rules! unroll {
     };
 }
 
+#[cfg(target_arch = "nvptx64")]
 macro_rules! repeat {
     (|$i:ident| $body:block; $($n:literal)*) => {
         $({
             let $i: usize = $n;
             $body
         })*
+    };
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! repeat {
+    (|$i:ident| $body:block; $($n:literal)*) => {
+        for $i in [$($n as usize),*] $body
     };
 }
 

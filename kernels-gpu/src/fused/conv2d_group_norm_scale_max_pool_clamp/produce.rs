@@ -130,7 +130,7 @@ pub(super) unsafe fn produce<F: Format>(
     let row_words = F::CONFIG.row_bytes() / 4;
     let mut scale = Scale::none();
     let (mut count, mut band) = (0, 0);
-    loop {
+    'bands: loop {
         unroll!(4, |i| {
             if i < F::LOADS_AHEAD {
                 let raw = &ahead[i];
@@ -177,7 +177,7 @@ pub(super) unsafe fn produce<F: Format>(
                     sample += clusters;
                 }
                 if sample >= g.n {
-                    break;
+                    break 'bands;
                 }
                 ahead[i] = fetch();
             }
