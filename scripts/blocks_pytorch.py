@@ -136,12 +136,13 @@ def compile_stage(folder, part, dtypes):
 
 def bench(arguments, folder, problem):
     """Runs `convfuse bench` on a problem; returns its report's problems by element type, and what it complained of."""
-    dtypes = sorted({KINDS[kind].dtype for kind in arguments.dtypes})
-    listed, report = folder / "problem.json", folder / "report.json"
+    # An element type that fails ends the run: what is surest comes first.
+    dtypes = dict.fromkeys(KINDS[kind].dtype for kind in arguments.dtypes)
+    listed, written = folder / "problem.json", folder / "report.json"
     listed.write_text(json.dumps([problem]))
     command = [arguments.convfuse, "bench", "--device", "gpu", "--problems", str(listed)]
     command += ["--dtype", ",".join(dtypes), "--strategy", "fused", "--repeats", str(arguments.repeats)]
-    command += ["--no-reference", "--no-ceilings", "--json", str(report), "--save", str(folder)]
+    command += ["--no-reference", "--no-ceilings", "--json", str(written), "--save", str(folder)]
     try:
         run = subprocess.run(
             command,
@@ -155,19 +156,19 @@ def bench(arguments, folder, problem):
         return {}, common.complaint(error)
     said = run.stderr.strip().splitlines()
     try:
-        found = json.loads(report.read_text())["problems"]
+        found = json.loads(written.read_text())["problems"]
     except (OSError, ValueError, KeyError):
         found = []
     complaint = said[-1] if said else f"ended with status {run.returncode}"
     return {problem["dtype"]: problem for problem in found}, complaint
 
 
-def our_rows(dtype, kinds, found, complaint, expected):
+def our_rows(kinds, report, complaint, expected):
     """convfuse's rows of an element type, named by kind; a kind without a result has a row that says why."""
     by_products = {}
-    if found is not None:
+    if report is not None:
         try:
-            by_products = {row.products: row for row in common.our_rows(found, expected)}
+            by_products = {row.products: row for row in common.our_rows(report, expected)}
         except Exception as error:  # PyTorch is to be timed all the same
             complaint = common.complaint(error)
     rows = []
@@ -221,18 +222,18 @@ def rows_of(arguments, folder, problem):
         kinds = [kind for kind in arguments.dtypes if KINDS[kind].dtype == dtype]
         if not kinds:
             continue
-        ours, element = found.get(dtype), common.element_type(dtype)
-        if ours is None:
-            parameters = own_parameters(problem["chain"], len(problem["input"]))
+        report, element = found.get(dtype), common.element_type(dtype)
+        if report is None:
+            seed, parameters = 1, own_parameters(problem["chain"], len(problem["input"]))
         else:
-            parameters = safetensors.torch.load_file(ours["parameters"], device="cuda")
+            seed = report["input_seed"]
+            parameters = safetensors.torch.load_file(report["parameters"], device="cuda")
         # Everyone gets the rounded numbers.
         parameters = {name: tensor.to(element).float() for name, tensor in parameters.items()}
-        x = common.fill(1 if ours is None else ours["input_seed"], problem["input"])
-        x = x.to(element).float()
+        x = common.fill(seed, problem["input"]).to(element).float()
         expected = None if arguments.unchecked else reference(problem, x, parameters)
         if arguments.convfuse:
-            yield from our_rows(dtype, kinds, ours, complaint, expected)
+            yield from our_rows(kinds, report, complaint, expected)
         ways = (True,) if arguments.no_eager else (True, False)
         for variant in (v for way in ways for kind in kinds for v in variants(kind, way, x.dim())):
             torch.cuda.empty_cache()
@@ -258,7 +259,7 @@ def time_stage(arguments, titles):
             took = row.complaint if row.seconds is None else f"{row.seconds * 1e6:.1f} us"
             first = "" if row.first_seconds is None else f", first run {row.first_seconds:.1f} s"
             print(f"  {row.name}: {took}{first}", file=sys.stderr, flush=True)
-            if row.complaint and FATAL in row.complaint:
+            if not row.is_ours and row.complaint and FATAL in row.complaint:
                 # The supervisor starts another process for the problems behind this one.
                 os._exit(1)
 
@@ -439,7 +440,7 @@ class Record:
 def stage_command(arguments, stage, part):
     """The command of a process for one stage of this script."""
     command = [sys.executable, __file__, "--stage", stage, "--folder", str(arguments.folder)]
-    command += ["--part", part, "--dtypes", ",".join(arguments.dtypes)]
+    command += [f"--part={part}", "--dtypes", ",".join(arguments.dtypes)]
     command += ["--repeats", str(arguments.repeats), "--seconds", str(arguments.seconds)]
     command += ["--convfuse", arguments.convfuse] if arguments.convfuse else []
     command += ["--no-eager"] * arguments.no_eager
@@ -521,7 +522,7 @@ def parse(arguments=None):
     parser.add_argument("--repeats", type=int, default=30)
     workers = min(12, os.cpu_count() or 1)
     parser.add_argument("--workers", type=int, default=workers, help="processes that compile; each takes device memory")
-    parser.add_argument("--seconds", type=float, default=60, help="limit of a problem")
+    parser.add_argument("--seconds", type=float, default=90, help="limit of a problem; compiling takes more with --workers 0")
     parser.add_argument("--compile-seconds", type=float, default=240, help="limit of the compilation")
     parser.add_argument("--limit", type=float, default=540, help="limit of the whole, in seconds")
     parser.add_argument("--no-eager", action="store_true", help="leave out what is not compiled")
