@@ -546,6 +546,8 @@ def main():
         time_stage(arguments, arguments.part.split("\n"))
         return 0
     problems = read_problems(arguments)
+    if not problems:
+        raise SystemExit(f"{arguments.problems}: has no chain whose title --only finds")
     for path in filter(None, (arguments.markdown, arguments.json)):
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     # What a process that had to be ended still writes must not make the whole fail.
