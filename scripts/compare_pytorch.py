@@ -32,6 +32,8 @@ FILL_ELEMENTS = 1 << 26
 REFERENCE_SAMPLES = 8
 # `rtol` and `atol` of torch.allclose against float64, by the products of the convolution.
 TOLERANCES = {"accurate": 1e-4, "fast": 5e-3, "half": 1e-2}
+# A bf16 has three bits less than an f16.
+BF16_ROUNDING = 8
 
 
 # Inputs ------------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ class Variant:
 
     name: str
     products: str
-    half: bool = False
+    dtype: str = "f32"
     tf32: bool = False
     channels_last: bool = False
     cudnn_benchmark: bool = False
@@ -124,19 +126,19 @@ def variants(max_autotune):
         Variant("eager f32, cudnn.benchmark", "accurate", cudnn_benchmark=True),
         Variant("eager f32, tf32 on", "fast", tf32=True),
         Variant("eager f32, tf32 on, channels-last", "fast", tf32=True, channels_last=True),
-        Variant("eager f16", "half", half=True),
+        Variant("eager f16", "half", dtype="f16"),
         Variant("compile f32", "accurate", **compiled),
         Variant("compile f32, channels-last", "accurate", channels_last=True, **compiled),
         Variant("compile f32, tf32 on", "fast", tf32=True, **compiled),
         Variant("compile f32, tf32 on, channels-last", "fast", tf32=True, channels_last=True, **compiled),
-        Variant("compile f16", "half", half=True, **compiled),
+        Variant("compile f16", "half", dtype="f16", **compiled),
     ]
     if max_autotune:
         tuned = {"compile_mode": "max-autotune"}
         chosen += [
             Variant("compile f32, max-autotune", "accurate", **tuned),
             Variant("compile f32, tf32 on, max-autotune", "fast", tf32=True, **tuned),
-            Variant("compile f16, max-autotune", "half", half=True, **tuned),
+            Variant("compile f16, max-autotune", "half", dtype="f16", **tuned),
         ]
     return chosen
 
@@ -160,11 +162,18 @@ def arrange(tensor, variant):
     """The tensor in the variant's element type and memory format."""
     import torch
 
-    tensor = tensor.half() if variant.half else tensor
+    tensor = tensor.to(element_type(variant.dtype))
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     if variant.channels_last and tensor.dim() in formats:
         tensor = tensor.contiguous(memory_format=formats[tensor.dim()])
     return tensor
+
+
+def element_type(name):
+    """PyTorch's element type of convfuse's name."""
+    import torch
+
+    return {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[name]
 
 
 # Measuring ---------------------------------------------------------------------------------------
@@ -180,7 +189,10 @@ class Row:
     quartiles: tuple[float, float] | None = None
     extra_bytes: int | None = None
     largest_error: float | None = None
-    agrees: bool = False
+    agrees: bool | None = False
+    """Whether the output is right; `None` where there was nothing to compare it with."""
+    first_seconds: float | None = None
+    """What the first run took, with compilation and the choice of kernels."""
     complaint: str | None = None
     is_ours: bool = False
 
@@ -222,10 +234,13 @@ def float64_reference(pipeline, x, parameters, attributes):
     return torch.cat([pipeline(chunk.double(), wide, attributes) for chunk in chunks])
 
 
-def compare(row, output, expected):
-    """Notes in `row` how well an output agrees with the float64 reference of its inputs."""
+def compare(row, output, expected, dtype="f32"):
+    """Notes in `row` how well an output agrees with the float64 reference of its inputs, if there is one."""
+    if expected is None:
+        row.agrees = None
+        return
     output = output.double()
-    tolerance = TOLERANCES[row.products]
+    tolerance = TOLERANCES[row.products] * (BF16_ROUNDING if dtype == "bf16" else 1)
     row.largest_error = (output - expected).abs().max().item()
     row.agrees = bool(
         ((output - expected).abs() <= tolerance + tolerance * expected.abs()).all().item()
@@ -246,24 +261,39 @@ def measure(variant, problem, x, parameters, expected, repeats):
             torch._dynamo.reset()
             mode = None if variant.compile_mode == "default" else variant.compile_mode
             pipeline = torch.compile(pipeline, mode=mode, dynamic=False)
-        try:
-            run = lambda: pipeline(x, parameters, attributes)
-            output = run()
-            output_bytes = output.numel() * output.element_size()
-            compare(row, output, expected)
-            del output
-            torch.cuda.synchronize()
-            before = torch.cuda.memory_allocated()
-            torch.cuda.reset_peak_memory_stats()
-            run()
-            torch.cuda.synchronize()
-            row.extra_bytes = max(0, torch.cuda.max_memory_allocated() - before - output_bytes)
-            times = time_runs(run, repeats)
-        except Exception as error:  # one variant that fails must not lose the others
-            row.complaint = f"{type(error).__name__}: {error}".splitlines()[0]
-            return row
-    row.seconds, row.quartiles = statistics.median(times), quartiles(times)
+        check_and_time(row, lambda: pipeline(x, parameters, attributes), expected, variant.dtype, repeats)
     return row
+
+
+def check_and_time(row, run, expected, dtype, repeats):
+    """Notes in `row` how right a run is, how much memory it takes and how long; or what it fails with."""
+    import torch
+
+    try:
+        start = time.monotonic()
+        output = run()
+        torch.cuda.synchronize()
+        row.first_seconds = time.monotonic() - start
+        output_bytes = output.numel() * output.element_size()
+        compare(row, output, expected, dtype)
+        del output
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        torch.cuda.synchronize()
+        row.extra_bytes = max(0, torch.cuda.max_memory_allocated() - before - output_bytes)
+        times = time_runs(run, repeats)
+    except Exception as error:  # one variant that fails must not lose the others
+        row.complaint = complaint(error)
+        return
+    row.seconds, row.quartiles = statistics.median(times), quartiles(times)
+
+
+def complaint(error):
+    """An exception in a line."""
+    text = f"{type(error).__name__}: {error}"
+    return text.splitlines()[0]
 
 
 def our_rows(problem, expected):
@@ -279,7 +309,7 @@ def our_rows(problem, expected):
             row.quartiles = (result["time"]["lower_quartile"], result["time"]["upper_quartile"])
         if result["output"] is not None:
             output = safetensors.torch.load_file(result["output"], device="cuda")["output"]
-            compare(row, output, expected)
+            compare(row, output, expected, problem["dtype"])
         rows.append(row)
     return rows
 
@@ -291,6 +321,16 @@ def best(rows, products=None):
     """The shortest time among rows that agree, of some products if given."""
     fitting = (row for row in rows if row.agrees and products in (None, row.products))
     return min((row.seconds for row in fitting if row.seconds), default=None)
+
+
+def spread(values):
+    """Ratios in a few words."""
+    mean = math.exp(sum(math.log(value) for value in values) / len(values))
+    slower = sum(value < 1 for value in values)
+    return (
+        f"median {statistics.median(values):.2f}x, geometric mean {mean:.2f}x, from {min(values):.2f}x to {max(values):.2f}x; "
+        f"slower on {slower} of {len(values)}"
+    )
 
 
 def ratio(time, of):
@@ -388,16 +428,16 @@ def compare_problems(problems, repeats, chosen):
     import torch
 
     rows = []
-    by_half = {problem["dtype"] == "f16": problem for problem in problems}
-    for half, problem in sorted(by_half.items()):
+    for problem in sorted(problems, key=lambda problem: problem["dtype"] != "f32"):
+        dtype = problem["dtype"]
         x = fill(problem["input_seed"], problem["input"])
-        x = x.half().float() if half else x
+        x = x.to(element_type(dtype)).float()
         parameters = safetensors.torch.load_file(problem["parameters"], device="cuda")
         pipeline = PIPELINES[problem["number"]]
         expected = float64_reference(pipeline, x, parameters, problem["attributes"])
         rows += our_rows(problem, expected)
         for variant in chosen:
-            if variant.half == half:
+            if variant.dtype == dtype:
                 print(f"  {variant.name}", file=sys.stderr)
                 rows.append(measure(variant, problem, x, parameters, expected, repeats))
     return sorted(rows, key=lambda row: (not row.is_ours, "compile" in row.name))

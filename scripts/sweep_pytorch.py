@@ -15,65 +15,27 @@ Inputs, parameters, timing and comparison are those of compare_pytorch.py. Resul
 import argparse
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import re
-import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 import compare_pytorch as common
+import stages
 from compare_pytorch import Row
 
 # PyTorch's ways: those of the comparison in its own memory format, by name.
 EAGER = "eager f32"
 COMPILED = {"accurate": "compile f32", "fast": "compile f32, tf32 on", "half": "compile f16"}
 DTYPES = ("f32", "f16")
-POLL_SECONDS = 0.2
 
 
 def chosen_variants(names):
     """PyTorch's variants of these names."""
     return [variant for variant in common.variants(False) if variant.name in names]
-
-
-# Supervision -------------------------------------------------------------------------------------
-
-
-def stop(process):
-    """Ends a process that was started in a session of its own, and its children."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def supervise(start, titles, finished, seconds, deadline):
-    """Runs `start(remaining titles)` until all are finished, each within `seconds`; returns those that were not.
-
-    `finished()` gives the titles that are done. They are taken in their order. A process that is stuck or dies loses the
-    problem it is at; another is started for the rest.
-    """
-    wanted, remaining = titles, titles
-    while remaining and time.monotonic() < deadline:
-        process = start(remaining)
-        done, since = len(finished()), time.monotonic()
-        while process.poll() is None:
-            time.sleep(POLL_SECONDS)
-            now = time.monotonic()
-            if len(finished()) > done:
-                done, since = len(finished()), now
-            if now - since > seconds or now > deadline:
-                stop(process)
-        last = max((remaining.index(t) for t in finished() if t in remaining), default=-1)
-        remaining = remaining[last + 1 :]
-        if remaining:
-            print(f"gave up on {remaining[0]}", file=sys.stderr)
-            remaining = remaining[1:]
-    return [title for title in wanted if title not in finished()]
 
 
 # Stage 1: convfuse -------------------------------------------------------------------------------
@@ -138,15 +100,7 @@ def compile_all(arguments, folder, deadline):
         for index in range(arguments.workers)
     ]
     limit = min(deadline, time.monotonic() + arguments.compile_seconds)
-    for worker in workers:
-        try:
-            worker.wait(max(0.0, limit - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            # What it did not get to is compiled when it is timed.
-            stop(worker)
-    # The workers disturb each other's autotuning; the process that times is to repeat it.
-    for path in (folder / "cache").rglob("*.best_config"):
-        path.unlink()
+    stages.wait_for_compilers(workers, limit, folder / "cache")
 
 
 def compile_stage(folder, part):
@@ -157,9 +111,8 @@ def compile_stage(folder, part):
     index, count = (int(number) for number in part.split("/"))
     jobs = []
     for problem in json.loads((folder / "to_time.json").read_text()):
-        half = problem["dtype"] == "f16"
         variants = chosen_variants(COMPILED.values())
-        jobs += [(problem, variant) for variant in variants if variant.half == half]
+        jobs += [(problem, variant) for variant in variants if variant.dtype == problem["dtype"]]
     for problem, variant in jobs[index::count]:
         parameters = safetensors.torch.load_file(problem["parameters"], device="cuda")
         parameters = {name: common.arrange(p, variant) for name, p in parameters.items()}
@@ -298,13 +251,8 @@ def summary(every):
         values = [value for _, rows in every if (value := ratio(rows, pair))]
         if not values:
             continue
-        mean = math.exp(sum(math.log(value) for value in values) / len(values))
-        slower = sum(value < 1 for value in values)
         what = f"{pair[0]} {pair[2]} against {pair[1]}"
-        lines.append(
-            f"- {what}: median {statistics.median(values):.2f}x, geometric mean {mean:.2f}x, from {min(values):.2f}x to {max(values):.2f}x; "
-            f"slower on {slower} of {len(values)}."
-        )
+        lines.append(f"- {what}: {common.spread(values)}.")
     return "\n".join(lines)
 
 
@@ -382,7 +330,7 @@ def sweep(arguments, folder):
     problems = [p for p in problems if re.search(arguments.only, p["title"])]
     titles = [problem["title"] for problem in problems]
     convfuse = Convfuse(arguments, folder, problems)
-    lost = supervise(convfuse.start, titles, convfuse.finished, arguments.seconds, deadline)
+    lost = stages.supervise(convfuse.start, titles, convfuse.finished, arguments.seconds, deadline)
     reports = convfuse.reports()
     if not reports:
         raise SystemExit(f"convfuse left no report: {(folder / 'convfuse.log').read_text()}")
@@ -408,7 +356,7 @@ def sweep(arguments, folder):
         return {line["title"] for line in lines}
 
     measured = [title for title in titles if title in by_title]
-    lost += supervise(start, measured, finished, arguments.seconds, deadline)
+    lost += stages.supervise(start, measured, finished, arguments.seconds, deadline)
     record.lost = lost
     record.write()
     print(summary(record.every))

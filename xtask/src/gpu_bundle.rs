@@ -8,7 +8,8 @@
 //!     golden/             their data
 //!     run.sh              runs it all
 //!     *_pytorch.py        compare with PyTorch, where that is installed
-//!     sweep_problems.json  the problems of one of them
+//!     *_problems.json     the problems of some of them
+//!     stages.py, chain_modules.py  what they share
 //! ```
 //!
 //! The kernels are inside the executables, and the driver is found at run time, so this is all. Unit tests need no GPU and stay
