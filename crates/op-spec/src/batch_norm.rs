@@ -29,9 +29,9 @@ impl BatchNormSpec {
     /// Checks what no input can make up for.
     ///
     /// # Errors
-    /// NaN or negative `eps`.
+    /// an `eps` of 0, NaN or a negative one.
     pub fn check(&self) -> Result<(), SpecError> {
-        check_eps(OPERATOR, self.eps)
+        check_eps(OPERATOR, self.eps, false)
     }
 
     /// Checks the attributes against the shapes of the input (any rank from 2), of the running statistics, and of the
@@ -41,7 +41,7 @@ impl BatchNormSpec {
     /// like any other: statistics are not the input's.
     ///
     /// # Errors
-    /// Rank under 2; statistics or parameters that are not one value per channel; NaN or negative `eps`.
+    /// Rank under 2; statistics or parameters that are not one value per channel; an `eps` of 0, NaN or a negative one.
     pub fn problem(
         &self,
         input: &[usize],

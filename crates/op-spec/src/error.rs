@@ -166,12 +166,14 @@ pub enum SpecError {
         /// What there is one of.
         quantity: &'static str,
     },
-    /// `eps` is NaN or negative.
+    /// `eps` is NaN or negative, or 0 where that is refused.
     Eps {
         /// Operator that refused.
         operator: &'static str,
         /// The value.
         eps: f64,
+        /// Whether it takes 0.
+        takes_zero: bool,
     },
     /// An average with a divisor of 0.
     ZeroDivisor {
@@ -292,8 +294,17 @@ impl fmt::Display for SpecError {
                 f,
                 "{operator}: {quantity} is 1, minimum 2 (one value has no deviation)"
             ),
-            Self::Eps { operator, eps } => {
-                write!(f, "{operator}: eps is {eps}, minimum 0")
+            Self::Eps {
+                operator,
+                eps,
+                takes_zero,
+            } => {
+                let rule = if *takes_zero {
+                    "minimum 0"
+                } else {
+                    "expected more than 0"
+                };
+                write!(f, "{operator}: eps is {eps}, {rule}")
             }
             Self::ZeroDivisor { operator } => write!(
                 f,
@@ -323,13 +334,21 @@ impl fmt::Display for SpecError {
 
 impl core::error::Error for SpecError {}
 
-/// `eps` as every norm takes it: zero and infinity are numbers to compute with, NaN and negative
-/// values only turn the output into NaN.
-pub(crate) fn check_eps(operator: &'static str, eps: f64) -> Result<(), SpecError> {
-    if eps >= 0.0 {
+/// `eps` as every norm takes it that takes statistics of its input: zero and infinity are numbers to compute with, NaN and negative
+/// values only turn the output into NaN. PyTorch's batch norm alone refuses zero.
+pub(crate) fn check_eps(
+    operator: &'static str,
+    eps: f64,
+    takes_zero: bool,
+) -> Result<(), SpecError> {
+    if eps > 0.0 || takes_zero && eps == 0.0 {
         Ok(())
     } else {
-        Err(SpecError::Eps { operator, eps })
+        Err(SpecError::Eps {
+            operator,
+            eps,
+            takes_zero,
+        })
     }
 }
 

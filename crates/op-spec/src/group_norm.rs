@@ -41,7 +41,7 @@ impl GroupNormSpec {
                 divisor: self.num_groups,
             });
         }
-        check_eps(OPERATOR, self.eps)
+        check_eps(OPERATOR, self.eps, true)
     }
 
     /// Checks the attributes against the shapes of the input (any rank from 2) and of the optional

@@ -28,7 +28,7 @@ impl InstanceNormSpec {
     /// # Errors
     /// NaN or negative `eps`.
     pub fn check(&self) -> Result<(), SpecError> {
-        check_eps(OPERATOR, self.eps)
+        check_eps(OPERATOR, self.eps, true)
     }
 
     /// Checks the attributes against the shapes of the input (any number of spatial dimensions)

@@ -39,7 +39,7 @@ impl LayerNormSpec {
                 rule: RankRule::AtLeast(1),
             });
         }
-        check_eps(OPERATOR, self.eps)
+        check_eps(OPERATOR, self.eps, true)
     }
 
     /// Checks the attributes against the shapes of the input (any rank from 2), and of the optional weight and bias, which are

@@ -357,14 +357,14 @@ fn batch_norm_refuses() {
         spec.problem(&input, &[6], &[6], None, Some(&[7])),
         "batch_norm: bias[0] is 7, expected 6",
     );
-    for eps in [-1e-5, f64::NAN] {
+    for eps in [-1e-5, 0.0, f64::NAN] {
         let spec = BatchNormSpec { eps };
         let refusal = spec.problem(&input, &[6], &[6], None, None).unwrap_err();
         assert!(matches!(refusal, SpecError::Eps { .. }), "{refusal}");
     }
     // As at inference in PyTorch: a single value, an empty batch, no deviation.
     for input in [[1, 6, 1, 1], [0, 6, 3, 3], [2, 6, 0, 3]] {
-        let spec = BatchNormSpec { eps: 0.0 };
+        let spec = BatchNormSpec::default();
         assert!(spec.problem(&input, &[6], &[6], None, None).is_ok());
     }
 }

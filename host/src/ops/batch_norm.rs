@@ -27,7 +27,7 @@ use crate::spec::{BatchNormProblem, BatchNormSpec};
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): less than two dimensions, statistics or parameters of another length, `eps` that is
-/// negative or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// negative, 0 or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
@@ -38,8 +38,8 @@ use crate::spec::{BatchNormProblem, BatchNormSpec};
 /// let stream = Device::best().stream()?;
 /// let x = Tensor::from_array(&stream, &array![[[1.0f32, 3.0], [10.0, 30.0]]])?;
 /// let mean = Tensor::from_array(&stream, &array![1.0f32, 20.0])?;
-/// let variance = Tensor::from_array(&stream, &array![4.0f32, 25.0])?;
-/// let spec = BatchNormSpec { eps: 0.0 };
+/// let variance = Tensor::from_array(&stream, &array![3.0f32, 24.0])?;
+/// let spec = BatchNormSpec { eps: 1.0 };
 /// let y = ops::batch_norm(&x, &mean, &variance, None, None, &spec)?.to_array::<f32>()?;
 /// assert_eq!(y, array![[[0.0, 1.0], [-2.0, 2.0]]].into_dyn());
 /// # Ok::<(), convfuse::Error>(())
