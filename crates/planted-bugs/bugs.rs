@@ -1,5 +1,5 @@
-// The mistakes. Included by the build script, which plants them, and by the test, which expects them to be noticed; each
-// defines the macro `bugs` for it:
+// The mistakes; those of the product of wide tiles are in `wide_bugs.rs`. Included by the build script, which plants them,
+// and by the test, which expects them to be noticed; each defines the macro `bugs` for it:
 //
 // - `name` says what is wrong, and is the name of a test.
 // - `check` is what notices it, a check of `kernels-gpu`.
@@ -8,6 +8,7 @@
 // - `wrong` is what stands there instead of that part.
 
 bugs! {
+    BUGS:
     {
         name: block_statistics_without_barrier,
         check: norm::group_norm::<f32>,

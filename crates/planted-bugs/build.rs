@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// A mistake, see `bugs.rs`.
+#[derive(Clone)]
 struct Bug {
     name: &'static str,
     file: &'static str,
@@ -15,12 +16,13 @@ struct Bug {
 }
 
 macro_rules! bugs {
-    ($({ name: $name:ident, check: $check:expr, file: $file:literal, right: $right:literal, wrong: $wrong:literal, })*) => {
-        const BUGS: &[Bug] = &[$(Bug { name: stringify!($name), file: $file, right: $right, wrong: $wrong }),*];
+    ($bugs:ident: $({ name: $name:ident, check: $check:expr, file: $file:literal, right: $right:literal, wrong: $wrong:literal, })*) => {
+        const $bugs: &[Bug] = &[$(Bug { name: stringify!($name), file: $file, right: $right, wrong: $wrong }),*];
     };
 }
 
 include!("bugs.rs");
+include!("wide_bugs.rs");
 
 /// What a library's root file says for the whole crate, and a module's must not say.
 const CRATE_ATTRIBUTES: [&str; 2] = [
@@ -30,10 +32,25 @@ const CRATE_ATTRIBUTES: [&str; 2] = [
 
 /// Instances that no bug's check asks for, which would take most of the time that the copy takes to compile: in the files
 /// whose paths have the first in them, the second, and what is left of it.
-const LEFT_OUT: [(&str, &str, &str); 9] = [
+const LEFT_OUT: [(&str, &str, &str); 12] = [
     ("lib.rs", "pub mod peak;\n", ""),
     ("", "T: [f32, f16, bf16]", "T: [f32]"),
     ("copy_strided", "S: [f32, f16, bf16]", "S: [f32]"),
+    (
+        "implicit_gemm/pack.rs",
+        "F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]",
+        "F: [split_f32: Split, f16: F16]",
+    ),
+    (
+        "implicit_gemm/filters.rs",
+        "F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]",
+        "F: [split_f32: Split, f16: F16]",
+    ),
+    (
+        "implicit_gemm/wide",
+        "F: [rounded_f32: Rounded, f16: F16, bf16: Bf16]",
+        "F: [f16: F16]",
+    ),
     (
         "implicit_gemm",
         "F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]",
@@ -61,6 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-changed=bugs.rs");
+    println!("cargo::rerun-if-changed=wide_bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
     // The copy is for the emulator, which has all that Hopper has; as in the build script of the kernels.
     println!("cargo::rustc-cfg=hopper");
@@ -127,14 +145,15 @@ impl Copy {
 
     /// Plants the bugs. Several of them may be of the same place.
     fn plant(&mut self) -> Result<(), String> {
-        for (number, bug) in BUGS.iter().enumerate() {
+        let bugs = [BUGS, WIDE_BUGS].concat();
+        for (number, bug) in bugs.iter().enumerate() {
             let is_here = |other: &Bug| (other.file, other.right) == (bug.file, bug.right);
-            if BUGS[..number].iter().any(is_here) {
+            if bugs[..number].iter().any(is_here) {
                 continue;
             }
             let (before, right, after) = marked(bug.right);
             let mut choice = String::new();
-            for (number, bug) in BUGS.iter().enumerate().filter(|(_, bug)| is_here(bug)) {
+            for (number, bug) in bugs.iter().enumerate().filter(|(_, bug)| is_here(bug)) {
                 choice += &format!("if crate::planted({number}) {{ {} }} else ", bug.wrong);
             }
             choice += &format!("{{ {right} }}");

@@ -3,7 +3,7 @@
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
     CHAIN_STEPS, GemmConfig, GemmDevice, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128,
-    OperandFormat, STEP_CELLS, W64N128, combining,
+    OperandFormat, STEP_CELLS, W64N128, WIDE, combining,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -146,56 +146,68 @@ fn patches_hold_every_tap_of_every_pixel_and_packed_inputs_every_patch() {
 #[test]
 fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_the_next() {
     let formats = [OperandFormat::SPLIT, OperandFormat::ROUNDED];
-    let mut layouts = [0; 2];
-    for (conv, pool) in problems() {
-        for format in formats {
-            let Some(config) = GemmConfig::with_tile(&conv, pool, format, &HOPPER, W64N128) else {
-                continue;
-            };
-            let g = &config.geometry;
-            layouts[usize::from(g.octet_cells == 8)] += 1;
-            assert!(g.steps.is_multiple_of(CHAIN_STEPS));
-            assert!(g.stage_planes.is_multiple_of(STEP_CELLS));
-            assert!(g.steps >= g.stage_planes / STEP_CELLS * g.taps);
-            let first_cell = |pixel: u32| pixel / 8 * g.octet_cells + pixel % 8;
-            let row = |d: u32, h: u32| (d * g.patch_h + h) * g.patch_row();
-            for d in 0..g.tile_d {
-                for h in 0..g.tile_h {
-                    for w in 0..g.tile_w {
-                        let pixel = d * g.slice_pitch + h * g.tile_pitch + w;
-                        assert!(pixel < W64N128.pixels(), "{config:?}");
-                        let wanted = row(d * conv.stride_d, h * conv.stride_h) + w;
-                        assert_eq!(first_cell(pixel), wanted, "{config:?}");
-                    }
+    for tile in [W64N128, WIDE] {
+        let mut layouts = [0; 2];
+        for (conv, pool) in problems() {
+            let pool = if tile == WIDE { None } else { pool };
+            for format in formats {
+                let config = GemmConfig::with_tile(&conv, pool, format, &HOPPER, tile);
+                if let Some(config) = config {
+                    layouts[usize::from(config.geometry.octet_cells == 8)] += 1;
+                    octets_are_equally_far(&config);
                 }
             }
-            // The last tap of the last pixel, used or not.
-            let last = row(
-                (conv.t - 1) * conv.dilation_d,
-                (conv.r - 1) * conv.dilation_h,
-            );
-            let columns = (0..g.column_taps).map(|tap| {
-                let w = tap * g.cell_columns * conv.dilation_w;
-                w % conv.stride_w * g.patch_columns + w / conv.stride_w
-            });
-            let reached = first_cell(W64N128.pixels() - 1) + last + columns.max().unwrap_or(0);
-            assert!(reached < g.patch_cells, "{config:?}");
+        }
+        assert!(layouts.iter().all(|&count| count > 0), "{layouts:?}");
+    }
+}
+
+fn octets_are_equally_far(config: &GemmConfig) {
+    let (g, pixels) = (&config.geometry, config.tile.pixels());
+    let conv = &g.conv;
+    assert!(g.steps.is_multiple_of(CHAIN_STEPS));
+    assert!(g.stage_planes.is_multiple_of(STEP_CELLS));
+    assert!(g.steps >= g.stage_planes / STEP_CELLS * g.taps);
+    let first_cell = |pixel: u32| pixel / 8 * g.octet_cells + pixel % 8;
+    let row = |d: u32, h: u32| (d * g.patch_h + h) * g.patch_row();
+    for d in 0..g.tile_d {
+        for h in 0..g.tile_h {
+            for w in 0..g.tile_w {
+                let pixel = d * g.slice_pitch + h * g.tile_pitch + w;
+                assert!(pixel < pixels, "{config:?}");
+                let wanted = row(d * conv.stride_d, h * conv.stride_h) + w;
+                assert_eq!(first_cell(pixel), wanted, "{config:?}");
+            }
         }
     }
-    assert!(layouts.iter().all(|&count| count > 0), "{layouts:?}");
+    // The last tap of the last pixel, used or not.
+    let last = row(
+        (conv.t - 1) * conv.dilation_d,
+        (conv.r - 1) * conv.dilation_h,
+    );
+    let columns = (0..g.column_taps).map(|tap| {
+        let w = tap * g.cell_columns * conv.dilation_w;
+        w % conv.stride_w * g.patch_columns + w / conv.stride_w
+    });
+    let reached = first_cell(pixels - 1) + last + columns.max().unwrap_or(0);
+    assert!(reached < g.patch_cells, "{config:?}");
 }
 
 #[test]
 fn warpgroups_are_for_many_channels() {
-    let tile = |c: usize, r: usize, device| {
+    let warpgroups = |c: usize, r: usize, device| {
         let conv = conv([8, c, 1, 56, 56], [64, c, 1, r, r], Conv3dSpec::default());
-        let config = GemmConfig::new(&conv, None, OperandFormat::ROUNDED, device, None).ok();
-        config.expect("a config").tile
+        let of = |pool| {
+            let config = GemmConfig::new(&conv, pool, OperandFormat::ROUNDED, device, None).ok();
+            config.expect("a config").tile.warpgroups
+        };
+        // With two of them tiles do not pool.
+        [of(None), of(Some([2, 2]))]
     };
-    assert_eq!(tile(64, 3, &HOPPER), W64N128);
-    assert_ne!(tile(64, 3, &DEVICE), W64N128);
-    assert_ne!(tile(8, 3, &HOPPER), W64N128);
-    assert_ne!(tile(16, 1, &HOPPER), W64N128);
+    assert_eq!(warpgroups(64, 3, &HOPPER), [2, 1]);
+    assert_eq!(warpgroups(64, 3, &DEVICE), [0, 0]);
+    assert_eq!(warpgroups(8, 3, &HOPPER), [0, 0]);
+    assert_eq!(warpgroups(16, 1, &HOPPER), [0, 0]);
 }
 
 #[test]
@@ -203,10 +215,9 @@ fn long_sums_of_split_values_have_tiles_that_put_them_aside() {
     for config in configs() {
         let steps = config.geometry.stages * config.geometry.steps;
         if config.format == OperandFormat::SPLIT && steps > KEPT_STEPS {
-            assert!(
-                config.tile == W64N128 || config.tile.puts_aside(),
-                "{config:?}"
-            );
+            // Chains of warpgroups start anew.
+            let kept_short = config.tile.warpgroups > 0 || config.tile.puts_aside();
+            assert!(kept_short, "{config:?}");
         }
     }
 }

@@ -114,12 +114,13 @@ pub fn load(path: impl AsRef<Path>) -> Result<GoldenCase, GoldenError> {
 
 fn read(path: &Path) -> Result<GoldenCase, GoldenFlaw> {
     let mut reader = Reader::open(path)?;
-    let output = reader.output()?;
+    let mut output = reader.output()?;
     let op = reader.operator();
     let Some(cases) = tables::all().find(|cases| cases.golden == op) else {
         return Err(GoldenFlaw::UnknownOperator { op: op.to_owned() });
     };
     let case = (cases.read)(&mut reader)?;
+    output.divide(reader.factor());
     let output_shape = reader.finish()?;
     Ok(GoldenCase {
         case,

@@ -19,14 +19,15 @@ use cuda_std::f16;
 type Check = fn(&Run) -> Outcome;
 
 macro_rules! bugs {
-    ($({ name: $name:ident, check: $check:expr, file: $file:literal, right: $right:literal, wrong: $wrong:literal, })*) => {
+    ($bugs:ident: $({ name: $name:ident, check: $check:expr, file: $file:literal, right: $right:literal, wrong: $wrong:literal, })*) => {
         /// Of each bug the name, what notices it, and what that is called.
-        const BUGS: &[(&str, Check, &str)] =
+        const $bugs: &[(&str, Check, &str)] =
             &[$((stringify!($name), $check, stringify!($check))),*];
     };
 }
 
 include!("../bugs.rs");
+include!("../wide_bugs.rs");
 
 /// No bug's number.
 const NONE: u32 = u32::MAX;
@@ -73,7 +74,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     let mut checks = BTreeMap::new();
-    for (number, &(name, check, called)) in (0..).zip(BUGS) {
+    for (number, &(name, check, called)) in (0..).zip(BUGS.iter().chain(WIDE_BUGS)) {
         trials.push(Trial::test(format!("notices::{name}"), move || {
             is_noticed(check, number)
         }));

@@ -179,6 +179,26 @@ pub(crate) fn matches<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// Rows that use all of what wide tiles have, in few blocks.
+pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    let mut rows: Vec<Row> = vec![
+        // Seven tiles of filters, two a block, and several tiles of pixels for it; a last stage that is not full.
+        ([2, 72, 390], [1, 7, 18], [1, 1, 3], plain, None, 1.0),
+        // One tile a block, of whose pixels each warpgroup has half; octets that are not eight cells apart.
+        ([3, 32, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
+    ];
+    if F::OPERANDS.parts == 1 {
+        // Patches of which shared memory has fewer than there are warps to bring them. In two parts the row above has such.
+        let far = spec([1; 3], [0; 3], [1, 40, 20], 1);
+        rows.push(([2, 96, 9], [1, 60, 40], [1, 2, 2], far, None, 1.0));
+    }
+    for (number, row) in rows.into_iter().enumerate() {
+        check_row::<F>(run, number, row, Some(WIDE))?;
+    }
+    Ok(())
+}
+
 fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTile>) -> Outcome {
     let (channels, input, filter, spec, pool, factor) = row;
     let [n, _, k] = channels;

@@ -39,12 +39,22 @@ pub(crate) struct Output {
     pub(crate) mean: Option<f64>,
 }
 
+impl Output {
+    /// Divides all that is known by `factor`.
+    pub(crate) fn divide(&mut self, factor: f64) {
+        for value in self.values.iter_mut().chain(&mut self.mean) {
+            *value /= factor;
+        }
+    }
+}
+
 /// A file being read.
 pub(crate) struct Reader {
     /// The file's name.
     name: String,
     tensors: Tensors,
     header: Header,
+    factor: f64,
 }
 
 impl Reader {
@@ -57,12 +67,23 @@ impl Reader {
             name: name.into_owned(),
             tensors,
             header,
+            factor: 1.0,
         })
     }
 
     /// What the file calls its operator or chain.
     pub(crate) fn operator(&self) -> &str {
         &self.header.op
+    }
+
+    /// Says that the file's output is `factor` times what the operator gives.
+    pub(crate) fn output_has_factor(&mut self, factor: f64) {
+        self.factor = factor;
+    }
+
+    /// What the file's output is to be divided by.
+    pub(crate) fn factor(&self) -> f64 {
+        self.factor
     }
 
     pub(crate) fn output(&mut self) -> Result<Output, GoldenFlaw> {

@@ -114,10 +114,23 @@ const HARDSWISH: Cases = Cases {
         )]
     },
     golden: "hardswish",
-    read: |file| file.case("hardswish", [Layer::hardswish()], &[]),
+    read: |file| {
+        let HardswishAttributes { sixth } = file.attributes()?;
+        if let Some(sixth) = sixth {
+            file.output_has_factor(6.0 * sixth);
+        }
+        file.case("hardswish", [Layer::hardswish()], &[])
+    },
 };
 
 const HARDSWISH_SPEC: PointwiseSpec = PointwiseSpec::Hardswish {};
+
+/// On a GPU PyTorch does not divide by 6 but multiplies by a sixth, which it rounds to f32 even if all else is float64. A
+/// file from there names that number, and its output, divided by six times that, is hardswish to float64's precision.
+#[derive(Deserialize)]
+struct HardswishAttributes {
+    sixth: Option<f64>,
+}
 
 const MISH: Cases = Cases {
     kind: "mish",

@@ -1,0 +1,329 @@
+//! Configs of wide tiles: where all lies in shared memory, what depends on the number of a block's tiles, and
+//! which problems take them.
+
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::wide::{
+    BLOCK_THREADS, HALVES, PATCH_WARPS, WARP_FILTERS, WARPS, WRITTEN_PITCH, WideRings, chain_bytes,
+    filter_word,
+};
+use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, STEP_CELLS, WIDE};
+use op_spec::{Conv3dSpec, ConvSpec};
+
+const HOPPER: GemmDevice = GemmDevice {
+    multiprocessors: 132,
+    shared_bytes: 227 * 1024,
+    warpgroups: true,
+};
+
+const FORMATS: [OperandFormat; 3] = [
+    OperandFormat::SPLIT,
+    OperandFormat::ROUNDED,
+    OperandFormat::STORED,
+];
+
+/// Samples, channels, filters; extents of input and filter.
+fn conv(
+    [n, c, k]: [usize; 3],
+    [d, h, w]: [usize; 3],
+    [t, r, s]: [usize; 3],
+    spec: Conv3dSpec,
+) -> ConvGeometry {
+    let (input, weight) = ([n, c, d, h, w], [k, c / spec.groups, t, r, s]);
+    let problem = spec.problem(&input, &weight, None);
+    problem
+        .expect("the tests' problems are sound")
+        .geometry()
+        .expect("the tests' problems are small")
+}
+
+/// Problems of all kinds, for `n` samples.
+fn problems(n: usize) -> Vec<ConvGeometry> {
+    let plain = Conv3dSpec::default();
+    let spec = |stride, dilation, groups| ConvSpec {
+        stride,
+        padding: [0; 3],
+        dilation,
+        groups,
+    };
+    vec![
+        conv([n, 256, 256], [1, 64, 64], [1, 3, 3], plain),
+        conv([n, 128, 320], [8, 32, 32], [3, 3, 3], plain),
+        conv([n, 512, 512], [1, 128, 128], [1, 3, 3], plain),
+        conv([n, 64, 64], [1, 56, 56], [1, 1, 1], plain),
+        conv([n, 20, 140], [1, 9, 18], [1, 3, 3], plain),
+        conv([n, 3, 16], [1, 224, 224], [1, 7, 7], plain),
+        conv([n, 1, 1], [1, 1, 1], [1, 1, 1], plain),
+        conv(
+            [n, 96, 192],
+            [1, 40, 40],
+            [1, 3, 3],
+            spec([1, 2, 2], [1; 3], 3),
+        ),
+        conv(
+            [n, 96, 9],
+            [1, 60, 40],
+            [1, 2, 2],
+            spec([1; 3], [1, 40, 20], 1),
+        ),
+        conv(
+            [n, 8, 70],
+            [9, 20, 40],
+            [2, 3, 4],
+            spec([2, 3, 4], [1, 2, 3], 1),
+        ),
+    ]
+}
+
+fn wide(conv: &ConvGeometry, format: OperandFormat, device: &GemmDevice) -> Option<GemmConfig> {
+    GemmConfig::with_tile(conv, None, format, device, WIDE)
+}
+
+/// Devices of different sizes and shared memories.
+fn devices() -> impl Iterator<Item = GemmDevice> {
+    let sizes = [1, 2, 3, 16, 78, 132, 148, 1000];
+    let memories = [100 * 1024, 163 * 1024, 227 * 1024];
+    sizes.into_iter().flat_map(move |multiprocessors| {
+        memories.map(|shared_bytes| GemmDevice {
+            multiprocessors,
+            shared_bytes,
+            warpgroups: true,
+        })
+    })
+}
+
+/// That parts of shared memory for these rings are aligned, follow one another without overlapping, and end where they must.
+fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
+    let (g, parts) = (&config.geometry, config.format.parts);
+    let at = g.wide_layout(parts, rings);
+    let filters = WIDE.filters();
+    let all = [
+        ("offsets", at.offsets, 4 * g.offsets, 4),
+        ("pixels", at.pixels, 4 * WIDE.pixels(), 8),
+        ("positions", at.positions, 4 * WIDE.pixels(), 4),
+        ("sources", at.sources, 4 * g.patch_cells, 4),
+        ("channels", at.channels, 16 * rings.tiles * filters, 16),
+        (
+            "barriers",
+            at.barriers,
+            16 * (rings.patches + rings.filters),
+            8,
+        ),
+        (
+            "results",
+            at.results,
+            4 * WARPS * WARP_FILTERS * WRITTEN_PITCH,
+            16,
+        ),
+        (
+            "patches",
+            at.patches,
+            rings.patches * g.stage_bytes(parts),
+            16,
+        ),
+        (
+            "filters",
+            at.filters,
+            rings.filters * rings.tiles * chain_bytes(parts),
+            16,
+        ),
+    ];
+    let mut end = 0;
+    for (name, start, bytes, alignment) in all {
+        assert!(start >= end, "{name} of {rings:?}, {config:?}");
+        assert!(start.is_multiple_of(alignment), "{name}, {config:?}");
+        end = start + bytes;
+    }
+    assert_eq!(at.end, end, "{rings:?}, {config:?}");
+    assert!(at.end <= shared_bytes, "{rings:?}, {config:?}");
+}
+
+#[test]
+fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
+    let mut fewest = [u32::MAX; 2];
+    for conv in problems(3) {
+        for (format, device) in FORMATS
+            .into_iter()
+            .flat_map(|f| devices().map(move |d| (f, d)))
+        {
+            let Some(config) = wide(&conv, format, &device) else {
+                continue;
+            };
+            let g = &config.geometry;
+            for tiles in [1, 2] {
+                if let Some(rings) = g.wide_rings(format.parts, tiles, device.shared_bytes) {
+                    assert_eq!(rings.tiles, tiles);
+                    assert!(rings.patches >= 2 && rings.filters >= 2, "{rings:?}");
+                    assert!(rings.patches <= PATCH_WARPS + 1, "{rings:?}");
+                    lies_apart(&config, rings, device.shared_bytes);
+                    fewest[0] = fewest[0].min(rings.patches);
+                    fewest[1] = fewest[1].min(rings.filters);
+                }
+            }
+            let rings = config.wide_rings(&device).expect("a config has rings");
+            let layout = g.wide_layout(format.parts, rings);
+            assert_eq!(config.shared_bytes(&device), layout.end);
+        }
+    }
+    // The rows have some for which memory is short.
+    assert_eq!(fewest[0], 2);
+}
+
+#[test]
+fn no_further_slot_fits_shared_memory() {
+    const MOST_FILTERS: u32 = 8;
+    let mut full = 0;
+    for (conv, format) in problems(1).iter().flat_map(|c| FORMATS.map(|f| (c, f))) {
+        let Some(config) = wide(conv, format, &HOPPER) else {
+            continue;
+        };
+        let g = &config.geometry;
+        let bytes = |rings| g.wide_layout(format.parts, rings).end;
+        for (tiles, kib) in [1, 2]
+            .into_iter()
+            .flat_map(|t| (64..=227).map(move |k| (t, k)))
+        {
+            let shared_bytes = kib * 1024;
+            let fewest = WideRings {
+                tiles,
+                patches: 2,
+                filters: 2,
+            };
+            let Some(rings) = g.wide_rings(format.parts, tiles, shared_bytes) else {
+                assert!(bytes(fewest) > shared_bytes, "{config:?}");
+                continue;
+            };
+            full += 1;
+            let one_more = [
+                (rings.patches <= PATCH_WARPS, [1, 0]),
+                (rings.filters < MOST_FILTERS, [0, 1]),
+            ];
+            for (_, [patches, filters]) in one_more.into_iter().filter(|(may, _)| *may) {
+                let more = WideRings {
+                    tiles,
+                    patches: rings.patches + patches,
+                    filters: rings.filters + filters,
+                };
+                assert!(bytes(more) > shared_bytes, "{rings:?}, {config:?}");
+            }
+        }
+    }
+    assert!(full > 0);
+}
+
+#[test]
+fn blocks_of_one_tile_and_of_two_have_the_same_geometry_and_moments() {
+    let mut seen = [false; 2];
+    for format in FORMATS {
+        let of_one = problems(1);
+        for n in [1, 2, 7, 64] {
+            for (alone, conv) in of_one.iter().zip(problems(n)) {
+                let Some(first) = wide(alone, format, &HOPPER) else {
+                    continue;
+                };
+                for device in devices() {
+                    let Some(config) = wide(&conv, format, &device) else {
+                        // Only for want of memory, which the batch does not change.
+                        assert!(device.shared_bytes < HOPPER.shared_bytes);
+                        assert_eq!(wide(alone, format, &device), None);
+                        continue;
+                    };
+                    let mut geometry = config.geometry;
+                    geometry.conv.n = 1;
+                    assert_eq!(geometry, first.geometry);
+                    assert_eq!(config.moment_parts(), first.moment_parts());
+                    let parts = HALVES * geometry.pixel_tiles();
+                    assert_eq!(config.moment_parts(), parts);
+                    assert_eq!(config.filter_words(), first.filter_words());
+                    let rings = config.wide_rings(&device).expect("a config has rings");
+                    seen[rings.tiles as usize - 1] = true;
+                    if format.parts > 1 {
+                        assert_eq!(rings.tiles, 1, "split sums leave registers for one");
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(seen, [true; 2]);
+}
+
+#[test]
+fn blocks_are_of_whole_sets_and_do_every_tile() {
+    for (conv, format) in problems(5).iter().flat_map(|c| FORMATS.map(|f| (c, f))) {
+        for device in devices() {
+            let Some(config) = wide(conv, format, &device) else {
+                continue;
+            };
+            let g = &config.geometry;
+            let rings = config.wide_rings(&device).expect("a config has rings");
+            let sets = g.wide_sets(rings.tiles);
+            assert!(sets * rings.tiles >= g.conv.groups * g.filter_tiles);
+            let shape = config.shape(&device).expect("a launch");
+            assert_eq!(shape.block, [BLOCK_THREADS, 1, 1]);
+            let [blocks, ..] = shape.grid;
+            assert!(blocks.is_multiple_of(sets), "{config:?}");
+            assert!(blocks <= device.multiprocessors.max(sets), "{config:?}");
+            assert!(u64::from(blocks / sets) <= g.items());
+        }
+    }
+}
+
+#[test]
+fn filters_fill_a_step() {
+    let words = 4;
+    let cells = (0..STEP_CELLS).flat_map(|cell| (0..WIDE.filters()).map(move |k| (cell, k)));
+    let places = cells.flat_map(|(cell, k)| (0..words).map(move |word| filter_word(k, cell, word)));
+    // Filters of a cell follow one another, and cells do.
+    assert!(places.eq(0..STEP_CELLS * WIDE.filters() * words));
+}
+
+/// What is chosen for a square image of `c` channels, as many filters, and this extent.
+fn chosen(c: usize, extent: usize, pool: Option<[u32; 2]>, device: &GemmDevice) -> GemmConfig {
+    let plain = Conv3dSpec::default();
+    let conv = conv([8, c, c], [1, extent, extent], [1, 3, 3], plain);
+    GemmConfig::new(&conv, pool, OperandFormat::STORED, device, None).expect("a config")
+}
+
+#[test]
+fn wide_tiles_are_for_many_channels_and_pixels() {
+    let is_wide = |c, extent, pool, device| chosen(c, extent, pool, device).tile == WIDE;
+    let without = GemmDevice {
+        warpgroups: false,
+        ..HOPPER
+    };
+    for (c, extent) in [(128, 128), (256, 64), (512, 128)] {
+        assert!(is_wide(c, extent, None, &HOPPER), "{c} channels");
+        assert!(!is_wide(c, extent, None, &without), "{c} channels");
+        assert!(!is_wide(c, extent, Some([2, 2]), &HOPPER), "{c} channels");
+    }
+    for (c, extent) in [(8, 128), (16, 64), (32, 8)] {
+        assert!(!is_wide(c, extent, None, &HOPPER), "{c} channels");
+    }
+    for (pool, device) in [(Some([2, 2]), HOPPER), (None, without)] {
+        for conv in problems(2) {
+            for format in FORMATS {
+                assert_eq!(
+                    GemmConfig::with_tile(&conv, pool, format, &device, WIDE),
+                    None
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn whether_tiles_are_wide_does_not_depend_on_the_batch() {
+    for format in FORMATS {
+        let chosen = |n| -> Vec<_> {
+            let tile = |conv: &ConvGeometry| {
+                let config = GemmConfig::new(conv, None, format, &HOPPER, None).ok()?;
+                Some((config.tile, config.moment_parts()))
+            };
+            problems(n).iter().map(tile).collect()
+        };
+        let alone = chosen(1);
+        assert!(alone.iter().flatten().any(|(tile, _)| *tile == WIDE));
+        for n in [2, 8, 31, 1000] {
+            assert_eq!(chosen(n), alone);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+// The mistakes of the product of wide tiles, as `bugs.rs` has those of all else.
+
+bugs! {
+    WIDE_BUGS:
+    {
+        name: wide_ring_comes_round_without_a_new_parity,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "parity: «self.parity ^ 1»,",
+        wrong: "self.parity",
+    }
+    {
+        name: wide_filters_are_overwritten_in_use,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "            ring.free(turn.slot).wait(«turn.parity ^ 1»);\n            let filled",
+        wrong: "1",
+    }
+    {
+        name: wide_patch_is_overwritten_in_use,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "                ring.free(turn.slot).wait(«turn.parity ^ 1»);\n                start_patch",
+        wrong: "1",
+    }
+    {
+        name: wide_filters_are_awaited_as_free_in_the_wrong_round,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "            ring.free(turn.slot).wait(«turn.parity ^ 1»);\n            let filled",
+        wrong: "turn.parity",
+    }
+    {
+        name: wide_slot_is_free_before_the_chain_before_is_over,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/format.rs",
+        right: "                sums.wait_for_older::<1>();",
+        wrong: "sums.wait_for_older::<2>();",
+    }
+    {
+        name: wide_slots_of_the_chain_under_way_are_given_back,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "«used.replace(now)»",
+        wrong: "Some(now)",
+    }
+    {
+        name: wide_patch_is_given_back_after_each_chain,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "patch: «(step == g.steps).then_some(patch.slot)»,",
+        wrong: "Some(patch.slot)",
+    }
+    {
+        name: wide_filters_are_multiplied_before_they_arrive,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "                «filter_ring.filled(filters.slot).wait(filters.parity);»\n",
+        wrong: "",
+    }
+    {
+        name: wide_patch_is_multiplied_before_it_arrives,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "            «patch_ring.filled(patch.slot).wait(patch.parity);»\n",
+        wrong: "",
+    }
+    {
+        name: wide_patch_is_announced_before_it_arrives,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "                «cp_async::wait_all();»\n",
+        wrong: "",
+    }
+    {
+        name: wide_patch_is_not_shown_to_the_tensor_cores,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "                «async_proxy::fence_shared();»\n",
+        wrong: "",
+    }
+    {
+        name: wide_patch_is_announced_by_a_lane_alone,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "                «warp::sync_warp(warp::ALL_LANES);»\n",
+        wrong: "",
+    }
+    {
+        name: wide_patches_have_more_warps_than_slots,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "let warps = «PATCH_WARPS.min(ring.slots)»;",
+        wrong: "PATCH_WARPS",
+    }
+    {
+        name: wide_patch_has_planes_beyond_the_last,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "let planes = «g.stage_planes.min(g.planes - first_plane)»;",
+        wrong: "g.stage_planes",
+    }
+    {
+        name: wide_filters_beyond_the_last_tile_are_read,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "let from = «(work.filter_tile + tile).min(g.filter_tiles - 1)»;",
+        wrong: "work.filter_tile + tile",
+    }
+    {
+        name: wide_filters_of_one_tile_are_expected_of_two,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "filled.arrive_expect(«tiles * chain_words * 4»);",
+        wrong: "chain_words * 4",
+    }
+    {
+        name: wide_octets_are_eight_cells_apart,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "MatrixDescriptor::apart(first, k_units, «g.octet_cells»)",
+        wrong: "8",
+    }
+    {
+        name: wide_warpgroups_share_the_first_tile_of_filters,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "«filter_tile * chain_units»;",
+        wrong: "0",
+    }
+    {
+        name: wide_warpgroups_share_the_first_half,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "«first_half * half_units»;",
+        wrong: "0",
+    }
+    {
+        name: wide_low_parts_of_filters_are_half_a_step_away,
+        check: implicit_gemm::wide::<Split>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "                    low: «STEP_UNITS»,",
+        wrong: "STEP_UNITS / 2",
+    }
+    {
+        name: wide_second_half_is_as_far_as_in_other_layouts,
+        check: implicit_gemm::wide::<Split>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "let half_units = «HALF_PIXELS / CELL_VALUES * g.octet_cells»;",
+        wrong: "HALF_PIXELS",
+    }
+    {
+        name: wide_moments_are_of_the_first_half,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "self.write_moments(filter, «half_of_tile», ",
+        wrong: "half as u32",
+    }
+    {
+        name: wide_moments_take_unused_pixels,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "let is_whole = «g.tile_pixels() == WIDE.pixels() && is_within(g, self.place)»;",
+        wrong: "is_within(g, self.place)",
+    }
+    {
+        name: wide_results_are_overwritten_while_they_are_written,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "                    // Nobody reads what was there before.\n                    «warp::sync_warp(warp::ALL_LANES);»",
+        wrong: "",
+    }
+    {
+        name: wide_results_are_read_before_they_are_there,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "                    «warp::sync_warp(warp::ALL_LANES);»\n                    self.write(",
+        wrong: "",
+    }
+    {
+        name: wide_results_of_filters_that_do_not_exist_are_written,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "            while filter < «self.filters» {",
+        wrong: "WARP_FILTERS",
+    }
+    {
+        name: wide_tables_are_read_before_they_are_there,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "    «thread::sync_threads();»\n\n    let warp",
+        wrong: "",
+    }
+}
