@@ -230,7 +230,8 @@ impl<F: Format> Filler<'_, F> {
 
     /// Converts the rows from `first` to `end`, straight from `words`, the sample in words. Returns the
     /// largest magnitude among them.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     pub(super) unsafe fn convert_rows(
         &self,
         words: Global<u32>,
@@ -274,7 +275,8 @@ impl<F: Format> Filler<'_, F> {
     }
 
     /// Stores the words of copy `copy`, and keeps track of the largest magnitude.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn convert(&self, copy: u32, raw: [[u32; 2]; 3], centre: Centre, largest: &mut f32) {
         let g = self.g;
         let row = copy / row_copies::<F>();

@@ -49,7 +49,8 @@ pub(super) struct Operands<'a> {
 ///
 /// Input column `i` is loaded once and serves the output columns `i`, `i - 1` and `i - 2`, whose
 /// accumulators take turns in three places.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn convolve<F: Format, E: Epilogue>(
     item: u32,
     operands: Operands<'_>,
@@ -85,7 +86,8 @@ const LAST: usize = (STRIP_COLUMNS + FILTER - 1) as usize;
 const _: () = assert!(LAST == 12);
 
 /// Input column `I`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 unsafe fn column<F: Format, E: Epilogue, const I: usize>(
     quartets: &[[u32; 2]; 4],
     operands: Operands<'_>,

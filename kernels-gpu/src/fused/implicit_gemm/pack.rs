@@ -77,7 +77,8 @@ struct Packer<'a, T: Storage> {
 
 impl<T: Storage> Packer<'_, T> {
     /// The largest magnitude of a whole sample, as bits, of what the thread has of it.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn largest_of_thread(&self, sample: u32) -> u32 {
         let elements = self.g.sample_elements() as usize;
         let all = self.g.conv.n as usize * elements;

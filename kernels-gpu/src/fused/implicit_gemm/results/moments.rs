@@ -116,7 +116,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     }
 
     /// The same, of the pixels that are inside.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn take_moments_of(&self, sums: &Sums, inside: &Inside) {
         unroll!(4, |m| {
             if (m as u32) < S::TILE.operands {
