@@ -9,7 +9,7 @@ use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::{Convolution, Format, Rounded, Split};
-use super::{Loaded, Outcome, Run, compare};
+use super::{Failure, Loaded, Outcome, Run, Tensor, compare, same_bits};
 
 /// A device on which a block has several tiles to do.
 const DEVICE: GemmDevice = GemmDevice {
@@ -21,6 +21,12 @@ const DEVICE: GemmDevice = GemmDevice {
 /// One on which wide tiles come alone or in twos.
 const FOR_WIDE_TILES: GemmDevice = GemmDevice {
     multiprocessors: 2,
+    ..DEVICE
+};
+
+/// One with more multiprocessors than tiles.
+const FOR_SINGLE_TILES: GemmDevice = GemmDevice {
+    multiprocessors: 1000,
     ..DEVICE
 };
 
@@ -261,22 +267,35 @@ fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTil
         let family = &IMPLICIT_GEMM_REPACK;
         run.launch(family, &[format], g.repack_shape(), arguments)?;
     }
-    if let Some(rings) = config.wide_rings(&FOR_WIDE_TILES) {
-        let label = if rings.tiles == 2 { "two" } else { "one" };
-        let arguments = (
-            packed.source(),
-            descales.source(),
-            operands.source(),
-            filter_descales.source(),
-            parameters[1].source(),
-            y.ptr(),
-            moments.ptr(),
-            g,
-            rings,
-        );
-        let labels = [label.into(), format];
-        let shape = config.shape(&FOR_WIDE_TILES);
-        run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)?;
+    if config.tile.is_wide() {
+        let multiply = |device: &GemmDevice, y: &Tensor<F::Stored>, moments: &Tensor<f32>| {
+            let rings = config.wide_rings(device).expect("a wide tile");
+            let label = if rings.tiles == 2 { "two" } else { "one" };
+            let arguments = (
+                packed.source(),
+                descales.source(),
+                operands.source(),
+                filter_descales.source(),
+                parameters[1].source(),
+                y.ptr(),
+                moments.ptr(),
+                g,
+                rings,
+            );
+            let labels = [label.into(), format];
+            let shape = config.shape(device);
+            run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)?;
+            Ok::<u32, Failure>(rings.tiles)
+        };
+        let tiles = multiply(&FOR_WIDE_TILES, &y, &moments)?;
+        if tiles == 2 {
+            // One tile a block gives the same bits.
+            let other = run.empty::<F::Stored>(wanted.shape().iter().product())?;
+            let other_moments = run.empty::<f32>(config.moment_elements() as usize)?;
+            assert_eq!(multiply(&FOR_SINGLE_TILES, &other, &other_moments)?, 1);
+            same_bits(&format!("row {number}"), &other, &y)?;
+            same_bits(&format!("row {number}, moments"), &other_moments, &moments)?;
+        }
     } else {
         let tile = config.tile.name().expect("a tile with kernels");
         let arguments = (
