@@ -82,7 +82,7 @@ fn misuse(backend: Backend) -> Outcome {
     let spec = BatchNormSpec { eps: -1e-5 };
     says(
         ops::batch_norm(&x, &three, &three, None, None, &spec),
-        "batch_norm: eps is -0.00001, minimum 0",
+        "batch_norm: eps is -0.00001, expected more than 0",
     )
 }
 

@@ -43,7 +43,7 @@ fn a_batch_norm_is_written_with_what_is_not_a_default() {
     );
     let negative = read(r#"{"batch_norm":{"name":"bn","eps":-1}}"#).unwrap_err();
     assert!(
-        negative.contains("batch_norm: eps is -1, minimum 0"),
+        negative.contains("batch_norm: eps is -1, expected more than 0"),
         "{negative}"
     );
 }

@@ -41,9 +41,10 @@ fn problems(n: usize) -> Vec<ConvGeometry> {
     let plain = Conv3dSpec::default();
     let spec = |stride, dilation, groups| ConvSpec {
         stride,
-        padding: [0; 3],
+        padding: [0; 3].into(),
         dilation,
         groups,
+        ..ConvSpec::default()
     };
     vec![
         conv([n, 256, 256], [1, 64, 64], [1, 3, 3], plain),

@@ -69,7 +69,12 @@ pub(super) const CASES: Cases = Cases {
             case("matrix", &[5, 13], 1e-3, true),
             case("sequence", &[3, 5, 101], 1e-5, false),
             case("primes", &[3, 7, 11, 13, 5], 1e-5, true),
-            case("no_eps", &[2, 5, 7, 9], 0.0, true),
+            case(
+                "least_eps",
+                &[2, 5, 7, 9],
+                f64::from(f32::MIN_POSITIVE),
+                true,
+            ),
             case("nan_inf", &[2, 7, 9, 11], 1e-5, true).special(),
             special_parameters(),
             case("mean_1000_times_deviation", &[2, 3, 9, 13], 1e-5, true).shifted(577.0),

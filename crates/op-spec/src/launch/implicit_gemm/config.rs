@@ -137,11 +137,17 @@ impl GemmConfig {
     }
 
     /// Whether warpgroups may be faster: there are two planes for a step, enough steps, and, for one warpgroup,
-    /// room for a second block, as one alone leaves the tensor cores idle between its chains.
+    /// room for a second block, as one alone leaves the tensor cores idle between its chains. Wide tiles are for filters that fill
+    /// three quarters of them, and not for split values with a stride, whose patches leave too few slots.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let steps = g.planes > 1 && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
-        steps && (self.tile.is_wide() || self.blocks_per_processor(device) > 1)
+        if !self.tile.is_wide() {
+            return steps && self.blocks_per_processor(device) > 1;
+        }
+        let places = u64::from(g.filter_tiles * self.tile.filters());
+        let are_filled = 4 * u64::from(g.conv.group_k) >= 3 * places;
+        steps && are_filled && (self.format.parts == 1 || g.residues == 1)
     }
 
     /// Blocks that run at once on one multiprocessor.
