@@ -1,7 +1,7 @@
 //! Pools: the maximum or the average of each window of images and volumes, and the average of whole planes.
 //!
 //! NaN in a window gives NaN, and so do infinities of both signs in an average; padding is never loaded. Averages are f32 sums in a
-//! fixed order: of a window's row, of the rows of a slice, of the slices; of a whole plane see [`plane_sums`].
+//! fixed order: of a window's row, of the rows of a slice, of the slices; of a whole plane see [`plane_sums()`].
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};

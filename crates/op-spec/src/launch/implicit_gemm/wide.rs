@@ -1,6 +1,6 @@
 //! The product of wide tiles: two warpgroups multiply what warps beside them bring to shared memory.
 //!
-//! A block has one tile of [`WIDE`](super::WIDE) for each warpgroup, of filters that follow one another and the same
+//! A block has one tile of [`WIDE`] for each warpgroup, of filters that follow one another and the same
 //! pixels; or one tile, of whose pixels each warpgroup has half. The latter is for few tiles. Filters and patches come in
 //! rings of slots: a filter slot has the [`CHAIN_STEPS`] steps of a chain, a patch slot a stage.
 //!
