@@ -42,7 +42,12 @@ impl Program {
     /// Launches and copies, but for those whose parameters have gaps, in which there may be anything.
     fn log(&self, script: &Script, ordinal: u32) -> String {
         let log = self.report(ordinal, |ordinal| script.log(ordinal));
-        let whole = log.lines().filter(|line| !line.starts_with("copy_strided"));
+        let has_gaps = |line: &str| {
+            ["copy_strided", "scale_"]
+                .iter()
+                .any(|name| line.starts_with(name))
+        };
+        let whole = log.lines().filter(|line| !has_gaps(line));
         whole.map(|line| format!("{line}\n")).collect()
     }
 

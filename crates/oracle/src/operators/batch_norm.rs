@@ -1,6 +1,8 @@
 //! `y = gain[c] * x + shift[c]` with `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain`.
 //!
-//! *Condition*: `abs(gain * x) + abs(shift)`, whose constants are rounded once. *Passes on* `t` as `t * abs(gain)`.
+//! *Condition*: `abs(gain * x) + abs(shift)`, whose constants are rounded once; they are computed in float64, by PyTorch's files as well, of
+//! whose epsilon they are off by `abs(running_mean * gain) + abs(bias)`, which may be far larger than `shift`. *Passes on* `t` as
+//! `t * abs(gain)`.
 
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::{BatchNormLayer, Layer};
@@ -35,8 +37,10 @@ impl Operator for BatchNormProblem {
         for ((c, mut tolerance), x) in channels.zip(x.values.axis_iter(Axis(1))) {
             let parameters = of_channel(self, parameters, c);
             let [gain, shift] = self.gain_and_shift(parameters, f64::sqrt);
+            let [mean, _, _, bias] = parameters;
+            let of_constants = chained(0) * f64::exp2(-53.0) * ((mean * gain).abs() + bias.abs());
             tolerance.zip_mut_with(&x, |t, x| {
-                *t = *t * gain.abs() + unit * ((gain * x).abs() + shift.abs());
+                *t = *t * gain.abs() + unit * ((gain * x).abs() + shift.abs()) + of_constants;
             });
         }
         tolerance
