@@ -58,7 +58,7 @@ fn launch(kernel: usize, stream: &Stream) -> Tensor {
     let x = Tensor::zeros(stream, &[LEN], DType::F32).unwrap();
     let y = match kernel {
         0 => ops::clamp(&x, &ClampSpec::new(-2.0, 2.0)),
-        _ => ops::relu(&x),
+        _ => ops::add(&x, &x),
     };
     y.unwrap()
 }
