@@ -139,7 +139,7 @@ impl GemmConfig {
     /// Whether warpgroups may be faster: there are two planes for a step, enough steps, and, for one warpgroup,
     /// room for a second block, as one alone leaves the tensor cores idle between its chains. Wide tiles are for filters that fill
     /// three quarters of them, and not for split values with a stride, whose patches leave too few slots.
-    pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
+    fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let steps = g.planes > 1 && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
         if !self.tile.is_wide() {
@@ -148,6 +148,16 @@ impl GemmConfig {
         let places = u64::from(g.filter_tiles * self.tile.filters());
         let are_filled = 4 * u64::from(g.conv.group_k) >= 3 * places;
         steps && are_filled && (self.format.parts == 1 || g.residues == 1)
+    }
+
+    /// The config if its launches can be made.
+    fn launched(self, device: &GemmDevice) -> Option<Self> {
+        let launches = self.shape(device).is_some()
+            && self.filters_shape().is_some()
+            && self.geometry.pack_shape().is_some()
+            && self.geometry.repack_shape().is_some();
+        let counted = i32::try_from(self.geometry.items()).is_ok();
+        (launches && counted).then_some(self)
     }
 
     /// Blocks that run at once on one multiprocessor.
@@ -161,7 +171,7 @@ impl GemmConfig {
 
     /// About how many cycles the product takes on a device. Blocks run in rounds, each as long as its
     /// tiles take that share a multiprocessor.
-    pub(super) fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
+    fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
         let g = &self.geometry;
         let items = batch.checked_mul(g.pixel_tiles().into())?;
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
@@ -234,10 +244,13 @@ impl GemmConfig {
         self.geometry.pixel_tiles() * self.tile.moments()
     }
 
-    /// f32 elements of the moments that the product leaves, `[n][k][part]`.
+    /// f32 elements of the moments that the product leaves, `[n][k][part]`; none where no norm follows.
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
         let conv = &self.geometry.conv;
+        if self.geometry.alone != 0 {
+            return 0;
+        }
         let channels = conv.n * u64::from(conv.output_channels());
         channels * u64::from(self.moment_parts()) * COUNTED_ELEMENTS as u64
     }
@@ -350,6 +363,7 @@ impl<'a> PackedInput<'a> {
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             scans: u32::from(sample <= SCANNED_ELEMENTS),
+            alone: 0,
         };
         if geometry.taps > MAX_STAGE_CELLS {
             return None;
