@@ -95,7 +95,7 @@ fn devices() -> impl Iterator<Item = GemmDevice> {
 /// That parts of shared memory for these rings are aligned, follow one another without overlapping, and end where they must.
 fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
     let (g, parts) = (&config.geometry, config.format.parts);
-    let at = g.wide_layout(parts, rings);
+    let at = g.wide_layout(config.format, rings);
     let filters = WIDE.filters();
     let all = [
         ("offsets", at.offsets, 4 * g.offsets, 4),
@@ -124,7 +124,7 @@ fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
         (
             "filters",
             at.filters,
-            rings.filters * rings.tiles * chain_bytes(parts),
+            rings.filters * rings.tiles * chain_bytes(config.format.step_parts()),
             16,
         ),
     ];
@@ -151,7 +151,7 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
             };
             let g = &config.geometry;
             for tiles in [1, 2] {
-                if let Some(rings) = g.wide_rings(format.parts, tiles, device.shared_bytes) {
+                if let Some(rings) = g.wide_rings(format, tiles, device.shared_bytes) {
                     assert_eq!(rings.tiles, tiles);
                     assert!(rings.patches >= 2 && rings.filters >= 2, "{rings:?}");
                     assert!(rings.patches <= PATCH_WARPS + 1, "{rings:?}");
@@ -161,7 +161,7 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
                 }
             }
             let rings = config.wide_rings(&device).expect("a config has rings");
-            let layout = g.wide_layout(format.parts, rings);
+            let layout = g.wide_layout(format, rings);
             assert_eq!(config.shared_bytes(&device), layout.end);
         }
     }
@@ -178,7 +178,7 @@ fn no_further_slot_fits_shared_memory() {
             continue;
         };
         let g = &config.geometry;
-        let bytes = |rings| g.wide_layout(format.parts, rings).end;
+        let bytes = |rings| g.wide_layout(format, rings).end;
         for (tiles, kib) in [1, 2]
             .into_iter()
             .flat_map(|t| (64..=227).map(move |k| (t, k)))
@@ -189,7 +189,7 @@ fn no_further_slot_fits_shared_memory() {
                 patches: 2,
                 filters: 2,
             };
-            let Some(rings) = g.wide_rings(format.parts, tiles, shared_bytes) else {
+            let Some(rings) = g.wide_rings(format, tiles, shared_bytes) else {
                 assert!(bytes(fewest) > shared_bytes, "{config:?}");
                 continue;
             };

@@ -8,7 +8,7 @@ use op_spec::launch::implicit_gemm::{
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
-use super::convolved::{Convolution, Format, Rounded, Split};
+use super::convolved::{Convolution, FewParts, Format, Parts, Rounded, Split};
 use super::{Failure, Loaded, Outcome, Run, Tensor, compare, same_bits};
 
 /// A device on which a block has several tiles to do.
@@ -165,6 +165,14 @@ impl Packed for Split {
 
 impl Packed for Rounded {
     const OPERANDS: OperandFormat = OperandFormat::ROUNDED;
+}
+
+impl Packed for Parts {
+    const OPERANDS: OperandFormat = OperandFormat::PARTS;
+}
+
+impl Packed for FewParts {
+    const OPERANDS: OperandFormat = OperandFormat::FEW_PARTS;
 }
 
 impl Packed for f16 {

@@ -85,24 +85,53 @@ pub struct OperandFormat {
     pub parts: u32,
     /// Whether values are scaled by a power of two, so that an f16 can hold them.
     pub scaled: bool,
+    /// How often the reduction is gone through, each time with other parts of filters and input ([`PASSES`]); 1 where a step
+    /// multiplies all parts that are multiplied.
+    pub passes: u32,
 }
+
+/// Parts of the filters and of the input that meet in each pass, the largest products first: high and high, high and middle,
+/// middle and high, high and low, middle and middle, low and high.
+pub const PASSES: [[u32; 2]; 6] = [[0, 0], [0, 1], [1, 0], [0, 2], [1, 1], [2, 0]];
 
 impl OperandFormat {
     /// f32, split in two f16, 22 bits in all.
     pub const SPLIT: Self = Self {
         parts: 2,
         scaled: true,
+        passes: 1,
     };
     /// f32, rounded to one f16, 11 bits.
     pub const ROUNDED: Self = Self {
         parts: 1,
         scaled: true,
+        passes: 1,
     };
     /// f16 and bf16 as they are.
     pub const STORED: Self = Self {
         parts: 1,
         scaled: false,
+        passes: 1,
     };
+    /// f32 where no norm follows: three bf16, which are all of its 24 bits, and have its range, so that nothing is scaled, and what
+    /// is small stays itself beside what is large. Products of less than `2^-24` of the largest are left out.
+    pub const PARTS: Self = Self {
+        parts: 3,
+        scaled: false,
+        passes: 6,
+    };
+    /// The same with two of the parts, 16 bits.
+    pub const FEW_PARTS: Self = Self {
+        parts: 2,
+        scaled: false,
+        passes: 3,
+    };
+
+    /// Parts that a step multiplies.
+    #[must_use]
+    pub const fn step_parts(self) -> u32 {
+        if self.passes > 1 { 1 } else { self.parts }
+    }
 }
 
 /// What a kernel of the product knows of its problem.
@@ -186,6 +215,10 @@ pub struct GemmGeometry {
     /// 1 if the largest magnitude of a sample is found before it is packed, else 0: then it is
     /// found meanwhile, and a sample that was packed at the wrong scale is repacked.
     pub scans: u32,
+    /// 16-bit parts of a value, and passes over the reduction, as the format has them.
+    pub parts: u32,
+    /// See [`OperandFormat::passes`].
+    pub passes: u32,
     /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
     /// computed again; else 0.
     pub alone: u32,
@@ -222,10 +255,16 @@ impl GemmGeometry {
         self.tile_d * self.tile_h * self.tile_w
     }
 
-    /// Cells of a filter in one stage.
+    /// Cells of a filter in one stage, in each pass.
     #[must_use]
     pub const fn stage_cells(&self) -> u32 {
         self.stage_planes * self.taps
+    }
+
+    /// Steps of pairs in one pass over a stage.
+    #[must_use]
+    pub const fn paired_steps(&self) -> u32 {
+        self.stage_planes / STEP_CELLS * self.taps
     }
 
     /// Cells of one row of the packed input.
@@ -252,7 +291,7 @@ impl GemmGeometry {
         self.patch_d * self.patch_h * self.patch_row()
     }
 
-    /// Words of the operands of one group.
+    /// Words of the operands of one group, of whose values each step multiplies `parts` parts.
     #[must_use]
     pub const fn filter_words(&self, tile: GemmTile, parts: u32) -> u64 {
         let operands = self.filter_tiles as u64 * (tile.filters() / OPERAND_ROWS) as u64;

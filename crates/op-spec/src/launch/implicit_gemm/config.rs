@@ -147,7 +147,7 @@ impl GemmConfig {
         }
         let places = u64::from(g.filter_tiles * self.tile.filters());
         let are_filled = 4 * u64::from(g.conv.group_k) >= 3 * places;
-        steps && are_filled && (self.format.parts == 1 || g.residues == 1)
+        steps && are_filled && (self.format.step_parts() == 1 || g.residues == 1)
     }
 
     /// The config if its launches can be made.
@@ -165,7 +165,7 @@ impl GemmConfig {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
         let each = self.shared_bytes(device) + BLOCK_RESERVE;
-        let most = self.tile.blocks_per_processor(self.format.parts);
+        let most = (self.tile).blocks_per_processor(self.format.step_parts());
         (all / each).clamp(1, most)
     }
 
@@ -175,7 +175,7 @@ impl GemmConfig {
         let g = &self.geometry;
         let items = batch.checked_mul(g.pixel_tiles().into())?;
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
-        let products = if self.format.parts == 2 { 3 } else { 1 };
+        let products = if self.format.step_parts() == 2 { 3 } else { 1 };
         let steps = u64::from(g.stages) * u64::from(g.steps);
         let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
         let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
@@ -234,7 +234,7 @@ impl GemmConfig {
         if !self.tile.is_wide() {
             return g.layout(self.tile, parts).end;
         }
-        let layout = (self.wide_rings(device)).map(|rings| g.wide_layout(parts, rings));
+        let layout = (self.wide_rings(device)).map(|rings| g.wide_layout(self.format, rings));
         layout.map_or(u32::MAX, |layout| layout.end)
     }
 
@@ -267,7 +267,7 @@ impl GemmConfig {
     #[must_use]
     pub const fn filter_words(&self) -> u64 {
         let g = &self.geometry;
-        g.conv.groups as u64 * g.filter_words(self.tile, self.format.parts)
+        g.conv.groups as u64 * g.filter_words(self.tile, self.format.step_parts())
     }
 
     /// Launch of the kernel that lays out the filters: a warp for each, those included that fill up
@@ -314,6 +314,9 @@ impl<'a> PackedInput<'a> {
     ) -> Option<GemmConfig> {
         let conv = self.conv;
         if tile.warpgroups != 0 && !device.warpgroups {
+            return None;
+        }
+        if format.passes > 1 && !tile.makes_passes() {
             return None;
         }
         // A wide tile's results are never all in shared memory.
@@ -363,6 +366,8 @@ impl<'a> PackedInput<'a> {
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             scans: u32::from(sample <= SCANNED_ELEMENTS),
+            parts: format.parts,
+            passes: format.passes,
             alone: 0,
         };
         if geometry.taps > MAX_STAGE_CELLS {
@@ -370,7 +375,7 @@ impl<'a> PackedInput<'a> {
         }
         choose_pixels(&mut geometry, tile)?;
         geometry.choose_stages(format.parts);
-        if format.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
+        if format.step_parts() == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
         }
         let config = GemmConfig {
@@ -418,8 +423,8 @@ impl GemmGeometry {
         let most = most / multiple * multiple;
         // Steps of a stage, for each number of planes in it, and those that all stages take together.
         let steps = |planes: u32| match multiple {
-            1 => (planes * self.taps).div_ceil(STEP_CELLS),
-            _ => (planes / multiple * self.taps).next_multiple_of(CHAIN_STEPS),
+            1 => (self.passes * planes * self.taps).div_ceil(STEP_CELLS),
+            _ => (self.passes * (planes / multiple) * self.taps).next_multiple_of(CHAIN_STEPS),
         };
         let all_steps = |planes: u32| self.planes.div_ceil(planes) * steps(planes);
         let mut best = most;
@@ -434,7 +439,7 @@ impl GemmGeometry {
         self.stages = self.planes.div_ceil(best);
         self.steps = steps(best);
         self.offsets = match multiple {
-            1 => self.stage_cells() + 1,
+            1 => self.passes * self.stage_cells() + 1,
             _ => self.steps,
         };
     }

@@ -11,7 +11,8 @@
 //! those of a tile are taken over each half of its pixels.
 
 use super::{
-    CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmConfig, GemmDevice, GemmGeometry, STEP_CELLS, WIDE,
+    CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmConfig, GemmDevice, GemmGeometry, OperandFormat,
+    STEP_CELLS, WIDE,
 };
 use crate::launch::WARP_THREADS;
 
@@ -102,13 +103,18 @@ impl GemmGeometry {
 
     /// As many slots as there is room for, if it is enough.
     #[must_use]
-    pub const fn wide_rings(&self, parts: u32, tiles: u32, shared_bytes: u32) -> Option<WideRings> {
+    pub const fn wide_rings(
+        &self,
+        format: OperandFormat,
+        tiles: u32,
+        shared_bytes: u32,
+    ) -> Option<WideRings> {
         let mut rings = WideRings {
             tiles,
             patches: FEWEST_SLOTS,
             filters: FEWEST_SLOTS,
         };
-        if self.wide_layout(parts, rings).end > shared_bytes {
+        if self.wide_layout(format, rings).end > shared_bytes {
             return None;
         }
         loop {
@@ -122,9 +128,9 @@ impl GemmGeometry {
             };
             // Filters first, then patches in turn with them.
             let more_filters = rings.filters < MOST_FILTER_SLOTS
-                && self.wide_layout(parts, filters).end <= shared_bytes;
+                && self.wide_layout(format, filters).end <= shared_bytes;
             let more_patches = rings.patches < MOST_PATCH_SLOTS
-                && self.wide_layout(parts, patches).end <= shared_bytes;
+                && self.wide_layout(format, patches).end <= shared_bytes;
             if more_patches && (rings.filters > rings.patches + 1 || !more_filters) {
                 rings = patches;
             } else if more_filters {
@@ -137,7 +143,7 @@ impl GemmGeometry {
 
     /// Where the parts of a block's shared memory lie, in bytes.
     #[must_use]
-    pub const fn wide_layout(&self, parts: u32, rings: WideRings) -> WideLayout {
+    pub const fn wide_layout(&self, format: OperandFormat, rings: WideRings) -> WideLayout {
         let pixels = (4 * self.offsets).next_multiple_of(8);
         let positions = pixels + 4 * WIDE.pixels();
         let sources = positions + 4 * WIDE.pixels();
@@ -146,7 +152,7 @@ impl GemmGeometry {
         let results =
             (barriers + 2 * 8 * (rings.patches + rings.filters)).next_multiple_of(CELL_BYTES);
         let patches = results + WARPS * WARP_FILTERS * WRITTEN_PITCH * 4;
-        let filters = patches + rings.patches * self.stage_bytes(parts);
+        let filters = patches + rings.patches * self.stage_bytes(format.parts);
         WideLayout {
             offsets: 0,
             pixels,
@@ -157,12 +163,12 @@ impl GemmGeometry {
             results,
             patches,
             filters,
-            end: filters + rings.filters * rings.tiles * chain_bytes(parts),
+            end: filters + rings.filters * rings.tiles * chain_bytes(format.step_parts()),
         }
     }
 }
 
-/// Bytes of the filters of a chain of one tile.
+/// Bytes of the filters of a chain of one tile, of which each step multiplies `parts` parts.
 #[must_use]
 pub const fn chain_bytes(parts: u32) -> u32 {
     CHAIN_STEPS * parts * STEP_BYTES
@@ -183,7 +189,7 @@ impl GemmConfig {
             return None;
         }
         let tiles = self.wide_tiles(device);
-        (self.geometry).wide_rings(self.format.parts, tiles, device.shared_bytes)
+        (self.geometry).wide_rings(self.format, tiles, device.shared_bytes)
     }
 
     /// Tiles of a block, for as many samples as there are. Results do not depend on it.
@@ -208,10 +214,9 @@ impl GemmConfig {
             let blocks = items.checked_mul(self.geometry.wide_sets(tiles).into())?;
             Some(blocks.div_ceil(device.multiprocessors.into()))
         };
-        let parts = self.format.parts;
-        if parts > 1
+        if self.format.parts > 1
             || (self.geometry)
-                .wide_rings(parts, 2, device.shared_bytes)
+                .wide_rings(self.format, 2, device.shared_bytes)
                 .is_none()
         {
             return Some([rounds(1)?.checked_mul(tile)?.checked_mul(100)?, u64::MAX]);

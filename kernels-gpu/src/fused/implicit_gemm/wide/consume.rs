@@ -55,7 +55,7 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     warp: u32,
 ) {
     let g = work.g;
-    let parts = F::OPERANDS.parts;
+    let (parts, step_parts) = (memory.format.parts, F::OPERANDS.step_parts());
     let tiles = memory.rings.tiles;
     let warpgroup = warp / WARPGROUP_WARPS;
     let (filter_tile, first_half) = if tiles == 2 {
@@ -69,7 +69,7 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let half_units = HALF_PIXELS / CELL_VALUES * g.octet_cells;
     let k_units = parts * g.patch_cells;
     let slot_units = g.stage_bytes(parts) / wgmma::UNIT_BYTES;
-    let chain_units = chain_bytes(parts) / wgmma::UNIT_BYTES;
+    let chain_units = chain_bytes(step_parts) / wgmma::UNIT_BYTES;
     let first_pixels = wgmma::unit(memory.patches.addr(0)) + first_half * half_units;
     let first_filters = wgmma::unit(memory.filters.addr(0)) + filter_tile * chain_units;
 
@@ -85,8 +85,9 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             while step < g.steps {
                 filter_ring.filled(filters.slot).wait(filters.parity);
                 let filters_at = first_filters + filters.slot * tiles * chain_units;
-                let filter =
-                    |i: u32| MatrixDescriptor::new(filters_at + i * parts * STEP_UNITS, CELL_UNITS);
+                let filter = |i: u32| {
+                    MatrixDescriptor::new(filters_at + i * step_parts * STEP_UNITS, CELL_UNITS)
+                };
                 let pixel = |i: u32| {
                     let first = pixels_at + memory.offsets.load(step + i);
                     MatrixDescriptor::apart(first, k_units, g.octet_cells)

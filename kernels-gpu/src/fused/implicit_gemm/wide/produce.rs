@@ -17,7 +17,8 @@ use crate::parts::unroll::unroll;
 /// One thread calls it, after the barrier behind `prepare`.
 #[inline(always)]
 pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: Global<u32>) {
-    let (g, parts, tiles) = (work.g, memory.parts, memory.rings.tiles);
+    let (g, tiles) = (work.g, memory.rings.tiles);
+    let parts = memory.format.step_parts();
     let ring = memory.filters();
     let all_steps = g.stages * g.steps;
     let chain_words = chain_bytes(parts) / 4;
@@ -103,7 +104,7 @@ unsafe fn start_patch(
     stage: u32,
     slot: u32,
 ) {
-    let (g, parts) = (work.g, memory.parts);
+    let (g, parts) = (work.g, memory.format.parts);
     let conv = &g.conv;
     let plane_words = g.plane_cells() as usize * CELL_WORDS as usize;
     let first =
@@ -121,7 +122,7 @@ unsafe fn start_patch(
         let mut target = slot + cell * CELL_WORDS;
         let mut local = 0;
         while local < g.stage_planes {
-            unroll!(2, |part| {
+            unroll!(3, |part| {
                 if (part as u32) < parts {
                     let at = source + part * plane_words;
                     cp_async::copy16(memory.patches.addr(target), packed, at);
