@@ -174,7 +174,7 @@ bugs! {
         name: wide_results_are_read_before_they_are_there,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",
-        right: "                    «warp::sync_warp(warp::ALL_LANES);»\n                    self.write(",
+        right: "                    «warp::sync_warp(warp::ALL_LANES);»\n                    seen |= self.write(",
         wrong: "",
     }
     {

@@ -15,7 +15,9 @@ const HOPPER: GemmDevice = GemmDevice {
     warpgroups: true,
 };
 
-const FORMATS: [OperandFormat; 3] = [
+const FORMATS: [OperandFormat; 5] = [
+    OperandFormat::PARTS,
+    OperandFormat::FEW_PARTS,
     OperandFormat::SPLIT,
     OperandFormat::ROUNDED,
     OperandFormat::STORED,

@@ -6,9 +6,8 @@ use op_spec::launch::implicit_gemm::{Ending, GemmConfig, GemmTile, M32N128, TILE
 use op_spec::{BatchNormSpec, ConvSpec};
 use oracle::{Case, Expected, Precision};
 
-use super::implicit_gemm::{
-    DEVICE, Ended, FOR_SINGLE_TILES, FOR_WIDE_TILES, Packed, multiply, multiply_wide, prepare, spec,
-};
+use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WIDE_TILES, Packed, spec};
+use super::implicit_gemm_launch::{Ended, multiply, multiply_wide, prepare};
 use super::{Loaded, Outcome, Run, case, compare, precision, same_bits, stored};
 
 /// `[n, c, k]`, extents of input and filter, attributes, and the layers behind.

@@ -24,6 +24,7 @@ use super::{LaunchShape, WARP_THREADS};
 mod config;
 mod ending;
 mod layout;
+mod stages;
 mod tile;
 pub mod wide;
 
@@ -178,9 +179,12 @@ pub struct GemmGeometry {
     pub slice_pitch: u32,
     /// From eight pixels of a warpgroup's tile to the next eight, in cells of the patch.
     pub octet_cells: u32,
-    /// 1 if the two cells of a step are the same tap in two planes, else 0: then they are any
+    /// 1 if the two cells of a step are equally far apart in all steps, for warpgroups, else 0: then they are any
     /// two that follow one another.
     pub paired: u32,
+    /// How many cells of the patch from the first one to the second, where they are neighbouring columns of taps in the one plane that
+    /// there is; 0 where they are the same tap in two planes.
+    pub pair_cells: u32,
     /// Depth of a patch.
     pub patch_d: u32,
     /// Rows of a patch.
@@ -264,7 +268,25 @@ impl GemmGeometry {
     /// Steps of pairs in one pass over a stage.
     #[must_use]
     pub const fn paired_steps(&self) -> u32 {
-        self.stage_planes / STEP_CELLS * self.taps
+        match self.pair_cells {
+            0 => self.stage_planes / STEP_CELLS * self.taps,
+            _ => self.conv.t * self.conv.r * self.row_pairs(),
+        }
+    }
+
+    /// Pairs of the columns of taps, the last of which may have one.
+    #[must_use]
+    pub const fn row_pairs(&self) -> u32 {
+        self.column_taps.div_ceil(STEP_CELLS)
+    }
+
+    /// How many cells of the patch from a step's first cell to its second, where values have `parts` parts.
+    #[must_use]
+    pub const fn second_cell(&self, parts: u32) -> u32 {
+        match self.pair_cells {
+            0 => parts * self.patch_cells,
+            cells => cells,
+        }
     }
 
     /// Cells of one row of the packed input.

@@ -31,6 +31,13 @@ impl<T: Storage> Filter<'_, T> {
             } else {
                 (0, step)
             };
+            if g.pair_cells > 0 {
+                let (row, pair) = div_rem(step, g.row_pairs());
+                let column = pair * STEP_CELLS + half;
+                let exists = column < g.column_taps && row < g.conv.t * g.conv.r;
+                let plane = if exists { 0 } else { g.stage_planes };
+                return (pass, (plane, row * g.column_taps + column));
+            }
             let (pair, tap) = div_rem(step, g.taps);
             (pass, (pair * STEP_CELLS + half, tap))
         } else {

@@ -3,7 +3,7 @@
 use cuda_std::shared::{self, Shared};
 use cuda_std::thread;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_BYTES, GemmGeometry, Layout, OUTSIDE, PASSES, PLACE_BITS,
+    BLOCK_THREADS, CELL_BYTES, GemmGeometry, Layout, OUTSIDE, PASSES, PLACE_BITS, STEP_CELLS,
 };
 
 use super::format::{Format, format_of};
@@ -145,7 +145,12 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, entry: u32) -> u32 {
     } else {
         (0, entry)
     };
-    let (plane, tap) = div_rem(entry, g.taps);
+    let (plane, tap) = if g.pair_cells > 0 {
+        let (row, pair) = div_rem(entry, g.row_pairs());
+        (0, row * g.column_taps + pair * STEP_CELLS)
+    } else {
+        div_rem(entry, g.taps)
+    };
     let (row, column) = div_rem(tap, g.column_taps);
     let (t, r) = div_rem(row, conv.r);
     let w = column * g.cell_columns * conv.dilation_w;

@@ -1,23 +1,14 @@
 //! Which tile a product is made of, and in which stages.
 
-use super::tile::{CHAIN_STEPS, choose_pixels, reach};
+use super::stages::MAX_STAGE_CELLS;
+use super::tile::{choose_pixels, reach};
 use super::{
-    BLOCK_THREADS, CELL_BYTES, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
-    SCANNED_ELEMENTS, SPREAD_THREADS, STEP_CELLS, TILES, wide,
+    BLOCK_THREADS, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
+    SCANNED_ELEMENTS, SPREAD_THREADS, TILES, wide,
 };
 use crate::launch::conv::ConvGeometry;
 use crate::launch::norm::COUNTED_ELEMENTS;
 use crate::launch::{LaunchShape, Refusal, WARP_THREADS};
-
-/// Most cells of a filter in one stage.
-const MAX_STAGE_CELLS: u32 = 1024;
-
-/// Shared memory that a stage should not exceed if it need not: with two of them in each of three
-/// blocks on a multiprocessor all find room.
-const STAGE_BYTES: u32 = 16 * 1024;
-
-/// The same for warpgroups that multiply split values, of which a multiprocessor holds two.
-const SPLIT_WARPGROUP_STAGE_BYTES: u32 = 32 * 1024;
 
 /// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
 /// the first one's filters are waited for.
@@ -136,12 +127,13 @@ impl GemmConfig {
         products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Whether warpgroups may be faster: there are two planes for a step, enough steps, and, for one warpgroup,
+    /// Whether warpgroups may be faster: there are two cells for a step, enough steps, and, for one warpgroup,
     /// room for a second block, as one alone leaves the tensor cores idle between its chains. Wide tiles are for filters that fill
     /// three quarters of them, and not for split values with a stride, whose patches leave too few slots.
     fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
-        let steps = g.planes > 1 && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
+        let pairs = g.planes > 1 || g.pair_cells > 0;
+        let steps = pairs && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
         if !self.tile.is_wide() {
             return steps && self.blocks_per_processor(device) > 1;
         }
@@ -350,6 +342,7 @@ impl<'a> PackedInput<'a> {
             slice_pitch: 1,
             octet_cells: 0,
             paired: 0,
+            pair_cells: 0,
             patch_d: 1,
             patch_h: 1,
             patch_columns: 1,
@@ -403,44 +396,5 @@ const fn cell_channels(conv: &ConvGeometry) -> u32 {
         1 | 2 if all_used && conv.s > 2 => 2,
         1..=4 if all_used && conv.s > 1 => 4,
         _ => CELL_VALUES,
-    }
-}
-
-impl GemmGeometry {
-    /// Divides the channels into stages: as many as a stage's bytes allow, evenly, and an even number
-    /// of cells where that can be.
-    fn choose_stages(&mut self, parts: u32) {
-        let one = parts * self.patch_cells * CELL_BYTES;
-        // Planes come alone or in twos.
-        let (multiple, bytes) = match (self.paired, parts) {
-            (0, _) => (1, STAGE_BYTES),
-            (_, 1) => (2, STAGE_BYTES),
-            _ => (2, SPLIT_WARPGROUP_STAGE_BYTES),
-        };
-        let most = (bytes / one)
-            .min(MAX_STAGE_CELLS / self.taps)
-            .clamp(multiple, self.planes.next_multiple_of(multiple));
-        let most = most / multiple * multiple;
-        // Steps of a stage, for each number of planes in it, and those that all stages take together.
-        let steps = |planes: u32| match multiple {
-            1 => (self.passes * planes * self.taps).div_ceil(STEP_CELLS),
-            _ => (self.passes * (planes / multiple) * self.taps).next_multiple_of(CHAIN_STEPS),
-        };
-        let all_steps = |planes: u32| self.planes.div_ceil(planes) * steps(planes);
-        let mut best = most;
-        let mut planes = most;
-        while planes > multiple {
-            planes -= multiple;
-            if all_steps(planes) < all_steps(best) {
-                best = planes;
-            }
-        }
-        self.stage_planes = best;
-        self.stages = self.planes.div_ceil(best);
-        self.steps = steps(best);
-        self.offsets = match multiple {
-            1 => self.passes * self.stage_cells() + 1,
-            _ => self.steps,
-        };
     }
 }

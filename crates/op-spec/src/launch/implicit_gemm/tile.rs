@@ -1,7 +1,7 @@
 //! Tiles of the product, and which pixels they are.
 
 use super::wide;
-use super::{CELL_WORDS, GemmGeometry, MAX_PATCH_CELLS, OPERAND_ROWS, WARP_THREADS};
+use super::{CELL_WORDS, GemmGeometry, MAX_PATCH_CELLS, OPERAND_ROWS, STEP_CELLS, WARP_THREADS};
 
 /// Warps of a block.
 const WARPS: u32 = 4;
@@ -273,7 +273,19 @@ impl GemmGeometry {
         }
     }
 
-    /// The same, with steps of two planes, and a patch that has a cell for each tap of every
+    /// How far neighbouring columns of taps are apart, if there is one plane and they are equally far apart; else 0.
+    fn pair_cells(&self) -> Option<u32> {
+        let columns = self.cell_columns.checked_mul(self.conv.dilation_w)?;
+        let together = self.planes == 1 && self.column_taps > 1;
+        let are_even = together && columns.is_multiple_of(self.conv.stride_w);
+        Some(if are_even {
+            columns / self.conv.stride_w
+        } else {
+            0
+        })
+    }
+
+    /// The same, with steps of two planes, or of two columns of taps in the one that there is, and a patch that has a cell for each tap of every
     /// pixel of a block, used or not.
     fn for_warpgroup(self, most: u32) -> Option<Self> {
         let conv = &self.conv;
@@ -288,8 +300,14 @@ impl GemmGeometry {
             .checked_mul(self.patch_row())?
             .checked_add(columns)?;
         let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_cells)?;
-        let reached = pixels.checked_add(INSTRUCTION_PIXELS)?.checked_add(taps)?;
+        let pair_cells = self.pair_cells()?;
+        // The last pair of columns may have one, and reads another.
+        let behind = pair_cells * (self.column_taps % STEP_CELLS);
+        let reached = (pixels.checked_add(INSTRUCTION_PIXELS)?)
+            .checked_add(taps)?
+            .checked_add(behind)?;
         let paired = Self {
+            pair_cells,
             patch_cells: reached.max(self.patch_cells),
             paired: 1,
             ..self

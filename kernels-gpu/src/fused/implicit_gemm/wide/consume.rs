@@ -67,7 +67,7 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let (mut patch, mut filters) = (Turn::FIRST, Turn::FIRST);
 
     let half_units = HALF_PIXELS / CELL_VALUES * g.octet_cells;
-    let k_units = parts * g.patch_cells;
+    let k_units = g.second_cell(parts);
     let slot_units = g.stage_bytes(parts) / wgmma::UNIT_BYTES;
     let chain_units = chain_bytes(step_parts) / wgmma::UNIT_BYTES;
     let first_pixels = wgmma::unit(memory.patches.addr(0)) + first_half * half_units;
