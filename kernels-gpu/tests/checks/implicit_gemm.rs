@@ -3,13 +3,13 @@
 use cuda_std::{Label, bf16, f16};
 use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmConfig, GemmDevice, GemmGeometry, GemmTile, OperandFormat, TILES, W64N128, WIDE,
+    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WIDE,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::{Convolution, Format, Rounded, Split};
-use super::{Failure, Loaded, Outcome, Run, Tensor, compare, same_bits};
+use super::{Failure, Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
 
 /// A device on which a block has several tiles to do.
 const DEVICE: GemmDevice = GemmDevice {
@@ -313,10 +313,7 @@ fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTil
         let labels = [tile.into(), format];
         run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)?;
     }
-    let (rows, tiles) = ((n * k) as u64, u64::from(config.moment_parts()));
-    let arguments = (moments.source(), combined.ptr(), rows, tiles);
-    let shape = GemmGeometry::combine_shape(rows);
-    run.launch(&IMPLICIT_GEMM_COMBINE, &[], shape, arguments)?;
+    combine::whole(run, &moments, config.moment_parts(), &combined)?;
 
     let what = format!("row {number}, {:?}", config.tile);
     compare(&format!("{what}, moments"), &combined, &wanted_moments)?;
