@@ -111,6 +111,7 @@ impl Run {
             grid: shape.grid,
             block: shape.block,
             shared_bytes: shape.shared_bytes,
+            cluster_blocks: shape.cluster_blocks,
             seed: self.seed,
             step_limit: STEP_LIMIT,
             catch_signals: true,
