@@ -103,6 +103,9 @@ tests! {
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
         checks::implicit_gemm::wide::<Split>, checks::implicit_gemm::wide::<Rounded>,
         checks::implicit_gemm::wide::<f16>, checks::implicit_gemm::wide::<bf16>;
+    implicit_gemm_adds_sums_that_a_cluster_split:
+        checks::implicit_gemm::split::<Split>, checks::implicit_gemm::split::<Rounded>,
+        checks::implicit_gemm::split::<f16>, checks::implicit_gemm::split::<bf16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;

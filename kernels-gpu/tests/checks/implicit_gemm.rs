@@ -179,7 +179,7 @@ impl Packed for bf16 {
 pub(crate) fn matches<F: Packed>(run: &Run) -> Outcome {
     for (number, row) in rows().into_iter().enumerate() {
         for tile in tiles(&row) {
-            check_row::<F>(run, number, row, tile)?;
+            check_row::<F>(run, number, row, tile, 1)?;
         }
     }
     Ok(())
@@ -200,12 +200,35 @@ pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
         rows.push(([2, 96, 9], [1, 60, 40], [1, 2, 2], far, None, 1.0));
     }
     for (number, row) in rows.into_iter().enumerate() {
-        check_row::<F>(run, number, row, Some(WIDE))?;
+        check_row::<F>(run, number, row, Some(WIDE), 1)?;
     }
     Ok(())
 }
 
-fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTile>) -> Outcome {
+/// Rows whose sums the blocks of clusters split, which have several tiles each.
+pub(crate) fn split<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    let rows: [Row; 2] = [
+        // Two tiles of filters, in one block or in two, and several tiles of pixels.
+        ([2, 70, 100], [1, 14, 30], [1, 3, 3], plain, None, 1.0),
+        // One tile a block, and fewer stages than blocks of the largest cluster.
+        ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, None, 1.0),
+    ];
+    for (number, row) in rows.into_iter().enumerate() {
+        for splits in [2, 4] {
+            check_row::<F>(run, number, row, Some(WIDE), splits)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_row<F: Packed>(
+    run: &Run,
+    number: usize,
+    row: Row,
+    tile: Option<GemmTile>,
+    splits: u32,
+) -> Outcome {
     let (channels, input, filter, spec, pool, factor) = row;
     let [n, _, k] = channels;
     let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
@@ -221,7 +244,10 @@ fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTil
             GemmConfig::new(&conv.geometry, pool, F::OPERANDS, device, None).ok()
         }
     };
-    let config = config.expect("a config");
+    let config = GemmConfig {
+        splits,
+        ..config.expect("a config")
+    };
     let g = config.geometry;
 
     if F::OPERANDS.scaled {
@@ -315,7 +341,7 @@ fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTil
     }
     combine::whole(run, &moments, config.moment_parts(), &combined)?;
 
-    let what = format!("row {number}, {:?}", config.tile);
+    let what = format!("row {number}, {:?}, split by {splits}", config.tile);
     compare(&format!("{what}, moments"), &combined, &wanted_moments)?;
     compare(&what, &y, &wanted)
 }
