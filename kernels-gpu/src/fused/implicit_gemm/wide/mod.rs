@@ -142,12 +142,12 @@ impl Memory {
         }
         let mut entry = thread;
         while entry < g.offsets {
-            self.offsets.store(entry, offset::<F>(g, entry));
+            self.offsets.store(entry, offset::<F>(g, WIDE, entry));
             entry += BLOCK_THREADS;
         }
         let mut pixel = thread;
         while pixel < WIDE.pixels() {
-            let place = PixelPlace::of(g, pixel);
+            let place = PixelPlace::of(g, WIDE, pixel);
             self.pixels.store(pixel, place.coordinates);
             self.positions.store(pixel, place.position);
             pixel += BLOCK_THREADS;
@@ -155,7 +155,7 @@ impl Memory {
         let brought = g.packed_patch_cells();
         let mut cell = thread;
         while cell < brought {
-            self.sources.store(cell, source(g, cell) * CELL_WORDS);
+            self.sources.store(cell, source(g, WIDE, cell) * CELL_WORDS);
             cell += BLOCK_THREADS;
         }
         // The cells behind those of the packed input, in each plane of each slot.

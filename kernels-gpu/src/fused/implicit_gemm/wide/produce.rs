@@ -9,6 +9,7 @@ use op_spec::launch::implicit_gemm::{CELL_WORDS, CHAIN_STEPS};
 
 use super::super::place::Place;
 use super::{Memory, Turn, Work};
+use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
 /// Cells whose places a lane looks up before it copies the first of them.
@@ -110,8 +111,9 @@ unsafe fn start_patch(
     let (g, parts) = (work.g, memory.parts);
     let conv = &g.conv;
     let plane_words = g.plane_cells() as usize * CELL_WORDS as usize;
-    let first =
-        (place.z * conv.stride_d * g.packed_h + place.p * conv.stride_h) * g.row_cells() + place.q;
+    let (stage, filter_slice) = div_rem(stage, g.depth_stages);
+    let z = place.z * conv.stride_d + filter_slice * conv.dilation_d;
+    let first = (z * g.packed_h + place.p * conv.stride_h) * g.row_cells() + place.q;
     let of_group = place.sample as usize * conv.groups as usize + work.group as usize;
     let first_plane = stage * g.stage_planes;
     let part = (of_group * g.planes as usize + first_plane as usize) * parts as usize;
