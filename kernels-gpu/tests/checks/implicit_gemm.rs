@@ -193,6 +193,19 @@ pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
         ([2, 72, 390], [1, 7, 18], [1, 1, 3], plain, None, 1.0),
         // One tile a block, of whose pixels each warpgroup has half; octets that are not eight cells apart.
         ([3, 32, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
+        // Strips of octets side by side, which share a row of pixels.
+        ([2, 20, 70], [1, 18, 18], [1, 3, 3], plain, None, 1.0),
+        // Octets of several slices, all strides, a slice of the filter a stage, and rows of the patch that nobody reads.
+        (
+            [1, 24, 70],
+            [9, 17, 18],
+            [3, 3, 3],
+            spec([2; 3], [1; 3], [1, 2, 1], 1),
+            None,
+            1.0,
+        ),
+        // Octets of several slices, and all of the filter's in a stage.
+        ([1, 24, 9], [9, 9, 9], [2, 2, 2], plain, None, 1.0),
     ];
     if F::OPERANDS.parts == 1 {
         // Patches of which shared memory has fewer than there are warps to bring them. In two parts the row above has such.

@@ -83,6 +83,7 @@ fn prepare(
         tile,
         cell_channels: geometry.cell_channels,
         stage_planes: geometry.stage_planes,
+        depth_stages: geometry.depth_stages,
     };
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
     let label = precision.label(program.dtype(weight));

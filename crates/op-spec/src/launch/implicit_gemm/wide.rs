@@ -77,7 +77,7 @@ pub struct WideLayout {
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each cell of a patch, its cell of the packed input, from the patch's first.
+    /// For each cell of a patch, the first word of its cell of the packed input, from the patch's first.
     pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,
@@ -135,6 +135,27 @@ impl GemmGeometry {
         }
     }
 
+    /// The time that `items` tiles of pixels take in blocks of one tile and of two, in hundredths of one tile of filters; more than
+    /// anything where there are none of two: for split values, whose sums leave registers for one, and where shared memory has
+    /// no room.
+    pub(super) fn wide_rounds(
+        &self,
+        parts: u32,
+        device: &GemmDevice,
+        items: u64,
+    ) -> Option<[u64; 2]> {
+        let rounds = |tiles| {
+            let blocks = items.checked_mul(self.wide_sets(tiles).into())?;
+            Some(blocks.div_ceil(device.multiprocessors.into()))
+        };
+        if parts > 1 || self.wide_rings(parts, 2, device.shared_bytes).is_none() {
+            return Some([rounds(1)?.checked_mul(100)?, u64::MAX]);
+        }
+        let one = rounds(1)?.checked_mul(ONE_TILE_COST)?;
+        let two = rounds(2)?.checked_mul(200)?;
+        Some([one, two])
+    }
+
     /// Where the parts of a block's shared memory lie, in bytes.
     #[must_use]
     pub const fn wide_layout(&self, parts: u32, rings: WideRings) -> WideLayout {
@@ -188,8 +209,8 @@ impl GemmConfig {
 
     /// Tiles of a block, for as many samples as there are. Results do not depend on it.
     pub(super) fn wide_tiles(&self, device: &GemmDevice) -> u32 {
-        let costs = self.wide_costs(device, self.geometry.items(), 1);
-        match costs {
+        let g = &self.geometry;
+        match g.wide_rounds(self.format.parts, device, g.items()) {
             Some([one, two]) if two <= one => 2,
             _ => 1,
         }
@@ -197,27 +218,7 @@ impl GemmConfig {
 
     /// About how many cycles `items` tiles of pixels take, of which one tile of filters alone takes `tile`.
     pub(super) fn wide_cost(&self, device: &GemmDevice, items: u64, tile: u64) -> Option<u64> {
-        let [one, two] = self.wide_costs(device, items, tile)?;
-        Some(one.min(two) / 100)
-    }
-
-    /// The same, times 100, for blocks of one tile and of two; more than anything where there are none of two: for split values,
-    /// whose sums leave registers for one, and where shared memory has no room.
-    fn wide_costs(&self, device: &GemmDevice, items: u64, tile: u64) -> Option<[u64; 2]> {
-        let rounds = |tiles| {
-            let blocks = items.checked_mul(self.geometry.wide_sets(tiles).into())?;
-            Some(blocks.div_ceil(device.multiprocessors.into()))
-        };
-        let parts = self.format.parts;
-        if parts > 1
-            || (self.geometry)
-                .wide_rings(parts, 2, device.shared_bytes)
-                .is_none()
-        {
-            return Some([rounds(1)?.checked_mul(tile)?.checked_mul(100)?, u64::MAX]);
-        }
-        let one = rounds(1)?.checked_mul(tile)?.checked_mul(ONE_TILE_COST)?;
-        let two = rounds(2)?.checked_mul(tile)?.checked_mul(200)?;
-        Some([one, two])
+        let rounds = (self.geometry).wide_rounds(self.format.parts, device, items)?;
+        Some(rounds.into_iter().min()?.checked_mul(tile)? / 100)
     }
 }

@@ -142,19 +142,30 @@ impl Memory {
         }
         let mut entry = thread;
         while entry < g.offsets {
-            self.offsets.store(entry, offset::<F>(g, entry));
+            self.offsets.store(entry, offset::<F>(g, WIDE, entry));
             entry += BLOCK_THREADS;
         }
         let mut pixel = thread;
         while pixel < WIDE.pixels() {
-            let place = PixelPlace::of(g, pixel);
+            let place = PixelPlace::of(g, WIDE, pixel);
             self.pixels.store(pixel, place.coordinates);
             self.positions.store(pixel, place.position);
             pixel += BLOCK_THREADS;
         }
+        let brought = g.packed_patch_cells();
         let mut cell = thread;
-        while cell < g.patch_cells {
-            self.sources.store(cell, source(g, cell));
+        while cell < brought {
+            self.sources.store(cell, source(g, WIDE, cell) * CELL_WORDS);
+            cell += BLOCK_THREADS;
+        }
+        // The cells behind those of the packed input, in each plane of each slot.
+        let behind = g.patch_cells - brought;
+        let planes = self.rings.patches * g.stage_planes * self.parts;
+        let mut cell = thread;
+        while cell < behind * planes {
+            let (plane, cell_of_plane) = div_rem(cell, behind);
+            let at = plane * g.patch_cells + brought + cell_of_plane;
+            self.patches.store_vec(at * CELL_WORDS, [0u32; 4]);
             cell += BLOCK_THREADS;
         }
         async_proxy::fence_shared();
