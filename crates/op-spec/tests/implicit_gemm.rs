@@ -352,17 +352,23 @@ fn what_shared_memory_cannot_hold_has_no_plan() {
 #[test]
 fn many_moments_are_combined_in_two_steps() {
     for config in configs() {
-        let g = &config.geometry;
-        let tiles = u64::from(g.pixel_tiles());
+        let tiles = config.geometry.pixel_tiles();
         for channels in [1, 4, 64] {
-            let [first, second] = combining(g.pixel_tiles(), channels);
-            if [first, second] != [0, 0] {
-                assert_eq!(first * second.max(1), tiles * u64::from(channels));
-            } else {
-                assert_eq!(tiles * u64::from(channels), 1);
+            let mut left = u64::from(tiles) * u64::from(channels);
+            for launch in combining(tiles, channels).into_iter().flatten() {
+                assert_eq!(launch.count, left);
+                left = launch.pieces.into();
+                let blocks = launch.shape(3).map(|shape| u64::from(shape.grid[0]));
+                assert_eq!(blocks, Some(3 * left));
             }
+            assert_eq!(left, 1);
         }
     }
+    let steps = |tiles, channels| combining(tiles, channels).map(|step| step.map(|s| s.pieces));
+    assert_eq!(steps(1, 1), [None, None]);
+    assert_eq!(steps(512, 4), [Some(1), None]);
+    assert_eq!(steps(16_384, 1), [Some(16), Some(1)]);
+    assert_eq!(steps(2049, 1), [Some(3), Some(1)]);
 }
 
 /// Without a norm behind, a tile is taken only if no filter of 0 that fills it up meets a value.

@@ -103,18 +103,14 @@ fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
         ("positions", at.positions, 4 * WIDE.pixels(), 4),
         ("sources", at.sources, 4 * g.patch_cells, 4),
         ("channels", at.channels, 16 * rings.tiles * filters, 16),
-        (
-            "barriers",
-            at.barriers,
-            16 * (rings.patches + rings.filters),
-            8,
-        ),
+        ("barriers", at.barriers, 8 * rings.barriers(), 8),
         (
             "results",
             at.results,
             4 * WARPS * WARP_FILTERS * WRITTEN_PITCH,
             16,
         ),
+        ("exchange", at.exchange, 4 * rings.exchanged(), 16),
         (
             "patches",
             at.patches,
@@ -150,9 +146,9 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
                 continue;
             };
             let g = &config.geometry;
-            for tiles in [1, 2] {
-                if let Some(rings) = g.wide_rings(format.parts, tiles, device.shared_bytes) {
-                    assert_eq!(rings.tiles, tiles);
+            for blocks in [[1, 1], [2, 1], [1, 2], [2, 2], [1, 4], [2, 4]] {
+                if let Some(rings) = g.wide_rings(format.parts, blocks, device.shared_bytes) {
+                    assert_eq!([rings.tiles, rings.splits], blocks);
                     assert!(rings.patches >= 2 && rings.filters >= 2, "{rings:?}");
                     assert!(rings.patches <= PATCH_WARPS + 1, "{rings:?}");
                     lies_apart(&config, rings, device.shared_bytes);
@@ -186,10 +182,11 @@ fn no_further_slot_fits_shared_memory() {
             let shared_bytes = kib * 1024;
             let fewest = WideRings {
                 tiles,
+                splits: 1,
                 patches: 2,
                 filters: 2,
             };
-            let Some(rings) = g.wide_rings(format.parts, tiles, shared_bytes) else {
+            let Some(rings) = g.wide_rings(format.parts, [tiles, 1], shared_bytes) else {
                 assert!(bytes(fewest) > shared_bytes, "{config:?}");
                 continue;
             };
@@ -201,6 +198,7 @@ fn no_further_slot_fits_shared_memory() {
             for (_, [patches, filters]) in one_more.into_iter().filter(|(may, _)| *may) {
                 let more = WideRings {
                     tiles,
+                    splits: 1,
                     patches: rings.patches + patches,
                     filters: rings.filters + filters,
                 };

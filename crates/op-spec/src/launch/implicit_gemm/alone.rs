@@ -30,13 +30,14 @@ impl GemmConfig {
         if best.is_whole() {
             return Ok(best);
         }
-        let batch = batch.unwrap_or(super::USUAL_BATCH);
+        let samples = batch.unwrap_or(super::USUAL_BATCH);
         let tiles = TILES.into_iter();
         tiles
             .filter_map(|tile| Self::with_tile(conv, None, format, device, tile))
             .filter(|config| config.is_whole())
             .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
-            .filter_map(|config| Some((config.cost(device, batch)?, config)))
+            .map(|config| config.with_splits(device, batch))
+            .filter_map(|config| Some((config.cost(device, samples)?, config)))
             .min_by_key(|(cost, _)| *cost)
             .and_then(|(_, config)| config.launched(device))
             .ok_or(Refusal::Needs(

@@ -47,6 +47,8 @@ pub struct GemmConfig {
     pub tile: GemmTile,
     /// How values become operands.
     pub format: OperandFormat,
+    /// Blocks of a cluster that split each sum; 1 for none. Results depend on it.
+    pub splits: u32,
 }
 
 impl GemmConfig {
@@ -72,12 +74,13 @@ impl GemmConfig {
         }
         let indexed = Refusal::Needs("indices of 32 bits");
         let input = PackedInput::new(conv).ok_or(indexed)?;
-        let batch = batch.unwrap_or(USUAL_BATCH);
+        let samples = batch.unwrap_or(USUAL_BATCH);
         TILES
             .into_iter()
             .filter_map(|tile| input.config(tile, pool, format, device))
             .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
-            .filter_map(|config| Some((config.cost(device, batch)?, config)))
+            .map(|config| config.with_splits(device, batch))
+            .filter_map(|config| Some((config.cost(device, samples)?, config)))
             .min_by_key(|(cost, _)| *cost)
             .map(|(_, config)| config)
             .ok_or(Refusal::Needs(
@@ -121,12 +124,18 @@ impl GemmConfig {
         if sets == 0 || items == 0 {
             return None;
         }
-        let together = self.blocks_per_processor(device);
-        let at_once = u64::from(device.multiprocessors) * u64::from(together);
+        let at_once = match self.tile.is_wide() {
+            true => self.wide_clusters(device),
+            false => {
+                let together = self.blocks_per_processor(device);
+                u64::from(device.multiprocessors) * u64::from(together)
+            }
+        };
         let rows = (at_once / sets).clamp(1, items);
         let rounds = items.div_ceil(rows);
         let rows = items.div_ceil(rounds);
-        let shape = LaunchShape::linear(rows.checked_mul(sets)?, threads)?;
+        let blocks = rows.checked_mul(sets)?.checked_mul(self.splits.into())?;
+        let shape = LaunchShape::linear(blocks, threads)?.in_clusters(self.splits);
         Some(shape.with_shared(self.shared_bytes(device)))
     }
 
@@ -281,6 +290,7 @@ impl<'a> PackedInput<'a> {
             geometry,
             tile,
             format,
+            splits: 1,
         };
         (config.shared_bytes(device) <= device.shared_bytes).then_some(config)
     }

@@ -67,8 +67,7 @@ impl GemmConfig {
         let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
         let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
         if self.tile.is_wide() {
-            let tile = multiplying + finishing;
-            return self.wide_cost(device, items, tile + TILE_CYCLES);
+            return self.wide_cost(device, items, [multiplying, finishing, TILE_CYCLES]);
         }
         let together = self.blocks_per_processor(device);
         let at_once = u64::from(device.multiprocessors) * u64::from(together);

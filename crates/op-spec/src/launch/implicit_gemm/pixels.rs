@@ -269,7 +269,7 @@ impl GemmGeometry {
             offsets: self.taps.next_multiple_of(CHAIN_STEPS),
             ..*self
         };
-        least.wide_rings(parts, 1, device.shared_bytes)?;
+        least.wide_rings(parts, [1, 1], device.shared_bytes)?;
         let depth_stages = u64::from(self.depth_stages);
         let taps = u64::from(self.taps) * WIDE_TAP_WEIGHT;
         let cells = PATCH_WEIGHT * u64::from(self.patch_cells);
@@ -281,7 +281,7 @@ impl GemmGeometry {
         let of_tiles = tiles.checked_mul(100)?;
         let mut of_rounds = of_tiles;
         if tiles > multiprocessors {
-            let rounds = self.wide_rounds(parts, device, items)?;
+            let rounds = self.wide_rounds(parts, 1, device, items)?;
             of_rounds = rounds.into_iter().min()?.checked_mul(multiprocessors)?;
         }
         of_rounds.checked_add(of_tiles)?.checked_mul(tile)

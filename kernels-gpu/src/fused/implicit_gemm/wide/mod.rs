@@ -24,16 +24,22 @@
 //! and its sums are added in the ordinary way, which rounds, while the other warpgroup's chain is multiplied (`warpgroup`
 //! says why). These are the first product's registers, so a block has one tile of split values, never two.
 //!
+//! # Clusters
+//! Where sums are split (`rings.splits`), the blocks of a cluster have the same tiles and a share of the stages each; behind a tile's last
+//! chain they add up what they have (`exchange`), and each warp's results are finished in one of the blocks.
+//!
 //! # Barriers
-//! One of the block, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which
+//! One of the block, or the cluster, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which
 //! who fills it arrives; and it is free again, for which each of the eight warps arrives after its own products
-//! with the slot are over.
+//! with the slot are over. Where sums are split, `exchange` has its own, and those who multiply meet at the cluster's
+//! barrier before they end.
 //!
 //! # Invariants
 //! - A warp's results are in shared memory of its own.
 //! - A slot is filled in the order in which it is read, whoever fills it.
 
 mod consume;
+mod exchange;
 mod format;
 mod produce;
 mod results;
@@ -41,7 +47,7 @@ mod results;
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, Shared};
-use cuda_std::{async_proxy, kernel, opaque, registers, thread};
+use cuda_std::{async_proxy, cluster, kernel, opaque, registers, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{
     BLOCK_THREADS, WARP_FILTERS, WARPS, WRITTEN_PITCH, WideRings, chain_bytes,
@@ -86,6 +92,7 @@ struct Memory {
     channels: Shared<f32>,
     barriers: Shared<u64>,
     results: Shared<f32>,
+    exchange: Shared<f32>,
     patches: Shared<u32>,
     filters: Shared<u32>,
     rings: WideRings,
@@ -104,8 +111,9 @@ impl Memory {
             positions: shared::dynamic(layout.positions, WIDE.pixels()),
             sources: shared::dynamic(layout.sources, g.patch_cells),
             channels: shared::dynamic(layout.channels, rings.tiles * WIDE.filters() * CELL_WORDS),
-            barriers: shared::dynamic(layout.barriers, 2 * (rings.patches + rings.filters)),
+            barriers: shared::dynamic(layout.barriers, rings.barriers()),
             results: shared::dynamic(layout.results, WARPS * WARP_FILTERS * WRITTEN_PITCH),
+            exchange: shared::dynamic(layout.exchange, rings.exchanged()),
             patches: shared::dynamic(layout.patches, rings.patches * g.stage_bytes(parts) / 4),
             filters: shared::dynamic(layout.filters, rings.filters * chain_words),
             rings,
@@ -139,6 +147,9 @@ impl Memory {
         if thread == 0 {
             self.patches().init();
             self.filters().init();
+            if self.rings.splits > 1 {
+                self.init_exchange();
+            }
         }
         let mut entry = thread;
         while entry < g.offsets {
@@ -229,7 +240,7 @@ impl Turn {
     }
 }
 
-/// What a block computes: its filters, and one tile of pixels after another.
+/// What a block computes: its filters, and one tile of pixels after another, of the sums of which it has some stages.
 #[derive(Clone, Copy)]
 struct Work<'a> {
     g: &'a GemmGeometry,
@@ -238,15 +249,22 @@ struct Work<'a> {
     filter_tile: u32,
     first_item: u32,
     item_step: u32,
+    /// The block's number among those that split the same sums.
+    rank: u32,
+    /// Its first stage, and the one behind its last.
+    first_stage: u32,
+    end_stage: u32,
 }
 
 impl<'a> Work<'a> {
-    /// That of the block; blocks have `tiles` tiles.
+    /// That of the block; blocks have `tiles` tiles, and `splits` of them split sums.
     #[inline(always)]
-    unsafe fn of(g: &'a GemmGeometry, tiles: u32) -> Self {
+    unsafe fn of(g: &'a GemmGeometry, tiles: u32, splits: u32) -> Self {
         let sets = g.wide_sets(tiles);
-        let (first_item, set) = div_rem(thread::block_idx_x(), sets);
-        let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
+        let (cluster, rank) = div_rem(thread::block_idx_x(), splits);
+        let (first_item, set) = div_rem(cluster, sets);
+        let (item_step, _) = div_rem(thread::grid_dim_x(), sets * splits);
+        let [first_stage, end_stage] = g.wide_stages(rank, splits);
         let (group, set) = div_rem(set, g.filter_tiles.div_ceil(tiles));
         Self {
             g,
@@ -254,11 +272,14 @@ impl<'a> Work<'a> {
             filter_tile: set * tiles,
             first_item,
             item_step,
+            rank,
+            first_stage,
+            end_stage,
         }
     }
 }
 
-/// A block computes tiles of filters times pixels, the moments of each filter over each half of those pixels, and
+/// A block, or a cluster, computes tiles of filters times pixels, the moments of each filter over each half of those pixels, and
 /// writes them.
 ///
 /// *Launch*: the config's `shape(..)`, with its `wide_rings`. *Mapping*, *barriers*: at the head of the module.
@@ -288,7 +309,7 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     rings: WideRings,
 ) {
     let parts = F::OPERANDS.parts;
-    let work = Work::of(g, S::TILES);
+    let work = Work::of(g, S::TILES, rings.splits);
     let memory = Memory::of(g, rings, parts);
     memory.prepare::<F>(g);
     let channels = g.conv.output_channels() as usize;
@@ -299,7 +320,11 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     };
     let filter_descales = Global::new(filter_descales, channels);
     results::load_channels::<F>(&memory, &work, bias, filter_descales);
-    thread::sync_threads();
+    if rings.splits > 1 {
+        cluster::sync();
+    } else {
+        thread::sync_threads();
+    }
 
     let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
     if warp >= WARPS {
@@ -322,5 +347,9 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
         consume::consume::<F, 128>(&work, &memory, &output, warp);
     } else {
         consume::consume::<F, 64>(&work, &memory, &output, warp);
+    }
+    if rings.splits > 1 {
+        // Who owns sums may still say that it has them.
+        cluster::sync();
     }
 }
