@@ -371,45 +371,20 @@ fn many_moments_are_combined_in_two_steps() {
     assert_eq!(steps(2049, 1), [Some(3), Some(1)]);
 }
 
-/// Without a norm behind, a tile is taken only if no filter of 0 that fills it up meets a value.
+/// Without a norm behind, the tile is that of a norm behind, but there are no moments.
 #[test]
-fn convolutions_alone_are_of_whole_cells_and_steps() {
-    let of = |channels: usize, extents: [usize; 2], device: &GemmDevice| {
-        let [r, s] = extents;
-        let geometry = conv(
-            [4, channels, 1, 56, 56],
-            [64, channels, 1, r, s],
-            Conv3dSpec::default(),
-        );
-        GemmConfig::alone(&geometry, OperandFormat::STORED, device, None)
-    };
+fn convolutions_alone_take_the_tiles_of_any() {
     for device in [DEVICE, HOPPER] {
-        for (channels, extents) in [
-            (16, [3, 3]),
-            (24, [3, 2]),
-            (64, [3, 3]),
-            (64, [1, 1]),
-            (512, [3, 3]),
-            (4, [2, 2]),
-        ] {
-            let config = of(channels, extents, &device).expect("whole steps");
-            let g = &config.geometry;
-            let cells = g.stages * g.steps * STEP_CELLS;
-            let columns = g.cell_columns * g.column_taps;
-            assert_eq!(cells, g.planes * g.taps, "{channels} {extents:?}");
-            assert_eq!(columns as usize, extents[1], "{channels} {extents:?}");
+        for (channels, extents) in [(64, [3, 3]), (40, [3, 3]), (3, [7, 7]), (1, [5, 5])] {
+            let [r, s] = extents;
+            let weight = [64, channels, 1, r, s];
+            let geometry = conv([4, channels, 1, 56, 56], weight, Conv3dSpec::default());
+            let format = OperandFormat::STORED;
+            let alone = GemmConfig::alone(&geometry, format, &device, None).expect("a tile");
+            let any = GemmConfig::new(&geometry, None, format, &device, None).expect("a tile");
+            assert_eq!(alone, any.without_norm());
+            assert_eq!(alone.moment_elements(), 0);
+            assert!(any.moment_elements() > 0);
         }
-        for (channels, extents) in [(8, [3, 3]), (40, [3, 3]), (3, [7, 7]), (1, [5, 5])] {
-            let refusal = of(channels, extents, &device).expect_err("something is left over");
-            assert_eq!(
-                refusal.to_string(),
-                "needs channels and taps that fill the steps of products where no norm follows"
-            );
-        }
-    }
-    let geometry = conv([4, 64, 1, 56, 56], [64, 64, 1, 3, 3], Conv3dSpec::default());
-    for format in [OperandFormat::SPLIT, OperandFormat::ROUNDED] {
-        let refusal = GemmConfig::alone(&geometry, format, &HOPPER, None).expect_err("f32");
-        assert!(refusal.to_string().starts_with("needs 16-bit elements"));
     }
 }

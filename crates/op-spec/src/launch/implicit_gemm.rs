@@ -21,15 +21,16 @@
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
 
-mod alone;
 mod config;
 mod costs;
+mod ending;
 mod layout;
 mod pixels;
 mod tile;
 pub mod wide;
 
 pub use config::{GemmConfig, GemmDevice, USUAL_BATCH};
+pub use ending::Ending;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use tile::{
     CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
@@ -203,6 +204,9 @@ pub struct GemmGeometry {
     /// 1 if the largest magnitude of a sample is found before it is packed, else 0: then it is
     /// found meanwhile, and a sample that was packed at the wrong scale is repacked.
     pub scans: u32,
+    /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
+    /// computed again; else 0.
+    pub alone: u32,
 }
 
 impl GemmGeometry {

@@ -101,6 +101,16 @@ impl GemmConfig {
         PackedInput::new(conv)?.config(tile, pool, format, device)
     }
 
+    /// The config if its launches can be made.
+    fn launched(self, device: &GemmDevice) -> Option<Self> {
+        let launches = self.shape(device).is_some()
+            && self.filters_shape().is_some()
+            && self.geometry.pack_shape().is_some()
+            && self.geometry.repack_shape().is_some();
+        let counted = i32::try_from(self.geometry.items()).is_ok();
+        (launches && counted).then_some(self)
+    }
+
     /// Blocks that run at once on one multiprocessor.
     pub(super) fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
@@ -156,10 +166,13 @@ impl GemmConfig {
         self.geometry.pixel_tiles() * self.tile.moments()
     }
 
-    /// f32 elements of the moments that the product leaves, `[n][k][part]`.
+    /// f32 elements of the moments that the product leaves, `[n][k][part]`; none where no norm follows.
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
         let conv = &self.geometry.conv;
+        if self.geometry.alone != 0 {
+            return 0;
+        }
         let channels = conv.n * u64::from(conv.output_channels());
         channels * u64::from(self.moment_parts()) * COUNTED_ELEMENTS as u64
     }
@@ -277,6 +290,7 @@ impl<'a> PackedInput<'a> {
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             scans: u32::from(sample <= SCANNED_ELEMENTS),
+            alone: 0,
         };
         if geometry.taps > MAX_STAGE_CELLS {
             return None;
