@@ -185,6 +185,69 @@ bugs! {
         wrong: "WARP_FILTERS",
     }
     {
+        name: wide_slice_of_the_filter_is_the_first,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "let z = place.z * conv.stride_d + «filter_slice * conv.dilation_d»;",
+        wrong: "0",
+    }
+    {
+        name: wide_filters_of_all_depths_are_those_of_the_first_slice,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/filters.rs",
+        right: "let row = «depth * conv.r + row»;",
+        wrong: "row",
+    }
+    {
+        name: wide_strips_have_the_columns_of_the_first,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "let column = column + «strip * OCTET_PIXELS»;",
+        wrong: "0",
+    }
+    {
+        name: wide_rows_of_a_patch_follow_one_another_in_spite_of_the_stride,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "let h = («residue_row * conv.stride_h + residue»).min(g.patch_h - 1);",
+        wrong: "residue * g.residue_rows + residue_row",
+    }
+    {
+        name: wide_slices_of_a_tile_are_neighbours_in_spite_of_the_stride,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "    («slice * conv.stride_d» + t * conv.dilation_d, h, strip)",
+        wrong: "slice",
+    }
+    {
+        name: wide_rows_of_the_filter_are_a_row_of_one_octet_apart,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "        «row * g.tile_d * g.strips»\n",
+        wrong: "row",
+    }
+    {
+        name: wide_cells_behind_the_patch_are_not_zeros,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "        while cell < «behind * planes» {",
+        wrong: "0",
+    }
+    {
+        name: wide_cells_behind_the_patch_are_zeros_in_one_slot,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "let planes = «self.rings.patches * g.stage_planes * self.parts»;",
+        wrong: "g.stage_planes * self.parts",
+    }
+    {
+        name: wide_cells_are_copied_beyond_the_patch,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "                        if (i as u32) < «left» {",
+        wrong: "TOGETHER as u32",
+    }
+    {
         name: wide_tables_are_read_before_they_are_there,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/mod.rs",

@@ -100,6 +100,8 @@ tests! {
     implicit_gemm_matches_in_half_precision:
         checks::implicit_gemm::matches::<f16>, checks::implicit_gemm::matches::<bf16>;
     implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_pieces;
+    implicit_gemm_keeps_to_windows_where_no_norm_follows:
+        checks::implicit_gemm_alone::matches::<f16>, checks::implicit_gemm_alone::matches::<bf16>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
         checks::implicit_gemm::wide::<Split>, checks::implicit_gemm::wide::<Rounded>,
         checks::implicit_gemm::wide::<f16>, checks::implicit_gemm::wide::<bf16>;

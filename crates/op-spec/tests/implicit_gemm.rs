@@ -128,18 +128,19 @@ fn patches_hold_every_tap_of_every_pixel_and_packed_inputs_every_patch() {
         for tap in 0..g.column_taps {
             let w = tap * g.cell_columns * conv.dilation_w;
             assert!(w % conv.stride_w < g.residues, "{config:?}");
-            assert!(
-                g.tile_w - 1 + w / conv.stride_w < g.patch_columns,
-                "{config:?}"
-            );
+            let columns = g.tile_w / g.strips.max(1);
+            assert!(columns - 1 + w / conv.stride_w < g.patch_columns);
         }
         for (tiles, tile, stride, patch, packed) in [
             (g.tiles_d, g.tile_d, conv.stride_d, g.patch_d, g.packed_d),
             (g.tiles_h, g.tile_h, conv.stride_h, g.patch_h, g.packed_h),
-            (g.tiles_w, g.tile_w, 1, g.patch_columns, g.residue_columns),
         ] {
             assert!((tiles - 1) * tile * stride + patch <= packed, "{config:?}");
         }
+        // Strips are eight columns apart.
+        let last_strip = g.strips.saturating_sub(1) * 8;
+        let last_column = (g.tiles_w - 1) * g.tile_w + last_strip + g.patch_columns;
+        assert!(last_column <= g.residue_columns, "{config:?}");
     }
 }
 
@@ -168,28 +169,44 @@ fn octets_are_equally_far(config: &GemmConfig) {
     assert!(g.steps.is_multiple_of(CHAIN_STEPS));
     assert!(g.stage_planes.is_multiple_of(STEP_CELLS));
     assert!(g.steps >= g.stage_planes / STEP_CELLS * g.taps);
+    let filter_slices = g.filter_slices;
+    assert_eq!(filter_slices * g.depth_stages, conv.t);
+    assert_eq!(g.taps, filter_slices * conv.r * g.column_taps);
     let first_cell = |pixel: u32| pixel / 8 * g.octet_cells + pixel % 8;
-    let row = |d: u32, h: u32| (d * g.patch_h + h) * g.patch_row();
+    // The first cell of the window of a pixel, and how far a row of the filter is from that.
+    let window = |[d, h, w]: [u32; 3]| match g.strips {
+        0 => (d * conv.stride_d * g.patch_h + h * conv.stride_h) * g.patch_row() + w,
+        strips => ((h * g.tile_d + d) * strips + w / 8) * g.patch_row() + w % 8,
+    };
+    let filter_row = |[t, r]: [u32; 2]| match g.strips {
+        0 => (t * conv.dilation_d * g.patch_h + r * conv.dilation_h) * g.patch_row(),
+        strips => {
+            let (row, residue) = (
+                r * conv.dilation_h / conv.stride_h,
+                r * conv.dilation_h % conv.stride_h,
+            );
+            assert!(residue < g.row_residues && g.tile_h + row <= g.residue_rows);
+            let row = (t * g.row_residues + residue) * g.residue_rows + row;
+            row * g.tile_d * strips * g.patch_row()
+        }
+    };
     for d in 0..g.tile_d {
         for h in 0..g.tile_h {
             for w in 0..g.tile_w {
                 let pixel = d * g.slice_pitch + h * g.tile_pitch + w;
                 assert!(pixel < pixels, "{config:?}");
-                let wanted = row(d * conv.stride_d, h * conv.stride_h) + w;
-                assert_eq!(first_cell(pixel), wanted, "{config:?}");
+                assert_eq!(first_cell(pixel), window([d, h, w]), "{config:?}");
             }
         }
     }
-    // The last tap of the last pixel, used or not.
-    let last = row(
-        (conv.t - 1) * conv.dilation_d,
-        (conv.r - 1) * conv.dilation_h,
-    );
+    // The farthest tap of the last pixel, used or not.
+    let rows = (0..filter_slices).flat_map(|t| (0..conv.r).map(move |r| [t, r]));
     let columns = (0..g.column_taps).map(|tap| {
         let w = tap * g.cell_columns * conv.dilation_w;
         w % conv.stride_w * g.patch_columns + w / conv.stride_w
     });
-    let reached = first_cell(pixels - 1) + last + columns.max().unwrap_or(0);
+    let farthest = rows.map(filter_row).max().unwrap_or(0) + columns.max().unwrap_or(0);
+    let reached = first_cell(pixels - 1) + farthest;
     assert!(reached < g.patch_cells, "{config:?}");
 }
 
@@ -354,45 +371,20 @@ fn many_moments_are_combined_in_two_steps() {
     assert_eq!(steps(2049, 1), [Some(3), Some(1)]);
 }
 
-/// Without a norm behind, a tile is taken only if no filter of 0 that fills it up meets a value.
+/// Without a norm behind, the tile is that of a norm behind, but there are no moments.
 #[test]
-fn convolutions_alone_are_of_whole_cells_and_steps() {
-    let of = |channels: usize, extents: [usize; 2], device: &GemmDevice| {
-        let [r, s] = extents;
-        let geometry = conv(
-            [4, channels, 1, 56, 56],
-            [64, channels, 1, r, s],
-            Conv3dSpec::default(),
-        );
-        GemmConfig::alone(&geometry, OperandFormat::STORED, device, None)
-    };
+fn convolutions_alone_take_the_tiles_of_any() {
     for device in [DEVICE, HOPPER] {
-        for (channels, extents) in [
-            (16, [3, 3]),
-            (24, [3, 2]),
-            (64, [3, 3]),
-            (64, [1, 1]),
-            (512, [3, 3]),
-            (4, [2, 2]),
-        ] {
-            let config = of(channels, extents, &device).expect("whole steps");
-            let g = &config.geometry;
-            let cells = g.stages * g.steps * STEP_CELLS;
-            let columns = g.cell_columns * g.column_taps;
-            assert_eq!(cells, g.planes * g.taps, "{channels} {extents:?}");
-            assert_eq!(columns as usize, extents[1], "{channels} {extents:?}");
+        for (channels, extents) in [(64, [3, 3]), (40, [3, 3]), (3, [7, 7]), (1, [5, 5])] {
+            let [r, s] = extents;
+            let weight = [64, channels, 1, r, s];
+            let geometry = conv([4, channels, 1, 56, 56], weight, Conv3dSpec::default());
+            let format = OperandFormat::STORED;
+            let alone = GemmConfig::alone(&geometry, format, &device, None).expect("a tile");
+            let any = GemmConfig::new(&geometry, None, format, &device, None).expect("a tile");
+            assert_eq!(alone, any.without_norm());
+            assert_eq!(alone.moment_elements(), 0);
+            assert!(any.moment_elements() > 0);
         }
-        for (channels, extents) in [(8, [3, 3]), (40, [3, 3]), (3, [7, 7]), (1, [5, 5])] {
-            let refusal = of(channels, extents, &device).expect_err("something is left over");
-            assert_eq!(
-                refusal.to_string(),
-                "needs channels and taps that fill the steps of products where no norm follows"
-            );
-        }
-    }
-    let geometry = conv([4, 64, 1, 56, 56], [64, 64, 1, 3, 3], Conv3dSpec::default());
-    for format in [OperandFormat::SPLIT, OperandFormat::ROUNDED] {
-        let refusal = GemmConfig::alone(&geometry, format, &HOPPER, None).expect_err("f32");
-        assert!(refusal.to_string().starts_with("needs 16-bit elements"));
     }
 }

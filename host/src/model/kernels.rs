@@ -104,6 +104,7 @@ impl<'a> Appending<'a> {
                 bias: self.parameter(layers.start, 1),
             },
             norm: self.affine(layers),
+            folded: None,
             factors: self.factors_of(factors),
             layer: layers.start,
             preparations: self.preparations,
@@ -162,10 +163,14 @@ impl<'a> Appending<'a> {
                 let geometry = norm.norm.geometry()?;
                 group_norm_scale_pointwise::append(self.program, x, affine, geometry, tail)
             }
-            Kernels::Convolution(convolution) => {
+            Kernels::Convolution(form, convolution) => {
                 let norm = Affine {
                     weight: None,
                     bias: None,
+                };
+                let folded = match &form.batch_norm {
+                    Some((layer, problem)) => Some(self.folded_batch_norm(*layer, problem)?),
+                    None => None,
                 };
                 let parameters = ConvolutionParameters {
                     filters: Filters {
@@ -173,13 +178,12 @@ impl<'a> Appending<'a> {
                         bias: self.parameter(layers.start, 1),
                     },
                     norm,
+                    folded,
                     factors: None,
                     layer: layers.start,
                     preparations: self.preparations,
                 };
-                let output = &self.of.problem.steps[layers.start].output;
-                let convolved = convolution.append(self.program, x, &parameters, output)?;
-                Ok(convolved.y)
+                any_shape::append_ending(self.program, x, &parameters, form, convolution)
             }
             Kernels::Partial => self.partial(x, layers, false),
             Kernels::FoldedScale => self.partial(x, layers, true),

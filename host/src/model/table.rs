@@ -3,7 +3,6 @@
 //! `can` says whether a row's kernels can do a run, or which rule it breaks; [`Kernels::should`], of a run that they can do,
 //! whether they are to be taken before the rows below, or why not. Both look at problem, device properties and options only.
 
-use op_spec::ConvProblem;
 use op_spec::launch::Refusal;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::GemmConfig;
@@ -13,7 +12,7 @@ use super::question::RunQuestion;
 use crate::ops::any_shape::{PoolingChoice, StatisticsConvolution, conv_geometry};
 use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
-use crate::ops::forms::{MappedForm, MappedNorm, PoolingForm, ReducingForm};
+use crate::ops::forms::{EndingForm, MappedForm, MappedNorm, PoolingForm, ReducingForm};
 use crate::ops::implicit_gemm::{gemm_config, gemm_config_alone};
 use crate::ops::{ConvAlgorithm, ConvOptions};
 
@@ -32,8 +31,9 @@ pub(super) enum Kernels {
     ConvolutionThenMap(MappedForm, StatisticsConvolution),
     /// Norm, scale and functions of single values.
     MappedNorm(MappedNorm),
-    /// A convolution alone by the kernels of those that leave statistics.
-    Convolution(StatisticsConvolution),
+    /// A convolution that no norm of its own statistics follows, by the kernels of those that leave statistics, and what its
+    /// product does with the results before it writes them.
+    Convolution(EndingForm, StatisticsConvolution),
     /// Several operators without a convolution.
     Partial,
     /// A norm with the factors of the scale behind it in its weight and bias.
@@ -54,7 +54,7 @@ impl Kernels {
             Kernels::ConvolutionThenPool(_, choice) => &choice.convolution,
             Kernels::ConvolutionThenReduce(_, convolution)
             | Kernels::ConvolutionThenMap(_, convolution)
-            | Kernels::Convolution(convolution) => convolution,
+            | Kernels::Convolution(_, convolution) => convolution,
             _ => return Ok(()),
         };
         let StatisticsConvolution::Gemm(config, _) = convolution else {
@@ -114,9 +114,12 @@ pub(super) const TABLE: [Row; 17] = [
             let stencil = |conv: &ConvGeometry, windows| {
                 StencilGeometry::new(conv, windows).map(StatisticsConvolution::Stencil)
             };
-            match alone(run) {
-                Some(conv) => stencil(&conv_geometry(&conv)?, None).map(Kernels::Convolution),
-                None => convolution_with_statistics(run, stencil),
+            match ending_form(run) {
+                Ok(form) if run.layers.len() == 1 => {
+                    let convolution = stencil(&conv_geometry(&form.conv)?, None)?;
+                    Ok(Kernels::Convolution(form, convolution))
+                }
+                _ => convolution_with_statistics(run, stencil),
             }
         },
     },
@@ -126,11 +129,11 @@ pub(super) const TABLE: [Row; 17] = [
         summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest",
         can: |_, run| {
             let (of, options) = (run.of, run.of.options.fused());
-            if let Some(conv) = alone(run) {
-                let geometry = conv_geometry(&conv)?;
+            if let Ok(form) = ending_form(run) {
+                let geometry = conv_geometry(&form.conv)?;
                 let config = gemm_config_alone(&geometry, of.dtype, of.properties, options)?;
                 let product = StatisticsConvolution::Gemm(config, options.precision);
-                return Ok(Kernels::Convolution(product));
+                return Ok(Kernels::Convolution(form, product));
             }
             convolution_with_statistics(run, |conv, windows| {
                 let config = gemm_config(conv, windows, of.dtype, of.properties, options)?;
@@ -258,12 +261,6 @@ pub(super) const TABLE: [Row; 17] = [
     },
 ];
 
-/// The convolution of a run that is nothing else; images are one voxel deep.
-fn alone(run: &RunQuestion<'_>) -> Option<ConvProblem<3>> {
-    let convolution = run.form.as_ref()?.convolution.map(|(_, conv)| conv);
-    convolution.filter(|_| run.layers.len() == 1)
-}
-
 /// A convolution alone.
 fn convolution(
     row: &Row,
@@ -307,6 +304,10 @@ fn same_factor(run: &RunQuestion<'_>, layers: [usize; 2]) -> Result<(), Refusal>
             "the same factor before the norm and behind the clamp",
         )),
     }
+}
+
+fn ending_form(run: &RunQuestion<'_>) -> Result<EndingForm, Refusal> {
+    EndingForm::of(run.of.problem, run.form.as_ref())
 }
 
 fn pooling_form(run: &RunQuestion<'_>) -> Result<PoolingForm, Refusal> {

@@ -3,7 +3,7 @@
 use cuda_std::{Label, bf16, f16};
 use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WIDE,
+    Ending, GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WIDE,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
@@ -12,20 +12,20 @@ use super::convolved::{Convolution, Format, Rounded, Split};
 use super::{Failure, Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
 
 /// A device on which a block has several tiles to do.
-const DEVICE: GemmDevice = GemmDevice {
+pub(super) const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 1,
     shared_bytes: 227 * 1024,
     warpgroups: true,
 };
 
 /// One on which wide tiles come alone or in twos.
-const FOR_WIDE_TILES: GemmDevice = GemmDevice {
+pub(super) const FOR_WIDE_TILES: GemmDevice = GemmDevice {
     multiprocessors: 2,
     ..DEVICE
 };
 
 /// One with more multiprocessors than tiles.
-const FOR_SINGLE_TILES: GemmDevice = GemmDevice {
+pub(super) const FOR_SINGLE_TILES: GemmDevice = GemmDevice {
     multiprocessors: 1000,
     ..DEVICE
 };
@@ -46,7 +46,7 @@ type Row = (
     f32,
 );
 
-fn spec(
+pub(super) fn spec(
     stride: [usize; 3],
     padding: [usize; 3],
     dilation: [usize; 3],
@@ -193,6 +193,19 @@ pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
         ([2, 72, 390], [1, 7, 18], [1, 1, 3], plain, None, 1.0),
         // One tile a block, of whose pixels each warpgroup has half; octets that are not eight cells apart.
         ([3, 32, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
+        // Strips of octets side by side, which share a row of pixels.
+        ([2, 20, 70], [1, 18, 18], [1, 3, 3], plain, None, 1.0),
+        // Octets of several slices, all strides, a slice of the filter a stage, and rows of the patch that nobody reads.
+        (
+            [1, 24, 70],
+            [9, 17, 18],
+            [3, 3, 3],
+            spec([2; 3], [1; 3], [1, 2, 1], 1),
+            None,
+            1.0,
+        ),
+        // Octets of several slices, and all of the filter's in a stage.
+        ([1, 24, 9], [9, 9, 9], [2, 2, 2], plain, None, 1.0),
     ];
     if F::OPERANDS.parts == 1 {
         // Patches of which shared memory has fewer than there are warps to bring them. In two parts the row above has such.
@@ -222,6 +235,139 @@ pub(crate) fn split<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// Packed input and filters, and what undoes their scaling.
+pub(super) struct Operands {
+    packed: Tensor<f32>,
+    descales: Tensor<f32>,
+    operands: Tensor<f32>,
+    filter_descales: Tensor<f32>,
+}
+
+/// Packs input and filters.
+pub(super) fn prepare<F: Packed>(
+    run: &Run,
+    config: &GemmConfig,
+    x: &Tensor<F::Stored>,
+    weight: &Tensor<F::Stored>,
+) -> Result<Operands, Failure> {
+    let g = config.geometry;
+    let n = g.conv.n as usize;
+    let of = Operands {
+        operands: run.empty::<f32>(config.filter_words() as usize)?,
+        filter_descales: run.empty::<f32>(g.conv.output_channels() as usize)?,
+        packed: run.empty::<f32>(config.packed_words() as usize)?,
+        descales: run.empty::<f32>(n)?,
+    };
+    let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
+    let labels = [Label::Name(F::LABEL)];
+    let (operands, descales) = (of.operands.ptr(), of.filter_descales.ptr());
+    let arguments = (weight.source(), operands, descales, g, config.tile);
+    run.launch(
+        &IMPLICIT_GEMM_FILTERS,
+        &labels,
+        config.filters_shape(),
+        arguments,
+    )?;
+    let (packed, descales) = (of.packed.ptr(), of.descales.ptr());
+    let arguments = (x.source(), packed, descales, largest.ptr(), g);
+    run.launch(&IMPLICIT_GEMM_PACK, &labels, g.pack_shape(), arguments)?;
+    if F::OPERANDS.scaled && g.scans == 0 {
+        let arguments = (x.source(), packed, descales, largest.source(), g);
+        run.launch(&IMPLICIT_GEMM_REPACK, &labels, g.repack_shape(), arguments)?;
+    }
+    Ok(of)
+}
+
+/// What a product is given that no norm follows.
+pub(super) struct Ended<T> {
+    pub(super) x: *const T,
+    pub(super) weight: *const T,
+    pub(super) gain: *const f32,
+    pub(super) shift: *const f32,
+    pub(super) ending: Ending,
+}
+
+impl<T> Ended<T> {
+    /// One that a norm follows.
+    const NONE: Self = Self {
+        x: std::ptr::null(),
+        weight: std::ptr::null(),
+        gain: std::ptr::null(),
+        shift: std::ptr::null(),
+        ending: Ending::NONE,
+    };
+}
+
+/// The product of wide tiles; how many of them a block had.
+#[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
+pub(super) fn multiply_wide<F: Packed>(
+    run: &Run,
+    config: &GemmConfig,
+    device: &GemmDevice,
+    of: &Operands,
+    bias: &Tensor<F::Stored>,
+    ended: &Ended<F::Stored>,
+    y: &Tensor<F::Stored>,
+    moments: &Tensor<f32>,
+) -> Result<u32, Failure> {
+    let rings = config.wide_rings(device).expect("a wide tile");
+    let label = if rings.tiles == 2 { "two" } else { "one" };
+    let arguments = (
+        of.packed.source(),
+        of.descales.source(),
+        of.operands.source(),
+        of.filter_descales.source(),
+        bias.source(),
+        ended.x.cast(),
+        ended.weight.cast(),
+        ended.gain,
+        ended.shift,
+        y.ptr(),
+        moments.ptr(),
+        config.geometry,
+        rings,
+        ended.ending,
+    );
+    let labels = [label.into(), Label::Name(F::LABEL)];
+    let shape = config.shape(device);
+    run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)?;
+    Ok(rings.tiles)
+}
+
+/// The product of any other tiles.
+#[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
+pub(super) fn multiply<F: Packed>(
+    run: &Run,
+    config: &GemmConfig,
+    of: &Operands,
+    bias: &Tensor<F::Stored>,
+    scale: &Tensor<F::Stored>,
+    ended: &Ended<F::Stored>,
+    y: &Tensor<F::Stored>,
+    moments: &Tensor<f32>,
+) -> Outcome {
+    let tile = config.tile.name().expect("a tile with kernels");
+    let arguments = (
+        of.packed.source(),
+        of.descales.source(),
+        of.operands.source(),
+        of.filter_descales.source(),
+        bias.source(),
+        std::ptr::null(),
+        scale.source(),
+        ended.x.cast(),
+        ended.weight.cast(),
+        ended.gain,
+        ended.shift,
+        y.ptr(),
+        moments.ptr(),
+        config.geometry,
+        ended.ending,
+    );
+    let labels = [tile.into(), Label::Name(F::LABEL)];
+    run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)
+}
+
 fn check_row<F: Packed>(
     run: &Run,
     number: usize,
@@ -248,8 +394,6 @@ fn check_row<F: Packed>(
         splits,
         ..config.expect("a config")
     };
-    let g = config.geometry;
-
     if F::OPERANDS.scaled {
         conv.case = conv.case.scaled(factor);
     }
@@ -266,52 +410,16 @@ fn check_row<F: Packed>(
     let Loaded { x, parameters } = run.load::<F::Stored>(&conv.case)?;
     let scale: Vec<f32> = conv.scale.iter().copied().collect();
     let scale = run.tensor::<F::Stored>(&scale)?;
-    let operands = run.empty::<f32>(config.filter_words() as usize)?;
-    let filter_descales = run.empty::<f32>(k)?;
-    let packed = run.empty::<f32>(config.packed_words() as usize)?;
-    let descales = run.empty::<f32>(n)?;
-    let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
     let y = run.empty::<F::Stored>(wanted.shape().iter().product())?;
     let moments = run.empty::<f32>(config.moment_elements() as usize)?;
     let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
 
-    let format = Label::Name(F::LABEL);
-    let (weight, filters) = (parameters[0].source(), operands.ptr());
-    let arguments = (weight, filters, filter_descales.ptr(), g, config.tile);
-    let family = &IMPLICIT_GEMM_FILTERS;
-    run.launch(family, &[format], config.filters_shape(), arguments)?;
-    let arguments = (x.source(), packed.ptr(), descales.ptr(), largest.ptr(), g);
-    run.launch(&IMPLICIT_GEMM_PACK, &[format], g.pack_shape(), arguments)?;
-    if F::OPERANDS.scaled && g.scans == 0 {
-        let arguments = (
-            x.source(),
-            packed.ptr(),
-            descales.ptr(),
-            largest.source(),
-            g,
-        );
-        let family = &IMPLICIT_GEMM_REPACK;
-        run.launch(family, &[format], g.repack_shape(), arguments)?;
-    }
+    let operands = prepare::<F>(run, &config, &x, &parameters[0])?;
+    let alone = Ended::NONE;
+    let bias = &parameters[1];
     if config.tile.is_wide() {
         let multiply = |device: &GemmDevice, y: &Tensor<F::Stored>, moments: &Tensor<f32>| {
-            let rings = config.wide_rings(device).expect("a wide tile");
-            let label = if rings.tiles == 2 { "two" } else { "one" };
-            let arguments = (
-                packed.source(),
-                descales.source(),
-                operands.source(),
-                filter_descales.source(),
-                parameters[1].source(),
-                y.ptr(),
-                moments.ptr(),
-                g,
-                rings,
-            );
-            let labels = [label.into(), format];
-            let shape = config.shape(device);
-            run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)?;
-            Ok::<u32, Failure>(rings.tiles)
+            multiply_wide::<F>(run, &config, device, &operands, bias, &alone, y, moments)
         };
         let tiles = multiply(&FOR_WIDE_TILES, &y, &moments)?;
         if tiles == 2 {
@@ -323,21 +431,7 @@ fn check_row<F: Packed>(
             same_bits(&format!("row {number}, moments"), &other_moments, &moments)?;
         }
     } else {
-        let tile = config.tile.name().expect("a tile with kernels");
-        let arguments = (
-            packed.source(),
-            descales.source(),
-            operands.source(),
-            filter_descales.source(),
-            parameters[1].source(),
-            std::ptr::null(),
-            scale.source(),
-            y.ptr(),
-            moments.ptr(),
-            g,
-        );
-        let labels = [tile.into(), format];
-        run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)?;
+        multiply::<F>(run, &config, &operands, bias, &scale, &alone, &y, &moments)?;
     }
     combine::whole(run, &moments, config.moment_parts(), &combined)?;
 

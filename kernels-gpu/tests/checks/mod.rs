@@ -27,6 +27,7 @@ pub(crate) mod convolved;
 pub(crate) mod copy_strided;
 pub(crate) mod elementwise;
 pub(crate) mod implicit_gemm;
+pub(crate) mod implicit_gemm_alone;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod pointwise;

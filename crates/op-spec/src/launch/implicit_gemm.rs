@@ -21,13 +21,16 @@
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
 
-mod alone;
 mod config;
+mod costs;
+mod ending;
 mod layout;
+mod pixels;
 mod tile;
 pub mod wide;
 
 pub use config::{GemmConfig, GemmDevice, USUAL_BATCH};
+pub use ending::Ending;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use tile::{
     CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
@@ -122,8 +125,12 @@ pub struct GemmGeometry {
     pub cell_columns: u32,
     /// Cells that the columns of the filter take.
     pub column_taps: u32,
-    /// Cells of a filter in each plane.
+    /// Cells of a filter in each plane of a stage.
     pub taps: u32,
+    /// Stages that a filter's depth takes: one, or one for each of its slices.
+    pub depth_stages: u32,
+    /// Slices of a filter in a stage.
+    pub filter_slices: u32,
     /// Planes of cells that the channels of a group take.
     pub planes: u32,
     /// Depth of the packed input, which reaches as far as the last tile does.
@@ -157,11 +164,17 @@ pub struct GemmGeometry {
     /// 1 if the two cells of a step are the same tap in two planes, else 0: then they are any
     /// two that follow one another.
     pub paired: u32,
-    /// Depth of a patch.
+    /// Strips of eight columns in a tile of octets; 0 in other layouts.
+    pub strips: u32,
+    /// Residues of the rows of a patch of octets.
+    pub row_residues: u32,
+    /// Rows of each of them.
+    pub residue_rows: u32,
+    /// Depth of what a tile's pixels touch.
     pub patch_d: u32,
-    /// Rows of a patch.
+    /// Rows of what a tile's pixels touch.
     pub patch_h: u32,
-    /// Columns of a residue of a patch.
+    /// Columns of a residue of a patch's row.
     pub patch_columns: u32,
     /// Cells of one part of one plane of a patch; some behind those of the packed input are read by pixels
     /// that are not used.
@@ -191,6 +204,9 @@ pub struct GemmGeometry {
     /// 1 if the largest magnitude of a sample is found before it is packed, else 0: then it is
     /// found meanwhile, and a sample that was packed at the wrong scale is repacked.
     pub scans: u32,
+    /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
+    /// computed again; else 0.
+    pub alone: u32,
 }
 
 impl GemmGeometry {
@@ -248,10 +264,22 @@ impl GemmGeometry {
         self.residues * self.patch_columns
     }
 
+    /// Rows of a patch.
+    #[must_use]
+    pub const fn patch_rows(&self) -> u32 {
+        match self.strips {
+            0 => self.patch_d * self.patch_h,
+            strips => {
+                let rows = self.filter_slices * self.row_residues * self.residue_rows;
+                rows * self.tile_d * strips
+            }
+        }
+    }
+
     /// Cells of one part of one plane of a patch that are the packed input's.
     #[must_use]
     pub const fn packed_patch_cells(&self) -> u32 {
-        self.patch_d * self.patch_h * self.patch_row()
+        self.patch_rows() * self.patch_row()
     }
 
     /// Words of the operands of one group.

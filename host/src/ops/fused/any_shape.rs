@@ -1,7 +1,7 @@
 //! Normal forms on any shape: a convolution that leaves the norm's statistics, then one kernel for all that follows.
 
 use super::convolved::{Convolved, Parameters};
-use super::forms::{MappedForm, PoolingForm, ReducingForm};
+use super::forms::{EndingForm, MappedForm, PoolingForm, ReducingForm};
 use super::group_norm_scale_max_pool2d_clamp::normalise_and_pool;
 use super::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use super::multiply_instance_norm_clamp_multiply_channel_max::normalise_and_reduce;
@@ -12,7 +12,7 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::elementwise::Bounds;
-use crate::spec::launch::implicit_gemm::GemmConfig;
+use crate::spec::launch::implicit_gemm::{Ending, GemmConfig};
 use crate::spec::launch::stencil::StencilGeometry;
 use crate::spec::{ConvProblem, MaxPool2dProblem};
 
@@ -36,11 +36,33 @@ impl StatisticsConvolution {
     ) -> Result<Convolved> {
         match self {
             Self::Gemm(config, precision) => {
+                let config = (config, Ending::NONE);
                 implicit_gemm::append(program, x, parameters, config, *precision, output)
             }
             Self::Stencil(geometry) => stencil::append(program, x, parameters, geometry, output),
         }
     }
+}
+
+/// Appends `function(batch_norm(convolution(x)))`, with the convolution that was chosen for this problem: one that no norm of its own
+/// statistics follows, and, if it is not by a product, nothing at all.
+pub(crate) fn append_ending(
+    program: &mut ProgramBuilder,
+    x: Value,
+    parameters: &Parameters<'_>,
+    form: &EndingForm,
+    convolution: &StatisticsConvolution,
+) -> Result<Value> {
+    let convolved = match convolution {
+        StatisticsConvolution::Gemm(config, precision) => {
+            let config = (config, form.ending);
+            implicit_gemm::append(program, x, parameters, config, *precision, &form.output)
+        }
+        StatisticsConvolution::Stencil(geometry) => {
+            stencil::append(program, x, parameters, geometry, &form.output)
+        }
+    };
+    Ok(convolved?.y)
 }
 
 /// The geometry of a convolution.

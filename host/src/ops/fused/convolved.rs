@@ -5,6 +5,7 @@ use kernels_gpu::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 use super::preparation::Preparations;
 use crate::device::DType;
 use crate::error::Result;
+use crate::ops::batch_norm::Folded;
 use crate::ops::conv::Filters;
 use crate::ops::group_norm::NormInput;
 use crate::ops::launching::{Affine, kernel};
@@ -17,6 +18,8 @@ use crate::spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry};
 pub(crate) struct Parameters<'a> {
     pub(crate) filters: Filters,
     pub(crate) norm: Affine,
+    /// Those of a batch norm, with which the convolution writes its results.
+    pub(crate) folded: Option<Folded>,
     /// What is multiplied with each channel; with several such layers, with the first.
     pub(crate) factors: Option<Value>,
     /// The layer that convolves.

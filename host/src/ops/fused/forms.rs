@@ -1,9 +1,10 @@
 //! The normal forms that there are kernels for.
 
 use op_spec::chain::{ChainProblem, NormalForm, Pointwise, Reduction};
-use op_spec::{PointwiseProblem, ScaleProblem};
+use op_spec::{BatchNormProblem, PointwiseProblem, ScaleProblem};
 
 use crate::spec::launch::Refusal;
+use crate::spec::launch::implicit_gemm::Ending;
 use crate::spec::{
     ChannelMaxProblem, ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem,
 };
@@ -30,6 +31,56 @@ fn functions(
         _ => Err(refusal),
     };
     pointwise.iter().map(function).collect()
+}
+
+/// `function(batch_norm(convolution(x)))`, of which the last two may be absent.
+#[derive(Debug, Clone)]
+pub(crate) struct EndingForm {
+    pub(crate) conv: ConvProblem<3>,
+    /// The layer of the batch norm.
+    pub(crate) batch_norm: Option<(usize, BatchNormProblem)>,
+    /// The function, and whether there is a batch norm.
+    pub(crate) ending: Ending,
+    /// Shape of the convolution's output, and of the result.
+    pub(crate) output: Vec<usize>,
+}
+
+impl EndingForm {
+    /// The form, if it is this one, and the function one of those that an [`Ending`] can be.
+    pub(crate) fn of(
+        problem: &ChainProblem,
+        form: Option<&NormalForm>,
+    ) -> Result<EndingForm, Refusal> {
+        let expected = "a convolution, perhaps batch_norm, perhaps a clamp or leaky_relu";
+        let refusal = Refusal::Layers { expected };
+        let form = form.ok_or(refusal)?;
+        let (convolution, conv) = form.convolution.ok_or(refusal)?;
+        if form.norm.is_some() || form.reduction.is_some() {
+            return Err(refusal);
+        }
+        let (batch_norm, functions) = match &form.pointwise[..] {
+            [(layer, Pointwise::BatchNorm(problem)), functions @ ..] => {
+                (Some((*layer, *problem)), functions)
+            }
+            functions => (None, functions),
+        };
+        let ending = match functions {
+            [] => Ending::NONE,
+            [(_, Pointwise::Function(problem))] => {
+                Ending::of(problem.function.step()).ok_or(refusal)?
+            }
+            _ => return Err(refusal),
+        };
+        Ok(EndingForm {
+            conv,
+            batch_norm,
+            ending: Ending {
+                is_mapped: u32::from(batch_norm.is_some()),
+                ..ending
+            },
+            output: problem.steps[convolution].output.clone(),
+        })
+    }
 }
 
 /// `functions(norm(convolution(x) * before) * behind)`; factors before are those of a norm of each channel.

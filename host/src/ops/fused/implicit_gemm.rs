@@ -9,12 +9,13 @@ use super::convolved::{Convolved, Parameters};
 use super::preparation::{Preparation, prepared};
 use crate::device::{DType, DeviceProperties};
 use crate::error::Result;
+use crate::ops::batch_norm::Folded;
 use crate::ops::launching::kernel;
 use crate::ops::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
-use crate::spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
+use crate::spec::launch::implicit_gemm::{Ending, GemmConfig, GemmDevice, OperandFormat};
 
 /// What configs must know of a device.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
@@ -55,7 +56,7 @@ fn operand_format(dtype: DType, options: FusedOptions) -> OperandFormat {
     options.precision.pick(dtype, formats)
 }
 
-/// How this convolution is done where no norm follows, so that infinities and NaN have to come out as they are.
+/// How this convolution is done where no norm of its own statistics follows, so that infinities and NaN have to come out as they are.
 ///
 /// # Errors
 /// Where it has to be done otherwise.
@@ -83,6 +84,7 @@ fn prepare(
         tile,
         cell_channels: geometry.cell_channels,
         stage_planes: geometry.stage_planes,
+        depth_stages: geometry.depth_stages,
     };
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
     let label = precision.label(program.dtype(weight));
@@ -139,12 +141,12 @@ fn pack(
 /// Appends the convolution of `x`; its output has the shape `output`.
 ///
 /// `config` is what [`gemm_config`] gave for the shapes of `x` and of the parameters, for `precision`, and for the program's
-/// device.
+/// device; or [`gemm_config_alone`], and the results end as `ending` says.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    config: &GemmConfig,
+    (config, ending): (&GemmConfig, Ending),
     precision: Precision,
     output: &[usize],
 ) -> Result<Convolved> {
@@ -154,7 +156,14 @@ pub(crate) fn append(
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let [words, descales] = pack(program, x, config, precision)?;
     let bytes_moved = program.bytes(&[words, operands, y, moments]);
-    let (bias, gain) = (parameters.filters.bias, parameters.norm.weight);
+    let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
+    // What a product looks at that no norm follows.
+    let alone = (g.alone != 0).then_some((x, parameters.filters.weight));
+    let (unpacked, weight) = alone.unzip();
+    let folded = parameters
+        .folded
+        .map(|Folded { gain, shift }| (gain, shift));
+    let (gain, shift) = folded.unzip();
     let device = gemm_device(program.properties());
     let (label, shape) = (precision.label(dtype), config.shape(&device));
     if let Some(rings) = config.wide_rings(&device) {
@@ -166,13 +175,19 @@ pub(crate) fn append(
             operands,
             filter_descales,
             bias,
+            unpacked,
+            weight,
+            gain,
+            shift,
             y,
             moments,
             *g,
             rings,
+            ending,
         );
-        // SAFETY: packed input and filters are those of this config; bias has an element for each channel where it exists; `y`
-        // has an element for each output, `moments` the config's size; the rings are those of the launch's shared memory.
+        // SAFETY: packed input and filters are those of this config; bias, gain and shift have an element for each channel where
+        // they exist, and the ending says whether the last two do; `y` has an element for each output, `moments` the config's size;
+        // the rings are those of the launch's shared memory. Where no norm follows, input and filters are there.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     } else {
         let tile = config.tile.name().unwrap_or_default();
@@ -183,11 +198,16 @@ pub(crate) fn append(
             operands,
             filter_descales,
             bias,
-            gain,
+            norm_weight,
             parameters.factors,
+            unpacked,
+            weight,
+            gain,
+            shift,
             y,
             moments,
             *g,
+            ending,
         );
         // SAFETY: as above; norm weight and scale have an element for each channel where they exist, and with pooling `y` has
         // one for each window.

@@ -17,6 +17,7 @@
 //!                   for each step, two cells of the reduction:                 # (`warps`, `warpgroup`)
 //!                       sums[filter][pixel] += operands[step] * patch[base[pixel] + offset[step]]
 //!               value = sums * descale + bias                                    # (`results`)
+//!               without a norm: y = ending(value); that again which is NaN         # (`again`)
 //!               moments of each filter over the tile's pixels
 //!               without a pool: y = value
 //!               with one: y = of each window the value that pooling would take after the norm, the
@@ -38,19 +39,20 @@
 //! Sums are f32. Tensor cores truncate them, so those of split values are put aside now and then (`warps`,
 //! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or
 //! NaN: a norm follows, and there they all become NaN in any case. Where none follows, values are multiplied as they are
-//! stored, by tiles that multiply nothing else with them (`GemmConfig::alone`).
+//! stored, and what comes out as NaN is computed again from its own window (`again`).
 //!
 //! # Layers
 //! The modules, from the bottom up; each imports only from lines before its own, which a test checks.
 //! 1. `format`, `tile`: how values become operands; tiles as types, and their sums
 //! 2. `pack`, `filters`, `combine`: the kernels before and after the product
 //! 3. `place`, `tables`: what a block computes; by what it finds cells, pixels and windows
-//! 4. `patch`: what it multiplies
+//! 4. `patch`, `again`: what it multiplies; what it computes again
 //! 5. `results`: what becomes of the sums
 //! 6. `multiplier`: what a way to multiply has to do
 //! 7. `warps`, `warpgroup`: the two ways
 //! 8. `product`, `wide`: the kernels that all of these are for
 
+mod again;
 mod combine;
 mod filters;
 mod format;

@@ -30,10 +30,11 @@ use cuda_std::{cp_async, kernel, opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_WORDS, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, OperandFormat,
-    TILE_WORDS,
+    BLOCK_THREADS, CELL_WORDS, Ending, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS,
+    OperandFormat, TILE_WORDS,
 };
 
+use super::again::Alone;
 use super::format::{Bf16, F16, Format, Rounded, Split};
 use super::multiplier::Multiplier;
 use super::patch::Patch;
@@ -125,8 +126,9 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// `packed` and `input_descales` are what the packing kernels of the same config wrote, `operands` and
 /// `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
 /// have an element for each output channel; `y` has an element for each output, or, with
-/// pooling, for each window; `moments` has the geometry's `moment_elements()`. `y` and `moments`
-/// are apart from all else and start on 16 bytes.
+/// pooling, for each window; `moments` has the config's `moment_elements()`. Where no norm follows, `x` and `weight` are what
+/// input and filters were made of, and `gain` and `shift` have an element for each output channel if the ending has them; else
+/// none of these is looked at. `y` and `moments` are apart from all else and start on 16 bytes.
 #[kernel(
     instances(
         S: [
@@ -151,9 +153,14 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     bias: *const F::Stored,
     norm_weight: *const F::Stored,
     scale: *const F::Stored,
+    x: *const F::Stored,
+    weight: *const F::Stored,
+    gain: *const f32,
+    shift: *const f32,
     y: *mut F::Stored,
     moments: *mut f32,
     g: &GemmGeometry,
+    ending: Ending,
 ) {
     let output = Output {
         bias,
@@ -161,6 +168,13 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         scale,
         y,
         moments,
+        alone: Alone {
+            x,
+            weight,
+            gain,
+            shift,
+            ending,
+        },
     };
     let parts = F::OPERANDS.parts;
     let sets = g.filter_sets();
@@ -186,7 +200,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         place.store(tiles, 0);
         filters.store(tiles);
     }
-    tables.find_sources();
+    tables.find_sources::<S>();
     patch.start::<F>(&place, 0, 0);
     cp_async::commit_group();
     tables.find_places::<F, S>();

@@ -1,6 +1,7 @@
 //! Which tile a product is made of, and in which stages.
 
-use super::tile::{CHAIN_STEPS, choose_pixels, reach};
+use super::pixels::{choose_pixels, reach};
+use super::tile::CHAIN_STEPS;
 use super::{
     BLOCK_THREADS, CELL_BYTES, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
     SCANNED_ELEMENTS, SPREAD_THREADS, STEP_CELLS, TILES, wide,
@@ -19,34 +20,12 @@ const STAGE_BYTES: u32 = 16 * 1024;
 /// The same for warpgroups that multiply split values, of which a multiprocessor holds two.
 const SPLIT_WARPGROUP_STAGE_BYTES: u32 = 32 * 1024;
 
-/// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
-/// the first one's filters are waited for.
-const FEWEST_WARPGROUP_STEPS: u32 = 9;
-
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;
-
-/// What a cycle is in step costs, which are fractions of a cycle.
-const STEP_COSTS_PER_CYCLE: u64 = 10_000;
-
-/// What an output takes of a multiprocessor beside its products: about 0.3 cycles.
-const RESULT_COST: u64 = 3_000;
-
-/// Bytes of a patch that a multiprocessor copies in a cycle.
-const COPIED_PER_CYCLE: u64 = 16;
-
-/// Cycles of a tile that nothing else of its block overlaps with.
-const TILE_CYCLES: u64 = 3_000;
 
 /// The batch for which tiles are chosen where the true one must not matter: enough samples for the
 /// throughput of larger ones, few enough that a single sample does not leave most of a device idle.
 pub const USUAL_BATCH: u64 = 8;
-
-/// Filters of a group times values of their reduction, below which tensor cores do not pay.
-const FEWEST_PRODUCTS: u64 = 200;
-
-/// The same where there is more input than output.
-const FEW_PRODUCTS: u64 = 2048;
 
 /// What a config must know of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,78 +101,23 @@ impl GemmConfig {
         PackedInput::new(conv)?.config(tile, pool, format, device)
     }
 
-    /// Whether the product takes less time than the direct convolution and the norm's own
-    /// statistics do.
-    ///
-    /// | | why |
-    /// |---|---|
-    /// | few products for each pixel: depthwise groups, one filter, a 3x3 filter from one channel to eight | a tile has at least 16 filters and a step 16 values of the reduction, whether they exist or not |
-    /// | more input than output, and not many products | packing costs more than the product saves |
-    ///
-    /// It depends on the shape of a sample alone. The bounds come from measurements (docs/tuning.md).
-    #[must_use]
-    pub fn pays(conv: &ConvGeometry) -> bool {
-        let products = u64::from(conv.group_k) * u64::from(conv.reduction());
-        let inputs = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
-        let outputs = u64::from(conv.output_channels()) * u64::from(conv.output_pixels());
-        products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
-    }
-
-    /// Whether warpgroups may be faster: there are two planes for a step, enough steps, and, for one warpgroup,
-    /// room for a second block, as one alone leaves the tensor cores idle between its chains. Wide tiles are for filters that fill
-    /// three quarters of them, and not for split values with a stride, whose patches leave too few slots.
-    pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
-        let g = &self.geometry;
-        let steps = g.planes > 1 && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
-        if !self.tile.is_wide() {
-            return steps && self.blocks_per_processor(device) > 1;
-        }
-        let places = u64::from(g.filter_tiles * self.tile.filters());
-        let are_filled = 4 * u64::from(g.conv.group_k) >= 3 * places;
-        steps && are_filled && (self.format.parts == 1 || g.residues == 1)
+    /// The config if its launches can be made.
+    fn launched(self, device: &GemmDevice) -> Option<Self> {
+        let launches = self.shape(device).is_some()
+            && self.filters_shape().is_some()
+            && self.geometry.pack_shape().is_some()
+            && self.geometry.repack_shape().is_some();
+        let counted = i32::try_from(self.geometry.items()).is_ok();
+        (launches && counted).then_some(self)
     }
 
     /// Blocks that run at once on one multiprocessor.
-    fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
+    pub(super) fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
         let each = self.shared_bytes(device) + BLOCK_RESERVE;
         let most = self.tile.blocks_per_processor(self.format.parts);
         (all / each).clamp(1, most)
-    }
-
-    /// About how many cycles the product takes on a device. Blocks run in rounds, each as long as its
-    /// tiles take that share a multiprocessor.
-    pub(super) fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
-        let g = &self.geometry;
-        let items = batch.checked_mul(g.pixel_tiles().into())?;
-        let outputs = u64::from(self.tile.filters() * self.tile.pixels());
-        let products = if self.format.parts == 2 { 3 } else { 1 };
-        let steps = u64::from(g.stages) * u64::from(g.steps);
-        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
-        let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
-        if self.tile.is_wide() {
-            return self.wide_cost(device, items, [multiplying, finishing, TILE_CYCLES]);
-        }
-        let together = self.blocks_per_processor(device);
-        let at_once = u64::from(device.multiprocessors) * u64::from(together);
-        let tiles = items.checked_mul(g.filter_sets().into())?;
-        let rounds = tiles.div_ceil(at_once);
-        // Where there are fewer, they run beside fewer others; but one alone does not get twice as fast.
-        let together = tiles
-            .div_ceil(device.multiprocessors.into())
-            .clamp(2, u64::from(together).max(2));
-        let copying =
-            u64::from(g.stages) * u64::from(g.stage_bytes(self.format.parts)) / COPIED_PER_CYCLE;
-        // A warpgroup's products run beside its threads.
-        let staged = match self.tile.warpgroups {
-            0 => multiplying + copying,
-            _ => multiplying.max(copying),
-        };
-        let tile = staged + finishing;
-        rounds
-            .checked_mul(together)?
-            .checked_mul(tile + TILE_CYCLES / together)
     }
 
     /// Launch of the product on the device that it was chosen for. A block keeps its filters and
@@ -242,10 +166,13 @@ impl GemmConfig {
         self.geometry.pixel_tiles() * self.tile.moments()
     }
 
-    /// f32 elements of the moments that the product leaves, `[n][k][part]`.
+    /// f32 elements of the moments that the product leaves, `[n][k][part]`; none where no norm follows.
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
         let conv = &self.geometry.conv;
+        if self.geometry.alone != 0 {
+            return 0;
+        }
         let channels = conv.n * u64::from(conv.output_channels());
         channels * u64::from(self.moment_parts()) * COUNTED_ELEMENTS as u64
     }
@@ -326,6 +253,8 @@ impl<'a> PackedInput<'a> {
             cell_columns,
             column_taps,
             taps: conv.t.checked_mul(conv.r)?.checked_mul(column_taps)?,
+            depth_stages: 1,
+            filter_slices: conv.t,
             planes: conv.group_c.div_ceil(self.cell_channels),
             packed_d: 1,
             packed_h: 1,
@@ -342,6 +271,9 @@ impl<'a> PackedInput<'a> {
             slice_pitch: 1,
             octet_cells: 0,
             paired: 0,
+            strips: 0,
+            row_residues: 1,
+            residue_rows: 1,
             patch_d: 1,
             patch_h: 1,
             patch_columns: 1,
@@ -358,11 +290,12 @@ impl<'a> PackedInput<'a> {
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             scans: u32::from(sample <= SCANNED_ELEMENTS),
+            alone: 0,
         };
         if geometry.taps > MAX_STAGE_CELLS {
             return None;
         }
-        choose_pixels(&mut geometry, tile)?;
+        choose_pixels(&mut geometry, tile, format.parts, device)?;
         geometry.choose_stages(format.parts);
         if format.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
@@ -426,7 +359,7 @@ impl GemmGeometry {
             }
         }
         self.stage_planes = best;
-        self.stages = self.planes.div_ceil(best);
+        self.stages = self.planes.div_ceil(best) * self.depth_stages;
         self.steps = steps(best);
         self.offsets = match multiple {
             1 => self.stage_cells() + 1,

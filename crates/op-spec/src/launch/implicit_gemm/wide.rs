@@ -103,7 +103,7 @@ pub struct WideLayout {
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each cell of a patch, its cell of the packed input, from the patch's first.
+    /// For each cell of a patch, the first word of its cell of the packed input, from the patch's first.
     pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,
@@ -214,6 +214,29 @@ impl GemmGeometry {
         }
     }
 
+    /// The time that `items` tiles of pixels take in blocks of one tile and of two, in hundredths of one tile of filters, where
+    /// `splits` blocks share sums; more than anything where there are none of two: for split values, whose sums leave registers for
+    /// one, and where shared memory has no room.
+    pub(super) fn wide_rounds(
+        &self,
+        parts: u32,
+        splits: u32,
+        device: &GemmDevice,
+        items: u64,
+    ) -> Option<[u64; 2]> {
+        let rounds = |tiles| {
+            let clusters = items.checked_mul(self.wide_sets(tiles).into())?;
+            Some(clusters.div_ceil(clusters_at_once(splits, device)))
+        };
+        let two = self.wide_rings(parts, [2, splits], device.shared_bytes);
+        if parts > 1 || two.is_none() {
+            return Some([rounds(1)?.checked_mul(100)?, u64::MAX]);
+        }
+        let one = rounds(1)?.checked_mul(ONE_TILE_COST)?;
+        let two = rounds(2)?.checked_mul(200)?;
+        Some([one, two])
+    }
+
     /// Where the parts of a block's shared memory lie, in bytes.
     #[must_use]
     pub const fn wide_layout(&self, parts: u32, rings: WideRings) -> WideLayout {
@@ -255,6 +278,14 @@ pub const fn filter_word(filter: u32, cell: u32, word: u32) -> u32 {
     (cell * WIDE.filters() + filter) * (CELL_VALUES / 2) + word
 }
 
+/// Clusters of `splits` blocks that run at once.
+fn clusters_at_once(splits: u32, device: &GemmDevice) -> u64 {
+    match splits {
+        1 => device.multiprocessors.into(),
+        splits => at_once(splits, device.multiprocessors).max(1),
+    }
+}
+
 impl GemmConfig {
     /// The slots of a block of the product on a device, if its tile is wide.
     #[must_use]
@@ -273,8 +304,8 @@ impl GemmConfig {
 
     /// Tiles of a block, for as many samples as there are. Results do not depend on it.
     pub(super) fn wide_tiles(&self, device: &GemmDevice) -> u32 {
-        let costs = self.wide_costs(device, self.geometry.items(), 1);
-        match costs {
+        let g = &self.geometry;
+        match g.wide_rounds(self.format.parts, self.splits, device, g.items()) {
             Some([one, two]) if two <= one => 2,
             _ => 1,
         }
@@ -282,10 +313,7 @@ impl GemmConfig {
 
     /// Clusters of blocks that run at once, each of which has a multiprocessor; blocks where sums are not split.
     pub(super) fn wide_clusters(&self, device: &GemmDevice) -> u64 {
-        match self.splits {
-            1 => device.multiprocessors.into(),
-            splits => at_once(splits, device.multiprocessors).max(1),
-        }
+        clusters_at_once(self.splits, device)
     }
 
     /// About how many cycles `items` tiles of pixels take, where the products of a tile of filters take `multiplying` and what
@@ -301,24 +329,9 @@ impl GemmConfig {
         let of_block = multiplying * u64::from(most_stages) / u64::from(stages);
         let exchange = if self.splits > 1 { EXCHANGE_CYCLES } else { 0 };
         let tile = of_block + finishing / u64::from(self.splits) + alone + exchange;
-        let [one, two] = self.wide_costs(device, items, tile)?;
-        Some(one.min(two) / 100)
-    }
-
-    /// What `items` tiles of pixels cost of which one tile of filters alone takes `tile`, times 100, for blocks of one tile and of
-    /// two; more than anything where there are none of two: for split values, whose sums leave registers for one, and where
-    /// shared memory has no room.
-    fn wide_costs(&self, device: &GemmDevice, items: u64, tile: u64) -> Option<[u64; 2]> {
-        let rounds = |tiles| {
-            let clusters = items.checked_mul(self.geometry.wide_sets(tiles).into())?;
-            Some(clusters.div_ceil(self.wide_clusters(device)))
-        };
-        if self.format.parts > 1 || self.rings_of(2, device).is_none() {
-            return Some([rounds(1)?.checked_mul(tile)?.checked_mul(100)?, u64::MAX]);
-        }
-        let one = rounds(1)?.checked_mul(tile)?.checked_mul(ONE_TILE_COST)?;
-        let two = rounds(2)?.checked_mul(tile)?.checked_mul(200)?;
-        Some([one, two])
+        let g = &self.geometry;
+        let rounds = g.wide_rounds(self.format.parts, self.splits, device, items)?;
+        Some(rounds.into_iter().min()?.checked_mul(tile)? / 100)
     }
 
     /// The same with sums split as suits a batch of `batch` samples best, or, if that must not matter, small batches.

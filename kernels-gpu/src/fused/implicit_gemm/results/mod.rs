@@ -7,9 +7,10 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, GemmGeometry, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
+    BLOCK_THREADS, CELL_WORDS, GemmGeometry, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
 };
 
+use super::again::Alone;
 use super::format::Format;
 use super::place::{FilterSet, Place, load_tile};
 use super::tables::to_word;
@@ -31,12 +32,14 @@ const BEYOND: u32 = {
 const _: () = assert!(2 * MAX_PIXEL_OCTETS <= 32);
 
 /// The tensors behind the product.
-pub(super) struct Output<T> {
+pub(super) struct Output<T: Storage> {
     pub(super) bias: *const T,
     pub(super) norm_weight: *const T,
     pub(super) scale: *const T,
     pub(super) y: *mut T,
     pub(super) moments: *mut f32,
+    /// For results that no norm follows.
+    pub(super) alone: Alone<T>,
 }
 
 /// What a block does with its results.
@@ -49,7 +52,8 @@ pub(super) struct Results<'a, F: Format, S: TileShape> {
     /// For each pooling window, its place in the tile.
     pub(super) windows: Shared<u32>,
     /// For each filter: bias, reciprocal of its scale, and a sign. It is -1 where norm and scale reverse the
-    /// order of values, and bias and scale have it too, so that pools always take the largest.
+    /// order of values, and bias and scale have it too, so that pools always take the largest. Where no norm follows: bias, 1, gain,
+    /// shift.
     pub(super) channels: Shared<f32>,
     /// For each filter and warp, moments.
     pub(super) moments: Shared<f32>,
@@ -114,6 +118,12 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Floats of the tile.
     pub(super) const TILE_WORDS: u32 = S::TILE.filters() * Self::PITCH;
 
+    /// Whether no norm follows. None of scaled values is ever so.
+    #[inline(always)]
+    pub(super) fn is_alone(&self) -> bool {
+        !F::OPERANDS.scaled && self.g.alone != 0
+    }
+
     /// Brings what the block's filters need to shared memory, for all tiles.
     ///
     /// # Safety
@@ -139,8 +149,12 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                     sign = -1.0;
                 }
             }
-            self.channels
-                .store_vec(filter * 4, [sign * bias, sign * descale, sign, 0.0]);
+            let mut of_channel = [sign * bias, sign * descale, sign, 0.0];
+            if self.is_alone() && filter < filters.count {
+                let channel = (filters.first_channel + filter) as usize;
+                [of_channel[2], of_channel[3]] = self.output.alone.of_channel(channel, channels);
+            }
+            self.channels.store_vec(filter * CELL_WORDS, of_channel);
             filter += BLOCK_THREADS;
         }
     }
@@ -164,11 +178,15 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             1.0
         };
         self.scale(sums, input_descale);
-        self.take_moments(sums, &place);
+        if !self.is_alone() {
+            self.take_moments(sums, &place);
+        }
         self.store_tile(sums);
         thread::sync_threads();
         let (place, filters) = load_tile(tiles, entry);
-        self.write_moments(&place, &filters);
+        if !self.is_alone() {
+            self.write_moments(&place, &filters);
+        }
         if self.g.pool_h > 0 {
             self.write_windows(&place, &filters);
         } else {

@@ -3,8 +3,9 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::BLOCK_THREADS;
+use op_spec::launch::implicit_gemm::{BLOCK_THREADS, CELL_WORDS};
 
+use super::super::again::{Written, is_nan};
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};
 use super::super::tile::TileShape;
@@ -21,16 +22,39 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         let (g, conv) = (&self.g, &self.g.conv);
         // Whether every second pixel and the next one are neighbours in the output, from an even element on.
         let in_pairs = (conv.q | g.tile_w | g.tile_pitch | g.slice_pitch).is_multiple_of(2);
-        if in_pairs {
-            self.write_rows_of::<2>(place, filters);
+        let seen = if in_pairs {
+            self.write_rows_of::<2>(place, filters)
         } else {
-            self.write_rows_of::<1>(place, filters);
+            self.write_rows_of::<1>(place, filters)
+        };
+        if self.is_alone() {
+            let planes = conv.n as usize * conv.output_channels() as usize;
+            let written = Written {
+                alone: &self.output.alone,
+                y: GlobalMut::new(self.output.y, planes * conv.output_pixels() as usize),
+                g,
+                place,
+                pixels: self.pixels,
+                channels: self.channels,
+                first_filter: self.thread / WARP_THREADS,
+                filter_step: BLOCK_THREADS / WARP_THREADS,
+                filters_end: filters.count,
+                first_channel: filters.first_channel,
+                first_pixel: 0,
+                pixels_end: S::TILE.pixels(),
+            };
+            written.look_again(seen);
         }
     }
 
-    /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
+    /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels. Where no norm follows,
+    /// whether the thread has seen a NaN.
     #[inline(always)]
-    unsafe fn write_rows_of<const TOGETHER: u32>(&self, place: &Place, filters: &FilterSet) {
+    unsafe fn write_rows_of<const TOGETHER: u32>(
+        &self,
+        place: &Place,
+        filters: &FilterSet,
+    ) -> bool {
         let (g, conv) = (&self.g, &self.g.conv);
         let spatial = conv.output_pixels() as usize;
         let planes = conv.n as usize * conv.output_channels() as usize;
@@ -46,19 +70,34 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 positions[i] = first + self.positions.load(pixel);
             }
         });
+        let mut seen = false;
         let mut filter = warp;
         let mut plane = (self.first_plane(place, filters) + warp as usize) * spatial;
         while filter < filters.count {
+            // Asked anew for each filter, or there would be two of this loop.
+            let is_alone = self.is_alone() && opaque::to_compiler(g.alone) != 0;
+            let mut map = [0.0; 2];
+            if is_alone {
+                map = self.channels.load_vec::<2>(filter * CELL_WORDS + 2);
+            }
+            let mut mapped = |value: f32| {
+                if !is_alone {
+                    return value;
+                }
+                seen |= is_nan(value);
+                self.output.alone.map(map, value)
+            };
             unroll!(8, |i| {
                 if (i as u32) * step < S::TILE.pixels() && positions[i] != NOWHERE {
                     let pixel = lane * TOGETHER + i as u32 * step;
                     let from = filter * Self::PITCH + pixel;
                     let to = plane + positions[i] as usize;
                     if TOGETHER == 2 {
-                        let values = self.tile.load_vec::<2>(from);
+                        let values = self.tile.load_vec::<2>(from).map(&mut mapped);
                         y.store_vec(to, F::Stored::from_f32_pair(values));
                     } else {
-                        y.store(to, F::Stored::from_f32(self.tile.load(from)));
+                        let value = mapped(self.tile.load(from));
+                        y.store(to, F::Stored::from_f32(value));
                     }
                 }
             });
@@ -66,5 +105,6 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             filter = opaque::to_compiler(filter + BLOCK_THREADS / WARP_THREADS);
             plane += (BLOCK_THREADS / WARP_THREADS) as usize * spatial;
         }
+        seen
     }
 }

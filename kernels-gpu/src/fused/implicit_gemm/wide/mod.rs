@@ -52,8 +52,9 @@ use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{
     BLOCK_THREADS, WARP_FILTERS, WARPS, WRITTEN_PITCH, WideRings, chain_bytes,
 };
-use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
+use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, WIDE};
 
+use super::again::Alone;
 use super::format::{Bf16, F16, Rounded, Split};
 use super::tables::{PixelPlace, offset, source};
 use crate::parts::index::div_rem;
@@ -153,19 +154,30 @@ impl Memory {
         }
         let mut entry = thread;
         while entry < g.offsets {
-            self.offsets.store(entry, offset::<F>(g, entry));
+            self.offsets.store(entry, offset::<F>(g, WIDE, entry));
             entry += BLOCK_THREADS;
         }
         let mut pixel = thread;
         while pixel < WIDE.pixels() {
-            let place = PixelPlace::of(g, pixel);
+            let place = PixelPlace::of(g, WIDE, pixel);
             self.pixels.store(pixel, place.coordinates);
             self.positions.store(pixel, place.position);
             pixel += BLOCK_THREADS;
         }
+        let brought = g.packed_patch_cells();
         let mut cell = thread;
-        while cell < g.patch_cells {
-            self.sources.store(cell, source(g, cell));
+        while cell < brought {
+            self.sources.store(cell, source(g, WIDE, cell) * CELL_WORDS);
+            cell += BLOCK_THREADS;
+        }
+        // The cells behind those of the packed input, in each plane of each slot.
+        let behind = g.patch_cells - brought;
+        let planes = self.rings.patches * g.stage_planes * self.parts;
+        let mut cell = thread;
+        while cell < behind * planes {
+            let (plane, cell_of_plane) = div_rem(cell, behind);
+            let at = plane * g.patch_cells + brought + cell_of_plane;
+            self.patches.store_vec(at * CELL_WORDS, [0u32; 4]);
             cell += BLOCK_THREADS;
         }
         async_proxy::fence_shared();
@@ -278,8 +290,8 @@ impl<'a> Work<'a> {
 /// # Safety
 /// `packed` and `input_descales` are what the packing kernels of the same config wrote, `operands` and
 /// `filter_descales` what the filters kernel did; `bias` is null or has an element for each output channel; `y` has an
-/// element for each output; `moments` has the config's `moment_elements()`. `y` and `moments`
-/// are apart from all else and start on 16 bytes.
+/// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are as for
+/// `implicit_gemm`. `y` and `moments` are apart from all else and start on 16 bytes.
 #[kernel(
     instances(S: [one: One], F: [split_f32: Split]),
     instances(S: [one: One, two: Two], F: [rounded_f32: Rounded, f16: F16, bf16: Bf16]),
@@ -292,10 +304,15 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     operands: *const u32,
     filter_descales: *const f32,
     bias: *const F::Stored,
+    x: *const F::Stored,
+    weight: *const F::Stored,
+    gain: *const f32,
+    shift: *const f32,
     y: *mut F::Stored,
     moments: *mut f32,
     g: &GemmGeometry,
     rings: WideRings,
+    ending: Ending,
 ) {
     let parts = F::OPERANDS.parts;
     let work = Work::of(g, S::TILES, rings.splits);
@@ -306,9 +323,16 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
         y,
         moments,
         input_descales: Global::new(input_descales, g.conv.n as usize),
+        alone: Alone {
+            x,
+            weight,
+            gain,
+            shift,
+            ending,
+        },
     };
     let filter_descales = Global::new(filter_descales, channels);
-    results::load_channels::<F>(&memory, &work, bias, filter_descales);
+    results::load_channels::<F>(&memory, &work, bias, filter_descales, &output.alone);
     if rings.splits > 1 {
         cluster::sync();
     } else {

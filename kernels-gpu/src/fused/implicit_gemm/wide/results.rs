@@ -11,6 +11,7 @@ use op_spec::launch::implicit_gemm::wide::{
 use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
+use super::super::again::{Alone, Written, is_nan};
 use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::moments::Inside;
@@ -33,9 +34,18 @@ pub(super) struct Output<F: Format> {
     pub(super) y: *mut F::Stored,
     pub(super) moments: *mut f32,
     pub(super) input_descales: Global<f32>,
+    /// For results that no norm follows.
+    pub(super) alone: Alone<F::Stored>,
 }
 
-/// Brings bias and reciprocal of the scale of each of the block's filters to shared memory.
+/// Whether no norm follows. None of scaled values is ever so.
+#[inline(always)]
+fn is_alone<F: Format>(g: &GemmGeometry) -> bool {
+    !F::OPERANDS.scaled && g.alone != 0
+}
+
+/// Brings bias and reciprocal of the scale of each of the block's filters to shared memory, and gain and shift where no norm
+/// follows.
 ///
 /// # Safety
 /// All threads of the block call it, and a barrier follows.
@@ -45,6 +55,7 @@ pub(super) unsafe fn load_channels<F: Format>(
     work: &Work<'_>,
     bias: *const F::Stored,
     descales: Global<f32>,
+    alone: &Alone<F::Stored>,
 ) {
     let conv = &work.g.conv;
     let channels = conv.output_channels() as usize;
@@ -60,6 +71,9 @@ pub(super) unsafe fn load_channels<F: Format>(
             }
             if F::OPERANDS.scaled {
                 of_channel[1] = descales.load_readonly(channel);
+            }
+            if is_alone::<F>(work.g) {
+                [of_channel[2], of_channel[3]] = alone.of_channel(channel, channels);
             }
         }
         memory.channels.store_vec(filter * CELL_WORDS, of_channel);
@@ -147,6 +161,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
     pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS]) {
         let g = &self.g;
         self.scale(&mut sums);
+        let mut seen = false;
         let is_whole = g.tile_pixels() == WIDE.pixels() && is_within(g, self.place);
         unroll!(2, |half| {
             if half < SUMS / HALF_SUMS {
@@ -164,13 +179,15 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                     let sums = &sums;
                     move |n: usize, j: usize| sums[HALF_SUMS * half + 4 * n + 2 * i + j]
                 };
-                unroll!(2, |i| {
-                    let [mean, m2] = inside.moments(HALF_OCTETS, of(i));
-                    let filter = self.lane / 4 + 8 * i as u32;
-                    if self.lane.is_multiple_of(4) && filter < self.filters {
-                        self.write_moments(filter, half_of_tile, [inside.count, mean, m2, 0.0]);
-                    }
-                });
+                if !is_alone::<F>(g) {
+                    unroll!(2, |i| {
+                        let [mean, m2] = inside.moments(HALF_OCTETS, of(i));
+                        let filter = self.lane / 4 + 8 * i as u32;
+                        if self.lane.is_multiple_of(4) && filter < self.filters {
+                            self.write_moments(filter, half_of_tile, [inside.count, mean, m2, 0.0]);
+                        }
+                    });
+                }
                 unroll!(2, |quarter| {
                     // Nobody reads what was there before.
                     warp::sync_warp(warp::ALL_LANES);
@@ -185,10 +202,36 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                         });
                     });
                     warp::sync_warp(warp::ALL_LANES);
-                    self.write(first + quarter as u32 * WRITTEN_PIXELS);
+                    seen |= self.write(first + quarter as u32 * WRITTEN_PIXELS);
                 });
             }
         });
+        if is_alone::<F>(g) {
+            self.look_again(seen);
+        }
+    }
+
+    /// Computes again what the warp wrote of the tile that is NaN, if a lane has `seen` one.
+    #[inline(always)]
+    unsafe fn look_again(&self, seen: bool) {
+        let g = &self.g;
+        let planes = g.conv.n as usize * g.conv.output_channels() as usize;
+        let first_pixel = self.first_half * HALF_PIXELS;
+        let written = Written {
+            alone: &self.output.alone,
+            y: GlobalMut::new(self.output.y, planes * g.conv.output_pixels() as usize),
+            g,
+            place: self.place,
+            pixels: self.memory.pixels,
+            channels: self.memory.channels,
+            first_filter: self.filter,
+            filter_step: 1,
+            filters_end: self.filter + self.filters,
+            first_channel: self.channel.wrapping_sub(self.filter),
+            first_pixel,
+            pixels_end: first_pixel + (SUMS / HALF_SUMS) as u32 * HALF_PIXELS,
+        };
+        written.look_again(seen);
     }
 
     /// Undoes the scaling and adds the bias.
@@ -230,24 +273,25 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         self.place.sample as usize * channels + (self.channel + filter) as usize
     }
 
-    /// Writes what shared memory has of the results, of pixels from `first` of the tile on.
+    /// Writes what shared memory has of the results, of pixels from `first` of the tile on. Where no norm follows, whether the lane
+    /// has seen a NaN.
     #[inline(always)]
-    unsafe fn write(&self, first: u32) {
+    unsafe fn write(&self, first: u32) -> bool {
         let g = &self.g;
         // How many pixels are neighbours in the output, from a multiple of that on.
         let together = g.conv.q | g.tile_w | g.tile_pitch | g.slice_pitch;
         if together.is_multiple_of(4) {
-            self.write_of::<4>(first);
+            self.write_of::<4>(first)
         } else if together.is_multiple_of(2) {
-            self.write_of::<2>(first);
+            self.write_of::<2>(first)
         } else {
-            self.write_of::<1>(first);
+            self.write_of::<1>(first)
         }
     }
 
     /// The same, `TOGETHER` (1, 2 or 4) pixels at a time: lanes have consecutive ones.
     #[inline(always)]
-    unsafe fn write_of<const TOGETHER: usize>(&self, first: u32) {
+    unsafe fn write_of<const TOGETHER: usize>(&self, first: u32) -> bool {
         let (g, conv) = (&self.g, &self.g.conv);
         let spatial = conv.output_pixels() as usize;
         let planes = conv.n as usize * conv.output_channels() as usize;
@@ -257,6 +301,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         // Lanes side by side along the pixels, and how many filters they have at a time.
         let lanes = (WRITTEN_PIXELS / TOGETHER as u32).min(WARP_THREADS);
         let filters = WARP_THREADS / lanes;
+        let mut seen = false;
         let mut pixel = self.lane % lanes * TOGETHER as u32;
         while pixel < WRITTEN_PIXELS {
             let of_pixel = first + pixel;
@@ -269,27 +314,54 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                 if position != NOWHERE {
                     let from = filter * WRITTEN_PITCH + pixel;
                     let to = self.plane(filter) * spatial + position as usize;
-                    self.copy::<TOGETHER>(y, from, to);
+                    seen |= self.copy::<TOGETHER>(y, filter, from, to);
                 }
                 filter += filters;
             }
             pixel += lanes * TOGETHER as u32;
         }
+        seen
     }
 
-    /// Writes `TOGETHER` results from place `from` of shared memory on to elements of `y` from `to` on.
+    /// Writes `TOGETHER` results of the warp's filter `filter` from place `from` of shared memory on to elements of `y` from
+    /// `to` on. Where no norm follows, whether one of them is NaN.
     #[inline(always)]
-    unsafe fn copy<const TOGETHER: usize>(&self, y: GlobalMut<F::Stored>, from: u32, to: usize) {
+    unsafe fn copy<const TOGETHER: usize>(
+        &self,
+        y: GlobalMut<F::Stored>,
+        filter: u32,
+        from: u32,
+        to: usize,
+    ) -> bool {
+        let mut seen = false;
+        let mut map = [0.0; 2];
+        // Asked anew for each filter, or there would be two of these loops.
+        let is_alone = is_alone::<F>(&self.g) && opaque::to_compiler(self.g.alone) != 0;
+        if is_alone {
+            let at = (self.filter + filter) * CELL_WORDS + 2;
+            map = self.memory.channels.load_vec::<2>(at);
+        }
+        let mut mapped = |value: f32| {
+            if !is_alone {
+                return value;
+            }
+            seen |= is_nan(value);
+            self.output.alone.map(map, value)
+        };
         match TOGETHER {
             4 => {
-                let values = self.written.load_vec::<4>(from);
+                let values = self.written.load_vec::<4>(from).map(&mut mapped);
                 y.store_vec(to, F::Stored::from_f32_vector(values));
             }
             2 => {
-                let values = self.written.load_vec::<2>(from);
+                let values = self.written.load_vec::<2>(from).map(&mut mapped);
                 y.store_vec(to, F::Stored::from_f32_pair(values));
             }
-            _ => y.store(to, F::Stored::from_f32(self.written.load(from))),
+            _ => {
+                let value = mapped(self.written.load(from));
+                y.store(to, F::Stored::from_f32(value));
+            }
         }
+        seen
     }
 }

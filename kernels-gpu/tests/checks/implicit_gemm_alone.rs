@@ -1,0 +1,204 @@
+//! The implicit matrix product where no norm of its own statistics follows: what is not finite keeps to its windows, and batch norm
+//! and function are done before a result is written.
+
+use op_spec::chain::{BatchNormLayer, ConvLayer, Layer, LayerProblem};
+use op_spec::launch::implicit_gemm::{Ending, GemmConfig, GemmTile, TILES, W64N128, WIDE};
+use op_spec::{BatchNormSpec, ConvSpec};
+use oracle::{Case, Expected, Precision};
+
+use super::implicit_gemm::{
+    DEVICE, Ended, FOR_SINGLE_TILES, FOR_WIDE_TILES, Packed, multiply, multiply_wide, prepare, spec,
+};
+use super::{Loaded, Outcome, Run, case, compare, precision, same_bits, stored};
+
+/// `[n, c, k]`, extents of input and filter, attributes, and the layers behind.
+struct Row {
+    channels: [usize; 3],
+    input: [usize; 3],
+    filter: [usize; 3],
+    attributes: ConvSpec<3>,
+    batch_norm: bool,
+    function: Option<Layer>,
+}
+
+/// What filters, steps, stages and cells leave over, and everything in whole steps.
+fn rows() -> Vec<Row> {
+    let row = |channels, input, filter, attributes, batch_norm, function| Row {
+        channels,
+        input,
+        filter,
+        attributes,
+        batch_norm,
+        function,
+    };
+    let padded = spec([1; 3], [0, 1, 1], [1; 3], 1);
+    let relu = || Some(Layer::relu());
+    vec![
+        // Whole steps; a group of infinities and NaN.
+        row([2, 16, 20], [1, 7, 9], [1, 3, 3], padded, false, None),
+        // A column of the cells and a step of the taps left over; with strides.
+        row(
+            [1, 3, 9],
+            [1, 17, 22],
+            [1, 5, 7],
+            spec([1, 2, 2], [0, 2, 3], [1; 3], 1),
+            true,
+            relu(),
+        ),
+        // Channels left over, in groups; a batch norm alone.
+        row(
+            [2, 20, 6],
+            [1, 7, 11],
+            [1, 3, 3],
+            spec([1; 3], [0, 1, 0], [1, 1, 2], 2),
+            true,
+            None,
+        ),
+        // Depth; planes of a stage left over; a function alone.
+        row(
+            [1, 37, 19],
+            [3, 5, 7],
+            [2, 3, 3],
+            spec([1; 3], [1, 0, 1], [1; 3], 1),
+            false,
+            Some(Layer::leaky_relu(0.25)),
+        ),
+        // Filters of three wide tiles, pixels of several.
+        row([1, 9, 140], [1, 20, 40], [1, 1, 3], padded, true, relu()),
+    ]
+}
+
+/// What a row is computed with.
+fn tiles(row: &Row) -> Vec<Option<GemmTile>> {
+    match row.channels[2] {
+        19 => TILES.map(Some).to_vec(),
+        _ => vec![None, Some(W64N128), Some(WIDE)],
+    }
+}
+
+/// The row's layers, its input strewn with values that are not finite.
+fn case_of<F: Packed>(row: &Row) -> Case {
+    let [n, c, k] = row.channels;
+    let mut conv = ConvLayer::new("conv", k, row.filter);
+    conv.attributes = row.attributes;
+    let mut layers = vec![Layer::conv3d(conv)];
+    if row.batch_norm {
+        layers.push(Layer::BatchNorm(BatchNormLayer {
+            name: "norm".to_owned(),
+            attributes: BatchNormSpec { eps: 1e-3 },
+            affine: true,
+        }));
+    }
+    layers.extend(row.function.clone());
+    let [d, h, w] = row.input;
+    let mut case = case::<F::Stored>(layers, &[n, c, d, h, w]);
+    if row.batch_norm {
+        case.parameters[3].mapv_inplace(|v| stored::<F::Stored>(v.abs() + 0.1));
+    }
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    let all = case.x.len();
+    // At both ends, where windows begin and end, and far apart.
+    for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
+        *case.x.iter_mut().nth(index).expect("an element") = value;
+    }
+    // An infinity that meets 0 is NaN.
+    let filters = &mut case.parameters[0];
+    filters.iter_mut().step_by(5).for_each(|w| *w = 0.0);
+    case
+}
+
+/// What the row's layers come to, if products may be off by as much as the format's.
+fn wanted<F: Packed>(case: &Case) -> Expected {
+    let precision_of_products = Precision {
+        products: F::PRODUCTS,
+        ..Precision::F32
+    };
+    let bounded = case.bounded_of_one_kernel(&precision_of_products);
+    let bounded = bounded.expect("layers that take this input");
+    let precision = precision::<F::Stored>();
+    Expected::new(bounded.stored(&precision), &precision)
+}
+
+/// Gain and shift of the batch norm of a case, which is its second layer.
+fn folded(case: &Case) -> [Vec<f32>; 2] {
+    let problem = case.problem().expect("a sound problem").steps[1].problem;
+    let LayerProblem::BatchNorm(problem) = problem else {
+        unreachable!("a batch norm behind the convolution")
+    };
+    let of = |index: usize, c: usize| f64::from(case.parameters[index][c]);
+    let channels = case.parameters[2].len();
+    let each = |which: usize| {
+        let value = |c| {
+            let parameters = [of(2, c), of(3, c), of(4, c), of(5, c)];
+            problem.gain_and_shift(parameters, f64::sqrt)[which] as f32
+        };
+        (0..channels).map(value).collect()
+    };
+    [each(0), each(1)]
+}
+
+/// All rows, by all kinds of tiles.
+pub(crate) fn matches<F: Packed>(run: &Run) -> Outcome {
+    for (number, row) in rows().iter().enumerate() {
+        let case = case_of::<F>(row);
+        let wanted = wanted::<F>(&case);
+        let problem = case.problem().expect("a sound problem").steps[0].problem;
+        let LayerProblem::Conv3d(conv) = problem else {
+            unreachable!("a convolution of volumes")
+        };
+        let geometry = conv.geometry().expect("a small problem");
+        let Loaded { x, parameters } = run.load::<F::Stored>(&case)?;
+        let mut ending = (row.function.as_ref())
+            .and_then(|function| match function {
+                Layer::Pointwise(function) => Ending::of(function.step()),
+                _ => None,
+            })
+            .unwrap_or(Ending::NONE);
+        ending.is_mapped = u32::from(row.batch_norm);
+        let [gain, shift] = match row.batch_norm {
+            true => folded(&case),
+            false => [vec![], vec![]],
+        };
+        let [gain, shift] = [run.tensor::<f32>(&gain)?, run.tensor::<f32>(&shift)?];
+        let ended = Ended {
+            x: x.source::<F::Stored>(),
+            weight: parameters[0].source(),
+            gain: gain.source(),
+            shift: shift.source(),
+            ending,
+        };
+        for tile in tiles(row) {
+            let config = match tile {
+                Some(tile) => {
+                    let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, tile);
+                    config.map(GemmConfig::without_norm)
+                }
+                None => GemmConfig::alone(&geometry, F::OPERANDS, &DEVICE, None).ok(),
+            };
+            let config = config.expect("a config");
+            assert_eq!(config.moment_elements(), 0);
+            let operands = prepare::<F>(run, &config, &x, &parameters[0])?;
+            let bias = &parameters[1];
+            let elements = wanted.shape().iter().product();
+            let y = run.empty::<F::Stored>(elements)?;
+            let none = run.empty::<f32>(0)?;
+            let what = format!("row {number}, {:?}", config.tile);
+            if config.tile.is_wide() {
+                let multiply = |device, y| {
+                    multiply_wide::<F>(run, &config, device, &operands, bias, &ended, y, &none)
+                };
+                let tiles = multiply(&FOR_WIDE_TILES, &y)?;
+                if tiles == 2 {
+                    let other = run.empty::<F::Stored>(elements)?;
+                    assert_eq!(multiply(&FOR_SINGLE_TILES, &other)?, 1);
+                    same_bits(&what, &other, &y)?;
+                }
+            } else {
+                let scale = run.empty::<F::Stored>(0)?;
+                multiply::<F>(run, &config, &operands, bias, &scale, &ended, &y, &none)?;
+            }
+            compare(&what, &y, &wanted)?;
+        }
+    }
+    Ok(())
+}
