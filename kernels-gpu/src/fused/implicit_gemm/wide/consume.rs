@@ -79,8 +79,8 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     while item < g.items() as u32 {
         let mut sums = F::nothing();
         let mut used: Option<Used> = None;
-        let mut stage = work.first_stage;
-        while stage < work.end_stage {
+        let [mut stage, end_stage] = work.stages();
+        while stage < end_stage {
             patch_ring.filled(patch.slot).wait(patch.parity);
             let pixels_at = first_pixels + patch.slot * slot_units;
             let mut step = 0;
@@ -125,7 +125,7 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             over.give_back(&filter_ring, &patch_ring);
         }
         let is_mine =
-            memory.rings.splits == 1 || exchange::is_owner(work, memory, warp, parity, &mut sums);
+            work.splits == 1 || exchange::is_owner(g, memory.rings, parts, parity, &mut sums);
         if is_mine {
             let place = Place::of(item, g);
             Results::<F, SUMS>::new(g, memory.rings, output, filter_tile, first_half, &place)

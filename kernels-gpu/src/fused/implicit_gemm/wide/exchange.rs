@@ -14,11 +14,12 @@
 //! known to the cluster before anyone sends, and the cluster's barrier at the end keeps a block for those who still arrive at it.
 
 use cuda_std::mbarrier::Barrier;
-use cuda_std::{cluster, thread, warp};
+use cuda_std::{cluster, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::wide::WARPS;
+use op_spec::launch::implicit_gemm::GemmGeometry;
+use op_spec::launch::implicit_gemm::wide::{WARPS, WideRings};
 
-use super::{Memory, Work};
+use super::{Memory, rank};
 use crate::parts::unroll::unroll;
 
 /// Words that a warp's lanes write at once.
@@ -59,27 +60,39 @@ impl Memory {
 /// tiles before.
 ///
 /// # Safety
-/// All lanes of warp `warp` call it together, and the warps of this number in all blocks of the cluster do, as many times; the
+/// All lanes of the warp call it together, and the warps of its number in all blocks of the cluster do, as many times; the
 /// barriers are known to all of them.
 #[inline(always)]
 pub(super) unsafe fn is_owner<const SUMS: usize>(
-    work: &Work<'_>,
-    memory: &Memory,
-    warp: u32,
+    g: &GemmGeometry,
+    rings: WideRings,
+    parts: u32,
     parity: u32,
     sums: &mut [f32; SUMS],
 ) -> bool {
-    let rings = memory.rings;
+    // Computed anew, or what depends on it would take the products' registers.
+    let thread = opaque::to_compiler(thread::thread_idx_x());
+    let g = GemmGeometry {
+        offsets: opaque::to_compiler(g.offsets),
+        ..*g
+    };
+    let rings = WideRings {
+        splits: opaque::to_compiler(rings.splits),
+        patches: opaque::to_compiler(rings.patches),
+        ..rings
+    };
+    let memory = Memory::of(&g, rings, parts);
+    let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
     let owner = warp * rings.splits / WARPS;
-    let lane = thread::thread_idx_x() % WARP_THREADS;
+    let rank = rank(rings.splits);
     // Where the owner has what block `rank` sends: the first four sums of this lane.
     let place = |rank: u32| {
         let of_owner = warp & (rings.finishing_warps() - 1);
         let sent = of_owner * (rings.splits - 1) + (rank ^ owner) - 1;
         sent * (SUMS as u32 * WARP_THREADS) + 4 * lane
     };
-    if work.rank != owner {
-        let first = place(work.rank);
+    if rank != owner {
+        let first = place(rank);
         // A new barrier's phase of parity 1 is over, as it were: nothing was sent before.
         cluster::wait(memory.taken(warp), parity ^ 1);
         unroll!(2, |half| {
@@ -128,12 +141,12 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     }
     warp::sync_warp(warp::ALL_LANES);
     if lane == 0 {
-        let mut rank = 0;
-        while rank < rings.splits {
-            if rank != owner {
-                cluster::arrive_at(memory.taken(warp), rank);
+        let mut other = 0;
+        while other < rings.splits {
+            if other != owner {
+                cluster::arrive_at(memory.taken(warp), other);
             }
-            rank += 1;
+            other += 1;
         }
     }
     true

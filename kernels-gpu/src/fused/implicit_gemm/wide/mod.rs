@@ -250,11 +250,8 @@ struct Work<'a> {
     filter_tile: u32,
     first_item: u32,
     item_step: u32,
-    /// The block's number among those that split the same sums.
-    rank: u32,
-    /// Its first stage, and the one behind its last.
-    first_stage: u32,
-    end_stage: u32,
+    /// Blocks that split the same sums.
+    splits: u32,
 }
 
 impl<'a> Work<'a> {
@@ -262,10 +259,9 @@ impl<'a> Work<'a> {
     #[inline(always)]
     unsafe fn of(g: &'a GemmGeometry, tiles: u32, splits: u32) -> Self {
         let sets = g.wide_sets(tiles);
-        let (cluster, rank) = div_rem(thread::block_idx_x(), splits);
-        let (first_item, set) = div_rem(cluster, sets);
-        let (item_step, _) = div_rem(thread::grid_dim_x(), sets * splits);
-        let [first_stage, end_stage] = g.wide_stages(rank, splits);
+        let shift = splits.trailing_zeros();
+        let (first_item, set) = div_rem(thread::block_idx_x() >> shift, sets);
+        let (item_step, _) = div_rem(thread::grid_dim_x() >> shift, sets);
         let (group, set) = div_rem(set, g.filter_tiles.div_ceil(tiles));
         Self {
             g,
@@ -273,11 +269,22 @@ impl<'a> Work<'a> {
             filter_tile: set * tiles,
             first_item,
             item_step,
-            rank,
-            first_stage,
-            end_stage,
+            splits,
         }
     }
+
+    /// The block's first stage, and the one behind its last; computed where it is asked for.
+    #[inline(always)]
+    fn stages(&self) -> [u32; 2] {
+        let splits = opaque::to_compiler(self.splits);
+        self.g.wide_stages(rank(splits), splits)
+    }
+}
+
+/// The block's number among the `splits` that split the same sums.
+#[inline(always)]
+fn rank(splits: u32) -> u32 {
+    thread::block_idx_x() & (splits - 1)
 }
 
 /// A block, or a cluster, computes tiles of filters times pixels, the moments of each filter over each half of those pixels, and

@@ -28,8 +28,9 @@ pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: G
     let mut turn = Turn::FIRST;
     let mut item = work.first_item;
     while item < g.items() as u32 {
-        let mut step = work.first_stage * g.steps;
-        while step < work.end_stage * g.steps {
+        let [first_stage, end_stage] = work.stages();
+        let mut step = first_stage * g.steps;
+        while step < end_stage * g.steps {
             // A new barrier's phase of parity 1 is over, as it were: its slot is free.
             ring.free(turn.slot).wait(turn.parity ^ 1);
             let filled = ring.filled(turn.slot);
@@ -76,8 +77,8 @@ pub(super) unsafe fn bring_patches(
     let mut item = work.first_item;
     while item < g.items() as u32 {
         let place = Place::of(item, g);
-        let mut stage = work.first_stage;
-        while stage < work.end_stage {
+        let [mut stage, end_stage] = work.stages();
+        while stage < end_stage {
             if others == 0 {
                 ring.free(turn.slot).wait(turn.parity ^ 1);
                 start_patch(work, memory, packed, &place, stage, turn.slot);
