@@ -245,6 +245,7 @@ fn launch_contract(backend: Backend) -> Outcome {
                 grid,
                 block,
                 shared_bytes,
+                cluster_blocks: 1,
             },
             4,
         )
@@ -272,6 +273,7 @@ fn fault(backend: Backend) -> Outcome {
         grid: [1, 1, 1],
         block: [BLOCK_THREADS, 1, 1],
         shared_bytes: 0,
+        cluster_blocks: 1,
     };
     let result = launch_clamp(backend, shape, 4)?;
     let Err(Error::Emulator(fault)) = result else {

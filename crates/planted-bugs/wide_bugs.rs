@@ -185,10 +185,171 @@ bugs! {
         wrong: "WARP_FILTERS",
     }
     {
+        name: wide_slice_of_the_filter_is_the_first,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "let z = place.z * conv.stride_d + «filter_slice * conv.dilation_d»;",
+        wrong: "0",
+    }
+    {
+        name: wide_filters_of_all_depths_are_those_of_the_first_slice,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/filters.rs",
+        right: "let row = «depth * conv.r + row»;",
+        wrong: "row",
+    }
+    {
+        name: wide_strips_have_the_columns_of_the_first,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "let column = column + «strip * OCTET_PIXELS»;",
+        wrong: "0",
+    }
+    {
+        name: wide_rows_of_a_patch_follow_one_another_in_spite_of_the_stride,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "let h = («residue_row * conv.stride_h + residue»).min(g.patch_h - 1);",
+        wrong: "residue * g.residue_rows + residue_row",
+    }
+    {
+        name: wide_slices_of_a_tile_are_neighbours_in_spite_of_the_stride,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "    («slice * conv.stride_d» + t * conv.dilation_d, h, strip)",
+        wrong: "slice",
+    }
+    {
+        name: wide_rows_of_the_filter_are_a_row_of_one_octet_apart,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "        «row * g.tile_d * g.strips»\n",
+        wrong: "row",
+    }
+    {
+        name: wide_cells_behind_the_patch_are_not_zeros,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "        while cell < «behind * planes» {",
+        wrong: "0",
+    }
+    {
+        name: wide_cells_behind_the_patch_are_zeros_in_one_slot,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "let planes = «self.rings.patches * g.stage_planes * self.parts»;",
+        wrong: "g.stage_planes * self.parts",
+    }
+    {
+        name: wide_cells_are_copied_beyond_the_patch,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "                        if (i as u32) < «left» {",
+        wrong: "TOGETHER as u32",
+    }
+    {
         name: wide_tables_are_read_before_they_are_there,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/mod.rs",
-        right: "    «thread::sync_threads();»\n\n    let warp",
+        right: "        «thread::sync_threads();»\n    }\n\n    let warp",
         wrong: "",
+    }
+    {
+        name: split_blocks_send_before_all_have_begun,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "        «cluster::sync();»\n    } else {",
+        wrong: "thread::sync_threads();",
+    }
+    {
+        name: split_block_ends_before_the_last_arrival,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "        // Who owns sums may still say that it has them.\n        «cluster::sync();»\n",
+        wrong: "",
+    }
+    {
+        name: split_barriers_are_not_shown_to_the_cluster,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "        «cluster::fence_barriers();»\n",
+        wrong: "",
+    }
+    {
+        name: split_sums_are_added_before_they_come,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "    «cluster::wait(memory.come(warp), parity);»\n",
+        wrong: "",
+    }
+    {
+        name: split_sums_are_overwritten_before_they_are_taken,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "        «cluster::wait(memory.taken(warp), parity ^ 1);»\n",
+        wrong: "",
+    }
+    {
+        name: split_sums_are_announced_by_a_lane_alone,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "        «warp::sync_warp(warp::ALL_LANES);»\n        if lane == 0 {\n            cluster::arrive_at(memory.come",
+        wrong: "",
+    }
+    {
+        name: split_sums_are_taken_by_a_lane_alone,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "    «warp::sync_warp(warp::ALL_LANES);»\n    if lane == 0 {\n        let mut rank",
+        wrong: "",
+    }
+    {
+        name: split_sums_of_one_block_are_awaited,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "self.come(warp).init(«self.rings.splits - 1»);",
+        wrong: "1",
+    }
+    {
+        name: split_blocks_send_to_one_place,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "«(rank ^ owner) - 1»;",
+        wrong: "0",
+    }
+    {
+        name: split_sums_of_the_other_pair_are_forgotten,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "    if «rings.splits == 4» {",
+        wrong: "false",
+    }
+    {
+        name: split_partners_alone_hear_that_sums_are_taken,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/exchange.rs",
+        right: "            if «rank != owner» {",
+        wrong: "rank == owner ^ 1",
+    }
+    {
+        name: split_tiles_all_have_the_first_parity,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "        «parity ^= 1;»\n",
+        wrong: "",
+    }
+    {
+        name: split_patches_are_of_the_first_stages,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "start_patch(work, memory, packed, &place, «stage», turn.slot);",
+        wrong: "stage - work.first_stage",
+    }
+    {
+        name: split_filters_are_of_the_first_stages,
+        check: implicit_gemm::split::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "let at = («from * all_steps + step») * parts",
+        wrong: "from * all_steps + step - work.first_stage * g.steps",
     }
 }

@@ -145,6 +145,7 @@ mod tests {
             grid,
             block,
             shared_bytes,
+            cluster_blocks: 1,
         };
         check(&KERNEL, &Limits::EMULATED, &shape)
             .err()

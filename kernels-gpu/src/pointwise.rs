@@ -51,7 +51,7 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
     let mut halves = [pair(vectors[0], vectors[1]), pair(vectors[2], vectors[3])];
     let mut done = 0;
     while done < halves.len() {
-        halves = [halves[1], apply(list, halves[0])];
+        halves = [halves[1], apply::<T, _>(list, halves[0])];
         done += 1;
     }
     unroll!(4, |v| {

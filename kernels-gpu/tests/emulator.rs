@@ -99,6 +99,7 @@ tests! {
     implicit_gemm_matches: checks::implicit_gemm::matches::<Split>, checks::implicit_gemm::matches::<Rounded>;
     implicit_gemm_matches_in_half_precision:
         checks::implicit_gemm::matches::<f16>, checks::implicit_gemm::matches::<bf16>;
+    implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_pieces;
     implicit_gemm_keeps_to_windows_where_no_norm_follows:
         checks::implicit_gemm_alone::matches::<f16>, checks::implicit_gemm_alone::matches::<bf16>;
     implicit_gemm_keeps_magnitudes_to_windows_in_parts:
@@ -107,6 +108,9 @@ tests! {
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
         checks::implicit_gemm::wide::<Split>, checks::implicit_gemm::wide::<Rounded>,
         checks::implicit_gemm::wide::<f16>, checks::implicit_gemm::wide::<bf16>;
+    implicit_gemm_adds_sums_that_a_cluster_split:
+        checks::implicit_gemm::split::<Split>, checks::implicit_gemm::split::<Rounded>,
+        checks::implicit_gemm::split::<f16>, checks::implicit_gemm::split::<bf16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;

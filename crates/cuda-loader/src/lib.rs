@@ -46,6 +46,7 @@ mod status;
 mod table;
 
 pub use driver::{DriverInfo, DriverVersion, driver, symbol};
+pub use status::known;
 pub use table::names;
 
 use std::ffi::c_int;

@@ -246,6 +246,10 @@ impl SharedView {
     pub(crate) unsafe fn store_remote<T: Element>(self, _: u32, _: u32, _: T) {
         absent()
     }
+
+    pub(crate) unsafe fn store_remote_vec<T: Element>(self, _: u32, _: u32, _: [T; 4]) {
+        absent()
+    }
 }
 
 impl SharedSymbol {

@@ -1,7 +1,7 @@
 //! Clusters: blocks that run at the same time and reach each other's shared memory (sm_90).
 //!
-//! A kernel says how many blocks make a cluster in `#[kernel(cluster_blocks = ..)]`; its grid
-//! must be a multiple of it.
+//! How many blocks make a cluster is said by the kernel, in `#[kernel(cluster_blocks = ..)]`, or else by
+//! its launch; the grid must be a multiple of it.
 //!
 //! A block that ends takes its shared memory with it, so whoever reaches for another block's must
 //! come to the cluster's barrier, or have that block wait for what was sent, before it ends.
@@ -154,4 +154,17 @@ pub unsafe fn store<T: Element>(to: Shared<T>, i: u32, rank: u32, value: T) {
     const { assert!(size_of::<T>() == 4, "a remote access is 4 bytes wide") };
     // SAFETY: the caller's promise is the backend's.
     unsafe { to.view.store_remote::<T>(i, rank, value) }
+}
+
+/// Writes elements `i` to `i + 3`, of 4 bytes each, of block `rank`'s memory where `to` is here.
+/// `st.shared::cluster.v4.b32`.
+///
+/// # Safety
+/// As for [`store`]; the place of element `i` is a multiple of 16 bytes.
+#[track_caller]
+#[inline(always)]
+pub unsafe fn store_vec<T: Element>(to: Shared<T>, i: u32, rank: u32, values: [T; 4]) {
+    const { assert!(size_of::<T>() == 4, "a remote access is of words") };
+    // SAFETY: the caller's promise is the backend's.
+    unsafe { to.view.store_remote_vec::<T>(i, rank, values) }
 }

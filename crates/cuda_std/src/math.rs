@@ -43,6 +43,8 @@ functions! {
     abs(x);
     /// `2^x`, error up to 2 ulp. `ex2.approx.f32`.
     exp2(x);
+    /// The same where `2^x` is a normal number; subnormal ones count as 0. `ex2.approx.ftz.f32`.
+    exp2_normal(x);
     /// `e^x`, error of a few ulp: argument reduction with two FMAs around `ex2.approx.f32`.
     exp(x);
     /// `log2(x)`, absolute error up to 2⁻²² near 1, else 2 ulp. `lg2.approx.f32`.

@@ -128,18 +128,19 @@ fn patches_hold_every_tap_of_every_pixel_and_packed_inputs_every_patch() {
         for tap in 0..g.column_taps {
             let w = tap * g.cell_columns * conv.dilation_w;
             assert!(w % conv.stride_w < g.residues, "{config:?}");
-            assert!(
-                g.tile_w - 1 + w / conv.stride_w < g.patch_columns,
-                "{config:?}"
-            );
+            let columns = g.tile_w / g.strips.max(1);
+            assert!(columns - 1 + w / conv.stride_w < g.patch_columns);
         }
         for (tiles, tile, stride, patch, packed) in [
             (g.tiles_d, g.tile_d, conv.stride_d, g.patch_d, g.packed_d),
             (g.tiles_h, g.tile_h, conv.stride_h, g.patch_h, g.packed_h),
-            (g.tiles_w, g.tile_w, 1, g.patch_columns, g.residue_columns),
         ] {
             assert!((tiles - 1) * tile * stride + patch <= packed, "{config:?}");
         }
+        // Strips are eight columns apart.
+        let last_strip = g.strips.saturating_sub(1) * 8;
+        let last_column = (g.tiles_w - 1) * g.tile_w + last_strip + g.patch_columns;
+        assert!(last_column <= g.residue_columns, "{config:?}");
     }
 }
 
@@ -184,26 +185,42 @@ fn octets_are_equally_far(config: &GemmConfig) {
             taps.for_each(|tap| assert_eq!(column(tap) - column(tap - 1), cells, "{config:?}"));
         }
     }
+    let filter_slices = g.filter_slices;
+    assert_eq!(filter_slices * g.depth_stages, conv.t);
+    assert_eq!(g.taps, filter_slices * conv.r * g.column_taps);
     let first_cell = |pixel: u32| pixel / 8 * g.octet_cells + pixel % 8;
-    let row = |d: u32, h: u32| (d * g.patch_h + h) * g.patch_row();
+    // The first cell of the window of a pixel, and how far a row of the filter is from that.
+    let window = |[d, h, w]: [u32; 3]| match g.strips {
+        0 => (d * conv.stride_d * g.patch_h + h * conv.stride_h) * g.patch_row() + w,
+        strips => ((h * g.tile_d + d) * strips + w / 8) * g.patch_row() + w % 8,
+    };
+    let filter_row = |[t, r]: [u32; 2]| match g.strips {
+        0 => (t * conv.dilation_d * g.patch_h + r * conv.dilation_h) * g.patch_row(),
+        strips => {
+            let (row, residue) = (
+                r * conv.dilation_h / conv.stride_h,
+                r * conv.dilation_h % conv.stride_h,
+            );
+            assert!(residue < g.row_residues && g.tile_h + row <= g.residue_rows);
+            let row = (t * g.row_residues + residue) * g.residue_rows + row;
+            row * g.tile_d * strips * g.patch_row()
+        }
+    };
     for d in 0..g.tile_d {
         for h in 0..g.tile_h {
             for w in 0..g.tile_w {
                 let pixel = d * g.slice_pitch + h * g.tile_pitch + w;
                 assert!(pixel < pixels, "{config:?}");
-                let wanted = row(d * conv.stride_d, h * conv.stride_h) + w;
-                assert_eq!(first_cell(pixel), wanted, "{config:?}");
+                assert_eq!(first_cell(pixel), window([d, h, w]), "{config:?}");
             }
         }
     }
-    // The last tap of the last pixel, used or not.
-    let last = row(
-        (conv.t - 1) * conv.dilation_d,
-        (conv.r - 1) * conv.dilation_h,
-    );
+    // The farthest tap of the last pixel, used or not.
+    let rows = (0..filter_slices).flat_map(|t| (0..conv.r).map(move |r| [t, r]));
     let columns = (0..g.column_taps).map(column).max().unwrap_or(0);
     let behind = g.column_taps % STEP_CELLS * g.pair_cells;
-    let reached = first_cell(pixels - 1) + last + columns + behind;
+    let farthest = rows.map(filter_row).max().unwrap_or(0) + columns + behind;
+    let reached = first_cell(pixels - 1) + farthest;
     assert!(reached < g.patch_cells, "{config:?}");
 }
 
@@ -351,17 +368,23 @@ fn what_shared_memory_cannot_hold_has_no_plan() {
 #[test]
 fn many_moments_are_combined_in_two_steps() {
     for config in configs() {
-        let g = &config.geometry;
-        let tiles = u64::from(g.pixel_tiles());
+        let tiles = config.geometry.pixel_tiles();
         for channels in [1, 4, 64] {
-            let [first, second] = combining(g.pixel_tiles(), channels);
-            if [first, second] != [0, 0] {
-                assert_eq!(first * second.max(1), tiles * u64::from(channels));
-            } else {
-                assert_eq!(tiles * u64::from(channels), 1);
+            let mut left = u64::from(tiles) * u64::from(channels);
+            for launch in combining(tiles, channels).into_iter().flatten() {
+                assert_eq!(launch.count, left);
+                left = launch.pieces.into();
+                let blocks = launch.shape(3).map(|shape| u64::from(shape.grid[0]));
+                assert_eq!(blocks, Some(3 * left));
             }
+            assert_eq!(left, 1);
         }
     }
+    let steps = |tiles, channels| combining(tiles, channels).map(|step| step.map(|s| s.pieces));
+    assert_eq!(steps(1, 1), [None, None]);
+    assert_eq!(steps(512, 4), [Some(1), None]);
+    assert_eq!(steps(16_384, 1), [Some(16), Some(1)]);
+    assert_eq!(steps(2049, 1), [Some(3), Some(1)]);
 }
 
 /// Without a norm behind, the tile is that of a norm behind, but there are no moments.

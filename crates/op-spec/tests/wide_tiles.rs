@@ -105,18 +105,14 @@ fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
         ("positions", at.positions, 4 * WIDE.pixels(), 4),
         ("sources", at.sources, 4 * g.patch_cells, 4),
         ("channels", at.channels, 16 * rings.tiles * filters, 16),
-        (
-            "barriers",
-            at.barriers,
-            16 * (rings.patches + rings.filters),
-            8,
-        ),
+        ("barriers", at.barriers, 8 * rings.barriers(), 8),
         (
             "results",
             at.results,
             4 * WARPS * WARP_FILTERS * WRITTEN_PITCH,
             16,
         ),
+        ("exchange", at.exchange, 4 * rings.exchanged(), 16),
         (
             "patches",
             at.patches,
@@ -152,9 +148,9 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
                 continue;
             };
             let g = &config.geometry;
-            for tiles in [1, 2] {
-                if let Some(rings) = g.wide_rings(format, tiles, device.shared_bytes) {
-                    assert_eq!(rings.tiles, tiles);
+            for blocks in [[1, 1], [2, 1], [1, 2], [2, 2], [1, 4], [2, 4]] {
+                if let Some(rings) = g.wide_rings(format, blocks, device.shared_bytes) {
+                    assert_eq!([rings.tiles, rings.splits], blocks);
                     assert!(rings.patches >= 2 && rings.filters >= 2, "{rings:?}");
                     assert!(rings.patches <= PATCH_WARPS + 1, "{rings:?}");
                     lies_apart(&config, rings, device.shared_bytes);
@@ -188,10 +184,11 @@ fn no_further_slot_fits_shared_memory() {
             let shared_bytes = kib * 1024;
             let fewest = WideRings {
                 tiles,
+                splits: 1,
                 patches: 2,
                 filters: 2,
             };
-            let Some(rings) = g.wide_rings(format, tiles, shared_bytes) else {
+            let Some(rings) = g.wide_rings(format, [tiles, 1], shared_bytes) else {
                 assert!(bytes(fewest) > shared_bytes, "{config:?}");
                 continue;
             };
@@ -203,6 +200,7 @@ fn no_further_slot_fits_shared_memory() {
             for (_, [patches, filters]) in one_more.into_iter().filter(|(may, _)| *may) {
                 let more = WideRings {
                     tiles,
+                    splits: 1,
                     patches: rings.patches + patches,
                     filters: rings.filters + filters,
                 };
@@ -220,14 +218,11 @@ fn blocks_of_one_tile_and_of_two_have_the_same_geometry_and_moments() {
         let of_one = problems(1);
         for n in [1, 2, 7, 64] {
             for (alone, conv) in of_one.iter().zip(problems(n)) {
-                let Some(first) = wide(alone, format, &HOPPER) else {
-                    continue;
-                };
                 for device in devices() {
-                    let Some(config) = wide(&conv, format, &device) else {
-                        // Only for want of memory, which the batch does not change.
-                        assert!(device.shared_bytes < HOPPER.shared_bytes);
-                        assert_eq!(wide(alone, format, &device), None);
+                    let first = wide(alone, format, &device);
+                    let config = wide(&conv, format, &device);
+                    assert_eq!(config.is_some(), first.is_some());
+                    let (Some(config), Some(first)) = (config, first) else {
                         continue;
                     };
                     let mut geometry = config.geometry;
@@ -311,6 +306,56 @@ fn wide_tiles_are_for_many_channels_and_pixels() {
             }
         }
     }
+}
+
+/// The config that is chosen for channels, filters, extents of the input and a stride, of a filter of 3 along each axis that is longer
+/// than 1, padded to the input's extents.
+fn padded(
+    [c, k]: [usize; 2],
+    extents: [usize; 3],
+    stride: usize,
+    format: OperandFormat,
+) -> GemmConfig {
+    let of = |inside: usize| extents.map(|extent| if extent > 1 { inside } else { 1 });
+    let spec = ConvSpec {
+        stride: of(stride),
+        padding: extents.map(|extent| usize::from(extent > 1)).into(),
+        ..ConvSpec::default()
+    };
+    let conv = conv([2, c, k], extents, of(3), spec);
+    GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a config")
+}
+
+#[test]
+fn volumes_and_planes_of_even_extents_fill_wide_tiles() {
+    for (channels, extents, stride) in [
+        ([32, 64], [128; 3], 2),
+        ([64, 64], [64; 3], 1),
+        ([64, 128], [64; 3], 2),
+        ([128, 128], [32; 3], 1),
+        ([128, 256], [32; 3], 2),
+        ([256, 256], [16; 3], 1),
+        ([256, 320], [16; 3], 2),
+        ([320, 320], [8; 3], 1),
+        ([512, 512], [1, 128, 128], 1),
+        ([512, 512], [1, 16, 16], 1),
+    ] {
+        let config = padded(channels, extents, stride, OperandFormat::STORED);
+        assert_eq!(config.tile, WIDE, "{channels:?}");
+        assert_eq!(config.geometry.tile_pixels(), WIDE.pixels(), "{config:?}");
+        // Two slots for patches are the least; three let one arrive while another waits.
+        let rings = config.wide_rings(&HOPPER).expect("a wide tile");
+        assert!(rings.patches >= 3 && rings.filters >= 4, "{rings:?}");
+        let split = padded(channels, extents, stride, OperandFormat::SPLIT);
+        assert_eq!(split.tile, WIDE, "{channels:?}");
+    }
+}
+
+#[test]
+fn extents_of_wide_tiles_are_chosen_by_whole_rounds() {
+    let config = padded([256, 256], [1, 100, 152], 1, OperandFormat::STORED);
+    assert_eq!(config.tile, WIDE);
+    assert!(config.geometry.pixel_tiles() <= 66, "{config:?}");
 }
 
 #[test]

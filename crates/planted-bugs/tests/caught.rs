@@ -57,6 +57,7 @@ fn outcome(check: Check, bug: u32, seed: Option<u64>) -> Outcome {
         grid: [1; 3],
         block: [1; 3],
         shared_bytes: 0,
+        cluster_blocks: 1,
     };
     run.launch(&PLANT, &[], Some(one), (bug,))?;
     check(&run)

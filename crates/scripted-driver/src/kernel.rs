@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::call::INVALID_VALUE;
+use crate::call::{INVALID_VALUE, Outcome};
 use crate::queue::{Place, Work};
 use crate::state::{Handle, State};
 
@@ -58,18 +58,75 @@ impl Launch {
     }
 }
 
+/// `CUlaunchConfig`.
+#[repr(C)]
+struct LaunchConfig {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: Handle,
+    attributes: *const LaunchAttribute,
+    attribute_count: u32,
+}
+
+/// `CUlaunchAttribute`.
+#[repr(C)]
+struct LaunchAttribute {
+    id: u32,
+    padding: u32,
+    value: [u32; 16],
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`, the only one that is known here.
+const CLUSTER_DIMENSION: u32 = 4;
+
 driver! {
     fn cuLaunchKernel(
         state; function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
         block_z: u32, shared: u32, stream: Handle, values: *mut *mut c_void, _extra: *mut *mut c_void,
     ) {
-        let Some(known) = state.functions.get(&function) else {
-            return Err(state.stale("function", function));
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        state.launch(function, grid, block, shared, stream, values)
+    }
+
+    fn cuLaunchKernelEx(
+        state; config: *const LaunchConfig, function: Handle, values: *mut *mut c_void, _extra: *mut *mut c_void,
+    ) {
+        // SAFETY: the caller passes a config, with as many attributes as it says.
+        let (config, attributes) = unsafe {
+            let config = &*config;
+            let count = config.attribute_count as usize;
+            (config, std::slice::from_raw_parts(config.attributes, count))
+        };
+        let fits = |attribute: &LaunchAttribute| {
+            let [x, y, z] = [0, 1, 2].map(|axis| (config.grid[axis], attribute.value[axis]));
+            let whole = |(grid, cluster): (u32, u32)| cluster > 0 && grid.is_multiple_of(cluster);
+            attribute.id == CLUSTER_DIMENSION && whole(x) && whole(y) && whole(z)
+        };
+        if !attributes.iter().all(fits) {
+            return Err(INVALID_VALUE);
+        }
+        state.launch(function, config.grid, config.block, config.shared, config.stream, values)
+    }
+}
+
+impl State {
+    /// Queues a launch. `values` has the address of each parameter's value.
+    fn launch(
+        &mut self,
+        function: Handle,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared: u32,
+        stream: Handle,
+        values: *mut *mut c_void,
+    ) -> Outcome {
+        let Some(known) = self.functions.get(&function) else {
+            return Err(self.stale("function", function));
         };
         let (context, name, sizes) = (known.context, known.name.clone(), known.parameters.clone());
-        state.must_be_current(context)?;
-        let stream = state.stream_to_use(stream)?;
-        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        self.must_be_current(context)?;
+        let stream = self.stream_to_use(stream)?;
         if grid.contains(&0) || block.contains(&0) {
             return Err(INVALID_VALUE);
         }
@@ -79,15 +136,29 @@ driver! {
             let value = unsafe { std::slice::from_raw_parts((*values.add(index)).cast(), size) };
             parameters.push(value.to_vec());
         }
-        let words = parameters.iter().flat_map(|value| value.chunks_exact(8)).filter_map(word);
+        let words = parameters
+            .iter()
+            .flat_map(|value| value.chunks_exact(8))
+            .filter_map(word);
         let found = words.filter_map(|address| {
-            let (start, block) = state.memory.block(address)?;
-            Some(Place::Device { address, start, id: block.id })
+            let (start, block) = self.memory.block(address)?;
+            Some(Place::Device {
+                address,
+                start,
+                id: block.id,
+            })
         });
         let places = found.collect();
-        let launch = Launch { name, grid, block, shared, parameters, places };
-        state.log_launch(stream, &launch);
-        state.give(stream, Work::Launch(Arc::new(launch)))
+        let launch = Launch {
+            name,
+            grid,
+            block,
+            shared,
+            parameters,
+            places,
+        };
+        self.log_launch(stream, &launch);
+        self.give(stream, Work::Launch(Arc::new(launch)))
     }
 }
 

@@ -76,6 +76,7 @@ impl Emulator {
         let mut launch = cuda_std::emulator::Launch::default();
         (launch.grid, launch.block) = (shape.grid, shape.block);
         launch.shared_bytes = shape.shared_bytes;
+        launch.cluster_blocks = shape.cluster_blocks;
         launch.seed = self.options.seed;
         launch.catch_signals = self.options.catch_signals;
         if let Some(limit) = self.options.step_limit {

@@ -216,7 +216,7 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
         if has_second {
             values = normalise(at + round, T::ELEMENTS % APPLY_VALUES, values);
         }
-        let stored = from_f32::<T>(apply(list, values));
+        let stored = from_f32::<T>(apply::<T, _>(list, values));
         T::store(y, at as usize, stored);
         if has_second {
             let [a, b, c, d, e, f, g, h] = stored;
@@ -230,7 +230,7 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     if at < left {
         let params = planes.params(segments.locate(at).0);
         let value = planes.apply(params, x.load(at as usize).to_f32());
-        let [value] = apply(list, [value]);
+        let [value] = apply::<T, _>(list, [value]);
         y.store(at as usize, T::from_f32(value));
     }
 }

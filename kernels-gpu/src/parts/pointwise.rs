@@ -3,8 +3,10 @@
 //! A list is walked over step by step. All threads take the same branches, and each step is done to several values, so
 //! that what a branch costs is shared by them.
 //!
-//! A new function is an arm of `step`. Relative errors are a few ulps everywhere; `exponential` says how.
+//! A new function is an arm of `step`. Relative errors are a few ulps of f32 everywhere, or `2^-16` where
+//! results are stored in 16 bits; `exponential` says how.
 
+use cuda_std::Storage;
 use cuda_std::math::{self, fma};
 use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::pointwise::{Function, MAX_STEPS, PointwiseList, Step};
@@ -16,15 +18,18 @@ use super::unroll::unroll;
 /// The most values that a list is done to together.
 const MAX_VALUES: usize = 16;
 
-/// What a list makes of values.
+/// What a list makes of values, for results that are stored as `T`.
 ///
 /// All threads of a warp should come here together, with lists that are the same; those of a block need not.
 #[inline(always)]
-pub(crate) fn apply<const N: usize>(list: &PointwiseList, values: [f32; N]) -> [f32; N] {
+pub(crate) fn apply<T: Storage, const N: usize>(
+    list: &PointwiseList,
+    values: [f32; N],
+) -> [f32; N] {
     let mut values = values;
     let mut at = 0;
     while at < list.len() {
-        values = step(nth(list, at), values);
+        values = step::<T, N>(nth(list, at), values);
         at += 1;
     }
     values
@@ -50,15 +55,15 @@ fn nth(list: &PointwiseList, at: usize) -> Step {
 /// On hosts one copy of it is enough.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-fn step<const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
+fn step<T: Storage, const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
     let [a, b, c] = step.attributes;
     match step.function {
         Function::Clamp => each(values, |x| clamp(Bounds { min: a, max: b }, x)),
         Function::LeakyRelu => each(values, |x| if x > 0.0 { x } else { x * a }),
-        Function::Silu => each(values, silu),
-        Function::Gelu => each(values, gelu),
-        Function::GeluTanh => each(values, gelu_tanh),
-        Function::Sigmoid => each(values, sigmoid),
+        Function::Silu => each(values, silu::<T>),
+        Function::Gelu => each(values, gelu::<T>),
+        Function::GeluTanh => each(values, gelu_tanh::<T>),
+        Function::Sigmoid => each(values, sigmoid::<T>),
         Function::Tanh => each(values, tanh),
         Function::Hardswish => each(values, hardswish),
         Function::Elu => each(values, |x| {
@@ -66,8 +71,8 @@ fn step<const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
             let below = exp_less_one(x) * a;
             if x > 0.0 { x } else { below }
         }),
-        Function::Softplus => each(values, |x| softplus(x, a, b, c)),
-        Function::Mish => each(values, mish),
+        Function::Softplus => each(values, |x| softplus::<T>(x, a, b, c)),
+        Function::Mish => each(values, mish::<T>),
     }
 }
 
@@ -95,8 +100,8 @@ fn share(x: f32, exponential: Exponential, above: f32, below: f32) -> f32 {
 
 /// `1 / (1 + e^-x)`, or `e^x / (1 + e^x)`.
 #[inline(always)]
-fn sigmoid(x: f32) -> f32 {
-    let exponential = Exponential::of(-math::abs(x));
+fn sigmoid<T: Storage>(x: f32) -> f32 {
+    let exponential = Exponential::of::<T>(-math::abs(x));
     let above = math::reciprocal_normal(exponential.and_one());
     if x < 0.0 {
         exponential.times(1.0, above)
@@ -107,17 +112,17 @@ fn sigmoid(x: f32) -> f32 {
 
 /// `x / (1 + e^-x)`; of minus infinity NaN, as of a product with 0.
 #[inline(always)]
-fn silu(x: f32) -> f32 {
-    let exponential = Exponential::of(-math::abs(x));
+fn silu<T: Storage>(x: f32) -> f32 {
+    let exponential = Exponential::of::<T>(-math::abs(x));
     let above = math::reciprocal_normal(exponential.and_one());
     share(x, exponential, above, above)
 }
 
 /// `x` times the part of a normal distribution below it.
 #[inline(always)]
-fn gelu(x: f32) -> f32 {
+fn gelu<T: Storage>(x: f32) -> f32 {
     let magnitude = math::abs(x);
-    let exponential = Exponential::of_product(magnitude, -0.5 * magnitude, NOTHING);
+    let exponential = Exponential::of_product::<T>(magnitude, -0.5 * magnitude, NOTHING);
     // Further out the exponential is 0, but infinity less infinity would not be.
     let tail = scaled_tail(math::min(magnitude, 16.0));
     share(x, exponential, fma(-exponential.value(), tail, 1.0), tail)
@@ -125,7 +130,7 @@ fn gelu(x: f32) -> f32 {
 
 /// `x * (1 + tanh(u)) / 2` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`, which is `x / (1 + e^(-2 u))`.
 #[inline(always)]
-fn gelu_tanh(x: f32) -> f32 {
+fn gelu_tanh<T: Storage>(x: f32) -> f32 {
     /// `2 sqrt(2 / pi)`: a multiple of 2^-20, and the rest.
     const LINEAR: [f32; 2] = [1.595_768_9, 1.930_779e-7];
     /// 0.044715 times that, and what rounding to f32 takes from it.
@@ -137,7 +142,7 @@ fn gelu_tanh(x: f32) -> f32 {
     let square_lost = fma(x, x, -square);
     let lost = lost + fma(CUBIC[0], square_lost, fma(CUBIC[1], square, LINEAR[1]));
     let down = -math::abs(x);
-    let exponential = Exponential::of_product(down, factor, down * lost);
+    let exponential = Exponential::of_product::<T>(down, factor, down * lost);
     let above = math::reciprocal_normal(exponential.and_one());
     share(x, exponential, above, above)
 }
@@ -158,9 +163,9 @@ fn hardswish(x: f32) -> f32 {
 
 /// `ln(1 + e^(beta x)) / beta`, and `x` itself where `beta x` is above the threshold.
 #[inline(always)]
-fn softplus(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32) -> f32 {
+fn softplus<T: Storage>(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32) -> f32 {
     let product = x * beta;
-    let exponential = Exponential::of_product(-math::abs(x), math::abs(beta), NOTHING);
+    let exponential = Exponential::of_product::<T>(-math::abs(x), math::abs(beta), NOTHING);
     let rest = ln_of_one_and(exponential.value());
     let value = (math::max(product, 0.0) + rest) * beta_reciprocal;
     if product > threshold { x } else { value }
@@ -169,8 +174,8 @@ fn softplus(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32) -> f32 {
 /// `x tanh(ln(1 + e^x))`, in which the hyperbolic tangent is `(1 + 2 e) / (1 + 2 e + 2 e^2)` with `e = e^-x`, and
 /// `e (e + 2) / (e (e + 2) + 2)` with `e = e^x`; of minus infinity NaN.
 #[inline(always)]
-fn mish(x: f32) -> f32 {
-    let exponential = Exponential::of(-math::abs(x));
+fn mish<T: Storage>(x: f32) -> f32 {
+    let exponential = Exponential::of::<T>(-math::abs(x));
     let e = exponential.value();
     let (over, under) = if x < 0.0 {
         (e + 2.0, fma(e, e + 2.0, 2.0))

@@ -3,14 +3,14 @@
 use cuda_std::{bf16, f16};
 use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmConfig, GemmDevice, GemmGeometry, GemmTile, OperandFormat, TILES, W64N128, WIDE,
+    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WIDE,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::{Convolution, FewParts, Format, Parts, Rounded, Split};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_wide, prepare};
-use super::{Loaded, Outcome, Run, Tensor, compare, same_bits};
+use super::{Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
 
 /// A device on which a block has several tiles to do.
 pub(super) const DEVICE: GemmDevice = GemmDevice {
@@ -206,7 +206,7 @@ impl Packed for bf16 {
 pub(crate) fn matches<F: Packed>(run: &Run) -> Outcome {
     for (number, row) in rows().into_iter().enumerate() {
         for tile in tiles(&row) {
-            check_row::<F>(run, number, row, tile)?;
+            check_row::<F>(run, number, row, tile, 1)?;
         }
     }
     Ok(())
@@ -220,6 +220,19 @@ pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
         ([2, 72, 390], [1, 7, 18], [1, 1, 3], plain, None, 1.0),
         // One tile a block, of whose pixels each warpgroup has half; octets that are not eight cells apart.
         ([3, 32, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
+        // Strips of octets side by side, which share a row of pixels.
+        ([2, 20, 70], [1, 18, 18], [1, 3, 3], plain, None, 1.0),
+        // Octets of several slices, all strides, a slice of the filter a stage, and rows of the patch that nobody reads.
+        (
+            [1, 24, 70],
+            [9, 17, 18],
+            [3, 3, 3],
+            spec([2; 3], [1; 3], [1, 2, 1], 1),
+            None,
+            1.0,
+        ),
+        // Octets of several slices, and all of the filter's in a stage.
+        ([1, 24, 9], [9, 9, 9], [2, 2, 2], plain, None, 1.0),
     ];
     if F::OPERANDS.parts == 1 {
         // Patches of which shared memory has fewer than there are warps to bring them. In two parts the row above has such.
@@ -227,12 +240,35 @@ pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
         rows.push(([2, 96, 9], [1, 60, 40], [1, 2, 2], far, None, 1.0));
     }
     for (number, row) in rows.into_iter().enumerate() {
-        check_row::<F>(run, number, row, Some(WIDE))?;
+        check_row::<F>(run, number, row, Some(WIDE), 1)?;
     }
     Ok(())
 }
 
-fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTile>) -> Outcome {
+/// Rows whose sums the blocks of clusters split, which have several tiles each.
+pub(crate) fn split<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    let rows: [Row; 2] = [
+        // Two tiles of filters, in one block or in two, and several tiles of pixels.
+        ([2, 70, 100], [1, 14, 30], [1, 3, 3], plain, None, 1.0),
+        // One tile a block, and fewer stages than blocks of the largest cluster.
+        ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, None, 1.0),
+    ];
+    for (number, row) in rows.into_iter().enumerate() {
+        for splits in [2, 4] {
+            check_row::<F>(run, number, row, Some(WIDE), splits)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_row<F: Packed>(
+    run: &Run,
+    number: usize,
+    row: Row,
+    tile: Option<GemmTile>,
+    splits: u32,
+) -> Outcome {
     let (channels, input, filter, spec, pool, factor) = row;
     let [n, _, k] = channels;
     let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
@@ -248,7 +284,10 @@ fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTil
             GemmConfig::new(&conv.geometry, pool, F::OPERANDS, device, None).ok()
         }
     };
-    let config = config.expect("a config");
+    let config = GemmConfig {
+        splits,
+        ..config.expect("a config")
+    };
     if F::OPERANDS.scaled {
         conv.case = conv.case.scaled(factor);
     }
@@ -288,12 +327,9 @@ fn check_row<F: Packed>(run: &Run, number: usize, row: Row, tile: Option<GemmTil
     } else {
         multiply::<F>(run, &config, &operands, bias, &scale, &alone, &y, &moments)?;
     }
-    let (rows, tiles) = ((n * k) as u64, u64::from(config.moment_parts()));
-    let arguments = (moments.source(), combined.ptr(), rows, tiles);
-    let shape = GemmGeometry::combine_shape(rows);
-    run.launch(&IMPLICIT_GEMM_COMBINE, &[], shape, arguments)?;
+    combine::whole(run, &moments, config.moment_parts(), &combined)?;
 
-    let what = format!("row {number}, {:?}", config.tile);
+    let what = format!("row {number}, {:?}, split by {splits}", config.tile);
     compare(&format!("{what}, moments"), &combined, &wanted_moments)?;
     compare(&what, &y, &wanted)
 }

@@ -18,6 +18,7 @@ use oracle::{Bounded, Case, Expected, Precision};
 
 pub(crate) mod batch_norm;
 pub(crate) mod channel_max;
+pub(crate) mod combine;
 pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
@@ -112,6 +113,7 @@ impl Run {
             grid: shape.grid,
             block: shape.block,
             shared_bytes: shape.shared_bytes,
+            cluster_blocks: shape.cluster_blocks,
             seed: self.seed,
             step_limit: STEP_LIMIT,
             catch_signals: true,
@@ -139,6 +141,11 @@ impl<T: Storage> Tensor<T> {
     /// Its first element, as a kernel reads it.
     pub(crate) fn source<P>(&self) -> *const P {
         self.ptr::<P>().cast_const()
+    }
+
+    /// Its number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Its bytes.

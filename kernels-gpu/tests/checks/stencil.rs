@@ -2,15 +2,13 @@
 
 use cuda_std::Storage;
 use op_spec::ConvSpec;
-use op_spec::launch::implicit_gemm::GemmGeometry;
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 use op_spec::launch::stencil::StencilGeometry;
 use oracle::Precision;
 
-use super::super::kernels::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 use super::super::kernels::fused::stencil::*;
 use super::convolved::Convolution;
-use super::{Loaded, Outcome, Run, compare, label};
+use super::{Loaded, Outcome, Run, combine, compare, label};
 
 /// Extents of input and filter, attributes, and the pool behind it.
 type Row = ([usize; 5], [usize; 5], ConvSpec<3>, Option<[u32; 2]>);
@@ -112,10 +110,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
             g,
         );
         run.launch(&STENCIL, &[label::<T>()], g.shape(), arguments)?;
-        let (rows, blocks) = ((n * k) as u64, u64::from(g.plane_blocks));
-        let arguments = (partial.source(), combined.ptr(), rows, blocks);
-        let shape = GemmGeometry::combine_shape(rows);
-        run.launch(&IMPLICIT_GEMM_COMBINE, &[], shape, arguments)?;
+        combine::whole(run, &partial, g.plane_blocks, &combined)?;
 
         compare(&format!("row {number}, moments"), &combined, &moments)?;
         compare(&format!("row {number}"), &y, &wanted)?;

@@ -222,16 +222,16 @@ pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) 
 }
 
 impl SharedView {
-    /// The region and offset of element `i` in block `rank`.
+    /// The region and offset of element `i` in block `rank`, of which `n` are meant.
     #[track_caller]
     fn in_block<T: Element>(
         self,
-        i: u32,
+        [i, n]: [u32; 2],
         rank: u32,
         what: &'static str,
         place: Place,
     ) -> (*const Region, usize) {
-        let offset = self.locate::<T>(what, i, 1);
+        let offset = self.locate::<T>(what, i, n as usize);
         // SAFETY: shared regions live as long as the launch.
         let base = unsafe { (*self.region).base };
         let address = remote((base + offset) as u32, rank, what, place);
@@ -243,7 +243,7 @@ impl SharedView {
     #[track_caller]
     pub(crate) unsafe fn load_remote<T: Element>(self, i: u32, rank: u32) -> T {
         let place = Location::caller();
-        let (region, offset) = self.in_block::<T>(i, rank, "remote load", place);
+        let (region, offset) = self.in_block::<T>([i, 1], rank, "remote load", place);
         let at = access::read(region, offset, size_of::<T>(), place);
         // SAFETY: `read` checked the bytes, and any bits are a `T`.
         unsafe { at.cast::<T>().read() }
@@ -252,9 +252,18 @@ impl SharedView {
     #[track_caller]
     pub(crate) unsafe fn store_remote<T: Element>(self, i: u32, rank: u32, value: T) {
         let place = Location::caller();
-        let (region, offset) = self.in_block::<T>(i, rank, "remote store", place);
+        let (region, offset) = self.in_block::<T>([i, 1], rank, "remote store", place);
         let at = access::write(region, offset, size_of::<T>(), place);
         // SAFETY: `write` checked the bytes.
         unsafe { at.cast::<T>().write(value) }
+    }
+
+    #[track_caller]
+    pub(crate) unsafe fn store_remote_vec<T: Element>(self, i: u32, rank: u32, values: [T; 4]) {
+        let place = Location::caller();
+        let (region, offset) = self.in_block::<T>([i, 4], rank, "remote store", place);
+        let at = access::write(region, offset, size_of::<[T; 4]>(), place);
+        // SAFETY: `write` checked the bytes.
+        unsafe { at.cast::<[T; 4]>().write(values) }
     }
 }

@@ -22,6 +22,8 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
+    /// Blocks of a cluster, along x, of a kernel that does not say it itself; 1 for none.
+    pub cluster_blocks: u32,
     /// Shuffles the order in which blocks (or clusters), their threads, and the threads that a
     /// barrier wakes run. `None` is the order of indices.
     pub seed: Option<u64>,
@@ -42,12 +44,13 @@ pub struct Launch {
 }
 
 impl Default for Launch {
-    /// One thread, no shared memory, natural order, 2⁴⁰ steps, 10 seconds, signals left alone.
+    /// One thread, no shared memory, no clusters, natural order, 2⁴⁰ steps, 10 seconds, signals left alone.
     fn default() -> Self {
         Self {
             grid: [1; 3],
             block: [1; 3],
             shared_bytes: 0,
+            cluster_blocks: 1,
             seed: None,
             step_limit: 1 << 40,
             progress_limit: Duration::from_secs(10),
@@ -143,16 +146,25 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
             "block has {threads} threads, the kernel's max_threads is {limit}"
         ));
     }
-    let cluster = cluster_blocks(kernel);
+    let (whose, cluster) = match kernel.bounds().cluster_blocks {
+        Some(cluster) if ![1, cluster].contains(&launch.cluster_blocks) => {
+            let asked = launch.cluster_blocks;
+            return refuse(format!(
+                "the launch's cluster_blocks is {asked}, the kernel's is {cluster}"
+            ));
+        }
+        Some(cluster) => ("kernel", cluster),
+        None => ("launch", launch.cluster_blocks),
+    };
     if !(1..=MAX_CLUSTER).contains(&cluster) {
         return refuse(format!(
-            "the kernel's cluster_blocks is {cluster}, limit 1..={MAX_CLUSTER}"
+            "the {whose}'s cluster_blocks is {cluster}, limit 1..={MAX_CLUSTER}"
         ));
     }
     if !launch.grid[0].is_multiple_of(cluster) {
         let blocks = launch.grid[0];
         return refuse(format!(
-            "grid x is {blocks}, no multiple of the kernel's cluster_blocks {cluster}"
+            "grid x is {blocks}, no multiple of the {whose}'s cluster_blocks {cluster}"
         ));
     }
     if launch.shared_bytes > MAX_SHARED_BYTES {
@@ -166,7 +178,8 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
     Ok(())
 }
 
-/// Blocks of a cluster of this kernel.
-pub(crate) fn cluster_blocks<A: KernelArgs>(kernel: &Instance<A>) -> u32 {
-    kernel.bounds().cluster_blocks.unwrap_or(1)
+/// Blocks of a cluster of this launch.
+pub(crate) fn cluster_blocks<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> u32 {
+    let declared = kernel.bounds().cluster_blocks;
+    declared.unwrap_or(launch.cluster_blocks)
 }

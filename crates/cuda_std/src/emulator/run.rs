@@ -69,7 +69,8 @@ pub(crate) unsafe fn job<A: KernelArgs>(
         });
     }
     validate(kernel, launch)?;
-    let (name, call, cluster_blocks) = (kernel.name(), kernel.call(), cluster_blocks(kernel));
+    let (name, call) = (kernel.name(), kernel.call());
+    let cluster_blocks = cluster_blocks(kernel, launch);
     let (launch, arguments) = (launch.clone(), Arguments(arguments));
     let catch_signals = launch.catch_signals;
     let run: Running = Box::new(move |mut memory, stacks, pulse| {

@@ -133,6 +133,21 @@ impl SharedView {
             );
         }
     }
+
+    #[inline(always)]
+    pub(crate) unsafe fn store_remote_vec<T: Element>(self, i: u32, rank: u32, values: [T; 4]) {
+        // SAFETY: i + 3 < len, by the caller's promise, in the other block as here, on 16 bytes; `T` has 4 bytes.
+        unsafe {
+            let [a, b, c, d]: [u32; 4] = transmute_copy(&values);
+            asm!(
+                "{{ .reg .b32 there; mapa.shared::cluster.u32 there, {0}, {1};",
+                "st.shared::cluster.v4.b32 [there], {{{2}, {3}, {4}, {5}}}; }}",
+                in(reg32) self.addr::<T>(i), in(reg32) rank,
+                in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
 }
 
 #[inline(always)]

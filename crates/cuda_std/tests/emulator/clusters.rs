@@ -262,3 +262,70 @@ fn each_block_of_a_cluster_has_its_own_shared_memory_and_barriers() {
         FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
     );
 }
+
+/// Each thread writes four numbers to the next block of its cluster, which writes them to `y` behind the cluster's barrier.
+#[kernel(max_threads = 8)]
+unsafe fn pass_on(y: *mut u32, first: u32, barrier: bool) {
+    unsafe {
+        let (t, rank) = (thread::thread_idx_x(), cluster::block_rank());
+        let numbers = cuda_std::shared::dynamic::<u32>(0, 32);
+        let to = (rank + 1) % cluster::blocks();
+        let number = 4 * thread::index_1d();
+        cluster::store_vec(numbers, first + 4 * t, to, [0, 1, 2, 3].map(|i| number + i));
+        if barrier {
+            cluster::sync();
+        }
+        let y = GlobalMut::new(y, 128);
+        let [a, b, c, d] = numbers.load_vec::<4>(4 * t);
+        y.store_vec(number as usize, [a, b, c, d]);
+    }
+}
+
+#[test]
+fn a_launch_says_how_many_blocks_make_a_cluster_where_the_kernel_does_not() {
+    let device = Device::new();
+    let y = device.alloc(4 * 128).unwrap();
+    let in_clusters = |cluster_blocks| Launch {
+        cluster_blocks,
+        shared_bytes: 128,
+        ..shape(4, 8)
+    };
+    for blocks in [1, 2, 4] {
+        run_clean::<pass_on>(&device, &in_clusters(blocks), (y.ptr(), 0, true));
+        let expected: Vec<u32> = (0..128)
+            .map(|i| {
+                let (block, of_block) = (i / 32, i % 32);
+                let from = block / blocks * blocks + (block + blocks - 1) % blocks;
+                32 * from + of_block
+            })
+            .collect();
+        assert_eq!(download::<u32>(&y), expected, "clusters of {blocks}");
+    }
+    let fault = |cluster_blocks, first, barrier| {
+        run_faulty::<pass_on>(
+            &device,
+            &in_clusters(cluster_blocks),
+            (y.ptr(), first, barrier),
+        )
+    };
+    assert_kind!(
+        fault(2, 0, false),
+        FaultKind::Uninitialized { .. } | FaultKind::Race { .. } | FaultKind::BlockEnded { .. }
+    );
+    assert_kind!(fault(2, 4, true), FaultKind::OutOfBounds { .. });
+    assert_kind!(fault(2, 2, true), FaultKind::Misaligned { .. });
+    assert_kind!(fault(3, 0, true), FaultKind::Launch(_));
+    assert_kind!(fault(16, 0, true), FaultKind::Launch(_));
+}
+
+#[test]
+fn a_launch_has_no_other_clusters_than_its_kernel() {
+    let device = Device::new();
+    let y = device.alloc(4 * 256).unwrap();
+    let launch = Launch {
+        cluster_blocks: 2,
+        ..shape(8, THREADS)
+    };
+    let fault = run_faulty::<transpose>(&device, &launch, (y.ptr(), true));
+    assert_kind!(fault, FaultKind::Launch(_));
+}

@@ -173,6 +173,7 @@ impl OneLaunch2dGeometry {
             grid: [clusters * blocks, 1, 1],
             block: [config.block_threads(), 1, 1],
             shared_bytes: config.layout().bytes,
+            cluster_blocks: 1,
         }
     }
 
@@ -199,6 +200,7 @@ impl OneLaunch2dGeometry {
             grid: [1, 1, 1],
             block: [OUT_CHANNELS, 1, 1],
             shared_bytes: 0,
+            cluster_blocks: 1,
         }
     }
 

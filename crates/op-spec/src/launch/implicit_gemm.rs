@@ -22,8 +22,10 @@ use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
 
 mod config;
+mod costs;
 mod ending;
 mod layout;
+mod pixels;
 mod stages;
 mod tile;
 pub mod wide;
@@ -73,8 +75,14 @@ pub const CELLS_PER_THREAD: u32 = 4;
 /// combine them again in every block, and take longer for it than a launch.
 const COMBINED_BY_READERS: u64 = 1;
 
-/// More moments than this of one row are combined channel by channel first.
+/// More moments than this of one row are combined in pieces first.
 const COMBINED_AT_ONCE: u64 = 2048;
+
+/// Moments of a piece: as many for each thread as it loads at once.
+const PIECE_MOMENTS: u64 = SPREAD_THREADS as u64 * COMBINED_BY_THREAD as u64;
+
+/// Moments that a thread loads at once where they are combined.
+pub const COMBINED_BY_THREAD: u32 = 4;
 
 /// Most cells of the patch of one channel.
 const MAX_PATCH_CELLS: u32 = 4096;
@@ -147,8 +155,12 @@ pub struct GemmGeometry {
     pub cell_columns: u32,
     /// Cells that the columns of the filter take.
     pub column_taps: u32,
-    /// Cells of a filter in each plane.
+    /// Cells of a filter in each plane of a stage.
     pub taps: u32,
+    /// Stages that a filter's depth takes: one, or one for each of its slices.
+    pub depth_stages: u32,
+    /// Slices of a filter in a stage.
+    pub filter_slices: u32,
     /// Planes of cells that the channels of a group take.
     pub planes: u32,
     /// Depth of the packed input, which reaches as far as the last tile does.
@@ -185,11 +197,17 @@ pub struct GemmGeometry {
     /// How many cells of the patch from the first one to the second, where they are neighbouring columns of taps in the one plane that
     /// there is; 0 where they are the same tap in two planes.
     pub pair_cells: u32,
-    /// Depth of a patch.
+    /// Strips of eight columns in a tile of octets; 0 in other layouts.
+    pub strips: u32,
+    /// Residues of the rows of a patch of octets.
+    pub row_residues: u32,
+    /// Rows of each of them.
+    pub residue_rows: u32,
+    /// Depth of what a tile's pixels touch.
     pub patch_d: u32,
-    /// Rows of a patch.
+    /// Rows of what a tile's pixels touch.
     pub patch_h: u32,
-    /// Columns of a residue of a patch.
+    /// Columns of a residue of a patch's row.
     pub patch_columns: u32,
     /// Cells of one part of one plane of a patch; some behind those of the packed input are read by pixels
     /// that are not used.
@@ -270,7 +288,7 @@ impl GemmGeometry {
     pub const fn paired_steps(&self) -> u32 {
         match self.pair_cells {
             0 => self.stage_planes / STEP_CELLS * self.taps,
-            _ => self.conv.t * self.conv.r * self.row_pairs(),
+            _ => self.filter_slices * self.conv.r * self.row_pairs(),
         }
     }
 
@@ -307,10 +325,22 @@ impl GemmGeometry {
         self.residues * self.patch_columns
     }
 
+    /// Rows of a patch.
+    #[must_use]
+    pub const fn patch_rows(&self) -> u32 {
+        match self.strips {
+            0 => self.patch_d * self.patch_h,
+            strips => {
+                let rows = self.filter_slices * self.row_residues * self.residue_rows;
+                rows * self.tile_d * strips
+            }
+        }
+    }
+
     /// Cells of one part of one plane of a patch that are the packed input's.
     #[must_use]
     pub const fn packed_patch_cells(&self) -> u32 {
-        self.patch_d * self.patch_h * self.patch_row()
+        self.patch_rows() * self.patch_row()
     }
 
     /// Words of the operands of one group, of whose values each step multiplies `parts` parts.
@@ -359,22 +389,56 @@ impl GemmGeometry {
         let blocks = self.conv.n.checked_mul(self.repacking_blocks().into())?;
         LaunchShape::linear(blocks, SPREAD_THREADS)
     }
+}
 
-    /// Launch of the kernel that combines the moments of `rows` rows.
+/// A launch that combines moments: those of each row in pieces, of which each becomes one.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Combining {
+    /// Moments of a row.
+    pub count: u64,
+    /// Moments of each of its pieces but the last.
+    pub piece: u64,
+    /// Pieces of a row.
+    pub pieces: u32,
+}
+
+impl Combining {
+    /// All of `count` moments at a time, of which there is one at least.
     #[must_use]
-    pub const fn combine_shape(rows: u64) -> Option<LaunchShape> {
-        LaunchShape::linear(rows, SPREAD_THREADS)
+    pub const fn whole(count: u64) -> Self {
+        Self {
+            count,
+            piece: count,
+            pieces: 1,
+        }
+    }
+
+    /// The launch for `rows` rows: a block for each piece.
+    #[must_use]
+    pub fn shape(&self, rows: u64) -> Option<LaunchShape> {
+        LaunchShape::linear(rows.checked_mul(self.pieces.into())?, SPREAD_THREADS)
     }
 }
 
-/// How many moments of a norm's row each of the launches that combine them takes at a time; 0 for a launch
-/// that there is not. A row has `row_channels` channels, and of each a moment for each of `tiles` tiles.
+/// The launches that combine the moments of a norm's row, each of which takes those that the one before leaves. A row
+/// has `row_channels` channels, and of each a moment for each of `tiles` tiles. One block would take long for many of
+/// them, however idle the device is, so pieces come first.
 #[must_use]
-pub fn combining(tiles: u32, row_channels: u32) -> [u64; 2] {
-    let (tiles, channels) = (u64::from(tiles), u64::from(row_channels));
-    match tiles * channels {
-        all if all <= COMBINED_BY_READERS => [0, 0],
-        all if all <= COMBINED_AT_ONCE || channels == 1 => [all, 0],
-        _ => [tiles, channels],
+pub fn combining(tiles: u32, row_channels: u32) -> [Option<Combining>; 2] {
+    let count = u64::from(tiles) * u64::from(row_channels);
+    if count <= COMBINED_BY_READERS {
+        return [None, None];
     }
+    if count <= COMBINED_AT_ONCE {
+        return [Some(Combining::whole(count)), None];
+    }
+    // Where these are too many for a grid, the launch is refused.
+    let pieces = count.div_ceil(PIECE_MOMENTS);
+    let in_pieces = Combining {
+        count,
+        piece: PIECE_MOMENTS,
+        pieces: pieces.min(u32::MAX.into()) as u32,
+    };
+    [Some(in_pieces), Some(Combining::whole(pieces))]
 }

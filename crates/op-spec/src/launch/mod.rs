@@ -49,6 +49,8 @@ pub struct LaunchShape {
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
+    /// Blocks in `x` of a cluster, where the launch says it and not the kernel; 1 for none. The grid is a multiple of it.
+    pub cluster_blocks: u32,
 }
 
 impl LaunchShape {
@@ -61,6 +63,7 @@ impl LaunchShape {
             grid: [blocks as u32, 1, 1],
             block: [threads, 1, 1],
             shared_bytes: 0,
+            cluster_blocks: 1,
         })
     }
 
@@ -68,6 +71,14 @@ impl LaunchShape {
     pub const fn with_shared(self, bytes: u32) -> Self {
         Self {
             shared_bytes: bytes,
+            ..self
+        }
+    }
+
+    /// The same launch in clusters of `blocks` blocks.
+    pub const fn in_clusters(self, blocks: u32) -> Self {
+        Self {
+            cluster_blocks: blocks,
             ..self
         }
     }

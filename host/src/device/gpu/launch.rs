@@ -1,11 +1,14 @@
 //! Launches of kernels on a GPU.
 
+use std::ffi::c_void;
+use std::sync::LazyLock;
+
 use cuda_std::{Instance, KernelArgs};
 use cust::sys;
 use op_spec::launch::LaunchShape;
 
 use super::context::Gpu;
-use super::driver::{Current, cu};
+use super::driver::{Current, check, cu};
 use super::kernels::Function;
 use crate::contract::{self, KernelFacts};
 use crate::error::Result;
@@ -67,26 +70,133 @@ impl Gpu {
         arguments: A,
     ) -> Result<()> {
         let function = self.function(kernel, shape)?;
-        let [grid_x, grid_y, grid_z] = shape.grid;
-        let [block_x, block_y, block_z] = shape.block;
         // SAFETY: the parameter array has one entry per kernel parameter, since it is made from the tuple
         // of the kernel's own parameter types, and the driver copies the values before it returns. The
-        // caller vouches for the values.
+        // caller vouches for the values and the stream.
         arguments.with_params(|parameters| unsafe {
-            cu!(cuLaunchKernel(
-                function.handle.0,
-                grid_x,
-                grid_y,
-                grid_z,
-                block_x,
-                block_y,
-                block_z,
-                shape.shared_bytes,
-                stream,
-                parameters.as_mut_ptr(),
-                std::ptr::null_mut(),
-            ))
-        })?;
-        Ok(())
+            let (function, parameters) = (function.handle.0, parameters.as_mut_ptr());
+            match shape.cluster_blocks {
+                1 => alone(function, shape, stream, parameters),
+                _ => in_clusters(function, shape, stream, parameters),
+            }
+        })
+    }
+}
+
+/// Launches blocks that are alone, or in clusters if the kernel says so.
+///
+/// # Safety
+/// `parameters` has the address of a value for each of the function's parameters; the stream is of the current context, as
+/// the function is.
+unsafe fn alone(
+    function: sys::CUfunction,
+    shape: &LaunchShape,
+    stream: sys::CUstream,
+    parameters: *mut *mut c_void,
+) -> Result<()> {
+    let [grid_x, grid_y, grid_z] = shape.grid;
+    let [block_x, block_y, block_z] = shape.block;
+    // SAFETY: the caller's promise.
+    let launched = unsafe {
+        cu!(cuLaunchKernel(
+            function,
+            grid_x,
+            grid_y,
+            grid_z,
+            block_x,
+            block_y,
+            block_z,
+            shape.shared_bytes,
+            stream,
+            parameters,
+            std::ptr::null_mut(),
+        ))
+    };
+    Ok(launched?)
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+struct LaunchConfig {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    stream: sys::CUstream,
+    attributes: *mut LaunchAttribute,
+    attribute_count: u32,
+}
+
+/// `CUlaunchAttribute`: the value is a union of 64 bytes, of which the extents of a cluster are the first three words.
+#[repr(C)]
+struct LaunchAttribute {
+    id: u32,
+    padding: u32,
+    value: [u32; 16],
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
+const CLUSTER_DIMENSION: u32 = 4;
+
+type LaunchKernelEx = unsafe extern "C" fn(
+    *const LaunchConfig,
+    sys::CUfunction,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> u32;
+
+/// The driver's function, which those that know clusters have.
+static LAUNCH_KERNEL_EX: LazyLock<Option<LaunchKernelEx>> = LazyLock::new(|| {
+    let function = cuda_loader::symbol(c"cuLaunchKernelEx").ok()?;
+    // SAFETY: the driver exports the function of this name with this signature.
+    Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, LaunchKernelEx>(function) })
+});
+
+/// Launches in clusters of as many blocks as the shape says.
+///
+/// # Safety
+/// As for [`alone`].
+unsafe fn in_clusters(
+    function: sys::CUfunction,
+    shape: &LaunchShape,
+    stream: sys::CUstream,
+    parameters: *mut *mut c_void,
+) -> Result<()> {
+    let mut value = [0; 16];
+    value[..3].copy_from_slice(&[shape.cluster_blocks, 1, 1]);
+    let mut attribute = LaunchAttribute {
+        id: CLUSTER_DIMENSION,
+        padding: 0,
+        value,
+    };
+    let config = LaunchConfig {
+        grid: shape.grid,
+        block: shape.block,
+        shared_bytes: shape.shared_bytes,
+        stream,
+        attributes: &raw mut attribute,
+        attribute_count: 1,
+    };
+    let result = match *LAUNCH_KERNEL_EX {
+        // SAFETY: the caller's promise; config and attribute live until the driver has returned.
+        Some(launch) => cuda_loader::known(unsafe {
+            let extra = std::ptr::null_mut();
+            launch(&raw const config, function, parameters, extra)
+        }),
+        None => sys::CUresult::CUDA_ERROR_NOT_FOUND,
+    };
+    Ok(check("cuLaunchKernelEx", result)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_lie_as_the_drivers_header_has_them() {
+        assert_eq!(size_of::<LaunchAttribute>(), 72);
+        assert_eq!(std::mem::offset_of!(LaunchAttribute, value), 8);
+        assert_eq!(size_of::<LaunchConfig>(), 56);
+        assert_eq!(std::mem::offset_of!(LaunchConfig, stream), 32);
+        assert_eq!(std::mem::offset_of!(LaunchConfig, attribute_count), 48);
     }
 }

@@ -10,7 +10,7 @@ use crate::ops::conv::Filters;
 use crate::ops::group_norm::NormInput;
 use crate::ops::launching::{Affine, kernel};
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::implicit_gemm::{GemmGeometry, combining};
+use crate::spec::launch::implicit_gemm::combining;
 use crate::spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry};
 
 /// The parameters of layers that convolve, normalise and multiply.
@@ -48,19 +48,20 @@ impl Convolved {
     ) -> Result<NormInput> {
         let combining = combining(self.parts, norm.row_channels);
         let mut partials = self.moments;
-        for count in combining.into_iter().filter(|&count| count > 0) {
+        for combining in combining.into_iter().flatten() {
             let elements: usize = program.shape(partials).iter().product();
-            let rows = elements / COUNTED_ELEMENTS / count as usize;
-            let shape = GemmGeometry::combine_shape(rows as u64);
+            let rows = elements / COUNTED_ELEMENTS / combining.count as usize;
+            let shape = combining.shape(rows as u64);
             let (kernel, shape) = kernel(&IMPLICIT_GEMM_COMBINE, &[], shape)?;
-            let combined = program.tensor(&[rows * COUNTED_ELEMENTS], DType::F32)?;
-            let arguments = (partials, combined, rows as u64, count);
-            // SAFETY: `partials` has `rows * count` moments and `combined` room for `rows`.
+            let pieces = combining.pieces as usize;
+            let combined = program.tensor(&[rows * pieces * COUNTED_ELEMENTS], DType::F32)?;
+            let arguments = (partials, combined, rows as u64, combining);
+            // SAFETY: `partials` has as many moments as `rows` rows, and `combined` room for those of their pieces.
             unsafe { program.launch(kernel, shape, arguments) }
             partials = combined;
         }
         let splits = match combining {
-            [0, 0] => norm.row_channels * self.parts,
+            [None, None] => norm.row_channels * self.parts,
             _ => 1,
         };
         Ok(NormInput {

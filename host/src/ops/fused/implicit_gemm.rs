@@ -99,6 +99,7 @@ fn prepare(
         cell_channels: geometry.cell_channels,
         stage_planes: geometry.stage_planes,
         passes: geometry.passes,
+        depth_stages: geometry.depth_stages,
     };
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
     let label = label(config, precision, program.dtype(weight));

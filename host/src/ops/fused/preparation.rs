@@ -21,6 +21,7 @@ pub(crate) enum Preparation {
         cell_channels: u32,
         stage_planes: u32,
         passes: u32,
+        depth_stages: u32,
     },
 }
 

@@ -1,12 +1,14 @@
-//! The moments of a row, from those of the tiles that it is made of.
+//! The moments of a row, from those of the tiles that it is made of; where these are many, first those of pieces of it.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{kernel, shared_array, thread};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::SPREAD_THREADS;
+use op_spec::launch::implicit_gemm::{COMBINED_BY_THREAD, Combining, SPREAD_THREADS};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
+use crate::parts::index::div_rem;
 use crate::parts::moments::{Moments, WARP_SLOT};
+use crate::parts::unroll::unroll;
 
 /// Warps of a block.
 const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
@@ -16,35 +18,54 @@ shared_array! {
     static IMPLICIT_GEMM_COMBINE_WARPS: [f32; (WARPS * WARP_SLOT) as usize];
 }
 
-/// A block combines the moments of one row.
+/// A block combines the moments of a piece of a row.
 ///
-/// *Launch*: `GemmGeometry::combine_shape(rows)`. *Mapping*: a thread combines every 256th, then warps
+/// *Launch*: `combining.shape(rows)`. *Mapping*: a thread combines every 256th, of which it loads four at a time, then warps
 /// and the block do, always in the same order.
 /// *Barriers*: one. *Traffic*: all moments are read once.
 ///
 /// # Safety
-/// `moments` has `rows * count * COUNTED_ELEMENTS` elements, `combined` `rows * COUNTED_ELEMENTS`;
-/// both start on 16 bytes and are apart.
+/// `moments` has `rows * combining.count * COUNTED_ELEMENTS` elements, `combined`
+/// `rows * combining.pieces * COUNTED_ELEMENTS`; both start on 16 bytes and are apart.
 #[kernel(max_threads = SPREAD_THREADS)]
 pub unsafe fn implicit_gemm_combine(
     moments: *const f32,
     combined: *mut f32,
     rows: u64,
-    count: u64,
+    combining: Combining,
 ) {
-    let row = thread::block_idx_x() as usize;
-    let elements = count as usize * COUNTED_ELEMENTS;
-    let moments = Global::new(moments, rows as usize * elements).slice(row * elements, elements);
+    let block = thread::block_idx_x();
+    let (row, piece) = div_rem(block, combining.pieces);
+    let count = combining.count as usize;
+    let elements = count * COUNTED_ELEMENTS;
+    let moments = Global::new(moments, rows as usize * elements);
+    let moments = moments.slice(row as usize * elements, elements);
+    let start = piece as usize * combining.piece as usize;
+    let end = (start + combining.piece as usize).min(count);
     let mut all = Moments::EMPTY;
-    let mut at = thread::thread_idx_x() as usize;
-    while at < count as usize {
-        let [count, mean, m2, _] = moments.load_vec::<COUNTED_ELEMENTS>(at * COUNTED_ELEMENTS);
-        all = all.and(Moments { count, mean, m2 });
-        at += SPREAD_THREADS as usize;
+    let mut at = start + thread::thread_idx_x() as usize;
+    while at < end {
+        // All are on their way before the first is needed.
+        let mut loaded = [[0.0; COUNTED_ELEMENTS]; COMBINED_BY_THREAD as usize];
+        unroll!(4, |i| {
+            let at = at + i * SPREAD_THREADS as usize;
+            if at < end {
+                loaded[i] = moments.load_vec::<COUNTED_ELEMENTS>(at * COUNTED_ELEMENTS);
+            }
+        });
+        unroll!(4, |i| {
+            let [count, mean, m2, _] = loaded[i];
+            all = all.and(Moments { count, mean, m2 });
+        });
+        at += (COMBINED_BY_THREAD * SPREAD_THREADS) as usize;
     }
     let all = all.of_block(IMPLICIT_GEMM_COMBINE_WARPS.view(), WARPS);
     if thread::thread_idx_x() == 0 {
-        GlobalMut::new(combined, rows as usize * COUNTED_ELEMENTS)
-            .store_vec(row * COUNTED_ELEMENTS, [all.count, all.mean, all.m2, 0.0]);
+        let elements = rows as usize * combining.pieces as usize * COUNTED_ELEMENTS;
+        GlobalMut::new(combined, elements).store_vec(
+            block as usize * COUNTED_ELEMENTS,
+            [all.count, all.mean, all.m2, 0.0],
+        );
     }
 }
+const _: () = assert!(COMBINED_BY_THREAD == 4);

@@ -34,7 +34,7 @@ impl<T: Storage> Filter<'_, T> {
             if g.pair_cells > 0 {
                 let (row, pair) = div_rem(step, g.row_pairs());
                 let column = pair * STEP_CELLS + half;
-                let exists = column < g.column_taps && row < g.conv.t * g.conv.r;
+                let exists = column < g.column_taps && row < g.filter_slices * g.conv.r;
                 let plane = if exists { 0 } else { g.stage_planes };
                 return (pass, (plane, row * g.column_taps + column));
             }
@@ -56,7 +56,10 @@ impl<T: Storage> Filter<'_, T> {
     #[inline(always)]
     unsafe fn value(&self, stage: u32, (plane, tap): (u32, u32), value: u32) -> f32 {
         let (g, conv) = (self.g, &self.g.conv);
+        let (stage, depth) = div_rem(stage, g.depth_stages);
         let (row, column) = div_rem(tap, g.column_taps);
+        // Where the filter's slices are stages, those of one have its rows.
+        let row = depth * conv.r + row;
         let (j, c) = div_rem(value, g.cell_channels);
         let channel = (stage * g.stage_planes + plane) * g.cell_channels + c;
         let s = column * g.cell_columns + j;

@@ -202,7 +202,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         place.store(tiles, 0);
         filters.store(tiles);
     }
-    tables.find_sources();
+    tables.find_sources::<S>();
     patch.start::<F>(&place, 0, 0);
     cp_async::commit_group();
     tables.find_places::<F, S>();

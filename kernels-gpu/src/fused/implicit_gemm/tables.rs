@@ -3,12 +3,22 @@
 use cuda_std::shared::{self, Shared};
 use cuda_std::thread;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_BYTES, GemmGeometry, Layout, OUTSIDE, PASSES, PLACE_BITS, STEP_CELLS,
+    BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PASSES, PLACE_BITS,
+    STEP_CELLS,
 };
 
 use super::format::{Format, format_of};
 use super::tile::TileShape;
 use crate::parts::index::div_rem;
+
+/// Pixels of an octet.
+const OCTET_PIXELS: u32 = 8;
+
+/// Strips of octets of a tile, of which there are none where warps multiply by themselves: 0 is then known to the compiler.
+#[inline(always)]
+fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
+    if tile.warpgroups == 0 { 0 } else { g.strips }
+}
 
 /// Three coordinates in a tile, in one word. Above each is a bit that is 0.
 #[inline(always)]
@@ -56,11 +66,11 @@ impl<'a> Tables<'a> {
 
     /// Notes where in the packed input the cells of a patch are, from its first.
     #[inline(always)]
-    pub(super) unsafe fn find_sources(&self) {
+    pub(super) unsafe fn find_sources<S: TileShape>(&self) {
         let g = self.g;
         let mut cell = thread::thread_idx_x();
         while cell < g.patch_cells {
-            self.sources.store(cell, source(g, cell));
+            self.sources.store(cell, source(g, S::TILE, cell));
             cell += BLOCK_THREADS;
         }
     }
@@ -71,12 +81,12 @@ impl<'a> Tables<'a> {
         let g = self.g;
         let mut entry = thread::thread_idx_x();
         while entry < g.offsets {
-            self.offsets.store(entry, offset::<F>(g, entry));
+            self.offsets.store(entry, offset::<F>(g, S::TILE, entry));
             entry += BLOCK_THREADS;
         }
         let mut pixel = thread::thread_idx_x();
         while pixel < S::TILE.pixels() {
-            let place = PixelPlace::of(g, pixel);
+            let place = PixelPlace::of(g, S::TILE, pixel);
             self.bases.store(pixel, place.base);
             self.pixels.store(pixel, place.coordinates);
             self.positions.store(pixel, place.position);
@@ -96,12 +106,18 @@ impl<'a> Tables<'a> {
 
 /// Where in the packed input a cell of a patch is, from the patch's first.
 #[inline(always)]
-pub(super) unsafe fn source(g: &GemmGeometry, cell: u32) -> u32 {
+pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, cell: u32) -> u32 {
     // Any will do for pixels that are not used.
     let from = cell.min(g.packed_patch_cells() - 1);
     let (row, at) = div_rem(from, g.patch_row());
-    let (d, h) = div_rem(row, g.patch_h);
     let (residue, column) = div_rem(at, g.patch_columns);
+    let (d, h, strip) = if strips(g, tile) == 0 {
+        let (d, h) = div_rem(row, g.patch_h);
+        (d, h, 0)
+    } else {
+        row_of_octet(g, row)
+    };
+    let column = column + strip * OCTET_PIXELS;
     (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column
 }
 
@@ -123,10 +139,23 @@ pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
     parts >> (2 * pass) & 3
 }
 
+/// Depth, row and strip of a row of a patch of octets.
+#[inline(always)]
+unsafe fn row_of_octet(g: &GemmGeometry, row: u32) -> (u32, u32, u32) {
+    let conv = &g.conv;
+    let (row, strip) = div_rem(row, g.strips);
+    let (row, slice) = div_rem(row, g.tile_d);
+    let (row, residue_row) = div_rem(row, g.residue_rows);
+    let (t, residue) = div_rem(row, g.row_residues);
+    // Residues have as many rows each, of which the last may be one that nobody reads.
+    let h = (residue_row * conv.stride_h + residue).min(g.patch_h - 1);
+    (slice * conv.stride_d + t * conv.dilation_d, h, strip)
+}
+
 /// How far the cell that entry `entry` of the table of offsets stands for is from a pixel's first: a cell of the
 /// stage, in bytes, or the first cell of a step, in cells.
 #[inline(always)]
-pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, entry: u32) -> u32 {
+pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: u32) -> u32 {
     let conv = &g.conv;
     let cells = if g.paired != 0 {
         g.paired_steps()
@@ -155,7 +184,13 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, entry: u32) -> u32 {
     let (t, r) = div_rem(row, conv.r);
     let w = column * g.cell_columns * conv.dilation_w;
     let (column, residue) = div_rem(w, conv.stride_w);
-    let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
+    let row = if strips(g, tile) == 0 {
+        t * conv.dilation_d * g.patch_h + r * conv.dilation_h
+    } else {
+        let (row, residue) = div_rem(r * conv.dilation_h, conv.stride_h);
+        let row = (t * g.row_residues + residue) * g.residue_rows + row;
+        row * g.tile_d * g.strips
+    };
     let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
     let in_patch = in_patch + part_of_pass(INPUT_PARTS, pass) * g.patch_cells;
     let of_plane = format.parts * g.patch_cells;
@@ -178,10 +213,18 @@ pub(super) struct PixelPlace {
 
 impl PixelPlace {
     #[inline(always)]
-    pub(super) unsafe fn of(g: &GemmGeometry, pixel: u32) -> Self {
+    pub(super) unsafe fn of(g: &GemmGeometry, tile: GemmTile, pixel: u32) -> Self {
         let conv = &g.conv;
-        let (d, in_slice) = div_rem(pixel, g.slice_pitch);
-        let (h, w) = div_rem(in_slice, g.tile_pitch);
+        let (d, h, w) = if strips(g, tile) == 0 {
+            let (d, in_slice) = div_rem(pixel, g.slice_pitch);
+            let (h, w) = div_rem(in_slice, g.tile_pitch);
+            (d, h, w)
+        } else {
+            // Slices lie between the rows.
+            let (h, in_row) = div_rem(pixel, g.tile_pitch);
+            let (d, w) = div_rem(in_row, g.slice_pitch);
+            (d, h, w)
+        };
         let used = d < g.tile_d && h < g.tile_h && w < g.tile_w;
         let row = d * conv.stride_d * g.patch_h + h * conv.stride_h;
         let base = (row * g.patch_row() + w) * CELL_BYTES;

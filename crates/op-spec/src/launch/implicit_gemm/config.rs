@@ -1,7 +1,7 @@
 //! Which tile a product is made of, and in which stages.
 
+use super::pixels::{choose_pixels, reach};
 use super::stages::MAX_STAGE_CELLS;
-use super::tile::{choose_pixels, reach};
 use super::{
     BLOCK_THREADS, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
     SCANNED_ELEMENTS, SPREAD_THREADS, TILES, wide,
@@ -10,34 +10,12 @@ use crate::launch::conv::ConvGeometry;
 use crate::launch::norm::COUNTED_ELEMENTS;
 use crate::launch::{LaunchShape, Refusal, WARP_THREADS};
 
-/// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
-/// the first one's filters are waited for.
-const FEWEST_WARPGROUP_STEPS: u32 = 9;
-
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;
-
-/// What a cycle is in step costs, which are fractions of a cycle.
-const STEP_COSTS_PER_CYCLE: u64 = 10_000;
-
-/// What an output takes of a multiprocessor beside its products: about 0.3 cycles.
-const RESULT_COST: u64 = 3_000;
-
-/// Bytes of a patch that a multiprocessor copies in a cycle.
-const COPIED_PER_CYCLE: u64 = 16;
-
-/// Cycles of a tile that nothing else of its block overlaps with.
-const TILE_CYCLES: u64 = 3_000;
 
 /// The batch for which tiles are chosen where the true one must not matter: enough samples for the
 /// throughput of larger ones, few enough that a single sample does not leave most of a device idle.
 pub const USUAL_BATCH: u64 = 8;
-
-/// Filters of a group times values of their reduction, below which tensor cores do not pay.
-const FEWEST_PRODUCTS: u64 = 200;
-
-/// The same where there is more input than output.
-const FEW_PRODUCTS: u64 = 2048;
 
 /// What a config must know of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +37,8 @@ pub struct GemmConfig {
     pub tile: GemmTile,
     /// How values become operands.
     pub format: OperandFormat,
+    /// Blocks of a cluster that split each sum; 1 for none. Results depend on it.
+    pub splits: u32,
 }
 
 impl GemmConfig {
@@ -84,12 +64,13 @@ impl GemmConfig {
         }
         let indexed = Refusal::Needs("indices of 32 bits");
         let input = PackedInput::new(conv).ok_or(indexed)?;
-        let batch = batch.unwrap_or(USUAL_BATCH);
+        let samples = batch.unwrap_or(USUAL_BATCH);
         TILES
             .into_iter()
             .filter_map(|tile| input.config(tile, pool, format, device))
             .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
-            .filter_map(|config| Some((config.cost(device, batch)?, config)))
+            .map(|config| config.with_splits(device, batch))
+            .filter_map(|config| Some((config.cost(device, samples)?, config)))
             .min_by_key(|(cost, _)| *cost)
             .map(|(_, config)| config)
             .ok_or(Refusal::Needs(
@@ -110,38 +91,6 @@ impl GemmConfig {
         PackedInput::new(conv)?.config(tile, pool, format, device)
     }
 
-    /// Whether the product takes less time than the direct convolution and the norm's own
-    /// statistics do.
-    ///
-    /// | | why |
-    /// |---|---|
-    /// | few products for each pixel: depthwise groups, one filter, a 3x3 filter from one channel to eight | a tile has at least 16 filters and a step 16 values of the reduction, whether they exist or not |
-    /// | more input than output, and not many products | packing costs more than the product saves |
-    ///
-    /// It depends on the shape of a sample alone. The bounds come from measurements (docs/tuning.md).
-    #[must_use]
-    pub fn pays(conv: &ConvGeometry) -> bool {
-        let products = u64::from(conv.group_k) * u64::from(conv.reduction());
-        let inputs = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
-        let outputs = u64::from(conv.output_channels()) * u64::from(conv.output_pixels());
-        products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
-    }
-
-    /// Whether warpgroups may be faster: there are two cells for a step, enough steps, and, for one warpgroup,
-    /// room for a second block, as one alone leaves the tensor cores idle between its chains. Wide tiles are for filters that fill
-    /// three quarters of them, and not for split values with a stride, whose patches leave too few slots.
-    fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
-        let g = &self.geometry;
-        let pairs = g.planes > 1 || g.pair_cells > 0;
-        let steps = pairs && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
-        if !self.tile.is_wide() {
-            return steps && self.blocks_per_processor(device) > 1;
-        }
-        let places = u64::from(g.filter_tiles * self.tile.filters());
-        let are_filled = 4 * u64::from(g.conv.group_k) >= 3 * places;
-        steps && are_filled && (self.format.step_parts() == 1 || g.residues == 1)
-    }
-
     /// The config if its launches can be made.
     fn launched(self, device: &GemmDevice) -> Option<Self> {
         let launches = self.shape(device).is_some()
@@ -153,47 +102,12 @@ impl GemmConfig {
     }
 
     /// Blocks that run at once on one multiprocessor.
-    fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
+    pub(super) fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
         let each = self.shared_bytes(device) + BLOCK_RESERVE;
         let most = (self.tile).blocks_per_processor(self.format.step_parts());
         (all / each).clamp(1, most)
-    }
-
-    /// About how many cycles the product takes on a device. Blocks run in rounds, each as long as its
-    /// tiles take that share a multiprocessor.
-    fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
-        let g = &self.geometry;
-        let items = batch.checked_mul(g.pixel_tiles().into())?;
-        let outputs = u64::from(self.tile.filters() * self.tile.pixels());
-        let products = if self.format.step_parts() == 2 { 3 } else { 1 };
-        let steps = u64::from(g.stages) * u64::from(g.steps);
-        let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
-        let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
-        if self.tile.is_wide() {
-            let tile = multiplying + finishing;
-            return self.wide_cost(device, items, tile + TILE_CYCLES);
-        }
-        let together = self.blocks_per_processor(device);
-        let at_once = u64::from(device.multiprocessors) * u64::from(together);
-        let tiles = items.checked_mul(g.filter_sets().into())?;
-        let rounds = tiles.div_ceil(at_once);
-        // Where there are fewer, they run beside fewer others; but one alone does not get twice as fast.
-        let together = tiles
-            .div_ceil(device.multiprocessors.into())
-            .clamp(2, u64::from(together).max(2));
-        let copying =
-            u64::from(g.stages) * u64::from(g.stage_bytes(self.format.parts)) / COPIED_PER_CYCLE;
-        // A warpgroup's products run beside its threads.
-        let staged = match self.tile.warpgroups {
-            0 => multiplying + copying,
-            _ => multiplying.max(copying),
-        };
-        let tile = staged + finishing;
-        rounds
-            .checked_mul(together)?
-            .checked_mul(tile + TILE_CYCLES / together)
     }
 
     /// Launch of the product on the device that it was chosen for. A block keeps its filters and
@@ -210,12 +124,18 @@ impl GemmConfig {
         if sets == 0 || items == 0 {
             return None;
         }
-        let together = self.blocks_per_processor(device);
-        let at_once = u64::from(device.multiprocessors) * u64::from(together);
+        let at_once = match self.tile.is_wide() {
+            true => self.wide_clusters(device),
+            false => {
+                let together = self.blocks_per_processor(device);
+                u64::from(device.multiprocessors) * u64::from(together)
+            }
+        };
         let rows = (at_once / sets).clamp(1, items);
         let rounds = items.div_ceil(rows);
         let rows = items.div_ceil(rounds);
-        let shape = LaunchShape::linear(rows.checked_mul(sets)?, threads)?;
+        let blocks = rows.checked_mul(sets)?.checked_mul(self.splits.into())?;
+        let shape = LaunchShape::linear(blocks, threads)?.in_clusters(self.splits);
         Some(shape.with_shared(self.shared_bytes(device)))
     }
 
@@ -326,6 +246,8 @@ impl<'a> PackedInput<'a> {
             cell_columns,
             column_taps,
             taps: conv.t.checked_mul(conv.r)?.checked_mul(column_taps)?,
+            depth_stages: 1,
+            filter_slices: conv.t,
             planes: conv.group_c.div_ceil(self.cell_channels),
             packed_d: 1,
             packed_h: 1,
@@ -343,6 +265,9 @@ impl<'a> PackedInput<'a> {
             octet_cells: 0,
             paired: 0,
             pair_cells: 0,
+            strips: 0,
+            row_residues: 1,
+            residue_rows: 1,
             patch_d: 1,
             patch_h: 1,
             patch_columns: 1,
@@ -366,7 +291,7 @@ impl<'a> PackedInput<'a> {
         if geometry.taps > MAX_STAGE_CELLS {
             return None;
         }
-        choose_pixels(&mut geometry, tile)?;
+        choose_pixels(&mut geometry, tile, format, device)?;
         geometry.choose_stages(format.parts);
         if format.step_parts() == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
@@ -375,6 +300,7 @@ impl<'a> PackedInput<'a> {
             geometry,
             tile,
             format,
+            splits: 1,
         };
         (config.shared_bytes(device) <= device.shared_bytes).then_some(config)
     }

@@ -47,7 +47,7 @@ impl GemmGeometry {
             }
         }
         self.stage_planes = best;
-        self.stages = self.planes.div_ceil(best);
+        self.stages = self.planes.div_ceil(best) * self.depth_stages;
         self.steps = steps(best);
         self.offsets = match self.paired {
             0 => self.passes * self.stage_cells() + 1,

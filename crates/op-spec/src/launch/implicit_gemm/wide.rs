@@ -9,12 +9,17 @@
 //!
 //! How many tiles a block has changes nothing of what an output is the sum of, nor of what moments are taken over:
 //! those of a tile are taken over each half of its pixels.
+//!
+//! Where a sample has few pixels and an output is a long sum, the blocks of a cluster *split* it: each has the same tiles and some of
+//! the stages. A warp finishes a share of the tile's results in one of the blocks, to which the warps of its number in the others
+//! send their sums. Sums of sums are rounded, so results depend on the number of blocks ([`GemmConfig::splits`]).
 
 use super::{
     CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmConfig, GemmDevice, GemmGeometry, OperandFormat,
-    STEP_CELLS, WIDE,
+    STEP_CELLS, USUAL_BATCH, WIDE,
 };
 use crate::launch::WARP_THREADS;
+use crate::launch::clusters::at_once;
 
 /// Halves of a tile's pixels.
 pub const HALVES: u32 = 2;
@@ -53,6 +58,24 @@ const MOST_FILTER_SLOTS: u32 = 8;
 /// As many patch slots have one to read, and one for each warp that brings patches.
 const MOST_PATCH_SLOTS: u32 = PATCH_WARPS + 1;
 
+/// Blocks that may split a sum.
+const SPLITS: [u32; 3] = [1, 2, 4];
+
+/// Fewer chains than this are not worth a block of their own.
+const FEWEST_SPLIT_CHAINS: u32 = 6;
+
+/// Cycles that sums take to another block.
+const EXCHANGE_CYCLES: u64 = 2_500;
+
+/// Samples of a small batch. Sums are split in as many parts as are best for it, ..
+const FEW_SAMPLES: u64 = 2;
+
+/// .. of those that cost the usual batch no more than this many eighths of what is best for that.
+const USUAL_EIGHTHS: u64 = 9;
+
+/// Sums of a lane for each tile of its block: a tile's for the eight warps, or two tiles', of which four have one.
+const TILE_SUMS: u32 = WIDE.filters() * WIDE.pixels() / (WARPS * WARP_THREADS);
+
 /// What half a tile for each warpgroup costs more for each filter than whole ones, in hundredths: patches are brought for
 /// half as many filters.
 const ONE_TILE_COST: u64 = 115;
@@ -63,6 +86,8 @@ const ONE_TILE_COST: u64 = 115;
 pub struct WideRings {
     /// Tiles of a block: 1 or 2.
     pub tiles: u32,
+    /// Blocks of a cluster that split the sums of these tiles: 1, 2 or 4.
+    pub splits: u32,
     /// Slots for patches.
     pub patches: u32,
     /// Slots for filters.
@@ -78,14 +103,16 @@ pub struct WideLayout {
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each cell of a patch, its cell of the packed input, from the patch's first.
+    /// For each cell of a patch, the first word of its cell of the packed input, from the patch's first.
     pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,
-    /// Two barriers for each slot: filled, free.
+    /// Two barriers for each slot: filled, free. Where sums are split, two for each warp that multiplies: come, taken.
     pub barriers: u32,
     /// Results, for each warp.
     pub results: u32,
+    /// Where sums are split, those of other blocks.
+    pub exchange: u32,
     /// The patches.
     pub patches: u32,
     /// The filters.
@@ -94,23 +121,69 @@ pub struct WideLayout {
     pub end: u32,
 }
 
+impl WideRings {
+    /// Barriers of a block.
+    #[must_use]
+    pub const fn barriers(&self) -> u32 {
+        let slots = 2 * (self.patches + self.filters);
+        if self.splits > 1 {
+            slots + 2 * WARPS
+        } else {
+            slots
+        }
+    }
+
+    /// Warps whose results a block finishes.
+    #[must_use]
+    #[inline(always)]
+    pub const fn finishing_warps(&self) -> u32 {
+        // Splits are powers of two; a division would have to ask whether they are 0.
+        WARPS >> self.splits.trailing_zeros()
+    }
+
+    /// Sums that other blocks send: those of each lane of the warps that finish, from each other block.
+    #[must_use]
+    pub const fn exchanged(&self) -> u32 {
+        self.finishing_warps() * (self.splits - 1) * self.sums() * WARP_THREADS
+    }
+
+    /// Sums of a lane.
+    #[must_use]
+    #[inline(always)]
+    pub const fn sums(&self) -> u32 {
+        self.tiles * TILE_SUMS
+    }
+}
+
 impl GemmGeometry {
+    /// The stages of block `rank` of `splits`, a power of two, that split them: the first one, and the one behind the last.
+    #[must_use]
+    #[inline(always)]
+    pub const fn wide_stages(&self, rank: u32, splits: u32) -> [u32; 2] {
+        let shift = splits.trailing_zeros();
+        [
+            (self.stages * rank) >> shift,
+            (self.stages * (rank + 1)) >> shift,
+        ]
+    }
+
     /// Sets of filters for blocks of `tiles` tiles.
     #[must_use]
     pub const fn wide_sets(&self, tiles: u32) -> u32 {
         self.conv.groups * self.filter_tiles.div_ceil(tiles)
     }
 
-    /// As many slots as there is room for, if it is enough.
+    /// As many slots as there is room for, if it is enough, of blocks of `tiles` tiles, `splits` of which split their sums.
     #[must_use]
     pub const fn wide_rings(
         &self,
         format: OperandFormat,
-        tiles: u32,
+        [tiles, splits]: [u32; 2],
         shared_bytes: u32,
     ) -> Option<WideRings> {
         let mut rings = WideRings {
             tiles,
+            splits,
             patches: FEWEST_SLOTS,
             filters: FEWEST_SLOTS,
         };
@@ -141,6 +214,29 @@ impl GemmGeometry {
         }
     }
 
+    /// The time that `items` tiles of pixels take in blocks of one tile and of two, in hundredths of one tile of filters, where
+    /// `splits` blocks share sums; more than anything where there are none of two: for split values, whose sums leave registers for
+    /// one, and where shared memory has no room.
+    pub(super) fn wide_rounds(
+        &self,
+        format: OperandFormat,
+        splits: u32,
+        device: &GemmDevice,
+        items: u64,
+    ) -> Option<[u64; 2]> {
+        let rounds = |tiles| {
+            let clusters = items.checked_mul(self.wide_sets(tiles).into())?;
+            Some(clusters.div_ceil(clusters_at_once(splits, device)))
+        };
+        let two = self.wide_rings(format, [2, splits], device.shared_bytes);
+        if format.parts > 1 || two.is_none() {
+            return Some([rounds(1)?.checked_mul(100)?, u64::MAX]);
+        }
+        let one = rounds(1)?.checked_mul(ONE_TILE_COST)?;
+        let two = rounds(2)?.checked_mul(200)?;
+        Some([one, two])
+    }
+
     /// Where the parts of a block's shared memory lie, in bytes.
     #[must_use]
     pub const fn wide_layout(&self, format: OperandFormat, rings: WideRings) -> WideLayout {
@@ -149,9 +245,9 @@ impl GemmGeometry {
         let sources = positions + 4 * WIDE.pixels();
         let channels = (sources + 4 * self.patch_cells).next_multiple_of(CELL_BYTES);
         let barriers = channels + rings.tiles * WIDE.filters() * 4 * 4;
-        let results =
-            (barriers + 2 * 8 * (rings.patches + rings.filters)).next_multiple_of(CELL_BYTES);
-        let patches = results + WARPS * WARP_FILTERS * WRITTEN_PITCH * 4;
+        let results = (barriers + 8 * rings.barriers()).next_multiple_of(CELL_BYTES);
+        let exchange = results + WARPS * WARP_FILTERS * WRITTEN_PITCH * 4;
+        let patches = exchange + 4 * rings.exchanged();
         let filters = patches + rings.patches * self.stage_bytes(format.parts);
         WideLayout {
             offsets: 0,
@@ -161,6 +257,7 @@ impl GemmGeometry {
             channels,
             barriers,
             results,
+            exchange,
             patches,
             filters,
             end: filters + rings.filters * rings.tiles * chain_bytes(format.step_parts()),
@@ -181,6 +278,14 @@ pub const fn filter_word(filter: u32, cell: u32, word: u32) -> u32 {
     (cell * WIDE.filters() + filter) * (CELL_VALUES / 2) + word
 }
 
+/// Clusters of `splits` blocks that run at once.
+fn clusters_at_once(splits: u32, device: &GemmDevice) -> u64 {
+    match splits {
+        1 => device.multiprocessors.into(),
+        splits => at_once(splits, device.multiprocessors).max(1),
+    }
+}
+
 impl GemmConfig {
     /// The slots of a block of the product on a device, if its tile is wide.
     #[must_use]
@@ -188,41 +293,84 @@ impl GemmConfig {
         if !self.tile.is_wide() {
             return None;
         }
-        let tiles = self.wide_tiles(device);
-        (self.geometry).wide_rings(self.format, tiles, device.shared_bytes)
+        self.rings_of(self.wide_tiles(device), device)
+    }
+
+    /// The same for blocks of `tiles` tiles.
+    fn rings_of(&self, tiles: u32, device: &GemmDevice) -> Option<WideRings> {
+        let blocks = [tiles, self.splits];
+        (self.geometry).wide_rings(self.format, blocks, device.shared_bytes)
     }
 
     /// Tiles of a block, for as many samples as there are. Results do not depend on it.
     pub(super) fn wide_tiles(&self, device: &GemmDevice) -> u32 {
-        let costs = self.wide_costs(device, self.geometry.items(), 1);
-        match costs {
+        let g = &self.geometry;
+        match g.wide_rounds(self.format, self.splits, device, g.items()) {
             Some([one, two]) if two <= one => 2,
             _ => 1,
         }
     }
 
-    /// About how many cycles `items` tiles of pixels take, of which one tile of filters alone takes `tile`.
-    pub(super) fn wide_cost(&self, device: &GemmDevice, items: u64, tile: u64) -> Option<u64> {
-        let [one, two] = self.wide_costs(device, items, tile)?;
-        Some(one.min(two) / 100)
+    /// Clusters of blocks that run at once, each of which has a multiprocessor; blocks where sums are not split.
+    pub(super) fn wide_clusters(&self, device: &GemmDevice) -> u64 {
+        clusters_at_once(self.splits, device)
     }
 
-    /// The same, times 100, for blocks of one tile and of two; more than anything where there are none of two: for split values,
-    /// whose sums leave registers for one, and where shared memory has no room.
-    fn wide_costs(&self, device: &GemmDevice, items: u64, tile: u64) -> Option<[u64; 2]> {
-        let rounds = |tiles| {
-            let blocks = items.checked_mul(self.geometry.wide_sets(tiles).into())?;
-            Some(blocks.div_ceil(device.multiprocessors.into()))
-        };
-        if self.format.parts > 1
-            || (self.geometry)
-                .wide_rings(self.format, 2, device.shared_bytes)
-                .is_none()
-        {
-            return Some([rounds(1)?.checked_mul(tile)?.checked_mul(100)?, u64::MAX]);
+    /// About how many cycles `items` tiles of pixels take, where the products of a tile of filters take `multiplying` and what
+    /// is made of them `finishing`, and `alone` is what nothing overlaps with.
+    pub(super) fn wide_cost(
+        &self,
+        device: &GemmDevice,
+        items: u64,
+        [multiplying, finishing, alone]: [u64; 3],
+    ) -> Option<u64> {
+        let stages = self.geometry.stages;
+        let most_stages = stages.div_ceil(self.splits);
+        let of_block = multiplying * u64::from(most_stages) / u64::from(stages);
+        let exchange = if self.splits > 1 { EXCHANGE_CYCLES } else { 0 };
+        let tile = of_block + finishing / u64::from(self.splits) + alone + exchange;
+        let g = &self.geometry;
+        let rounds = g.wide_rounds(self.format, self.splits, device, items)?;
+        Some(rounds.into_iter().min()?.checked_mul(tile)? / 100)
+    }
+
+    /// The same with sums split as suits a batch of `batch` samples best, or, if that must not matter, small batches.
+    pub(super) fn with_splits(self, device: &GemmDevice, batch: Option<u64>) -> Self {
+        if !self.tile.is_wide() {
+            return self;
         }
-        let one = rounds(1)?.checked_mul(tile)?.checked_mul(ONE_TILE_COST)?;
-        let two = rounds(2)?.checked_mul(tile)?.checked_mul(200)?;
-        Some([one, two])
+        let split = SPLITS
+            .map(|splits| self.split_by(splits, device))
+            .into_iter()
+            .flatten();
+        let cost = |config: &Self, batch| config.cost(device, batch).unwrap_or(u64::MAX);
+        let best = match batch {
+            Some(batch) => split.min_by_key(|config| cost(config, batch)),
+            None => {
+                let usual = |config: &Self| cost(config, USUAL_BATCH);
+                let least = split.clone().map(|config| usual(&config)).min();
+                let most = least.unwrap_or(u64::MAX).saturating_mul(USUAL_EIGHTHS) / 8;
+                split
+                    .filter(|config| usual(config) <= most)
+                    .min_by_key(|config| cost(config, FEW_SAMPLES))
+            }
+        };
+        best.unwrap_or(self)
+    }
+
+    /// The same with sums split by so many blocks, if each has enough to do and room for what others send.
+    #[must_use]
+    pub fn split_by(self, splits: u32, device: &GemmDevice) -> Option<Self> {
+        let split = Self { splits, ..self };
+        if splits == 1 {
+            return Some(split);
+        }
+        if !SPLITS.contains(&splits) || splits > device.multiprocessors || !self.tile.is_wide() {
+            return None;
+        }
+        let g = &self.geometry;
+        let chains = g.stages / splits * (g.steps / CHAIN_STEPS);
+        let has_room = split.rings_of(1, device).is_some();
+        (chains >= FEWEST_SPLIT_CHAINS && has_room).then_some(split)
     }
 }

@@ -8,6 +8,7 @@ use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, WARPS, chain
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, WIDE};
 
 use super::super::place::Place;
+use super::exchange;
 use super::format::{Operands, WideFormat};
 use super::results::{Output, Results};
 use super::{Memory, Ring, Turn, Work};
@@ -73,12 +74,13 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let first_pixels = wgmma::unit(memory.patches.addr(0)) + first_half * half_units;
     let first_filters = wgmma::unit(memory.filters.addr(0)) + filter_tile * chain_units;
 
+    let mut parity = 0;
     let mut item = work.first_item;
     while item < g.items() as u32 {
         let mut sums = F::nothing();
         let mut used: Option<Used> = None;
-        let mut stage = 0;
-        while stage < g.stages {
+        let [mut stage, end_stage] = work.stages();
+        while stage < end_stage {
             patch_ring.filled(patch.slot).wait(patch.parity);
             let pixels_at = first_pixels + patch.slot * slot_units;
             let mut step = 0;
@@ -119,13 +121,18 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             patch = patch.next(patch_ring.slots);
             stage += 1;
         }
-        let sums = F::finish(sums);
+        let mut sums = F::finish(sums);
         if let Some(over) = used {
             over.give_back(&filter_ring, &patch_ring);
         }
-        let place = Place::of(item, g);
-        Results::<F, SUMS>::new(g, memory.rings, output, filter_tile, first_half, &place)
-            .finish(sums);
+        let is_mine = work.splits == 1
+            || exchange::is_owner(g, memory.rings, memory.format, parity, &mut sums);
+        if is_mine {
+            let place = Place::of(item, g);
+            Results::<F, SUMS>::new(g, memory.rings, output, filter_tile, first_half, &place)
+                .finish(sums);
+        }
+        parity ^= 1;
         item += work.item_step;
     }
 }

@@ -25,16 +25,22 @@
 //! says why). These are the first product's registers, so a block has one tile of split values, never two.
 //! In the format of parts chains go on as where values have one, and every few of them their sums are put aside likewise.
 //!
+//! # Clusters
+//! Where sums are split (`rings.splits`), the blocks of a cluster have the same tiles and a share of the stages each; behind a tile's last
+//! chain they add up what they have (`exchange`), and each warp's results are finished in one of the blocks.
+//!
 //! # Barriers
-//! One of the block, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which
+//! One of the block, or the cluster, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which
 //! who fills it arrives; and it is free again, for which each of the eight warps arrives after its own products
-//! with the slot are over.
+//! with the slot are over. Where sums are split, `exchange` has its own, and those who multiply meet at the cluster's
+//! barrier before they end.
 //!
 //! # Invariants
 //! - A warp's results are in shared memory of its own.
 //! - A slot is filled in the order in which it is read, whoever fills it.
 
 mod consume;
+mod exchange;
 mod format;
 mod produce;
 mod results;
@@ -42,7 +48,7 @@ mod results;
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, Shared};
-use cuda_std::{async_proxy, kernel, opaque, registers, thread};
+use cuda_std::{async_proxy, cluster, kernel, opaque, registers, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{
     BLOCK_THREADS, WARP_FILTERS, WARPS, WRITTEN_PITCH, WideRings, chain_bytes,
@@ -57,8 +63,8 @@ use format::WideFormat;
 use results::Output;
 
 /// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
-const MULTIPLYING_REGISTERS: u32 = 224;
-const FILLING_REGISTERS: u32 = 56;
+const MULTIPLYING_REGISTERS: u32 = 216;
+const FILLING_REGISTERS: u32 = 64;
 
 /// How many tiles a block has.
 pub(super) trait Tiles {
@@ -88,6 +94,7 @@ struct Memory {
     channels: Shared<f32>,
     barriers: Shared<u64>,
     results: Shared<f32>,
+    exchange: Shared<f32>,
     patches: Shared<u32>,
     filters: Shared<u32>,
     rings: WideRings,
@@ -106,8 +113,9 @@ impl Memory {
             positions: shared::dynamic(layout.positions, WIDE.pixels()),
             sources: shared::dynamic(layout.sources, g.patch_cells),
             channels: shared::dynamic(layout.channels, rings.tiles * WIDE.filters() * CELL_WORDS),
-            barriers: shared::dynamic(layout.barriers, 2 * (rings.patches + rings.filters)),
+            barriers: shared::dynamic(layout.barriers, rings.barriers()),
             results: shared::dynamic(layout.results, WARPS * WARP_FILTERS * WRITTEN_PITCH),
+            exchange: shared::dynamic(layout.exchange, rings.exchanged()),
             patches: shared::dynamic(
                 layout.patches,
                 rings.patches * g.stage_bytes(format.parts) / 4,
@@ -144,22 +152,36 @@ impl Memory {
         if thread == 0 {
             self.patches().init();
             self.filters().init();
+            if self.rings.splits > 1 {
+                self.init_exchange();
+            }
         }
         let mut entry = thread;
         while entry < g.offsets {
-            self.offsets.store(entry, offset::<F>(g, entry));
+            self.offsets.store(entry, offset::<F>(g, WIDE, entry));
             entry += BLOCK_THREADS;
         }
         let mut pixel = thread;
         while pixel < WIDE.pixels() {
-            let place = PixelPlace::of(g, pixel);
+            let place = PixelPlace::of(g, WIDE, pixel);
             self.pixels.store(pixel, place.coordinates);
             self.positions.store(pixel, place.position);
             pixel += BLOCK_THREADS;
         }
+        let brought = g.packed_patch_cells();
         let mut cell = thread;
-        while cell < g.patch_cells {
-            self.sources.store(cell, source(g, cell));
+        while cell < brought {
+            self.sources.store(cell, source(g, WIDE, cell) * CELL_WORDS);
+            cell += BLOCK_THREADS;
+        }
+        // The cells behind those of the packed input, in each plane of each slot.
+        let behind = g.patch_cells - brought;
+        let planes = self.rings.patches * g.stage_planes * self.format.parts;
+        let mut cell = thread;
+        while cell < behind * planes {
+            let (plane, cell_of_plane) = div_rem(cell, behind);
+            let at = plane * g.patch_cells + brought + cell_of_plane;
+            self.patches.store_vec(at * CELL_WORDS, [0u32; 4]);
             cell += BLOCK_THREADS;
         }
         async_proxy::fence_shared();
@@ -223,7 +245,7 @@ impl Turn {
     }
 }
 
-/// What a block computes: its filters, and one tile of pixels after another.
+/// What a block computes: its filters, and one tile of pixels after another, of the sums of which it has some stages.
 #[derive(Clone, Copy)]
 struct Work<'a> {
     g: &'a GemmGeometry,
@@ -232,15 +254,18 @@ struct Work<'a> {
     filter_tile: u32,
     first_item: u32,
     item_step: u32,
+    /// Blocks that split the same sums.
+    splits: u32,
 }
 
 impl<'a> Work<'a> {
-    /// That of the block; blocks have `tiles` tiles.
+    /// That of the block; blocks have `tiles` tiles, and `splits` of them split sums.
     #[inline(always)]
-    unsafe fn of(g: &'a GemmGeometry, tiles: u32) -> Self {
+    unsafe fn of(g: &'a GemmGeometry, tiles: u32, splits: u32) -> Self {
         let sets = g.wide_sets(tiles);
-        let (first_item, set) = div_rem(thread::block_idx_x(), sets);
-        let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
+        let shift = splits.trailing_zeros();
+        let (first_item, set) = div_rem(thread::block_idx_x() >> shift, sets);
+        let (item_step, _) = div_rem(thread::grid_dim_x() >> shift, sets);
         let (group, set) = div_rem(set, g.filter_tiles.div_ceil(tiles));
         Self {
             g,
@@ -248,11 +273,25 @@ impl<'a> Work<'a> {
             filter_tile: set * tiles,
             first_item,
             item_step,
+            splits,
         }
+    }
+
+    /// The block's first stage, and the one behind its last; computed where it is asked for.
+    #[inline(always)]
+    fn stages(&self) -> [u32; 2] {
+        let splits = opaque::to_compiler(self.splits);
+        self.g.wide_stages(rank(splits), splits)
     }
 }
 
-/// A block computes tiles of filters times pixels, the moments of each filter over each half of those pixels, and
+/// The block's number among the `splits` that split the same sums.
+#[inline(always)]
+fn rank(splits: u32) -> u32 {
+    thread::block_idx_x() & (splits - 1)
+}
+
+/// A block, or a cluster, computes tiles of filters times pixels, the moments of each filter over each half of those pixels, and
 /// writes them.
 ///
 /// *Launch*: the config's `shape(..)`, with its `wide_rings`. *Mapping*, *barriers*: at the head of the module.
@@ -287,7 +326,7 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     ending: Ending,
 ) {
     let format = format_of::<F>(g);
-    let work = Work::of(g, S::TILES);
+    let work = Work::of(g, S::TILES, rings.splits);
     let memory = Memory::of(g, rings, format);
     memory.prepare::<F>(g);
     let channels = g.conv.output_channels() as usize;
@@ -305,7 +344,11 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     };
     let filter_descales = Global::new(filter_descales, channels);
     results::load_channels::<F>(&memory, &work, bias, filter_descales, &output.alone);
-    thread::sync_threads();
+    if rings.splits > 1 {
+        cluster::sync();
+    } else {
+        thread::sync_threads();
+    }
 
     let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
     if warp >= WARPS {
@@ -328,5 +371,9 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
         consume::consume::<F, 128>(&work, &memory, &output, warp);
     } else {
         consume::consume::<F, 64>(&work, &memory, &output, warp);
+    }
+    if rings.splits > 1 {
+        // Who owns sums may still say that it has them.
+        cluster::sync();
     }
 }

@@ -9,7 +9,11 @@ use op_spec::launch::implicit_gemm::{CELL_WORDS, CHAIN_STEPS};
 
 use super::super::place::Place;
 use super::{Memory, Turn, Work};
+use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
+
+/// Cells whose places a lane looks up before it copies the first of them.
+const TOGETHER: usize = 8;
 
 /// Brings the filters of all of the block's work, chain by chain.
 ///
@@ -25,8 +29,9 @@ pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: G
     let mut turn = Turn::FIRST;
     let mut item = work.first_item;
     while item < g.items() as u32 {
-        let mut step = 0;
-        while step < all_steps {
+        let [first_stage, end_stage] = work.stages();
+        let mut step = first_stage * g.steps;
+        while step < end_stage * g.steps {
             // A new barrier's phase of parity 1 is over, as it were: its slot is free.
             ring.free(turn.slot).wait(turn.parity ^ 1);
             let filled = ring.filled(turn.slot);
@@ -73,8 +78,8 @@ pub(super) unsafe fn bring_patches(
     let mut item = work.first_item;
     while item < g.items() as u32 {
         let place = Place::of(item, g);
-        let mut stage = 0;
-        while stage < g.stages {
+        let [mut stage, end_stage] = work.stages();
+        while stage < end_stage {
             if others == 0 {
                 ring.free(turn.slot).wait(turn.parity ^ 1);
                 start_patch(work, memory, packed, &place, stage, turn.slot);
@@ -94,7 +99,8 @@ pub(super) unsafe fn bring_patches(
     }
 }
 
-/// Starts to copy a stage's patch to a slot: each lane every 32nd cell.
+/// Starts to copy a stage's patch to a slot: each lane every 32nd cell, of [`TOGETHER`] of which it looks up the places at a time,
+/// for all planes, so that no copy waits for a place.
 #[inline(always)]
 unsafe fn start_patch(
     work: &Work<'_>,
@@ -107,33 +113,49 @@ unsafe fn start_patch(
     let (g, parts) = (work.g, memory.format.parts);
     let conv = &g.conv;
     let plane_words = g.plane_cells() as usize * CELL_WORDS as usize;
-    let first =
-        (place.z * conv.stride_d * g.packed_h + place.p * conv.stride_h) * g.row_cells() + place.q;
+    let (stage, filter_slice) = div_rem(stage, g.depth_stages);
+    let z = place.z * conv.stride_d + filter_slice * conv.dilation_d;
+    let first = (z * g.packed_h + place.p * conv.stride_h) * g.row_cells() + place.q;
     let of_group = place.sample as usize * conv.groups as usize + work.group as usize;
     let first_plane = stage * g.stage_planes;
     let part = (of_group * g.planes as usize + first_plane as usize) * parts as usize;
-    let from = part * plane_words + first as usize * CELL_WORDS as usize;
+    let first = first as usize * CELL_WORDS as usize;
     // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
     let planes = g.stage_planes.min(g.planes - first_plane);
     let slot = slot * (g.stage_bytes(parts) / 4);
+    let cells = g.packed_patch_cells();
     let mut cell = thread::thread_idx_x() % WARP_THREADS;
-    while cell < g.patch_cells {
-        let mut source = from + (memory.sources.load(cell) * CELL_WORDS) as usize;
+    while cell < cells {
+        let left = (cells - cell).div_ceil(WARP_THREADS);
+        let mut sources = [0; TOGETHER];
+        unroll!(8, |i| {
+            if (i as u32) < left {
+                sources[i] = memory.sources.load(cell + i as u32 * WARP_THREADS);
+            }
+        });
+        let mut from = part * plane_words + first;
         let mut target = slot + cell * CELL_WORDS;
         let mut local = 0;
         while local < g.stage_planes {
             unroll!(3, |part| {
                 if (part as u32) < parts {
-                    let at = source + part * plane_words;
-                    cp_async::copy16(memory.patches.addr(target), packed, at);
+                    // From here on 32 bits reach every cell.
+                    let of_part = from + part * plane_words;
+                    let plane = packed.slice(of_part, plane_words - first);
+                    unroll!(8, |i| {
+                        if (i as u32) < left {
+                            let at = target + i as u32 * WARP_THREADS * CELL_WORDS;
+                            cp_async::copy16(memory.patches.addr(at), plane, sources[i] as usize);
+                        }
+                    });
                     target += g.patch_cells * CELL_WORDS;
                 }
             });
             local += 1;
             if local < planes {
-                source += parts as usize * plane_words;
+                from += parts as usize * plane_words;
             }
         }
-        cell += WARP_THREADS;
+        cell += TOGETHER as u32 * WARP_THREADS;
     }
 }

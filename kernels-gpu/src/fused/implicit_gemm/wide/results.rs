@@ -133,7 +133,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             ..*g
         };
         // A half of the pixels for each of the block's tiles.
-        let work = Work::of(&g, (SUMS / HALF_SUMS) as u32);
+        let work = Work::of(&g, (SUMS / HALF_SUMS) as u32, rings.splits);
         let warp = thread / WARP_THREADS;
         let filter = filter_tile * WIDE.filters() + warp % (WARPS / 2) * WARP_FILTERS;
         let of_group = work.filter_tile * WIDE.filters() + filter;

@@ -1,0 +1,153 @@
+//! What the blocks of a cluster that split their sums do with them.
+//!
+//! Each warp has a share of the tile's sums, over the stages of its block. The warps of one number in all blocks have shares of the
+//! same results; one of them, the *owner*, finishes these, in a block that depends on the number. The others send it what they have,
+//! in the layout of registers: thread by thread, four sums at a time, so neither side meets in banks.
+//!
+//! # Order
+//! Of four blocks, those whose numbers differ in the last bit are pairs. Sums are added in each pair, and then those of the pairs:
+//! the same bits, whichever block owns them.
+//!
+//! # Barriers
+//! Each warp has two transaction barriers, of which its block uses one. *Come*, in the owner's block: the other warps arrive when their
+//! sums are there. *Taken*, in the others': the owner arrives when it has read them, and they may send those of the next tile. All are
+//! known to the cluster before anyone sends, and the cluster's barrier at the end keeps a block for those who still arrive at it.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::{cluster, opaque, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::wide::{WARPS, WideRings};
+use op_spec::launch::implicit_gemm::{GemmGeometry, OperandFormat};
+
+use super::{Memory, rank};
+use crate::parts::unroll::unroll;
+
+/// Words that a warp's lanes write at once.
+const LANES_WORDS: u32 = 4 * WARP_THREADS;
+
+impl Memory {
+    /// At the owner: the sums of the other warps of this number are there.
+    #[inline(always)]
+    fn come(&self, warp: u32) -> Barrier {
+        Barrier::at(self.barriers, self.first_of_warps() + 2 * warp)
+    }
+
+    /// At the others: the owner has what was sent.
+    #[inline(always)]
+    fn taken(&self, warp: u32) -> Barrier {
+        Barrier::at(self.barriers, self.first_of_warps() + 2 * warp + 1)
+    }
+
+    #[inline(always)]
+    fn first_of_warps(&self) -> u32 {
+        2 * (self.rings.patches + self.rings.filters)
+    }
+
+    /// Makes the barriers.
+    #[inline(always)]
+    pub(super) unsafe fn init_exchange(&self) {
+        let mut warp = 0;
+        while warp < WARPS {
+            self.come(warp).init(self.rings.splits - 1);
+            self.taken(warp).init(1);
+            warp += 1;
+        }
+        cluster::fence_barriers();
+    }
+}
+
+/// Makes a warp's sums those of all blocks, and says so, or sends them to the warp that does. `parity` is that of the number of
+/// tiles before.
+///
+/// # Safety
+/// All lanes of the warp call it together, and the warps of its number in all blocks of the cluster do, as many times; the
+/// barriers are known to all of them.
+#[inline(always)]
+pub(super) unsafe fn is_owner<const SUMS: usize>(
+    g: &GemmGeometry,
+    rings: WideRings,
+    format: OperandFormat,
+    parity: u32,
+    sums: &mut [f32; SUMS],
+) -> bool {
+    // Computed anew, or what depends on it would take the products' registers.
+    let thread = opaque::to_compiler(thread::thread_idx_x());
+    let g = GemmGeometry {
+        offsets: opaque::to_compiler(g.offsets),
+        ..*g
+    };
+    let rings = WideRings {
+        splits: opaque::to_compiler(rings.splits),
+        patches: opaque::to_compiler(rings.patches),
+        ..rings
+    };
+    let memory = Memory::of(&g, rings, format);
+    let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
+    let owner = warp * rings.splits / WARPS;
+    let rank = rank(rings.splits);
+    // Where the owner has what block `rank` sends: the first four sums of this lane.
+    let place = |rank: u32| {
+        let of_owner = warp & (rings.finishing_warps() - 1);
+        let sent = of_owner * (rings.splits - 1) + (rank ^ owner) - 1;
+        sent * (SUMS as u32 * WARP_THREADS) + 4 * lane
+    };
+    if rank != owner {
+        let first = place(rank);
+        // A new barrier's phase of parity 1 is over, as it were: nothing was sent before.
+        cluster::wait(memory.taken(warp), parity ^ 1);
+        unroll!(2, |half| {
+            if half < SUMS / 64 {
+                unroll!(16, |i| {
+                    let at = 64 * half + 4 * i;
+                    let four = [sums[at], sums[at + 1], sums[at + 2], sums[at + 3]];
+                    let to = first + (16 * half + i) as u32 * LANES_WORDS;
+                    cluster::store_vec(memory.exchange, to, owner, four);
+                });
+            }
+        });
+        warp::sync_warp(warp::ALL_LANES);
+        if lane == 0 {
+            cluster::arrive_at(memory.come(warp), owner);
+        }
+        return false;
+    }
+    cluster::wait(memory.come(warp), parity);
+    let partner = place(owner ^ 1);
+    unroll!(2, |half| {
+        if half < SUMS / 64 {
+            unroll!(16, |i| {
+                let from = partner + (16 * half + i) as u32 * LANES_WORDS;
+                let theirs = memory.exchange.load_vec::<4>(from);
+                unroll!(4, |j| {
+                    sums[64 * half + 4 * i + j] += theirs[j];
+                });
+            });
+        }
+    });
+    if rings.splits == 4 {
+        let pair = [place(owner ^ 2), place(owner ^ 3)];
+        unroll!(2, |half| {
+            if half < SUMS / 64 {
+                unroll!(16, |i| {
+                    let from = |sent: u32| sent + (16 * half + i) as u32 * LANES_WORDS;
+                    let one = memory.exchange.load_vec::<4>(from(pair[0]));
+                    let other = memory.exchange.load_vec::<4>(from(pair[1]));
+                    unroll!(4, |j| {
+                        sums[64 * half + 4 * i + j] += one[j] + other[j];
+                    });
+                });
+            }
+        });
+    }
+    warp::sync_warp(warp::ALL_LANES);
+    if lane == 0 {
+        let mut other = 0;
+        while other < rings.splits {
+            if other != owner {
+                cluster::arrive_at(memory.taken(warp), other);
+            }
+            other += 1;
+        }
+    }
+    true
+}
