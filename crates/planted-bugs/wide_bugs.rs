@@ -174,7 +174,7 @@ bugs! {
         name: wide_results_are_read_before_they_are_there,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",
-        right: "                    «warp::sync_warp(warp::ALL_LANES);»\n                    self.write(",
+        right: "                    «warp::sync_warp(warp::ALL_LANES);»\n                    seen |= self.write(",
         wrong: "",
     }
     {
@@ -300,7 +300,7 @@ bugs! {
         name: split_sums_are_taken_by_a_lane_alone,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/wide/exchange.rs",
-        right: "    «warp::sync_warp(warp::ALL_LANES);»\n    if lane == 0 {\n        let mut rank",
+        right: "    «warp::sync_warp(warp::ALL_LANES);»\n    if lane == 0 {\n        let mut other",
         wrong: "",
     }
     {
@@ -328,8 +328,8 @@ bugs! {
         name: split_partners_alone_hear_that_sums_are_taken,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/wide/exchange.rs",
-        right: "            if «rank != owner» {",
-        wrong: "rank == owner ^ 1",
+        right: "            if «other != owner» {",
+        wrong: "other == owner ^ 1",
     }
     {
         name: split_tiles_all_have_the_first_parity,
@@ -343,13 +343,13 @@ bugs! {
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/wide/produce.rs",
         right: "start_patch(work, memory, packed, &place, «stage», turn.slot);",
-        wrong: "stage - work.first_stage",
+        wrong: "stage - work.stages()[0]",
     }
     {
         name: split_filters_are_of_the_first_stages,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/wide/produce.rs",
         right: "let at = («from * all_steps + step») * parts",
-        wrong: "from * all_steps + step - work.first_stage * g.steps",
+        wrong: "from * all_steps + step - work.stages()[0] * g.steps",
     }
 }
