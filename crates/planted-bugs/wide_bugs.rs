@@ -269,13 +269,6 @@ bugs! {
         wrong: "",
     }
     {
-        name: split_barriers_are_not_shown_to_the_cluster,
-        check: implicit_gemm::split::<f16>,
-        file: "fused/implicit_gemm/wide/exchange.rs",
-        right: "        «cluster::fence_barriers();»\n",
-        wrong: "",
-    }
-    {
         name: split_sums_are_added_before_they_come,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/wide/exchange.rs",
