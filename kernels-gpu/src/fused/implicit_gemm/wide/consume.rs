@@ -125,15 +125,17 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
         if let Some(over) = used {
             over.give_back(&filter_ring, &patch_ring);
         }
+        let next = item + work.item_step;
+        let more = next < g.items() as u32;
         let is_mine = work.splits == 1
-            || exchange::is_owner(g, memory.rings, memory.format, parity, &mut sums);
+            || exchange::is_owner(g, memory.rings, memory.format, parity, more, &mut sums);
         if is_mine {
             let place = Place::of(item, g);
             Results::<F, SUMS>::new(g, memory.rings, output, filter_tile, first_half, &place)
                 .finish(sums);
         }
         parity ^= 1;
-        item += work.item_step;
+        item = next;
     }
 }
 const _: () = assert!(CHAIN_STEPS == 3);

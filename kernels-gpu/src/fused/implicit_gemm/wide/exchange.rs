@@ -11,7 +11,8 @@
 //! # Barriers
 //! Each warp has two transaction barriers, of which its block uses one. *Come*, in the owner's block: the other warps arrive when their
 //! sums are there. *Taken*, in the others': the owner arrives when it has read them, and they may send those of the next tile. All are
-//! known to the cluster before anyone sends, and the cluster's barrier at the end keeps a block for those who still arrive at it.
+//! known to the cluster before anyone sends. Behind the last tile nobody says that anything is taken: each arrival and each store is awaited
+//! by the block that it goes to, so blocks may end without each other.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};
@@ -57,7 +58,7 @@ impl Memory {
 }
 
 /// Makes a warp's sums those of all blocks, and says so, or sends them to the warp that does. `parity` is that of the number of
-/// tiles before.
+/// tiles before; `more` is whether there are any behind.
 ///
 /// # Safety
 /// All lanes of the warp call it together, and the warps of its number in all blocks of the cluster do, as many times; the
@@ -68,6 +69,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     rings: WideRings,
     format: OperandFormat,
     parity: u32,
+    more: bool,
     sums: &mut [f32; SUMS],
 ) -> bool {
     // Computed anew, or what depends on it would take the products' registers.
@@ -140,7 +142,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         });
     }
     warp::sync_warp(warp::ALL_LANES);
-    if lane == 0 {
+    if more && lane == 0 {
         let mut other = 0;
         while other < rings.splits {
             if other != owner {

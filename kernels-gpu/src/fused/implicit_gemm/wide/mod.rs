@@ -32,8 +32,7 @@
 //! # Barriers
 //! One of the block, or the cluster, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which
 //! who fills it arrives; and it is free again, for which each of the eight warps arrives after its own products
-//! with the slot are over. Where sums are split, `exchange` has its own, and those who multiply meet at the cluster's
-//! barrier before they end.
+//! with the slot are over. Where sums are split, `exchange` has its own.
 //!
 //! # Invariants
 //! - A warp's results are in shared memory of its own.
@@ -371,9 +370,5 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
         consume::consume::<F, 128>(&work, &memory, &output, warp);
     } else {
         consume::consume::<F, 64>(&work, &memory, &output, warp);
-    }
-    if rings.splits > 1 {
-        // Who owns sums may still say that it has them.
-        cluster::sync();
     }
 }
