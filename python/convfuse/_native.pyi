@@ -1,0 +1,33 @@
+"""The native half: what it knows of chains, and the registration of operators."""
+
+__version__: str
+
+def normalized(text: str) -> str:
+    """The chain in JSON as the library writes it down. ``ValueError`` says what is wrong with one that it refuses."""
+
+def parameters(text: str) -> list[tuple[str, list[int], str]]:
+    """Name, shape and initialisation (``uniform``, ``ones``, ``zeros``, ``normal``) of each parameter of a chain."""
+
+def inputs(text: str) -> list[str]:
+    """The names of the inputs of a chain beside the first one."""
+
+def output_shape(text: str, input: list[int]) -> list[int]:
+    """The shape of the output of a chain for a first input of this shape."""
+
+def explain(text: str, input: list[int], fast: bool, ordinal: int) -> str:
+    """What the GPU with this ordinal launches for a chain and an input of this shape, and why."""
+
+def known_devices() -> list[str]:
+    """Names of devices whose properties the library knows without one."""
+
+def register() -> None:
+    """Registers ``torch.ops.convfuse`` with the PyTorch that is loaded. ``ImportError`` where there is none, or one before 2.10."""
+
+def forget(owner: int) -> None:
+    """Gives back what is kept of the parameters of a module."""
+
+def release(owner: int) -> None:
+    """Gives back what is kept of the parameters of a module, but for that of which CUDA graphs were captured."""
+
+def kept() -> list[tuple[int, int, int]]:
+    """What is kept: numbers of modules, sets of parameters, plans."""
