@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from . import _native
 
-__all__ = ["Parsed", "evaluate", "parsed"]
+__all__ = ["Parsed", "evaluate", "output_shape", "parsed"]
 
 
 @dataclass(frozen=True)
@@ -149,3 +149,41 @@ def evaluate(
         else:
             x = _layer(operator, attributes, x, values)
     return x
+
+
+def _windows(extent: Any, kernel: int, a: dict[str, Any], axis: int, axes: int) -> Any:
+    """How many windows there are along an axis."""
+    stride = _each(a.get("stride", a["kernel_size"] if "name" not in a else 1), axes)[axis]
+    dilation = _each(a.get("dilation", 1), axes)[axis]
+    padding = a.get("padding", 0)
+    if padding == "same":
+        return extent
+    padding = 0 if padding == "valid" else _each(padding, axes)[axis]
+    room = extent + 2 * padding - dilation * (kernel - 1) - 1
+    if not a.get("ceil_mode", False):
+        return room // stride + 1
+    count = (room + stride - 1) // stride + 1
+    # The last window begins within the input or the padding before it.
+    return count - 1 if (count - 1) * stride >= extent + padding else count
+
+
+def output_shape(chain: Parsed, shape: Sequence[Any]) -> list[Any]:
+    """The shape of the output for a first input of this shape, whose extents may be symbols. Refuses nothing."""
+    shape = list(shape)
+    for operator, a in chain.layers:
+        axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
+        if axes == 0:
+            if operator == "channel_max":
+                del shape[1]
+            continue
+        first = len(shape) - axes
+        if operator.startswith("adaptive"):
+            shape[first:] = _each(a["output_size"], axes)
+            continue
+        kernel = _each(a["kernel_size"], axes)
+        for axis in range(axes):
+            extent = shape[first + axis]
+            shape[first + axis] = _windows(extent, kernel[axis], a, axis, axes)
+        if "out_channels" in a:
+            shape[first - 1] = a["out_channels"]
+    return shape

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from . import _native
-from ._chain import evaluate, parsed
+from ._chain import evaluate, output_shape, parsed
 
 __all__ = ["run"]
 
@@ -31,10 +31,7 @@ def _(
     owner: int,
     fast: bool,
 ) -> torch.Tensor:
-    # The shape is what PyTorch's own layers make of it, symbolic extents included.
-    values = [parameter.to(x.dtype) for parameter in parameters]
-    y = evaluate(parsed(chain), x, values, list(inputs))
-    return x.new_empty(y.shape)
+    return x.new_empty(output_shape(parsed(chain), x.shape))
 
 
 @torch.library.custom_op("convfuse::backward", mutates_args=())
