@@ -167,10 +167,11 @@ def _windows(extent: Any, kernel: int, a: dict[str, Any], axis: int, axes: int) 
     return count - 1 if (count - 1) * stride >= extent + padding else count
 
 
-def output_shape(chain: Parsed, shape: Sequence[Any]) -> list[Any]:
-    """The shape of the output for a first input of this shape, whose extents may be symbols. Refuses nothing."""
+def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None) -> list[Any]:
+    """The shape of the output for a first input of this shape, whose extents may be symbols, or of what the first ``layers`` give.
+    Refuses nothing."""
     shape = list(shape)
-    for operator, a in chain.layers:
+    for operator, a in chain.layers[:layers]:
         axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
         if axes == 0:
             if operator == "channel_max":
