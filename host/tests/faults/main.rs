@@ -13,6 +13,7 @@ mod cache;
 mod campaign;
 mod captures;
 mod driver;
+mod launches;
 mod lost;
 mod ordering;
 mod others;
