@@ -31,3 +31,29 @@ def release(owner: int) -> None:
 
 def kept() -> list[tuple[int, int, int]]:
     """What is kept: numbers of modules, sets of parameters, plans."""
+
+class ArrayModel:
+    """A chain with parameters, to be run on arrays of one device. ``ordinal`` names a GPU; none, the CPU."""
+
+    def __init__(
+        self, text: str, dtype: str, ordinal: int | None, parameters: list[object]
+    ) -> None: ...
+    def run(self, inputs: list[object], fast: bool) -> Array:
+        """The output for the capsules of the first input and of the further ones."""
+
+class Array:
+    """What a model computed, for whoever takes it by DLPack. Its elements must not be written to."""
+
+    shape: list[int]
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object: ...
+
+def array_stream(ordinal: int) -> int:
+    """The handle of the stream on which the models of a GPU run."""

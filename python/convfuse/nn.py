@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.nn.modules import module as _module
 
 from . import _native
 from ._chain import Parsed, parsed
@@ -28,6 +29,22 @@ __all__ = [
 
 Precision = Literal["auto", "accurate", "fast"]
 
+# Names that a call looks up once less.
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_matmul_precision = torch.get_float32_matmul_precision
+_is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+# The operator without the layer in Python that compilers look for.
+_run_eagerly = _run._op
+
+# Hooks of all modules of the process.
+_HOOKS = (
+    _module._global_forward_pre_hooks,
+    _module._global_forward_hooks,
+    _module._global_backward_pre_hooks,
+    _module._global_backward_hooks,
+)
+
 _PRECISIONS = ("auto", "accurate", "fast")
 
 # Norms that autocast computes in float32, and whose output it leaves so.
@@ -38,7 +55,7 @@ _WIDENED = frozenset({"group_norm", "layer_norm"})
 def _allows_tf32() -> bool:
     """Whether the caller's settings allow products of float32 with fewer bits: those for matrix products, as the one for convolutions
     allows it unless it is told not to."""
-    return torch.get_float32_matmul_precision() != "highest"
+    return _matmul_precision() != "highest"
 
 
 class Runner:
@@ -93,20 +110,27 @@ class Runner:
         _native.release(self.owner)
 
     def __call__(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
-        if torch.compiler.is_compiling():
-            parameters = self.parameters()
-        else:
-            places = self._places or self._find_places()
-            parameters = [place[name] for place, name in places]
+        # Every line here is part of what a call costs the host.
+        if _is_compiling():
+            return self._any(x, self.parameters(), inputs)
+        places = self._places or self._find_places()
+        parameters = [place[name] for place, name in places]
+        if _is_any_autocast_enabled() or _is_grad_enabled():
+            return self._any(x, parameters, inputs)
+        return _run_eagerly(x, parameters, inputs, self.chain, self.owner, self._is_fast())
+
+    def _any(
+        self, x: torch.Tensor, parameters: list[torch.Tensor], inputs: tuple[torch.Tensor, ...]
+    ) -> torch.Tensor:
+        """The output under whatever holds: compilation, autocast, the recording of gradients."""
         kind = x.device.type
         if torch.is_autocast_enabled(kind):
             return self._autocast(kind, x, parameters, inputs)
-        fast = x.dtype is torch.float32 and self._is_fast()
-        return self._run(x, parameters, inputs, fast)
+        return self._run(x, parameters, inputs, self._is_fast())
 
     def _is_fast(self) -> bool:
         precision = self.precision
-        return precision == "fast" or (precision == "auto" and _allows_tf32())
+        return _allows_tf32() if precision == "auto" else precision == "fast"
 
     def _autocast(self, kind, x, parameters, inputs):
         """What the layers would give under autocast: convolutions with operands of 16 bits, and float32 behind a norm that is
@@ -162,6 +186,24 @@ class ChainModule(nn.Module):
     def _apply(self, fn, recurse=True):
         self._runner.release()
         return super()._apply(fn, recurse)
+
+    def __call__(self, x, *inputs, **named):
+        # What PyTorch's own does where there is nothing to do but the call itself, in less time.
+        is_plain = type(x) is torch.Tensor and not (
+            named
+            or self._forward_pre_hooks
+            or self._forward_hooks
+            or self._backward_pre_hooks
+            or self._backward_hooks
+            or _HOOKS[0]
+            or _HOOKS[1]
+            or _HOOKS[2]
+            or _HOOKS[3]
+            or self._compiled_call_impl
+        )
+        if is_plain:
+            return self.forward(x, *inputs)
+        return super().__call__(x, *inputs, **named)
 
     def forward(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
         """The output of the chain for ``x`` and the residuals that it adds, in the order of the chain."""

@@ -1,8 +1,8 @@
 """The operators of ``torch.ops.convfuse``, and what PyTorch has to know of them beside their kernels.
 
-``run`` is native: its kernels for CUDA and for the CPU are registered by the extension, without a line of Python in a call. Here are
+``torch.ops.convfuse.run`` is native: its kernels for CUDA and for the CPU are registered by the extension, without a line of Python in a call. Here are
 its *fake* implementation, by which ``torch.compile`` and ``torch.export`` know its output, and ``backward``, by which training goes
-through it.
+through :func:`run`. The operator by itself records no gradients.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ __all__ = ["run"]
 _native.register()
 
 _run = torch.ops.convfuse.run.default
+
+# Gradients are recorded by `_Run`, and nothing beneath it: calls go on to the kernels at once.
+_library = torch.library.Library("convfuse", "IMPL")
+_library.impl("run", torch.library.fallthrough_kernel, "Autograd")
 
 
 @torch.library.register_fake("convfuse::run")

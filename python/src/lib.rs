@@ -2,8 +2,10 @@
 //!
 //! It is linked against neither PyTorch nor a driver. `torch` finds PyTorch's own library in the process, by the stable C interface
 //! that it offers to extensions, and registers `torch.ops.convfuse`; `runner` keeps the models that calls of the operator need;
-//! `chains` tells Python about chains.
+//! `chains` tells Python about chains, and `arrays` runs
+//! them on arrays of other libraries.
 
+mod arrays;
 mod chains;
 mod runner;
 mod torch;
@@ -14,6 +16,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    arrays::add(module)?;
     chains::add(module)?;
     torch::add(module)
 }

@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 import torch
-from conftest import DEVICES, redraw
+from support import DEVICES, redraw
 from torch import nn
 from torch.nn import functional as F
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 import torch
-from conftest import BLOCKS, block, cuda, exact, expect_close, problem, redraw
+from support import BLOCKS, block, cuda, exact, expect_close, problem, redraw
 
 from convfuse import _native
 

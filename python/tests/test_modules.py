@@ -9,7 +9,7 @@ import threading
 
 import pytest
 import torch
-from conftest import BLOCKS, DEVICES, block, exact, expect_close, problem, redraw
+from support import BLOCKS, DEVICES, block, exact, expect_close, problem, redraw
 
 from convfuse import nn as fused_nn
 

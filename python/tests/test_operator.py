@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 
 import pytest
 import torch
-from conftest import BLOCKS, DEVICES, block, chain_text, exact, expect_close, problem, redraw
+from support import BLOCKS, DEVICES, block, chain_text, exact, expect_close, problem, redraw
 
 from convfuse import _native, ops
 from convfuse._chain import evaluate, output_shape, parsed
@@ -190,9 +188,3 @@ def test_shapes_are_known_beforehand(name, size):
         text = chain_text(channels, *layers, *more)
         for given in ([*shape[:2], *[size] * (len(shape) - 2)], shape):
             assert output_shape(parsed(text), given) == _native.output_shape(text, list(given))
-
-
-def test_import_works_without_torch():
-    code = "import sys; sys.modules['torch'] = None; import convfuse; print(convfuse.__version__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == _native.__version__

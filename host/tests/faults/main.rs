@@ -4,6 +4,7 @@
 //! * `cache`: the folder of compiled kernels is shut, full, torn, missing, or somebody else writes to it.
 //! * `campaign`: every call of the driver fails once.
 //! * `ordering`, `captures`: work is done no sooner than it is waited for, so that an order that is missing shows.
+//! * `launches`: runs over memory that each is given.
 //! * `lost`: a call finds the device lost, or the process is a fork of the one that used it.
 //! * `others`: memory, allocators and arrays that come from outside.
 //! * `threads`: two threads meet at a call of the driver that returns late.

@@ -69,10 +69,10 @@ struct Given {
 }
 
 impl Given {
-    fn of(call: &Call<'_>) -> Result<Given, String> {
+    fn of(call: &Call<'_>, is_fast: bool) -> Result<Given, String> {
         let mut key = Vec::with_capacity(24);
         let mut addresses = Vec::with_capacity(1 + call.inputs.len());
-        key.push(i64::from(call.is_fast));
+        key.push(i64::from(is_fast));
         for input in call.all_inputs() {
             let ((shape, strides), data) = (input.layout()?, input.data()?);
             key.push(shape.len() as i64);
@@ -122,7 +122,7 @@ fn prepared(
         }
         let launches = set
             .model
-            .launches(stream, inputs, &options(call.is_fast))
+            .launches(stream, inputs, &options(given.key[0] != 0))
             .map_err(|error| said(&error))?;
         let output_shape = launches.output_shape().iter();
         Ok(Prepared {
@@ -156,7 +156,9 @@ pub(super) fn run(
     dtype: DType,
 ) -> Result<TorchTensor, String> {
     let stream = streams::current(call.torch, place.index)?;
-    let given = Given::of(call)?;
+    // Other types are multiplied in one way.
+    let is_fast = call.is_fast && dtype == DType::F32;
+    let given = Given::of(call, is_fast)?;
     let (set, plan) = prepared(owner, call, (place, dtype), &stream, &given)?;
     if !plan.is_captured.load(Ordering::Relaxed)
         && stream.is_capturing().map_err(|error| said(&error))?
