@@ -3,7 +3,7 @@
 
     python bench/calls.py
 
-Host times are medians over rounds of calls that the GPU keeps up with, since it does little for them; GPU times are medians of
+Host times are medians over rounds of calls, fewer than the GPU's queue takes, of one sample of problem 85, which is one launch; GPU times are medians of
 events around single calls, behind a write of 256 MiB that empties the caches. Needs a GPU.
 """
 
@@ -77,8 +77,8 @@ def device(call, rounds=60):
 def host_times():
     """Rows of the table of host times."""
     module = problem(85)
-    x = torch.randn(1, 8, 14, 14, device="cuda")
-    y = torch.empty(1, 64, 3, 3, device="cuda")
+    x = torch.randn(1, 8, 128, 128, device="cuda")
+    y = torch.empty(1, 64, 31, 31, device="cuda")
     values, chain = module._runner.parameters(), module.chain
     run = torch.ops.convfuse.run.default
     relu = '{"in_channels":64,"layers":[{"relu":{}}]}'
@@ -89,6 +89,8 @@ def host_times():
         yield "operator, a chain without parameters", host(lambda: run(y, [], [], relu, 0, False))
         yield "operator, problem 85", host(lambda: run(x, values, [], chain, 1, False))
         yield "module, problem 85", host(lambda: module(x))
+        small = torch.randn(1, 8, 14, 14, device="cuda")
+        yield "module, an image of 14 by 14, several launches", host(lambda: module(small))
         plain = layers(module)
         yield "PyTorch's layers, problem 85", host(lambda: plain(x))
     with torch.inference_mode():
@@ -121,12 +123,15 @@ def device_times(compile_too):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--host", action="store_true", help="host times alone")
     arguments.add_argument("--compile", action="store_true", help="time torch.compile, too")
     options = arguments.parse_args()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}\n")
     print("| call | host, us |\n|---|---:|")
     for name, microseconds in host_times():
         print(f"| {name} | {microseconds:.1f} |", flush=True)
+    if options.host:
+        return
     print("\n| problem | | GPU, us | largest error | memory, bytes |\n|---|---|---:|---:|---:|")
     for number, name, microseconds, error, peak in device_times(options.compile):
         print(f"| {number} | {name} | {microseconds:.1f} | {error:.1e} | {peak} |", flush=True)
