@@ -23,6 +23,9 @@ def known_devices() -> list[str]:
 def register() -> None:
     """Registers ``torch.ops.convfuse`` with the PyTorch that is loaded. ``ImportError`` where there is none, or one before 2.10."""
 
+def begin(owner: int, chain: str) -> None:
+    """Makes a module's number and its chain known, so that calls of the operator may leave the chain out."""
+
 def forget(owner: int) -> None:
     """Gives back what is kept of the parameters of a module."""
 

@@ -82,6 +82,7 @@ class Runner:
         # A number that no other process has: compiled programs are kept beyond this one.
         self.owner = secrets.randbits(62)
         self._places: tuple[tuple[dict[str, Any], str], ...] | None = None
+        _native.begin(self.owner, self.chain)
         weakref.finalize(self, _native.forget, self.owner).atexit = False
 
     def _find_places(self) -> tuple[tuple[dict[str, Any], str], ...]:
@@ -115,9 +116,10 @@ class Runner:
             return self._any(x, self.parameters(), inputs)
         places = self._places or self._find_places()
         parameters = [place[name] for place, name in places]
-        if _is_any_autocast_enabled() or _is_grad_enabled():
+        if type(x) is not torch.Tensor or _is_any_autocast_enabled() or _is_grad_enabled():
             return self._any(x, parameters, inputs)
-        return _run_eagerly(x, parameters, inputs, self.chain, self.owner, self._is_fast())
+        # The chain itself is known by the number.
+        return _run_eagerly(x, parameters, inputs, "", self.owner, self._is_fast())
 
     def _any(
         self, x: torch.Tensor, parameters: list[torch.Tensor], inputs: tuple[torch.Tensor, ...]

@@ -18,7 +18,7 @@ use convfuse::DType;
 use crate::torch::shim::Torch;
 use crate::torch::tensor::{Place, TorchTensor};
 
-pub(crate) use owners::{forget, kept, release};
+pub(crate) use owners::{begin, forget, kept, release};
 
 /// One call of the operator.
 pub(crate) struct Call<'a> {

@@ -12,7 +12,7 @@ use super::sets::Sets;
 const KEPT_CHAINS: usize = 64;
 
 /// A module and its chain.
-pub(super) struct Owner {
+pub(crate) struct Owner {
     text: Box<str>,
     pub(super) chain: Chain,
     pub(super) sets: Mutex<Sets>,
@@ -27,27 +27,44 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The owner of a call, made if it is not known.
+/// The owner of a call, made if it is not known. A call without a chain means that of a module which [has begun](begin).
 pub(super) fn owner(call: &Call<'_>) -> Result<Arc<Owner>, String> {
-    let find = |owners: &Owners| {
-        let chains = owners.get(&call.owner)?;
-        let found = chains.iter().find(|owner| *owner.text == *call.chain)?;
-        Some(Arc::clone(found))
-    };
-    let known = find(&OWNERS.read().unwrap_or_else(PoisonError::into_inner));
-    if let Some(known) = known {
-        return Ok(known);
+    let found = known(call.owner, call.chain);
+    match found {
+        Some(known) => Ok(known),
+        None if call.chain.is_empty() => {
+            Err("convfuse: the module is not known here, and the call has no chain".into())
+        }
+        None => begin(call.owner, call.chain),
     }
+}
+
+fn known(number: i64, text: &str) -> Option<Arc<Owner>> {
+    find(
+        &OWNERS.read().unwrap_or_else(PoisonError::into_inner),
+        number,
+        text,
+    )
+}
+
+fn find(owners: &Owners, number: i64, text: &str) -> Option<Arc<Owner>> {
+    let chains = owners.get(&number)?;
+    let is_it = |owner: &&Arc<Owner>| text.is_empty() || *owner.text == *text;
+    chains.iter().find(is_it).map(Arc::clone)
+}
+
+/// Makes a module and its chain known.
+pub(crate) fn begin(number: i64, text: &str) -> Result<Arc<Owner>, String> {
     let made = Arc::new(Owner {
-        text: call.chain.into(),
-        chain: crate::chains::chain(call.chain)?,
+        text: text.into(),
+        chain: crate::chains::chain(text)?,
         sets: Mutex::default(),
     });
     let mut owners = OWNERS.write().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = find(&owners) {
+    if let Some(known) = find(&owners, number, text) {
         return Ok(known);
     }
-    let chains = owners.entry(call.owner).or_default();
+    let chains = owners.entry(number).or_default();
     let gone = (chains.len() == KEPT_CHAINS).then(|| chains.remove(0));
     chains.push(Arc::clone(&made));
     drop(owners);

@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::OnceLock;
 
-use pyo3::exceptions::PyImportError;
+use pyo3::exceptions::{PyImportError, PyValueError};
 use pyo3::prelude::*;
 
 use super::shim::{Torch, Value, done, torch};
 use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
 
-/// `chain` is one in JSON, `parameters` are in the order of its table, `inputs` those beside the first in the chain's order; `owner` tells modules
+/// `chain` is one in JSON, or nothing where the owner is known; `parameters` are in the order of its table, `inputs` those beside the first in the chain's order; `owner` tells modules
 /// apart that have the same chain, for what is kept of their parameters; `fast` multiplies f32 with factors of 11 bits.
 const SCHEMA: &CStr =
     c"run(Tensor x, Tensor[] parameters, Tensor[] inputs, str chain, int owner, bool fast) -> Tensor";
@@ -165,6 +165,13 @@ fn register() -> PyResult<()> {
     registered.clone().map_err(PyImportError::new_err)
 }
 
+/// Makes an owner and its chain known, so that calls need not bring the chain.
+#[pyfunction]
+fn begin(owner: i64, chain: &str) -> PyResult<()> {
+    let begun = runner::begin(owner, chain).map(drop);
+    begun.map_err(PyValueError::new_err)
+}
+
 /// Gives back what is kept of an owner's parameters: prepared forms, and plans.
 #[pyfunction]
 fn forget(py: Python<'_>, owner: i64) {
@@ -186,6 +193,7 @@ fn kept(py: Python<'_>) -> Vec<(i64, usize, usize)> {
 /// Adds the functions to the module.
 pub(super) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(register, module)?)?;
+    module.add_function(wrap_pyfunction!(begin, module)?)?;
     module.add_function(wrap_pyfunction!(forget, module)?)?;
     module.add_function(wrap_pyfunction!(release, module)?)?;
     module.add_function(wrap_pyfunction!(kept, module)?)
