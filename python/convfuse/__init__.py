@@ -23,10 +23,16 @@ def __getattr__(name: str) -> Any:
     # What needs PyTorch is imported when it is first asked for.
     import importlib
 
-    if name in ("arrays", "nn", "ops"):
-        return importlib.import_module(f".{name}", __name__)
-    if name in ("fuse", "unfuse", "report", "Report"):
-        return getattr(importlib.import_module("._fuse", __name__), name)
+    try:
+        if name in ("arrays", "nn", "ops"):
+            return importlib.import_module(f".{name}", __name__)
+        if name in ("fuse", "unfuse", "report", "Report"):
+            return getattr(importlib.import_module("._fuse", __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        words = f"convfuse.{name} needs PyTorch 2.10 or later, which is not installed here"
+        raise ModuleNotFoundError(words, name="torch") from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

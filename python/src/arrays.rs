@@ -28,8 +28,8 @@ fn failed(error: &convfuse::Error) -> PyErr {
 /// A tensor over what a capsule lends. The capsule is empty afterwards.
 fn taken(stream: &Stream, capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
     let name = capsule.name()?;
-    // SAFETY: the name is that of the capsule, which is held.
     let name = match &name {
+        // SAFETY: the name is that of the capsule, which is held.
         Some(name) => unsafe { name.as_cstr() },
         None => c"",
     };

@@ -37,10 +37,8 @@ pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, Strin
     let cuda = cuda.ok_or("convfuse: this PyTorch was built without CUDA")?;
     let mut raw: *mut c_void = std::ptr::null_mut();
     // SAFETY: `raw` is a place for one handle.
-    done(
-        unsafe { (cuda.current_stream)(index, &mut raw) },
-        "aoti_torch_get_current_cuda_stream",
-    )?;
+    let code = unsafe { (cuda.current_stream)(index, &mut raw) };
+    done(code, "aoti_torch_get_current_cuda_stream")?;
     let found = STREAMS.with_borrow_mut(|streams| {
         let is_it = |known: &(i32, usize, Stream)| (known.0, known.1) == (index, raw.addr());
         let position = streams.iter().position(is_it)?;

@@ -44,10 +44,8 @@ impl TorchAllocator {
         };
         let mut guard: *mut c_void = std::ptr::null_mut();
         // SAFETY: the stream is one of the device; `guard` is a place for one handle.
-        done(
-            unsafe { (cuda.stream_guard)(stream, self.index, &mut guard) },
-            "aoti_torch_create_cuda_stream_guard",
-        )?;
+        let code = unsafe { (cuda.stream_guard)(stream, self.index, &mut guard) };
+        done(code, "aoti_torch_create_cuda_stream_guard")?;
         let outcome = work();
         // SAFETY: the guard is ours, and is given back on the thread that it was made on.
         unsafe { (cuda.delete_stream_guard)(guard) };

@@ -29,17 +29,13 @@ impl List<'_> {
     fn tensors(&self, torch: &'static Torch) -> Result<Vec<TorchTensor>, String> {
         let mut length = 0;
         // SAFETY: the handle is alive; `length` is a place for one number.
-        done(
-            unsafe { (self.torch.shim.list_size)(self.handle, &mut length) },
-            "torch_list_size",
-        )?;
+        let code = unsafe { (self.torch.shim.list_size)(self.handle, &mut length) };
+        done(code, "torch_list_size")?;
         let item = |index| {
             let mut value = 0;
             // SAFETY: as above.
-            done(
-                unsafe { (self.torch.shim.list_item)(self.handle, index, &mut value) },
-                "torch_list_get_item",
-            )?;
+            let code = unsafe { (self.torch.shim.list_item)(self.handle, index, &mut value) };
+            done(code, "torch_list_get_item")?;
             // SAFETY: the list has one reference for each tensor, which nobody else gives back.
             Ok(unsafe { TorchTensor::owning(torch, pointer(value).cast()) })
         };

@@ -78,10 +78,8 @@ impl TorchTensor {
     pub(crate) fn share(&self) -> Result<TorchTensor, String> {
         let mut handle = ptr::null_mut();
         // SAFETY: the handle is alive; `handle` is a place for one.
-        done(
-            unsafe { (self.torch.shim.new_handle)(self.handle, &mut handle) },
-            "aoti_torch_new_tensor_handle",
-        )?;
+        let code = unsafe { (self.torch.shim.new_handle)(self.handle, &mut handle) };
+        done(code, "aoti_torch_new_tensor_handle")?;
         Ok(TorchTensor {
             torch: self.torch,
             handle,
@@ -105,10 +103,8 @@ impl TorchTensor {
     pub(crate) fn data(&self) -> Result<*mut c_void, String> {
         let mut data = ptr::null();
         // SAFETY: the handle is alive; `data` is a place for one address.
-        done(
-            unsafe { (self.torch.shim.data_ptr)(self.handle, &mut data) },
-            "torch_get_const_data_ptr",
-        )?;
+        let code = unsafe { (self.torch.shim.data_ptr)(self.handle, &mut data) };
+        done(code, "torch_get_const_data_ptr")?;
         Ok(data.cast_mut())
     }
 
@@ -116,10 +112,8 @@ impl TorchTensor {
     pub(crate) fn data_mut(&self) -> Result<*mut c_void, String> {
         let mut data = ptr::null_mut();
         // SAFETY: as above.
-        done(
-            unsafe { (self.torch.shim.data_ptr_mut)(self.handle, &mut data) },
-            "torch_get_mutable_data_ptr",
-        )?;
+        let code = unsafe { (self.torch.shim.data_ptr_mut)(self.handle, &mut data) };
+        done(code, "torch_get_mutable_data_ptr")?;
         Ok(data)
     }
 
@@ -160,10 +154,8 @@ impl TorchTensor {
     pub(crate) fn dtype_number(&self) -> Result<i32, String> {
         let mut dtype = 0;
         // SAFETY: the handle is alive; `dtype` is a place for one number.
-        done(
-            unsafe { (self.torch.shim.dtype)(self.handle, &mut dtype) },
-            "aoti_torch_get_dtype",
-        )?;
+        let code = unsafe { (self.torch.shim.dtype)(self.handle, &mut dtype) };
+        done(code, "aoti_torch_get_dtype")?;
         Ok(dtype)
     }
 
@@ -204,16 +196,14 @@ impl TorchTensor {
     pub(crate) fn is_counted(&self) -> Result<bool, String> {
         let mut stack = [self.share()?.into_value()];
         // SAFETY: the operator takes one tensor, which it takes over, and returns one number.
-        done(
-            unsafe {
-                (self.torch.shim.call)(
-                    c"aten::is_inference".as_ptr(),
-                    c"".as_ptr(),
-                    stack.as_mut_ptr(),
-                )
-            },
-            "aten::is_inference",
-        )?;
+        let code = unsafe {
+            (self.torch.shim.call)(
+                c"aten::is_inference".as_ptr(),
+                c"".as_ptr(),
+                stack.as_mut_ptr(),
+            )
+        };
+        done(code, "aten::is_inference")?;
         Ok(stack[0] & 0xff == 0)
     }
 
@@ -228,12 +218,10 @@ impl TorchTensor {
         }
         let mut stack = [self.share()?.into_value()];
         // SAFETY: as in `is_counted`.
-        done(
-            unsafe {
-                (self.torch.shim.call)(c"aten::_version".as_ptr(), c"".as_ptr(), stack.as_mut_ptr())
-            },
-            "aten::_version",
-        )?;
+        let code = unsafe {
+            (self.torch.shim.call)(c"aten::_version".as_ptr(), c"".as_ptr(), stack.as_mut_ptr())
+        };
+        done(code, "aten::_version")?;
         Ok(stack[0].cast_signed())
     }
 }
