@@ -48,6 +48,14 @@ pub enum ParametersError {
         /// The parameter's.
         expected: Vec<usize>,
     },
+    /// Tensors that are not one for each parameter.
+    #[error("parameters: there are {actual} tensors, the chain has {expected} parameters")]
+    Count {
+        /// Tensors that were given.
+        actual: usize,
+        /// Parameters of the chain.
+        expected: usize,
+    },
     /// A parameter that does not fit into memory.
     #[error("{name}: shape is {shape:?}, for which there is no memory")]
     TooLarge {

@@ -157,6 +157,25 @@ impl Stream {
         }
     }
 
+    /// Whether work that the stream is given goes to a CUDA graph, by a capture of whoever. Never on other devices than GPUs.
+    ///
+    /// # Errors
+    /// [`Error::OtherThread`], [`Error::Forked`]; what is final for the device.
+    pub fn is_capturing(&self) -> Result<bool> {
+        match &self.0.gpu {
+            Some(stream) => stream.is_capturing(),
+            None => Ok(false),
+        }
+    }
+
+    /// Refuses what a graph cannot hold while the stream is in capture.
+    pub(crate) fn must_not_capture(&self, what: &'static str) -> Result<()> {
+        match &self.0.gpu {
+            Some(stream) => stream.must_not_capture(what),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until all work given to the stream so far is done, and reports what went wrong in it.
     ///
     /// # Errors

@@ -26,6 +26,16 @@ pub enum InputsError {
         /// The names that there are.
         known: Vec<String>,
     },
+    /// Addresses that are not one for each input.
+    #[error("{operator}: there are {actual} inputs, must be {expected}")]
+    Count {
+        /// The operator's name.
+        operator: &'static str,
+        /// Inputs that were given.
+        actual: usize,
+        /// Inputs that it takes.
+        expected: usize,
+    },
     /// One is given twice.
     #[error("{operator}: input {name} is given twice, must be once")]
     Repeated {

@@ -182,7 +182,7 @@ impl Model {
         options: &Options,
         tolerance: &Tolerance,
     ) -> Result<Comparison> {
-        self.compare_with(self.parameters(), inputs.into(), options, tolerance)
+        self.compare_with(self.parameters()?, inputs.into(), options, tolerance)
     }
 
     /// Compares with what the CPU makes of these parameters.

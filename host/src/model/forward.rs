@@ -1,7 +1,7 @@
 //! A chain with its parameters on a device.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use op_spec::chain::{Chain, ChainInput, ChainProblem, Parameter};
 
@@ -57,7 +57,8 @@ pub struct Model {
 #[derive(Debug)]
 struct Shared {
     chain: Chain,
-    parameters: Parameters,
+    /// The parameters on the host; where the model was made of tensors, as soon as somebody asks for them.
+    parameters: OnceLock<Parameters>,
     dtype: DType,
     /// The parameters on the device, in the order of the chain's table.
     tensors: Vec<Tensor>,
@@ -94,6 +95,17 @@ impl Model {
         };
         let tensors = chain.parameters().iter().map(upload);
         let tensors = tensors.collect::<Result<_>>()?;
+        let parameters = parameters.into();
+        Ok(Model::with(stream, chain, parameters, dtype, tensors))
+    }
+
+    pub(super) fn with(
+        stream: &Stream,
+        chain: &Chain,
+        parameters: OnceLock<Parameters>,
+        dtype: DType,
+        tensors: Vec<Tensor>,
+    ) -> Model {
         let shared = Shared {
             chain: chain.clone(),
             parameters,
@@ -103,10 +115,10 @@ impl Model {
             programs: Programs::default(),
             rings: Rings::default(),
         };
-        Ok(Model {
+        Model {
             stream: stream.clone(),
             shared: Arc::new(shared),
-        })
+        }
     }
 
     /// The chain with parameters as PyTorch initialises them.
@@ -129,12 +141,6 @@ impl Model {
     #[must_use]
     pub fn chain(&self) -> &Chain {
         &self.shared.chain
-    }
-
-    /// The parameters, as rounded to the model's element type.
-    #[must_use]
-    pub fn parameters(&self) -> &Parameters {
-        &self.shared.parameters
     }
 
     /// The element type of parameters, inputs and outputs.
@@ -300,7 +306,7 @@ impl Model {
         let values = inputs.iter().map(|input| input.host_f32());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
-        let y = cpu::run(&shared.chain, &problem, &shared.parameters, &views)?;
+        let y = cpu::run(&shared.chain, &problem, self.parameters()?, &views)?;
         Tensor::from_cpu(x.stream(), y, x.dtype())
     }
 
@@ -372,6 +378,11 @@ impl Model {
             tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
         }
         Ok(program.finish(&[value]))
+    }
+
+    /// The parameters on the host, where they are there, and on the device.
+    pub(super) fn values(&self) -> (&OnceLock<Parameters>, &[Tensor]) {
+        (&self.shared.parameters, &self.shared.tensors)
     }
 
     pub(super) fn device(&self) -> &Device {

@@ -54,7 +54,7 @@ impl Replicas {
             true => Ok(model.clone()),
             false => {
                 let stream = device.stream()?;
-                Model::with_dtype(&stream, model.chain(), model.parameters(), model.dtype())
+                Model::with_dtype(&stream, model.chain(), model.parameters()?, model.dtype())
             }
         };
         Ok(Replicas {

@@ -25,6 +25,7 @@ pub(crate) use builder::ProgramBuilder;
 pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;
 
+use crate::device::raw::RawPointer;
 use crate::device::{DType, LaunchShape, Order, Reading, Stream, Tensor};
 use crate::error::Result;
 
@@ -141,6 +142,27 @@ impl Program {
         Tensor::uninit(stream, &[words], DType::F32)
     }
 
+    /// Loads the kernels, and lets `stream` wait for what other streams did to the parameters.
+    ///
+    /// # Errors
+    /// `DeviceMismatch`; what loading runs into.
+    pub(crate) fn make_ready(&self, operator: &'static str, stream: &Stream) -> Result<()> {
+        // A program that is loaded asks the driver for nothing.
+        stream.must_serve()?;
+        open(&self.parameters, operator, "parameter", stream)?;
+        for step in &self.steps {
+            step.launch.load(stream, &step.shape)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that `stream` has read the parameters at any time before.
+    pub(crate) fn note_earlier_reads(&self, stream: &Stream) {
+        for parameter in &self.parameters {
+            parameter.note_earlier_reads(stream);
+        }
+    }
+
     /// One run with fresh memory.
     ///
     /// In the emulator every intermediate value has an allocation of its own, so that accesses beyond its end and reads
@@ -203,6 +225,37 @@ impl Program {
             let facts = &self.values[value.0];
             tensor.must_be(&facts.shape, facts.dtype, operator, "output")?;
             tensor.must_be_aligned(operator, "output")?;
+        }
+        Ok(())
+    }
+
+    /// Queues the launches with memory of others.
+    ///
+    /// # Safety
+    /// There is an address for each input and for the one output. Inputs lie as the program expects them; the output is dense, from
+    /// a multiple of 16 bytes on, of the shape and element type of its value; the workspace has `workspace_bytes` from a multiple of
+    /// 256 bytes on. All are memory of the stream's device, and none overlaps another. What is read was written in the
+    /// stream's order, parameters included; the parameters stay until the launches are done.
+    pub(crate) unsafe fn launch_over(
+        &self,
+        stream: &Stream,
+        inputs: &[RawPointer],
+        output: RawPointer,
+        workspace: RawPointer,
+    ) -> Result<()> {
+        let address = |facts: &ValueFacts| match facts.place {
+            _ if facts.bytes == 0 || facts.life.is_none() => std::ptr::null_mut(),
+            Place::Input(index) => inputs[index].cast(),
+            Place::Parameter(index) => self.parameters[index].reading().pointer::<u8>().cast_mut(),
+            Place::Output(_) => output.cast(),
+            Place::Workspace(offset) => workspace.cast::<u8>().wrapping_add(offset as usize),
+        };
+        let addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
+        for step in &self.steps {
+            // SAFETY: the caller's promise; `pack` gave each value of the workspace its bytes, and the builder saw that
+            // everything else is written by an earlier step before it is read.
+            unsafe { step.launch.launch(stream, step.shape, &addresses)? };
+            stream.moved(step.bytes_moved);
         }
         Ok(())
     }

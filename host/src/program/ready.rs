@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Program, open};
+use super::Program;
 use crate::device::{Stream, Tensor};
 use crate::error::Result;
 
@@ -27,12 +27,7 @@ impl Ready {
         program: Arc<Program>,
         stream: &Stream,
     ) -> Result<Ready> {
-        // A program that is loaded and needs no memory asks the driver for nothing.
-        stream.must_serve()?;
-        open(&program.parameters, operator, "parameter", stream)?;
-        for step in &program.steps {
-            step.launch.load(stream, &step.shape)?;
-        }
+        program.make_ready(operator, stream)?;
         Ok(Ready {
             workspace: program.workspace(stream)?,
             stream: stream.clone(),
@@ -114,8 +109,6 @@ impl Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        for parameter in &self.program.parameters {
-            parameter.note_earlier_reads(&self.stream);
-        }
+        self.program.note_earlier_reads(&self.stream);
     }
 }

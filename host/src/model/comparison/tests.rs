@@ -60,7 +60,7 @@ fn a_wrong_parameter_is_noticed() {
     assert!(right.is_close(), "{right}");
     assert_eq!(right.elements, 128);
     // The bias of one channel of 64.
-    let mut wrong = model.parameters().clone();
+    let mut wrong = model.parameters().unwrap().clone();
     let mut bias = wrong.get("group_norm.bias").unwrap().to_owned();
     bias[[5]] -= 0.05;
     wrong.set("group_norm.bias", bias).unwrap();

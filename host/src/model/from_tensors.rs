@@ -1,0 +1,82 @@
+//! Models whose parameters are on a device before there is a model.
+
+use std::sync::OnceLock;
+
+use op_spec::chain::Chain;
+
+use super::Model;
+use crate::device::{DType, Stream, Tensor};
+use crate::error::Result;
+use crate::parameters::{Parameters, ParametersError};
+
+const OPERATOR: &str = "from_tensors";
+
+impl Model {
+    /// The chain with parameters that are on the device of `stream` already: one tensor for each entry of the chain's
+    /// [table](Chain::parameters), in its order, stored as `dtype`, as inputs and outputs are. Tensors that
+    /// are dense and aligned are used where they lie, others are copied. The forms that fused kernels take parameters in are made of
+    /// them once: who lends memory for them and writes to it makes a new model.
+    ///
+    /// # Errors
+    /// [`ParametersError::Count`] for another number of tensors; [`Error::ShapeMismatch`], [`Error::DTypeMismatch`],
+    /// [`Error::DeviceMismatch`]; what copying runs into.
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::chain::{Chain, Layer};
+    /// use convfuse::{DType, Device, Model, Tensor};
+    /// use ndarray::array;
+    ///
+    /// let stream = Device::best().stream()?;
+    /// let chain = Chain::new(2, [Layer::scale("scale"), Layer::relu()])?;
+    /// let scale = Tensor::from_array(&stream, &array![2.0f32, -1.0])?;
+    /// let model = Model::from_tensors(&stream, &chain, vec![scale], DType::F32)?;
+    /// let x = Tensor::from_array(&stream, &array![[3.0f32, 3.0]])?;
+    /// assert_eq!(model.forward(&x)?.to_array::<f32>()?, array![[6.0, 0.0]].into_dyn());
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn from_tensors(
+        stream: &Stream,
+        chain: &Chain,
+        tensors: Vec<Tensor>,
+        dtype: DType,
+    ) -> Result<Model> {
+        let table = chain.parameters();
+        if tensors.len() != table.len() {
+            let (actual, expected) = (tensors.len(), table.len());
+            return Err(ParametersError::Count { actual, expected }.into());
+        }
+        let checked = table.iter().zip(tensors).map(|(parameter, tensor)| {
+            tensor.must_be(&parameter.shape, dtype, OPERATOR, "a parameter")?;
+            tensor.same_device(OPERATOR, "a parameter", stream)?;
+            tensor.contiguous()
+        });
+        let tensors: Vec<Tensor> = checked.collect::<Result<_>>()?;
+        let model = Model::with(stream, chain, OnceLock::new(), dtype, tensors);
+        if stream.device().is_cpu() {
+            // Its backend reads them from the host.
+            model.parameters()?;
+        }
+        Ok(model)
+    }
+
+    /// The parameters, as rounded to the model's element type. Those of a model that was [made of tensors](Self::from_tensors) are
+    /// copied from the device when they are first asked for, which the host waits for.
+    ///
+    /// # Errors
+    /// What that copy runs into; none for other models.
+    pub fn parameters(&self) -> Result<&Parameters> {
+        let (known, tensors) = self.values();
+        if let Some(parameters) = known.get() {
+            return Ok(parameters);
+        }
+        let table = self.chain().parameters().iter().zip(tensors);
+        let values = table.map(|(parameter, tensor)| {
+            let value = tensor.to_f32_array()?;
+            Ok((parameter.name.clone(), value))
+        });
+        let values: Vec<_> = values.collect::<Result<_>>()?;
+        let parameters = Parameters::new(self.chain(), values)?;
+        Ok(known.get_or_init(|| parameters))
+    }
+}

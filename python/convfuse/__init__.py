@@ -1,0 +1,40 @@
+"""Fused convolution pipelines on the GPU, for PyTorch.
+
+``convfuse.fuse(model)`` replaces the chains of layers in a model that run faster as one kernel, or a few, and leaves the rest as it
+is; ``convfuse.unfuse`` undoes it, ``convfuse.report`` says what was done. ``convfuse.nn`` has modules that are fused from the start.
+
+Everything needs PyTorch 2.10 or later but ``convfuse.arrays``, for arrays of other libraries, and ``import convfuse`` itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._native import __version__
+
+if TYPE_CHECKING:
+    from . import arrays, nn, ops
+    from ._fuse import Report, fuse, report, unfuse
+
+__all__ = ["Report", "__version__", "arrays", "fuse", "nn", "ops", "report", "unfuse"]
+
+
+def __getattr__(name: str) -> Any:
+    # What needs PyTorch is imported when it is first asked for.
+    import importlib
+
+    try:
+        if name in ("arrays", "nn", "ops"):
+            return importlib.import_module(f".{name}", __name__)
+        if name in ("fuse", "unfuse", "report", "Report"):
+            return getattr(importlib.import_module("._fuse", __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        words = f"convfuse.{name} needs PyTorch 2.10 or later, which is not installed here"
+        raise ModuleNotFoundError(words, name="torch") from None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

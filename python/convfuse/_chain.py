@@ -1,0 +1,190 @@
+"""Chains as Python sees them: read from JSON, and computed by PyTorch's own layers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from . import _native
+
+__all__ = ["Parsed", "evaluate", "output_shape", "parsed"]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A chain: its layers as pairs of operator and attributes, its parameters, the names of its further inputs."""
+
+    in_channels: int
+    layers: tuple[tuple[str, dict[str, Any]], ...]
+    parameters: tuple[tuple[str, tuple[int, ...], str], ...]
+    inputs: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters, in their order."""
+        return tuple(name for name, _, _ in self.parameters)
+
+
+@lru_cache(maxsize=1024)
+def parsed(text: str) -> Parsed:
+    """What a chain in JSON says. ``ValueError`` says what is wrong with one that the library refuses."""
+    table = _native.parameters(text)
+    content = json.loads(text)
+    return Parsed(
+        content["in_channels"],
+        tuple(next(iter(layer.items())) for layer in content["layers"]),
+        tuple((name, tuple(shape), how) for name, shape, how in table),
+        tuple(_native.inputs(text)),
+    )
+
+
+def _each(value: int | Sequence[int], axes: int) -> list[int]:
+    return [value] * axes if isinstance(value, int) else list(value)
+
+
+def _convolution(x: torch.Tensor, values: dict[str, torch.Tensor], a: dict[str, Any], axes: int):
+    name = a["name"]
+    weight, bias = values[f"{name}.weight"], values.get(f"{name}.bias")
+    stride, dilation = _each(a.get("stride", 1), axes), _each(a.get("dilation", 1), axes)
+    padding, mode = a.get("padding", 0), a.get("padding_mode", "zeros")
+    groups = a.get("groups", 1)
+    function = (F.conv1d, F.conv2d, F.conv3d)[axes - 1]
+    if mode != "zeros":
+        if padding == "same":
+            totals = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:])]
+            sides = [(total // 2, total - total // 2) for total in totals]
+        else:
+            padding = 0 if padding == "valid" else padding
+            sides = [(side, side) for side in _each(padding, axes)]
+        x = F.pad(x, [side for pair in reversed(sides) for side in pair], mode=mode)
+        padding = 0
+    if not isinstance(padding, str):
+        padding = _each(padding, axes)
+    return function(x, weight, bias, stride, padding, dilation, groups)
+
+
+def _pool(x: torch.Tensor, operator: str, a: dict[str, Any]) -> torch.Tensor:
+    axes = int(operator[-2])
+    kernel = _each(a["kernel_size"], axes)
+    stride = _each(a.get("stride", kernel), axes)
+    padding, ceil_mode = _each(a.get("padding", 0), axes), a.get("ceil_mode", False)
+    if operator.startswith("max_pool"):
+        function = F.max_pool2d if axes == 2 else F.max_pool3d
+        return function(x, kernel, stride, padding, _each(a.get("dilation", 1), axes), ceil_mode)
+    function = F.avg_pool2d if axes == 2 else F.avg_pool3d
+    count, divisor = a.get("count_include_pad", True), a.get("divisor_override")
+    return function(x, kernel, stride, padding, ceil_mode, count, divisor)
+
+
+def _layer(
+    operator: str, a: dict[str, Any], x: torch.Tensor, values: dict[str, torch.Tensor]
+) -> torch.Tensor:
+    name = a.get("name", "")
+    weight, bias = values.get(f"{name}.weight"), values.get(f"{name}.bias")
+    match operator:
+        case "conv1d" | "conv2d" | "conv3d":
+            return _convolution(x, values, a, int(operator[-2]))
+        case "group_norm":
+            return F.group_norm(x, a["num_groups"], weight, bias, a.get("eps", 1e-5))
+        case "instance_norm":
+            return F.instance_norm(x, weight=weight, bias=bias, eps=a.get("eps", 1e-5))
+        case "batch_norm":
+            mean, variance = values[f"{name}.running_mean"], values[f"{name}.running_var"]
+            return F.batch_norm(x, mean, variance, weight, bias, False, 0.0, a.get("eps", 1e-5))
+        case "layer_norm":
+            return F.layer_norm(x, a["normalized_shape"], weight, bias, a.get("eps", 1e-5))
+        case "scale":
+            factor = values[name].reshape(-1)
+            return x * factor.reshape(-1, *[1] * (x.dim() - 2))
+        case "channel_max":
+            return torch.amax(x, 1)
+        case "clamp":
+            return torch.clamp(x, a.get("min"), a.get("max"))
+        case "relu":
+            return F.relu(x)
+        case "leaky_relu":
+            return F.leaky_relu(x, a.get("negative_slope", 0.01))
+        case "silu":
+            return F.silu(x)
+        case "gelu":
+            return F.gelu(x, approximate=a.get("approximate", "none"))
+        case "sigmoid":
+            return torch.sigmoid(x)
+        case "tanh":
+            return torch.tanh(x)
+        case "hardswish":
+            return F.hardswish(x)
+        case "elu":
+            return F.elu(x, a.get("alpha", 1.0))
+        case "softplus":
+            return F.softplus(x, a.get("beta", 1.0), a.get("threshold", 20.0))
+        case "mish":
+            return F.mish(x)
+        case "adaptive_avg_pool2d":
+            return F.adaptive_avg_pool2d(x, a["output_size"])
+        case "adaptive_avg_pool3d":
+            return F.adaptive_avg_pool3d(x, a["output_size"])
+        case _:
+            return _pool(x, operator, a)
+
+
+def evaluate(
+    chain: Parsed,
+    x: torch.Tensor,
+    parameters: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor] = (),
+) -> torch.Tensor:
+    """What the layers of a chain make of ``x``, one after the other, by PyTorch's functions."""
+    values = dict(zip(chain.names, parameters, strict=True))
+    further = dict(zip(chain.inputs, inputs, strict=True))
+    for operator, attributes in chain.layers:
+        if operator == "add":
+            x = x + further[attributes["input"]]
+        else:
+            x = _layer(operator, attributes, x, values)
+    return x
+
+
+def _windows(extent: Any, kernel: int, a: dict[str, Any], axis: int, axes: int) -> Any:
+    """How many windows there are along an axis."""
+    stride = _each(a.get("stride", a["kernel_size"] if "name" not in a else 1), axes)[axis]
+    dilation = _each(a.get("dilation", 1), axes)[axis]
+    padding = a.get("padding", 0)
+    if padding == "same":
+        return extent
+    padding = 0 if padding == "valid" else _each(padding, axes)[axis]
+    room = extent + 2 * padding - dilation * (kernel - 1) - 1
+    if not a.get("ceil_mode", False):
+        return room // stride + 1
+    count = (room + stride - 1) // stride + 1
+    # The last window begins within the input or the padding before it.
+    return count - 1 if (count - 1) * stride >= extent + padding else count
+
+
+def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None) -> list[Any]:
+    """The shape of the output for a first input of this shape, whose extents may be symbols, or of what the first ``layers`` give.
+    Refuses nothing."""
+    shape = list(shape)
+    for operator, a in chain.layers[:layers]:
+        axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
+        if axes == 0:
+            if operator == "channel_max":
+                del shape[1]
+            continue
+        first = len(shape) - axes
+        if operator.startswith("adaptive"):
+            shape[first:] = _each(a["output_size"], axes)
+            continue
+        kernel = _each(a["kernel_size"], axes)
+        for axis in range(axes):
+            extent = shape[first + axis]
+            shape[first + axis] = _windows(extent, kernel[axis], a, axis, axes)
+        if "out_channels" in a:
+            shape[first - 1] = a["out_channels"]
+    return shape

@@ -1,0 +1,36 @@
+"""Problem 85 of KernelBench, level 2: Conv2d, GroupNorm, Scale, MaxPool2d, Clamp in one launch."""
+
+import torch
+
+import convfuse.nn
+
+
+class ModelNew(convfuse.nn.Conv2dGroupNormScaleMaxPoolClamp):
+    """The constructor's arguments, the parameters and the order of their initialisation are those of the problem."""
+
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        num_groups,
+        scale_shape,
+        maxpool_kernel_size,
+        clamp_min,
+        clamp_max,
+    ):
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            num_groups,
+            scale_shape,
+            maxpool_kernel_size,
+            clamp_min,
+            clamp_max,
+            precision="accurate",
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The output of the problem."""
+        return super().forward(x)

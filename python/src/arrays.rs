@@ -1,0 +1,242 @@
+//! Chains on arrays of other libraries, by DLPack.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+
+use convfuse::dlpack::dlpark::ManagedBox;
+use convfuse::dlpack::dlpark::ffi::{DLManagedTensor, DLManagedTensorVersioned};
+use convfuse::dlpack::{Form, Legacy};
+use convfuse::{DType, Device, Inputs, Model, Stream, Tensor};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::chains::{chain, options};
+
+/// What DLPack calls the capsules of its two forms, before and after somebody took what is in them.
+const LEGACY: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
+const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
+
+/// DLPack's numbers of devices.
+const CPU: i32 = 1;
+const CUDA: i32 = 2;
+
+fn failed(error: &convfuse::Error) -> PyErr {
+    PyRuntimeError::new_err(format!("convfuse: {error}"))
+}
+
+/// A tensor over what a capsule lends. The capsule is empty afterwards.
+fn taken(stream: &Stream, capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
+    let name = capsule.name()?;
+    let name = match &name {
+        // SAFETY: the name is that of the capsule, which is held.
+        Some(name) => unsafe { name.as_cstr() },
+        None => c"",
+    };
+    if name == VERSIONED[0] {
+        return lent::<DLManagedTensorVersioned>(stream, capsule, VERSIONED);
+    }
+    if name == LEGACY[0] {
+        return lent::<DLManagedTensor>(stream, capsule, LEGACY);
+    }
+    Err(PyBufferError::new_err(
+        "convfuse: a capsule is none of DLPack, or was taken already",
+    ))
+}
+
+fn lent<M: Form>(
+    stream: &Stream,
+    capsule: &Bound<'_, PyCapsule>,
+    [fresh, used]: [&'static CStr; 2],
+) -> PyResult<Tensor> {
+    let pointer: NonNull<c_void> = capsule.pointer_checked(Some(fresh))?;
+    // SAFETY: the capsule is one of DLPack by its name, and holds a tensor of that form. Under its new name nobody takes it again,
+    // nor does the capsule give it back.
+    let tensor = unsafe {
+        let renamed = pyo3::ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr());
+        if renamed != 0 {
+            return Err(PyErr::fetch(capsule.py()));
+        }
+        let lent = ManagedBox::<M>::new_unchecked(pointer.as_ptr().cast());
+        Tensor::from_dlpack(stream, lent)
+    };
+    tensor.map_err(|error| failed(&error))
+}
+
+/// A chain with parameters, to be run on arrays of one device.
+#[pyclass(frozen, module = "convfuse._native")]
+struct ArrayModel {
+    model: Model,
+    stream: Stream,
+}
+
+#[pymethods]
+impl ArrayModel {
+    /// `ordinal` names a GPU; none, the CPU.
+    #[new]
+    fn new(
+        text: &str,
+        dtype: &str,
+        ordinal: Option<u32>,
+        parameters: Vec<Bound<'_, PyCapsule>>,
+    ) -> PyResult<Self> {
+        let chain = chain(text).map_err(PyValueError::new_err)?;
+        let dtype = match dtype {
+            "float32" => DType::F32,
+            "float16" => DType::F16,
+            "bfloat16" => DType::BF16,
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "convfuse: dtype is {dtype}, must be float32, float16 or bfloat16"
+                )));
+            }
+        };
+        let stream = stream(ordinal)?;
+        let tensors = parameters.iter().map(|capsule| {
+            let tensor = taken(&stream, capsule)?;
+            tensor.to_dtype(dtype).map_err(|error| failed(&error))
+        });
+        let tensors: Vec<Tensor> = tensors.collect::<PyResult<_>>()?;
+        let made = Model::from_tensors(&stream, &chain, tensors, dtype);
+        Ok(ArrayModel {
+            model: made.map_err(|error| failed(&error))?,
+            stream,
+        })
+    }
+
+    /// The output for the capsules of the first input and of the further ones.
+    fn run(
+        &self,
+        py: Python<'_>,
+        inputs: Vec<Bound<'_, PyCapsule>>,
+        fast: bool,
+    ) -> PyResult<Array> {
+        let tensors = inputs.iter().map(|capsule| taken(&self.stream, capsule));
+        let tensors: Vec<Tensor> = tensors.collect::<PyResult<_>>()?;
+        let names = self.model.chain().inputs();
+        if tensors.len() != 1 + names.len() {
+            return Err(PyValueError::new_err(format!(
+                "convfuse: there are {} inputs, the chain has the first one and {names:?}",
+                tensors.len()
+            )));
+        }
+        let mut inputs = Inputs::new(&tensors[0]);
+        for (name, tensor) in names.iter().zip(&tensors[1..]) {
+            inputs = inputs.with(name, tensor);
+        }
+        let y = py.detach(|| self.model.forward_with(inputs, &options(fast)));
+        Ok(Array(y.map_err(|error| failed(&error))?))
+    }
+}
+
+/// The stream of all models of a device.
+fn stream(ordinal: Option<u32>) -> PyResult<Stream> {
+    use std::sync::{Mutex, PoisonError};
+    static STREAMS: Mutex<Vec<(Option<u32>, Stream)>> = Mutex::new(Vec::new());
+    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, stream)) = streams.iter().find(|(known, _)| *known == ordinal) {
+        return Ok(stream.clone());
+    }
+    let made = || match ordinal {
+        Some(ordinal) => Device::gpu(ordinal)?.stream(),
+        None => Device::cpu().stream(),
+    };
+    let stream = made().map_err(|error| failed(&error))?;
+    streams.push((ordinal, stream.clone()));
+    Ok(stream)
+}
+
+/// The handle of the stream on which the models of a GPU run, as DLPack's producers are told it.
+#[pyfunction]
+fn array_stream(ordinal: u32) -> PyResult<usize> {
+    let raw = stream(Some(ordinal))?.as_raw();
+    Ok(raw.map_err(|error| failed(&error))?.addr())
+}
+
+/// What a model computed, for whoever takes it by DLPack. Its elements must not be written to.
+#[pyclass(frozen, module = "convfuse._native")]
+struct Array(Tensor);
+
+#[pymethods]
+impl Array {
+    /// DLPack's numbers of the device's type and of the device.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        match self.0.device().ordinal() {
+            Some(ordinal) => (CUDA, ordinal as i32),
+            None => (CPU, 0),
+        }
+    }
+
+    /// A capsule of DLPack, for use on `stream`, which waits for the elements.
+    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<isize>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // The older form is understood by all.
+        let _ = max_version;
+        if copy == Some(true) || dl_device.is_some_and(|device| device != self.__dlpack_device__())
+        {
+            return Err(PyBufferError::new_err(
+                "convfuse: an array is given where it is, uncopied",
+            ));
+        }
+        let tensor = self.for_stream(stream).map_err(|error| failed(&error))?;
+        let lent: Legacy = tensor.to_dlpack().map_err(|error| failed(&error))?;
+        let raw: *mut DLManagedTensor = lent.into_raw();
+        // SAFETY: the capsule has the name that DLPack gives the form; who takes the tensor renames it, else it is given back.
+        unsafe {
+            let capsule = pyo3::ffi::PyCapsule_New(raw.cast(), LEGACY[0].as_ptr(), Some(give_back));
+            Bound::from_owned_ptr_or_err(py, capsule)
+        }
+    }
+
+    /// Extents.
+    #[getter]
+    fn shape(&self) -> Vec<usize> {
+        self.0.shape().to_vec()
+    }
+}
+
+impl Array {
+    /// The tensor, after whose making the consumer's stream goes on.
+    fn for_stream(&self, stream: Option<isize>) -> convfuse::Result<Tensor> {
+        /// The legacy default stream, in DLPack's words.
+        const LEGACY_STREAM: isize = 1;
+        let device = self.0.device();
+        match stream.unwrap_or(LEGACY_STREAM) {
+            _ if !device.is_gpu() => Ok(self.0.clone()),
+            // The consumer sees to the order by itself.
+            -1 => Ok(self.0.clone()),
+            raw => {
+                let raw = std::ptr::without_provenance_mut(raw.cast_unsigned());
+                // SAFETY: the consumer names a stream of the device, which it keeps while it uses the array.
+                let theirs = unsafe { Stream::from_raw(device, raw)? };
+                theirs.wait(&self.0.stream().record()?)?;
+                self.0.on(&theirs)
+            }
+        }
+    }
+}
+
+/// Gives back a tensor that nobody took out of its capsule.
+unsafe extern "C" fn give_back(capsule: *mut pyo3::ffi::PyObject) {
+    // SAFETY: a capsule under its first name still has the tensor that it was made with.
+    unsafe {
+        if pyo3::ffi::PyCapsule_IsValid(capsule, LEGACY[0].as_ptr()) == 1 {
+            let raw = pyo3::ffi::PyCapsule_GetPointer(capsule, LEGACY[0].as_ptr());
+            drop(Legacy::new(raw.cast()));
+        }
+    }
+}
+
+/// Adds classes and functions to the module.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ArrayModel>()?;
+    module.add_class::<Array>()?;
+    module.add_function(wrap_pyfunction!(array_stream, module)?)
+}

@@ -1,0 +1,105 @@
+//! What Python asks of chains, in the form that chains have in files.
+
+use convfuse::chain::{Chain, Initialisation};
+use convfuse::{Device, DeviceProperties, Model, Options, Stream};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// A chain by what a file of it says.
+pub(crate) fn chain(text: &str) -> Result<Chain, String> {
+    serde_json::from_str(text).map_err(|error| format!("convfuse: chain: {error}"))
+}
+
+fn refused(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(format!("convfuse: {error}"))
+}
+
+fn parsed(text: &str) -> PyResult<Chain> {
+    chain(text).map_err(PyValueError::new_err)
+}
+
+/// The chain as the library writes it down.
+#[pyfunction]
+fn normalized(text: &str) -> PyResult<String> {
+    serde_json::to_string(&parsed(text)?).map_err(refused)
+}
+
+/// Name, shape and initialisation of each parameter: `uniform`, `ones`, `zeros` or `normal`.
+#[pyfunction]
+fn parameters(text: &str) -> PyResult<Vec<(String, Vec<usize>, &'static str)>> {
+    let named = |initialisation| match initialisation {
+        Initialisation::Uniform { .. } => "uniform",
+        Initialisation::Ones => "ones",
+        Initialisation::Normal => "normal",
+        _ => "zeros",
+    };
+    let chain = parsed(text)?;
+    let table = chain.parameters().iter();
+    Ok(table
+        .map(|one| {
+            (
+                one.name.clone(),
+                one.shape.clone(),
+                named(one.initialisation),
+            )
+        })
+        .collect())
+}
+
+/// The names of the inputs beside the first one.
+#[pyfunction]
+fn inputs(text: &str) -> PyResult<Vec<String>> {
+    Ok(parsed(text)?.inputs().to_vec())
+}
+
+/// The shape of the output for a first input of this shape.
+#[pyfunction]
+fn output_shape(text: &str, input: Vec<usize>) -> PyResult<Vec<usize>> {
+    let problem = parsed(text)?.problem(&input).map_err(refused)?;
+    Ok(problem.output_shape().to_vec())
+}
+
+/// Stream of a GPU that is there; there is nothing to explain without one, as kernels are put together on the device.
+fn stream(ordinal: u32) -> convfuse::Result<Stream> {
+    Device::gpu(ordinal)?.stream()
+}
+
+/// What a GPU launches for a first input of this shape, and why. Only the GPU with this ordinal can say so.
+#[pyfunction]
+fn explain(text: &str, input: Vec<usize>, fast: bool, ordinal: u32) -> PyResult<String> {
+    let chain = parsed(text)?;
+    let explained = || -> convfuse::Result<String> {
+        let model = Model::init(&stream(ordinal)?, &chain, 0)?;
+        let explanation = model.explain(&input, &options(fast))?;
+        Ok(explanation.to_string())
+    };
+    explained().map_err(refused)
+}
+
+/// Names of the devices whose properties are known without one.
+#[pyfunction]
+fn known_devices() -> Vec<&'static str> {
+    DeviceProperties::NAMED
+        .iter()
+        .map(|(name, _)| *name)
+        .collect()
+}
+
+/// How models are run here.
+pub(crate) fn options(fast: bool) -> Options {
+    use convfuse::model::Precision;
+    Options::default().precision(match fast {
+        true => Precision::Fast,
+        false => Precision::default(),
+    })
+}
+
+/// Adds the functions to the module.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(normalized, module)?)?;
+    module.add_function(wrap_pyfunction!(parameters, module)?)?;
+    module.add_function(wrap_pyfunction!(inputs, module)?)?;
+    module.add_function(wrap_pyfunction!(output_shape, module)?)?;
+    module.add_function(wrap_pyfunction!(explain, module)?)?;
+    module.add_function(wrap_pyfunction!(known_devices, module)?)
+}

@@ -1,0 +1,13 @@
+//! PyTorch's side: its C interface, tensors and memory by it, and the operator.
+
+pub(crate) mod allocator;
+mod operator;
+pub(crate) mod shim;
+pub(crate) mod tensor;
+
+use pyo3::prelude::*;
+
+/// Adds the functions to the module.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    operator::add(module)
+}

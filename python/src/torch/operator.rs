@@ -1,0 +1,196 @@
+//! `torch.ops.convfuse.run`: a chain on tensors of PyTorch.
+
+use std::any::Any;
+use std::ffi::{CStr, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::OnceLock;
+
+use pyo3::exceptions::{PyImportError, PyValueError};
+use pyo3::prelude::*;
+
+use super::shim::{Torch, Value, done, torch};
+use super::tensor::TorchTensor;
+use crate::runner::{self, Call};
+
+/// `chain` is one in JSON, or nothing where the owner is known; `parameters` are in the order of its table, `inputs` those beside the first in the chain's order; `owner` tells modules
+/// apart that have the same chain, for what is kept of their parameters; `fast` multiplies f32 with factors of 11 bits.
+const SCHEMA: &CStr =
+    c"run(Tensor x, Tensor[] parameters, Tensor[] inputs, str chain, int owner, bool fast) -> Tensor";
+
+/// A list that was handed over.
+struct List<'a> {
+    torch: &'a Torch,
+    handle: *mut c_void,
+}
+
+impl List<'_> {
+    /// The tensors in it, which are handed over with it.
+    fn tensors(&self, torch: &'static Torch) -> Result<Vec<TorchTensor>, String> {
+        let mut length = 0;
+        // SAFETY: the handle is alive; `length` is a place for one number.
+        let code = unsafe { (self.torch.shim.list_size)(self.handle, &mut length) };
+        done(code, "torch_list_size")?;
+        let item = |index| {
+            let mut value = 0;
+            // SAFETY: as above.
+            let code = unsafe { (self.torch.shim.list_item)(self.handle, index, &mut value) };
+            done(code, "torch_list_get_item")?;
+            // SAFETY: the list has one reference for each tensor, which nobody else gives back.
+            Ok(unsafe { TorchTensor::owning(torch, pointer(value).cast()) })
+        };
+        (0..length).map(item).collect()
+    }
+}
+
+impl Drop for List<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the list is ours; it does not give back what is in it.
+        unsafe { (self.torch.shim.delete_list)(self.handle) };
+    }
+}
+
+/// A string that was handed over.
+struct Text<'a> {
+    torch: &'a Torch,
+    handle: *mut c_void,
+}
+
+impl Text<'_> {
+    fn bytes(&self) -> Result<&[u8], String> {
+        let (mut length, mut data) = (0, ptr::null());
+        // SAFETY: the handle is alive, each place is for one of what is written, and the string has as many bytes until it is
+        // given back.
+        unsafe {
+            done(
+                (self.torch.shim.string_length)(self.handle, &mut length),
+                "torch_string_length",
+            )?;
+            done(
+                (self.torch.shim.string_data)(self.handle, &mut data),
+                "torch_string_c_str",
+            )?;
+            Ok(std::slice::from_raw_parts(data.cast::<u8>(), length))
+        }
+    }
+}
+
+impl Drop for Text<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the string is ours.
+        unsafe { (self.torch.shim.delete_string)(self.handle) };
+    }
+}
+
+/// The handle in a value.
+fn pointer(value: Value) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(value as usize)
+}
+
+/// One call: takes over all arguments, gives the output.
+///
+/// # Safety
+/// The arguments are those of `SCHEMA`.
+unsafe fn call(torch: &'static Torch, arguments: [Value; 6]) -> Result<Value, String> {
+    let [x, parameters, inputs, chain, owner, fast] = arguments;
+    // SAFETY: a tensor is a reference that was handed over.
+    let x = unsafe { TorchTensor::owning(torch, pointer(x).cast()) };
+    let list = |value| List {
+        torch,
+        handle: pointer(value),
+    };
+    let (parameters, inputs) = (list(parameters), list(inputs));
+    let chain = Text {
+        torch,
+        handle: pointer(chain),
+    };
+    // Whatever fails, what was read of the lists is given back.
+    let (parameters, inputs) = (parameters.tensors(torch)?, inputs.tensors(torch)?);
+    let text = str::from_utf8(chain.bytes()?).map_err(|_| "convfuse: a chain is no text")?;
+    let call = Call {
+        torch,
+        x: &x,
+        parameters: &parameters,
+        inputs: &inputs,
+        chain: text,
+        owner: owner.cast_signed(),
+        is_fast: fast & 0xff != 0,
+    };
+    runner::run(&call).map(TorchTensor::into_value)
+}
+
+/// What PyTorch calls.
+unsafe extern "C-unwind" fn run(stack: *mut Value, inputs: u64, _outputs: u64) {
+    let Ok(torch) = torch() else {
+        return;
+    };
+    let outcome = match inputs {
+        // SAFETY: the stack has as many values, which PyTorch made by the schema.
+        6 => catch_unwind(AssertUnwindSafe(|| unsafe {
+            call(torch, stack.cast::<[Value; 6]>().read())
+        }))
+        .unwrap_or_else(|panic| Err(panicked(&*panic))),
+        _ => Err(format!("convfuse: run has {inputs} arguments, must have 6")),
+    };
+    match outcome {
+        // SAFETY: results go where arguments began.
+        Ok(output) => unsafe { *stack = output },
+        Err(message) => {
+            torch.raise(&message);
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<String>().map(String::as_str);
+    let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!(
+        "convfuse: a fault of the library: {}",
+        words.unwrap_or("it says nothing")
+    )
+}
+
+/// Registers the operators of `torch.ops.convfuse` with the PyTorch that is loaded. Once for a process; later calls do nothing.
+#[pyfunction]
+fn register() -> PyResult<()> {
+    static REGISTERED: OnceLock<Result<(), String>> = OnceLock::new();
+    let registered = REGISTERED.get_or_init(|| {
+        let keys = [(c"CPU", run as _), (c"CUDA", run as _)];
+        torch()?.register(SCHEMA, c"run", &keys)
+    });
+    registered.clone().map_err(PyImportError::new_err)
+}
+
+/// Makes an owner and its chain known, so that calls need not bring the chain.
+#[pyfunction]
+fn begin(owner: i64, chain: &str) -> PyResult<()> {
+    let begun = runner::begin(owner, chain).map(drop);
+    begun.map_err(PyValueError::new_err)
+}
+
+/// Gives back what is kept of an owner's parameters: prepared forms, and plans.
+#[pyfunction]
+fn forget(py: Python<'_>, owner: i64) {
+    py.detach(|| runner::forget(owner));
+}
+
+/// Gives back the same, but for that of which graphs were captured.
+#[pyfunction]
+fn release(py: Python<'_>, owner: i64) {
+    py.detach(|| runner::release(owner));
+}
+
+/// What is kept: for each owner its number, how many sets of parameters there are, and how many plans.
+#[pyfunction]
+fn kept(py: Python<'_>) -> Vec<(i64, usize, usize)> {
+    py.detach(runner::kept)
+}
+
+/// Adds the functions to the module.
+pub(super) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(register, module)?)?;
+    module.add_function(wrap_pyfunction!(begin, module)?)?;
+    module.add_function(wrap_pyfunction!(forget, module)?)?;
+    module.add_function(wrap_pyfunction!(release, module)?)?;
+    module.add_function(wrap_pyfunction!(kept, module)?)
+}

@@ -1,0 +1,250 @@
+//! PyTorch's stable C interface, found in the libraries that the process has loaded.
+//!
+//! The functions are those of `torch/csrc/stable/c/shim.h` and `torch/csrc/inductor/aoti_torch/c/shim.h`, which PyTorch keeps as they
+//! are from release to release. They return 0, or else what went wrong was told to PyTorch's log.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+/// A tensor: a reference that its holder gives back.
+#[repr(C)]
+pub(crate) struct TensorOpaque(*const c_void);
+pub(crate) type TensorHandle = *mut TensorOpaque;
+
+/// What calls of boxed functions are given and give: a number, or a handle.
+pub(crate) type Value = u64;
+
+/// A boxed function: arguments in, results out, on one stack. It may end in an exception of C++.
+pub(crate) type Boxed = unsafe extern "C-unwind" fn(*mut Value, u64, u64);
+
+/// The oldest version whose interface is used, as PyTorch writes versions: 2.10.
+const BUILT_FOR: u64 = (2 << 56) | (10 << 48);
+
+macro_rules! functions {
+    ($(#[$about:meta])* $Name:ident { $($field:ident: $symbol:literal as fn($($argument:ty),*) $(-> $result:ty)?,)+ }) => {
+        $(#[$about])*
+        pub(crate) struct $Name {
+            $(pub(crate) $field: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)+
+        }
+
+        impl $Name {
+            fn find(library: &Library) -> Result<Self, String> {
+                Ok(Self {
+                    $($field: {
+                        let symbol = library.symbol($symbol)?;
+                        // SAFETY: PyTorch exports the function of this name with this signature.
+                        unsafe {
+                            std::mem::transmute::<
+                                *mut c_void,
+                                unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,
+                            >(symbol)
+                        }
+                    },)+
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    /// What `libtorch_cpu.so` has.
+    Shim {
+        library_def_new: c"aoti_torch_library_init_def" as fn(*const c_char, *const c_char, u32, *mut *mut c_void) -> c_int,
+        library_impl_new: c"aoti_torch_library_init_impl" as fn(*const c_char, *const c_char, *const c_char, u32, *mut *mut c_void) -> c_int,
+        library_def: c"aoti_torch_library_def" as fn(*mut c_void, *const c_char) -> c_int,
+        library_impl: c"torch_library_impl" as fn(*mut c_void, *const c_char, Boxed, u64) -> c_int,
+        check: c"aoti_torch_check" as fn(bool, *const c_char, *const c_char, u32, *const c_char),
+        call: c"aoti_torch_call_dispatcher" as fn(*const c_char, *const c_char, *mut Value) -> c_int,
+        dtype_f32: c"aoti_torch_dtype_float32" as fn() -> i32,
+        dtype_f16: c"aoti_torch_dtype_float16" as fn() -> i32,
+        dtype_bf16: c"aoti_torch_dtype_bfloat16" as fn() -> i32,
+        dtype_u8: c"aoti_torch_dtype_uint8" as fn() -> i32,
+        device_cpu: c"aoti_torch_device_type_cpu" as fn() -> i32,
+        device_cuda: c"aoti_torch_device_type_cuda" as fn() -> i32,
+        data_ptr: c"torch_get_const_data_ptr" as fn(TensorHandle, *mut *const c_void) -> c_int,
+        data_ptr_mut: c"torch_get_mutable_data_ptr" as fn(TensorHandle, *mut *mut c_void) -> c_int,
+        dim: c"aoti_torch_get_dim" as fn(TensorHandle, *mut i64) -> c_int,
+        sizes: c"aoti_torch_get_sizes" as fn(TensorHandle, *mut *mut i64) -> c_int,
+        strides: c"aoti_torch_get_strides" as fn(TensorHandle, *mut *mut i64) -> c_int,
+        dtype: c"aoti_torch_get_dtype" as fn(TensorHandle, *mut i32) -> c_int,
+        device_type: c"aoti_torch_get_device_type" as fn(TensorHandle, *mut i32) -> c_int,
+        device_index: c"aoti_torch_get_device_index" as fn(TensorHandle, *mut i32) -> c_int,
+        empty_strided: c"aoti_torch_empty_strided" as fn(i64, *const i64, *const i64, i32, i32, i32, *mut TensorHandle) -> c_int,
+        new_handle: c"aoti_torch_new_tensor_handle" as fn(TensorHandle, *mut TensorHandle) -> c_int,
+        delete_tensor: c"aoti_torch_delete_tensor_object" as fn(TensorHandle) -> c_int,
+        list_size: c"torch_list_size" as fn(*mut c_void, *mut usize) -> c_int,
+        list_item: c"torch_list_get_item" as fn(*mut c_void, usize, *mut Value) -> c_int,
+        delete_list: c"torch_delete_list" as fn(*mut c_void) -> c_int,
+        string_length: c"torch_string_length" as fn(*mut c_void, *mut usize) -> c_int,
+        string_data: c"torch_string_c_str" as fn(*mut c_void, *mut *const c_char) -> c_int,
+        delete_string: c"torch_delete_string" as fn(*mut c_void) -> c_int,
+    }
+}
+
+functions! {
+    /// What `libtorch_cuda.so` has.
+    CudaShim {
+        current_stream: c"aoti_torch_get_current_cuda_stream" as fn(i32, *mut *mut c_void) -> c_int,
+        stream_guard: c"aoti_torch_create_cuda_stream_guard" as fn(*mut c_void, i32, *mut *mut c_void) -> c_int,
+        delete_stream_guard: c"aoti_torch_delete_cuda_stream_guard" as fn(*mut c_void) -> c_int,
+    }
+}
+
+/// `at::TensorBase::_version() const`, which the C interface lacks: how often a tensor was written to.
+pub(crate) type Version = unsafe extern "C-unwind" fn(TensorHandle) -> i64;
+
+/// Constants that PyTorch gives by functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    pub(crate) f32: i32,
+    pub(crate) f16: i32,
+    pub(crate) bf16: i32,
+    pub(crate) u8: i32,
+    pub(crate) cpu: i32,
+    pub(crate) cuda: i32,
+}
+
+/// A library that the process has loaded already.
+struct Library {
+    handle: *mut c_void,
+    name: &'static CStr,
+}
+
+impl Library {
+    fn loaded(name: &'static CStr) -> Option<Library> {
+        // SAFETY: the name ends in 0; nothing is loaded, so no foreign code runs.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+        (!handle.is_null()).then_some(Library { handle, name })
+    }
+
+    fn find(&self, symbol: &CStr) -> *mut c_void {
+        // SAFETY: the handle is never closed.
+        unsafe { libc::dlsym(self.handle, symbol.as_ptr()) }
+    }
+
+    fn symbol(&self, symbol: &CStr) -> Result<*mut c_void, String> {
+        let found = self.find(symbol);
+        match found.is_null() {
+            false => Ok(found),
+            true => Err(format!(
+                "convfuse: {} has no {}, which PyTorch has from 2.10 on",
+                self.name.to_string_lossy(),
+                symbol.to_string_lossy()
+            )),
+        }
+    }
+}
+
+/// PyTorch's functions, as soon as they were found.
+pub(crate) struct Torch {
+    pub(crate) shim: Shim,
+    pub(crate) cuda: Option<CudaShim>,
+    pub(crate) version: Option<Version>,
+    pub(crate) names: Names,
+}
+
+static TORCH: OnceLock<Torch> = OnceLock::new();
+
+/// PyTorch's functions.
+///
+/// # Errors
+/// In words: PyTorch is not loaded, or too old.
+pub(crate) fn torch() -> Result<&'static Torch, String> {
+    if let Some(torch) = TORCH.get() {
+        return Ok(torch);
+    }
+    let cpu = Library::loaded(c"libtorch_cpu.so")
+        .ok_or("convfuse: PyTorch is not loaded in this process; import torch first")?;
+    let shim = Shim::find(&cpu)?;
+    let cuda = match Library::loaded(c"libtorch_cuda.so") {
+        Some(library) => Some(CudaShim::find(&library)?),
+        None => None,
+    };
+    let version = cpu.find(c"_ZNK2at10TensorBase8_versionEv");
+    // SAFETY: a member function without further arguments that is not virtual is called like a function of the object's address.
+    let version = (!version.is_null())
+        .then(|| unsafe { std::mem::transmute::<*mut c_void, Version>(version) });
+    // SAFETY: these take nothing and return a constant.
+    let names = unsafe {
+        Names {
+            f32: (shim.dtype_f32)(),
+            f16: (shim.dtype_f16)(),
+            bf16: (shim.dtype_bf16)(),
+            u8: (shim.dtype_u8)(),
+            cpu: (shim.device_cpu)(),
+            cuda: (shim.device_cuda)(),
+        }
+    };
+    Ok(TORCH.get_or_init(|| Torch {
+        shim,
+        cuda,
+        version,
+        names,
+    }))
+}
+
+/// Says which function failed.
+pub(crate) fn done(code: c_int, call: &str) -> Result<(), String> {
+    match code {
+        0 => Ok(()),
+        _ => Err(format!("convfuse: PyTorch's {call} failed")),
+    }
+}
+
+impl Torch {
+    /// Declares an operator of `torch.ops.convfuse` and gives it a function for each of these dispatch keys. For the life of the
+    /// process.
+    ///
+    /// # Errors
+    /// In words, what PyTorch refuses.
+    pub(crate) fn register(
+        &self,
+        schema: &CStr,
+        name: &CStr,
+        functions: &[(&CStr, Boxed)],
+    ) -> Result<(), String> {
+        let (namespace, file) = (c"convfuse", c"convfuse/python/src/torch/shim.rs");
+        let mut library = std::ptr::null_mut();
+        // SAFETY: all strings end in 0; the library object is never deleted, so what it registers stays.
+        unsafe {
+            let made =
+                (self.shim.library_def_new)(namespace.as_ptr(), file.as_ptr(), 1, &mut library);
+            done(made, "aoti_torch_library_init_def")?;
+            done(
+                (self.shim.library_def)(library, schema.as_ptr()),
+                "aoti_torch_library_def",
+            )?;
+        }
+        for (key, function) in functions {
+            // SAFETY: as above; the functions have the signature of boxed ones, and stay, as this library is never unloaded.
+            unsafe {
+                let made = (self.shim.library_impl_new)(
+                    namespace.as_ptr(),
+                    key.as_ptr(),
+                    file.as_ptr(),
+                    1,
+                    &mut library,
+                );
+                done(made, "aoti_torch_library_init_impl")?;
+                let given = (self.shim.library_impl)(library, name.as_ptr(), *function, BUILT_FOR);
+                done(given, "torch_library_impl")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Raises an exception of C++, which PyTorch makes a `RuntimeError` of Python.
+    pub(crate) fn raise(&self, message: &str) {
+        let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
+        // SAFETY: all strings end in 0; the exception has copied them when it leaves, and unwinds frames that allow it.
+        unsafe {
+            (self.shim.check)(
+                false,
+                c"run".as_ptr(),
+                c"convfuse".as_ptr(),
+                0,
+                message.as_ptr(),
+            );
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Tensors of PyTorch by its C interface.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use convfuse::DType;
+
+use super::shim::{TensorHandle, Torch, Value, done};
+
+/// A reference to a tensor of PyTorch, which is given back on drop.
+pub(crate) struct TorchTensor {
+    torch: &'static Torch,
+    handle: TensorHandle,
+}
+
+// SAFETY: PyTorch counts references to tensors atomically, and its functions for reading what a tensor is may be called on any
+// thread.
+unsafe impl Send for TorchTensor {}
+// SAFETY: as above.
+unsafe impl Sync for TorchTensor {}
+
+/// Where a tensor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) is_cuda: bool,
+    pub(crate) index: i32,
+}
+
+impl TorchTensor {
+    /// # Safety
+    /// The handle is a reference of the caller's, who gives it up.
+    pub(crate) unsafe fn owning(torch: &'static Torch, handle: TensorHandle) -> TorchTensor {
+        TorchTensor { torch, handle }
+    }
+
+    /// A dense tensor of unspecified content, from PyTorch's allocator, for work on the device's current stream.
+    pub(crate) fn empty(
+        torch: &'static Torch,
+        shape: &[i64],
+        dtype: i32,
+        place: Place,
+    ) -> Result<TorchTensor, String> {
+        let mut strides = [0i64; MOST_AXES];
+        let Some(strides) = strides.get_mut(..shape.len()) else {
+            return Err(too_many_axes(shape.len()));
+        };
+        let mut step = 1;
+        for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
+            *stride = step;
+            step *= extent.max(1);
+        }
+        let device = match place.is_cuda {
+            true => torch.names.cuda,
+            false => torch.names.cpu,
+        };
+        let mut handle = ptr::null_mut();
+        // SAFETY: both arrays have as many entries as are named; `handle` is a place for one.
+        let made = unsafe {
+            (torch.shim.empty_strided)(
+                shape.len() as i64,
+                shape.as_ptr(),
+                strides.as_ptr(),
+                dtype,
+                device,
+                place.index,
+                &mut handle,
+            )
+        };
+        match made {
+            0 => Ok(TorchTensor { torch, handle }),
+            _ => Err(format!(
+                "convfuse: PyTorch could not allocate a tensor of shape {shape:?}; it is most likely out of memory"
+            )),
+        }
+    }
+
+    /// Another reference to the same tensor.
+    pub(crate) fn share(&self) -> Result<TorchTensor, String> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the handle is alive; `handle` is a place for one.
+        let code = unsafe { (self.torch.shim.new_handle)(self.handle, &mut handle) };
+        done(code, "aoti_torch_new_tensor_handle")?;
+        Ok(TorchTensor {
+            torch: self.torch,
+            handle,
+        })
+    }
+
+    /// The reference as a value of a boxed call, which takes it over.
+    pub(crate) fn into_value(self) -> Value {
+        let handle = self.handle;
+        std::mem::forget(self);
+        handle.addr() as Value
+    }
+
+    /// Which tensor it is: the address of what all references to it share. It is nobody else's while one is held.
+    pub(crate) fn identity(&self) -> usize {
+        // SAFETY: a handle points to a reference, which is one pointer to the tensor itself.
+        unsafe { self.handle.cast::<usize>().read() }
+    }
+
+    /// The address of the element with all indices 0, to be read from.
+    pub(crate) fn data(&self) -> Result<*mut c_void, String> {
+        let mut data = ptr::null();
+        // SAFETY: the handle is alive; `data` is a place for one address.
+        let code = unsafe { (self.torch.shim.data_ptr)(self.handle, &mut data) };
+        done(code, "torch_get_const_data_ptr")?;
+        Ok(data.cast_mut())
+    }
+
+    /// The same, to be written to.
+    pub(crate) fn data_mut(&self) -> Result<*mut c_void, String> {
+        let mut data = ptr::null_mut();
+        // SAFETY: as above.
+        let code = unsafe { (self.torch.shim.data_ptr_mut)(self.handle, &mut data) };
+        done(code, "torch_get_mutable_data_ptr")?;
+        Ok(data)
+    }
+
+    /// Extents and strides.
+    pub(crate) fn layout(&self) -> Result<(&[i64], &[i64]), String> {
+        let (shim, mut dim) = (&self.torch.shim, 0);
+        let (mut sizes, mut strides) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the handle is alive, and each place is for one of what is written.
+        unsafe {
+            done((shim.dim)(self.handle, &mut dim), "aoti_torch_get_dim")?;
+            done(
+                (shim.sizes)(self.handle, &mut sizes),
+                "aoti_torch_get_sizes",
+            )?;
+            done(
+                (shim.strides)(self.handle, &mut strides),
+                "aoti_torch_get_strides",
+            )?;
+        }
+        let dim = usize::try_from(dim).map_err(|_| "convfuse: a tensor has no dimensions")?;
+        if dim > MOST_AXES {
+            return Err(too_many_axes(dim));
+        }
+        if dim == 0 {
+            return Ok((&[], &[]));
+        }
+        // SAFETY: the tensor has as many extents and strides, which stay as long as it is held and nobody changes its shape;
+        // callers of an operator do not while it runs.
+        unsafe {
+            Ok((
+                std::slice::from_raw_parts(sizes, dim),
+                std::slice::from_raw_parts(strides, dim),
+            ))
+        }
+    }
+
+    /// PyTorch's number of the element type.
+    pub(crate) fn dtype_number(&self) -> Result<i32, String> {
+        let mut dtype = 0;
+        // SAFETY: the handle is alive; `dtype` is a place for one number.
+        let code = unsafe { (self.torch.shim.dtype)(self.handle, &mut dtype) };
+        done(code, "aoti_torch_get_dtype")?;
+        Ok(dtype)
+    }
+
+    /// The element type, if it is one that is computed in.
+    pub(crate) fn dtype(&self, what: &str) -> Result<DType, String> {
+        let (number, names) = (self.dtype_number()?, self.torch.names);
+        match number {
+            _ if number == names.f32 => Ok(DType::F32),
+            _ if number == names.f16 => Ok(DType::F16),
+            _ if number == names.bf16 => Ok(DType::BF16),
+            _ => Err(format!(
+                "convfuse: {what} has another element type than torch.float32, torch.float16 and torch.bfloat16, which are those that there are kernels for"
+            )),
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn place(&self) -> Result<Place, String> {
+        let (mut kind, mut index) = (0, 0);
+        // SAFETY: the handle is alive, and each place is for one number.
+        unsafe {
+            done(
+                (self.torch.shim.device_type)(self.handle, &mut kind),
+                "aoti_torch_get_device_type",
+            )?;
+            done(
+                (self.torch.shim.device_index)(self.handle, &mut index),
+                "aoti_torch_get_device_index",
+            )?;
+        }
+        Ok(Place {
+            is_cuda: kind == self.torch.names.cuda,
+            index: index.max(0),
+        })
+    }
+
+    /// Whether PyTorch counts writes to it: not to tensors that were made in inference mode.
+    pub(crate) fn is_counted(&self) -> Result<bool, String> {
+        let mut stack = [self.share()?.into_value()];
+        // SAFETY: the operator takes one tensor, which it takes over, and returns one number.
+        let code = unsafe {
+            (self.torch.shim.call)(
+                c"aten::is_inference".as_ptr(),
+                c"".as_ptr(),
+                stack.as_mut_ptr(),
+            )
+        };
+        done(code, "aten::is_inference")?;
+        Ok(stack[0] & 0xff == 0)
+    }
+
+    /// How often it was written to.
+    ///
+    /// # Safety
+    /// Writes to it [are counted](Self::is_counted).
+    pub(crate) unsafe fn version(&self) -> Result<i64, String> {
+        if let Some(version) = self.torch.version {
+            // SAFETY: a handle is the address of a tensor object of C++. It throws for tensors of which writes are not counted.
+            return Ok(unsafe { version(self.handle) });
+        }
+        let mut stack = [self.share()?.into_value()];
+        // SAFETY: as in `is_counted`.
+        let code = unsafe {
+            (self.torch.shim.call)(c"aten::_version".as_ptr(), c"".as_ptr(), stack.as_mut_ptr())
+        };
+        done(code, "aten::_version")?;
+        Ok(stack[0].cast_signed())
+    }
+}
+
+impl Drop for TorchTensor {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours.
+        unsafe { (self.torch.shim.delete_tensor)(self.handle) };
+    }
+}
+
+/// The most axes that a tensor may have here.
+pub(crate) const MOST_AXES: usize = 8;
+
+fn too_many_axes(axes: usize) -> String {
+    format!("convfuse: a tensor has {axes} dimensions, at most {MOST_AXES} are possible")
+}

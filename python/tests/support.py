@@ -1,0 +1,113 @@
+"""What tests share: devices, and references in float64."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from convfuse import nn as fused_nn
+from convfuse._chain import evaluate, parsed
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+
+# Largest error beside the largest value that may be: of arithmetic in the type, over sums of some hundred products.
+BOUNDS = {torch.float32: 2e-5, torch.float16: 2e-2, torch.bfloat16: 1.2e-1}
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+BLOCKS = {
+    "decoder": (
+        (2, 32, 20, 24),
+        32,
+        [
+            {"conv2d": {"name": "conv", "out_channels": 64, "kernel_size": 3, "padding": 1}},
+            {"group_norm": {"name": "norm", "num_groups": 32}},
+            {"silu": {}},
+        ],
+    ),
+    "segmentation": (
+        (2, 8, 8, 12, 10),
+        8,
+        [
+            {"conv3d": {"name": "conv", "out_channels": 16, "kernel_size": 3, "padding": 1}},
+            {"instance_norm": {"name": "norm", "affine": True}},
+            {"leaky_relu": {"negative_slope": 0.01}},
+        ],
+    ),
+    "classifier": (
+        (2, 16, 15, 17),
+        16,
+        [
+            {"conv2d": {"name": "conv", "out_channels": 24, "kernel_size": 3, "stride": 2}},
+            {"batch_norm": {"name": "norm"}},
+            {"relu": {}},
+            {"max_pool2d": {"kernel_size": 3, "stride": 2, "padding": 1}},
+        ],
+    ),
+    "residual": (
+        (2, 16, 12, 14),
+        16,
+        [
+            {"conv2d": {"name": "conv", "out_channels": 16, "kernel_size": 3, "padding": 1}},
+            {"group_norm": {"name": "norm", "num_groups": 4}},
+            {"add": {"input": "shortcut"}},
+            {"relu": {}},
+        ],
+    ),
+}
+
+
+def block(name, device, dtype=torch.float32):
+    """A block with drawn parameters, and inputs for it."""
+    shape, channels, layers = BLOCKS[name]
+    torch.manual_seed(1)
+    module = fused_nn.Chain(channels, layers).eval()
+    redraw(module)
+    inputs = [torch.randn(shape) for _ in range(1 + len(parsed(module.chain).inputs))]
+    module = module.to(device, dtype)
+    return module, [x.to(device, dtype) for x in inputs]
+
+
+def redraw(module):
+    """Draws parameters that are none of those after initialisation, variances positive."""
+    with torch.no_grad():
+        for name, value in [*module.named_parameters(), *module.named_buffers()]:
+            if name.endswith("running_var"):
+                value.uniform_(0.5, 2.0)
+            elif value.dim() == 1:
+                value.uniform_(-1.5, 1.5)
+
+
+def problem(number, **options):
+    """Problems 85 and 79, small: module and input."""
+    torch.manual_seed(7)
+    if number == 85:
+        module = fused_nn.Conv2dGroupNormScaleMaxPoolClamp(
+            8, 64, 3, 16, (64, 1, 1), 4, 0.0, 1.0, **options
+        )
+        return module, torch.randn(3, 8, 20, 25)
+    module = fused_nn.Conv3dMultiplyInstanceNormClampMultiplyMax(
+        3, 16, 3, (16, 1, 1, 1), -1.0, 1.0, **options
+    )
+    return module, torch.randn(3, 3, 6, 9, 10)
+
+
+def exact(module, *inputs):
+    """What the module computes, in float64 by PyTorch's own layers."""
+    values = [value.detach().double().cpu() for value in module._runner.parameters()]
+    inputs = [x.detach().double().cpu() for x in inputs]
+    return evaluate(parsed(module.chain), inputs[0], values, inputs[1:])
+
+
+def expect_close(actual, expected, dtype=None, factor=1.0):
+    """Fails on NaN, too."""
+    bound = BOUNDS[dtype or actual.dtype] * factor * max(1.0, expected.abs().max().item())
+    error = (actual.detach().double().cpu() - expected).abs().max().item()
+    assert actual.shape == expected.shape
+    assert error <= bound, f"largest error {error}, allowed {bound}"
+
+
+def chain_text(channels, *layers):
+    return json.dumps({"in_channels": channels, "layers": list(layers)})

@@ -1,0 +1,190 @@
+"""`torch.ops.convfuse.run`: results, layouts, types, refusals, and what is kept."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from support import BLOCKS, DEVICES, block, chain_text, exact, expect_close, problem, redraw
+
+from convfuse import _native, ops
+from convfuse._chain import evaluate, output_shape, parsed
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_match_float64(name, dtype, device):
+    module, inputs = block(name, device, dtype)
+    with torch.no_grad():
+        y = module(*inputs)
+    assert y.dtype == dtype and y.device == inputs[0].device and y.is_contiguous()
+    expect_close(y, exact(module, *inputs))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("number", [85, 79])
+@pytest.mark.parametrize("scale", [1.0, 3.0, 0.01, -1.0])
+def test_problems_match_float64_for_scaled_inputs(number, scale, device):
+    module, x = problem(number)
+    redraw(module)
+    module, x = module.to(device), (scale * x).to(device)
+    with torch.no_grad():
+        expect_close(module(x), exact(module, x))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_inputs_may_lie_in_any_way(device):
+    module, (x,) = block("decoder", device)
+    wide = torch.randn(2, 32, 20, 48, device=device)
+    lying = {
+        "channels-last": x.to(memory_format=torch.channels_last),
+        "strided": wide[..., ::2],
+        "sliced": torch.randn(3, 32, 20, 24, device=device)[1:],
+        "misaligned": torch.randn(1 + x.numel(), device=device)[1:].view(x.shape),
+        "transposed": torch.randn(2, 32, 24, 20, device=device).mT,
+        "expanded": torch.randn(1, 32, 20, 24, device=device).expand(2, -1, -1, -1),
+    }
+    with torch.no_grad():
+        for how, one in lying.items():
+            same = module(one.clone(memory_format=torch.contiguous_format))
+            assert torch.equal(module(one), same), how
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_parameters_may_be_stored_wider_than_the_input(device):
+    module, (x,) = block("decoder", device)
+    x = x.half()
+    rounded = [value.half() for value in module._runner.parameters()]
+    with torch.no_grad():
+        y = module(x)
+        assert torch.equal(y, ops.run(x, rounded, chain=module.chain))
+    assert y.dtype == torch.float16
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_changed_parameters_are_noticed(device):
+    module, (x,) = block("decoder", device)
+    with torch.no_grad():
+        module(x)
+        module.conv.weight.mul_(-0.5)
+        expect_close(module(x), exact(module, x))
+        module.load_state_dict({k: v + 0.25 for k, v in module.state_dict().items()})
+        expect_close(module(x), exact(module, x))
+        module.norm.bias.data = module.norm.bias.data + 1.0
+        expect_close(module(x), exact(module, x))
+        module.conv.weight = torch.nn.Parameter(2 * module.conv.weight)
+        expect_close(module(x), exact(module, x))
+    count = [sets for owner, sets, _ in _native.kept() if owner == module._runner.owner]
+    assert sum(count) <= 2
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_kept_is_bounded_and_goes_with_the_module(device):
+    module, _ = block("decoder", device)
+    owner = module._runner.owner
+    with torch.no_grad():
+        for height in range(8, 48):
+            module(torch.randn(1, 32, height, 8, device=device))
+    kept = [(sets, plans) for number, sets, plans in _native.kept() if number == owner]
+    assert kept and all(sets == 1 and plans <= 32 for sets, plans in kept)
+    module.to(device)
+    assert all(sets == 0 for number, sets, _ in _native.kept() if number == owner)
+    del module
+    gc.collect()
+    assert all(number != owner for number, _, _ in _native.kept())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_refusals_say_what_is_wrong(device):
+    module, (x,) = block("decoder", device)
+    values, chain = module._runner.parameters(), module.chain
+    with torch.no_grad():
+        with pytest.raises(RuntimeError, match=r"conv2d: input\[1\] is 31, expected 32"):
+            module(x[:, :31])
+        with pytest.raises(RuntimeError, match="another element type"):
+            module(x.double())
+        with pytest.raises(RuntimeError, match="there are 1 parameters, the chain has 4"):
+            ops.run(x, values[:1], chain=chain)
+        with pytest.raises(RuntimeError, match=r"norm.bias: shape is \[63\], expected \[64\]"):
+            ops.run(x, [*values[:3], values[3][:63]], chain=chain)
+        with pytest.raises(RuntimeError, match="further inputs"):
+            ops.run(x, values, [x], chain=chain)
+        with pytest.raises(RuntimeError, match="convfuse: chain: "):
+            ops.run(x, values, chain="{}")
+        with pytest.raises(ValueError, match="unknown field"):
+            _native.parameters(chain_text(3, {"relu": {"slope": 1}}))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_parameters_on_another_device_are_refused():
+    module, (x,) = block("decoder", "cpu")
+    with torch.no_grad(), pytest.raises(RuntimeError, match="move the module there"):
+        ops.run(x.cuda(), module._runner.parameters(), chain=module.chain)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_empty_batches_and_single_images(device):
+    module, (x,) = block("classifier", device)
+    with torch.no_grad():
+        assert module(x[:0]).shape == (0, *module(x).shape[1:])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_nan_stays_where_it_is(device):
+    module, (x,) = block("classifier", device)
+    x[0, 3, 5, 5] = float("nan")
+    with torch.no_grad():
+        y = module(x).double().cpu()
+    expected = exact(module, x)
+    assert torch.equal(y.isnan(), expected.isnan())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_opcheck_is_content(device):
+    module, (x,) = block("residual", device)[0], block("residual", device)[1][:1]
+    values = module._runner.parameters()
+    arguments = (x, values, [torch.randn_like(x)], module.chain, 0, False)
+    outcome = torch.library.opcheck(torch.ops.convfuse.run.default, arguments)
+    assert set(outcome.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", BLOCKS)
+def test_gradients_are_those_of_the_layers(name, device):
+    module, inputs = block(name, device)
+    inputs = [x.requires_grad_() for x in inputs]
+    wanted = [*inputs, *module.parameters()]
+    y = module(*inputs)
+    gradients = torch.autograd.grad(y.square().sum(), wanted)
+    chain = parsed(module.chain)
+    differentiable = [not name.endswith(("running_mean", "running_var")) for name in chain.names]
+    values = [
+        value.detach().double().cpu().requires_grad_(may)
+        for value, may in zip(module._runner.parameters(), differentiable)
+    ]
+    doubles = [x.detach().double().cpu().requires_grad_() for x in inputs]
+    named = dict(zip(chain.names, values))
+    wanted = [*doubles, *(named[name] for name, _ in module.named_parameters())]
+    y = evaluate(chain, doubles[0], values, doubles[1:])
+    expected = torch.autograd.grad(y.square().sum(), wanted)
+    largest = max(one.abs().max() for one in expected)
+    for ours, one in zip(gradients, expected, strict=True):
+        assert (ours.double().cpu() - one).abs().max() <= 1e-4 * largest
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("size", [7, 8, 13])
+def test_shapes_are_known_beforehand(name, size):
+    shape, channels, layers = BLOCKS[name]
+    pools = [
+        {"max_pool2d": {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}},
+        {"avg_pool2d": {"kernel_size": [2, 3], "ceil_mode": True}},
+    ]
+    for more in ([], pools if len(shape) == 4 else []):
+        text = chain_text(channels, *layers, *more)
+        for given in ([*shape[:2], *[size] * (len(shape) - 2)], shape):
+            assert output_shape(parsed(text), given) == _native.output_shape(text, list(given))
