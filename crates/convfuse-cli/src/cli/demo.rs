@@ -3,8 +3,11 @@
 use clap::Parser;
 use convfuse::chain::presets::{KernelBench79, KernelBench85};
 
+use super::bench;
 use super::device::Choice;
-use super::{Outcome, bench};
+use super::failure::{Failure, Outcome};
+use super::json::Json;
+use super::out::Out;
 
 /// Options of `demo`.
 #[derive(clap::Args, Default)]
@@ -21,6 +24,8 @@ pub(super) struct Arguments {
     /// Seed of parameters and input
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// What `bench` is asked for.
@@ -30,7 +35,7 @@ struct Bench {
     arguments: bench::Arguments,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
+pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     // A sample takes the emulator minutes.
     let full = match arguments.device {
         Choice::Emulator => 1,
@@ -53,5 +58,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     if let Some(runs) = arguments.runs {
         options.push(format!("--repeats={runs}"));
     }
-    bench::run(&Bench::try_parse_from(options)?.arguments)
+    let bench = Bench::try_parse_from(options);
+    let mut bench = bench.map_err(|error| Failure::Refused(error.to_string()))?;
+    bench.arguments.json = arguments.json.clone();
+    bench::run(&bench.arguments, out)
 }

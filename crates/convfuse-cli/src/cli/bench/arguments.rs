@@ -10,6 +10,7 @@ use convfuse_cli::bench::Products;
 
 use super::request::{Attributes, numbers};
 use crate::cli::device::Choice;
+use crate::cli::json::Json;
 
 /// Options of `bench`.
 #[derive(clap::Args)]
@@ -57,9 +58,8 @@ pub(in crate::cli) struct Arguments {
     /// The date of the record [default: now]
     #[arg(long)]
     pub(super) date: Option<String>,
-    /// Write all figures as JSON to this file, anew and as a whole after every problem, or to standard output for -, which then gets no table
-    #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(in crate::cli) json: Json,
     /// Draw bars and a roofline to this file
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
