@@ -10,8 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) use arguments::{Arguments, Shape, dtype, shape};
-pub(super) use compare::read as read_record;
+pub(super) use arguments::{Arguments, Shape, dtype, percent, shape};
+pub(super) use compare::{read as read_record, text as comparison_text};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::Status;
 use convfuse_cli::bench::{Ceilings, Problem, Protocol, Report, Subject, chart};

@@ -5,6 +5,8 @@
 
 mod arrays;
 mod bench;
+mod compare;
+mod completions;
 mod demo;
 mod device;
 mod explain;
@@ -15,6 +17,7 @@ mod interrupt;
 mod json;
 mod out;
 mod progress;
+mod run;
 mod table;
 mod tensors;
 mod verify;
@@ -56,11 +59,17 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Times arrays of the host through a model, on one device and several, beside the copies alone.
     Arrays(arrays::Arguments),
+    /// Runs a chain with parameters from a file on an input from a file, in chunks of the batch.
+    Run(run::Arguments),
+    /// Compares two files of tensors, or two records of bench; the exit status is 1 where they differ by more than may be.
+    Compare(compare::Arguments),
     /// Says which kernels a chain takes for an input's shape, which were considered, and why.
     Explain(Box<explain::Arguments>),
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context, the kernels of
     /// problems 85 and 79 and their first results take.
     Info(info::Arguments),
+    /// Prints what a shell needs to complete this program's commands and options.
+    Completions(completions::Arguments),
 }
 
 /// Runs the command that the arguments name, of a program that began at `start`.
@@ -89,6 +98,9 @@ fn command(command: Option<Command>, start: Instant, out: &mut Out) -> Outcome {
         Some(Command::Verify(arguments)) => verify::run(&arguments, out),
         Some(Command::Bench(arguments)) => bench::run(&arguments, out),
         Some(Command::Arrays(arguments)) => arrays::run(&arguments, out),
+        Some(Command::Run(arguments)) => run::run(&arguments, out),
+        Some(Command::Compare(arguments)) => compare::run(&arguments, out),
+        Some(Command::Completions(arguments)) => completions::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain::run(&arguments, out),
         Some(Command::Info(arguments)) => info::run(&arguments, start, out),
     }

@@ -4,3 +4,4 @@ mod files;
 mod output;
 mod program;
 mod refusals;
+mod tensors;

@@ -113,7 +113,7 @@ pub(in crate::cli) fn dtype(text: &str) -> Result<DType, String> {
     found.ok_or_else(|| "must be f32, f16 or bf16".to_owned())
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(in crate::cli) fn percent(text: &str) -> Result<f64, String> {
     let number = text.parse().ok();
     let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "must be a number of percent, 0 or more".to_owned())
