@@ -13,7 +13,7 @@ use convfuse_cli::bench::{Description, Summary};
 use ndarray::{ArrayD, Axis, IxDyn, Slice};
 use serde_json::{Value, json};
 
-use super::bench::{Attributes, Request, Shape, describe, dtype, shape};
+use super::bench::{Attributes, Request, Shape, describe, dtype, repeats as parse_repeats, shape};
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
 use super::json::{Found, Json};
@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "f32", value_parser = dtype)]
     dtype: DType,
     /// Timed runs, of which the median counts
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = parse_repeats)]
     repeats: usize,
     /// Also try other sizes of chunks (in KiB, input and output together) and numbers under way at a time
     #[arg(long)]

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod compare;
+mod estimate;
 mod print;
 mod request;
 mod tasks;
@@ -10,13 +11,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) use arguments::{Arguments, Shape, dtype, percent, shape};
+pub(super) use arguments::{Arguments, Shape, dtype, percent, repeats, shape};
 pub(super) use compare::{read as read_record, text as comparison_text};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::Status;
 use convfuse_cli::bench::{Ceilings, Problem, Protocol, Report, Subject, chart};
 pub(super) use request::{Attributes, Request, read};
-pub(super) use tasks::describe;
+pub(super) use tasks::{EMULATED_79, EMULATED_85, describe};
 use tasks::{Task, must_be_possible, tasks};
 
 use super::failure::{Failure, Outcome};
@@ -40,13 +41,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let mut tasks = tasks(arguments)?;
     let stream = arguments.device.open()?.stream()?;
     must_be_possible(&mut tasks, stream.device())?;
-    if let Some(folder) = &arguments.save {
-        must_take_files(folder)?;
-    }
-
     let mut protocol = Protocol::new(&stream)?;
     if let Some(repeats) = arguments.repeats {
         protocol.repeats = repeats;
+    }
+    estimate::must_end(arguments, &tasks, stream.device(), &protocol)?;
+    if let Some(folder) = &arguments.save {
+        must_take_files(folder)?;
     }
     let ceilings = if arguments.no_ceilings {
         None

@@ -43,6 +43,10 @@ impl Json {
         let Some(target) = target else {
             return outcome;
         };
+        if outcome.is_err() && found.0.is_empty() {
+            // Nothing was found, so the file of before stays.
+            return outcome;
+        }
         let mut record = json!({
             "convfuse": env!("CARGO_PKG_VERSION"),
             "kind": kind,

@@ -57,6 +57,54 @@ fn strategies_are_checked_for_every_problem_and_device() {
 }
 
 #[test]
+fn a_refusal_leaves_the_record_of_before() {
+    let program = Program::new();
+    program.file("a.json", "before");
+    for arguments in [
+        "verify --device cpu --only magic",
+        "explain --shape 1,8,1,1",
+        "arrays --devices cpu --shape 0,8,9,9",
+        "bench --device cpu --shape 1,8,1,1",
+        "compare absent absent",
+    ] {
+        program
+            .run(&format!("{arguments} --json a.json"))
+            .was_refused(&[]);
+        assert_eq!(program.read("a.json"), "before", "{arguments}");
+    }
+    for many in ["0", "18446744073709551615"] {
+        for command in ["bench --repeats", "demo --runs", "arrays --repeats"] {
+            let ran = program.run(&format!("{command} {many}"));
+            assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_record() {
+    let program = Program::new();
+    for (kind, arguments) in [
+        ("info", "info"),
+        ("verify", "verify --device cpu --shapes smoke --only clamp"),
+        ("arrays", "arrays --devices cpu --shape 2,8,9,9 --repeats 1"),
+        ("explain", "explain --shape 1,8,9,9"),
+        ("bench", "demo --device emulator --runs 1"),
+    ] {
+        let ran = program.run(&format!("{arguments} --json"));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let record = ran.json();
+        assert_eq!(
+            (&record["kind"], &record["status"]),
+            (&kind.into(), &0.into())
+        );
+        assert!(
+            record["error"].is_null() && record["command"].is_array(),
+            "{record}"
+        );
+    }
+}
+
+#[test]
 fn paths_are_checked_first() {
     let program = Program::new();
     let folder = program.path("folder");
@@ -154,4 +202,18 @@ fn a_window_of_billions_ends() {
         "bench --device cpu --shape 1,8,9,9 --max-pool 1000000000 --max-pool-padding 500000000",
     );
     assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[test]
+fn what_the_emulator_would_not_end_must_be_asked_for() {
+    let program = Program::new();
+    let long = program.run("bench --device emulator --model 85 --shape 128,8,128,128");
+    long.was_refused(&["emulator will take about ", " h", "give --yes to go on"]);
+    let long = program.run("demo --device emulator --batch 128");
+    long.was_refused(&["give --yes to go on"]);
+    let window = "--max-pool 1,100000000 --max-pool-padding 0,50000000";
+    let long = program.run(&format!("bench --device emulator --shape 1,8,9,9 {window}"));
+    long.was_refused(&["give --yes to go on"]);
+    let ends = program.run("bench --device emulator --strategy fused --model 79");
+    assert_eq!(ends.code, Some(0), "{ends:?}");
 }
