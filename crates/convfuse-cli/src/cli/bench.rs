@@ -23,7 +23,7 @@ use tasks::{Task, must_be_possible, tasks};
 use super::failure::{Failure, Outcome};
 use super::files::Target;
 use super::interrupt;
-use super::json::{Kept, command_line, must_differ, now};
+use super::json::{Kept, command_line, must_differ, must_not_replace, now};
 use super::out::{self, Out, complain};
 use super::progress::Step;
 use super::tensors::save_all;
@@ -34,6 +34,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let svg = arguments.svg.as_deref();
     let svg = svg.map(|path| Target::new("--svg", path)).transpose()?;
     must_differ(("--json", json.as_ref()), ("--svg", svg.as_ref()))?;
+    for (option, target) in [("--json", &json), ("--svg", &svg)] {
+        let written = (option, target.as_ref());
+        must_not_replace(written, ("--problems", arguments.problems.as_deref()))?;
+        must_not_replace(written, ("--chain", arguments.chain.as_deref()))?;
+    }
     if svg == Some(Target::Stdout) {
         out.be_silent();
     }
@@ -138,14 +143,16 @@ impl Bench<'_> {
         for (index, task) in tasks.iter().enumerate() {
             let mut problem = Problem::of(&task.description);
             problem.title.clone_from(&task.title);
+            // Until it is done: somebody may end the program before.
+            problem.error = Some("interrupted".to_owned());
             locked(&self.report).problems.push(problem);
             let ran = self.task(index, task);
             let problem = {
                 let mut report = locked(&self.report);
                 let problem = &mut report.problems[index];
+                problem.error = ran.as_ref().err().map(ToString::to_string);
                 if let Err(failure) = &ran {
                     complain(&format!("{}: {failure}", task.name));
-                    problem.error = Some(failure.to_string());
                     problem.status = problem.status.and(failure.status());
                 }
                 let problem = problem.clone();

@@ -124,3 +124,39 @@ impl From<String> for Failure {
         Failure::Refused(text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use convfuse::{Device, Tensor, ops};
+    use ndarray::arr2;
+
+    use super::*;
+
+    #[test]
+    fn failures_name_their_causes_once() {
+        let path = Path::new("file");
+        let read = TensorFileError::Read {
+            path: path.to_owned(),
+            source: io::ErrorKind::NotFound.into(),
+        };
+        let absent = Failure::from(read).of("problem 1");
+        let text = "problem 1: file: cannot be read: entity not found".to_owned();
+        assert_eq!(absent, Failure::Refused(text));
+        let memory = Failure::of_file(path, &io::ErrorKind::OutOfMemory.into());
+        assert_eq!(memory.status(), Status::Failed);
+    }
+
+    #[test]
+    fn two_emulators_are_told_apart() {
+        let tensor = || {
+            let stream = Device::emulator().stream().unwrap();
+            Tensor::from_array(&stream, &arr2(&[[1.0f32]])).unwrap()
+        };
+        let error = ops::add(&tensor(), &tensor()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.ends_with("is on emulator, must be on another emulator"),
+            "{text}"
+        );
+    }
+}

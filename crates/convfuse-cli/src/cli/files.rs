@@ -129,6 +129,9 @@ impl Target {
     pub(super) fn is(&self, other: &Target) -> bool {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         match (self, other) {
+            (Target::File(one), Target::File(other)) if one.exists() && other.exists() => {
+                real(one) == real(other)
+            }
             (Target::Stdout, Target::Stdout) => true,
             (Target::File(one), Target::File(other)) => {
                 let place =

@@ -110,6 +110,20 @@ pub(super) fn must_differ(
     }
 }
 
+/// Refuses to replace a file that is read: a list of problems or weights, say.
+pub(super) fn must_not_replace(
+    written: (&str, Option<&Target>),
+    read: (&str, Option<&Path>),
+) -> Result<(), Failure> {
+    match read.1 {
+        Some(path) if path != Path::new("-") => {
+            let read = (read.0, Some(&Target::File(path.to_owned())));
+            must_differ(written, read)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A file that is written again as more is found, which takes at most a twentieth of the time, however much there is.
 pub(super) struct Kept {
     target: Target,

@@ -14,7 +14,7 @@ use super::bench::{dtype, read};
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
 use super::files::Target;
-use super::json::{Found, Json, must_differ};
+use super::json::{Found, Json, must_differ, must_not_replace};
 use super::out::Out;
 use super::progress::Step;
 use super::tensors::{Format, TensorFile, TensorWriter};
@@ -136,6 +136,14 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let target = Target::new("--output", &arguments.output)?;
     let json = arguments.json.target(out)?;
     must_differ(("--json", json.as_ref()), ("--output", Some(&target)))?;
+    for (option, path) in [
+        ("--chain", &arguments.chain),
+        ("--parameters", &arguments.parameters),
+        ("--input", &arguments.input),
+    ] {
+        must_not_replace(("--output", Some(&target)), (option, Some(path)))?;
+        must_not_replace(("--json", json.as_ref()), (option, Some(path)))?;
+    }
     let format = Format::of(&arguments.output, &target)?;
     if target == Target::Stdout {
         out.be_silent();

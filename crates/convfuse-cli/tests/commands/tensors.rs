@@ -111,6 +111,12 @@ fn what_does_not_fit_is_refused_before_it_runs() {
     let name = program.run(&format!("{RUN} --output y.txt"));
     name.was_refused(&["y.txt: must end with .safetensors or .npy"]);
     assert!(!program.names().iter().any(|name| name.starts_with('y')));
+    let weights = "0-chain-parameters.safetensors";
+    let own = program.run(&format!("{RUN} --output {weights}"));
+    own.was_refused(&["--output and --parameters are one file"]);
+    std::os::unix::fs::symlink("chain.json", program.path("link.json")).expect("a link");
+    let own = program.run("bench --device cpu --chain chain.json --shape 1,2,6,6 --json link.json");
+    own.was_refused(&["--json and --chain are one file"]);
 }
 
 #[test]
