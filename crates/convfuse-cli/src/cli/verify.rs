@@ -7,12 +7,12 @@ use clap::ValueEnum;
 use comfy_table::CellAlignment::{Left, Right};
 use convfuse::chain::Chain;
 use convfuse::{DType, Stream, lab};
-use convfuse_cli::{Status, Trouble, compare, rounded};
+use convfuse_cli::{Status, Trouble, Way, compare, rounded};
 use oracle::{Case, Expected, Precision, golden};
 use serde::Serialize;
 use serde_json::json;
 
-use super::bench::{Shape, read, shape};
+use super::bench::{Shape, read, say_of_cases, shape};
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
 use super::json::{Found, Json, file_name};
@@ -92,6 +92,11 @@ fn verify(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     writeln!(out, "device\n{}", device.info())?;
     found.note("device", json!(device.info()));
 
+    let types = [DType::F32, DType::F16, DType::BF16];
+    let runs = cases
+        .iter()
+        .flat_map(|case| types.map(|dtype| (case, Way::all_on(&device, case, dtype).len())));
+    say_of_cases(runs, &device);
     let mut tally = Tally::default();
     let ran = cases_and_files(&mut tally, &stream, (&cases, source), &files, out);
     // What was found is told even if something ended the rest.

@@ -1,6 +1,8 @@
 //! What cannot be is refused before anything runs, with the place and the rule; what failed is in the record.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use crate::program::{Program, golden};
 
@@ -216,4 +218,19 @@ fn what_the_emulator_would_not_end_must_be_asked_for() {
     long.was_refused(&["give --yes to go on"]);
     let ends = program.run("bench --device emulator --strategy fused --model 79");
     assert_eq!(ends.code, Some(0), "{ends:?}");
+}
+
+#[test]
+fn verify_says_how_long_it_takes() {
+    let program = Program::new();
+    let chain = r#"{"in_channels": 2, "layers": [{"conv2d": {"name": "conv", "out_channels": 4, "kernel_size": 3}}, {"relu": {}}]}"#;
+    program.file("chain.json", chain);
+    let mut command = program.command("verify --emulator --chain chain.json --shape 1,2,600,600");
+    let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut running = command.spawn().expect("the program");
+    let err = BufReader::new(running.stderr.take().expect("a pipe"));
+    let mut lines = err.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("emulator will take about ")));
+    running.kill().expect("a signal");
+    running.wait().expect("the program");
 }

@@ -63,28 +63,57 @@ fn estimate(arguments: &Arguments, task: &Task, device: &Device, protocol: &Prot
     let Ok(problem) = description.chain.problem(&description.input) else {
         return Duration::ZERO;
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let samples = description.input.first().copied().unwrap_or(1);
-    let at_once = threads.min(samples).max(1) as f64;
-    let cost = Case::cost_of(&problem) as f64;
     let products = task.candidates.iter();
     let mut products: Vec<_> = products
         .map(|(_, options)| description.products(options.precision))
         .collect();
     products.dedup();
-    let reference = match arguments.no_reference {
-        true => 0.0,
-        false => products.len() as f64 * cost / REFERENCE_PER_S / at_once,
+    let references = match arguments.no_reference {
+        true => 0,
+        false => products.len(),
     };
     // Once to compare, then to warm up, then to take the time of.
-    let runs = 1 + protocol.warm_ups + protocol.repeats.max(1);
-    let run = match () {
-        () if device.is_emulator() => kernels_cost(&problem) / EMULATOR_PER_S / threads as f64,
-        () if device.is_cpu() => cost / CPU_PER_S,
-        () => 0.0,
-    };
-    let seconds = reference + run * runs as f64 * task.candidates.len() as f64;
+    let runs = (1 + protocol.warm_ups + protocol.repeats) as f64 * task.candidates.len() as f64;
+    seconds(references as f64 * reference_s(&problem) + runs * run_s(&problem, device))
+}
+
+fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Seconds that the float64 reference takes, which does a sample on each thread.
+fn reference_s(problem: &ChainProblem) -> f64 {
+    let samples = problem.steps.first().map_or(1, |step| step.input[0]);
+    let at_once = threads().min(samples).max(1) as f64;
+    Case::cost_of(problem) as f64 / REFERENCE_PER_S / at_once
+}
+
+/// Seconds that a run takes on a device; those of a GPU do not count.
+fn run_s(problem: &ChainProblem, device: &Device) -> f64 {
+    match () {
+        () if device.is_emulator() => kernels_cost(problem) / EMULATOR_PER_S / threads() as f64,
+        () if device.is_cpu() => Case::cost_of(problem) as f64 / CPU_PER_S,
+        () => 0.0,
+    }
+}
+
+/// Says how long it will take to compare cases, each with a number of runs, if that is long.
+pub(in crate::cli) fn say_of_cases<'a>(
+    cases: impl IntoIterator<Item = (&'a Case, usize)>,
+    device: &Device,
+) {
+    let each = cases.into_iter().map(|(case, runs)| match case.problem() {
+        Ok(problem) => reference_s(&problem) + runs as f64 * run_s(&problem, device),
+        Err(_) => 0.0,
+    });
+    let all = seconds(each.sum());
+    if all >= WORTH_SAYING {
+        say(format_args!("{device} will take about {}", roughly(all)));
+    }
 }
 
 /// The same as [`Case::cost_of`] of what kernels do, who look at every place of a pooling window, inside of the image or not.
@@ -101,7 +130,7 @@ fn kernels_cost(problem: &ChainProblem) -> f64 {
 }
 
 /// A time in one unit.
-pub(super) fn roughly(time: Duration) -> String {
+fn roughly(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         ..100.0 => format!("{seconds:.0} s"),
