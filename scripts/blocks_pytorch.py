@@ -167,6 +167,7 @@ def our_rows(kinds, report, complaint, expected):
     """convfuse's rows of an element type, named by kind; a kind without a result has a row that says why."""
     by_products = {}
     if report is not None:
+        complaint = report.get("error") or complaint
         try:
             by_products = {row.products: row for row in common.our_rows(report, expected)}
         except Exception as error:  # PyTorch is to be timed all the same

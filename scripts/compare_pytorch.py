@@ -476,7 +476,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         report = bench(arguments, folder)
         inputs = {}
-        for problem in report["problems"]:
+        # One that failed has an error in place of results.
+        failed = [problem for problem in report["problems"] if not problem["results"]]
+        for problem in failed:
+            print(f"{problem['name']} {problem['dtype']}: {problem['error']}", file=sys.stderr)
+        for problem in (problem for problem in report["problems"] if problem["results"]):
             inputs.setdefault((problem["number"], tuple(problem["input"])), []).append(problem)
         for (number, shape), problems in inputs.items():
             title = f"Problem {number}, input {list(shape)}"
@@ -492,7 +496,7 @@ def main():
         both = {"convfuse": report, "comparison": everything}
         pathlib.Path(arguments.json).write_text(json.dumps(both, indent=2) + "\n")
     ours = [row for part in everything for row in part["rows"] if row["is_ours"]]
-    return 0 if ours and all(row["agrees"] and not row["complaint"] for row in ours) else 1
+    return 0 if ours and not failed and all(row["agrees"] and not row["complaint"] for row in ours) else 1
 
 
 if __name__ == "__main__":

@@ -78,8 +78,12 @@ class Convfuse:
 
     def finished(self):
         """The problems that are done in their last type."""
+        return {problem["title"] for problem in self.done() if problem["dtype"] == DTYPES[-1]}
+
+    def done(self):
+        """The problems of all reports that have results; one that failed has an error in their place."""
         problems = (problem for report in self.reports() for problem in report["problems"])
-        return {problem["title"] for problem in problems if problem["dtype"] == DTYPES[-1]}
+        return [problem for problem in problems if problem["results"]]
 
     def reports(self):
         """All reports that there are."""
@@ -334,7 +338,7 @@ def sweep(arguments, folder):
     reports = convfuse.reports()
     if not reports:
         raise SystemExit(f"convfuse left no report: {(folder / 'convfuse.log').read_text()}")
-    found = [problem for report in reports for problem in report["problems"]]
+    found = convfuse.done()
     # The results are read where the rows are made; each type's problem has those of its own.
     (folder / "to_time.json").write_text(json.dumps(found))
     print(f"convfuse: {time.monotonic() - started:.0f} s", file=sys.stderr)

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use convfuse::{DType, Stream, Tensor};
-use convfuse_cli::{Way, compare, rounded};
+use convfuse_cli::{Trouble, Way, compare, rounded};
 use libtest_mimic::Trial;
 use ndarray::ArrayD;
 use oracle::{Case, Cases, Expected, Precision, golden};
@@ -58,7 +58,7 @@ fn complaints_of<E: Display>(
     expected: impl Fn(&Precision) -> Result<Expected, E>,
 ) -> Vec<String> {
     let results = compare(case, dtype, stream, expected).into_iter();
-    let complaint = |(way, result): (Way, Result<_, String>)| {
+    let complaint = |(way, result): (Way, Result<_, Trouble>)| {
         let complaint = result.err()?;
         Some(format!("{} {way}: {complaint}", case.name))
     };

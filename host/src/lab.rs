@@ -8,10 +8,10 @@ use ndarray::{ArrayBase, Data, Dimension};
 use op_spec::chain::{Chain, ChainProblem, Layer};
 use op_spec::launch::LaunchShape;
 
-use crate::device::{DType, Stream, Tensor};
+use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
-use crate::model;
+use crate::model::{self, Options};
 use crate::ops::{
     ConvOptions, add, batch_norm, channel_max, conv1d_with, conv2d_with, conv3d_with, group_norm,
 };
@@ -117,6 +117,21 @@ pub fn layer(
 #[must_use]
 pub fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
     model::bytes_and_flop(chain, problem, dtype)
+}
+
+/// Whether there are kernels for a chain on inputs of this shape under these options, on a device of these properties.
+///
+/// # Errors
+/// What the chain refuses; [`Error::NoKernels`](crate::Error::NoKernels),
+/// [`Error::OtherPartition`](crate::Error::OtherPartition).
+pub fn must_have_kernels(
+    chain: &Chain,
+    input: &[usize],
+    dtype: DType,
+    options: &Options,
+    properties: &DeviceProperties,
+) -> Result<()> {
+    model::must_have_kernels(chain, input, dtype, options, properties)
 }
 
 /// Writes one tensor to a safetensors file, replacing the file only once it is complete.

@@ -72,7 +72,13 @@ pub(crate) fn read(
     let at = || path.to_path_buf();
     let defective = |defect| TensorFileError::Parameters { path: at(), defect };
     let read = || {
-        affordable(fs::metadata(path)?.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let metadata = fs::metadata(path)?;
+        if !metadata.is_file() {
+            // Reading a pipe or a device might never end.
+            let text = "is no ordinary file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        affordable(metadata.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         fs::read(path)
     };
     let bytes = read().map_err(|source| TensorFileError::Read { path: at(), source })?;
@@ -134,7 +140,9 @@ pub(crate) fn write<'a>(
     let tensors = tensors
         .into_iter()
         .map(|(name, values)| (name, Values(values)));
-    let mut partial = path.as_os_str().to_owned();
+    // A link stays a link, and the file that it leads to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut partial = target.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let partial = PathBuf::from(partial);
     safetensors::serialize_to_file(tensors, None, &partial)
@@ -142,7 +150,9 @@ pub(crate) fn write<'a>(
             SafeTensorError::IoError(source) => source,
             other => std::io::Error::other(other),
         })
-        .and_then(|()| fs::rename(&partial, path))
+        // What is moved is on the disk, whatever happens to the machine.
+        .and_then(|()| fs::File::open(&partial)?.sync_all())
+        .and_then(|()| fs::rename(&partial, target))
         .map_err(|source| {
             // The name is ours alone; a leftover of it helps nobody.
             let _ = fs::remove_file(&partial);

@@ -2,8 +2,13 @@
 //!
 //! - [`bench`](mod@bench): how fast models are, beside what the device could do.
 //! - [`compare`]: the oracle's cases, run on a device in every [`Way`] that the library has for them, against the oracle.
+//! - [`Status`]: what the program's exit status says.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod bench;
+mod status;
 mod way;
 
-pub use way::{Way, compare, named, rounded};
+pub use status::{Status, told};
+pub use way::{Trouble, Way, compare, named, rounded};

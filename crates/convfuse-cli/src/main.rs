@@ -1,5 +1,7 @@
 //! The command line of convfuse: `demo` (the default), `verify`, `bench`, `arrays`, `explain`, `info`.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod cli;
 
 fn main() -> std::process::ExitCode {

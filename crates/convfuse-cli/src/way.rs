@@ -8,6 +8,8 @@ use ndarray::{ArrayD, Axis};
 use op_spec::chain::{Chain, Layer};
 use oracle::{Agreement, Case, Expected, Precision};
 
+use crate::status::{Status, told};
+
 /// One of the ways that the library has to carry out a [`Case`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
@@ -151,16 +153,33 @@ impl Way {
     }
 }
 
+/// Why a way of a case gave no result that agrees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Whether the result is wrong, or what else happened.
+    pub status: Status,
+    /// In words.
+    pub text: String,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// Carries out a case in all ways that the stream's device has, and compares each result with what is `expected` at its
-/// precision.
+/// precision. What cannot be expected is [refused](Status::Refused).
 pub fn compare<E: fmt::Display>(
     case: &Case,
     dtype: DType,
     stream: &Stream,
     expected: impl Fn(&Precision) -> Result<Expected, E>,
-) -> Vec<(Way, Result<Agreement, String>)> {
-    let said = |error: &dyn fmt::Display| error.to_string();
-    let expected = |precision: &Precision| expected(precision).map_err(|error| said(&error));
+) -> Vec<(Way, Result<Agreement, Trouble>)> {
+    let trouble = |status, text| Trouble { status, text };
+    let expected = |precision: &Precision| {
+        expected(precision).map_err(|error| trouble(Status::Refused, error.to_string()))
+    };
     let ways = Way::all_on(stream.device(), case, dtype);
     // Ways of one precision have one expectation, and follow one another.
     let mut precision = ways[0].precision();
@@ -170,9 +189,11 @@ pub fn compare<E: fmt::Display>(
             precision = way.precision();
             wanted = expected(&precision);
         }
-        let result = wanted.as_ref().map_err(String::clone).and_then(|wanted| {
-            let got = way.run(case, stream).map_err(|error| said(&error))?;
-            wanted.check(got.view()).map_err(|error| said(&error))
+        let result = wanted.as_ref().map_err(Trouble::clone).and_then(|wanted| {
+            let got = way.run(case, stream);
+            let got = got.map_err(|error| trouble(Status::of(&error), told(&error)))?;
+            let checked = wanted.check(got.view());
+            checked.map_err(|error| trouble(Status::Wrong, error.to_string()))
         });
         (way, result)
     });

@@ -148,9 +148,15 @@ impl Case {
     /// Multiplications of a convolution, elements that other layers read; 0 for a case that is refused.
     #[must_use]
     pub fn cost(&self) -> u64 {
-        let steps = self.problem().map_or(Vec::new(), |problem| problem.steps);
-        let cost = steps.iter().map(|step| operators::of(&step.problem).cost());
-        cost.sum()
+        self.problem().map_or(0, |problem| Case::cost_of(&problem))
+    }
+
+    /// The same of a chain before there is a case of it.
+    #[must_use]
+    pub fn cost_of(problem: &ChainProblem) -> u64 {
+        let steps = problem.steps.iter();
+        let costs = steps.map(|step| operators::of(&step.problem).cost());
+        costs.fold(0, u64::saturating_add)
     }
 }
 

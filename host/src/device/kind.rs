@@ -186,11 +186,17 @@ impl Device {
         if self == expected {
             return Ok(());
         }
+        let actual = self.to_string();
+        let mut expected = expected.to_string();
+        if actual == expected {
+            // There may be several emulators.
+            expected = format!("another {expected}");
+        }
         Err(Error::DeviceMismatch {
             operator,
             argument,
-            actual: self.to_string(),
-            expected: expected.to_string(),
+            actual,
+            expected,
         })
     }
 

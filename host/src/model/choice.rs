@@ -7,11 +7,17 @@
 
 use std::ops::Range;
 
+#[cfg(any(test, feature = "lab"))]
+use op_spec::chain::Chain;
 use op_spec::chain::NormalForm;
 use op_spec::launch::Refusal;
 
+#[cfg(any(test, feature = "lab"))]
+use super::Options;
 use super::question::{Considered, Question, RunFacts, RunQuestion, Verdict};
 use super::table::{Kernels, TABLE};
+#[cfg(any(test, feature = "lab"))]
+use crate::device::{DType, DeviceProperties};
 use crate::error::{Error, Result};
 
 /// The kernels for a run, and how they were found.
@@ -37,6 +43,29 @@ pub(super) fn choose(question: Question<'_>) -> Result<Vec<Chosen>> {
     let runs = partition.runs().iter();
     runs.map(|run| choose_run(question, run.layers.clone(), run.kernel.as_deref()))
         .collect()
+}
+
+/// Whether kernels can be chosen for a chain on inputs of this shape.
+///
+/// # Errors
+/// What the chain refuses, and what [`choose`] does.
+#[cfg(any(test, feature = "lab"))]
+pub(crate) fn must_have_kernels(
+    chain: &Chain,
+    input: &[usize],
+    dtype: DType,
+    options: &Options,
+    properties: &DeviceProperties,
+) -> Result<()> {
+    let problem = chain.problem(input)?;
+    let question = Question {
+        chain,
+        problem: &problem,
+        dtype,
+        properties,
+        options,
+    };
+    choose(question).map(drop)
 }
 
 /// The kernels for a run, or those that were asked for.

@@ -37,6 +37,8 @@ mod table;
 
 #[cfg(any(test, feature = "lab"))]
 pub use arrays::forward_array_cut;
+#[cfg(any(test, feature = "lab"))]
+pub(crate) use choice::must_have_kernels;
 pub use comparison::{Comparison, Difference, Tolerance};
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use explain::bytes_and_flop;

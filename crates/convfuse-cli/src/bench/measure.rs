@@ -8,6 +8,7 @@ use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Protocol, Subject, Summary};
+use crate::{Status, told};
 
 /// What a strategy did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,6 +36,8 @@ pub struct Run {
     pub tolerance_used: Option<f64>,
     /// What went wrong.
     pub complaint: Option<String>,
+    /// What the run came to: whether its result is wrong, or something else happened.
+    pub status: Status,
     /// The output, widened to f32.
     #[serde(skip)]
     pub output: Option<ArrayD<f32>>,
@@ -54,6 +57,7 @@ impl Run {
             largest_error: None,
             tolerance_used: None,
             complaint: None,
+            status: Status::Right,
             output: None,
         }
     }
@@ -77,7 +81,8 @@ impl Subject {
         };
         let mut run = Run::of(name, kernels);
         if let Err(error) = self.fill_in(&mut run, options, expected, protocol) {
-            run.complaint = Some(error.to_string());
+            run.complaint = Some(told(&error));
+            run.status = Status::of(&error);
         }
         run
     }
@@ -109,6 +114,7 @@ impl Subject {
             }
             Some(Err(disagreement)) => {
                 run.complaint = Some(disagreement.to_string());
+                run.status = Status::Wrong;
                 return Ok(());
             }
         }
@@ -119,6 +125,7 @@ impl Subject {
             run.output = Some(output);
         } else {
             run.complaint = Some("the output differs from run to run".to_owned());
+            run.status = Status::Wrong;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! How fast the pipelines run, and how fast they could.
 //!
-//! A [`Subject`] is a pipeline with parameters and an input. [`Subject::measure`] runs it under one set of options:
+//! A [`Description`] is of a chain, an input's shape and a seed, and a [`Subject`] is what it describes, on a device. [`Subject::measure`] runs it under one set of options:
 //! the output is checked against the float64 reference first, so that only right answers are timed, then
 //! the run is repeated behind a flush of the cache and summed up as a [`Summary`].
 //! [`Ceilings`] says what the device reaches when it does one thing only, measured by kernels of this
@@ -29,6 +29,7 @@
 
 mod ceilings;
 pub mod chart;
+mod description;
 mod measure;
 mod peak;
 mod protocol;
@@ -38,6 +39,7 @@ mod statistics;
 mod subject;
 
 pub use ceilings::Ceilings;
+pub use description::Description;
 pub use measure::Run;
 pub use peak::CeilingsError;
 pub use protocol::Protocol;

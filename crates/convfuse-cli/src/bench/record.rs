@@ -103,12 +103,20 @@ impl Record {
     /// # Errors
     /// Every [`RecordError`].
     pub fn read(path: &Path) -> Result<Record, RecordError> {
-        let path = || path.to_owned();
-        let text = fs::read_to_string(path()).map_err(|source| RecordError::Read {
-            path: path(),
+        let text = fs::read_to_string(path).map_err(|source| RecordError::Read {
+            path: path.to_owned(),
             source,
         })?;
-        let record = Record::from_json(&text).map_err(|source| RecordError::Format {
+        Record::of_text(path, &text)
+    }
+
+    /// The record that is the text of a file.
+    ///
+    /// # Errors
+    /// Every [`RecordError`] but [`Read`](RecordError::Read).
+    pub fn of_text(path: &Path, text: &str) -> Result<Record, RecordError> {
+        let path = || path.to_owned();
+        let record = Record::from_json(text).map_err(|source| RecordError::Format {
             path: path(),
             source,
         })?;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use convfuse::DeviceInfo;
 use serde::{Deserialize, Serialize};
 
-use super::{Ceilings, Protocol, Run, Subject};
+use super::{Ceilings, Description, Protocol, Run};
+use crate::Status;
 
 /// The products of a convolution, which decide what units of a device can make them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,8 @@ impl Products {
 pub struct Report {
     /// The version of this library.
     pub convfuse: &'static str,
+    /// What this is a record of: `bench`.
+    pub kind: &'static str,
     /// When, such as `2026-11-20T15:04:05Z`.
     pub date: String,
     /// What was asked for.
@@ -50,6 +53,10 @@ pub struct Report {
     pub flush_bytes: u64,
     /// What the device reaches at most.
     pub ceilings: Option<Ceilings>,
+    /// What the whole came to, as the exit status says it.
+    pub status: Status,
+    /// What ended it early, if anything did.
+    pub error: Option<String>,
     /// Each pipeline's runs.
     pub problems: Vec<Problem>,
 }
@@ -82,6 +89,10 @@ pub struct Problem {
     pub bytes: u64,
     /// The file with the parameters, if there is one.
     pub parameters: Option<PathBuf>,
+    /// What kept the problem from being run to its end, if anything did.
+    pub error: Option<String>,
+    /// What the problem came to.
+    pub status: Status,
     /// What the strategies did.
     pub results: Vec<Score>,
 }
@@ -118,12 +129,15 @@ impl Report {
     ) -> Report {
         Report {
             convfuse: env!("CARGO_PKG_VERSION"),
+            kind: "bench",
             date,
             command,
             device: protocol.stream().device().info(),
             clock: protocol.clock(),
             flush_bytes: protocol.flush_bytes(),
             ceilings,
+            status: Status::Right,
+            error: None,
             problems: Vec::new(),
         }
     }
@@ -136,22 +150,24 @@ impl Report {
 }
 
 impl Problem {
-    /// A subject without results.
+    /// What is described, without results.
     #[must_use]
-    pub fn of(subject: &Subject) -> Problem {
+    pub fn of(description: &Description) -> Problem {
         Problem {
-            number: subject.number,
+            number: description.number,
             title: None,
-            name: subject.name(),
-            input: subject.x.shape().to_vec(),
-            output: subject.output.clone(),
-            dtype: subject.model.dtype().to_string(),
-            seed: subject.seed,
-            input_seed: subject.input_seed(),
-            attributes: subject.attributes.clone(),
-            flop: subject.flop(),
-            bytes: subject.bytes(),
+            name: description.chain.operators(),
+            input: description.input.clone(),
+            output: description.output.clone(),
+            dtype: description.dtype.to_string(),
+            seed: description.seed,
+            input_seed: description.input_seed(),
+            attributes: description.attributes.clone(),
+            flop: description.flop,
+            bytes: description.bytes,
             parameters: None,
+            error: None,
+            status: Status::Right,
             results: Vec::new(),
         }
     }
@@ -195,6 +211,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Subject;
     use convfuse::chain::presets::{KernelBench79, KernelBench85};
     use convfuse::model::{Options, Precision, Strategy};
     use convfuse::{DType, Device};
@@ -209,7 +226,8 @@ mod tests {
             ..KernelBench85::default()
         };
         let input = [1, 3, 11, 13];
-        let subject = Subject::of_85(&stream, &attributes, &input, DType::F16, 4).unwrap();
+        let description = Description::of_85(&attributes, &input, DType::F16, 4).unwrap();
+        let subject = Subject::new(&stream, &description).unwrap();
         let expected = subject.expected(Precision::Accurate).unwrap();
         let strategy = &Strategy::all(subject.chain())[0];
         let options = strategy.options();
@@ -223,8 +241,9 @@ mod tests {
             mma_f16_flop_per_s: 1e12,
             wgmma_f16_flop_per_s: Some(1e12),
         };
-        let mut problem = Problem::of(&subject);
-        let score = problem.score(run, subject.products(Precision::Accurate), Some(&ceilings));
+        let mut problem = Problem::of(&description);
+        let products = description.products(Precision::Accurate);
+        let score = problem.score(run, products, Some(&ceilings));
         problem.results.push(score);
         let mut report = Report::new("now".into(), vec!["x".into()], &protocol, Some(ceilings));
         report.problems.push(problem);
@@ -232,6 +251,10 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(json["device"]["name"], "CPU backend");
         assert_eq!(json["clock"], "wall clock");
+        assert_eq!(
+            (&json["kind"], &json["status"]),
+            (&"bench".into(), &0.into())
+        );
         assert_eq!(json["ceilings"]["copy_bytes_per_s"], 1e12);
         let problem = &json["problems"][0];
         assert_eq!(problem["output"], serde_json::json!([1, 64, 2, 2]));

@@ -1,19 +1,13 @@
 //! Models with parameters and inputs that can be made again anywhere.
 
-use std::path::Path;
-
 use convfuse::model::{Explanation, Model, Options};
-use convfuse::{
-    DType, DeviceProperties, Inputs, Parameters, Result, Stream, Tensor, data, lab, ops,
-};
+use convfuse::{DType, DeviceProperties, Inputs, Parameters, Result, Stream, Tensor, data, ops};
 use ndarray::{ArrayD, IxDyn};
-use op_spec::Padding;
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::chain::{Chain, Initialisation, Layer};
 use oracle::{Case, Expected};
-use serde_json::{Value, json};
 
-use super::report::Products;
+use super::description::{Description, Part};
 use crate::way::{named, precision, rounded};
 
 /// A model with an input, ready to be run.
@@ -22,35 +16,7 @@ pub struct Subject {
     pub(super) model: Model,
     pub(super) x: Tensor,
     further: Vec<Tensor>,
-    pub(super) number: Option<u32>,
-    pub(super) seed: u64,
-    pub(super) flop: u64,
-    pub(super) bytes: u64,
-    pub(super) output: Vec<usize>,
-    pub(super) attributes: serde_json::Value,
     case: Case,
-}
-
-/// What a subject is made of besides the parameters of its model's initialisation, by offset from the subject's seed.
-#[derive(Clone, Copy)]
-enum Part {
-    Input = 1,
-    NormWeight = 2,
-    NormBias = 3,
-    Scale = 4,
-    Mean = 5,
-    Variance = 6,
-    Further = 7,
-}
-
-impl Part {
-    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation. Of 32 bits, as
-    /// records had them when a seed had no more.
-    const fn seed(self, of_subject: u64) -> u64 {
-        let mixed = op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64));
-        // The product has lost the upper three bits.
-        mixed.wrapping_add(of_subject >> 61) % (1 << 32)
-    }
 }
 
 impl Subject {
@@ -65,31 +31,7 @@ impl Subject {
         dtype: DType,
         seed: u64,
     ) -> Result<Self> {
-        let (conv, pool, clamp) = (&problem.conv, &problem.max_pool, &problem.clamp);
-        let attributes = json!({
-            "out_channels": problem.out_channels,
-            "kernel_size": problem.kernel_size,
-            "stride": conv.stride,
-            "padding": written(conv.padding),
-            "dilation": conv.dilation,
-            "groups": conv.groups,
-            "bias": problem.bias,
-            "affine": problem.affine,
-            "num_groups": problem.group_norm.num_groups,
-            "eps": problem.group_norm.eps,
-            "max_pool": pool.kernel_size,
-            "max_pool_stride": pool.stride.unwrap_or(pool.kernel_size),
-            "max_pool_padding": pool.padding,
-            "max_pool_dilation": pool.dilation,
-            "ceil_mode": pool.ceil_mode,
-            "clamp": [clamp.min, clamp.max],
-        });
-        let subject = Self::new(stream, &problem.chain()?, shape, dtype, seed)?;
-        Ok(Subject {
-            number: Some(85),
-            attributes,
-            ..subject
-        })
+        Self::new(stream, &Description::of_85(problem, shape, dtype, seed)?)
     }
 
     /// Problem 79 of KernelBench's level 2 with these attributes on an input of this shape; `[128, 3, 16, 32, 32]` is the problem's own.
@@ -103,41 +45,21 @@ impl Subject {
         dtype: DType,
         seed: u64,
     ) -> Result<Self> {
-        let (conv, clamp) = (&problem.conv, &problem.clamp);
-        let attributes = json!({
-            "out_channels": problem.out_channels,
-            "kernel_size": problem.kernel_size,
-            "stride": conv.stride,
-            "padding": written(conv.padding),
-            "dilation": conv.dilation,
-            "groups": conv.groups,
-            "bias": problem.bias,
-            "affine": problem.affine,
-            "eps": problem.instance_norm.eps,
-            "clamp": [clamp.min, clamp.max],
-        });
-        let subject = Self::new(stream, &problem.chain()?, shape, dtype, seed)?;
-        Ok(Subject {
-            number: Some(79),
-            attributes,
-            ..subject
-        })
+        Self::new(stream, &Description::of_79(problem, shape, dtype, seed)?)
     }
 
-    /// A chain on an input of this shape, uniform in [0, 1), and further ones in [-1, 1).
+    /// What is described, on an input uniform in [0, 1), and further ones in [-1, 1).
     ///
     /// The norms' weights and the factors that are initialised with 1 are random in (-1.5, 1.5), the norms' biases in
     /// (-0.5, 0.5): of their initial values, 1 and 0, half the arithmetic would not show.
     ///
     /// # Errors
-    /// [`Error::Chain`](convfuse::Error::Chain) for a shape that the chain refuses; what uploading may run into.
-    pub fn new(
-        stream: &Stream,
-        chain: &Chain,
-        shape: &[usize],
-        dtype: DType,
-        seed: u64,
-    ) -> Result<Self> {
+    /// What uploading may run into.
+    pub fn new(stream: &Stream, description: &Description) -> Result<Self> {
+        let Description {
+            chain, dtype, seed, ..
+        } = description;
+        let (shape, dtype, seed) = (&description.input[..], *dtype, *seed);
         let problem = chain.problem(shape)?;
         let parameters = parameters(chain, seed)?;
         let model = Model::with_dtype(stream, chain, &parameters, dtype)?;
@@ -151,24 +73,16 @@ impl Subject {
             name: chain.operators(),
             chain: chain.clone(),
             parameters: parameters.values().to_vec(),
-            x: data::try_fill(Part::Input.seed(seed), IxDyn(shape))?,
+            x: data::try_fill(description.input_seed(), IxDyn(shape))?,
         };
         let case = rounded(&case, dtype);
         let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
         let upload = |values| Tensor::from_f32_array(stream, values, dtype);
         let further = case.inputs.iter().map(upload).collect::<Result<_>>()?;
-        let output = problem.output_shape().to_vec();
-        let (bytes, flop) = lab::bytes_and_flop(chain, &problem, dtype);
         Ok(Subject {
-            bytes,
-            flop,
             model,
             x,
             further,
-            number: None,
-            seed,
-            output,
-            attributes: serde_json::to_value(chain).unwrap_or_default(),
             case,
         })
     }
@@ -200,59 +114,16 @@ impl Subject {
         self.model.dtype()
     }
 
-    /// The products that the model's convolution has at its element type.
-    pub fn products(&self, products: ops::Precision) -> Products {
-        match self.model.dtype() {
-            DType::F32 if products == ops::Precision::Fast => Products::Fast,
-            DType::F32 => Products::Accurate,
-            _ => Products::Half,
-        }
-    }
-
-    /// Operations of one pass of the convolution.
-    pub fn flop(&self) -> u64 {
-        self.flop
-    }
-
-    /// What [`data::fill`] made the input from.
-    pub fn input_seed(&self) -> u64 {
-        Part::Input.seed(self.seed)
-    }
-
     /// What the model is run on.
     pub(super) fn inputs(&self) -> Inputs<&Tensor> {
         named(self.chain(), &self.x, &self.further)
     }
 
-    /// Bytes that any implementation must move: inputs, output, parameters.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Writes the parameters, as rounded to the element type, under PyTorch's names.
-    ///
-    /// # Errors
-    /// [`Error::Weights`](convfuse::Error::Weights).
-    pub fn save_parameters(&self, path: &Path) -> Result<()> {
+    /// The parameters, as rounded to the element type, under PyTorch's names.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &ArrayD<f32>)> {
         let table = self.case.chain.parameters().iter();
-        let names = table.map(|parameter| parameter.name.clone());
-        let named = names.zip(self.case.parameters.iter().cloned());
-        Parameters::new(&self.case.chain, named)?.save(path)?;
-        Ok(())
-    }
-
-    /// The operators' names.
-    pub fn name(&self) -> String {
-        self.chain().operators()
-    }
-}
-
-/// A padding as PyTorch is given it.
-fn written<const D: usize>(padding: Padding<D>) -> Value {
-    match padding {
-        Padding::Each(each) => json!(each.as_slice()),
-        Padding::Same => json!("same"),
-        Padding::Valid => json!("valid"),
+        let names = table.map(|parameter| parameter.name.as_str());
+        names.zip(&self.case.parameters)
     }
 }
 

@@ -3,19 +3,22 @@
 use std::time::{Duration, Instant};
 
 use comfy_table::CellAlignment::{Left, Right};
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::model::ReplicaPlans;
 use convfuse::{
     DType, Device, Element, Model, Options, Parameters, PinnedArray, Replicas, Stream, Tensor,
     bf16, data, f16, lab,
 };
-use convfuse_cli::bench::Summary;
+use convfuse_cli::Status;
+use convfuse_cli::bench::{Description, Summary};
 use ndarray::{ArrayD, Axis, IxDyn, Slice};
+use serde_json::{Value, json};
 
-use super::bench::{Shape, dtype, shape};
+use super::bench::{Attributes, Request, Shape, describe, dtype, repeats as parse_repeats, shape};
 use super::device::Choice;
+use super::failure::{Failure, Outcome};
+use super::json::{Found, Json};
+use super::out::Out;
 use super::table::aligned;
-use super::{Outcome, Verdict};
 
 /// Options of `arrays`.
 #[derive(clap::Args)]
@@ -30,20 +33,25 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "f32", value_parser = dtype)]
     dtype: DType,
     /// Timed runs, of which the median counts
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = parse_repeats)]
     repeats: usize,
     /// Also try other sizes of chunks (in KiB, input and output together) and numbers under way at a time
     #[arg(long)]
     sweep: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
-    match arguments.dtype {
-        DType::F32 => measure::<f32>(arguments),
-        DType::F16 => measure::<f16>(arguments),
-        DType::BF16 => measure::<bf16>(arguments),
-        other => Err(format!("dtype is {other}, must be f32, f16 or bf16").into()),
-    }
+pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
+    let json = &arguments.json;
+    json.record("arrays", out, |out, found| match arguments.dtype {
+        DType::F32 => measure::<f32>(arguments, out, found),
+        DType::F16 => measure::<f16>(arguments, out, found),
+        DType::BF16 => measure::<bf16>(arguments, out, found),
+        other => Err(Failure::Refused(format!(
+            "dtype is {other}, must be f32, f16 or bf16"
+        ))),
+    })
 }
 
 /// The median of `repeats` runs, after two to warm up.
@@ -73,19 +81,25 @@ struct Host<T: Element> {
     pinned_y: PinnedArray<T>,
 }
 
-fn measure<T: Element>(arguments: &Arguments) -> Outcome {
+fn measure<T: Element>(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
+    let input = &arguments.shape.0;
+    let request = Request {
+        title: None,
+        input: input.clone(),
+        attributes: Attributes::default(),
+        chain: None,
+    };
+    let Description { chain, output, .. } = describe(&request, T::DTYPE, 0)?;
+    if input[0] == 0 {
+        let text = format!("--shape {input:?} has no samples, must have at least one");
+        return Err(Failure::Refused(text));
+    }
     let devices = arguments.devices.iter().map(|choice| choice.open());
     let devices = devices.collect::<convfuse::Result<Vec<Device>>>()?;
-    let input = &arguments.shape.0;
-    let chain = match input.len() {
-        4 => KernelBench85::default().chain()?,
-        _ => KernelBench79::default().chain()?,
-    };
-    let first = devices.first().ok_or("no devices")?;
-    let parameters = Parameters::init(&chain, 7)?;
+    let first = devices.first().ok_or(convfuse::Error::NoDevices)?;
+    let parameters = Parameters::init(&chain, 7).map_err(convfuse::Error::from)?;
     let model = Model::with_dtype(&first.stream()?, &chain, &parameters, T::DTYPE)?;
     let x = data::try_fill(1, IxDyn(input))?;
-    let output = model.output_shape(input)?;
     let mut host = Host {
         // The whole batch in one run.
         wanted: model
@@ -100,14 +114,17 @@ fn measure<T: Element>(arguments: &Arguments) -> Outcome {
         .view_mut()?
         .zip_mut_with(&host.x, |to, &from| *to = T::from_f32(from));
 
-    println!(
-        "{first}, {} {input:?}, medians of {} runs",
-        T::DTYPE,
-        arguments.repeats
-    );
-    let copies = copies_alone(first, &mut host, arguments.repeats)?;
+    let (dtype, repeats) = (T::DTYPE, arguments.repeats);
+    writeln!(out, "{first}, {dtype} {input:?}, medians of {repeats} runs")?;
+    found.note("device", json!(first.info()));
+    found.note("input", json!(input));
+    found.note("dtype", dtype.to_string());
+    found.note("repeats", repeats);
+    let copies = copies_alone(first, &mut host, repeats, out)?;
+    found.note("copies_in_turn_s", copies[0]);
+    found.note("copies_at_once_s", copies[1]);
     if arguments.sweep {
-        sweep(&model, &mut host, arguments.repeats, copies)?;
+        sweep(&model, &mut host, repeats, copies, out, found)?;
     }
     let mut table = aligned([
         ("devices", Left),
@@ -118,39 +135,35 @@ fn measure<T: Element>(arguments: &Arguments) -> Outcome {
         ("times as fast as one device", Right),
         ("host us", Right),
     ]);
-    let mut alone: Vec<f64> = Vec::new();
     let mut is_right = true;
-    for count in 1..=devices.len() {
-        let replicas = Replicas::new(&model, &devices[..count])?;
-        let rows = through(&replicas, &mut host, arguments.repeats, &mut is_right)?;
-        for (index, row) in rows.into_iter().enumerate() {
-            if count == 1 {
-                alone.push(row.seconds);
+    let mut replicas = || {
+        let mut alone: Vec<f64> = Vec::new();
+        for count in 1..=devices.len() {
+            let replicas = Replicas::new(&model, &devices[..count])?;
+            let rows = through(&replicas, &mut host, repeats, &mut is_right)?;
+            for (index, row) in rows.into_iter().enumerate() {
+                if count == 1 {
+                    alone.push(row.seconds);
+                }
+                found.push("rows", row.record(count));
+                table.add_row(row.cells(count, copies, alone[index]));
             }
-            let share = |of: f64| match row.has_copies && count == 1 {
-                true => format!("{:.2}", row.seconds / of),
-                false => String::new(),
-            };
-            table.add_row([
-                count.to_string(),
-                row.what.to_owned(),
-                format!("{:.3}", row.seconds * 1e3),
-                share(copies[0]),
-                share(copies[1]),
-                format!("{:.2}", alone[index] / row.seconds),
-                row.host
-                    .map_or(String::new(), |host| format!("{:.1}", host * 1e6)),
-            ]);
         }
+        Ok(())
+    };
+    let measured: convfuse::Result<()> = replicas();
+    // What was found is told even if something ended the rest.
+    writeln!(out, "{}", table.trim_fmt())?;
+    found.note("is_right", is_right);
+    if !is_right {
+        writeln!(
+            out,
+            "results differ from those of the whole batch in one run"
+        )?;
+        return Ok(Status::Wrong);
     }
-    println!("{}", table.trim_fmt());
-    match is_right {
-        true => Ok(Verdict::Right),
-        false => {
-            println!("results differ from those of the whole batch in one run");
-            Ok(Verdict::Wrong)
-        }
-    }
+    measured?;
+    Ok(Status::Right)
 }
 
 /// Seconds that the copies of input and output take: one after the other, and both at once.
@@ -158,7 +171,8 @@ fn copies_alone<T: Element>(
     device: &Device,
     host: &mut Host<T>,
     repeats: usize,
-) -> convfuse::Result<[f64; 2]> {
+    out: &mut Out,
+) -> Result<[f64; 2], Failure> {
     let (to, from) = (device.stream()?, device.stream()?);
     let mut x = Tensor::zeros(&to, host.pinned_x.shape(), T::DTYPE)?;
     let y = Tensor::zeros(&from, host.pinned_y.shape(), T::DTYPE)?;
@@ -174,12 +188,14 @@ fn copies_alone<T: Element>(
     let at_once = median(repeats, || both(&mut x, host, &|_| Ok(())))?;
     let bytes = (x.bytes() + y.bytes()) as f64;
     for (what, seconds) in [("one after the other", in_turn), ("both at once", at_once)] {
-        println!(
+        writeln!(
+            out,
             "  pinned copies alone, {what}: {:.3} ms, {:.1} GB/s",
             seconds * 1e3,
             bytes / seconds * 1e-9
-        );
+        )?;
     }
+    out.flush()?;
     Ok([in_turn, at_once])
 }
 
@@ -190,6 +206,30 @@ struct Row {
     has_copies: bool,
     /// Seconds of the host until everything was queued.
     host: Option<f64>,
+}
+
+impl Row {
+    /// Its cells in the table, beside the seconds of the copies and of one device.
+    fn cells(&self, devices: usize, copies: [f64; 2], alone: f64) -> [String; 7] {
+        let share = |of: f64| match self.has_copies && devices == 1 {
+            true => format!("{:.2}", self.seconds / of),
+            false => String::new(),
+        };
+        let host = self.host.map(|host| format!("{:.1}", host * 1e6));
+        [
+            devices.to_string(),
+            self.what.to_owned(),
+            format!("{:.3}", self.seconds * 1e3),
+            share(copies[0]),
+            share(copies[1]),
+            format!("{:.2}", alone / self.seconds),
+            host.unwrap_or_default(),
+        ]
+    }
+
+    fn record(&self, devices: usize) -> Value {
+        json!({ "devices": devices, "what": self.what, "median_s": self.seconds, "host_s": self.host })
+    }
 }
 
 fn through<T: Element>(
@@ -290,19 +330,27 @@ fn sweep<T: Element>(
     host: &mut Host<T>,
     repeats: usize,
     copies: [f64; 2],
-) -> convfuse::Result<()> {
+    out: &mut Out,
+    found: &mut Found,
+) -> Result<(), Failure> {
     for kib in [1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384] {
         for places in [4, 8, 12, 16] {
             let into = median(repeats, || {
                 lab::forward_array_cut(model, &host.x, &mut host.y, kib << 10, places)
             })?;
             model.trim_memory();
-            println!(
+            found.push(
+                "sweep",
+                json!({ "chunk_bytes": kib << 10, "places": places, "median_s": into }),
+            );
+            writeln!(
+                out,
                 "  chunks of {kib} KiB, {places} at a time: {:.3} ms, {:.2} of the copies one after the other, {:.2} of both at once",
                 into * 1e3,
                 into / copies[0],
                 into / copies[1]
-            );
+            )?;
+            out.flush()?;
         }
     }
     Ok(())

@@ -2,265 +2,235 @@
 
 mod arguments;
 mod compare;
-mod output;
+mod estimate;
 mod print;
 mod request;
+mod tasks;
 
-use std::error::Error;
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) use arguments::{Arguments, Shape, dtype, shape};
-use arguments::{Model, candidates};
-use convfuse::chain::Chain;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
-use convfuse::model::Precision;
-use convfuse::{DType, Stream, lab};
-use convfuse_cli::bench::{Ceilings, Problem, Protocol, Record, Report, Subject, chart};
-use humantime::format_rfc3339_seconds;
-use output::write;
-use print::print;
+pub(super) use arguments::{Arguments, Shape, dtype, percent, repeats, shape};
+pub(super) use compare::{read as read_record, text as comparison_text};
+use convfuse::model::{Options, Precision, Strategy};
+use convfuse_cli::Status;
+use convfuse_cli::bench::{Ceilings, Problem, Protocol, Report, Subject, chart};
+pub(super) use estimate::say_of_cases;
 pub(super) use request::{Attributes, Request, read};
+pub(super) use tasks::{EMULATED_79, EMULATED_85, describe};
+use tasks::{Task, must_be_possible, tasks};
 
+use super::failure::{Failure, Outcome};
+use super::files::Target;
+use super::interrupt;
+use super::json::{Kept, command_line, must_differ, must_not_replace, now};
+use super::out::{self, Out, complain};
 use super::progress::Step;
-use super::{Outcome, Verdict};
+use super::tensors::save_all;
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let old = arguments.compare.as_deref().map(Record::read).transpose()?;
+pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
+    // All that can be checked is, before anything runs.
+    let json = arguments.json.target(out)?;
+    let svg = arguments.svg.as_deref();
+    let svg = svg.map(|path| Target::new("--svg", path)).transpose()?;
+    must_differ(("--json", json.as_ref()), ("--svg", svg.as_ref()))?;
+    for (option, target) in [("--json", &json), ("--svg", &svg)] {
+        let written = (option, target.as_ref());
+        must_not_replace(written, ("--problems", arguments.problems.as_deref()))?;
+        must_not_replace(written, ("--chain", arguments.chain.as_deref()))?;
+    }
+    if svg == Some(Target::Stdout) {
+        out.be_silent();
+    }
+    let old = arguments.compare.as_deref().map(read_record).transpose()?;
+    let mut tasks = tasks(arguments)?;
     let stream = arguments.device.open()?.stream()?;
-    let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
+    must_be_possible(&mut tasks, stream.device())?;
     let mut protocol = Protocol::new(&stream)?;
     if let Some(repeats) = arguments.repeats {
         protocol.repeats = repeats;
     }
+    estimate::must_end(arguments, &tasks, stream.device(), &protocol)?;
     if let Some(folder) = &arguments.save {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        must_take_files(folder)?;
     }
     let ceilings = if arguments.no_ceilings {
         None
     } else {
         Ceilings::measure(&stream)?
     };
-    let now = || format_rfc3339_seconds(SystemTime::now().max(SystemTime::UNIX_EPOCH));
-    let date = arguments.date.clone();
-    let date = date.unwrap_or_else(|| now().to_string());
+    let date = arguments.date.clone().unwrap_or_else(now);
+    let report = Report::new(date, command_line(), &protocol, ceilings);
     let mut bench = Bench {
         arguments,
-        report: Report::new(date, std::env::args().collect(), &protocol, ceilings),
         protocol,
-        failed: 0,
+        report: Arc::new(Mutex::new(report)),
+        kept: json.clone().map(Kept::new),
     };
-    bench.run(&stream)?;
+    // Whoever ends the program keeps what there is.
+    let guard = json.clone().map(|json| {
+        let report = Arc::clone(&bench.report);
+        interrupt::keep(move || {
+            let mut report = locked(&report);
+            report.status = report.status.and(Status::Failed);
+            report.error = Some("interrupted".to_owned());
+            // The error of a program that is ended is not the one to tell.
+            let _ = json.write_beside(&out::json(&*report));
+        })
+    });
+    let ran = bench.run(&tasks, out);
+    drop(guard);
 
-    let Bench { report, failed, .. } = bench;
-    if to_stdout {
-        print!("{}", report.to_json());
-    } else {
-        print(&report);
+    let mut report = locked(&bench.report);
+    if let Err(failure) = &ran {
+        report.status = report.status.and(failure.status());
+        report.error = Some(failure.to_string());
     }
-    if let Some(path) = &arguments.svg {
-        write(path, &chart::to_svg(&report))?;
-    }
-    let mut scores = report.problems.iter().flat_map(|problem| &problem.results);
-    let wrong = scores.any(|score| score.run.complaint.is_some());
-    let wrong = wrong || failed > 0;
-    if wrong {
-        eprintln!("convfuse: some runs went wrong, see above");
+    let kept = finish(&report, json.as_ref(), svg.as_ref(), out);
+    ran.and(kept)?;
+    if report.status != Status::Right {
+        complain("some runs went wrong, see above");
     }
     let as_before = match &old {
-        Some(old) => compare::compare(old, &report, arguments)?,
+        Some(old) => compare::compare(old, &report, arguments, out)?,
         None => true,
     };
-    Ok(if wrong || !as_before {
-        Verdict::Wrong
-    } else {
-        Verdict::Right
+    Ok(match as_before {
+        true => report.status,
+        false => report.status.and(Status::Wrong),
     })
+}
+
+/// Writes the files of a report.
+fn finish(
+    report: &Report,
+    json: Option<&Target>,
+    svg: Option<&Target>,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let json = json.map(|json| json.write(out, &out::json(report)));
+    let svg = svg.map(|svg| svg.write(out, &chart::to_svg(report)));
+    json.into_iter().chain(svg).collect()
+}
+
+fn locked(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
+    report.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the folder, and refuses one in which no file can be made.
+fn must_take_files(folder: &Path) -> Result<(), Failure> {
+    if folder == Path::new("-") {
+        let text = "--save: - is standard output, must be a folder";
+        return Err(Failure::Refused(text.to_owned()));
+    }
+    let made = fs::create_dir_all(folder);
+    made.map_err(|error| Failure::of_file(folder, &error).of("--save"))?;
+    Target::new("--save", &folder.join("parameters.safetensors")).map(drop)
 }
 
 struct Bench<'a> {
     arguments: &'a Arguments,
     protocol: Protocol,
-    report: Report,
-    /// Problems that could not even be set up.
-    failed: usize,
+    /// Shared with whoever ends the program.
+    report: Arc<Mutex<Report>>,
+    kept: Option<Kept>,
 }
 
 impl Bench<'_> {
-    fn run(&mut self, stream: &Stream) -> Result<(), Box<dyn Error>> {
-        let requests = self.requests()?;
-        for request in &requests {
-            for &dtype in &self.arguments.dtype {
-                match self.request(stream, request, dtype) {
-                    // One of many problems that fails must not lose the others.
-                    Err(error) if requests.len() > 1 => {
-                        let title = request.title.as_deref().unwrap_or("problem");
-                        eprintln!("convfuse: {title} {:?} {dtype}: {error}", request.input);
-                        self.failed += 1;
-                    }
-                    result => result?,
+    /// Runs all tasks. One that fails is noted and does not lose the others.
+    fn run(&mut self, tasks: &[Task], out: &mut Out) -> Result<(), Failure> {
+        print::head(&locked(&self.report), out)?;
+        for (index, task) in tasks.iter().enumerate() {
+            let mut problem = Problem::of(&task.description);
+            problem.title.clone_from(&task.title);
+            // Until it is done: somebody may end the program before.
+            problem.error = Some("interrupted".to_owned());
+            locked(&self.report).problems.push(problem);
+            let ran = self.task(index, task);
+            let problem = {
+                let mut report = locked(&self.report);
+                let problem = &mut report.problems[index];
+                problem.error = ran.as_ref().err().map(ToString::to_string);
+                if let Err(failure) = &ran {
+                    complain(&format!("{}: {failure}", task.name));
+                    problem.status = problem.status.and(failure.status());
                 }
-            }
-        }
-        let mut problems = self.report.problems.iter();
-        if self.failed == 0 && problems.all(|problem| problem.results.is_empty()) {
-            return Err(
-                "nothing to run: no --strategy and --shape fit the pipelines of --model".into(),
-            );
-        }
-        Ok(())
-    }
-
-    /// What was asked for: the problems in a file, or those that the options give.
-    fn requests(&self) -> Result<Vec<Request>, String> {
-        let attributes = &self.arguments.attributes;
-        if let Some(path) = &self.arguments.problems {
-            if *attributes != Attributes::default() {
-                return Err("the problems of --problems have attributes of their own".to_owned());
-            }
-            return read(path);
-        }
-        if let Some(path) = &self.arguments.chain {
-            let chain: Chain = read(path)?;
-            let shapes = self.arguments.shape.iter();
-            let request = |shape: &arguments::Shape| Request {
-                title: path
-                    .file_stem()
-                    .map(|name| name.to_string_lossy().into_owned()),
-                input: shape.0.clone(),
-                attributes: Attributes::default(),
-                chain: Some(chain.clone()),
+                let problem = problem.clone();
+                report.status = report.status.and(problem.status);
+                problem
             };
-            return Ok(shapes.map(request).collect());
-        }
-        let shapes_85 = self.shapes(Model::Of85, &KernelBench85::INPUT);
-        let shapes_79 = self.shapes(Model::Of79, &KernelBench79::INPUT);
-        let shapes = shapes_85.into_iter().chain(shapes_79);
-        let request = |input| Request {
-            title: None,
-            input,
-            attributes: attributes.clone(),
-            chain: None,
-        };
-        Ok(shapes.map(request).collect())
-    }
-
-    /// The shapes for a pipeline: those that were asked for, else its own where no shape was.
-    fn shapes(&self, model: Model, default: &[usize]) -> Vec<Vec<usize>> {
-        let asked = self.arguments.model;
-        if asked != model && asked != Model::Both {
-            return Vec::new();
-        }
-        let shapes = &self.arguments.shape;
-        if shapes.is_empty() {
-            return vec![default.to_vec()];
-        }
-        let fitting = shapes.iter().filter(|shape| shape.0.len() == default.len());
-        fitting.map(|shape| shape.0.clone()).collect()
-    }
-
-    /// Runs one request in one element type.
-    fn request(
-        &mut self,
-        stream: &Stream,
-        request: &Request,
-        dtype: DType,
-    ) -> Result<(), Box<dyn Error>> {
-        let subject = subject(stream, request, dtype, self.arguments.seed)?;
-        self.subject(request.title.as_deref(), &subject)?;
-        if let Some(path) = self
-            .arguments
-            .json
-            .as_deref()
-            .filter(|path| *path != Path::new("-"))
-        {
-            write(path, &self.report.to_json())?;
+            print::problem(&problem, self.protocol.clock(), out)?;
+            if let Some(kept) = &mut self.kept {
+                kept.now_and_then(|| out::json(&*locked(&self.report)))?;
+            }
         }
         Ok(())
     }
 
-    /// Checks and times one chain on one input.
-    fn subject(&mut self, title: Option<&str>, subject: &Subject) -> Result<(), Box<dyn Error>> {
-        let mut problem = Problem::of(subject);
-        problem.title = title.map(str::to_owned);
-        let mut candidates = candidates(self.arguments, subject.chain(), subject.dtype())?;
-        if self.protocol.stream().device().is_cpu() {
-            // The CPU backend has one way to do it.
-            candidates.truncate(1);
-        }
-        if candidates.is_empty() {
-            return Ok(());
-        }
-        let index = self.report.problems.len();
-        let number = problem
+    /// Checks and times one chain on one input, every way that was asked for.
+    fn task(&mut self, index: usize, task: &Task) -> Result<(), Failure> {
+        let Task {
+            description,
+            candidates,
+            ..
+        } = task;
+        let subject = Subject::new(self.protocol.stream(), description)?;
+        let number = description
             .number
             .map_or("chain".to_owned(), |number| number.to_string());
         let file = |what: &str| format!("{index}-{number}-{what}.safetensors");
-        let save = self.arguments.save.as_ref();
-        problem.parameters = save.map(|folder| folder.join(file("parameters")));
-        if let Some(path) = &problem.parameters {
-            subject.save_parameters(path)?;
-        }
+        let label = {
+            let mut report = locked(&self.report);
+            let problem = &mut report.problems[index];
+            if let Some(folder) = &self.arguments.save {
+                let path = folder.join(file("parameters"));
+                save_all(&path, subject.parameters())?;
+                problem.parameters = Some(path);
+            }
+            problem.label()
+        };
         let expected = |precision| match self.arguments.no_reference {
             true => Ok(None),
             false => subject.expected(precision).map(Some),
         };
-        let step = Step::start(format!("{}: float64 reference", problem.label()));
-        let mut products = subject.products(Precision::Accurate);
+        let step = Step::start(format!("{label}: float64 reference"));
+        let mut products = description.products(Precision::Accurate);
         let mut wanted = expected(Precision::Accurate)?;
         step.done();
-        let mut scores = Vec::new();
-        for (strategy, options) in &candidates {
-            let its_products = subject.products(options.precision);
-            let on_cpu = self.protocol.stream().device().is_cpu();
-            let name = if on_cpu { "cpu" } else { strategy.name };
-            let step = Step::start(format!("  {name} {}", its_products.name()));
+        for (strategy, options) in candidates {
+            let step = Step::start(format!("  {}", self.name(task, strategy, options)));
+            let its_products = description.products(options.precision);
             if its_products != products {
                 (products, wanted) = (its_products, expected(options.precision)?);
             }
             let mut run = subject.measure(strategy, options, wanted.as_ref(), &mut self.protocol);
-            let output = run.output.take();
-            let ceilings = self.report.ceilings.as_ref();
-            let mut score = problem.score(run, products, ceilings);
-            if let (Some(folder), Some(output)) = (save, output) {
-                let path =
-                    folder.join(file(&format!("{}-{}", score.run.strategy, products.name())));
-                lab::save_tensor(&path, "output", &output)?;
-                score.output = Some(path);
-            }
-            scores.push(score);
             step.done();
+            let output = run.output.take();
+            let mut path = None;
+            if let (Some(folder), Some(output)) = (&self.arguments.save, output) {
+                let what = format!("{}-{}", run.strategy, products.name());
+                let to = folder.join(file(&what));
+                save_all(&to, [("output", &output)])?;
+                path = Some(to);
+            }
+            let mut report = locked(&self.report);
+            let ceilings = report.ceilings;
+            let problem = &mut report.problems[index];
+            let mut score = problem.score(run, products, ceilings.as_ref());
+            score.output = path;
+            problem.status = problem.status.and(score.run.status);
+            problem.results.push(score);
         }
-        problem.results = scores;
-        self.report.problems.push(problem);
         Ok(())
     }
-}
 
-/// What a request asks to be run.
-pub(super) fn subject(
-    stream: &Stream,
-    request: &Request,
-    dtype: DType,
-    seed: u64,
-) -> Result<Subject, Box<dyn Error>> {
-    let Request {
-        input,
-        attributes,
-        chain,
-        ..
-    } = request;
-    Ok(match (chain, &input[..]) {
-        (Some(chain), _) => Subject::new(stream, chain, input, dtype, seed)?,
-        (None, &[_, channels, _, _]) => {
-            let problem = attributes.problem_85(channels)?;
-            Subject::of_85(stream, &problem, input, dtype, seed)?
+    /// What a way to run a task is called.
+    fn name(&self, task: &Task, strategy: &Strategy, options: &Options) -> String {
+        let products = task.description.products(options.precision);
+        match self.protocol.stream().device().is_cpu() {
+            true => format!("cpu {}", products.name()),
+            false => format!("{strategy} {}", products.name()),
         }
-        (None, &[_, channels, _, _, _]) => {
-            let problem = attributes.problem_79(channels)?;
-            Subject::of_79(stream, &problem, input, dtype, seed)?
-        }
-        _ => return Err("input must have four extents (85) or five (79)".into()),
-    })
+    }
 }

@@ -3,8 +3,11 @@
 use clap::Parser;
 use convfuse::chain::presets::{KernelBench79, KernelBench85};
 
+use super::bench::{self, EMULATED_79, EMULATED_85};
 use super::device::Choice;
-use super::{Outcome, bench};
+use super::failure::{Failure, Outcome};
+use super::json::Json;
+use super::out::Out;
 
 /// Options of `demo`.
 #[derive(clap::Args, Default)]
@@ -12,15 +15,20 @@ pub(super) struct Arguments {
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
     #[arg(long, default_value = "best")]
     device: Choice,
-    /// Samples in the batch [default: the full 128; 1 in the emulator]
+    /// Samples in the batch [default: the full 128; a small one in the emulator]
     #[arg(long)]
     batch: Option<usize>,
     /// Timed runs per strategy, of which the median counts [default: those of bench]
-    #[arg(long)]
+    #[arg(long, value_parser = bench::repeats)]
     runs: Option<usize>,
     /// Seed of parameters and input
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Go on with what the emulator will take more than ten minutes for
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// What `bench` is asked for.
@@ -30,16 +38,18 @@ struct Bench {
     arguments: bench::Arguments,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
-    // A sample takes the emulator minutes.
-    let full = match arguments.device {
-        Choice::Emulator => 1,
-        _ => KernelBench85::INPUT[0],
+pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
+    let (mut of_85, mut of_79) = match (arguments.device, arguments.batch) {
+        // A sample of the full size takes it minutes.
+        (Choice::Emulator, None) => (EMULATED_85, EMULATED_79),
+        _ => (KernelBench85::INPUT, KernelBench79::INPUT),
     };
-    let batch = arguments.batch.unwrap_or(full);
+    if let Some(batch) = arguments.batch {
+        (of_85[0], of_79[0]) = (batch, batch);
+    }
     let shape = |input: &[usize]| {
-        let extents: Vec<String> = input.iter().skip(1).map(usize::to_string).collect();
-        format!("--shape={batch},{}", extents.join(","))
+        let extents: Vec<String> = input.iter().map(usize::to_string).collect();
+        format!("--shape={}", extents.join(","))
     };
     let mut options = vec![
         "bench".to_owned(),
@@ -47,11 +57,15 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         "--precision=accurate".to_owned(),
         format!("--device={}", arguments.device),
         format!("--seed={}", arguments.seed),
-        shape(&KernelBench85::INPUT),
-        shape(&KernelBench79::INPUT),
+        shape(&of_85),
+        shape(&of_79),
     ];
     if let Some(runs) = arguments.runs {
         options.push(format!("--repeats={runs}"));
     }
-    bench::run(&Bench::try_parse_from(options)?.arguments)
+    let bench = Bench::try_parse_from(options);
+    let mut bench = bench.map_err(|error| Failure::Refused(error.to_string()))?;
+    bench.arguments.json = arguments.json.clone();
+    bench.arguments.yes = arguments.yes;
+    bench::run(&bench.arguments, out)
 }

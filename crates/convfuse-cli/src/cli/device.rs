@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use convfuse::{Device, DeviceProperties, EmulatorOptions};
 
+use super::out::say;
+
 /// The device that a user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Choice {
@@ -61,7 +63,7 @@ impl Choice {
             Choice::Best => {
                 let device = Device::best();
                 if let Some(reason) = reason(&device) {
-                    eprintln!("running on the CPU: {reason}");
+                    say(format_args!("running on the CPU: {reason}"));
                 }
                 Ok(device)
             }

@@ -3,11 +3,19 @@
 use std::path::PathBuf;
 
 use convfuse::DType;
-use convfuse::model::{Precision, Strategy};
+use convfuse::chain::ChainInput;
+use convfuse::model::{
+    Considered, Explanation, LaunchFacts, Precision, RunFacts, Strategy, Verdict,
+};
+use convfuse_cli::Status;
+use convfuse_cli::bench::Subject;
+use serde_json::{Value, json};
 
-use super::bench::{Attributes, Request, Shape, dtype, read, shape, subject};
+use super::bench::{Attributes, Request, Shape, describe, dtype, read, shape};
 use super::device::{Choice, Target};
-use super::{Outcome, Verdict};
+use super::failure::{Failure, Outcome};
+use super::json::{Found, Json};
+use super::out::Out;
 
 /// Options of `explain`.
 #[derive(clap::Args)]
@@ -36,16 +44,21 @@ pub(super) struct Arguments {
     batch_dependent: bool,
     #[command(flatten)]
     attributes: Attributes,
+    #[command(flatten)]
+    json: Json,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
+pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
+    let json = &arguments.json;
+    json.record("explain", out, |out, found| explain(arguments, out, found))
+}
+
+fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     // Programs for devices that are not there are put together in the emulator.
     let (choice, properties) = match arguments.device {
         Target::Here(choice) => (choice, None),
         Target::Named(properties) => (Choice::Emulator, Some(properties)),
     };
-    let stream = choice.open()?.stream()?;
-    let properties = properties.unwrap_or_else(|| stream.device().properties());
     let chain = arguments.chain.as_deref().map(read).transpose()?;
     let request = Request {
         title: None,
@@ -53,11 +66,74 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         attributes: arguments.attributes.clone(),
         chain,
     };
-    let subject = subject(&stream, &request, arguments.dtype, 0)?;
-    for strategy in Strategy::parse(subject.chain(), &arguments.strategy)? {
+    let description = describe(&request, arguments.dtype, 0)?;
+    let strategies = Strategy::parse(&description.chain, &arguments.strategy)?;
+    if strategies.is_empty() {
+        return Err(Failure::Refused(format!(
+            "--strategy {}: only other chains have it",
+            arguments.strategy
+        )));
+    }
+    let stream = choice.open()?.stream()?;
+    let properties = properties.unwrap_or_else(|| stream.device().properties());
+    let subject = Subject::new(&stream, &description)?;
+    for strategy in strategies {
         let options = strategy.options().precision(arguments.precision);
         let options = options.batch_invariant(!arguments.batch_dependent);
-        println!("{}", subject.explain(&options, &properties)?);
+        let explanation = subject.explain(&options, &properties)?;
+        writeln!(out, "{explanation}")?;
+        found.push("explanations", record(strategy.name, &explanation));
     }
-    Ok(Verdict::Right)
+    Ok(Status::Right)
+}
+
+/// An explanation as JSON.
+fn record(strategy: &str, explanation: &Explanation) -> Value {
+    let considered = |considered: &Considered| {
+        let (verdict, reason) = match &considered.verdict {
+            Verdict::Taken => ("taken", None),
+            Verdict::Passed(reason) => ("passed", Some(reason)),
+            Verdict::Refused(rule) => ("refused", Some(rule)),
+        };
+        json!({ "kernels": considered.kernels, "verdict": verdict, "reason": reason })
+    };
+    let run = |run: &RunFacts| {
+        json!({
+            "layers": run.layers,
+            "kernels": run.kernels,
+            "summary": run.summary,
+            "considered": run.considered.iter().map(considered).collect::<Vec<_>>(),
+        })
+    };
+    let launch = |launch: &LaunchFacts| {
+        json!({
+            "kernel": launch.kernel,
+            "blocks": launch.blocks,
+            "threads": launch.threads,
+            "shared_bytes": launch.shared_bytes,
+            "bytes_moved": launch.bytes_moved,
+        })
+    };
+    let input = |input: &ChainInput| json!({ "name": input.name, "shape": input.shape });
+    let properties = &explanation.properties;
+    json!({
+        "strategy": strategy,
+        "chain": explanation.chain,
+        "input": explanation.input,
+        "inputs": explanation.inputs.iter().map(input).collect::<Vec<_>>(),
+        "output": explanation.output,
+        "dtype": explanation.dtype.to_string(),
+        "normal_form": explanation.normal_form,
+        "properties": {
+            "multiprocessors": properties.multiprocessors,
+            "shared_bytes_per_block": properties.shared_bytes_per_block,
+            "has_warpgroup_products": properties.has_warpgroup_products,
+        },
+        "runs": explanation.runs.iter().map(run).collect::<Vec<_>>(),
+        "launches": explanation.launches.iter().map(launch).collect::<Vec<_>>(),
+        "workspace_bytes": explanation.workspace_bytes,
+        "bytes": explanation.bytes,
+        "flop": explanation.flop,
+        "least_s": explanation.least_s,
+    })
 }

@@ -6,17 +6,20 @@ use comfy_table::CellAlignment::{Left, Right};
 use convfuse::chain::Chain;
 use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::{DType, Device, DeviceInfo, Model, Tensor, kernel_cache};
+use convfuse_cli::{Status, told};
 use serde_json::{Value, json};
 
 use super::device::reason;
-use super::{Outcome, Verdict, table};
+use super::failure::{Failure, Outcome};
+use super::json::{Found, Json};
+use super::out::{Out, plain};
+use super::table;
 
 /// Options of `info`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// A GPU, and what it did.
@@ -36,44 +39,45 @@ impl Gpu {
     }
 }
 
-pub(super) fn run(arguments: &Arguments, start: Instant) -> Outcome {
+pub(super) fn run(arguments: &Arguments, start: Instant, out: &mut Out) -> Outcome {
+    let json = &arguments.json;
+    json.record("info", out, |out, found| info(start, out, found))
+}
+
+fn info(start: Instant, out: &mut Out, found: &mut Found) -> Outcome {
     let cpu = Device::cpu().info();
     let count = Device::gpu_count();
-    let gpus = 0..count.as_ref().copied().unwrap_or(0);
-    let mut failed = false;
-    let gpus: Vec<Result<Gpu, String>> = gpus
-        .map(|ordinal| used(ordinal, start).map_err(|error| error.to_string()))
-        .inspect(|gpu| failed |= gpu.is_err())
-        .collect();
-    if arguments.json {
-        let gpu = |gpu: &Result<Gpu, String>| match gpu {
-            Ok(gpu) => gpu.record(),
-            Err(error) => json!({ "error": error }),
-        };
-        let record = json!({
-            "cpu": cpu,
-            "gpus": gpus.iter().map(gpu).collect::<Vec<_>>(),
-            "no_driver": count.as_ref().err().map(ToString::to_string),
-            "kernel_cache": kernel_cache::folder(),
-        });
-        println!("{}", serde_json::to_string_pretty(&record)?);
-    } else {
-        print(&cpu, &gpus);
-        match count {
-            Ok(0) => println!("no GPU: the driver is there, but sees no device"),
-            Ok(_) => {}
-            Err(error) => println!("no GPU: {error}"),
+    found.note("cpu", json!(cpu));
+    found.note("gpus", json!([]));
+    found.note("no_driver", count.as_ref().err().map(ToString::to_string));
+    found.note("kernel_cache", json!(kernel_cache::folder()));
+    head(&cpu, out)?;
+    let mut status = Status::Right;
+    for ordinal in 0..count.as_ref().copied().unwrap_or(0) {
+        match used(ordinal, start) {
+            Ok(gpu) => {
+                found.push("gpus", gpu.record());
+                print(ordinal, &gpu, out)?;
+            }
+            Err(error) => {
+                status = status.and(Status::of(&error));
+                let error = told(&error);
+                found.push("gpus", json!({ "error": error }));
+                writeln!(out, "gpu:{ordinal}\n  unusable: {}\n", plain(&error))?;
+            }
         }
-        match reason(&Device::best()) {
-            None => println!("--device best is gpu:0"),
-            Some(reason) => println!("--device best is cpu: {reason}"),
-        }
+        out.flush()?;
     }
-    Ok(if failed {
-        Verdict::Wrong
-    } else {
-        Verdict::Right
-    })
+    match count {
+        Ok(0) => writeln!(out, "no GPU: the driver is there, but sees no device")?,
+        Ok(_) => {}
+        Err(error) => writeln!(out, "no GPU: {error}")?,
+    }
+    match reason(&Device::best()) {
+        None => writeln!(out, "--device best is gpu:0")?,
+        Some(reason) => writeln!(out, "--device best is cpu: {reason}")?,
+    }
+    Ok(status)
 }
 
 /// A GPU that has run both problems at full size.
@@ -102,9 +106,9 @@ fn used(ordinal: u32, start: Instant) -> convfuse::Result<Gpu> {
     })
 }
 
-fn print(cpu: &DeviceInfo, gpus: &[Result<Gpu, String>]) {
-    println!("{cpu}");
-    println!("kernels of this build");
+/// The CPU and the program.
+fn head(cpu: &DeviceInfo, out: &mut Out) -> Result<(), Failure> {
+    writeln!(out, "{cpu}\nkernels of this build")?;
     let header = [("", Left), ("for", Left), ("kernels", Right), ("kB", Right)];
     let mut carried = table::aligned(header);
     for kernels in &cpu.carried {
@@ -116,24 +120,27 @@ fn print(cpu: &DeviceInfo, gpus: &[Result<Gpu, String>]) {
             &kilobytes.to_string(),
         ]);
     }
-    println!("{}", carried.trim_fmt());
+    writeln!(out, "{}", carried.trim_fmt())?;
     match kernel_cache::folder() {
-        Some(folder) => println!("what drivers compile is kept in {}\n", folder.display()),
-        None => println!("what drivers compile is not kept\n"),
-    }
-    for (ordinal, gpu) in gpus.iter().enumerate() {
-        match gpu {
-            Ok(gpu) => {
-                println!("gpu:{ordinal}\n{}\n{}\n", gpu.info, loads(&gpu.info));
-                for (problem, time) in gpu.first_results {
-                    let ms = 1e3 * time.as_secs_f64();
-                    println!("results of problem {problem} in an array {ms:.0} ms after the start");
-                }
-                println!();
-            }
-            Err(error) => println!("gpu:{ordinal}\n  unusable: {error}\n"),
+        Some(folder) => {
+            let folder = folder.display().to_string();
+            writeln!(out, "what drivers compile is kept in {}\n", plain(&folder))?;
         }
+        None => writeln!(out, "what drivers compile is not kept\n")?,
     }
+    out.flush()
+}
+
+fn print(ordinal: u32, gpu: &Gpu, out: &mut Out) -> Result<(), Failure> {
+    writeln!(out, "gpu:{ordinal}\n{}\n{}\n", gpu.info, loads(&gpu.info))?;
+    for (problem, time) in gpu.first_results {
+        let ms = 1e3 * time.as_secs_f64();
+        writeln!(
+            out,
+            "results of problem {problem} in an array {ms:.0} ms after the start"
+        )?;
+    }
+    writeln!(out)
 }
 
 /// The kernels that a GPU has loaded, as a table.

@@ -1,31 +1,53 @@
 //! Commands, their options, and what they exit with.
 //!
-//! Results go to standard output, progress and complaints to standard error. The exit status is 0 for success, 1 for a
-//! result that is wrong or a device that failed, 2 for arguments that make no sense.
+//! Results go to standard output, progress and complaints to standard error. What the exit status says stands at
+//! [`convfuse_cli::Status`] and in [`EXIT_STATUS`].
 
 mod arrays;
 mod bench;
+mod compare;
+mod completions;
 mod demo;
 mod device;
 mod explain;
+mod failure;
+mod files;
 mod info;
+mod interrupt;
+mod json;
+mod out;
 mod progress;
+mod run;
 mod table;
+mod tensors;
 mod verify;
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use convfuse_cli::Status;
+
+use failure::{Failure, Outcome};
+use out::Out;
 
 /// Fused convolution pipelines on the GPU, checked against float64.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = EXIT_STATUS)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
 }
+
+/// The end of the help.
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  everything that was asked for is done, and right
+  1  a result is wrong, or differs by more than may be from what it was compared with
+  2  something was asked for that cannot be: an option, a shape, an attribute, a file
+  3  the machine failed: a device that is not there or is lost, memory, a disk
+If several apply: 1 before 3 before 2. A program that is interrupted, or whose standard output is closed, ends by the signal.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -37,45 +59,66 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Times arrays of the host through a model, on one device and several, beside the copies alone.
     Arrays(arrays::Arguments),
+    /// Runs a chain with parameters from a file on an input from a file, in chunks of the batch.
+    Run(run::Arguments),
+    /// Compares two files of tensors, or two records of bench; the exit status is 1 where they differ by more than may be.
+    Compare(compare::Arguments),
     /// Says which kernels a chain takes for an input's shape, which were considered, and why.
     Explain(Box<explain::Arguments>),
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context, the kernels of
     /// problems 85 and 79 and their first results take.
     Info(info::Arguments),
+    /// Prints what a shell needs to complete this program's commands and options.
+    Completions(completions::Arguments),
 }
-
-/// What a command found.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Right,
-    Wrong,
-}
-
-type Outcome = Result<Verdict, Box<dyn Error>>;
 
 /// Runs the command that the arguments name, of a program that began at `start`.
 pub(crate) fn main(start: Instant) -> ExitCode {
-    let outcome = match Arguments::parse().command {
-        None => demo::run(&demo::Arguments::default()),
-        Some(Command::Demo(arguments)) => demo::run(&arguments),
-        Some(Command::Verify(arguments)) => verify::run(&arguments),
-        Some(Command::Bench(arguments)) => bench::run(&arguments),
-        Some(Command::Arrays(arguments)) => arrays::run(&arguments),
-        Some(Command::Explain(arguments)) => explain::run(&arguments),
-        Some(Command::Info(arguments)) => info::run(&arguments, start),
+    interrupt::watch();
+    let mut out = Out::new();
+    let outcome = match Arguments::try_parse() {
+        Ok(arguments) => command(arguments.command, start, &mut out),
+        Err(refusal) => refused(&refusal, &mut out),
     };
-    match outcome {
-        Ok(Verdict::Right) => ExitCode::SUCCESS,
-        Ok(Verdict::Wrong) => ExitCode::FAILURE,
-        Err(error) => {
-            eprint!("convfuse: {error}");
-            let mut cause = error.source();
-            while let Some(inner) = cause {
-                eprint!(": {inner}");
-                cause = inner.source();
-            }
-            eprintln!();
-            ExitCode::FAILURE
+    let outcome = outcome.and_then(|status| out.flush().map(|()| status));
+    let status = outcome.unwrap_or_else(|failure| {
+        match &failure {
+            Failure::Closed => interrupt::end_by_closed_pipe(),
+            Failure::Refused(text) | Failure::Machine(text) => out::complain(text),
         }
+        failure.status()
+    });
+    ExitCode::from(status.code())
+}
+
+fn command(command: Option<Command>, start: Instant, out: &mut Out) -> Outcome {
+    match command {
+        None => demo::run(&demo::Arguments::default(), out),
+        Some(Command::Demo(arguments)) => demo::run(&arguments, out),
+        Some(Command::Verify(arguments)) => verify::run(&arguments, out),
+        Some(Command::Bench(arguments)) => bench::run(&arguments, out),
+        Some(Command::Arrays(arguments)) => arrays::run(&arguments, out),
+        Some(Command::Run(arguments)) => run::run(&arguments, out),
+        Some(Command::Compare(arguments)) => compare::run(&arguments, out),
+        Some(Command::Completions(arguments)) => completions::run(&arguments, out),
+        Some(Command::Explain(arguments)) => explain::run(&arguments, out),
+        Some(Command::Info(arguments)) => info::run(&arguments, start, out),
     }
+}
+
+/// What clap has to say: help and version, or what is wrong with the arguments.
+fn refused(refusal: &clap::Error, out: &mut Out) -> Outcome {
+    if !matches!(
+        refusal.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
+        out::say(format_args!("{}", refusal.to_string().trim_end()));
+        return Ok(Status::Refused);
+    }
+    let text = refusal.render();
+    match out.is_terminal() {
+        true => out.bytes(text.ansi().to_string().as_bytes())?,
+        false => out.bytes(text.to_string().as_bytes())?,
+    }
+    Ok(Status::Right)
 }

@@ -1,7 +1,9 @@
 //! A line on standard error that says what is going on.
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
+
+use super::out::{err, plain};
 
 /// A step that takes its time. Says so when it starts, and how long it took when it is done.
 pub(super) struct Step {
@@ -14,10 +16,10 @@ pub(super) struct Step {
 const REFRESH: Duration = Duration::from_millis(100);
 
 impl Step {
-    pub(super) fn start(what: impl Into<String>) -> Step {
-        let (what, now) = (what.into(), Instant::now());
+    pub(super) fn start(what: impl AsRef<str>) -> Step {
+        let (what, now) = (plain(what.as_ref()), Instant::now());
         if stderr().is_terminal() {
-            eprint!("{what} ...");
+            err(&format!("{what} ..."));
         }
         Step {
             what,
@@ -30,9 +32,8 @@ impl Step {
     pub(super) fn at(&mut self, done: usize, of: usize, detail: &str) {
         if stderr().is_terminal() && self.last.elapsed() >= REFRESH {
             self.last = Instant::now();
-            eprint!("\r\x1b[K{} {done}/{of} {detail}", self.what);
-            // A lost progress line is no reason to stop.
-            let _ = stderr().flush();
+            let detail = plain(detail);
+            err(&format!("\r\x1b[K{} {done}/{of} {detail}", self.what));
         }
     }
 
@@ -44,7 +45,11 @@ impl Step {
         } else {
             ""
         };
-        eprintln!("{back}{} {:.1} s", self.what, took.as_secs_f64());
+        err(&format!(
+            "{back}{} {:.1} s\n",
+            self.what,
+            took.as_secs_f64()
+        ));
         took
     }
 }

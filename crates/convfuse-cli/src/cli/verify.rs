@@ -7,14 +7,18 @@ use clap::ValueEnum;
 use comfy_table::CellAlignment::{Left, Right};
 use convfuse::chain::Chain;
 use convfuse::{DType, Stream, lab};
-use convfuse_cli::{compare, rounded};
-use oracle::{Agreement, Case, Expected, Precision, golden};
+use convfuse_cli::{Status, Trouble, Way, compare, rounded};
+use oracle::{Case, Expected, Precision, golden};
+use serde::Serialize;
+use serde_json::json;
 
-use super::bench::{Shape, read, shape};
+use super::bench::{Shape, read, say_of_cases, shape};
 use super::device::Choice;
+use super::failure::{Failure, Outcome};
+use super::json::{Found, Json, file_name};
+use super::out::{Out, plain};
 use super::progress::Step;
 use super::table::aligned;
-use super::{Outcome, Verdict};
 
 /// Options of `verify`.
 #[derive(clap::Args)]
@@ -40,6 +44,8 @@ pub(super) struct Arguments {
     /// An input's shape for --chain, such as 2,8,64,64; may be given several times
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape, requires = "chain")]
     shape: Vec<Shape>,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// How far to go.
@@ -53,43 +59,75 @@ enum Shapes {
     Realistic,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
+pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
+    let json = &arguments.json;
+    json.record("verify", out, |out, found| verify(arguments, out, found))
+}
+
+fn verify(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let choice = if arguments.emulator {
         Choice::Emulator
     } else {
         arguments.device
     };
-    let device = choice.open()?;
-    println!("device\n{}", device.info());
-    let stream = device.stream()?;
-    let default = if device.is_emulator() {
-        Shapes::Ragged
-    } else {
-        Shapes::Realistic
-    };
-    let shapes = arguments.shapes.unwrap_or(default);
-
-    let mut tally = Tally::default();
-    let (cases, source) = match &arguments.chain {
+    // All that can be checked is, before anything runs.
+    let files = arguments.golden.as_deref().map(golden::files).transpose()?;
+    let shapes = arguments.shapes.unwrap_or(match choice {
+        Choice::Emulator => Shapes::Ragged,
+        _ => Shapes::Realistic,
+    });
+    let (mut cases, source) = match &arguments.chain {
         Some(path) => (cases_of_chain(path, &arguments.shape)?, "the file"),
         None => (cases(shapes), "the tables"),
     };
-    let is_asked = |case: &Case| case.name.contains(&arguments.only);
-    let cases: Vec<Case> = cases.into_iter().filter(is_asked).collect();
-    let mut step = Step::start(format!("{} cases from {source}", cases.len()));
-    for (done, case) in cases.iter().enumerate() {
-        step.at(done, cases.len(), &case.name);
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
-            let case = rounded(case, dtype);
-            let expected = |precision: &Precision| case.expected(precision);
-            tally.add(&stream, &case.name, &case, dtype, expected);
+    cases.retain(|case| case.name.contains(&arguments.only));
+    let mut files = files.unwrap_or_default();
+    files.retain(|file| golden_name(file).contains(&arguments.only));
+    if cases.is_empty() && files.is_empty() {
+        let text = "no case has such a name: check --only and --golden";
+        return Err(Failure::Refused(text.to_owned()));
+    }
+    let device = choice.open()?;
+    let stream = device.stream()?;
+    writeln!(out, "device\n{}", device.info())?;
+    found.note("device", json!(device.info()));
+
+    let types = [DType::F32, DType::F16, DType::BF16];
+    let runs = cases
+        .iter()
+        .flat_map(|case| types.map(|dtype| (case, Way::all_on(&device, case, dtype).len())));
+    say_of_cases(runs, &device);
+    let mut tally = Tally::default();
+    let ran = cases_and_files(&mut tally, &stream, (&cases, source), &files, out);
+    // What was found is told even if something ended the rest.
+    tally.report(out, found)?;
+    ran?;
+    Ok(tally.status)
+}
+
+fn cases_and_files(
+    tally: &mut Tally,
+    stream: &Stream,
+    (cases, source): (&[Case], &str),
+    files: &[PathBuf],
+    out: &mut Out,
+) -> Result<(), Failure> {
+    if !cases.is_empty() {
+        let mut step = Step::start(format!("{} cases from {source}", cases.len()));
+        for (done, case) in cases.iter().enumerate() {
+            step.at(done, cases.len(), &case.name);
+            for dtype in [DType::F32, DType::F16, DType::BF16] {
+                let case = rounded(case, dtype);
+                let expected = |precision: &Precision| case.expected(precision);
+                tally.add(stream, &case.name, &case, dtype, expected, out)?;
+            }
         }
+        step.done();
     }
-    step.done();
-    if let Some(folder) = &arguments.golden {
-        golden_files(&mut tally, &stream, folder, &arguments.only)?;
+    if !files.is_empty() {
+        golden_files(tally, stream, files, out)?;
     }
-    tally.report()
+    Ok(())
 }
 
 fn cases(shapes: Shapes) -> Vec<Case> {
@@ -104,58 +142,102 @@ fn cases(shapes: Shapes) -> Vec<Case> {
 }
 
 /// The chain in a file on inputs of these shapes.
-fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Box<dyn std::error::Error>> {
+fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Failure> {
     let chain: Chain = read(path)?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = file_name(path);
+    // All are checked before the first is made.
+    for Shape(shape) in shapes {
+        let possible = || {
+            let bytes = Case::bytes_of_chain(&chain, shape)?;
+            Ok(lab::must_have_memory(bytes.unwrap_or(usize::MAX))?)
+        };
+        let place = format!("{} {shape:?}", path.display());
+        possible().map_err(|failure: Failure| failure.of(place))?;
+    }
     let case = |Shape(shape): &Shape| {
-        let bytes = Case::bytes_of_chain(&chain, shape)?;
-        lab::must_have_memory(bytes.unwrap_or(usize::MAX))?;
         let name = format!("{name}/{shape:?}");
-        Ok(Case::of_chain(&name, chain.clone(), shape))
+        Case::of_chain(&name, chain.clone(), shape)
     };
-    shapes.iter().map(case).collect()
+    Ok(shapes.iter().map(case).collect())
 }
 
+/// What a golden file's case is called.
+fn golden_name(file: &Path) -> String {
+    format!("golden/{}", file_name(file))
+}
+
+/// Compares with golden files. One that cannot be used is noted and does not lose the others.
 fn golden_files(
     tally: &mut Tally,
     stream: &Stream,
-    folder: &PathBuf,
-    only: &str,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let files = golden::files(folder)?;
+    files: &[PathBuf],
+    out: &mut Out,
+) -> Result<(), Failure> {
     let mut step = Step::start(format!("{} golden files", files.len()));
     for (done, file) in files.iter().enumerate() {
-        let golden = golden::load(file)?;
-        let name = format!("golden/{}", golden.case.name);
+        let name = golden_name(file);
+        step.at(done, files.len(), &name);
+        let golden = match golden::load(file) {
+            Ok(golden) => golden,
+            Err(error) => {
+                let failure = Failure::from(error);
+                tally.complain(failure.status(), failure.to_string(), out)?;
+                continue;
+            }
+        };
         // A full-size problem takes the emulator half an hour.
-        let too_large = golden.is_full_size() && stream.device().is_emulator();
-        if too_large || !name.contains(only) {
+        if golden.is_full_size() && stream.device().is_emulator() {
             continue;
         }
-        step.at(done, files.len(), &name);
         let expected = |precision: &Precision| golden.expected(precision);
-        tally.add(stream, &name, &golden.case, DType::F32, expected);
+        tally.add(stream, &name, &golden.case, DType::F32, expected, out)?;
     }
     step.done();
     Ok(())
 }
 
 /// What the cases of an operator or a chain came to.
+#[derive(Serialize)]
 struct Line {
-    kind: String,
+    name: String,
     layers: usize,
-    dtype: DType,
+    dtype: String,
     /// Whether f32 was multiplied with fast products, which have a tolerance of their own.
     fast: bool,
     runs: usize,
     wrong: usize,
-    worst: Agreement,
+    failed: usize,
+    elements: usize,
+    largest_error: f64,
+    tolerance_used: f64,
+}
+
+impl Line {
+    /// Where it stands: operators first, each from the largest element type on.
+    fn place(&self) -> (bool, &str, usize, bool) {
+        let types = ["f32", "f16", "bf16"];
+        let number = types.iter().position(|name| *name == self.dtype);
+        (
+            self.layers > 1,
+            &self.name,
+            number.unwrap_or(types.len()),
+            self.fast,
+        )
+    }
+}
+
+/// A complaint.
+#[derive(Serialize)]
+struct Complaint {
+    status: Status,
+    text: String,
 }
 
 #[derive(Default)]
 struct Tally {
     lines: Vec<Line>,
-    complaints: Vec<String>,
+    complaints: Vec<Complaint>,
+    status: Status,
 }
 
 impl Tally {
@@ -167,45 +249,62 @@ impl Tally {
         case: &Case,
         dtype: DType,
         expected: impl Fn(&Precision) -> Result<Expected, E>,
-    ) {
+        out: &mut Out,
+    ) -> Result<(), Failure> {
         for (way, result) in compare(case, dtype, stream, expected) {
             let line = self.line(case, dtype, way.precision() == Precision::TF32);
             line.runs += 1;
             match result {
                 Ok(agreement) => {
-                    let worst = &mut line.worst;
-                    worst.elements += agreement.elements;
-                    worst.largest_error = worst.largest_error.max(agreement.largest_error);
-                    worst.tolerance_used = worst.tolerance_used.max(agreement.tolerance_used);
+                    line.elements += agreement.elements;
+                    line.largest_error = line.largest_error.max(agreement.largest_error);
+                    line.tolerance_used = line.tolerance_used.max(agreement.tolerance_used);
                 }
-                Err(complaint) => {
-                    line.wrong += 1;
-                    self.complaints.push(format!("{name} {way}: {complaint}"));
+                Err(Trouble { status, text }) => {
+                    match status {
+                        Status::Wrong => line.wrong += 1,
+                        _ => line.failed += 1,
+                    }
+                    self.complain(status, format!("{name} {way}: {text}"), out)?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Notes a complaint, and tells it at once.
+    fn complain(&mut self, status: Status, text: String, out: &mut Out) -> Result<(), Failure> {
+        writeln!(out, "  {}", plain(&text))?;
+        out.flush()?;
+        self.status = self.status.and(status);
+        self.complaints.push(Complaint { status, text });
+        Ok(())
     }
 
     fn line(&mut self, case: &Case, dtype: DType, fast: bool) -> &mut Line {
         let kind = case.kind();
-        let is_line = |line: &Line| line.kind == kind && (line.dtype, line.fast) == (dtype, fast);
+        let dtype = dtype.to_string();
+        let is_line = |line: &Line| line.name == kind && (&line.dtype, line.fast) == (&dtype, fast);
         let found = self.lines.iter().position(is_line);
         let index = found.unwrap_or_else(|| {
             self.lines.push(Line {
-                kind: kind.to_owned(),
+                name: kind.to_owned(),
                 layers: case.chain.layers().len(),
                 dtype,
                 fast,
                 runs: 0,
                 wrong: 0,
-                worst: Agreement::default(),
+                failed: 0,
+                elements: 0,
+                largest_error: 0.0,
+                tolerance_used: 0.0,
             });
             self.lines.len() - 1
         });
         &mut self.lines[index]
     }
 
-    fn report(&self) -> Outcome {
+    fn report(&mut self, out: &mut Out, found: &mut Found) -> Result<(), Failure> {
         let mut table = aligned([
             ("operator or chain", Left),
             ("type", Left),
@@ -215,45 +314,33 @@ impl Tally {
             ("of tolerance", Right),
             ("verdict", Left),
         ]);
-        let mut lines: Vec<&Line> = self.lines.iter().collect();
-        lines.sort_by_key(|line| {
-            (
-                line.layers > 1,
-                &line.kind,
-                std::cmp::Reverse(line.dtype.size()),
-                line.fast,
-            )
-        });
-        for line in lines {
+        self.lines
+            .sort_by(|one, other| one.place().cmp(&other.place()));
+        found.note("lines", json!(self.lines));
+        found.note("complaints", json!(self.complaints));
+        for line in &self.lines {
             table.add_row([
-                line.kind.clone(),
+                plain(&line.name),
                 if line.fast {
                     format!("{} fast", line.dtype)
                 } else {
-                    line.dtype.to_string()
+                    line.dtype.clone()
                 },
                 line.runs.to_string(),
-                line.worst.elements.to_string(),
-                format!("{:.1e}", line.worst.largest_error),
-                format!("{:.0} %", line.worst.tolerance_used * 100.0),
-                if line.wrong == 0 {
-                    "right".to_owned()
-                } else {
-                    format!("{} WRONG", line.wrong)
+                line.elements.to_string(),
+                format!("{:.1e}", line.largest_error),
+                format!("{:.0} %", line.tolerance_used * 100.0),
+                match (line.wrong, line.failed) {
+                    (0, 0) => "right".to_owned(),
+                    (0, failed) => format!("{failed} FAILED"),
+                    (wrong, 0) => format!("{wrong} WRONG"),
+                    (wrong, failed) => format!("{wrong} WRONG, {failed} FAILED"),
                 },
             ]);
         }
-        println!("{}\n", table.trim_fmt());
-        for complaint in &self.complaints {
-            println!("  {complaint}");
+        if !self.lines.is_empty() {
+            writeln!(out, "{}\n", table.trim_fmt())?;
         }
-        if self.lines.is_empty() {
-            return Err("no case was run: check --only and --golden".into());
-        }
-        Ok(if self.complaints.is_empty() {
-            Verdict::Right
-        } else {
-            Verdict::Wrong
-        })
+        out.flush()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use ndarray::{ArrayD, IxDyn};
@@ -46,7 +47,15 @@ pub(super) struct Tensors {
 
 impl Tensors {
     pub(super) fn read(path: &Path) -> Result<Self, GoldenFlaw> {
-        let bytes = fs::read(path).map_err(GoldenFlaw::Read)?;
+        let read = || match fs::metadata(path)?.is_file() {
+            true => fs::read(path),
+            // Reading a pipe or a device might never end.
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "is no ordinary file",
+            )),
+        };
+        let bytes = read().map_err(GoldenFlaw::Read)?;
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(GoldenFlaw::Format)?;
         let tensors = SafeTensors::deserialize(&bytes).map_err(GoldenFlaw::Format)?;
         let owned = tensors.iter().map(|(name, view)| {

@@ -10,6 +10,7 @@ use op_spec::{MaxPool2dProblem, MaxPool2dSpec};
 use serde::Deserialize;
 
 use super::operator::Operator;
+use super::pool::inside;
 use crate::golden_file::{GoldenFlaw, Reader};
 use crate::{Bounded, Case, Cases, Precision};
 
@@ -45,26 +46,27 @@ impl Operator for MaxPool2dProblem {
     }
 
     fn cost(&self) -> u64 {
-        let window: usize = self.kernel_size.iter().product();
-        (self.output_shape().elements() * window) as u64
+        let window = self.kernel_size.iter().zip(&self.input);
+        let window = window.map(|(&kernel, &input)| kernel.min(input) as u64);
+        let elements = self.output_shape().elements() as u64;
+        window.fold(elements, u64::saturating_mul)
     }
 }
 
 fn window_max(x: &ArrayView2<'_, f64>, problem: &MaxPool2dProblem, p: usize, q: usize) -> f64 {
-    let position = |axis: usize, output: usize, tap: usize| {
-        let padded = output * problem.stride[axis] + tap * problem.dilation[axis];
-        padded.checked_sub(problem.padding[axis])
+    let positions = |axis: usize, output: usize| {
+        inside(
+            output * problem.stride[axis],
+            problem.kernel_size[axis],
+            problem.dilation[axis],
+            problem.padding[axis],
+            problem.input[axis],
+        )
     };
-    let [r_len, s_len] = problem.kernel_size;
     let mut best = f64::NEG_INFINITY;
-    for r in 0..r_len {
-        for s in 0..s_len {
-            let (Some(row), Some(column)) = (position(0, p, r), position(1, q, s)) else {
-                continue;
-            };
-            let Some(&v) = x.get([row, column]) else {
-                continue;
-            };
+    for row in positions(0, p) {
+        for column in positions(1, q) {
+            let v = x[[row, column]];
             if v > best || v.is_nan() {
                 best = v;
             }
@@ -170,6 +172,19 @@ mod tests {
         let y = bordered.problem(x.shape()).unwrap().reference(&x, &[]);
         assert_eq!(y.shape(), [1, 1, 1, 3]);
         assert!(y[[0, 0, 0, 0]] == -5.0 && y[[0, 0, 0, 1]].is_nan() && y[[0, 0, 0, 2]] == minus);
+    }
+
+    #[test]
+    fn a_window_of_billions_takes_as_long_as_what_is_inside() {
+        let x = array![[[[1.0, 3.0, 2.0]]]].into_dyn();
+        let spec = MaxPool2dSpec {
+            padding: [500_000_000; 2],
+            ..MaxPool2dSpec::new([1_000_000_000; 2])
+        };
+        let problem = spec.problem(x.shape()).unwrap();
+        let y = problem.reference(&x, &[]);
+        assert_eq!((y.shape(), y[[0, 0, 0, 0]]), (&[1, 1, 1, 1][..], 3.0));
+        assert_eq!(problem.cost(), 3);
     }
 
     #[test]

@@ -79,29 +79,42 @@ impl Operator for PoolProblem {
 
     fn cost(&self) -> u64 {
         let window = self.kernel_size.iter().zip(&self.input);
-        let window: usize = window.map(|(&kernel, &input)| kernel.min(input)).product();
-        (self.output_shape().elements() * window) as u64
+        let window = window.map(|(&kernel, &input)| kernel.min(input) as u64);
+        let elements = self.output_shape().elements() as u64;
+        window.fold(elements, u64::saturating_mul)
     }
 }
 
+/// The positions inside an input of `extent` that the taps of a window fall on, which begins at `start` of the padded input.
+/// There may be far more taps than positions.
+pub(super) fn inside(
+    start: usize,
+    taps: usize,
+    dilation: usize,
+    padding: usize,
+    extent: usize,
+) -> impl Iterator<Item = usize> {
+    let first = padding.saturating_sub(start).div_ceil(dilation);
+    (first..taps)
+        .map(move |tap| start.saturating_add(tap.saturating_mul(dilation)) - padding)
+        .take_while(move |&position| position < extent)
+}
+
 fn window(x: &ArrayView3<'_, f64>, problem: &PoolProblem, output: [usize; 3]) -> f64 {
-    let position = |axis: usize, tap: usize| {
-        let start = output[axis] * problem.stride[axis];
-        let padded = start.saturating_add(tap.saturating_mul(problem.dilation[axis]));
-        padded.checked_sub(problem.padding[axis])
+    let positions = |axis: usize| {
+        inside(
+            output[axis] * problem.stride[axis],
+            problem.kernel_size[axis],
+            problem.dilation[axis],
+            problem.padding[axis],
+            problem.input[axis],
+        )
     };
     let (mut largest, mut sum, mut inside) = (f64::NEG_INFINITY, 0.0, 0);
-    for t in 0..problem.kernel_size[0] {
-        for r in 0..problem.kernel_size[1] {
-            for s in 0..problem.kernel_size[2] {
-                let (Some(depth), Some(row), Some(column)) =
-                    (position(0, t), position(1, r), position(2, s))
-                else {
-                    continue;
-                };
-                let Some(&v) = x.get([depth, row, column]) else {
-                    continue;
-                };
+    for depth in positions(0) {
+        for row in positions(1) {
+            for column in positions(2) {
+                let v = x[[depth, row, column]];
                 if v > largest || v.is_nan() {
                     largest = v;
                 }

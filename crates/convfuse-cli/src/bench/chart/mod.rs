@@ -90,7 +90,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::bench::{Ceilings, Products, Protocol, Run, Subject, Summary};
+    use crate::bench::{Ceilings, Description, Products, Protocol, Run, Summary};
     use convfuse::chain::presets::KernelBench85;
     use convfuse::{DType, Device};
 
@@ -108,8 +108,8 @@ mod tests {
         let command = vec!["convfuse".to_owned()];
         let mut report = Report::new("today".into(), command, &protocol, Some(ceilings));
         let attributes = KernelBench85::default();
-        let subject = Subject::of_85(&stream, &attributes, &[1, 8, 9, 9], DType::F32, 0).unwrap();
-        let mut problem = Problem::of(&subject);
+        let description = Description::of_85(&attributes, &[1, 8, 9, 9], DType::F32, 0).unwrap();
+        let mut problem = Problem::of(&description);
         (problem.flop, problem.bytes) = (18_700_000_000, 98_600_000);
         let runs = [
             ("one <kernel> each", Products::Accurate, 2298),

@@ -10,6 +10,7 @@ use convfuse_cli::bench::Products;
 
 use super::request::{Attributes, numbers};
 use crate::cli::device::Choice;
+use crate::cli::json::Json;
 
 /// Options of `bench`.
 #[derive(clap::Args)]
@@ -33,7 +34,8 @@ pub(in crate::cli) struct Arguments {
     /// Element types of inputs, outputs and parameters, separated by commas: f32, f16, bf16
     #[arg(long, value_delimiter = ',', default_value = "f32", value_parser = dtype)]
     pub(super) dtype: Vec<DType>,
-    /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for. May be given once for each
+    /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for. May be given several times [default: the
+    /// problem's own, 128,8,128,128 and 128,3,16,32,32; small ones in the emulator, 1,8,20,20 and 1,3,6,8,8]
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]
     pub(super) shape: Vec<Shape>,
     /// Run the problems in this JSON file instead: a list of objects with `input` (the shape) and, where wanted, `title`
@@ -48,8 +50,11 @@ pub(in crate::cli) struct Arguments {
         conflicts_with = "model"
     )]
     pub(super) chain: Option<PathBuf>,
-    /// Timed repetitions [default: 50 on a GPU, 5 on the CPU, 1 in the emulator]
+    /// Go on with what the emulator will take more than ten minutes for
     #[arg(long)]
+    pub(in crate::cli) yes: bool,
+    /// Timed repetitions [default: 50 on a GPU, 5 on the CPU, 1 in the emulator]
+    #[arg(long, value_parser = repeats)]
     pub(super) repeats: Option<usize>,
     /// Seed of parameters and input
     #[arg(long, default_value_t = 0)]
@@ -57,9 +62,8 @@ pub(in crate::cli) struct Arguments {
     /// The date of the record [default: now]
     #[arg(long)]
     pub(super) date: Option<String>,
-    /// Write all figures as JSON to this file, anew and as a whole after every problem, or to standard output for -, which then gets no table
-    #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(in crate::cli) json: Json,
     /// Draw bars and a roofline to this file
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
@@ -113,7 +117,14 @@ pub(in crate::cli) fn dtype(text: &str) -> Result<DType, String> {
     found.ok_or_else(|| "must be f32, f16 or bf16".to_owned())
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+/// As many repetitions as anybody waits for, and no more than there is memory for.
+pub(in crate::cli) fn repeats(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (1..=1_000_000).contains(number));
+    number.ok_or_else(|| "must be a number from 1 to 1000000".to_owned())
+}
+
+pub(in crate::cli) fn percent(text: &str) -> Result<f64, String> {
     let number = text.parse().ok();
     let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "must be a number of percent, 0 or more".to_owned())

@@ -1,6 +1,5 @@
 //! What `--compare` says: each run next to that of an earlier record.
 
-use std::error::Error;
 use std::path::Path;
 
 use comfy_table::CellAlignment::{Left, Right};
@@ -8,29 +7,44 @@ use comfy_table::Table;
 use convfuse_cli::bench::{Comparison, Finding, Record, Report, RunComparison, chart};
 
 use super::arguments::Arguments;
+use crate::cli::failure::Failure;
+use crate::cli::files;
+use crate::cli::out::{Out, plain, say};
 use crate::cli::table::aligned;
 
-/// Prints how `report` compares with an old record, and tells whether that is right. Where the report in JSON goes to standard
-/// output, this goes to standard error.
+/// Reads a record that is compared with.
+pub(in crate::cli) fn read(path: &Path) -> Result<Record, Failure> {
+    Ok(Record::of_text(path, &files::text(path)?)?)
+}
+
+/// Prints how `report` compares with an old record, and tells whether that is right. Where standard output has no text, this goes
+/// to standard error.
 pub(super) fn compare(
     old: &Record,
     report: &Report,
     arguments: &Arguments,
-) -> Result<bool, Box<dyn Error>> {
-    let new = Record::from_json(&report.to_json())?;
+    out: &mut Out,
+) -> Result<bool, Failure> {
+    let new = Record::from_json(&report.to_json());
+    let new = new.map_err(|error| Failure::Refused(format!("the new record: {error}")))?;
     let comparison = Comparison::new(old, &new, |strategy, products| {
         arguments.ask_for(strategy, products)
     });
     let text = text(old, &new, &comparison, arguments.time_limit);
-    if arguments.json.as_deref() == Some(Path::new("-")) {
-        eprint!("{text}");
-    } else {
-        print!("{text}");
+    match out.is_silent() {
+        true => say(format_args!("{text}")),
+        false => write!(out, "{text}")?,
     }
     Ok(comparison.is_right(arguments.time_limit))
 }
 
-fn text(old: &Record, new: &Record, comparison: &Comparison, time_limit: Option<f64>) -> String {
+/// A comparison in words.
+pub(in crate::cli) fn text(
+    old: &Record,
+    new: &Record,
+    comparison: &Comparison,
+    time_limit: Option<f64>,
+) -> String {
     let mut text = format!("compared with the record of {}\n", old.date);
     if old.device != new.device {
         let (old, new) = (&old.device.name, &new.device.name);
@@ -78,8 +92,8 @@ fn table(comparison: &Comparison, time_limit: Option<f64>) -> Table {
             |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), chart::duration);
         let ratio = run.ratio().map(|ratio| format!("{ratio:.3}"));
         table.add_row([
-            run.problem.clone(),
-            run.strategy.clone(),
+            plain(&run.problem),
+            plain(&run.strategy),
             run.products.name().to_owned(),
             duration(run.old_s),
             duration(run.new_s),

@@ -2,39 +2,53 @@
 
 use comfy_table::CellAlignment::{Left, Right};
 use comfy_table::Table;
+use convfuse_cli::Status;
 use convfuse_cli::bench::{Problem, Report, Score, chart};
 
+use crate::cli::failure::Failure;
+use crate::cli::out::{Out, plain};
 use crate::cli::table::aligned;
 
-pub(super) fn print(report: &Report) {
-    println!("device\n{}", report.device);
+/// What holds for all problems.
+pub(super) fn head(report: &Report, out: &mut Out) -> Result<(), Failure> {
+    writeln!(out, "device\n{}", report.device)?;
     if let Some(ceilings) = &report.ceilings {
-        println!("ceilings, measured");
-        let line = |what: &str, value: f64, unit: &str| println!("  {what:<20} {value:.2} {unit}");
-        line("copy", ceilings.copy_bytes_per_s * 1e-12, "TB/s");
+        writeln!(out, "ceilings, measured")?;
+        let mut line =
+            |what: &str, value: f64, unit: &str| writeln!(out, "  {what:<20} {value:.2} {unit}");
+        line("copy", ceilings.copy_bytes_per_s * 1e-12, "TB/s")?;
         for (unit, speed) in ceilings.arithmetic() {
-            line(unit, speed * 1e-12, "TFLOP/s");
+            line(unit, speed * 1e-12, "TFLOP/s")?;
         }
-        println!();
+        writeln!(out)?;
     }
-    for problem in &report.problems {
-        println!(
-            "{}: {}, {:?} to {:?}\n  {:.3} GFLOP, {:.3} MB; medians, {}\n",
-            problem.label(),
-            problem.name,
-            problem.input,
-            problem.output,
-            problem.flop as f64 * 1e-9,
-            problem.bytes as f64 * 1e-6,
-            report.clock,
-        );
-        println!("{}\n", table(problem).trim_fmt());
-        for score in &problem.results {
-            if let Some(complaint) = &score.run.complaint {
-                println!("  {}: {complaint}", score.run.strategy);
-            }
+    out.flush()
+}
+
+/// What became of a problem.
+pub(super) fn problem(problem: &Problem, clock: &str, out: &mut Out) -> Result<(), Failure> {
+    writeln!(
+        out,
+        "{}: {}, {:?} to {:?}\n  {:.3} GFLOP, {:.3} MB; medians, {clock}\n",
+        plain(&problem.label()),
+        problem.name,
+        problem.input,
+        problem.output,
+        problem.flop as f64 * 1e-9,
+        problem.bytes as f64 * 1e-6,
+    )?;
+    if !problem.results.is_empty() {
+        writeln!(out, "{}\n", table(problem).trim_fmt())?;
+    }
+    for score in &problem.results {
+        if let Some(complaint) = &score.run.complaint {
+            writeln!(out, "  {}: {}", score.run.strategy, plain(complaint))?;
         }
     }
+    if let Some(error) = &problem.error {
+        writeln!(out, "  not run to its end: {}\n", plain(error))?;
+    }
+    out.flush()
 }
 
 fn table(problem: &Problem) -> Table {
@@ -63,7 +77,11 @@ fn row(score: &Score) -> [String; 10] {
     [
         run.strategy.clone(),
         score.products.name().to_owned(),
-        time.map_or_else(|| "WRONG".to_owned(), |time| chart::duration(time.median)),
+        match (time, run.status) {
+            (Some(time), _) => chart::duration(time.median),
+            (None, Status::Failed | Status::Refused) => "FAILED".to_owned(),
+            (None, _) => "WRONG".to_owned(),
+        },
         or_dash(time.map(|time| {
             let [lower, upper] = [time.lower_quartile, time.upper_quartile];
             format!("{} to {}", chart::duration(lower), chart::duration(upper))

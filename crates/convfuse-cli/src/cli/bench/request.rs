@@ -1,6 +1,5 @@
 //! Which problems to run: attributes or chains, from options or from a file.
 
-use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -9,6 +8,9 @@ use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::spec::{ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use crate::cli::failure::Failure;
+use crate::cli::files;
 
 /// One input, and the attributes of the problem, or the chain, that takes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,12 +26,39 @@ pub(in crate::cli) struct Request {
     pub(in crate::cli) chain: Option<Chain>,
 }
 
-/// What is in a JSON file, such as a chain, or a list of requests: objects with `input`, and optionally `title`,
-/// `attributes` or `chain`.
-pub(in crate::cli) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let in_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let text = fs::read_to_string(path).map_err(|error| in_file(&error))?;
-    serde_json::from_str(&text).map_err(|error| in_file(&error))
+/// What is in a JSON file, such as a chain.
+pub(in crate::cli) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    let text = files::text(path)?;
+    serde_json::from_str(&text).map_err(|error| refused(path, &error))
+}
+
+/// The list in a JSON file, at least one of `what`; what is wrong with one of them names it. They are counted from 0.
+pub(in crate::cli) fn read_list<T: DeserializeOwned>(
+    path: &Path,
+    what: &str,
+) -> Result<Vec<T>, Failure> {
+    let all: Vec<serde_json::Value> = read(path)?;
+    if all.is_empty() {
+        return Err(Failure::Refused(format!(
+            "{}: has no {what}s, must have at least one",
+            path.display()
+        )));
+    }
+    let all = all.into_iter().enumerate();
+    all.map(|(index, one)| {
+        let one = serde_json::from_value(one);
+        one.map_err(|error| {
+            refused(
+                format!("{}: {what} {index}", path.display()).as_ref(),
+                &error,
+            )
+        })
+    })
+    .collect()
+}
+
+fn refused(place: &Path, error: &serde_json::Error) -> Failure {
+    Failure::Refused(format!("{}: {error}", place.display()))
 }
 
 /// Attributes under PyTorch's names; those that are absent are the benchmark problem's.

@@ -1,0 +1,180 @@
+//! What is to be measured, before anything of it is made.
+
+use convfuse::{DType, Result, lab, ops};
+use op_spec::Padding;
+use op_spec::chain::Chain;
+use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use oracle::Case;
+use serde_json::{Value, json};
+
+use super::report::Products;
+
+/// A chain on an input of a shape that it takes, and what the numbers are made from.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Description {
+    /// Its number in KernelBench's level 2, if it is one of its problems.
+    pub number: Option<u32>,
+    /// The layers.
+    pub chain: Chain,
+    /// The input's shape.
+    pub input: Vec<usize>,
+    /// The output's shape.
+    pub output: Vec<usize>,
+    /// Element type of inputs, output and parameters.
+    pub dtype: DType,
+    /// What parameters and inputs are made from.
+    pub seed: u64,
+    /// Attributes under PyTorch's names.
+    pub attributes: Value,
+    /// Operations of one pass of the convolutions.
+    pub flop: u64,
+    /// Bytes that any implementation must move: inputs, output, parameters.
+    pub bytes: u64,
+}
+
+impl Description {
+    /// Problem 85 of KernelBench's level 2 with these attributes on an input of this shape.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and attributes that no chain can have.
+    pub fn of_85(
+        problem: &KernelBench85,
+        shape: &[usize],
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Description> {
+        let (conv, pool, clamp) = (&problem.conv, &problem.max_pool, &problem.clamp);
+        let attributes = json!({
+            "out_channels": problem.out_channels,
+            "kernel_size": problem.kernel_size,
+            "stride": conv.stride,
+            "padding": written(conv.padding),
+            "dilation": conv.dilation,
+            "groups": conv.groups,
+            "bias": problem.bias,
+            "affine": problem.affine,
+            "num_groups": problem.group_norm.num_groups,
+            "eps": problem.group_norm.eps,
+            "max_pool": pool.kernel_size,
+            "max_pool_stride": pool.stride.unwrap_or(pool.kernel_size),
+            "max_pool_padding": pool.padding,
+            "max_pool_dilation": pool.dilation,
+            "ceil_mode": pool.ceil_mode,
+            "clamp": [clamp.min, clamp.max],
+        });
+        let description = Self::new(&problem.chain()?, shape, dtype, seed)?;
+        Ok(Description {
+            number: Some(85),
+            attributes,
+            ..description
+        })
+    }
+
+    /// Problem 79 of KernelBench's level 2 with these attributes on an input of this shape.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and attributes that no chain can have.
+    pub fn of_79(
+        problem: &KernelBench79,
+        shape: &[usize],
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Description> {
+        let (conv, clamp) = (&problem.conv, &problem.clamp);
+        let attributes = json!({
+            "out_channels": problem.out_channels,
+            "kernel_size": problem.kernel_size,
+            "stride": conv.stride,
+            "padding": written(conv.padding),
+            "dilation": conv.dilation,
+            "groups": conv.groups,
+            "bias": problem.bias,
+            "affine": problem.affine,
+            "eps": problem.instance_norm.eps,
+            "clamp": [clamp.min, clamp.max],
+        });
+        let description = Self::new(&problem.chain()?, shape, dtype, seed)?;
+        Ok(Description {
+            number: Some(79),
+            attributes,
+            ..description
+        })
+    }
+
+    /// A chain on an input of this shape.
+    ///
+    /// # Errors
+    /// [`Error::Chain`](convfuse::Error::Chain) for a shape that the chain refuses.
+    pub fn new(chain: &Chain, shape: &[usize], dtype: DType, seed: u64) -> Result<Description> {
+        let problem = chain.problem(shape)?;
+        let (bytes, flop) = lab::bytes_and_flop(chain, &problem, dtype);
+        Ok(Description {
+            number: None,
+            input: shape.to_vec(),
+            output: problem.output_shape().to_vec(),
+            dtype,
+            seed,
+            attributes: serde_json::to_value(chain).unwrap_or_default(),
+            chain: chain.clone(),
+            flop,
+            bytes,
+        })
+    }
+
+    /// What [`data::fill`](convfuse::data::fill) makes the input from.
+    #[must_use]
+    pub const fn input_seed(&self) -> u64 {
+        Part::Input.seed(self.seed)
+    }
+
+    /// The products that the convolutions have at the element type.
+    #[must_use]
+    pub fn products(&self, products: ops::Precision) -> Products {
+        match self.dtype {
+            DType::F32 if products == ops::Precision::Fast => Products::Fast,
+            DType::F32 => Products::Accurate,
+            _ => Products::Half,
+        }
+    }
+
+    /// Refuses what there is no memory for on the host: inputs and parameters, and what the float64 reference takes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](convfuse::Error::OutOfMemory)
+    pub fn must_have_memory(&self) -> Result<()> {
+        let bytes = Case::bytes_of_chain(&self.chain, &self.input)?;
+        lab::must_have_memory(bytes.unwrap_or(usize::MAX))
+    }
+}
+
+/// What a subject is made of besides the parameters of its model's initialisation, by offset from the subject's seed.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    Input = 1,
+    NormWeight = 2,
+    NormBias = 3,
+    Scale = 4,
+    Mean = 5,
+    Variance = 6,
+    Further = 7,
+}
+
+impl Part {
+    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation. Of 32 bits, as
+    /// records had them when a seed had no more.
+    pub(super) const fn seed(self, of_subject: u64) -> u64 {
+        let mixed = op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64));
+        // The product has lost the upper three bits.
+        mixed.wrapping_add(of_subject >> 61) % (1 << 32)
+    }
+}
+
+/// A padding as PyTorch is given it.
+fn written<const D: usize>(padding: Padding<D>) -> Value {
+    match padding {
+        Padding::Each(each) => json!(each.as_slice()),
+        Padding::Same => json!("same"),
+        Padding::Valid => json!("valid"),
+    }
+}

@@ -1,0 +1,157 @@
+//! How long a benchmark takes, said before it starts.
+
+use std::time::Duration;
+
+use convfuse::Device;
+use convfuse::chain::{ChainProblem, LayerProblem};
+use convfuse_cli::bench::Protocol;
+use oracle::Case;
+
+use super::arguments::Arguments;
+use super::tasks::Task;
+use crate::cli::failure::Failure;
+use crate::cli::out::say;
+
+/// What the float64 reference does in a second on a thread, as [`Case::cost_of`] counts it.
+const REFERENCE_PER_S: f64 = 1e8;
+
+/// The same of the emulator on a thread.
+const EMULATOR_PER_S: f64 = 2e6;
+
+/// The same of the CPU backend.
+const CPU_PER_S: f64 = 1e9;
+
+/// What takes longer is said.
+const WORTH_SAYING: Duration = Duration::from_secs(20);
+
+/// What the emulator takes longer for must be asked for.
+const MUST_BE_ASKED: Duration = Duration::from_mins(10);
+
+/// Says how long the tasks will take if that is long, and refuses what the emulator will not end in minutes, if nobody said yes.
+pub(super) fn must_end(
+    arguments: &Arguments,
+    tasks: &[Task],
+    device: &Device,
+    protocol: &Protocol,
+) -> Result<(), Failure> {
+    let each = tasks
+        .iter()
+        .map(|task| estimate(arguments, task, device, protocol));
+    let each: Vec<Duration> = each.collect();
+    let all = each
+        .iter()
+        .fold(Duration::ZERO, |all, one| all.saturating_add(*one));
+    if all < WORTH_SAYING {
+        return Ok(());
+    }
+    let text = format!("{} will take about {}", device, roughly(all));
+    if device.is_emulator() && all > MUST_BE_ASKED && !arguments.yes {
+        let longest = tasks.iter().zip(&each).max_by_key(|(_, took)| **took);
+        let longest = longest.map_or(String::new(), |(task, took)| {
+            format!(", {} of it for {}", roughly(*took), task.name)
+        });
+        return Err(Failure::Refused(format!(
+            "{text}{longest}: give --yes to go on, or a smaller --shape"
+        )));
+    }
+    say(format_args!("{text}"));
+    Ok(())
+}
+
+fn estimate(arguments: &Arguments, task: &Task, device: &Device, protocol: &Protocol) -> Duration {
+    let description = &task.description;
+    let Ok(problem) = description.chain.problem(&description.input) else {
+        return Duration::ZERO;
+    };
+    let products = task.candidates.iter();
+    let mut products: Vec<_> = products
+        .map(|(_, options)| description.products(options.precision))
+        .collect();
+    products.dedup();
+    let references = match arguments.no_reference {
+        true => 0,
+        false => products.len(),
+    };
+    // Once to compare, then to warm up, then to take the time of.
+    let runs = (1 + protocol.warm_ups + protocol.repeats) as f64 * task.candidates.len() as f64;
+    seconds(references as f64 * reference_s(&problem) + runs * run_s(&problem, device))
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Seconds that the float64 reference takes, which does a sample on each thread.
+fn reference_s(problem: &ChainProblem) -> f64 {
+    let samples = problem.steps.first().map_or(1, |step| step.input[0]);
+    let at_once = threads().min(samples).max(1) as f64;
+    Case::cost_of(problem) as f64 / REFERENCE_PER_S / at_once
+}
+
+/// Seconds that a run takes on a device; those of a GPU do not count.
+fn run_s(problem: &ChainProblem, device: &Device) -> f64 {
+    match () {
+        () if device.is_emulator() => kernels_cost(problem) / EMULATOR_PER_S / threads() as f64,
+        () if device.is_cpu() => Case::cost_of(problem) as f64 / CPU_PER_S,
+        () => 0.0,
+    }
+}
+
+/// Says how long it will take to compare cases, each with a number of runs, if that is long.
+pub(in crate::cli) fn say_of_cases<'a>(
+    cases: impl IntoIterator<Item = (&'a Case, usize)>,
+    device: &Device,
+) {
+    let each = cases.into_iter().map(|(case, runs)| match case.problem() {
+        Ok(problem) => reference_s(&problem) + runs as f64 * run_s(&problem, device),
+        Err(_) => 0.0,
+    });
+    let all = seconds(each.sum());
+    if all >= WORTH_SAYING {
+        say(format_args!("{device} will take about {}", roughly(all)));
+    }
+}
+
+/// The same as [`Case::cost_of`] of what kernels do, who look at every place of a pooling window, inside of the image or not.
+fn kernels_cost(problem: &ChainProblem) -> f64 {
+    let product = |extents: &[usize]| extents.iter().map(|&extent| extent as f64).product::<f64>();
+    let places = problem.steps.iter().map(|step| match &step.problem {
+        LayerProblem::MaxPool2d(pool) => product(&step.output) * product(&pool.kernel_size),
+        LayerProblem::MaxPool3d(of) => product(&step.output) * product(&of.pool.kernel_size),
+        LayerProblem::AvgPool2d(of) => product(&step.output) * product(&of.pool.kernel_size),
+        LayerProblem::AvgPool3d(of) => product(&step.output) * product(&of.pool.kernel_size),
+        _ => 0.0,
+    });
+    Case::cost_of(problem) as f64 + places.sum::<f64>()
+}
+
+/// A time in one unit.
+fn roughly(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..100.0 => format!("{seconds:.0} s"),
+        ..6e3 => format!("{:.0} min", seconds / 60.0),
+        ..3.6e5 => format!("{:.0} h", seconds / 3600.0),
+        ..8.64e9 => format!("{:.0} days", seconds / 86_400.0),
+        _ => "100,000 days or more".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_roughly() {
+        let roughly = |seconds| roughly(Duration::from_secs(seconds));
+        assert_eq!(roughly(42), "42 s");
+        assert_eq!(roughly(600), "10 min");
+        assert_eq!(roughly(3 * 3600), "3 h");
+        assert_eq!(roughly(30 * 86_400), "30 days");
+        assert_eq!(roughly(u64::MAX), "100,000 days or more");
+    }
+}

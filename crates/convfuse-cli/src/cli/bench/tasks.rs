@@ -1,0 +1,203 @@
+//! What `bench` is to run, known and checked before anything runs.
+
+use convfuse::chain::Chain;
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::model::{Options, Strategy};
+use convfuse::{DType, Device, lab};
+use convfuse_cli::bench::Description;
+
+use super::arguments::{Arguments, Model, candidates};
+use super::request::{Attributes, Request, read, read_list};
+use crate::cli::device::Choice;
+use crate::cli::failure::Failure;
+use crate::cli::json::file_name;
+use crate::cli::out::plain;
+
+/// A problem in an element type, and the ways to run it.
+pub(super) struct Task {
+    /// What messages call it: the file and the place in it, or the problem.
+    pub(super) name: String,
+    pub(super) title: Option<String>,
+    pub(super) description: Description,
+    pub(super) candidates: Vec<(Strategy, Options)>,
+}
+
+/// Inputs that the emulator is done with in a minute.
+pub(in crate::cli) const EMULATED_85: [usize; 4] = [1, 8, 20, 20];
+pub(in crate::cli) const EMULATED_79: [usize; 5] = [1, 3, 6, 8, 8];
+
+/// All that was asked for, in the order in which it runs.
+pub(super) fn tasks(arguments: &Arguments) -> Result<Vec<Task>, Failure> {
+    let mut tasks = Vec::new();
+    for (name, request) in requests(arguments)? {
+        for &dtype in &arguments.dtype {
+            let name = format!("{name} {dtype}");
+            let task = || {
+                let description = describe(&request, dtype, arguments.seed)?;
+                let candidates = candidates(arguments, &description.chain, dtype)?;
+                Ok(Task {
+                    name: name.clone(),
+                    title: request.title.clone(),
+                    description,
+                    candidates,
+                })
+            };
+            let task = task().map_err(|failure: Failure| failure.of(&name))?;
+            if !task.candidates.is_empty() {
+                tasks.push(task);
+            }
+        }
+    }
+    match tasks.is_empty() {
+        true => Err(Failure::Refused(
+            "nothing to run: no --strategy and --shape fit the pipelines of --model".to_owned(),
+        )),
+        false => Ok(tasks),
+    }
+}
+
+/// Refuses what the device has no kernels for, and what the host has no memory for.
+pub(super) fn must_be_possible(tasks: &mut [Task], device: &Device) -> Result<(), Failure> {
+    for Task {
+        name,
+        description,
+        candidates,
+        ..
+    } in tasks
+    {
+        let mut possible = || {
+            description.must_have_memory()?;
+            if device.is_cpu() {
+                // The CPU backend has one way to do it.
+                candidates.truncate(1);
+                return Ok(());
+            }
+            for (strategy, options) in &*candidates {
+                let Description { chain, input, .. } = &*description;
+                let properties = &device.properties();
+                lab::must_have_kernels(chain, input, description.dtype, options, properties)
+                    .map_err(|error| Failure::from(error).of(strategy))?;
+            }
+            Ok(())
+        };
+        possible().map_err(|failure: Failure| failure.of(&name))?;
+    }
+    Ok(())
+}
+
+/// What was asked for, each under a name: the problems in a file, or those that the options give.
+fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
+    let attributes = &arguments.attributes;
+    let has_attributes = *attributes != Attributes::default();
+    if let Some(path) = &arguments.problems {
+        if has_attributes {
+            let text = "the problems of --problems have attributes of their own".to_owned();
+            return Err(Failure::Refused(text));
+        }
+        let requests: Vec<Request> = read_list(path, "problem")?;
+        let named = requests.into_iter().enumerate().map(|(index, request)| {
+            let title = request.title.as_deref().map(plain);
+            let title = title.map_or(String::new(), |title| format!(" ({title})"));
+            let name = format!("{}: problem {index}{title}", path.display());
+            (name, request)
+        });
+        return Ok(named.collect());
+    }
+    if let Some(path) = &arguments.chain {
+        if has_attributes {
+            let text = "the layers of --chain have attributes of their own".to_owned();
+            return Err(Failure::Refused(text));
+        }
+        let chain: Chain = read(path)?;
+        let request = |shape: &super::Shape| Request {
+            title: Some(file_name(path)),
+            input: shape.0.clone(),
+            attributes: Attributes::default(),
+            chain: Some(chain.clone()),
+        };
+        let named = |request: Request| (format!("{} {:?}", path.display(), request.input), request);
+        return Ok(arguments.shape.iter().map(request).map(named).collect());
+    }
+    for super::Shape(shape) in &arguments.shape {
+        let rank = shape.len();
+        let fits = match arguments.model {
+            Model::Of85 => rank == 4,
+            Model::Of79 => rank == 5,
+            Model::Both => rank == 4 || rank == 5,
+        };
+        if !fits {
+            let text =
+                "problem 85 takes 4, and problem 79 takes 5; other chains are given by --chain";
+            return Err(Failure::Refused(format!(
+                "--shape {shape:?} has {rank} extents, {text}"
+            )));
+        }
+    }
+    let (own_85, own_79) = match arguments.device {
+        Choice::Emulator => (EMULATED_85, EMULATED_79),
+        _ => (KernelBench85::INPUT, KernelBench79::INPUT),
+    };
+    let shapes_85 = shapes(arguments, Model::Of85, &own_85);
+    let shapes_79 = shapes(arguments, Model::Of79, &own_79);
+    let shapes = shapes_85.into_iter().chain(shapes_79);
+    let request = |input: Vec<usize>| {
+        let number = if input.len() == 4 { 85 } else { 79 };
+        let request = Request {
+            title: None,
+            input,
+            attributes: attributes.clone(),
+            chain: None,
+        };
+        (format!("{number} {:?}", request.input), request)
+    };
+    Ok(shapes.map(request).collect())
+}
+
+/// The shapes for a pipeline: those that were asked for, else its own where no shape was.
+fn shapes(arguments: &Arguments, model: Model, default: &[usize]) -> Vec<Vec<usize>> {
+    let asked = arguments.model;
+    if asked != model && asked != Model::Both {
+        return Vec::new();
+    }
+    let shapes = &arguments.shape;
+    if shapes.is_empty() {
+        return vec![default.to_vec()];
+    }
+    let fitting = shapes.iter().filter(|shape| shape.0.len() == default.len());
+    fitting.map(|shape| shape.0.clone()).collect()
+}
+
+/// What a request asks for.
+pub(in crate::cli) fn describe(
+    request: &Request,
+    dtype: DType,
+    seed: u64,
+) -> Result<Description, Failure> {
+    let Request {
+        input,
+        attributes,
+        chain,
+        ..
+    } = request;
+    Ok(match (chain, &input[..]) {
+        (Some(_), _) if *attributes != Attributes::default() => {
+            let text = "has attributes and a chain, must have one of them";
+            return Err(Failure::Refused(text.to_owned()));
+        }
+        (Some(chain), _) => Description::new(chain, input, dtype, seed)?,
+        (None, &[_, channels, _, _]) => {
+            let problem = attributes.problem_85(channels)?;
+            Description::of_85(&problem, input, dtype, seed)?
+        }
+        (None, &[_, channels, _, _, _]) => {
+            let problem = attributes.problem_79(channels)?;
+            Description::of_79(&problem, input, dtype, seed)?
+        }
+        _ => {
+            return Err(Failure::Refused(format!(
+                "input {input:?} has {} extents, must have 4 (problem 85) or 5 (79)",
+                input.len()
+            )));
+        }
+    })
+}

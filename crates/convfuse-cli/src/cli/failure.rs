@@ -1,0 +1,162 @@
+//! Why a command could not do what it was asked for, and what a command came to.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use convfuse::TensorFileError;
+use convfuse::chain::{ChainError, PartitionError};
+use convfuse_cli::bench::{CeilingsError, RecordError};
+use convfuse_cli::{Status, told};
+use oracle::golden::{GoldenError, GoldenFlaw};
+
+/// Why a command could not do what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Whoever read standard output has gone.
+    Closed,
+    /// It was asked for what cannot be.
+    Refused(String),
+    /// The machine failed.
+    Machine(String),
+}
+
+/// What a command came to.
+pub(super) type Outcome = Result<Status, Failure>;
+
+impl Failure {
+    pub(super) const fn status(&self) -> Status {
+        match self {
+            Failure::Closed => Status::Right,
+            Failure::Refused(_) => Status::Refused,
+            Failure::Machine(_) => Status::Failed,
+        }
+    }
+
+    fn new(status: Status, text: String) -> Failure {
+        match status {
+            Status::Failed => Failure::Machine(text),
+            _ => Failure::Refused(text),
+        }
+    }
+
+    /// An error of the system about a file.
+    pub(super) fn of_file(path: &Path, error: &io::Error) -> Failure {
+        let text = format!("{}: {error}", path.display());
+        Failure::new(Status::of_io(error), text)
+    }
+
+    /// The same failure, of a part that has a name.
+    pub(super) fn of(self, part: impl fmt::Display) -> Failure {
+        match self {
+            Failure::Closed => Failure::Closed,
+            Failure::Refused(text) => Failure::Refused(format!("{part}: {text}")),
+            Failure::Machine(text) => Failure::Machine(format!("{part}: {text}")),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Closed => f.write_str("standard output was closed"),
+            Failure::Refused(text) | Failure::Machine(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<convfuse::Error> for Failure {
+    fn from(error: convfuse::Error) -> Failure {
+        Failure::new(Status::of(&error), told(&error))
+    }
+}
+
+impl From<CeilingsError> for Failure {
+    fn from(error: CeilingsError) -> Failure {
+        match error {
+            CeilingsError::Library(error) => error.into(),
+            // A kernel that computes something else than it should is a device's fault.
+            other => Failure::Machine(told(&other)),
+        }
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        let status = match &error {
+            RecordError::Read { source, .. } => Status::of_io(source),
+            _ => Status::Refused,
+        };
+        Failure::new(status, told(&error))
+    }
+}
+
+impl From<GoldenError> for Failure {
+    fn from(error: GoldenError) -> Failure {
+        let status = match &*error.flaw {
+            GoldenFlaw::Folder(source) | GoldenFlaw::Read(source) => Status::of_io(source),
+            _ => Status::Refused,
+        };
+        Failure::new(status, told(&error))
+    }
+}
+
+impl From<TensorFileError> for Failure {
+    fn from(error: TensorFileError) -> Failure {
+        convfuse::Error::from(error).into()
+    }
+}
+
+impl From<ChainError> for Failure {
+    fn from(error: ChainError) -> Failure {
+        Failure::Refused(told(&error))
+    }
+}
+
+impl From<PartitionError> for Failure {
+    fn from(error: PartitionError) -> Failure {
+        Failure::Refused(told(&error))
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Refused(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use convfuse::{Device, Tensor, ops};
+    use ndarray::arr2;
+
+    use super::*;
+
+    #[test]
+    fn failures_name_their_causes_once() {
+        let path = Path::new("file");
+        let read = TensorFileError::Read {
+            path: path.to_owned(),
+            source: io::ErrorKind::NotFound.into(),
+        };
+        let absent = Failure::from(read).of("problem 1");
+        let text = "problem 1: file: cannot be read: entity not found".to_owned();
+        assert_eq!(absent, Failure::Refused(text));
+        let memory = Failure::of_file(path, &io::ErrorKind::OutOfMemory.into());
+        assert_eq!(memory.status(), Status::Failed);
+    }
+
+    #[test]
+    fn two_emulators_are_told_apart() {
+        let tensor = || {
+            let stream = Device::emulator().stream().unwrap();
+            Tensor::from_array(&stream, &arr2(&[[1.0f32]])).unwrap()
+        };
+        let error = ops::add(&tensor(), &tensor()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.ends_with("is on emulator, must be on another emulator"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! Files: what is read is checked to be one, and what is written is there as a whole or not at all.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::failure::Failure;
+use super::interrupt;
+use super::out::{Out, of_stdout};
+
+/// What stands for standard input and standard output in place of a file's name.
+const STANDARD: &str = "-";
+
+/// The most bytes that a file of text may have.
+const MOST_TEXT: u64 = 1 << 30;
+
+/// Opens a file to be read. Pipes, devices and folders are refused: reading them might never end.
+pub(super) fn open(path: &Path) -> Result<File, Failure> {
+    let failed = |error| Failure::of_file(path, &error);
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        let kind = kind(&metadata.file_type());
+        return Err(Failure::Refused(format!(
+            "{}: is {kind}, must be a file",
+            path.display()
+        )));
+    }
+    File::open(path).map_err(failed)
+}
+
+/// The text of a file, or of standard input for `-`.
+pub(super) fn text(path: &Path) -> Result<String, Failure> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidData => Failure::Refused(format!("{}: is not UTF-8", path.display())),
+        _ => Failure::of_file(path, &error),
+    };
+    let mut text = String::new();
+    let read = match path == Path::new(STANDARD) {
+        true => io::stdin().lock().take(MOST_TEXT).read_to_string(&mut text),
+        false => open(path)?.take(MOST_TEXT).read_to_string(&mut text),
+    };
+    match read.map_err(failed)? as u64 {
+        MOST_TEXT.. => Err(Failure::Refused(format!(
+            "{}: has {MOST_TEXT} bytes or more, too many for JSON",
+            path.display()
+        ))),
+        _ => Ok(text),
+    }
+}
+
+fn kind(kind: &fs::FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    match () {
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_char_device() || kind.is_block_device() => "a device",
+        () if kind.is_socket() => "a socket",
+        () => "no file",
+    }
+}
+
+/// Where something is written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Standard output: `-`, or a name of it such as /dev/stdout.
+    Stdout,
+    /// What is there and is no ordinary file, such as a pipe or /dev/null.
+    Direct(PathBuf),
+    /// An ordinary file, behind all links, that is replaced by a whole one.
+    File(PathBuf),
+}
+
+impl Target {
+    /// Where `path`, the value of an option, leads. Refuses what could not be written to later.
+    pub(super) fn new(option: &str, path: &Path) -> Result<Target, Failure> {
+        Target::find(path).map_err(|error| Failure::of_file(path, &error).of(option))
+    }
+
+    fn find(path: &Path) -> io::Result<Target> {
+        if path == Path::new(STANDARD) {
+            return Ok(Target::Stdout);
+        }
+        let mut target = path.to_owned();
+        // As many as the system follows.
+        for _ in 0..40 {
+            if is_stdout(&target) {
+                return Ok(Target::Stdout);
+            }
+            let folder = folder(&target);
+            let is_link = fs::symlink_metadata(&target).is_ok_and(|found| found.is_symlink());
+            if !is_link {
+                return Target::behind_links(target, folder);
+            }
+            // Links there are open files, and not names of them.
+            let of_system =
+                |folder: PathBuf| folder.starts_with("/proc") || folder == Path::new("/dev");
+            if fs::canonicalize(&folder).is_ok_and(of_system) {
+                break;
+            }
+            target = folder.join(fs::read_link(&target)?);
+        }
+        fs::metadata(path)?;
+        Ok(Target::Direct(path.to_owned()))
+    }
+
+    fn behind_links(target: PathBuf, folder: PathBuf) -> io::Result<Target> {
+        match fs::metadata(&target) {
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            // A pipe is not opened before it is written to: that waits for a reader.
+            Ok(found) if !found.is_file() => return Ok(Target::Direct(target)),
+            // Whoever may not write to a file may not replace it.
+            Ok(_) => drop(OpenOptions::new().write(true).open(&target)?),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) if target.file_name().is_none() => {
+                return Err(io::ErrorKind::InvalidFilename.into());
+            }
+            Err(_) => {}
+        }
+        // A name that is too long is found out here, and a folder that takes no files.
+        let (temporary, file) = temporary(&folder)?;
+        drop(file);
+        interrupt::end(&temporary, || fs::remove_file(&temporary))?;
+        Ok(Target::File(target))
+    }
+
+    /// Whether two targets are one.
+    pub(super) fn is(&self, other: &Target) -> bool {
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        match (self, other) {
+            (Target::File(one), Target::File(other)) if one.exists() && other.exists() => {
+                real(one) == real(other)
+            }
+            (Target::Stdout, Target::Stdout) => true,
+            (Target::File(one), Target::File(other)) => {
+                let place =
+                    |path: &Path| (real(&folder(path)), path.file_name().map(OsStr::to_owned));
+                place(one) == place(other)
+            }
+            _ => false,
+        }
+    }
+
+    /// Writes all of it.
+    pub(super) fn write(&self, out: &mut Out, text: &str) -> Result<(), Failure> {
+        match self {
+            Target::Stdout => out.bytes(text.as_bytes()).and_then(|()| out.flush()),
+            _ => self.write_beside(text),
+        }
+    }
+
+    /// The same where standard output is in use, which then is written to behind what has been printed.
+    pub(super) fn write_beside(&self, text: &str) -> Result<(), Failure> {
+        let mut file = self.create()?;
+        let path = || self.path().unwrap_or(Path::new("standard output"));
+        let written = file.write_all(text.as_bytes());
+        written.map_err(|error| Failure::of_file(path(), &error))?;
+        file.finish()
+    }
+
+    /// Begins a file, which is there when it is [finished](Whole::finish).
+    pub(super) fn create(&self) -> Result<Whole, Failure> {
+        let begun = match self {
+            Target::Stdout => {
+                use std::os::fd::AsFd;
+                let stdout = io::stdout();
+                let file = stdout.as_fd().try_clone_to_owned().map(File::from);
+                file.map(|file| (None, file))
+            }
+            Target::Direct(path) => {
+                let file = OpenOptions::new().write(true).truncate(true).open(path);
+                file.map(|file| (None, file))
+            }
+            Target::File(path) => temporary(&folder(path))
+                .map(|(temporary, file)| (Some((temporary, path.clone())), file)),
+        };
+        let failed = |error| Failure::of_file(self.path().unwrap_or(Path::new(STANDARD)), &error);
+        let (moving, file) = begun.map_err(failed)?;
+        Ok(Whole {
+            target: self.clone(),
+            file: BufWriter::with_capacity(1 << 18, file),
+            moving,
+        })
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Target::Stdout => None,
+            Target::Direct(path) | Target::File(path) => Some(path),
+        }
+    }
+}
+
+/// Whether a name is one of the file, pipe or terminal that standard output is.
+fn is_stdout(path: &Path) -> bool {
+    let names = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    names.into_iter().any(|name| path == Path::new(name))
+}
+
+/// The folder that a file is in.
+fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// A new file in a folder.
+fn temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".convfuse.{}.{count}.tmp", std::process::id());
+        let path = folder.join(name);
+        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        match file {
+            // What a killed process of the same number has left.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            file => {
+                let file = file?;
+                interrupt::begin(&path);
+                return Ok((path, file));
+            }
+        }
+    }
+}
+
+/// A file that is being written. Dropped before it is finished, it leaves what was there before.
+pub(super) struct Whole {
+    target: Target,
+    file: BufWriter<File>,
+    /// From where to where it is moved.
+    moving: Option<(PathBuf, PathBuf)>,
+}
+
+impl Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Whole {
+    /// What an error in writing to it means.
+    pub(super) fn failed(&self, error: io::Error) -> Failure {
+        match self.target.path() {
+            None => of_stdout(error),
+            Some(path) => Failure::of_file(path, &error),
+        }
+    }
+
+    /// Puts the whole file in its place.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        let finished = self.try_finish();
+        finished.map_err(|error| self.failed(error))
+    }
+
+    fn try_finish(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        let Some((temporary, path)) = &self.moving else {
+            return Ok(());
+        };
+        // As whoever made the file of before has set them.
+        if let Ok(before) = fs::metadata(path) {
+            self.file.get_ref().set_permissions(before.permissions())?;
+        }
+        self.file.get_ref().sync_all()?;
+        interrupt::end(temporary, || fs::rename(temporary, path))?;
+        self.moving = None;
+        Ok(())
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if let Some((temporary, _)) = &self.moving {
+            // The first error is the one to tell.
+            let _ = interrupt::end(temporary, || fs::remove_file(temporary));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

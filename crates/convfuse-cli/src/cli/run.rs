@@ -1,0 +1,216 @@
+//! `convfuse run`: a chain with parameters from a file, on an input from a file.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use convfuse::chain::{Chain, ChainProblem};
+use convfuse::model::Precision;
+use convfuse::{DType, Inputs, Model, Options, Parameters, lab};
+use convfuse_cli::Status;
+use ndarray::{ArrayD, IxDyn};
+use serde_json::json;
+
+use super::bench::{dtype, read};
+use super::device::Choice;
+use super::failure::{Failure, Outcome};
+use super::files::Target;
+use super::json::{Found, Json, must_differ, must_not_replace};
+use super::out::Out;
+use super::progress::Step;
+use super::tensors::{Format, TensorFile, TensorWriter};
+
+/// Options of `run`.
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// best, cpu, emulator, gpu, or gpu:ORDINAL
+    #[arg(long, default_value = "best")]
+    device: Choice,
+    /// The chain, a JSON file
+    #[arg(long, value_name = "FILE")]
+    chain: PathBuf,
+    /// The parameters, a safetensors file with PyTorch's names
+    #[arg(long, value_name = "FILE")]
+    parameters: PathBuf,
+    /// The input, a .safetensors or .npy file. A safetensors file has the chain's further inputs under their names, and the first
+    /// input under any other
+    #[arg(long, value_name = "FILE")]
+    input: PathBuf,
+    /// The output, a .safetensors or .npy file, or - for safetensors on standard output. It is there as a whole or not at all
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// Element type to compute and store in: f32, f16, bf16 (which .npy stores as f32)
+    #[arg(long, default_value = "f32", value_parser = dtype)]
+    dtype: DType,
+    /// Products of fused f32 convolutions: accurate, fast
+    #[arg(long, default_value_t)]
+    precision: Precision,
+    /// Samples that are read, computed and written at a time, which changes no bits [default: some 64 MiB of them]
+    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..))]
+    chunk: Option<u32>,
+    #[command(flatten)]
+    json: Json,
+}
+
+/// Bytes of inputs and output together that a chunk has, if nobody says otherwise.
+const CHUNK_BYTES: usize = 64 << 20;
+
+pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
+    let json = &arguments.json;
+    json.record("run", out, |out, found| compute(arguments, out, found))
+}
+
+/// The inputs of a chain in a file.
+struct FileInputs {
+    file: TensorFile,
+    /// Where each stands in the file, the first input first.
+    places: Vec<usize>,
+}
+
+impl FileInputs {
+    fn open(arguments: &Arguments, chain: &Chain) -> Result<FileInputs, Failure> {
+        let path = arguments.input.display();
+        let file = TensorFile::open(&arguments.input)?;
+        let names = || file.entries.iter().map(|entry| entry.name.as_str());
+        let is_first = |name: &str| !chain.inputs().iter().any(|further| further == name);
+        let first: Vec<&str> = names().filter(|name| is_first(name)).collect();
+        let [first] = first[..] else {
+            let given: Vec<&str> = names().collect();
+            return Err(Failure::Refused(format!(
+                "{path}: has {} tensors that are no further input of the chain, must have 1; given: {}",
+                first.len(),
+                given.join(", ")
+            )));
+        };
+        let wanted = [first]
+            .into_iter()
+            .chain(chain.inputs().iter().map(String::as_str));
+        let place = |wanted: &str| {
+            let place = names().position(|name| name == wanted);
+            place.ok_or_else(|| Failure::Refused(format!("{path}: input {wanted} is missing")))
+        };
+        let places = wanted.map(place).collect::<Result<Vec<_>, Failure>>()?;
+        Ok(FileInputs { file, places })
+    }
+
+    fn shape(&self, input: usize) -> &[usize] {
+        &self.file.entries[self.places[input]].shape
+    }
+
+    /// Refuses further inputs of other shapes than the chain gives them.
+    fn must_fit(&self, arguments: &Arguments, problem: &ChainProblem) -> Result<(), Failure> {
+        for (index, input) in problem.inputs.iter().enumerate() {
+            let actual = self.shape(index + 1);
+            if actual != input.shape {
+                return Err(Failure::Refused(format!(
+                    "{}: input {} has shape {actual:?}, must be {:?}",
+                    arguments.input.display(),
+                    input.name,
+                    input.shape
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Some samples of an input, or all of what has none.
+    fn read(
+        &mut self,
+        input: usize,
+        samples: Option<(usize, usize)>,
+    ) -> Result<ArrayD<f32>, Failure> {
+        let mut shape = self.shape(input).to_vec();
+        let mut elements = 0..shape.iter().product();
+        if let Some((start, end)) = samples {
+            let sample: usize = shape[1..].iter().product();
+            (shape[0], elements) = (end - start, start * sample..end * sample);
+        }
+        let values = self.file.read(self.places[input], elements)?;
+        let values = values.into_iter().map(|value| value as f32).collect();
+        let values = ArrayD::from_shape_vec(IxDyn(&shape), values);
+        values.map_err(|error| Failure::Refused(error.to_string()))
+    }
+}
+
+fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
+    // All that can be checked is, before anything runs.
+    let target = Target::new("--output", &arguments.output)?;
+    let json = arguments.json.target(out)?;
+    must_differ(("--json", json.as_ref()), ("--output", Some(&target)))?;
+    for (option, path) in [
+        ("--chain", &arguments.chain),
+        ("--parameters", &arguments.parameters),
+        ("--input", &arguments.input),
+    ] {
+        must_not_replace(("--output", Some(&target)), (option, Some(path)))?;
+        must_not_replace(("--json", json.as_ref()), (option, Some(path)))?;
+    }
+    let format = Format::of(&arguments.output, &target)?;
+    if target == Target::Stdout {
+        out.be_silent();
+    }
+    let chain: Chain = read(&arguments.chain)?;
+    let mut inputs = FileInputs::open(arguments, &chain)?;
+    let input = inputs.shape(0).to_vec();
+    let problem = chain.problem(&input);
+    let of_file = |failure: Failure| failure.of(arguments.input.display());
+    let problem = problem.map_err(|error| of_file(error.into()))?;
+    inputs.must_fit(arguments, &problem)?;
+    let parameters = Parameters::load(&arguments.parameters, &chain)?;
+    let output = problem.output_shape();
+
+    // What has no batch goes at a time.
+    let samples = if problem.is_batched { input[0] } else { 1 };
+    let elements = |shape: &[usize]| shape.iter().product::<usize>();
+    let further = problem.inputs.iter().map(|input| elements(&input.shape));
+    let all = elements(&input) + elements(output) + further.sum::<usize>();
+    let sample_bytes = (all / samples.max(1))
+        .max(1)
+        .saturating_mul(size_of::<f32>());
+    let chunk = match arguments.chunk {
+        Some(samples) => samples as usize,
+        None => (CHUNK_BYTES / sample_bytes).max(1),
+    };
+    let chunk = chunk.min(samples.max(1));
+    // As they are in the file, as they are given to the model, and what the model has of them.
+    lab::must_have_memory(chunk.saturating_mul(sample_bytes).saturating_mul(4))?;
+
+    let stream = arguments.device.open()?.stream()?;
+    let model = Model::with_dtype(&stream, &chain, &parameters, arguments.dtype)?;
+    let options = Options::default().precision(arguments.precision);
+    let mut file = TensorWriter::new(&target, format, arguments.dtype, output)?;
+    let start = Instant::now();
+    let mut step = Step::start(format!("{} on {}", chain.operators(), stream.device()));
+    let mut done = 0;
+    while done < samples {
+        let end = samples.min(done + chunk);
+        let part = problem.is_batched.then_some((done, end));
+        let x = inputs.read(0, part)?;
+        let further = 1..inputs.places.len();
+        let further = further.map(|index| inputs.read(index, part));
+        let further = further.collect::<Result<Vec<_>, Failure>>()?;
+        let named = chain.inputs().iter().zip(&further);
+        let given = named.fold(Inputs::new(&x), |given, (name, value)| {
+            given.with(name, value)
+        });
+        file.write(&model.forward_array_with(given, &options)?)?;
+        done = end;
+        step.at(done, samples, "samples");
+    }
+    file.finish()?;
+    step.done();
+    found.note("device", json!(stream.device().info()));
+    found.note("chain", json!(chain));
+    found.note("input", json!(input));
+    found.note("output", json!(output));
+    found.note("dtype", arguments.dtype.to_string());
+    found.note("chunk", chunk);
+    found.note("seconds", start.elapsed().as_secs_f64());
+    writeln!(
+        out,
+        "{}: {input:?} to {output:?}, {}, on {}",
+        chain.operators(),
+        arguments.dtype,
+        stream.device()
+    )?;
+    Ok(Status::Right)
+}

@@ -1,0 +1,147 @@
+//! Files of tensors.
+
+mod reader;
+
+use std::io::Write;
+use std::path::Path;
+
+use convfuse::{DType, Element, bf16, f16};
+use ndarray::ArrayD;
+use serde_json::{Map, json};
+
+pub(super) use reader::{Entry, Kind, TensorFile};
+
+use super::failure::Failure;
+use super::files::{Target, Whole};
+
+/// The head of a safetensors file with these tensors, each by name, element type and shape, one behind the other.
+fn safetensors_head<'a>(
+    tensors: impl IntoIterator<Item = (&'a str, Kind, &'a [usize])>,
+) -> Vec<u8> {
+    let mut head = Map::new();
+    let mut start = 0;
+    for (name, kind, shape) in tensors {
+        let end = start + shape.iter().product::<usize>() * kind.size();
+        let entry = json!({ "dtype": kind.name(), "shape": shape, "data_offsets": [start, end] });
+        head.insert(name.to_owned(), entry);
+        start = end;
+    }
+    let mut text = serde_json::Value::Object(head).to_string();
+    // Data begins at a multiple of eight bytes.
+    while !text.len().is_multiple_of(8) {
+        text.push(' ');
+    }
+    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(text.into_bytes());
+    bytes
+}
+
+/// The head of a file in NumPy's format.
+fn numpy_head(kind: Kind, shape: &[usize]) -> Vec<u8> {
+    let descr = match kind {
+        Kind::F64 => "<f8",
+        Kind::F16 => "<f2",
+        _ => "<f4",
+    };
+    let extents: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
+    let extents = extents.trim_end();
+    let mut text =
+        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({extents}), }}");
+    // Data begins at a multiple of 64 bytes, behind the end of a line.
+    while !(10 + text.len() + 1).is_multiple_of(64) {
+        text.push(' ');
+    }
+    text.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    // Ranks of tensors are far below those that need more.
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.into_bytes());
+    bytes
+}
+
+/// Writes tensors to a safetensors file.
+pub(super) fn save_all<'a>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (&'a str, &'a ArrayD<f32>)>,
+) -> Result<(), Failure> {
+    let tensors: Vec<_> = tensors.into_iter().collect();
+    let mut file = Target::new("--save", path)?.create()?;
+    let head = tensors.iter();
+    let head = safetensors_head(head.map(|(name, values)| (*name, Kind::F32, values.shape())));
+    let mut write = |bytes: &[u8]| file.write_all(bytes);
+    let written = write(&head).and_then(|()| {
+        let mut values = tensors.iter().flat_map(|(_, values)| values.iter());
+        values.try_for_each(|value| write(&value.to_le_bytes()))
+    });
+    written.map_err(|error| file.failed(error))?;
+    file.finish()
+}
+
+/// A format of files with one tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Safetensors,
+    Numpy,
+}
+
+impl Format {
+    /// That of a file's name; safetensors for standard output.
+    pub(super) fn of(path: &Path, target: &Target) -> Result<Format, Failure> {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension {
+            Some("npy") => Ok(Format::Numpy),
+            Some("safetensors") => Ok(Format::Safetensors),
+            _ if matches!(target, Target::Stdout | Target::Direct(_)) => Ok(Format::Safetensors),
+            _ => Err(Failure::Refused(format!(
+                "{}: must end with .safetensors or .npy",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// A file with one tensor that is being written, a part at a time.
+pub(super) struct TensorWriter {
+    file: Whole,
+    kind: Kind,
+}
+
+impl TensorWriter {
+    /// Begins a file with elements of this type; NumPy has no bf16, for which it gets f32.
+    pub(super) fn new(
+        target: &Target,
+        format: Format,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<TensorWriter, Failure> {
+        let kind = match (dtype, format) {
+            (DType::F16, _) => Kind::F16,
+            (DType::BF16, Format::Safetensors) => Kind::Bf16,
+            _ => Kind::F32,
+        };
+        let mut file = target.create()?;
+        let head = match format {
+            Format::Safetensors => safetensors_head([("output", kind, shape)]),
+            Format::Numpy => numpy_head(kind, shape),
+        };
+        let written = file.write_all(&head);
+        written.map_err(|error| file.failed(error))?;
+        Ok(TensorWriter { file, kind })
+    }
+
+    /// Appends elements.
+    pub(super) fn write(&mut self, values: &ArrayD<f32>) -> Result<(), Failure> {
+        let (file, kind) = (&mut self.file, self.kind);
+        let mut values = values.iter();
+        let written = values.try_for_each(|&value| match kind {
+            Kind::F16 => file.write_all(&f16::from_f32(value).to_le_bytes()),
+            Kind::Bf16 => file.write_all(&<bf16 as Element>::from_f32(value).to_le_bytes()),
+            _ => file.write_all(&value.to_le_bytes()),
+        });
+        written.map_err(|error| self.file.failed(error))
+    }
+
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        self.file.finish()
+    }
+}

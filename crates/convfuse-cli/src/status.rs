@@ -1,0 +1,146 @@
+//! What the program's exit status says.
+
+use std::io;
+
+use convfuse::{Error, TensorFileError};
+use serde::{Serialize, Serializer};
+
+/// What a command, or one run of it, came to. As a number, here and in JSON, it is the exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Status {
+    /// 0: everything that was asked for is done, and right.
+    #[default]
+    Right,
+    /// 1: a result is wrong, or differs from what it was compared with by more than may be.
+    Wrong,
+    /// 2: something was asked for that cannot be: an option, a shape, an attribute, a file.
+    Refused,
+    /// 3: the machine failed: a device that is not there or is lost, memory, a disk.
+    Failed,
+}
+
+impl Status {
+    /// The exit status.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Status::Right => 0,
+            Status::Wrong => 1,
+            Status::Refused => 2,
+            Status::Failed => 3,
+        }
+    }
+
+    /// What two parts of a command came to together: a wrong result weighs more than a machine that failed, and that more than
+    /// something that cannot be.
+    #[must_use]
+    pub fn and(self, other: Status) -> Status {
+        let weight = |status: Status| match status {
+            Status::Right => 0,
+            Status::Refused => 1,
+            Status::Failed => 2,
+            Status::Wrong => 3,
+        };
+        match weight(other) > weight(self) {
+            true => other,
+            false => self,
+        }
+    }
+
+    /// What an error of the library means.
+    #[must_use]
+    pub fn of(error: &Error) -> Status {
+        match error {
+            Error::NoDriver { .. }
+            | Error::NoSuchDevice { .. }
+            | Error::TooOld { .. }
+            | Error::Jit { .. }
+            | Error::MissingKernel { .. }
+            | Error::NoInstance(_)
+            | Error::OutOfMemory { .. }
+            | Error::Launch(_)
+            | Error::Driver(_)
+            | Error::Emulator(_)
+            | Error::Forked => Status::Failed,
+            Error::Weights(
+                TensorFileError::Read { source, .. } | TensorFileError::Write { source, .. },
+            ) => Status::of_io(source),
+            _ => Status::Refused,
+        }
+    }
+
+    /// What an error of the system means: that a file is not there, or may not be used, is the fault of whoever named it.
+    #[must_use]
+    pub fn of_io(error: &io::Error) -> Status {
+        use io::ErrorKind::{
+            AlreadyExists, InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory,
+            NotFound, PermissionDenied, ReadOnlyFilesystem, UnexpectedEof, Unsupported,
+        };
+        match error.kind() {
+            AlreadyExists | InvalidData | InvalidFilename | InvalidInput | IsADirectory
+            | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem | UnexpectedEof
+            | Unsupported => Status::Refused,
+            _ => Status::Failed,
+        }
+    }
+}
+
+impl Serialize for Status {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(self.code())
+    }
+}
+
+/// An error in one line, with its causes where it does not name them itself.
+#[must_use]
+pub fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let words = inner.to_string();
+        if !text.ends_with(&words) {
+            text += ": ";
+            text += &words;
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_result_outweighs_what_else_happened() {
+        use Status::{Failed, Refused, Right, Wrong};
+        assert_eq!(
+            [Right, Wrong, Refused, Failed].map(Status::code),
+            [0, 1, 2, 3]
+        );
+        assert_eq!(Right.and(Refused).and(Failed), Failed);
+        assert_eq!(Failed.and(Refused), Failed);
+        assert_eq!(Failed.and(Wrong).and(Failed), Wrong);
+    }
+
+    #[test]
+    fn errors_are_the_users_or_the_machines() {
+        let absent = convfuse::Parameters::load(
+            "/absent/file",
+            &convfuse::chain::Chain::new(1, [convfuse::chain::Layer::relu()]).unwrap(),
+        );
+        let absent = Error::from(absent.unwrap_err());
+        assert_eq!(Status::of(&absent), Status::Refused);
+        assert!(told(&absent).contains("No such file"));
+        let none = Error::NoDriver {
+            reason: String::new(),
+        };
+        assert_eq!(Status::of(&none), Status::Failed);
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert_eq!(Status::of_io(&full), Status::Failed);
+        assert_eq!(
+            Status::of_io(&io::ErrorKind::IsADirectory.into()),
+            Status::Refused
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! Files that are written: whole or not at all, and an older one is lost only to a whole new one.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::program::{Program, system};
+
+const SMALL: &str = "bench --device cpu --shape 1,8,9,9";
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn a_record_replaces_the_one_of_before() {
+    let program = Program::new();
+    let path = program.file("a.json", "before");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("permissions");
+    symlink("a.json", program.path("link.json")).expect("a link");
+    let ran = program.run(&format!("{SMALL} --json link.json --svg new.svg"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(parsed(&program.read("a.json"))["kind"], "bench");
+    assert_eq!(program.names(), ["a.json", "link.json", "new.svg"]);
+    assert!(program.path("link.json").is_symlink());
+    let mode = fs::metadata(path).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+}
+
+#[test]
+fn what_is_refused_leaves_the_record_of_before() {
+    let program = Program::new();
+    program.file("a.json", "before");
+    for arguments in [
+        "bench --device cpu --shape 1,8,1,1 --json a.json",
+        "bench --device gpu:99 --shape 1,8,9,9 --json a.json",
+        "bench --device cpu --shape 1,8,9,9 --json a.json --svg absent/a.svg",
+    ] {
+        let ran = program.run(arguments);
+        assert!(matches!(ran.code, Some(2 | 3)), "{ran:?}");
+        assert_eq!(program.read("a.json"), "before", "{arguments}");
+    }
+    assert_eq!(program.names(), ["a.json"]);
+}
+
+#[test]
+fn whoever_interrupts_keeps_what_there_is() {
+    let program = Program::new();
+    for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
+        program.file("a.json", "before");
+        // More than anybody waits for.
+        let many = vec![r#"{"input": [1, 8, 9, 9]}"#; 100_000].join(",");
+        program.file("many.json", format!("[{many}]"));
+        let mut command = program.command("bench --device cpu --problems many.json --json a.json");
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut running = command.spawn().expect("the program");
+        let out = BufReader::new(running.stdout.take().expect("a pipe"));
+        let mut lines = out.lines().map_while(Result::ok);
+        let finished = lines.by_ref().filter(|line| line.contains("largest error"));
+        assert_eq!(finished.take(3).count(), 3);
+        let id = running.id().to_string();
+        system("kill", &[signal.as_ref(), id.as_ref()]);
+        drop(lines);
+        let status = running.wait().expect("the program");
+        assert_eq!(status.signal(), Some(number), "{status:?}");
+        let record = parsed(&program.read("a.json"));
+        assert_eq!(record["error"], "interrupted");
+        assert!(record["problems"].as_array().expect("a list").len() >= 3);
+        assert_eq!(program.names(), ["a.json", "many.json"]);
+    }
+}
+
+#[test]
+fn a_killed_program_leaves_a_whole_record() {
+    let program = Program::new();
+    program.file("a.json", "before");
+    let many = vec![r#"{"input": [1, 8, 9, 9]}"#; 100_000].join(",");
+    program.file("many.json", format!("[{many}]"));
+    let mut command = program.command("bench --device cpu --problems many.json --json a.json");
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = command.spawn().expect("the program");
+    let out = BufReader::new(running.stdout.take().expect("a pipe"));
+    // Until the record has been written for the first time, a second after the start.
+    let mut lines = out.lines().map_while(Result::ok);
+    assert!(lines.any(|_| program.read("a.json") != "before"));
+    running.kill().expect("a signal");
+    running.wait().expect("the program");
+    let record = parsed(&program.read("a.json"));
+    let problems = record["problems"].as_array().expect("a list");
+    assert!(
+        problems
+            .iter()
+            .all(|problem| !problem["results"].as_array().expect("a list").is_empty())
+    );
+    assert_eq!(
+        (&record["error"], &record["status"]),
+        (&Value::Null, &0.into())
+    );
+}
+
+#[test]
+fn standard_output_has_many_names() {
+    let program = Program::new();
+    for name in ["-", "/dev/stdout", "/dev/fd/1"] {
+        let ran = program.run(&format!("{SMALL} --json {name}"));
+        assert_eq!((ran.code, &ran.json()["kind"]), (Some(0), &"bench".into()));
+    }
+    let ran = program.run(&format!("{SMALL} --json"));
+    assert_eq!(ran.json()["status"], 0);
+    let ran = program.run(&format!("{SMALL} --svg -"));
+    assert!(
+        ran.out.starts_with("<svg ") && ran.out.ends_with("</svg>\n"),
+        "{ran:?}"
+    );
+    let both = program.run(&format!("{SMALL} --svg - --json /dev/stdout"));
+    both.was_refused(&["--json and --svg are one file"]);
+    let both = program.run(&format!("{SMALL} --svg a --json ./a"));
+    both.was_refused(&["--json and --svg are one file"]);
+    let folder = program.run(&format!("{SMALL} --save -"));
+    folder.was_refused(&["must be a folder"]);
+    assert!(program.names().is_empty());
+}
+
+#[test]
+fn what_is_no_file_is_written_to() {
+    let program = Program::new();
+    let ran = program.run(&format!("{SMALL} --json /dev/null"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = program.run(&format!("{SMALL} --json /dev/full"));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(
+        ran.complaint().contains("/dev/full: No space left"),
+        "{ran:?}"
+    );
+    assert!(ran.out.contains("largest error"), "{ran:?}");
+}

@@ -1,0 +1,7 @@
+//! The program as its users run it: what it prints, writes, refuses and exits with. All on the CPU, with small shapes.
+
+mod files;
+mod output;
+mod program;
+mod refusals;
+mod tensors;

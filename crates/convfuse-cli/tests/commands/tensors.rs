@@ -1,0 +1,218 @@
+//! `run` and `compare`: files of tensors in and out.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use convfuse::data;
+
+use crate::program::{Program, system};
+
+const CHAIN: &str = r#"{"in_channels": 2, "layers": [
+    {"conv2d": {"name": "conv", "out_channels": 4, "kernel_size": 3}},
+    {"group_norm": {"name": "norm", "num_groups": 2}}, {"relu": {}}]}"#;
+
+/// An array in NumPy's format.
+fn npy(shape: &str, values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    let mut head = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}");
+    while (10 + head.len() + 1) % 64 != 0 {
+        head.push(' ');
+    }
+    head.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((head.len() as u16).to_le_bytes());
+    bytes.extend(head.into_bytes());
+    bytes.extend(values.into_iter().flat_map(f32::to_le_bytes));
+    bytes
+}
+
+/// A folder with a chain, its parameters, an input of seven samples and the output that `bench` found right.
+fn prepared() -> Program {
+    let program = Program::new();
+    program.file("chain.json", CHAIN);
+    let ran = program.run("bench --device cpu --chain chain.json --shape 7,2,6,5 --save . --json");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let seed = ran.json()["problems"][0]["input_seed"]
+        .as_u64()
+        .expect("a seed");
+    let x = data::fill(seed, (7, 2, 6, 5));
+    program.file("x.npy", npy("7, 2, 6, 5", x));
+    program
+}
+
+const RUN: &str =
+    "run --device cpu --chain chain.json --parameters 0-chain-parameters.safetensors --input x.npy";
+const WANTED: &str = "0-chain-cpu-accurate.safetensors";
+
+#[test]
+fn a_run_gives_what_bench_gives_in_chunks_of_any_size() {
+    let program = prepared();
+    for (chunk, output) in [
+        ("", "y.safetensors"),
+        ("--chunk 3", "z.safetensors"),
+        ("--chunk 1", "y.npy"),
+    ] {
+        let ran = program.run(&format!("{RUN} {chunk} --output {output}"));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let same = program.run(&format!("compare {output} {WANTED}"));
+        assert_eq!(same.code, Some(0), "{same:?}");
+        assert!(same.out.contains("equal"), "{same:?}");
+    }
+    assert_eq!(
+        fs::read(program.path("y.safetensors")).expect("a file"),
+        fs::read(program.path("z.safetensors")).expect("a file")
+    );
+    let mut command = program.command(&format!("{RUN} --output -"));
+    let output = command.output().expect("the program");
+    assert_eq!(
+        output.stdout,
+        fs::read(program.path("y.safetensors")).expect("a file")
+    );
+    let half = program.run(&format!(
+        "{RUN} --dtype f16 --output half.npy --json run.json"
+    ));
+    assert_eq!(half.code, Some(0), "{half:?}");
+    assert!(program.read("run.json").contains("\"kind\": \"run\""));
+    let near = program.run(&format!("compare half.npy {WANTED} --atol 0.02"));
+    assert_eq!(near.code, Some(0), "{near:?}");
+    let far = program.run(&format!("compare half.npy {WANTED} --json"));
+    assert_eq!((far.code, &far.json()["status"]), (Some(1), &1.into()));
+    assert!(far.json()["tensors"][0]["beyond"].as_u64() > Some(0));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_it_runs() {
+    let program = prepared();
+    program.file("narrow.npy", npy("1, 3, 6, 5", [0.0; 90]));
+    program.file("short.npy", &npy("1, 2, 6, 5", [0.0; 60])[..300]);
+    program.file("huge.npy", npy("18446744073709551615, 2, 6, 5", []));
+    program.pipe("pipe.npy");
+    let with = |option: &str, value: &str| {
+        let arguments = RUN.replace(
+            &format!(
+                "--{option} {}",
+                match option {
+                    "input" => "x.npy",
+                    _ => "0-chain-parameters.safetensors",
+                }
+            ),
+            &format!("--{option} {value}"),
+        );
+        program.run(&format!("{arguments} --output y.npy"))
+    };
+    with("input", "narrow.npy").was_refused(&["narrow.npy: layer 0: conv2d: "]);
+    with("input", "short.npy").was_refused(&["short.npy: is no whole safetensors or .npy file"]);
+    with("input", "huge.npy").was_refused(&["huge.npy: is no whole"]);
+    with("input", "pipe.npy").was_refused(&["pipe.npy: is a pipe, must be a file"]);
+    with("input", WANTED).was_refused(&[WANTED, "layer 0: conv2d: "]);
+    with("parameters", WANTED).was_refused(&["conv.weight: is missing"]);
+    with("parameters", "chain.json")
+        .was_refused(&["chain.json: is not a complete safetensors file"]);
+    let name = program.run(&format!("{RUN} --output y.txt"));
+    name.was_refused(&["y.txt: must end with .safetensors or .npy"]);
+    assert!(!program.names().iter().any(|name| name.starts_with('y')));
+    let weights = "0-chain-parameters.safetensors";
+    let own = program.run(&format!("{RUN} --output {weights}"));
+    own.was_refused(&["--output and --parameters are one file"]);
+    std::os::unix::fs::symlink("chain.json", program.path("link.json")).expect("a link");
+    let own = program.run("bench --device cpu --chain chain.json --shape 1,2,6,6 --json link.json");
+    own.was_refused(&["--json and --chain are one file"]);
+}
+
+#[test]
+fn an_interrupted_run_leaves_the_output_of_before() {
+    let program = prepared();
+    // As many samples as take minutes, one at a time; the file has holes in their place.
+    let samples = 2_000_000;
+    program.file("x.npy", npy(&format!("{samples}, 2, 6, 5"), []));
+    let file = fs::File::options()
+        .write(true)
+        .open(program.path("x.npy"))
+        .expect("a file");
+    file.set_len(128 + samples * 240).expect("holes");
+    program.file("y.npy", "before");
+    let mut command = program.command(&format!("{RUN} --output y.npy --chunk 1"));
+    let mut running = command.stdout(Stdio::null()).spawn().expect("the program");
+    let is_half = || program.names().iter().any(|name| name.ends_with(".tmp"));
+    while !is_half() {
+        std::thread::yield_now();
+    }
+    system(
+        "kill",
+        &["-INT".as_ref(), running.id().to_string().as_ref()],
+    );
+    assert_eq!(running.wait().expect("the program").signal(), Some(2));
+    assert_eq!(program.read("y.npy"), "before");
+    assert!(!is_half(), "{:?}", program.names());
+}
+
+#[test]
+fn elements_are_compared_one_by_one() {
+    let program = Program::new();
+    let next = f32::from_bits(1.0f32.to_bits() + 1);
+    program.file("a.npy", npy("2, 2", [1.0, f32::NAN, f32::INFINITY, -0.0]));
+    program.file("b.npy", npy("2, 2", [next, f32::NAN, f32::INFINITY, 0.0]));
+    program.file("c.npy", npy("2, 2", [1.0, 1.0, f32::NEG_INFINITY, 0.0]));
+    program.file("d.npy", npy("4,", [1.0; 4]));
+    let compare = |arguments: &str| program.run(&format!("compare {arguments} --json"));
+    assert_eq!(compare("a.npy a.npy").code, Some(0));
+    let off = compare("a.npy b.npy");
+    assert_eq!(off.code, Some(1), "{off:?}");
+    let tensor = &off.json()["tensors"][0];
+    assert_eq!(
+        (&tensor["different"], &tensor["largest_ulps"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(tensor["first_beyond"], 0);
+    for allowed in ["--ulps 1", "--atol 1e-6", "--rtol 1e-6"] {
+        assert_eq!(compare(&format!("a.npy b.npy {allowed}")).code, Some(0));
+    }
+    let far = compare("a.npy c.npy --atol 1e30 --ulps 1000");
+    assert_eq!(far.code, Some(1), "{far:?}");
+    assert_eq!(
+        (
+            &far.json()["tensors"][0]["nan"],
+            &far.json()["tensors"][0]["beyond"]
+        ),
+        (&1.into(), &2.into())
+    );
+    let shape = compare("a.npy d.npy");
+    assert_eq!(shape.code, Some(1), "{shape:?}");
+    assert!(
+        shape.json()["tensors"][0]["flaw"]
+            .as_str()
+            .is_some_and(|flaw| flaw.contains("[4]"))
+    );
+}
+
+#[test]
+fn records_are_compared() {
+    let program = Program::new();
+    for name in ["a.json", "b.json"] {
+        let ran = program.run(&format!("bench --device cpu --shape 1,8,9,9 --json {name}"));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let same = program.run("compare a.json b.json");
+    assert_eq!(same.code, Some(0), "{same:?}");
+    assert!(same.out.contains("1 equal"), "{same:?}");
+    let hash = "output_hash\": \"";
+    let changed = program.read("a.json").replace(hash, &format!("{hash}0"));
+    program.file("c.json", changed);
+    assert_eq!(program.run("compare c.json b.json").code, Some(1));
+    program.file("x.npy", npy("1,", [1.0]));
+    program
+        .run("compare a.json x.npy")
+        .was_refused(&["must be two of a kind"]);
+    program
+        .run("compare a.json b.json --ulps 1")
+        .was_refused(&["--ulps are for tensors"]);
+}
+
+#[test]
+fn shells_get_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = Program::new().run(&format!("completions {shell}"));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.out.contains("batch-dependent"), "{shell}");
+    }
+}
