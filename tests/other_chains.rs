@@ -146,7 +146,10 @@ fn cases() -> Vec<(Case, &'static str)> {
         ),
         (case("flat_79", flat_79()), "implicit-gemm"),
         (case("layer_norm", with_layer_norm(false)), "implicit-gemm"),
-        (case("layer_norm_affine", with_layer_norm(true)), "direct"),
+        (
+            case("layer_norm_affine", with_layer_norm(true)),
+            "implicit-gemm",
+        ),
         (
             case("circular", bordered(PaddingMode::Circular)),
             "implicit-gemm",

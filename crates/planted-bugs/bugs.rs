@@ -311,6 +311,34 @@ bugs! {
         wrong: "largest > USUAL_LEAST",
     }
     {
+        name: implicit_gemm_leaves_what_met_an_infinity_outside_of_its_window,
+        check: implicit_gemm_alone::matches::<Parts>,
+        file: "fused/implicit_gemm/again.rs",
+        right: "if !«warp::warp_vote_any(warp::ALL_LANES, seen)» {",
+        wrong: "warp::warp_vote_any(warp::ALL_LANES, false)",
+    }
+    {
+        name: implicit_gemm_convolves_again_without_the_bias,
+        check: implicit_gemm_alone::matches::<Parts>,
+        file: "fused/implicit_gemm/again.rs",
+        right: "map([gain, shift], «sum + bias»)",
+        wrong: "sum",
+    }
+    {
+        name: implicit_gemm_multiplies_other_parts_than_a_pass_has,
+        check: implicit_gemm_alone::matches::<Parts>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "let in_patch = in_patch + «part_of_pass(INPUT_PARTS, pass)» * g.patch_cells;",
+        wrong: "part_of_pass(FILTER_PARTS, pass)",
+    }
+    {
+        name: wide_sums_of_parts_are_put_aside_before_they_are_there,
+        check: implicit_gemm_alone::matches::<Parts>,
+        file: "fused/implicit_gemm/wide/format.rs",
+        right: "put_aside(&mut aside, &«chains.wait::<0>()»);\n                let chains",
+        wrong: "chains.wait::<1>()",
+    }
+    {
         name: power_sums_of_other_blocks_are_read_before_they_are_there,
         check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",

@@ -38,13 +38,13 @@ const LEFT_OUT: [(&str, &str, &str); 12] = [
     ("copy_strided", "S: [f32, f16, bf16]", "S: [f32]"),
     (
         "implicit_gemm/pack.rs",
-        "F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]",
-        "F: [split_f32: Split, f16: F16]",
+        "F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16, bf16: Bf16]",
+        "F: [split_f32: Split, parts_f32: Parts, f16: F16]",
     ),
     (
         "implicit_gemm/filters.rs",
-        "F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]",
-        "F: [split_f32: Split, f16: F16]",
+        "F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16, bf16: Bf16]",
+        "F: [split_f32: Split, parts_f32: Parts, f16: F16]",
     ),
     (
         "implicit_gemm/wide",

@@ -4,7 +4,7 @@ use kernels_gpu as kernels;
 
 mod checks;
 
-use checks::convolved::{Rounded, Split};
+use checks::convolved::{FewParts, Parts, Rounded, Split};
 use checks::{Outcome, Run};
 use cuda_std::{bf16, f16};
 
@@ -102,6 +102,9 @@ tests! {
     implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_pieces;
     implicit_gemm_keeps_to_windows_where_no_norm_follows:
         checks::implicit_gemm_alone::matches::<f16>, checks::implicit_gemm_alone::matches::<bf16>;
+    implicit_gemm_keeps_magnitudes_to_windows_in_parts:
+        checks::implicit_gemm_alone::matches::<Parts>, checks::implicit_gemm_alone::matches::<FewParts>,
+        checks::implicit_gemm_alone::magnitudes::<Parts>, checks::implicit_gemm_alone::magnitudes::<FewParts>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
         checks::implicit_gemm::wide::<Split>, checks::implicit_gemm::wide::<Rounded>,
         checks::implicit_gemm::wide::<f16>, checks::implicit_gemm::wide::<bf16>;

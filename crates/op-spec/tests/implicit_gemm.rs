@@ -146,7 +146,11 @@ fn patches_hold_every_tap_of_every_pixel_and_packed_inputs_every_patch() {
 
 #[test]
 fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_the_next() {
-    let formats = [OperandFormat::SPLIT, OperandFormat::ROUNDED];
+    let formats = [
+        OperandFormat::SPLIT,
+        OperandFormat::ROUNDED,
+        OperandFormat::PARTS,
+    ];
     for tile in [W64N128, WIDE] {
         let mut layouts = [0; 2];
         for (conv, pool) in problems() {
@@ -167,8 +171,20 @@ fn octets_are_equally_far(config: &GemmConfig) {
     let (g, pixels) = (&config.geometry, config.tile.pixels());
     let conv = &g.conv;
     assert!(g.steps.is_multiple_of(CHAIN_STEPS));
-    assert!(g.stage_planes.is_multiple_of(STEP_CELLS));
-    assert!(g.steps >= g.stage_planes / STEP_CELLS * g.taps);
+    assert!(g.steps >= g.passes * g.paired_steps());
+    // The columns of taps, and how far a step's second cell is from its first.
+    let column = |tap: u32| {
+        let w = tap * g.cell_columns * conv.dilation_w;
+        w % conv.stride_w * g.patch_columns + w / conv.stride_w
+    };
+    match g.pair_cells {
+        0 => assert!(g.stage_planes.is_multiple_of(STEP_CELLS)),
+        cells => {
+            assert_eq!(g.planes, 1);
+            let taps = 1..g.column_taps;
+            taps.for_each(|tap| assert_eq!(column(tap) - column(tap - 1), cells, "{config:?}"));
+        }
+    }
     let filter_slices = g.filter_slices;
     assert_eq!(filter_slices * g.depth_stages, conv.t);
     assert_eq!(g.taps, filter_slices * conv.r * g.column_taps);
@@ -201,11 +217,9 @@ fn octets_are_equally_far(config: &GemmConfig) {
     }
     // The farthest tap of the last pixel, used or not.
     let rows = (0..filter_slices).flat_map(|t| (0..conv.r).map(move |r| [t, r]));
-    let columns = (0..g.column_taps).map(|tap| {
-        let w = tap * g.cell_columns * conv.dilation_w;
-        w % conv.stride_w * g.patch_columns + w / conv.stride_w
-    });
-    let farthest = rows.map(filter_row).max().unwrap_or(0) + columns.max().unwrap_or(0);
+    let columns = (0..g.column_taps).map(column).max().unwrap_or(0);
+    let behind = g.column_taps % STEP_CELLS * g.pair_cells;
+    let farthest = rows.map(filter_row).max().unwrap_or(0) + columns + behind;
     let reached = first_cell(pixels - 1) + farthest;
     assert!(reached < g.patch_cells, "{config:?}");
 }
@@ -225,6 +239,8 @@ fn warpgroups_are_for_many_channels() {
     assert_eq!(warpgroups(64, 3, &DEVICE), [0, 0]);
     assert_eq!(warpgroups(8, 3, &HOPPER), [0, 0]);
     assert_eq!(warpgroups(16, 1, &HOPPER), [0, 0]);
+    // Or for many taps of one plane.
+    assert!(warpgroups(3, 7, &HOPPER)[0] > 0);
 }
 
 #[test]

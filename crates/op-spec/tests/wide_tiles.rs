@@ -15,7 +15,9 @@ const HOPPER: GemmDevice = GemmDevice {
     warpgroups: true,
 };
 
-const FORMATS: [OperandFormat; 3] = [
+const FORMATS: [OperandFormat; 5] = [
+    OperandFormat::PARTS,
+    OperandFormat::FEW_PARTS,
     OperandFormat::SPLIT,
     OperandFormat::ROUNDED,
     OperandFormat::STORED,
@@ -95,7 +97,7 @@ fn devices() -> impl Iterator<Item = GemmDevice> {
 /// That parts of shared memory for these rings are aligned, follow one another without overlapping, and end where they must.
 fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
     let (g, parts) = (&config.geometry, config.format.parts);
-    let at = g.wide_layout(parts, rings);
+    let at = g.wide_layout(config.format, rings);
     let filters = WIDE.filters();
     let all = [
         ("offsets", at.offsets, 4 * g.offsets, 4),
@@ -120,7 +122,7 @@ fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
         (
             "filters",
             at.filters,
-            rings.filters * rings.tiles * chain_bytes(parts),
+            rings.filters * rings.tiles * chain_bytes(config.format.step_parts()),
             16,
         ),
     ];
@@ -147,7 +149,7 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
             };
             let g = &config.geometry;
             for blocks in [[1, 1], [2, 1], [1, 2], [2, 2], [1, 4], [2, 4]] {
-                if let Some(rings) = g.wide_rings(format.parts, blocks, device.shared_bytes) {
+                if let Some(rings) = g.wide_rings(format, blocks, device.shared_bytes) {
                     assert_eq!([rings.tiles, rings.splits], blocks);
                     assert!(rings.patches >= 2 && rings.filters >= 2, "{rings:?}");
                     assert!(rings.patches <= PATCH_WARPS + 1, "{rings:?}");
@@ -157,7 +159,7 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
                 }
             }
             let rings = config.wide_rings(&device).expect("a config has rings");
-            let layout = g.wide_layout(format.parts, rings);
+            let layout = g.wide_layout(format, rings);
             assert_eq!(config.shared_bytes(&device), layout.end);
         }
     }
@@ -174,7 +176,7 @@ fn no_further_slot_fits_shared_memory() {
             continue;
         };
         let g = &config.geometry;
-        let bytes = |rings| g.wide_layout(format.parts, rings).end;
+        let bytes = |rings| g.wide_layout(format, rings).end;
         for (tiles, kib) in [1, 2]
             .into_iter()
             .flat_map(|t| (64..=227).map(move |k| (t, k)))
@@ -186,7 +188,7 @@ fn no_further_slot_fits_shared_memory() {
                 patches: 2,
                 filters: 2,
             };
-            let Some(rings) = g.wide_rings(format.parts, [tiles, 1], shared_bytes) else {
+            let Some(rings) = g.wide_rings(format, [tiles, 1], shared_bytes) else {
                 assert!(bytes(fewest) > shared_bytes, "{config:?}");
                 continue;
             };
@@ -216,14 +218,11 @@ fn blocks_of_one_tile_and_of_two_have_the_same_geometry_and_moments() {
         let of_one = problems(1);
         for n in [1, 2, 7, 64] {
             for (alone, conv) in of_one.iter().zip(problems(n)) {
-                let Some(first) = wide(alone, format, &HOPPER) else {
-                    continue;
-                };
                 for device in devices() {
-                    let Some(config) = wide(&conv, format, &device) else {
-                        // Only for want of memory, which the batch does not change.
-                        assert!(device.shared_bytes < HOPPER.shared_bytes);
-                        assert_eq!(wide(alone, format, &device), None);
+                    let first = wide(alone, format, &device);
+                    let config = wide(&conv, format, &device);
+                    assert_eq!(config.is_some(), first.is_some());
+                    let (Some(config), Some(first)) = (config, first) else {
                         continue;
                     };
                     let mut geometry = config.geometry;
@@ -307,6 +306,56 @@ fn wide_tiles_are_for_many_channels_and_pixels() {
             }
         }
     }
+}
+
+/// The config that is chosen for channels, filters, extents of the input and a stride, of a filter of 3 along each axis that is longer
+/// than 1, padded to the input's extents.
+fn padded(
+    [c, k]: [usize; 2],
+    extents: [usize; 3],
+    stride: usize,
+    format: OperandFormat,
+) -> GemmConfig {
+    let of = |inside: usize| extents.map(|extent| if extent > 1 { inside } else { 1 });
+    let spec = ConvSpec {
+        stride: of(stride),
+        padding: extents.map(|extent| usize::from(extent > 1)).into(),
+        ..ConvSpec::default()
+    };
+    let conv = conv([2, c, k], extents, of(3), spec);
+    GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a config")
+}
+
+#[test]
+fn volumes_and_planes_of_even_extents_fill_wide_tiles() {
+    for (channels, extents, stride) in [
+        ([32, 64], [128; 3], 2),
+        ([64, 64], [64; 3], 1),
+        ([64, 128], [64; 3], 2),
+        ([128, 128], [32; 3], 1),
+        ([128, 256], [32; 3], 2),
+        ([256, 256], [16; 3], 1),
+        ([256, 320], [16; 3], 2),
+        ([320, 320], [8; 3], 1),
+        ([512, 512], [1, 128, 128], 1),
+        ([512, 512], [1, 16, 16], 1),
+    ] {
+        let config = padded(channels, extents, stride, OperandFormat::STORED);
+        assert_eq!(config.tile, WIDE, "{channels:?}");
+        assert_eq!(config.geometry.tile_pixels(), WIDE.pixels(), "{config:?}");
+        // Two slots for patches are the least; three let one arrive while another waits.
+        let rings = config.wide_rings(&HOPPER).expect("a wide tile");
+        assert!(rings.patches >= 3 && rings.filters >= 4, "{rings:?}");
+        let split = padded(channels, extents, stride, OperandFormat::SPLIT);
+        assert_eq!(split.tile, WIDE, "{channels:?}");
+    }
+}
+
+#[test]
+fn extents_of_wide_tiles_are_chosen_by_whole_rounds() {
+    let config = padded([256, 256], [1, 100, 152], 1, OperandFormat::STORED);
+    assert_eq!(config.tile, WIDE);
+    assert!(config.geometry.pixel_tiles() <= 66, "{config:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use op_spec::launch::LaunchShape;
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-use checks::convolved::{Rounded, Split};
+use checks::convolved::{Parts, Rounded, Split};
 use checks::*;
 use cuda_std::f16;
 

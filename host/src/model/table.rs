@@ -125,8 +125,8 @@ pub(super) const TABLE: [Row; 17] = [
     },
     Row {
         name: "implicit-gemm",
-        takes: "the same, any shape and attribute; a patch of the input that fits shared memory; alone in f16 and bf16, channels and taps that fill up steps",
-        summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest",
+        takes: "the same, any shape and attribute; a patch of the input that fits shared memory; or a convolution, perhaps batch_norm, perhaps a clamp or leaky_relu",
+        summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest; without a norm, that product alone",
         can: |_, run| {
             let (of, options) = (run.of, run.of.options.fused());
             if let Ok(form) = ending_form(run) {

@@ -7,8 +7,12 @@ use cuda_std::Label;
 
 use crate::device::DType;
 
-/// The products that a fully fused pipeline convolves f32 tensors with. Tensors of f16 and bf16 have exact products
-/// either way, and so have all kernels that are not fully fused.
+/// The products that tensor cores convolve f32 tensors with. Tensors of f16 and bf16 have exact products
+/// either way, and so have all kernels without tensor cores.
+///
+/// Where a norm of its own statistics follows a convolution, f32 is multiplied as scaled f16, at one scale for each sample. Where none
+/// follows, nothing is scaled, and what an output is off by depends on its own window alone: factors are sums of
+/// bf16, which have f32's range. Factors below `2^-110` may lack up to `2^-134` each in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Precision {
@@ -17,9 +21,12 @@ pub enum Precision {
     /// 2^-23` of the largest of its sum and its terms. At most 51 follow one another (17 steps of three products)
     /// before their sum is added to a total that rounds, so a result is off by less than `51 * 5.25 * 2^-23`, 3.2e-5,
     /// of the sum of magnitudes for that; where signs are mixed, by 1e-6 of the results' standard deviation.
+    /// Without a norm behind, the sum of three bf16, which are all of its bits: products of less than `2^-23` of the product of both
+    /// factors are left out, and as few instructions follow one another.
     #[default]
     Accurate,
-    /// Each factor rounded to 11 bits, as tf32 does: errors up to `2^-11` of the sum of magnitudes.
+    /// Each factor rounded to 11 bits, as tf32 does: errors up to `2^-11` of the sum of magnitudes. Without a norm behind,
+    /// the sum of two bf16: errors up to `3 * 2^-16` of it.
     Fast,
 }
 

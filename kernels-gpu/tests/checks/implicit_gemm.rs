@@ -1,15 +1,16 @@
 //! The implicit matrix product: what it convolves, the moments that it takes, the windows that it pools.
 
-use cuda_std::{Label, bf16, f16};
+use cuda_std::{bf16, f16};
 use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    Ending, GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WIDE,
+    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WIDE,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::kernels::fused::implicit_gemm::*;
-use super::convolved::{Convolution, Format, Rounded, Split};
-use super::{Failure, Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
+use super::convolved::{Convolution, FewParts, Format, Parts, Rounded, Split};
+use super::implicit_gemm_launch::{Ended, multiply, multiply_wide, prepare};
+use super::{Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
 
 /// A device on which a block has several tiles to do.
 pub(super) const DEVICE: GemmDevice = GemmDevice {
@@ -118,6 +119,24 @@ fn rows() -> Vec<Row> {
         ([1, 20, 140], [1, 9, 18], [1, 3, 3], plain, None, 1.0),
         // Patches of which shared memory holds two, and more stages.
         ([1, 72, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
+        // One plane of cells, whose neighbouring columns make the steps of warpgroups: an even and an odd number of them; strides,
+        // dilation, depth.
+        (
+            [1, 3, 9],
+            [1, 13, 30],
+            [1, 7, 7],
+            spec([1, 2, 2], [0, 3, 3], [1; 3], 1),
+            None,
+            1.0,
+        ),
+        (
+            [2, 8, 20],
+            [3, 9, 14],
+            [2, 3, 5],
+            spec([1; 3], [0, 1, 2], [1, 1, 3], 1),
+            None,
+            1.0,
+        ),
         // More windows than threads.
         ([1, 8, 16], [1, 18, 34], [1, 3, 3], plain, Some([1, 1]), 1.0),
     ];
@@ -165,6 +184,14 @@ impl Packed for Split {
 
 impl Packed for Rounded {
     const OPERANDS: OperandFormat = OperandFormat::ROUNDED;
+}
+
+impl Packed for Parts {
+    const OPERANDS: OperandFormat = OperandFormat::PARTS;
+}
+
+impl Packed for FewParts {
+    const OPERANDS: OperandFormat = OperandFormat::FEW_PARTS;
 }
 
 impl Packed for f16 {
@@ -233,139 +260,6 @@ pub(crate) fn split<F: Packed>(run: &Run) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// Packed input and filters, and what undoes their scaling.
-pub(super) struct Operands {
-    packed: Tensor<f32>,
-    descales: Tensor<f32>,
-    operands: Tensor<f32>,
-    filter_descales: Tensor<f32>,
-}
-
-/// Packs input and filters.
-pub(super) fn prepare<F: Packed>(
-    run: &Run,
-    config: &GemmConfig,
-    x: &Tensor<F::Stored>,
-    weight: &Tensor<F::Stored>,
-) -> Result<Operands, Failure> {
-    let g = config.geometry;
-    let n = g.conv.n as usize;
-    let of = Operands {
-        operands: run.empty::<f32>(config.filter_words() as usize)?,
-        filter_descales: run.empty::<f32>(g.conv.output_channels() as usize)?,
-        packed: run.empty::<f32>(config.packed_words() as usize)?,
-        descales: run.empty::<f32>(n)?,
-    };
-    let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
-    let labels = [Label::Name(F::LABEL)];
-    let (operands, descales) = (of.operands.ptr(), of.filter_descales.ptr());
-    let arguments = (weight.source(), operands, descales, g, config.tile);
-    run.launch(
-        &IMPLICIT_GEMM_FILTERS,
-        &labels,
-        config.filters_shape(),
-        arguments,
-    )?;
-    let (packed, descales) = (of.packed.ptr(), of.descales.ptr());
-    let arguments = (x.source(), packed, descales, largest.ptr(), g);
-    run.launch(&IMPLICIT_GEMM_PACK, &labels, g.pack_shape(), arguments)?;
-    if F::OPERANDS.scaled && g.scans == 0 {
-        let arguments = (x.source(), packed, descales, largest.source(), g);
-        run.launch(&IMPLICIT_GEMM_REPACK, &labels, g.repack_shape(), arguments)?;
-    }
-    Ok(of)
-}
-
-/// What a product is given that no norm follows.
-pub(super) struct Ended<T> {
-    pub(super) x: *const T,
-    pub(super) weight: *const T,
-    pub(super) gain: *const f32,
-    pub(super) shift: *const f32,
-    pub(super) ending: Ending,
-}
-
-impl<T> Ended<T> {
-    /// One that a norm follows.
-    const NONE: Self = Self {
-        x: std::ptr::null(),
-        weight: std::ptr::null(),
-        gain: std::ptr::null(),
-        shift: std::ptr::null(),
-        ending: Ending::NONE,
-    };
-}
-
-/// The product of wide tiles; how many of them a block had.
-#[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
-pub(super) fn multiply_wide<F: Packed>(
-    run: &Run,
-    config: &GemmConfig,
-    device: &GemmDevice,
-    of: &Operands,
-    bias: &Tensor<F::Stored>,
-    ended: &Ended<F::Stored>,
-    y: &Tensor<F::Stored>,
-    moments: &Tensor<f32>,
-) -> Result<u32, Failure> {
-    let rings = config.wide_rings(device).expect("a wide tile");
-    let label = if rings.tiles == 2 { "two" } else { "one" };
-    let arguments = (
-        of.packed.source(),
-        of.descales.source(),
-        of.operands.source(),
-        of.filter_descales.source(),
-        bias.source(),
-        ended.x.cast(),
-        ended.weight.cast(),
-        ended.gain,
-        ended.shift,
-        y.ptr(),
-        moments.ptr(),
-        config.geometry,
-        rings,
-        ended.ending,
-    );
-    let labels = [label.into(), Label::Name(F::LABEL)];
-    let shape = config.shape(device);
-    run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)?;
-    Ok(rings.tiles)
-}
-
-/// The product of any other tiles.
-#[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
-pub(super) fn multiply<F: Packed>(
-    run: &Run,
-    config: &GemmConfig,
-    of: &Operands,
-    bias: &Tensor<F::Stored>,
-    scale: &Tensor<F::Stored>,
-    ended: &Ended<F::Stored>,
-    y: &Tensor<F::Stored>,
-    moments: &Tensor<f32>,
-) -> Outcome {
-    let tile = config.tile.name().expect("a tile with kernels");
-    let arguments = (
-        of.packed.source(),
-        of.descales.source(),
-        of.operands.source(),
-        of.filter_descales.source(),
-        bias.source(),
-        std::ptr::null(),
-        scale.source(),
-        ended.x.cast(),
-        ended.weight.cast(),
-        ended.gain,
-        ended.shift,
-        y.ptr(),
-        moments.ptr(),
-        config.geometry,
-        ended.ending,
-    );
-    let labels = [tile.into(), Label::Name(F::LABEL)];
-    run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)
 }
 
 fn check_row<F: Packed>(

@@ -26,6 +26,7 @@ mod costs;
 mod ending;
 mod layout;
 mod pixels;
+mod stages;
 mod tile;
 pub mod wide;
 
@@ -93,24 +94,53 @@ pub struct OperandFormat {
     pub parts: u32,
     /// Whether values are scaled by a power of two, so that an f16 can hold them.
     pub scaled: bool,
+    /// How often the reduction is gone through, each time with other parts of filters and input ([`PASSES`]); 1 where a step
+    /// multiplies all parts that are multiplied.
+    pub passes: u32,
 }
+
+/// Parts of the filters and of the input that meet in each pass, the largest products first: high and high, high and middle,
+/// middle and high, high and low, middle and middle, low and high.
+pub const PASSES: [[u32; 2]; 6] = [[0, 0], [0, 1], [1, 0], [0, 2], [1, 1], [2, 0]];
 
 impl OperandFormat {
     /// f32, split in two f16, 22 bits in all.
     pub const SPLIT: Self = Self {
         parts: 2,
         scaled: true,
+        passes: 1,
     };
     /// f32, rounded to one f16, 11 bits.
     pub const ROUNDED: Self = Self {
         parts: 1,
         scaled: true,
+        passes: 1,
     };
     /// f16 and bf16 as they are.
     pub const STORED: Self = Self {
         parts: 1,
         scaled: false,
+        passes: 1,
     };
+    /// f32 where no norm follows: three bf16, which are all of its 24 bits, and have its range, so that nothing is scaled, and what
+    /// is small stays itself beside what is large. Products of less than `2^-24` of the largest are left out.
+    pub const PARTS: Self = Self {
+        parts: 3,
+        scaled: false,
+        passes: 6,
+    };
+    /// The same with two of the parts, 16 bits.
+    pub const FEW_PARTS: Self = Self {
+        parts: 2,
+        scaled: false,
+        passes: 3,
+    };
+
+    /// Parts that a step multiplies.
+    #[must_use]
+    pub const fn step_parts(self) -> u32 {
+        if self.passes > 1 { 1 } else { self.parts }
+    }
 }
 
 /// What a kernel of the product knows of its problem.
@@ -161,9 +191,12 @@ pub struct GemmGeometry {
     pub slice_pitch: u32,
     /// From eight pixels of a warpgroup's tile to the next eight, in cells of the patch.
     pub octet_cells: u32,
-    /// 1 if the two cells of a step are the same tap in two planes, else 0: then they are any
+    /// 1 if the two cells of a step are equally far apart in all steps, for warpgroups, else 0: then they are any
     /// two that follow one another.
     pub paired: u32,
+    /// How many cells of the patch from the first one to the second, where they are neighbouring columns of taps in the one plane that
+    /// there is; 0 where they are the same tap in two planes.
+    pub pair_cells: u32,
     /// Strips of eight columns in a tile of octets; 0 in other layouts.
     pub strips: u32,
     /// Residues of the rows of a patch of octets.
@@ -204,6 +237,10 @@ pub struct GemmGeometry {
     /// 1 if the largest magnitude of a sample is found before it is packed, else 0: then it is
     /// found meanwhile, and a sample that was packed at the wrong scale is repacked.
     pub scans: u32,
+    /// 16-bit parts of a value, and passes over the reduction, as the format has them.
+    pub parts: u32,
+    /// See [`OperandFormat::passes`].
+    pub passes: u32,
     /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
     /// computed again; else 0.
     pub alone: u32,
@@ -240,10 +277,34 @@ impl GemmGeometry {
         self.tile_d * self.tile_h * self.tile_w
     }
 
-    /// Cells of a filter in one stage.
+    /// Cells of a filter in one stage, in each pass.
     #[must_use]
     pub const fn stage_cells(&self) -> u32 {
         self.stage_planes * self.taps
+    }
+
+    /// Steps of pairs in one pass over a stage.
+    #[must_use]
+    pub const fn paired_steps(&self) -> u32 {
+        match self.pair_cells {
+            0 => self.stage_planes / STEP_CELLS * self.taps,
+            _ => self.filter_slices * self.conv.r * self.row_pairs(),
+        }
+    }
+
+    /// Pairs of the columns of taps, the last of which may have one.
+    #[must_use]
+    pub const fn row_pairs(&self) -> u32 {
+        self.column_taps.div_ceil(STEP_CELLS)
+    }
+
+    /// How many cells of the patch from a step's first cell to its second, where values have `parts` parts.
+    #[must_use]
+    pub const fn second_cell(&self, parts: u32) -> u32 {
+        match self.pair_cells {
+            0 => parts * self.patch_cells,
+            cells => cells,
+        }
     }
 
     /// Cells of one row of the packed input.
@@ -282,7 +343,7 @@ impl GemmGeometry {
         self.patch_rows() * self.patch_row()
     }
 
-    /// Words of the operands of one group.
+    /// Words of the operands of one group, of whose values each step multiplies `parts` parts.
     #[must_use]
     pub const fn filter_words(&self, tile: GemmTile, parts: u32) -> u64 {
         let operands = self.filter_tiles as u64 * (tile.filters() / OPERAND_ROWS) as u64;

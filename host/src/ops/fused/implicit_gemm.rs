@@ -5,6 +5,8 @@ use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM_WIDE,
 };
 
+use cuda_std::Label;
+
 use super::convolved::{Convolved, Parameters};
 use super::preparation::{Preparation, prepared};
 use crate::device::{DType, DeviceProperties};
@@ -66,9 +68,21 @@ pub(crate) fn gemm_config_alone(
     properties: &DeviceProperties,
     options: FusedOptions,
 ) -> Result<GemmConfig, Refusal> {
+    type Format = OperandFormat;
     let device = gemm_device(properties);
     let batch = (!options.batch_invariant).then_some(geometry.n);
-    GemmConfig::alone(geometry, operand_format(dtype, options), &device, batch)
+    let formats = [Format::PARTS, Format::FEW_PARTS, Format::STORED];
+    let format = options.precision.pick(dtype, formats);
+    GemmConfig::alone(geometry, format, &device, batch)
+}
+
+/// What the kernels of `config` for tensors of `dtype` are labelled.
+fn label(config: &GemmConfig, precision: Precision, dtype: DType) -> Label {
+    match config.format.passes {
+        1 => precision.label(dtype),
+        // The geometry says how many parts there are.
+        _ => Label::Name("parts_f32"),
+    }
 }
 
 /// The filters as operands of the tensor cores, and the reciprocals of the filters' scales.
@@ -84,10 +98,11 @@ fn prepare(
         tile,
         cell_channels: geometry.cell_channels,
         stage_planes: geometry.stage_planes,
+        passes: geometry.passes,
         depth_stages: geometry.depth_stages,
     };
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
-    let label = precision.label(program.dtype(weight));
+    let label = label(config, precision, program.dtype(weight));
     let channels = geometry.conv.output_channels() as usize;
     let append = |program: &mut ProgramBuilder, [filters]: [Option<Value>; 1]| {
         let shape = config.filters_shape();
@@ -122,7 +137,7 @@ fn pack(
     };
     let largest = program.tensor(&[slots], DType::F32)?;
     let bytes_moved = program.bytes(&[x, words, largest]);
-    let label = [precision.label(dtype)];
+    let label = [label(config, precision, dtype)];
     let (pack, shape) = kernel(&IMPLICIT_GEMM_PACK, &label, g.pack_shape())?;
     let arguments = (x, words, descales, largest, *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an element for each
@@ -165,7 +180,7 @@ pub(crate) fn append(
         .map(|Folded { gain, shift }| (gain, shift));
     let (gain, shift) = folded.unzip();
     let device = gemm_device(program.properties());
-    let (label, shape) = (precision.label(dtype), config.shape(&device));
+    let (label, shape) = (label(config, precision, dtype), config.shape(&device));
     if let Some(rings) = config.wide_rings(&device) {
         let tiles = if rings.tiles == 2 { "two" } else { "one" };
         let (kernel, shape) = kernel(&IMPLICIT_GEMM_WIDE, &[tiles.into(), label], shape)?;

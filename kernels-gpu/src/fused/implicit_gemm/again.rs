@@ -15,6 +15,7 @@ use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OUTSIDE};
 
+use super::format::Format;
 use super::place::Place;
 use super::tables::from_word;
 use crate::parts::index::div_rem;
@@ -63,6 +64,16 @@ impl<T: Storage> Alone<T> {
 #[allow(clippy::eq_op)]
 pub(super) fn is_nan(x: f32) -> bool {
     x != x
+}
+
+/// A result; NaN in place of one that is to be computed again. Parts of f32 make an infinity of what bf16 cannot round to a
+/// finite number, so theirs are not to be trusted either.
+#[inline(always)]
+pub(super) fn judged<F: Format>(result: f32) -> f32 {
+    if F::OPERANDS.passes > 1 && !(math::abs(result) < f32::INFINITY) {
+        return f32::NAN;
+    }
+    result
 }
 
 /// The sum of the products of filter `channel` with the window of one output of a sample, one after another: taps in

@@ -8,7 +8,8 @@ use op_spec::launch::implicit_gemm::{
     CELL_VALUES, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_CELLS,
 };
 
-use super::format::{Bf16, F16, Format, Rounded, Split};
+use super::format::{Bf16, F16, Format, Parts, Rounded, Split, format_of};
+use super::tables::{FILTER_PARTS, part_of_pass};
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 
@@ -20,15 +21,33 @@ struct Filter<'a, T: Storage> {
 }
 
 impl<T: Storage> Filter<'_, T> {
-    /// The plane and the tap of cell `half` of a step of a stage.
+    /// The pass, and the plane and the tap of cell `half` of a step of a stage; behind the last pass one that there is not.
     #[inline(always)]
-    unsafe fn cell(&self, step: u32, half: u32) -> (u32, u32) {
+    unsafe fn cell(&self, step: u32, half: u32, passes: u32) -> (u32, (u32, u32)) {
         let g = self.g;
         if g.paired != 0 {
+            let (pass, step) = if passes > 1 {
+                div_rem(step, g.paired_steps())
+            } else {
+                (0, step)
+            };
+            if g.pair_cells > 0 {
+                let (row, pair) = div_rem(step, g.row_pairs());
+                let column = pair * STEP_CELLS + half;
+                let exists = column < g.column_taps && row < g.filter_slices * g.conv.r;
+                let plane = if exists { 0 } else { g.stage_planes };
+                return (pass, (plane, row * g.column_taps + column));
+            }
             let (pair, tap) = div_rem(step, g.taps);
-            (pair * STEP_CELLS + half, tap)
+            (pass, (pair * STEP_CELLS + half, tap))
         } else {
-            div_rem(step * STEP_CELLS + half, g.taps)
+            let cell = step * STEP_CELLS + half;
+            let (pass, cell) = if passes > 1 {
+                div_rem(cell, g.stage_cells())
+            } else {
+                (0, cell)
+            };
+            (pass, div_rem(cell, g.taps))
         }
     }
 
@@ -66,7 +85,7 @@ const _: () = assert!(CELL_VALUES == 8 && OPERAND_ROWS == 16);
 /// and `descales` an element for each filter where values are scaled; `tile` is the
 /// config's.
 #[kernel(
-    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
+    instances(F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
 )]
 pub unsafe fn implicit_gemm_filters<F: Format>(
@@ -111,7 +130,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         }
     }
 
-    let parts = F::OPERANDS.parts;
+    let (parts, passes) = (F::OPERANDS.step_parts(), format_of::<F>(g).passes);
     let words = g.filter_words(tile, parts) as usize;
     let operands =
         GlobalMut::new(operands, conv.groups as usize * words).slice(group as usize * words, words);
@@ -128,13 +147,20 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         let (step, place) = div_rem(at, 8);
         let (quad_lane, half) = (place % 4, place / 4);
         let (stage, step_of_stage) = div_rem(step, g.steps);
-        let cell = filter.cell(step_of_stage, half);
+        let (pass, cell) = filter.cell(step_of_stage, half, passes);
         let (mut low, mut high) = (0.0, 0.0);
-        if exists {
+        if exists && pass < passes {
             low = filter.value(stage, cell, 2 * quad_lane);
             high = filter.value(stage, cell, 2 * quad_lane + 1);
         }
-        let word = F::pack(low, high);
+        let mut word = F::pack(low, high);
+        // The part that the pass multiplies.
+        let mut left = part_of_pass(FILTER_PARTS, pass);
+        while passes > 1 && pass < passes && left > 0 {
+            [low, high] = F::left(word, low, high);
+            word = F::pack(low, high);
+            left -= 1;
+        }
         let operand = ((filter_tile * all_steps + step) * parts) * sets;
         let to = |part: u32| {
             // Wide tiles have them as the tensor cores find them in shared memory.

@@ -5,7 +5,7 @@ use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{Storage, bf16, f16, mma};
 #[cfg(hopper)]
 use op_spec::launch::implicit_gemm::CHAIN_STEPS;
-use op_spec::launch::implicit_gemm::OperandFormat;
+use op_spec::launch::implicit_gemm::{GemmGeometry, OperandFormat};
 
 /// A warp's filters for the steps of a chain, by part.
 #[cfg(hopper)]
@@ -21,7 +21,9 @@ pub(super) trait Format {
     fn pack(low: f32, high: f32) -> u32;
     /// The same of two stored values. Where these are operands as they are, nothing is converted.
     fn join(low: Self::Stored, high: Self::Stored) -> u32;
-    /// What rounding leaves of two values that [`pack`](Self::pack) made `word` of.
+    /// What rounding leaves of two values that [`pack`](Self::pack) made `word` of, exactly.
+    fn left(word: u32, low: f32, high: f32) -> [f32; 2];
+    /// The same as operands.
     fn rest(word: u32, low: f32, high: f32) -> u32;
     /// `a * b + d`.
     ///
@@ -50,6 +52,21 @@ pub(super) struct Rounded;
 pub(super) struct F16;
 /// bf16.
 pub(super) struct Bf16;
+/// f32 in two or three bf16, as the geometry says, which are multiplied in as many passes as it says.
+pub(super) struct Parts;
+
+/// The format of a problem: what the kernel knows of it, or, where there are several passes, what the geometry says.
+#[inline(always)]
+pub(super) fn format_of<F: Format>(g: &GemmGeometry) -> OperandFormat {
+    if F::OPERANDS.passes == 1 {
+        return F::OPERANDS;
+    }
+    OperandFormat {
+        parts: g.parts,
+        passes: g.passes,
+        ..F::OPERANDS
+    }
+}
 
 macro_rules! format {
     ($name:ident, $Stored:ident, $Operand:ident, $operands:ident, $pack:ident, $mma:ident, $start:expr) => {
@@ -62,17 +79,22 @@ macro_rules! format {
             }
             #[inline(always)]
             fn join(low: $Stored, high: $Stored) -> u32 {
-                if Self::OPERANDS.scaled {
+                if Self::OPERANDS.scaled || Self::OPERANDS.passes > 1 {
                     return mma::$pack(Storage::to_f32(low), Storage::to_f32(high));
                 }
                 low.to_bits() as u32 | (high.to_bits() as u32) << 16
             }
             #[inline(always)]
-            fn rest(word: u32, low: f32, high: f32) -> u32 {
+            fn left(word: u32, low: f32, high: f32) -> [f32; 2] {
                 // Not `half`'s own method of that name, which converts in software.
                 let rounded_low = Storage::to_f32($Operand::from_bits(word as u16));
                 let rounded_high = Storage::to_f32($Operand::from_bits((word >> 16) as u16));
-                mma::$pack(low - rounded_low, high - rounded_high)
+                [low - rounded_low, high - rounded_high]
+            }
+            #[inline(always)]
+            fn rest(word: u32, low: f32, high: f32) -> u32 {
+                let [low, high] = Self::left(word, low, high);
+                mma::$pack(low, high)
             }
             #[inline(always)]
             unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
@@ -141,6 +163,15 @@ format!(
     pack_f16x2,
     m16n8k16_f16,
     |sums, [a, _], b, _| wgmma::add_f16_3(sums, a, &b)
+);
+format!(
+    Parts,
+    f32,
+    bf16,
+    PARTS,
+    pack_bf16x2,
+    m16n8k16_bf16,
+    |sums, [a, _], b, _| wgmma::add_bf16_3(sums, a, &b)
 );
 format!(
     Bf16,

@@ -12,7 +12,7 @@ use op_spec::launch::implicit_gemm::{
     CELL_VALUES, CELL_WORDS, CELLS_PER_THREAD, GemmGeometry, SPREAD_THREADS,
 };
 
-use super::format::{Bf16, F16, Format, Rounded, Split};
+use super::format::{Bf16, F16, Format, Parts, Rounded, Split, format_of};
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 use crate::parts::unroll::unroll;
@@ -135,7 +135,7 @@ impl<T: Storage> Packer<'_, T> {
         let x = Global::new(self.x, all_planes * plane_elements)
             .slice(first_plane * plane_elements, channels * plane_elements);
         let plane_cells = g.plane_cells();
-        let parts = F::OPERANDS.parts;
+        let parts = format_of::<F>(g).parts;
         let planes = (conv.groups * g.planes) as usize;
         let all_cells = conv.n as usize * planes * (parts * plane_cells) as usize;
         let packed = GlobalMut::new(self.packed, all_cells * CELL_WORDS as usize);
@@ -177,6 +177,10 @@ impl<T: Storage> Packer<'_, T> {
                     });
                 }
             });
+            let at = first_cell + cell as usize;
+            if F::OPERANDS.passes > 1 {
+                store_parts::<F>(packed, at, plane_cells, parts, values.map(T::to_f32));
+            }
             let mut words = [0; 4];
             let mut rests = [0; 4];
             unroll!(4, |i| {
@@ -191,9 +195,10 @@ impl<T: Storage> Packer<'_, T> {
                     words[i] = F::join(low, high);
                 }
             });
-            let at = first_cell + cell as usize;
-            packed.store_vec(at * CELL_WORDS as usize, words);
-            if parts == 2 {
+            if F::OPERANDS.passes == 1 {
+                packed.store_vec(at * CELL_WORDS as usize, words);
+            }
+            if F::OPERANDS.step_parts() == 2 {
                 let at = at + plane_cells as usize;
                 packed.store_vec(at * CELL_WORDS as usize, rests);
             }
@@ -210,6 +215,30 @@ impl<T: Storage> Packer<'_, T> {
     }
 }
 
+/// Stores the `parts` parts of a cell's values, each a plane of cells behind the one before: of a value the nearest operand,
+/// then the nearest one to what that leaves, and so on. An infinity leaves NaN.
+#[inline(always)]
+unsafe fn store_parts<F: Format>(
+    packed: GlobalMut<u32>,
+    first: usize,
+    plane_cells: u32,
+    parts: u32,
+    mut values: [f32; VALUES],
+) {
+    let mut part = 0;
+    while part < parts {
+        let mut words = [0; 4];
+        unroll!(4, |i| {
+            let [low, high] = [values[2 * i], values[2 * i + 1]];
+            words[i] = F::pack(low, high);
+            [values[2 * i], values[2 * i + 1]] = F::left(words[i], low, high);
+        });
+        let at = first + (part * plane_cells) as usize;
+        packed.store_vec(at * CELL_WORDS as usize, words);
+        part += 1;
+    }
+}
+
 /// A block packs some cells of one plane.
 ///
 /// *Launch*: `g.pack_shape()`. Blocks of one plane are neighbours.
@@ -223,7 +252,7 @@ impl<T: Storage> Packer<'_, T> {
 /// `packed_words()`. Where values are scaled, `descales` has an element for each sample and
 /// `largest` one for each block.
 #[kernel(
-    instances(F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
+    instances(F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
 )]
 pub unsafe fn implicit_gemm_pack<F: Format>(

@@ -5,7 +5,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{cp_async, thread};
 use op_spec::launch::implicit_gemm::{BLOCK_THREADS, CELL_WORDS};
 
-use super::format::Format;
+use super::format::{Format, format_of};
 use super::place::Place;
 use super::tables::Tables;
 use crate::parts::unroll::unroll;
@@ -27,7 +27,7 @@ impl Patch<'_> {
     pub(super) unsafe fn start<F: Format>(&self, place: &Place, stage: u32, buffer: u32) {
         let g = self.tables.g;
         let conv = &g.conv;
-        let parts = F::OPERANDS.parts;
+        let parts = format_of::<F>(g).parts;
         let plane_cells = g.plane_cells() as usize;
         let first = (place.z * conv.stride_d * g.packed_h + place.p * conv.stride_h)
             * g.row_cells()
@@ -45,7 +45,7 @@ impl Patch<'_> {
             let mut target = buffer + cell * CELL_WORDS;
             let mut local = 0;
             while local < g.stage_planes {
-                unroll!(2, |part| {
+                unroll!(3, |part| {
                     if (part as u32) < parts {
                         let at = source + part * plane_cells * CELL_WORDS as usize;
                         cp_async::copy16(self.buffers.addr(target), self.packed, at);

@@ -35,7 +35,7 @@ use op_spec::launch::implicit_gemm::{
 };
 
 use super::again::Alone;
-use super::format::{Bf16, F16, Format, Rounded, Split};
+use super::format::{Bf16, F16, Format, Parts, Rounded, Split, format_of};
 use super::multiplier::Multiplier;
 use super::patch::Patch;
 use super::place::{FilterSet, Place, load_tile};
@@ -111,8 +111,9 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
 /// Blocks that a multiprocessor should hold: what the tile says, but for the larger tiles of split
 /// values on Ampere and Ada, where the assembler does not fit them into so few registers.
 const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
-    let roomy = cfg!(hopper) || format.parts == 1 || tile.operands == 1;
-    tile.blocks_per_processor(format.parts) - !roomy as u32
+    let parts = format.step_parts();
+    let roomy = cfg!(hopper) || parts == 1 || tile.operands == 1;
+    tile.blocks_per_processor(parts) - !roomy as u32
 }
 
 /// A block computes tiles of filters times pixels, the moments of each filter over those pixels, and
@@ -142,6 +143,7 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
         ],
         F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]
     ),
+    instances(S: [m32n128: M32N128], F: [parts_f32: Parts]),
     max_threads = BLOCK_THREADS,
     min_blocks = min_blocks(S::TILE, F::OPERANDS)
 )]
@@ -176,7 +178,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
             ending,
         },
     };
-    let parts = F::OPERANDS.parts;
+    let (parts, step_parts) = (format_of::<F>(g).parts, F::OPERANDS.step_parts());
     let sets = g.filter_sets();
     let (first_item, set) = div_rem(thread::block_idx_x(), sets);
     let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
@@ -206,7 +208,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     tables.find_places::<F, S>();
 
     let results_of = |warp: u32, thread: u32, g: GemmGeometry| {
-        let layout = g.layout(S::TILE, parts);
+        let layout = g.layout(S::TILE, format_of::<F>(&g).parts);
         Results::<F, S> {
             thread,
             pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
@@ -228,10 +230,10 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     let all_channels = g.conv.output_channels() as usize;
     results.load_channels(&filters, Global::new(filter_descales, all_channels));
 
-    let words = g.filter_words(S::TILE, parts) as usize;
+    let words = g.filter_words(S::TILE, step_parts) as usize;
     let all_steps = g.stages * g.steps;
     let tile_words =
-        (all_steps * parts * (S::TILE.filters() / OPERAND_ROWS) * OPERAND_WORDS) as usize;
+        (all_steps * step_parts * (S::TILE.filters() / OPERAND_ROWS) * OPERAND_WORDS) as usize;
     let operands = Global::new(operands, g.conv.groups as usize * words).slice(
         group as usize * words + filter_tile as usize * tile_words,
         tile_words,

@@ -3,10 +3,11 @@
 use cuda_std::shared::{self, Shared};
 use cuda_std::thread;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PLACE_BITS,
+    BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PASSES, PLACE_BITS,
+    STEP_CELLS,
 };
 
-use super::format::Format;
+use super::format::{Format, format_of};
 use super::tile::TileShape;
 use crate::parts::index::div_rem;
 
@@ -120,6 +121,24 @@ pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, cell: u32) -> u32 
     (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column
 }
 
+/// The parts of the filters or of the input in each pass, two bits for each.
+const fn parts_of_passes(which: usize) -> u32 {
+    let (mut parts, mut pass) = (0, 0);
+    while pass < PASSES.len() {
+        parts |= PASSES[pass][which] << (2 * pass);
+        pass += 1;
+    }
+    parts
+}
+pub(super) const FILTER_PARTS: u32 = parts_of_passes(0);
+const INPUT_PARTS: u32 = parts_of_passes(1);
+
+/// Which of these parts pass `pass` multiplies.
+#[inline(always)]
+pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
+    parts >> (2 * pass) & 3
+}
+
 /// Depth, row and strip of a row of a patch of octets.
 #[inline(always)]
 unsafe fn row_of_octet(g: &GemmGeometry, row: u32) -> (u32, u32, u32) {
@@ -139,12 +158,28 @@ unsafe fn row_of_octet(g: &GemmGeometry, row: u32) -> (u32, u32, u32) {
 pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: u32) -> u32 {
     let conv = &g.conv;
     let cells = if g.paired != 0 {
-        g.stage_planes / 2 * g.taps
+        g.paired_steps()
     } else {
         g.stage_cells()
     };
+    let format = format_of::<F>(g);
     // What is behind the last one meets filters of 0; any cell will do for it.
-    let (plane, tap) = div_rem(if entry < cells { entry } else { 0 }, g.taps);
+    let entry = if entry < format.passes * cells {
+        entry
+    } else {
+        0
+    };
+    let (pass, entry) = if format.passes > 1 {
+        div_rem(entry, cells)
+    } else {
+        (0, entry)
+    };
+    let (plane, tap) = if g.pair_cells > 0 {
+        let (row, pair) = div_rem(entry, g.row_pairs());
+        (0, row * g.column_taps + pair * STEP_CELLS)
+    } else {
+        div_rem(entry, g.taps)
+    };
     let (row, column) = div_rem(tap, g.column_taps);
     let (t, r) = div_rem(row, conv.r);
     let w = column * g.cell_columns * conv.dilation_w;
@@ -157,7 +192,8 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
         row * g.tile_d * g.strips
     };
     let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
-    let of_plane = F::OPERANDS.parts * g.patch_cells;
+    let in_patch = in_patch + part_of_pass(INPUT_PARTS, pass) * g.patch_cells;
+    let of_plane = format.parts * g.patch_cells;
     if g.paired != 0 {
         2 * plane * of_plane + in_patch
     } else {

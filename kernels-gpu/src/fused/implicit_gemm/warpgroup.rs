@@ -2,7 +2,7 @@
 //!
 //! # Operands
 //! A are the filters, in registers, 16 rows for each warp; B are the patch's cells, where they lie. A step is
-//! one tap in two planes, so its halves of K are equally far apart in every step, and pixels
+//! one tap in two planes, or two neighbouring columns of the one plane that there is, so its halves of K are equally far apart in every step, and pixels
 //! lie as `W64N128` says: a tap is nothing but another first address.
 //!
 //! # Sums
@@ -168,7 +168,7 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
         let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
         let low = g.patch_cells;
-        let k_units = parts * g.patch_cells;
+        let k_units = g.second_cell(parts);
         let second_half = OCTETS as u32 * g.octet_cells;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
         let first = wgmma::unit(at);

@@ -6,7 +6,7 @@
 //! Tensor cores truncate when they add to a sum, so a long sum drifts towards zero, by up to `2^-24` of itself for
 //! each instruction on average where signs are mixed. In the split format a lane therefore puts its sums aside, in the
 //! shared memory of the results, after [`KEPT_STEPS`] steps (or one more, as steps come in twos), and starts them anew;
-//! those additions round. Shorter sums are never put aside. Of 16 terms and a sum an instruction cuts off less than `5.25 *
+//! those additions round. (In the format of parts, after three times as many, which are as many instructions.) Shorter sums are never put aside. Of 16 terms and a sum an instruction cuts off less than `5.25 *
 //! 2^-23` of the largest, so what 51 of them cut off is less than 3.2e-5 of the sum of magnitudes; usual errors, and those of an
 //! FMA chain, are in docs/tuning.md: 1e-6 of the results' standard deviation, however many terms there are.
 
@@ -18,7 +18,7 @@ use op_spec::launch::implicit_gemm::{
     CELL_BYTES, KEPT_STEPS, OPERAND_ROWS, OPERAND_WORDS, STEP_CELLS,
 };
 
-use super::format::Format;
+use super::format::{Format, format_of};
 use super::multiplier::Multiplier;
 use super::patch::Patch;
 use super::results::Results;
@@ -41,7 +41,7 @@ unsafe fn load_filters<F: Format, S: TileShape>(
     step: u32,
     first: u32,
 ) -> Filters {
-    let parts = F::OPERANDS.parts;
+    let parts = F::OPERANDS.step_parts();
     let sets = S::TILE.filters() / OPERAND_ROWS;
     let lane = thread::thread_idx_x() % WARP_THREADS;
     let of_step = ((step * parts * sets + first) * OPERAND_WORDS + lane * 4) as usize;
@@ -72,7 +72,7 @@ unsafe fn multiply<F: Format, S: TileShape>(
 ) {
     let mut pixels = [[[0; 2]; MAX_PIXEL_OCTETS]; 2];
     unroll!(2, |part| {
-        if (part as u32) < F::OPERANDS.parts {
+        if (part as u32) < F::OPERANDS.step_parts() {
             unroll!(4, |pair| {
                 if 2 * (pair as u32) < S::TILE.pixel_octets {
                     let at = patch.offset(bases[pair] + part as u32 * low_part);
@@ -86,7 +86,7 @@ unsafe fn multiply<F: Format, S: TileShape>(
     // Parts of filters and of pixels: high and high, high and low, low and high.
     unroll!(4, |product| {
         let (filter_part, pixel_part) = (product / 2, product % 2);
-        if product < 3 && ((filter_part + pixel_part) as u32) < F::OPERANDS.parts {
+        if product < 3 && ((filter_part + pixel_part) as u32) < F::OPERANDS.step_parts() {
             unroll!(4, |m| {
                 if (m as u32) < S::TILE.operands {
                     unroll!(8, |n| {
@@ -129,8 +129,14 @@ impl Warps {
         sums: &mut Sums,
         results: &Results<'_, F, S>,
     ) {
-        if F::OPERANDS.parts == 2 && S::TILE.puts_aside() {
-            if self.kept % ASIDE >= KEPT_STEPS {
+        if F::OPERANDS.parts > 1 && S::TILE.puts_aside() {
+            // As many instructions for each sum.
+            let most = if F::OPERANDS.passes > 1 {
+                3 * KEPT_STEPS
+            } else {
+                KEPT_STEPS
+            };
+            if self.kept % ASIDE >= most {
                 results.put_aside(sums, self.kept < ASIDE);
                 self.kept = ASIDE;
             }
@@ -176,7 +182,7 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
         buffer: u32,
     ) {
         let g = patch.tables.g;
-        let parts = F::OPERANDS.parts;
+        let parts = format_of::<F>(g).parts;
         let all_steps = g.stages * g.steps;
         let low_part = g.patch_cells * CELL_BYTES;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));

@@ -1,24 +1,14 @@
 //! Which tile a product is made of, and in which stages.
 
 use super::pixels::{choose_pixels, reach};
-use super::tile::CHAIN_STEPS;
+use super::stages::MAX_STAGE_CELLS;
 use super::{
-    BLOCK_THREADS, CELL_BYTES, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
-    SCANNED_ELEMENTS, SPREAD_THREADS, STEP_CELLS, TILES, wide,
+    BLOCK_THREADS, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
+    SCANNED_ELEMENTS, SPREAD_THREADS, TILES, wide,
 };
 use crate::launch::conv::ConvGeometry;
 use crate::launch::norm::COUNTED_ELEMENTS;
 use crate::launch::{LaunchShape, Refusal, WARP_THREADS};
-
-/// Most cells of a filter in one stage.
-const MAX_STAGE_CELLS: u32 = 1024;
-
-/// Shared memory that a stage should not exceed if it need not: with two of them in each of three
-/// blocks on a multiprocessor all find room.
-const STAGE_BYTES: u32 = 16 * 1024;
-
-/// The same for warpgroups that multiply split values, of which a multiprocessor holds two.
-const SPLIT_WARPGROUP_STAGE_BYTES: u32 = 32 * 1024;
 
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;
@@ -116,7 +106,7 @@ impl GemmConfig {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
         let each = self.shared_bytes(device) + BLOCK_RESERVE;
-        let most = self.tile.blocks_per_processor(self.format.parts);
+        let most = (self.tile).blocks_per_processor(self.format.step_parts());
         (all / each).clamp(1, most)
     }
 
@@ -156,7 +146,7 @@ impl GemmConfig {
         if !self.tile.is_wide() {
             return g.layout(self.tile, parts).end;
         }
-        let layout = (self.wide_rings(device)).map(|rings| g.wide_layout(parts, rings));
+        let layout = (self.wide_rings(device)).map(|rings| g.wide_layout(self.format, rings));
         layout.map_or(u32::MAX, |layout| layout.end)
     }
 
@@ -189,7 +179,7 @@ impl GemmConfig {
     #[must_use]
     pub const fn filter_words(&self) -> u64 {
         let g = &self.geometry;
-        g.conv.groups as u64 * g.filter_words(self.tile, self.format.parts)
+        g.conv.groups as u64 * g.filter_words(self.tile, self.format.step_parts())
     }
 
     /// Launch of the kernel that lays out the filters: a warp for each, those included that fill up
@@ -238,6 +228,9 @@ impl<'a> PackedInput<'a> {
         if tile.warpgroups != 0 && !device.warpgroups {
             return None;
         }
+        if format.passes > 1 && !tile.makes_passes() {
+            return None;
+        }
         // A wide tile's results are never all in shared memory.
         if tile.is_wide() && pool.is_some() {
             return None;
@@ -271,6 +264,7 @@ impl<'a> PackedInput<'a> {
             slice_pitch: 1,
             octet_cells: 0,
             paired: 0,
+            pair_cells: 0,
             strips: 0,
             row_residues: 1,
             residue_rows: 1,
@@ -290,14 +284,16 @@ impl<'a> PackedInput<'a> {
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             scans: u32::from(sample <= SCANNED_ELEMENTS),
+            parts: format.parts,
+            passes: format.passes,
             alone: 0,
         };
         if geometry.taps > MAX_STAGE_CELLS {
             return None;
         }
-        choose_pixels(&mut geometry, tile, format.parts, device)?;
+        choose_pixels(&mut geometry, tile, format, device)?;
         geometry.choose_stages(format.parts);
-        if format.parts == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
+        if format.step_parts() == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
         }
         let config = GemmConfig {
@@ -326,44 +322,5 @@ const fn cell_channels(conv: &ConvGeometry) -> u32 {
         1 | 2 if all_used && conv.s > 2 => 2,
         1..=4 if all_used && conv.s > 1 => 4,
         _ => CELL_VALUES,
-    }
-}
-
-impl GemmGeometry {
-    /// Divides the channels into stages: as many as a stage's bytes allow, evenly, and an even number
-    /// of cells where that can be.
-    fn choose_stages(&mut self, parts: u32) {
-        let one = parts * self.patch_cells * CELL_BYTES;
-        // Planes come alone or in twos.
-        let (multiple, bytes) = match (self.paired, parts) {
-            (0, _) => (1, STAGE_BYTES),
-            (_, 1) => (2, STAGE_BYTES),
-            _ => (2, SPLIT_WARPGROUP_STAGE_BYTES),
-        };
-        let most = (bytes / one)
-            .min(MAX_STAGE_CELLS / self.taps)
-            .clamp(multiple, self.planes.next_multiple_of(multiple));
-        let most = most / multiple * multiple;
-        // Steps of a stage, for each number of planes in it, and those that all stages take together.
-        let steps = |planes: u32| match multiple {
-            1 => (planes * self.taps).div_ceil(STEP_CELLS),
-            _ => (planes / multiple * self.taps).next_multiple_of(CHAIN_STEPS),
-        };
-        let all_steps = |planes: u32| self.planes.div_ceil(planes) * steps(planes);
-        let mut best = most;
-        let mut planes = most;
-        while planes > multiple {
-            planes -= multiple;
-            if all_steps(planes) < all_steps(best) {
-                best = planes;
-            }
-        }
-        self.stage_planes = best;
-        self.stages = self.planes.div_ceil(best) * self.depth_stages;
-        self.steps = steps(best);
-        self.offsets = match multiple {
-            1 => self.stage_cells() + 1,
-            _ => self.steps,
-        };
     }
 }

@@ -43,12 +43,13 @@ impl GemmConfig {
         products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Whether warpgroups may be faster: there are two planes for a step, enough steps, and, for one warpgroup,
+    /// Whether warpgroups may be faster: there are two cells for a step, enough steps, and, for one warpgroup,
     /// room for a second block, as one alone leaves the tensor cores idle between its chains. Wide tiles are for filters that fill
     /// three quarters of them.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
-        let steps = g.planes > 1 && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
+        let pairs = g.planes > 1 || g.pair_cells > 0;
+        let steps = pairs && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
         if !self.tile.is_wide() {
             return steps && self.blocks_per_processor(device) > 1;
         }
@@ -62,7 +63,7 @@ impl GemmConfig {
         let g = &self.geometry;
         let items = batch.checked_mul(g.pixel_tiles().into())?;
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
-        let products = if self.format.parts == 2 { 3 } else { 1 };
+        let products = if self.format.step_parts() == 2 { 3 } else { 1 };
         let steps = u64::from(g.stages) * u64::from(g.steps);
         let multiplying = outputs * steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
         let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;

@@ -67,7 +67,7 @@ impl GemmConfig {
     ) -> Result<Self, Refusal> {
         if format.scaled {
             return Err(Refusal::Needs(
-                "16-bit elements where no norm follows, since f32 is multiplied at the scale of its sample",
+                "operands that are not scaled where no norm follows, since the largest value of a sample is in few windows",
             ));
         }
         Ok(Self::new(conv, None, format, device, batch)?.without_norm())

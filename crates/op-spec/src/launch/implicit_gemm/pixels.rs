@@ -17,17 +17,17 @@
 
 use super::tile::{CHAIN_STEPS, INSTRUCTION_PIXELS};
 use super::{
-    CELL_WORDS, GemmDevice, GemmGeometry, GemmTile, MAX_PATCH_CELLS, STEP_CELLS, USUAL_BATCH,
-    WARP_THREADS,
+    CELL_WORDS, GemmDevice, GemmGeometry, GemmTile, MAX_PATCH_CELLS, OperandFormat, STEP_CELLS,
+    USUAL_BATCH, WARP_THREADS,
 };
 
 /// Chooses the extents of a tile's pixels: those with the least work for the whole plane, of which
-/// the patches are a part. Where outputs are pooled, whole windows. Of wide tiles, for values of `parts` parts, it is the least
+/// the patches are a part. Where outputs are pooled, whole windows. Of wide tiles, for values in `format`, it is the least
 /// time of a device for the usual batch, which comes in whole rounds.
 pub(super) fn choose_pixels(
     g: &mut GemmGeometry,
     tile: GemmTile,
-    parts: u32,
+    format: OperandFormat,
     device: &GemmDevice,
 ) -> Option<()> {
     let (step_h, step_w) = (g.pool_h.max(1), g.pool_w.max(1));
@@ -45,7 +45,7 @@ pub(super) fn choose_pixels(
         while h * w <= most && h <= g.conv.p.next_multiple_of(step_h) {
             for candidate in g.candidates(h, w, tile).into_iter().flatten() {
                 let cost = match tile.is_wide() {
-                    true => candidate.wide_pixel_cost(parts, device),
+                    true => candidate.wide_pixel_cost(format, device),
                     false => Some(candidate.pixel_cost(tile)),
                 };
                 if let Some(cost) = cost.filter(|&cost| cost < best) {
@@ -175,8 +175,20 @@ impl GemmGeometry {
         }
     }
 
-    /// The same, with steps of two planes, and a patch that has a cell for each tap of every
-    /// pixel of a block, used or not. The filter's last row is `last_row` rows behind its first.
+    /// How far neighbouring columns of taps are apart, if there is one plane and they are equally far apart; else 0.
+    fn pair_cells(&self) -> Option<u32> {
+        let columns = self.cell_columns.checked_mul(self.conv.dilation_w)?;
+        let together = self.planes == 1 && self.column_taps > 1;
+        let are_even = together && columns.is_multiple_of(self.conv.stride_w);
+        Some(if are_even {
+            columns / self.conv.stride_w
+        } else {
+            0
+        })
+    }
+
+    /// The same, with steps of two planes, or of two columns of taps in the one that there is, and a patch that has a cell for each
+    /// tap of every pixel of a block, used or not. The filter's last row is `last_row` rows behind its first.
     fn for_warpgroup(self, most: u32, last_row: u32) -> Option<Self> {
         // How far a column of a filter is from its first, at most.
         let column = |tap: u32| {
@@ -192,8 +204,14 @@ impl GemmGeometry {
         };
         let taps = product([last_row, octets_in_row, self.patch_row()])?.checked_add(columns)?;
         let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_cells)?;
-        let reached = pixels.checked_add(INSTRUCTION_PIXELS)?.checked_add(taps)?;
+        let pair_cells = self.pair_cells()?;
+        // The last pair of columns may have one, and reads another.
+        let behind = pair_cells * (self.column_taps % STEP_CELLS);
+        let reached = (pixels.checked_add(INSTRUCTION_PIXELS)?)
+            .checked_add(taps)?
+            .checked_add(behind)?;
         let paired = Self {
+            pair_cells,
             patch_cells: reached.max(self.patch_cells),
             paired: 1,
             ..self
@@ -263,13 +281,17 @@ impl GemmGeometry {
 
     /// The same for wide tiles, if shared memory holds two slots of each ring. Half of it is the time of the usual batch, which takes
     /// whole rounds, and half that of others, in proportion to their tiles; all of it if the usual batch does not fill a round.
-    fn wide_pixel_cost(&self, parts: u32, device: &GemmDevice) -> Option<u64> {
-        let least = Self {
-            stage_planes: STEP_CELLS,
-            offsets: self.taps.next_multiple_of(CHAIN_STEPS),
+    fn wide_pixel_cost(&self, format: OperandFormat, device: &GemmDevice) -> Option<u64> {
+        let one_stage = Self {
+            stage_planes: if self.pair_cells > 0 { 1 } else { STEP_CELLS },
             ..*self
         };
-        least.wide_rings(parts, [1, 1], device.shared_bytes)?;
+        let steps = self.passes * one_stage.paired_steps();
+        let least = Self {
+            offsets: steps.next_multiple_of(CHAIN_STEPS),
+            ..one_stage
+        };
+        least.wide_rings(format, [1, 1], device.shared_bytes)?;
         let depth_stages = u64::from(self.depth_stages);
         let taps = u64::from(self.taps) * WIDE_TAP_WEIGHT;
         let cells = PATCH_WEIGHT * u64::from(self.patch_cells);
@@ -281,7 +303,7 @@ impl GemmGeometry {
         let of_tiles = tiles.checked_mul(100)?;
         let mut of_rounds = of_tiles;
         if tiles > multiprocessors {
-            let rounds = self.wide_rounds(parts, 1, device, items)?;
+            let rounds = self.wide_rounds(format, 1, device, items)?;
             of_rounds = rounds.into_iter().min()?.checked_mul(multiprocessors)?;
         }
         of_rounds.checked_add(of_tiles)?.checked_mul(tile)

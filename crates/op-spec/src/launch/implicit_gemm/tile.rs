@@ -152,6 +152,11 @@ impl GemmTile {
         self.warpgroups == 0 && self.operands < 4
     }
 
+    /// Whether there are kernels of the tile that go through the reduction in several passes.
+    pub(super) const fn makes_passes(self) -> bool {
+        self.is_wide() || self.operands == M32N128.operands
+    }
+
     /// Whether the tile adds up `steps` steps of split values well.
     pub(super) const fn allows_split(self, steps: u32) -> bool {
         self.warpgroups != 0 || self.puts_aside() || steps <= KEPT_STEPS

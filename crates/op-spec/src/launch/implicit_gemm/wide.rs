@@ -15,8 +15,8 @@
 //! send their sums. Sums of sums are rounded, so results depend on the number of blocks ([`GemmConfig::splits`]).
 
 use super::{
-    CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmConfig, GemmDevice, GemmGeometry, STEP_CELLS,
-    USUAL_BATCH, WIDE,
+    CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmConfig, GemmDevice, GemmGeometry, OperandFormat,
+    STEP_CELLS, USUAL_BATCH, WIDE,
 };
 use crate::launch::WARP_THREADS;
 use crate::launch::clusters::at_once;
@@ -66,6 +66,9 @@ const FEWEST_SPLIT_CHAINS: u32 = 6;
 
 /// Cycles that sums take to another block.
 const EXCHANGE_CYCLES: u64 = 2_500;
+
+/// What sums that are split are taken to cost, in quarters: a split must win by as much as estimates are off.
+const SPLIT_QUARTERS: u64 = 5;
 
 /// Samples of a small batch. Sums are split in as many parts as are best for it, ..
 const FEW_SAMPLES: u64 = 2;
@@ -177,7 +180,7 @@ impl GemmGeometry {
     #[must_use]
     pub const fn wide_rings(
         &self,
-        parts: u32,
+        format: OperandFormat,
         [tiles, splits]: [u32; 2],
         shared_bytes: u32,
     ) -> Option<WideRings> {
@@ -187,7 +190,7 @@ impl GemmGeometry {
             patches: FEWEST_SLOTS,
             filters: FEWEST_SLOTS,
         };
-        if self.wide_layout(parts, rings).end > shared_bytes {
+        if self.wide_layout(format, rings).end > shared_bytes {
             return None;
         }
         loop {
@@ -201,9 +204,9 @@ impl GemmGeometry {
             };
             // Filters first, then patches in turn with them.
             let more_filters = rings.filters < MOST_FILTER_SLOTS
-                && self.wide_layout(parts, filters).end <= shared_bytes;
+                && self.wide_layout(format, filters).end <= shared_bytes;
             let more_patches = rings.patches < MOST_PATCH_SLOTS
-                && self.wide_layout(parts, patches).end <= shared_bytes;
+                && self.wide_layout(format, patches).end <= shared_bytes;
             if more_patches && (rings.filters > rings.patches + 1 || !more_filters) {
                 rings = patches;
             } else if more_filters {
@@ -219,7 +222,7 @@ impl GemmGeometry {
     /// one, and where shared memory has no room.
     pub(super) fn wide_rounds(
         &self,
-        parts: u32,
+        format: OperandFormat,
         splits: u32,
         device: &GemmDevice,
         items: u64,
@@ -228,8 +231,8 @@ impl GemmGeometry {
             let clusters = items.checked_mul(self.wide_sets(tiles).into())?;
             Some(clusters.div_ceil(clusters_at_once(splits, device)))
         };
-        let two = self.wide_rings(parts, [2, splits], device.shared_bytes);
-        if parts > 1 || two.is_none() {
+        let two = self.wide_rings(format, [2, splits], device.shared_bytes);
+        if format.parts > 1 || two.is_none() {
             return Some([rounds(1)?.checked_mul(100)?, u64::MAX]);
         }
         let one = rounds(1)?.checked_mul(ONE_TILE_COST)?;
@@ -239,7 +242,7 @@ impl GemmGeometry {
 
     /// Where the parts of a block's shared memory lie, in bytes.
     #[must_use]
-    pub const fn wide_layout(&self, parts: u32, rings: WideRings) -> WideLayout {
+    pub const fn wide_layout(&self, format: OperandFormat, rings: WideRings) -> WideLayout {
         let pixels = (4 * self.offsets).next_multiple_of(8);
         let positions = pixels + 4 * WIDE.pixels();
         let sources = positions + 4 * WIDE.pixels();
@@ -248,7 +251,7 @@ impl GemmGeometry {
         let results = (barriers + 8 * rings.barriers()).next_multiple_of(CELL_BYTES);
         let exchange = results + WARPS * WARP_FILTERS * WRITTEN_PITCH * 4;
         let patches = exchange + 4 * rings.exchanged();
-        let filters = patches + rings.patches * self.stage_bytes(parts);
+        let filters = patches + rings.patches * self.stage_bytes(format.parts);
         WideLayout {
             offsets: 0,
             pixels,
@@ -260,12 +263,12 @@ impl GemmGeometry {
             exchange,
             patches,
             filters,
-            end: filters + rings.filters * rings.tiles * chain_bytes(parts),
+            end: filters + rings.filters * rings.tiles * chain_bytes(format.step_parts()),
         }
     }
 }
 
-/// Bytes of the filters of a chain of one tile.
+/// Bytes of the filters of a chain of one tile, of which each step multiplies `parts` parts.
 #[must_use]
 pub const fn chain_bytes(parts: u32) -> u32 {
     CHAIN_STEPS * parts * STEP_BYTES
@@ -299,13 +302,13 @@ impl GemmConfig {
     /// The same for blocks of `tiles` tiles.
     fn rings_of(&self, tiles: u32, device: &GemmDevice) -> Option<WideRings> {
         let blocks = [tiles, self.splits];
-        (self.geometry).wide_rings(self.format.parts, blocks, device.shared_bytes)
+        (self.geometry).wide_rings(self.format, blocks, device.shared_bytes)
     }
 
     /// Tiles of a block, for as many samples as there are. Results do not depend on it.
     pub(super) fn wide_tiles(&self, device: &GemmDevice) -> u32 {
         let g = &self.geometry;
-        match g.wide_rounds(self.format.parts, self.splits, device, g.items()) {
+        match g.wide_rounds(self.format, self.splits, device, g.items()) {
             Some([one, two]) if two <= one => 2,
             _ => 1,
         }
@@ -330,7 +333,7 @@ impl GemmConfig {
         let exchange = if self.splits > 1 { EXCHANGE_CYCLES } else { 0 };
         let tile = of_block + finishing / u64::from(self.splits) + alone + exchange;
         let g = &self.geometry;
-        let rounds = g.wide_rounds(self.format.parts, self.splits, device, items)?;
+        let rounds = g.wide_rounds(self.format, self.splits, device, items)?;
         Some(rounds.into_iter().min()?.checked_mul(tile)? / 100)
     }
 
@@ -344,15 +347,19 @@ impl GemmConfig {
             .into_iter()
             .flatten();
         let cost = |config: &Self, batch| config.cost(device, batch).unwrap_or(u64::MAX);
+        let with_margin = |config: &Self, batch| {
+            let quarters = if config.splits > 1 { SPLIT_QUARTERS } else { 4 };
+            cost(config, batch).saturating_mul(quarters)
+        };
         let best = match batch {
-            Some(batch) => split.min_by_key(|config| cost(config, batch)),
+            Some(batch) => split.min_by_key(|config| with_margin(config, batch)),
             None => {
                 let usual = |config: &Self| cost(config, USUAL_BATCH);
                 let least = split.clone().map(|config| usual(&config)).min();
                 let most = least.unwrap_or(u64::MAX).saturating_mul(USUAL_EIGHTHS) / 8;
                 split
-                    .filter(|config| usual(config) <= most)
-                    .min_by_key(|config| cost(config, FEW_SAMPLES))
+                    .filter(|config| config.splits == 1 || usual(config) <= most)
+                    .min_by_key(|config| with_margin(config, FEW_SAMPLES))
             }
         };
         best.unwrap_or(self)

@@ -1,7 +1,7 @@
 //! Chains that are no preset.
 
-use op_spec::InstanceNormSpec;
-use op_spec::chain::{ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
+use op_spec::chain::{BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
+use op_spec::{BatchNormSpec, InstanceNormSpec};
 
 use super::*;
 
@@ -29,11 +29,18 @@ fn other_chains() {
     });
     // PyTorch's relu is a clamp.
     let with_relu = [&head()[..4], &[Layer::relu()]].concat();
+    let batch_norm = || {
+        Layer::BatchNorm(BatchNormLayer {
+            name: "batch_norm".to_owned(),
+            attributes: BatchNormSpec { eps: 1e-5 },
+            affine: true,
+        })
+    };
     let one_launch = ["one-launch-2d", "implicit-gemm", "implicit-gemm"];
     let input = [2, 8, 128, 128];
     check(
         &[
-            ("conv", chain(vec![conv("a")]), &input, ["direct"; 3]),
+            ("conv", chain(vec![conv("a")]), &input, GEMM),
             (
                 "no scale and pool",
                 chain(vec![conv("a"), group_norm(), clamp()]),
@@ -82,14 +89,23 @@ fn other_chains() {
         &DTYPES,
         &Options::default(),
     );
-    // The second one has whole steps, but no norm behind it.
-    let two = chain([head(), vec![conv("b")]].concat());
-    let halves = [DType::F16, DType::BF16];
-    for (dtypes, second) in [(&[DType::F32][..], "direct"), (&halves, "implicit-gemm")] {
+    // The second one has no norm behind it; or one whose statistics are parameters, and functions.
+    let endings: [(&[Layer], _); 5] = [
+        (&[], "implicit-gemm"),
+        (&[batch_norm()], "implicit-gemm"),
+        (&[batch_norm(), Layer::relu()], "implicit-gemm"),
+        (
+            &[Layer::leaky_relu(0.1), clamp()],
+            "implicit-gemm | pointwise",
+        ),
+        (&[batch_norm(), Layer::silu()], "implicit-gemm | pointwise"),
+    ];
+    for (behind, second) in endings {
+        let two = chain([&head()[..], &[conv("b")], behind].concat());
         let rows = one_launch.map(|first| format!("{first} | {second}"));
         let rows = rows.each_ref().map(String::as_str);
-        let case = ("two convolutions", two.clone(), &input[..], rows);
-        check(&[case], dtypes, &Options::default());
+        let case = ("two convolutions", two, &input[..], rows);
+        check(&[case], &DTYPES, &Options::default());
     }
     let of_79 = chain_79(of_79());
     let mut with_relu = of_79.layers().to_vec();

@@ -19,11 +19,11 @@ fn partitions_say_which_runs_and_which_rows() {
         ),
         (
             "conv2d | group_norm | scale max_pool2d clamp",
-            "direct | norm | scale-pool-clamp",
+            "implicit-gemm | norm | scale-pool-clamp",
         ),
         (
             "conv2d | group_norm | scale | max_pool2d | clamp",
-            "direct | norm | operator | operator | pointwise",
+            "implicit-gemm | norm | operator | operator | pointwise",
         ),
         ("conv2d group_norm scale max_pool2d clamp", "one-launch-2d"),
         (
@@ -49,7 +49,7 @@ fn partitions_say_which_runs_and_which_rows() {
         ),
         (
             "conv2d | group_norm scale @norm-functions | max_pool2d clamp",
-            "direct | norm-functions | pool-clamp",
+            "implicit-gemm | norm-functions | pool-clamp",
         ),
         (
             "conv2d | group_norm scale max_pool2d | clamp",
@@ -116,8 +116,7 @@ fn every_row_that_was_asked_is_kept() {
             "stencil: filters of a group is 8, expected 1",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "stencil: filters of a group is 8, expected 1",
-            "implicit-gemm: needs 16-bit elements where no norm follows, since f32 is multiplied at the scale of its \
-             sample",
+            "implicit-gemm: too few products for each value of the input to pay for its layout",
             "direct: taken"
         ]
     );

@@ -5,7 +5,7 @@ use cuda_std::{Storage, opaque};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{BLOCK_THREADS, CELL_WORDS};
 
-use super::super::again::{Written, is_nan};
+use super::super::again::{Written, is_nan, judged};
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};
 use super::super::tile::TileShape;
@@ -84,6 +84,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 if !is_alone {
                     return value;
                 }
+                let value = judged::<F>(value);
                 seen |= is_nan(value);
                 self.output.alone.map(map, value)
             };

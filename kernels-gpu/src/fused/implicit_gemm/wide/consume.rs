@@ -56,7 +56,7 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     warp: u32,
 ) {
     let g = work.g;
-    let parts = F::OPERANDS.parts;
+    let (parts, step_parts) = (memory.format.parts, F::OPERANDS.step_parts());
     let tiles = memory.rings.tiles;
     let warpgroup = warp / WARPGROUP_WARPS;
     let (filter_tile, first_half) = if tiles == 2 {
@@ -68,9 +68,9 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let (mut patch, mut filters) = (Turn::FIRST, Turn::FIRST);
 
     let half_units = HALF_PIXELS / CELL_VALUES * g.octet_cells;
-    let k_units = parts * g.patch_cells;
+    let k_units = g.second_cell(parts);
     let slot_units = g.stage_bytes(parts) / wgmma::UNIT_BYTES;
-    let chain_units = chain_bytes(parts) / wgmma::UNIT_BYTES;
+    let chain_units = chain_bytes(step_parts) / wgmma::UNIT_BYTES;
     let first_pixels = wgmma::unit(memory.patches.addr(0)) + first_half * half_units;
     let first_filters = wgmma::unit(memory.filters.addr(0)) + filter_tile * chain_units;
 
@@ -87,8 +87,9 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             while step < g.steps {
                 filter_ring.filled(filters.slot).wait(filters.parity);
                 let filters_at = first_filters + filters.slot * tiles * chain_units;
-                let filter =
-                    |i: u32| MatrixDescriptor::new(filters_at + i * parts * STEP_UNITS, CELL_UNITS);
+                let filter = |i: u32| {
+                    MatrixDescriptor::new(filters_at + i * step_parts * STEP_UNITS, CELL_UNITS)
+                };
                 let pixel = |i: u32| {
                     let first = pixels_at + memory.offsets.load(step + i);
                     MatrixDescriptor::apart(first, k_units, g.octet_cells)
@@ -126,8 +127,8 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
         }
         let next = item + work.item_step;
         let more = next < g.items() as u32;
-        let is_mine =
-            work.splits == 1 || exchange::is_owner(g, memory.rings, parts, parity, more, &mut sums);
+        let is_mine = work.splits == 1
+            || exchange::is_owner(g, memory.rings, memory.format, parity, more, &mut sums);
         if is_mine {
             let place = Place::of(item, g);
             Results::<F, SUMS>::new(g, memory.rings, output, filter_tile, first_half, &place)

@@ -17,8 +17,8 @@
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::GemmGeometry;
 use op_spec::launch::implicit_gemm::wide::{WARPS, WideRings};
+use op_spec::launch::implicit_gemm::{GemmGeometry, OperandFormat};
 
 use super::{Memory, rank};
 use crate::parts::unroll::unroll;
@@ -67,7 +67,7 @@ impl Memory {
 pub(super) unsafe fn is_owner<const SUMS: usize>(
     g: &GemmGeometry,
     rings: WideRings,
-    parts: u32,
+    format: OperandFormat,
     parity: u32,
     more: bool,
     sums: &mut [f32; SUMS],
@@ -83,7 +83,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         patches: opaque::to_compiler(rings.patches),
         ..rings
     };
-    let memory = Memory::of(&g, rings, parts);
+    let memory = Memory::of(&g, rings, format);
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
     let owner = warp * rings.splits / WARPS;
     let rank = rank(rings.splits);

@@ -3,7 +3,7 @@
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use op_spec::launch::implicit_gemm::CHAIN_STEPS;
 
-use super::super::format::{Bf16, F16, Format, Rounded, Split};
+use super::super::format::{Bf16, F16, Format, Parts, Rounded, Split};
 use crate::parts::unroll::unroll;
 
 /// Where the operands of a chain's steps are, their high parts; the low ones are `low` units further.
@@ -144,4 +144,69 @@ impl<const SUMS: usize> WideFormat<SUMS> for Split {
     unsafe fn finish(sums: Self::Sums) -> [f32; SUMS] {
         sums
     }
+}
+
+/// Chains of parts whose sums tensor cores add up before they are put aside: they truncate (`warps` says what comes of it).
+const KEPT_CHAINS: u32 = 4;
+
+/// Sums of parts: those that are under way, of how many chains they are, and those that were put aside.
+pub(super) struct Kept<const SUMS: usize> {
+    chains: InFlight<SUMS>,
+    count: u32,
+    aside: [f32; SUMS],
+}
+
+/// Adds the sums of finished chains to those that were put aside.
+#[inline(always)]
+fn put_aside<const SUMS: usize>(aside: &mut [f32; SUMS], chains: &[f32; SUMS]) {
+    unroll!(8, |sixteenth| {
+        if sixteenth < SUMS / 16 {
+            unroll!(16, |i| {
+                aside[16 * sixteenth + i] += chains[16 * sixteenth + i];
+            });
+        }
+    });
+}
+
+macro_rules! is_put_aside {
+    ($($Format:ident, $sums:literal, $add:ident;)*) => {$(
+        impl WideFormat<$sums> for $Format {
+            type Sums = Kept<$sums>;
+            const STAYS: bool = true;
+
+            #[inline(always)]
+            fn nothing() -> Self::Sums {
+                Kept {
+                    chains: InFlight::at_rest(const { [0.0; $sums] }),
+                    count: 0,
+                    aside: const { [0.0; $sums] },
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn multiply(kept: Self::Sums, filters: Operands, pixels: Operands, _: u32) -> Self::Sums {
+                let Kept { chains, count, mut aside } = kept;
+                let chains = wgmma::$add(chains, &filters.first, &pixels.first);
+                if count + 1 < KEPT_CHAINS {
+                    chains.wait_for_older::<1>();
+                    return Kept { chains, count: count + 1, aside };
+                }
+                put_aside(&mut aside, &chains.wait::<0>());
+                let chains = InFlight::at_rest(const { [0.0; $sums] });
+                Kept { chains, count: 0, aside }
+            }
+
+            #[inline(always)]
+            unsafe fn finish(kept: Self::Sums) -> [f32; $sums] {
+                let Kept { chains, mut aside, .. } = kept;
+                put_aside(&mut aside, &chains.wait::<0>());
+                aside
+            }
+        }
+    )*};
+}
+
+is_put_aside! {
+    Parts, 64, add_shared_n128_bf16_3;
+    Parts, 128, add_shared_n256_bf16_3;
 }

@@ -23,6 +23,7 @@
 //! Those of 16-bit operands and of rounded f32 are added up by the tensor cores alone. A chain of split values starts from zero,
 //! and its sums are added in the ordinary way, which rounds, while the other warpgroup's chain is multiplied (`warpgroup`
 //! says why). These are the first product's registers, so a block has one tile of split values, never two.
+//! In the format of parts chains go on as where values have one, and every few of them their sums are put aside likewise.
 //!
 //! # Clusters
 //! Where sums are split (`rings.splits`), the blocks of a cluster have the same tiles and a share of the stages each; behind a tile's last
@@ -51,10 +52,10 @@ use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{
     BLOCK_THREADS, WARP_FILTERS, WARPS, WRITTEN_PITCH, WideRings, chain_bytes,
 };
-use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, WIDE};
+use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OperandFormat, WIDE};
 
 use super::again::Alone;
-use super::format::{Bf16, F16, Rounded, Split};
+use super::format::{Bf16, F16, Parts, Rounded, Split, format_of};
 use super::tables::{PixelPlace, offset, source};
 use crate::parts::index::div_rem;
 use format::WideFormat;
@@ -96,15 +97,15 @@ struct Memory {
     patches: Shared<u32>,
     filters: Shared<u32>,
     rings: WideRings,
-    /// Parts of a value.
-    parts: u32,
+    /// How values are operands.
+    format: OperandFormat,
 }
 
 impl Memory {
     #[inline(always)]
-    unsafe fn of(g: &GemmGeometry, rings: WideRings, parts: u32) -> Self {
-        let layout = g.wide_layout(parts, rings);
-        let chain_words = rings.tiles * chain_bytes(parts) / 4;
+    unsafe fn of(g: &GemmGeometry, rings: WideRings, format: OperandFormat) -> Self {
+        let layout = g.wide_layout(format, rings);
+        let chain_words = rings.tiles * chain_bytes(format.step_parts()) / 4;
         Self {
             offsets: shared::dynamic(layout.offsets, g.offsets),
             pixels: shared::dynamic(layout.pixels, WIDE.pixels()),
@@ -114,10 +115,13 @@ impl Memory {
             barriers: shared::dynamic(layout.barriers, rings.barriers()),
             results: shared::dynamic(layout.results, WARPS * WARP_FILTERS * WRITTEN_PITCH),
             exchange: shared::dynamic(layout.exchange, rings.exchanged()),
-            patches: shared::dynamic(layout.patches, rings.patches * g.stage_bytes(parts) / 4),
+            patches: shared::dynamic(
+                layout.patches,
+                rings.patches * g.stage_bytes(format.parts) / 4,
+            ),
             filters: shared::dynamic(layout.filters, rings.filters * chain_words),
             rings,
-            parts,
+            format,
         }
     }
 
@@ -171,7 +175,7 @@ impl Memory {
         }
         // The cells behind those of the packed input, in each plane of each slot.
         let behind = g.patch_cells - brought;
-        let planes = self.rings.patches * g.stage_planes * self.parts;
+        let planes = self.rings.patches * g.stage_planes * self.format.parts;
         let mut cell = thread;
         while cell < behind * planes {
             let (plane, cell_of_plane) = div_rem(cell, behind);
@@ -299,7 +303,7 @@ fn rank(splits: u32) -> u32 {
 /// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are as for
 /// `implicit_gemm`. `y` and `moments` are apart from all else and start on 16 bytes.
 #[kernel(
-    instances(S: [one: One], F: [split_f32: Split]),
+    instances(S: [one: One], F: [split_f32: Split, parts_f32: Parts]),
     instances(S: [one: One, two: Two], F: [rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
@@ -320,9 +324,9 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     rings: WideRings,
     ending: Ending,
 ) {
-    let parts = F::OPERANDS.parts;
+    let format = format_of::<F>(g);
     let work = Work::of(g, S::TILES, rings.splits);
-    let memory = Memory::of(g, rings, parts);
+    let memory = Memory::of(g, rings, format);
     memory.prepare::<F>(g);
     let channels = g.conv.output_channels() as usize;
     let output = Output::<F> {
@@ -349,12 +353,12 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     if warp >= WARPS {
         registers::decrease::<FILLING_REGISTERS>();
         if warp > WARPS {
-            let planes = g.conv.n as usize * (g.conv.groups * g.planes * parts) as usize;
+            let planes = g.conv.n as usize * (g.conv.groups * g.planes * format.parts) as usize;
             let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
             let packed = Global::new(packed, packed_words);
             produce::bring_patches(&work, &memory, packed, warp - WARPS - 1);
         } else if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
-            let words = g.filter_words(WIDE, parts) as usize;
+            let words = g.filter_words(WIDE, format.step_parts()) as usize;
             let operands = Global::new(operands, g.conv.groups as usize * words);
             let operands = operands.slice(work.group as usize * words, words);
             produce::bring_filters(&work, &memory, operands);

@@ -21,7 +21,8 @@ const TOGETHER: usize = 8;
 /// One thread calls it, after the barrier behind `prepare`.
 #[inline(always)]
 pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: Global<u32>) {
-    let (g, parts, tiles) = (work.g, memory.parts, memory.rings.tiles);
+    let (g, tiles) = (work.g, memory.rings.tiles);
+    let parts = memory.format.step_parts();
     let ring = memory.filters();
     let all_steps = g.stages * g.steps;
     let chain_words = chain_bytes(parts) / 4;
@@ -109,7 +110,7 @@ unsafe fn start_patch(
     stage: u32,
     slot: u32,
 ) {
-    let (g, parts) = (work.g, memory.parts);
+    let (g, parts) = (work.g, memory.format.parts);
     let conv = &g.conv;
     let plane_words = g.plane_cells() as usize * CELL_WORDS as usize;
     let (stage, filter_slice) = div_rem(stage, g.depth_stages);
@@ -136,7 +137,7 @@ unsafe fn start_patch(
         let mut target = slot + cell * CELL_WORDS;
         let mut local = 0;
         while local < g.stage_planes {
-            unroll!(2, |part| {
+            unroll!(3, |part| {
                 if (part as u32) < parts {
                     // From here on 32 bits reach every cell.
                     let of_part = from + part * plane_words;

@@ -11,8 +11,8 @@ use op_spec::launch::implicit_gemm::wide::{
 use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
-use super::super::again::{Alone, Written, is_nan};
-use super::super::format::Format;
+use super::super::again::{Alone, Written, is_nan, judged};
+use super::super::format::{Format, format_of};
 use super::super::place::Place;
 use super::super::results::moments::Inside;
 use super::super::results::{in_order, is_inside, is_normal, is_within, limits};
@@ -137,7 +137,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         let warp = thread / WARP_THREADS;
         let filter = filter_tile * WIDE.filters() + warp % (WARPS / 2) * WARP_FILTERS;
         let of_group = work.filter_tile * WIDE.filters() + filter;
-        let memory = Memory::of(&g, rings, F::OPERANDS.parts);
+        let memory = Memory::of(&g, rings, format_of::<F>(&g));
         let written = WARP_FILTERS * WRITTEN_PITCH;
         Self {
             memory,
@@ -345,6 +345,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             if !is_alone {
                 return value;
             }
+            let value = judged::<F>(value);
             seen |= is_nan(value);
             self.output.alone.map(map, value)
         };
