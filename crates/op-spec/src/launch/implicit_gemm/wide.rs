@@ -67,6 +67,9 @@ const FEWEST_SPLIT_CHAINS: u32 = 6;
 /// Cycles that sums take to another block.
 const EXCHANGE_CYCLES: u64 = 2_500;
 
+/// What sums that are split are taken to cost, in quarters: a split must win by as much as estimates are off.
+const SPLIT_QUARTERS: u64 = 5;
+
 /// Samples of a small batch. Sums are split in as many parts as are best for it, ..
 const FEW_SAMPLES: u64 = 2;
 
@@ -344,15 +347,19 @@ impl GemmConfig {
             .into_iter()
             .flatten();
         let cost = |config: &Self, batch| config.cost(device, batch).unwrap_or(u64::MAX);
+        let with_margin = |config: &Self, batch| {
+            let quarters = if config.splits > 1 { SPLIT_QUARTERS } else { 4 };
+            cost(config, batch).saturating_mul(quarters)
+        };
         let best = match batch {
-            Some(batch) => split.min_by_key(|config| cost(config, batch)),
+            Some(batch) => split.min_by_key(|config| with_margin(config, batch)),
             None => {
                 let usual = |config: &Self| cost(config, USUAL_BATCH);
                 let least = split.clone().map(|config| usual(&config)).min();
                 let most = least.unwrap_or(u64::MAX).saturating_mul(USUAL_EIGHTHS) / 8;
                 split
-                    .filter(|config| usual(config) <= most)
-                    .min_by_key(|config| cost(config, FEW_SAMPLES))
+                    .filter(|config| config.splits == 1 || usual(config) <= most)
+                    .min_by_key(|config| with_margin(config, FEW_SAMPLES))
             }
         };
         best.unwrap_or(self)
