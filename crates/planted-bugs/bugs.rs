@@ -329,7 +329,7 @@ bugs! {
         check: implicit_gemm_alone::matches::<Parts>,
         file: "fused/implicit_gemm/tables.rs",
         right: "let in_patch = in_patch + «part_of_pass(INPUT_PARTS, pass)» * g.patch_cells;",
-        wrong: "part_of_pass(FILTER_PARTS, pass)",
+        wrong: "0",
     }
     {
         name: wide_sums_of_parts_are_put_aside_before_they_are_there,

@@ -8,8 +8,9 @@ use op_spec::launch::implicit_gemm::{
     CELL_VALUES, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_CELLS,
 };
 
-use super::format::{Bf16, F16, Format, Parts, Rounded, Split, format_of};
-use super::tables::{FILTER_PARTS, part_of_pass};
+use super::format::{
+    Bf16, F16, FILTER_PARTS, Format, Parts, Rounded, Split, format_of, part_of_pass,
+};
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 
