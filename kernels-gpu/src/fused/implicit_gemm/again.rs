@@ -151,7 +151,8 @@ impl<T: Storage> Written<'_, T> {
     ///
     /// # Safety
     /// All lanes of the warp call it together, and no other warp wrote these results.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     pub(super) unsafe fn look_again(&self, seen: bool) {
         warp::sync_warp(warp::ALL_LANES);
         if !warp::warp_vote_any(warp::ALL_LANES, seen) {

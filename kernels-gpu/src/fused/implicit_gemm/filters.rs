@@ -156,8 +156,11 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         }
         let mut word = F::pack(low, high);
         // The part that the pass multiplies.
-        let mut left = part_of_pass(FILTER_PARTS, pass);
-        while passes > 1 && pass < passes && left > 0 {
+        let mut left = 0;
+        if pass < passes {
+            left = part_of_pass(FILTER_PARTS, pass, passes);
+        }
+        while passes > 1 && left > 0 {
             [low, high] = F::left(word, low, high);
             word = F::pack(low, high);
             left -= 1;

@@ -80,10 +80,10 @@ const fn parts_of_passes(which: usize) -> u32 {
 pub(super) const FILTER_PARTS: u32 = parts_of_passes(0);
 pub(super) const INPUT_PARTS: u32 = parts_of_passes(1);
 
-/// Which of these parts pass `pass` multiplies.
+/// Which of these parts pass `pass` of `passes` multiplies: the largest products come last.
 #[inline(always)]
-pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
-    parts >> (2 * pass) & 3
+pub(super) const fn part_of_pass(parts: u32, pass: u32, passes: u32) -> u32 {
+    parts >> (2 * (passes - 1 - pass)) & 3
 }
 
 macro_rules! format {

@@ -173,7 +173,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
         row * g.tile_d * g.strips
     };
     let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
-    let in_patch = in_patch + part_of_pass(INPUT_PARTS, pass) * g.patch_cells;
+    let in_patch = in_patch + part_of_pass(INPUT_PARTS, pass, format.passes) * g.patch_cells;
     let of_plane = format.parts * g.patch_cells;
     if g.paired != 0 {
         2 * plane * of_plane + in_patch
