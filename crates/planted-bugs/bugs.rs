@@ -328,8 +328,8 @@ bugs! {
         name: implicit_gemm_multiplies_other_parts_than_a_pass_has,
         check: implicit_gemm_alone::matches::<Parts>,
         file: "fused/implicit_gemm/tables.rs",
-        right: "let in_patch = in_patch + «part_of_pass(INPUT_PARTS, pass)» * g.patch_cells;",
-        wrong: "part_of_pass(FILTER_PARTS, pass)",
+        right: "let in_patch = in_patch + «part_of_pass(INPUT_PARTS, pass, format.passes)» * g.patch_cells;",
+        wrong: "0",
     }
     {
         name: wide_sums_of_parts_are_put_aside_before_they_are_there,

@@ -237,8 +237,8 @@ bugs! {
         name: wide_cells_behind_the_patch_are_zeros_in_one_slot,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/mod.rs",
-        right: "let planes = «self.rings.patches * g.stage_planes * self.parts»;",
-        wrong: "g.stage_planes * self.parts",
+        right: "let planes = «self.rings.patches * g.stage_planes * self.format.parts»;",
+        wrong: "g.stage_planes * self.format.parts",
     }
     {
         name: wide_cells_are_copied_beyond_the_patch,

@@ -387,9 +387,9 @@ fn many_moments_are_combined_in_two_steps() {
     assert_eq!(steps(2049, 1), [Some(3), Some(1)]);
 }
 
-/// Without a norm behind, the tile is that of a norm behind, but there are no moments.
+/// Without a norm behind, tiles are those whose kernels look at results again, and there are no moments.
 #[test]
-fn convolutions_alone_take_the_tiles_of_any() {
+fn convolutions_alone_take_tiles_that_end_results() {
     for device in [DEVICE, HOPPER] {
         for (channels, extents) in [(64, [3, 3]), (40, [3, 3]), (3, [7, 7]), (1, [5, 5])] {
             let [r, s] = extents;
@@ -397,8 +397,10 @@ fn convolutions_alone_take_the_tiles_of_any() {
             let geometry = conv([4, channels, 1, 56, 56], weight, Conv3dSpec::default());
             let format = OperandFormat::STORED;
             let alone = GemmConfig::alone(&geometry, format, &device, None).expect("a tile");
-            let any = GemmConfig::new(&geometry, None, format, &device, None).expect("a tile");
-            assert_eq!(alone, any.without_norm());
+            let any = GemmConfig::with_tile(&geometry, None, format, &device, alone.tile);
+            let any = any.expect("a tile");
+            assert_eq!(alone.geometry, any.without_norm().geometry);
+            assert!(alone.tile.ends(format));
             assert_eq!(alone.moment_elements(), 0);
             assert!(any.moment_elements() > 0);
         }

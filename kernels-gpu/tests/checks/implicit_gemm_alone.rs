@@ -75,7 +75,10 @@ fn tiles<F: Packed>(row: &Row) -> Vec<Option<GemmTile>> {
         return vec![Some(M32N128), Some(WIDE)];
     }
     match row.channels[2] {
-        19 => TILES.map(Some).to_vec(),
+        19 => {
+            let ending = TILES.into_iter().filter(|tile| tile.ends(F::OPERANDS));
+            ending.map(Some).collect()
+        }
         _ => vec![None, Some(W64N128), Some(WIDE)],
     }
 }

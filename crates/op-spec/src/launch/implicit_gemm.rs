@@ -99,8 +99,9 @@ pub struct OperandFormat {
     pub passes: u32,
 }
 
-/// Parts of the filters and of the input that meet in each pass, the largest products first: high and high, high and middle,
-/// middle and high, high and low, middle and middle, low and high.
+/// Parts of the filters and of the input that meet in a pass, the largest products first: high and high, high and middle,
+/// middle and high, high and low, middle and middle, low and high. The first ones of them that a format has are gone through from
+/// the last to the first: tensor cores cut off from each sum in proportion to it, so it should become large as late as can be.
 pub const PASSES: [[u32; 2]; 6] = [[0, 0], [0, 1], [1, 0], [0, 2], [1, 1], [2, 0]];
 
 impl OperandFormat {

@@ -59,18 +59,11 @@ impl<T: Storage> Alone<T> {
     }
 }
 
-/// Whether something came out as NaN.
-#[inline(always)]
-#[allow(clippy::eq_op)]
-pub(super) fn is_nan(x: f32) -> bool {
-    x != x
-}
-
 /// A result; NaN in place of one that is to be computed again. Parts of f32 make an infinity of what bf16 cannot round to a
 /// finite number, so theirs are not to be trusted either.
 #[inline(always)]
 pub(super) fn judged<F: Format>(result: f32) -> f32 {
-    if F::OPERANDS.passes > 1 && !(math::abs(result) < f32::INFINITY) {
+    if F::OPERANDS.passes > 1 && !result.is_finite() {
         return f32::NAN;
     }
     result
@@ -158,7 +151,8 @@ impl<T: Storage> Written<'_, T> {
     ///
     /// # Safety
     /// All lanes of the warp call it together, and no other warp wrote these results.
-    #[inline(always)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     pub(super) unsafe fn look_again(&self, seen: bool) {
         warp::sync_warp(warp::ALL_LANES);
         if !warp::warp_vote_any(warp::ALL_LANES, seen) {
@@ -178,7 +172,7 @@ impl<T: Storage> Written<'_, T> {
                 if word != OUTSIDE && z < conv.z && p < conv.p && q < conv.q {
                     let at = (z * conv.p + p) * conv.q + q;
                     let to = plane * conv.output_pixels() as usize + at as usize;
-                    if is_nan(self.y.load(to).to_f32()) {
+                    if self.y.load(to).to_f32().is_nan() {
                         let of = (place.sample, channel);
                         let sum = convolve(self.alone.x, self.alone.weight, conv, of, [z, p, q]);
                         let [bias, _, gain, shift] =

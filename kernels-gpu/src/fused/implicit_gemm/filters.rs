@@ -8,8 +8,9 @@ use op_spec::launch::implicit_gemm::{
     CELL_VALUES, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_CELLS,
 };
 
-use super::format::{Bf16, F16, Format, Parts, Rounded, Split, format_of};
-use super::tables::{FILTER_PARTS, part_of_pass};
+use super::format::{
+    Bf16, F16, FILTER_PARTS, Format, Parts, Rounded, Split, format_of, part_of_pass,
+};
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 
@@ -155,8 +156,11 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         }
         let mut word = F::pack(low, high);
         // The part that the pass multiplies.
-        let mut left = part_of_pass(FILTER_PARTS, pass);
-        while passes > 1 && pass < passes && left > 0 {
+        let mut left = 0;
+        if pass < passes {
+            left = part_of_pass(FILTER_PARTS, pass, passes);
+        }
+        while passes > 1 && left > 0 {
             [low, high] = F::left(word, low, high);
             word = F::pack(low, high);
             left -= 1;

@@ -5,7 +5,7 @@ use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{Storage, bf16, f16, mma};
 #[cfg(hopper)]
 use op_spec::launch::implicit_gemm::CHAIN_STEPS;
-use op_spec::launch::implicit_gemm::{GemmGeometry, OperandFormat};
+use op_spec::launch::implicit_gemm::{GemmGeometry, OperandFormat, PASSES};
 
 /// A warp's filters for the steps of a chain, by part.
 #[cfg(hopper)]
@@ -66,6 +66,24 @@ pub(super) fn format_of<F: Format>(g: &GemmGeometry) -> OperandFormat {
         passes: g.passes,
         ..F::OPERANDS
     }
+}
+
+/// The parts of the filters or of the input in each pass, two bits for each.
+const fn parts_of_passes(which: usize) -> u32 {
+    let (mut parts, mut pass) = (0, 0);
+    while pass < PASSES.len() {
+        parts |= PASSES[pass][which] << (2 * pass);
+        pass += 1;
+    }
+    parts
+}
+pub(super) const FILTER_PARTS: u32 = parts_of_passes(0);
+pub(super) const INPUT_PARTS: u32 = parts_of_passes(1);
+
+/// Which of these parts pass `pass` of `passes` multiplies: the largest products come last.
+#[inline(always)]
+pub(super) const fn part_of_pass(parts: u32, pass: u32, passes: u32) -> u32 {
+    parts >> (2 * (passes - 1 - pass)) & 3
 }
 
 macro_rules! format {

@@ -3,11 +3,10 @@
 use cuda_std::shared::{self, Shared};
 use cuda_std::thread;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PASSES, PLACE_BITS,
-    STEP_CELLS,
+    BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PLACE_BITS, STEP_CELLS,
 };
 
-use super::format::{Format, format_of};
+use super::format::{Format, INPUT_PARTS, format_of, part_of_pass};
 use super::tile::TileShape;
 use crate::parts::index::div_rem;
 
@@ -121,24 +120,6 @@ pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, cell: u32) -> u32 
     (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column
 }
 
-/// The parts of the filters or of the input in each pass, two bits for each.
-const fn parts_of_passes(which: usize) -> u32 {
-    let (mut parts, mut pass) = (0, 0);
-    while pass < PASSES.len() {
-        parts |= PASSES[pass][which] << (2 * pass);
-        pass += 1;
-    }
-    parts
-}
-pub(super) const FILTER_PARTS: u32 = parts_of_passes(0);
-const INPUT_PARTS: u32 = parts_of_passes(1);
-
-/// Which of these parts pass `pass` multiplies.
-#[inline(always)]
-pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
-    parts >> (2 * pass) & 3
-}
-
 /// Depth, row and strip of a row of a patch of octets.
 #[inline(always)]
 unsafe fn row_of_octet(g: &GemmGeometry, row: u32) -> (u32, u32, u32) {
@@ -192,7 +173,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
         row * g.tile_d * g.strips
     };
     let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
-    let in_patch = in_patch + part_of_pass(INPUT_PARTS, pass) * g.patch_cells;
+    let in_patch = in_patch + part_of_pass(INPUT_PARTS, pass, format.passes) * g.patch_cells;
     let of_plane = format.parts * g.patch_cells;
     if g.paired != 0 {
         2 * plane * of_plane + in_patch

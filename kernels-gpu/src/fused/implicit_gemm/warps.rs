@@ -6,7 +6,7 @@
 //! Tensor cores truncate when they add to a sum, so a long sum drifts towards zero, by up to `2^-24` of itself for
 //! each instruction on average where signs are mixed. In the split format a lane therefore puts its sums aside, in the
 //! shared memory of the results, after [`KEPT_STEPS`] steps (or one more, as steps come in twos), and starts them anew;
-//! those additions round. (In the format of parts, after three times as many, which are as many instructions.) Shorter sums are never put aside. Of 16 terms and a sum an instruction cuts off less than `5.25 *
+//! those additions round. (In the format of parts, whose steps are one instruction each, after twice as many.) Shorter sums are never put aside. Of 16 terms and a sum an instruction cuts off less than `5.25 *
 //! 2^-23` of the largest, so what 51 of them cut off is less than 3.2e-5 of the sum of magnitudes; usual errors, and those of an
 //! FMA chain, are in docs/tuning.md: 1e-6 of the results' standard deviation, however many terms there are.
 
@@ -130,9 +130,9 @@ impl Warps {
         results: &Results<'_, F, S>,
     ) {
         if F::OPERANDS.parts > 1 && S::TILE.puts_aside() {
-            // As many instructions for each sum.
+            // A step of parts is one instruction, not three.
             let most = if F::OPERANDS.passes > 1 {
-                3 * KEPT_STEPS
+                2 * KEPT_STEPS
             } else {
                 KEPT_STEPS
             };

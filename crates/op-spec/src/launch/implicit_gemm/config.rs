@@ -59,6 +59,18 @@ impl GemmConfig {
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
+        Self::of_tiles(conv, pool, format, device, batch, |_| true)
+    }
+
+    /// The same of those tiles that `takes` takes.
+    pub(super) fn of_tiles(
+        conv: &ConvGeometry,
+        pool: Option<[u32; 2]>,
+        format: OperandFormat,
+        device: &GemmDevice,
+        batch: Option<u64>,
+        takes: impl Fn(GemmTile) -> bool,
+    ) -> Result<Self, Refusal> {
         if conv.n == 0 || conv.output_pixels() == 0 {
             return Err(Refusal::Needs("an output with elements"));
         }
@@ -67,6 +79,7 @@ impl GemmConfig {
         let samples = batch.unwrap_or(USUAL_BATCH);
         TILES
             .into_iter()
+            .filter(|&tile| takes(tile))
             .filter_map(|tile| input.config(tile, pool, format, device))
             .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
             .map(|config| config.with_splits(device, batch))

@@ -4,7 +4,7 @@
 //! of 0 that fill up steps. Without one PyTorch has an infinity, or NaN, in the windows that see it, and in no other. A product
 //! that no norm follows therefore looks again at what came out as NaN; see `kernels_gpu`'s `implicit_gemm::again`.
 
-use super::{GemmConfig, GemmDevice, OperandFormat};
+use super::{GemmConfig, GemmDevice, GemmTile, OperandFormat};
 use crate::launch::Refusal;
 use crate::launch::conv::ConvGeometry;
 use crate::launch::elementwise::Bounds;
@@ -54,8 +54,8 @@ impl Ending {
 }
 
 impl GemmConfig {
-    /// The config of a convolution that no norm follows, in `format` on a device: as [`new`](Self::new) without a pool, with
-    /// results that are looked at again, and without moments.
+    /// The config of a convolution that no norm follows, in `format` on a device: as [`new`](Self::new) without a pool, of the
+    /// tiles whose kernels look at results again ([`GemmTile::ends`]), and without moments.
     ///
     /// # Errors
     /// A format that scales; what [`new`](Self::new) refuses.
@@ -70,7 +70,9 @@ impl GemmConfig {
                 "operands that are not scaled where no norm follows, since the largest value of a sample is in few windows",
             ));
         }
-        Ok(Self::new(conv, None, format, device, batch)?.without_norm())
+        let ends = |tile: GemmTile| tile.ends(format);
+        let config = Self::of_tiles(conv, None, format, device, batch, ends)?;
+        Ok(config.without_norm())
     }
 
     /// The same for a convolution that no norm follows.

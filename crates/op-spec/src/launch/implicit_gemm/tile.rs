@@ -1,6 +1,6 @@
 //! Tiles of the product.
 
-use super::{OPERAND_ROWS, wide};
+use super::{OPERAND_ROWS, OperandFormat, wide};
 
 /// Warps of a block.
 const WARPS: u32 = 4;
@@ -150,6 +150,14 @@ impl GemmTile {
     #[must_use]
     pub const fn puts_aside(self) -> bool {
         self.warpgroups == 0 && self.operands < 4
+    }
+
+    /// Whether kernels of the tile in `format` end results that no norm follows: the largest tile of each way to multiply, or the one
+    /// that there is.
+    #[must_use]
+    pub const fn ends(self, format: OperandFormat) -> bool {
+        let is_largest = self.warpgroups > 0 || self.operands == M64N128.operands;
+        !format.scaled && (format.passes > 1 || is_largest)
     }
 
     /// Whether there are kernels of the tile that go through the reduction in several passes.

@@ -118,10 +118,10 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Floats of the tile.
     pub(super) const TILE_WORDS: u32 = S::TILE.filters() * Self::PITCH;
 
-    /// Whether no norm follows. None of scaled values is ever so.
+    /// Whether no norm follows. Only with some tiles may that be.
     #[inline(always)]
     pub(super) fn is_alone(&self) -> bool {
-        !F::OPERANDS.scaled && self.g.alone != 0
+        S::TILE.ends(F::OPERANDS) && self.g.alone != 0
     }
 
     /// Brings what the block's filters need to shared memory, for all tiles.

@@ -5,7 +5,7 @@ use cuda_std::{Storage, opaque};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{BLOCK_THREADS, CELL_WORDS};
 
-use super::super::again::{Written, is_nan, judged};
+use super::super::again::{Written, judged};
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};
 use super::super::tile::TileShape;
@@ -85,7 +85,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                     return value;
                 }
                 let value = judged::<F>(value);
-                seen |= is_nan(value);
+                seen |= value.is_nan();
                 self.output.alone.map(map, value)
             };
             unroll!(8, |i| {

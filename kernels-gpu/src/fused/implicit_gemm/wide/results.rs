@@ -11,7 +11,7 @@ use op_spec::launch::implicit_gemm::wide::{
 use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
-use super::super::again::{Alone, Written, is_nan, judged};
+use super::super::again::{Alone, Written, judged};
 use super::super::format::{Format, format_of};
 use super::super::place::Place;
 use super::super::results::moments::Inside;
@@ -346,7 +346,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                 return value;
             }
             let value = judged::<F>(value);
-            seen |= is_nan(value);
+            seen |= value.is_nan();
             self.output.alone.map(map, value)
         };
         match TOGETHER {
