@@ -62,8 +62,8 @@ use format::WideFormat;
 use results::Output;
 
 /// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
-const MULTIPLYING_REGISTERS: u32 = 216;
-const FILLING_REGISTERS: u32 = 64;
+const MULTIPLYING_REGISTERS: u32 = 224;
+const FILLING_REGISTERS: u32 = 56;
 
 /// How many tiles a block has.
 pub(super) trait Tiles {
