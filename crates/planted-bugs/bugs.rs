@@ -69,15 +69,15 @@ bugs! {
         name: pointwise_takes_the_attributes_of_the_first_step,
         check: pointwise::lists::<f32>,
         file: "parts/pointwise.rs",
-        right: "values = step(nth(list, «at»), values);",
+        right: "values = step::<T, N>(nth(list, «at»), values);",
         wrong: "0",
     }
     {
         name: tail_of_a_normal_distribution_without_what_rounding_took,
         check: pointwise::all_magnitudes,
         file: "parts/pointwise.rs",
-        right: "Exponential::of_product(magnitude, -0.5 * magnitude, NOTHING)",
-        wrong: "Exponential::of(-0.5 * magnitude * magnitude)",
+        right: "Exponential::of_product::<T>(magnitude, -0.5 * magnitude, NOTHING)",
+        wrong: "Exponential::of::<T>(-0.5 * magnitude * magnitude)",
     }
     {
         name: vectors_across_planes_take_an_element_too_few_from_the_next,
