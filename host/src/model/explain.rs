@@ -116,8 +116,9 @@ pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType
     let shapes = parameters.map(|parameter| parameter.shape.as_slice());
     let shapes = shapes.chain([problem.input_shape(), problem.output_shape()]);
     let shapes = shapes.chain(problem.inputs.iter().map(|input| input.shape.as_slice()));
+    // Each can be counted, but perhaps not all together.
     let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
-    let values: u64 = shapes.map(elements).sum();
+    let values = shapes.map(elements).fold(0, u64::saturating_add);
     let multiply_adds = problem.steps.iter().map(|step| match &step.problem {
         LayerProblem::Conv1d(problem) => problem.multiply_adds(),
         LayerProblem::Conv2d(problem) => problem.multiply_adds(),
@@ -126,7 +127,7 @@ pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType
     });
     let flop = 2 * multiply_adds.sum::<u128>();
     let flop = u64::try_from(flop).unwrap_or(u64::MAX);
-    (values * dtype.size() as u64, flop)
+    (values.saturating_mul(dtype.size() as u64), flop)
 }
 
 impl fmt::Display for Explanation {

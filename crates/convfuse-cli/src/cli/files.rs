@@ -144,6 +144,7 @@ impl Target {
 
     /// Writes all of it.
     pub(super) fn write(&self, out: &mut Out, text: &str) -> Result<(), Failure> {
+        interrupt::give_way();
         match self {
             Target::Stdout => out.bytes(text.as_bytes()).and_then(|()| out.flush()),
             _ => self.write_beside(text),

@@ -15,6 +15,9 @@ use super::out;
 /// The signals that end the program. That of a terminal which is closed is not among them: it may be turned off (`nohup`).
 const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 
+/// Whether somebody has begun to end the program.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
 struct AtEnd {
     /// Files that are being written.
     temporary: Vec<PathBuf>,
@@ -45,6 +48,7 @@ pub(super) fn watch() {
     let end = move || {
         if let Some(signal) = signals.forever().next() {
             ending.store(true, Ordering::SeqCst);
+            BEGUN.store(true, Ordering::SeqCst);
             // Not under the lock, for this writes a file, too.
             let keep = at_end().keep.take();
             if let Some(mut keep) = keep {
@@ -61,6 +65,14 @@ pub(super) fn watch() {
         }
     };
     let _ = std::thread::Builder::new().spawn(end);
+}
+
+/// Waits for the end, if somebody has begun to end the program: what the interrupted thread still has to say is not to replace what was
+/// kept.
+pub(super) fn give_way() {
+    while BEGUN.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
 }
 
 /// Ends the program as the system ends one that writes to a pipe which nobody reads.

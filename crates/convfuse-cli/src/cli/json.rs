@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::failure::{Failure, Outcome};
 use super::files::Target;
+use super::interrupt;
 use super::out::{self, Out};
 
 /// The option, of every command.
@@ -149,6 +150,7 @@ impl Kept {
         if self.target == Target::Stdout || self.last.elapsed() < pause {
             return Ok(());
         }
+        interrupt::give_way();
         let start = Instant::now();
         self.target.write_beside(&text())?;
         self.last = Instant::now();

@@ -81,6 +81,7 @@ pub(crate) fn main(start: Instant) -> ExitCode {
         Err(refusal) => refused(&refusal, &mut out),
     };
     let outcome = outcome.and_then(|status| out.flush().map(|()| status));
+    interrupt::give_way();
     let status = outcome.unwrap_or_else(|failure| {
         match &failure {
             Failure::Closed => interrupt::end_by_closed_pipe(),

@@ -64,8 +64,8 @@ fn whoever_interrupts_keeps_what_there_is() {
         assert_eq!(finished.take(3).count(), 3);
         let id = running.id().to_string();
         system("kill", &[signal.as_ref(), id.as_ref()]);
-        drop(lines);
         let status = running.wait().expect("the program");
+        drop(lines);
         assert_eq!(status.signal(), Some(number), "{status:?}");
         let record = parsed(&program.read("a.json"));
         assert_eq!(record["error"], "interrupted");

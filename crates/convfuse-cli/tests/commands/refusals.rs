@@ -199,6 +199,31 @@ fn devices_and_memory_that_are_not_there_are_the_machines_fault() {
 }
 
 #[test]
+fn shapes_that_cannot_be_counted_together_are_no_panic() {
+    let program = Program::new();
+    let adds: Vec<String> = ["a", "b", "c"]
+        .map(|name| format!(r#"{{"add": {{"input": "{name}"}}}}"#))
+        .into();
+    let layers = adds.join(", ");
+    program.file(
+        "chain.json",
+        format!(r#"{{"in_channels": 2, "layers": [{layers}]}}"#),
+    );
+    for command in [
+        "bench --device cpu",
+        "bench --device emulator",
+        "verify --device cpu",
+        "explain",
+    ] {
+        let ran = program.run(&format!(
+            "{command} --chain chain.json --shape 1000000000000000000,2"
+        ));
+        assert!(matches!(ran.code, Some(2 | 3)), "{ran:?}");
+        assert!(ran.out.is_empty(), "{ran:?}");
+    }
+}
+
+#[test]
 fn a_window_of_billions_ends() {
     let ran = Program::new().run(
         "bench --device cpu --shape 1,8,9,9 --max-pool 1000000000 --max-pool-padding 500000000",

@@ -57,7 +57,7 @@ impl<const D: usize> Operator for ConvProblem<D> {
     }
 
     fn cost(&self) -> u64 {
-        (self.output_shape().elements() * self.reduction()) as u64
+        (self.output_shape().elements() as u64).saturating_mul(self.reduction() as u64)
     }
 }
 
