@@ -343,9 +343,10 @@ fn volumes_and_planes_of_even_extents_fill_wide_tiles() {
         let config = padded(channels, extents, stride, OperandFormat::STORED);
         assert_eq!(config.tile, WIDE, "{channels:?}");
         assert_eq!(config.geometry.tile_pixels(), WIDE.pixels(), "{config:?}");
-        // Two slots for patches are the least; three let one arrive while another waits.
+        // Two slots for patches are the least; three let one arrive while another waits. Sums that other blocks send may take its room.
         let rings = config.wide_rings(&HOPPER).expect("a wide tile");
-        assert!(rings.patches >= 3 && rings.filters >= 4, "{rings:?}");
+        let patches = if rings.splits == 1 { 3 } else { 2 };
+        assert!(rings.patches >= patches && rings.filters >= 4, "{rings:?}");
         let split = padded(channels, extents, stride, OperandFormat::SPLIT);
         assert_eq!(split.tile, WIDE, "{channels:?}");
     }
