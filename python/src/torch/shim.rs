@@ -71,6 +71,7 @@ functions! {
         device_index: c"aoti_torch_get_device_index" as fn(TensorHandle, *mut i32) -> c_int,
         empty_strided: c"aoti_torch_empty_strided" as fn(i64, *const i64, *const i64, i32, i32, i32, *mut TensorHandle) -> c_int,
         new_handle: c"aoti_torch_new_tensor_handle" as fn(TensorHandle, *mut TensorHandle) -> c_int,
+        clone: c"aoti_torch_clone" as fn(TensorHandle, *mut TensorHandle) -> c_int,
         delete_tensor: c"aoti_torch_delete_tensor_object" as fn(TensorHandle) -> c_int,
         list_size: c"torch_list_size" as fn(*mut c_void, *mut usize) -> c_int,
         list_item: c"torch_list_get_item" as fn(*mut c_void, usize, *mut Value) -> c_int,
