@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::chains::{chain, options};
+use crate::runner::must_not_be_forked;
 
 /// What DLPack calls the capsules of its two forms, before and after somebody took what is in them.
 const LEGACY: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
@@ -111,6 +112,9 @@ impl ArrayModel {
         inputs: Vec<Bound<'_, PyCapsule>>,
         fast: bool,
     ) -> PyResult<Array> {
+        if self.stream.device().is_cpu() {
+            must_not_be_forked().map_err(PyRuntimeError::new_err)?;
+        }
         let tensors = inputs.iter().map(|capsule| taken(&self.stream, capsule));
         let tensors: Vec<Tensor> = tensors.collect::<PyResult<_>>()?;
         let names = self.model.chain().inputs();

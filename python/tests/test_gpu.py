@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -178,19 +179,20 @@ def test_a_second_device_is_used_whichever_is_current():
     assert torch.cuda.current_device() == 0
 
 
-def _in_child(queue):
-    module, (x,) = block("decoder", "cpu")
-    with torch.no_grad():
-        queue.put(float(module(x).sum()))
-
-
 def test_a_fork_before_the_first_use_is_survived():
-    # The CPU is used in the child, since the parent has used the GPU.
-    queue = multiprocessing.get_context("fork").Queue()
-    child = multiprocessing.get_context("fork").Process(target=_in_child, args=(queue,))
-    child.start()
-    assert queue.get(timeout=60) is not None
-    child.join()
+    code = """
+import os, sys, torch
+from convfuse import nn
+module = nn.Chain(3, [{"conv2d": {"name": "conv", "out_channels": 8, "kernel_size": 3}}, {"relu": {}}])
+child = os.fork()
+if child == 0:
+    with torch.no_grad():
+        y = module.cuda()(torch.ones(2, 3, 8, 8, device="cuda"))
+    os._exit(0 if y.isfinite().all().item() else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_gpu_is_refused_after_a_fork():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -188,3 +190,27 @@ def test_shapes_are_known_beforehand(name, size):
         text = chain_text(channels, *layers, *more)
         for given in ([*shape[:2], *[size] * (len(shape) - 2)], shape):
             assert output_shape(parsed(text), given) == _native.output_shape(text, list(given))
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_the_cpu_is_refused_after_a_fork_alone(used):
+    code = f"""
+import os, sys, torch
+from convfuse import nn
+torch.set_num_threads(1)
+module, x = nn.Chain(3, [{{"scale": {{"name": "a"}}}}, {{"relu": {{}}}}]), torch.ones(2, 3, 8)
+with torch.no_grad():
+    if {used}:
+        module(x)
+    child = os.fork()
+    if child == 0:
+        words = ""
+        try:
+            module(x)
+        except RuntimeError as error:
+            words = str(error)
+        os._exit(0 if ("is a fork" in words) == {used} else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -18,8 +18,8 @@ impl Model {
     /// them once: who lends memory for them and writes to it makes a new model.
     ///
     /// # Errors
-    /// [`ParametersError::Count`] for another number of tensors; [`Error::ShapeMismatch`], [`Error::DTypeMismatch`],
-    /// [`Error::DeviceMismatch`]; what copying runs into.
+    /// [`ParametersError::Count`] for another number of tensors; [`ShapeMismatch`](crate::Error::ShapeMismatch), [`DTypeMismatch`](crate::Error::DTypeMismatch),
+    /// [`DeviceMismatch`](crate::Error::DeviceMismatch); what copying runs into.
     ///
     /// # Examples
     /// ```

@@ -1,6 +1,6 @@
 //! Runs on the CPU.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use convfuse::{DType, Device, Inputs, Model, Stream};
 
@@ -9,6 +9,21 @@ use super::sets::{over, parameters};
 use super::{Call, said};
 use crate::chains::options;
 use crate::torch::tensor::{Place, TorchTensor};
+
+/// Refuses the child of a process that had used the CPU backend: it has a copy of the state of threads that are not there.
+///
+/// # Errors
+/// In words.
+pub(crate) fn must_not_be_forked() -> Result<(), String> {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    let this = std::process::id();
+    match *FIRST.get_or_init(|| this) == this {
+        true => Ok(()),
+        false => Err("convfuse: cpu: this process is a fork of one that had used the CPU backend, whose threads it has not; start \
+             processes before the first use, or by spawn"
+            .into()),
+    }
+}
 
 /// The output of a call.
 pub(super) fn run(
@@ -19,6 +34,7 @@ pub(super) fn run(
 ) -> Result<TorchTensor, String> {
     static STREAM: LazyLock<Result<Stream, String>> =
         LazyLock::new(|| Device::cpu().stream().map_err(|error| said(&error)));
+    must_not_be_forked()?;
     let stream = STREAM.as_ref().map_err(String::clone)?;
     let set = lock(&owner.sets).get(call, place, dtype, || {
         // SAFETY: the model copies what it is given here; callers of an operator do not write to its arguments meanwhile.
@@ -28,9 +44,9 @@ pub(super) fn run(
     let model = &set.model;
     let mut tensors = Vec::with_capacity(1 + call.inputs.len());
     for input in call.all_inputs() {
-        let (shape, strides) = input.layout()?;
+        let ((shape, strides), data) = (input.layout()?, input.data()?);
         // SAFETY: the caller holds the tensors, and nobody writes to them, until this returns.
-        tensors.push(unsafe { over(stream, input.data()?, shape, strides, dtype)? });
+        tensors.push(unsafe { over(stream, data, shape, strides, dtype, Box::new(()))? });
     }
     let names = owner.chain.inputs();
     if names.len() + 1 != tensors.len() {
@@ -51,8 +67,9 @@ pub(super) fn run(
     let (shape, mut plan) = ran().map_err(|error| said(&error))?;
     let output = TorchTensor::empty(call.torch, &shape, call.x.dtype_number()?, place)?;
     let (_, strides) = output.layout()?;
+    let data = output.data_mut()?;
     // SAFETY: the output is fresh memory that is held until this returns.
-    let mut y = unsafe { over(stream, output.data_mut()?, &shape, strides, dtype)? };
+    let mut y = unsafe { over(stream, data, &shape, strides, dtype, Box::new(()))? };
     plan.execute(inputs, &mut y).map_err(|error| said(&error))?;
     Ok(output)
 }

@@ -18,6 +18,7 @@ use convfuse::DType;
 use crate::torch::shim::Torch;
 use crate::torch::tensor::{Place, TorchTensor};
 
+pub(crate) use cpu::must_not_be_forked;
 pub(crate) use owners::{begin, forget, kept, release};
 
 /// One call of the operator.

@@ -96,8 +96,7 @@ fn prepared(
     let set = lock(&owner.sets).get(call, place, dtype, || {
         must_not_capture(stream)?;
         let home = streams::allocating(call.torch, place.index, stream);
-        // SAFETY: PyTorch's memory is used in the order of its current stream. The set is used only as long as the parameters are
-        // where they were, and gives its own memory back behind what it launched.
+        // SAFETY: the stream is PyTorch's current one.
         let tensors = unsafe { parameters(call, &owner.chain, &home, place, dtype)? };
         Model::from_tensors(&home, &owner.chain, tensors, dtype).map_err(|error| said(&error))
     })?;
@@ -107,7 +106,7 @@ fn prepared(
         for (input, &data) in call.all_inputs().zip(&given.addresses) {
             let (shape, strides) = input.layout()?;
             // SAFETY: only shape, strides and address are looked at.
-            tensors.push(unsafe { over(stream, data, shape, strides, dtype)? });
+            tensors.push(unsafe { over(stream, data, shape, strides, dtype, Box::new(()))? });
         }
         let mut inputs = Inputs::new(&tensors[0]);
         let names = owner.chain.inputs();

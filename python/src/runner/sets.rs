@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use convfuse::chain::{Chain, Parameter};
+use convfuse::raw::Owner;
 use convfuse::{DType, Model, Stream, Tensor};
 
 use super::owners::lock;
@@ -153,7 +154,7 @@ impl Sets {
     }
 }
 
-/// A tensor over the memory of one of PyTorch's, which the caller keeps.
+/// A tensor over the memory of one of PyTorch's, which `owner` keeps, or the caller.
 ///
 /// # Safety
 /// As for `Tensor::from_raw_parts`.
@@ -163,20 +164,21 @@ pub(super) unsafe fn over(
     shape: &[i64],
     strides: &[i64],
     dtype: DType,
+    owner: Owner,
 ) -> Result<Tensor, String> {
     let shape: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
     let strides: Vec<isize> = strides.iter().map(|&stride| stride as isize).collect();
     // SAFETY: the caller's promise.
-    let tensor = unsafe {
-        Tensor::from_raw_parts(stream, data, &shape, Some(&strides), dtype, Box::new(()))
-    };
+    let tensor =
+        unsafe { Tensor::from_raw_parts(stream, data, &shape, Some(&strides), dtype, owner) };
     tensor.map_err(|error| said(&error))
 }
 
-/// The parameters of a call as tensors in `dtype`, in the shapes of the chain's table.
+/// The parameters of a call as tensors in `dtype`, in the shapes of the chain's table. On a GPU they are copies, so that a graph which was
+/// captured of them keeps all as they were: kernels read some of them in forms of their own, and others as they lie.
 ///
 /// # Safety
-/// The parameters' memory is used in the order of `stream`, and stays until nothing uses what is returned.
+/// `stream` is the current stream of the parameters' device. On the CPU their memory stays until nothing uses what is returned.
 pub(super) unsafe fn parameters(
     call: &Call<'_>,
     chain: &Chain,
@@ -202,6 +204,12 @@ pub(super) unsafe fn parameters(
             ));
         }
         let stored = tensor.dtype(name)?;
+        // Rounding makes a copy, too.
+        let copy = match place.is_cuda && stored == dtype {
+            true => Some(tensor.copied()?),
+            false => None,
+        };
+        let tensor = copy.as_ref().unwrap_or(tensor);
         let (shape, strides) = tensor.layout()?;
         let expected: Vec<i64> = parameter
             .shape
@@ -218,8 +226,9 @@ pub(super) unsafe fn parameters(
             true => strides.to_vec(),
             false => restrided(&expected, shape, strides),
         };
-        // SAFETY: the caller's promise.
-        let tensor = unsafe { over(stream, tensor.data()?, &expected, &strides, stored)? };
+        let data = tensor.data()?;
+        // SAFETY: the caller's promise; a copy is the tensor's own.
+        let tensor = unsafe { over(stream, data, &expected, &strides, stored, Box::new(copy))? };
         tensor.to_dtype(dtype).map_err(|error| said(&error))
     };
     table.iter().zip(call.parameters).map(one).collect()

@@ -1,7 +1,8 @@
 //! `torch.ops.convfuse.run`: a chain on tensors of PyTorch.
 
 use std::any::Any;
-use std::ffi::{CStr, c_void};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::OnceLock;
@@ -9,7 +10,7 @@ use std::sync::OnceLock;
 use pyo3::exceptions::{PyImportError, PyValueError};
 use pyo3::prelude::*;
 
-use super::shim::{Torch, Value, done, torch};
+use super::shim::{Torch, Value, done, raise, torch};
 use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
 
@@ -120,24 +121,43 @@ unsafe fn call(torch: &'static Torch, arguments: [Value; 6]) -> Result<Value, St
 }
 
 /// What PyTorch calls.
+///
+/// An exception of C++ leaves through this frame, so it has nothing to drop, and what may have is never a part of it: the unwinder that
+/// this library is linked with need not be the one that the exception is thrown by.
 unsafe extern "C-unwind" fn run(stack: *mut Value, inputs: u64, _outputs: u64) {
-    let Ok(torch) = torch() else {
-        return;
-    };
-    let outcome = match inputs {
-        // SAFETY: the stack has as many values, which PyTorch made by the schema.
-        6 => catch_unwind(AssertUnwindSafe(|| unsafe {
-            call(torch, stack.cast::<[Value; 6]>().read())
-        }))
-        .unwrap_or_else(|panic| Err(panicked(&*panic))),
+    // SAFETY: the stack has as many values, which PyTorch made by the schema.
+    let message = unsafe { outcome(stack, inputs) };
+    if !message.is_null() {
+        // SAFETY: the message is the thread's until its next call.
+        unsafe { raise(message) };
+    }
+}
+
+/// Does the call, and puts the output on the stack. Gives null, or else what went wrong, which stays until the thread's next call.
+///
+/// # Safety
+/// The stack has `inputs` values that PyTorch made by `SCHEMA`.
+#[inline(never)]
+unsafe fn outcome(stack: *mut Value, inputs: u64) -> *const c_char {
+    thread_local! {
+        static MESSAGE: RefCell<CString> = RefCell::default();
+    }
+    let called = || match inputs {
+        // SAFETY: the caller's promise.
+        6 => unsafe { call(torch()?, stack.cast::<[Value; 6]>().read()) },
         _ => Err(format!("convfuse: run has {inputs} arguments, must have 6")),
     };
-    match outcome {
-        // SAFETY: results go where arguments began.
-        Ok(output) => unsafe { *stack = output },
-        Err(message) => {
-            torch.raise(&message);
+    let called = catch_unwind(AssertUnwindSafe(called));
+    match called.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        Ok(output) => {
+            // SAFETY: results go where arguments began.
+            unsafe { *stack = output };
+            ptr::null()
         }
+        Err(message) => MESSAGE.with_borrow_mut(|kept| {
+            *kept = CString::new(message.replace('\0', " ")).unwrap_or_default();
+            kept.as_ptr()
+        }),
     }
 }
 

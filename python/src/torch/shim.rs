@@ -3,7 +3,7 @@
 //! The functions are those of `torch/csrc/stable/c/shim.h` and `torch/csrc/inductor/aoti_torch/c/shim.h`, which PyTorch keeps as they
 //! are from release to release. They return 0, or else what went wrong was told to PyTorch's log.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 /// A tensor: a reference that its holder gives back.
@@ -71,6 +71,7 @@ functions! {
         device_index: c"aoti_torch_get_device_index" as fn(TensorHandle, *mut i32) -> c_int,
         empty_strided: c"aoti_torch_empty_strided" as fn(i64, *const i64, *const i64, i32, i32, i32, *mut TensorHandle) -> c_int,
         new_handle: c"aoti_torch_new_tensor_handle" as fn(TensorHandle, *mut TensorHandle) -> c_int,
+        clone: c"aoti_torch_clone" as fn(TensorHandle, *mut TensorHandle) -> c_int,
         delete_tensor: c"aoti_torch_delete_tensor_object" as fn(TensorHandle) -> c_int,
         list_size: c"torch_list_size" as fn(*mut c_void, *mut usize) -> c_int,
         list_item: c"torch_list_get_item" as fn(*mut c_void, usize, *mut Value) -> c_int,
@@ -232,19 +233,16 @@ impl Torch {
         }
         Ok(())
     }
+}
 
-    /// Raises an exception of C++, which PyTorch makes a `RuntimeError` of Python.
-    pub(crate) fn raise(&self, message: &str) {
-        let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-        // SAFETY: all strings end in 0; the exception has copied them when it leaves, and unwinds frames that allow it.
-        unsafe {
-            (self.shim.check)(
-                false,
-                c"run".as_ptr(),
-                c"convfuse".as_ptr(),
-                0,
-                message.as_ptr(),
-            );
-        }
+/// Raises an exception of C++, which PyTorch makes a `RuntimeError` of Python. Has nothing to drop, as the exception leaves through it.
+///
+/// # Safety
+/// The message ends in 0 and stays while this runs.
+pub(crate) unsafe fn raise(message: *const c_char) {
+    if let Some(torch) = TORCH.get() {
+        let (function, file) = (c"run".as_ptr(), c"convfuse".as_ptr());
+        // SAFETY: all strings end in 0; the exception copies them.
+        unsafe { (torch.shim.check)(false, function, file, 0, message) };
     }
 }

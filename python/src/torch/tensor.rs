@@ -86,6 +86,18 @@ impl TorchTensor {
         })
     }
 
+    /// A copy, which the device makes in the order of its current stream.
+    pub(crate) fn copied(&self) -> Result<TorchTensor, String> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the handle is alive; `handle` is a place for one.
+        let code = unsafe { (self.torch.shim.clone)(self.handle, &mut handle) };
+        done(code, "aoti_torch_clone")?;
+        Ok(TorchTensor {
+            torch: self.torch,
+            handle,
+        })
+    }
+
     /// The reference as a value of a boxed call, which takes it over.
     pub(crate) fn into_value(self) -> Value {
         let handle = self.handle;
