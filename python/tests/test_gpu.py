@@ -15,7 +15,7 @@ from convfuse import _native
 pytestmark = cuda
 
 # So that 2 us of other processes on the machine are no failure; the README has what was measured.
-HOST_MICROSECONDS = 14.0
+MOST_OF_A_LAYER = 2.0
 
 
 @pytest.mark.parametrize("number", [85, 79])
@@ -156,17 +156,21 @@ def test_host_time_of_a_call():
     module, _ = problem(85)
     # One launch.
     module, x = module.cuda(), torch.randn(1, 8, 128, 128, device="cuda")
-    times = []
-    with torch.no_grad():
+
+    def host_time(call):
         for _ in range(300):
-            module(x)
+            call(x)
+        times = []
         for _ in range(20):
             torch.cuda.synchronize()
             start = time.perf_counter()
             for _ in range(100):
-                module(x)
-            times.append((time.perf_counter() - start) / 100 * 1e6)
-    assert statistics.median(times) <= HOST_MICROSECONDS
+                call(x)
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+    with torch.no_grad():
+        assert host_time(module) <= MOST_OF_A_LAYER * host_time(torch.nn.ReLU())
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")

@@ -7,7 +7,6 @@ use op_spec::launch::implicit_gemm::{
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
-use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::{Convolution, FewParts, Format, Parts, Rounded, Split};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_wide, prepare};
 use super::{Loaded, Outcome, Run, Tensor, combine, compare, same_bits};

@@ -56,7 +56,11 @@ impl StreamKey {
             Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, GetId>(function) })
         });
         let mut id = raw.addr() as u64;
-        if let Some(get_id) = *GET_ID {
+        // The legacy default stream is always the same, and the driver says nothing of it while another is in capture.
+        let is_legacy = raw.is_null() || raw.addr() == LEGACY;
+        if is_legacy {
+            id = u64::MAX;
+        } else if let Some(get_id) = *GET_ID {
             // SAFETY: the caller's promise; `id` is a place for one number.
             check("cuStreamGetId", unsafe { get_id(raw, &mut id) })?;
         }

@@ -1,6 +1,6 @@
 //! What products cost, by which tiles are chosen and other kernels are preferred.
 
-use super::{GemmConfig, GemmDevice};
+use super::{GemmConfig, GemmDevice, STEP_CELLS};
 use crate::launch::conv::ConvGeometry;
 
 /// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
@@ -43,12 +43,15 @@ impl GemmConfig {
         products >= FEWEST_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Whether warpgroups may be faster: there are two cells for a step, enough steps, and, for one warpgroup,
+    /// Whether warpgroups may be faster: there are two cells for a step (of one plane: columns of taps that leave no more than an eighth
+    /// of their pairs empty), enough steps, and, for one warpgroup,
     /// room for a second block, as one alone leaves the tensor cores idle between its chains. Wide tiles are for filters that fill
     /// three quarters of them.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
-        let pairs = g.planes > 1 || g.pair_cells > 0;
+        let paired_columns = g.column_taps.next_multiple_of(STEP_CELLS);
+        let fills_pairs = 8 * g.column_taps >= 7 * paired_columns;
+        let pairs = g.planes > 1 || (g.pair_cells > 0 && fills_pairs);
         let steps = pairs && g.stages * g.steps >= FEWEST_WARPGROUP_STEPS;
         if !self.tile.is_wide() {
             return steps && self.blocks_per_processor(device) > 1;
