@@ -14,7 +14,7 @@ from convfuse import _native
 
 pytestmark = cuda
 
-# So that 2 us of other processes on the machine are no failure; the README has what was measured.
+# A call of a module may take the host this many times as long as one of the smallest layer of PyTorch.
 MOST_OF_A_LAYER = 2.0
 
 
