@@ -239,8 +239,15 @@ fn warpgroups_are_for_many_channels() {
     assert_eq!(warpgroups(64, 3, &DEVICE), [0, 0]);
     assert_eq!(warpgroups(8, 3, &HOPPER), [0, 0]);
     assert_eq!(warpgroups(16, 1, &HOPPER), [0, 0]);
-    // Or for many taps of one plane.
+    // Or for many taps of one plane, whose columns fill pairs.
     assert!(warpgroups(3, 7, &HOPPER)[0] > 0);
+    let cube = conv(
+        [32, 8, 15, 15, 15],
+        [128, 8, 3, 3, 3],
+        Conv3dSpec::default(),
+    );
+    let config = GemmConfig::new(&cube, None, OperandFormat::STORED, &HOPPER, None);
+    assert_eq!(config.expect("a config").tile.warpgroups, 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
 
@@ -47,18 +47,23 @@ fn what_is_refused_leaves_the_record_of_before() {
     assert_eq!(program.names(), ["a.json"]);
 }
 
+/// Starts a benchmark of more problems than anybody waits for, whose record replaces `a.json`.
+fn start_long(program: &Program) -> (Child, BufReader<ChildStdout>) {
+    program.file("a.json", "before");
+    let many = vec![r#"{"input": [1, 8, 9, 9]}"#; 100_000].join(",");
+    program.file("many.json", format!("[{many}]"));
+    let mut command = program.command("bench --device cpu --problems many.json --json a.json");
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = command.spawn().expect("the program");
+    let out = BufReader::new(running.stdout.take().expect("a pipe"));
+    (running, out)
+}
+
 #[test]
 fn whoever_interrupts_keeps_what_there_is() {
     let program = Program::new();
     for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
-        program.file("a.json", "before");
-        // More than anybody waits for.
-        let many = vec![r#"{"input": [1, 8, 9, 9]}"#; 100_000].join(",");
-        program.file("many.json", format!("[{many}]"));
-        let mut command = program.command("bench --device cpu --problems many.json --json a.json");
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut running = command.spawn().expect("the program");
-        let out = BufReader::new(running.stdout.take().expect("a pipe"));
+        let (mut running, out) = start_long(&program);
         let mut lines = out.lines().map_while(Result::ok);
         let finished = lines.by_ref().filter(|line| line.contains("largest error"));
         assert_eq!(finished.take(3).count(), 3);
@@ -77,13 +82,7 @@ fn whoever_interrupts_keeps_what_there_is() {
 #[test]
 fn a_killed_program_leaves_a_whole_record() {
     let program = Program::new();
-    program.file("a.json", "before");
-    let many = vec![r#"{"input": [1, 8, 9, 9]}"#; 100_000].join(",");
-    program.file("many.json", format!("[{many}]"));
-    let mut command = program.command("bench --device cpu --problems many.json --json a.json");
-    let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut running = command.spawn().expect("the program");
-    let out = BufReader::new(running.stdout.take().expect("a pipe"));
+    let (mut running, out) = start_long(&program);
     // Until the record has been written for the first time, a second after the start.
     let mut lines = out.lines().map_while(Result::ok);
     assert!(lines.any(|_| program.read("a.json") != "before"));

@@ -47,7 +47,7 @@ pub(super) struct StreamKey {
 }
 
 impl StreamKey {
-    /// `raw` is a stream of the current context, which is that of `gpu`, or the calling thread's default stream.
+    /// `raw` is a stream of the current context, which is that of `gpu`, or the calling thread's default stream; not null.
     unsafe fn of(gpu: &Gpu, raw: sys::CUstream, origin: Origin) -> Result<StreamKey> {
         type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
         static GET_ID: LazyLock<Option<GetId>> = LazyLock::new(|| {
@@ -57,8 +57,7 @@ impl StreamKey {
         });
         let mut id = raw.addr() as u64;
         // The legacy default stream is always the same, and the driver says nothing of it while another is in capture.
-        let is_legacy = raw.is_null() || raw.addr() == LEGACY;
-        if is_legacy {
+        if raw.addr() == LEGACY {
             id = u64::MAX;
         } else if let Some(get_id) = *GET_ID {
             // SAFETY: the caller's promise; `id` is a place for one number.
