@@ -82,4 +82,4 @@ pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, InputsError, Result};
 pub use model::{Inputs, Model, Options, Plan, Replicas};
 pub use parameters::{Parameters, ParametersError};
-pub use tensor_file::TensorFileError;
+pub use tensor_file::{LoadOptions, TensorFileError};

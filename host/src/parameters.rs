@@ -8,7 +8,7 @@ use op_spec::chain::{Chain, Parameter};
 
 use crate::dtype::DType;
 use crate::host_memory::reserve;
-use crate::tensor_file::{self, TensorFileError};
+use crate::tensor_file::{self, LoadOptions, TensorFileError};
 
 /// A value for every parameter of a chain, in the shape that the chain's table gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,17 +23,17 @@ pub struct Parameters {
 #[non_exhaustive]
 pub enum ParametersError {
     /// A parameter has no value.
-    #[error("{name}: is missing, the chain has it with shape {expected:?}; given: {}", .given.join(", "))]
+    #[error("{name}: is missing, the chain has it with shape {expected:?}; given: {}", listed(.given))]
     Missing {
         /// The parameter.
         name: String,
         /// Its shape.
         expected: Vec<usize>,
-        /// What values are called that there are.
+        /// What values are called that there are, first those that end with the parameter's name.
         given: Vec<String>,
     },
     /// Values belong to no parameter, or to one that has a value already.
-    #[error("{}: given, but the chain has no use for it", .names.join(", "))]
+    #[error("{}: given, but the chain has no use for it", listed(.names))]
     Unexpected {
         /// What they are called.
         names: Vec<String>,
@@ -66,6 +66,16 @@ pub enum ParametersError {
     },
 }
 
+/// The first names of what may be a whole network's.
+fn listed(names: &[String]) -> String {
+    const MOST: usize = 12;
+    match names.len() {
+        0 => "nothing".to_owned(),
+        len if len <= MOST => names.join(", "),
+        len => format!("{} and {} more", names[..MOST].join(", "), len - MOST),
+    }
+}
+
 impl Parameters {
     /// What PyTorch initialises the parameters with, from random numbers of this seed.
     ///
@@ -89,7 +99,7 @@ impl Parameters {
         values: impl IntoIterator<Item = (String, ArrayD<f32>)>,
     ) -> Result<Parameters, ParametersError> {
         let table = chain.parameters().to_vec();
-        let values = in_order(&table, values, |value| value.shape())?;
+        let values = in_order(&table, values, |value| value.shape(), true)?;
         let values = table.iter().zip(values);
         let values = values.map(|(parameter, value)| standard(parameter, value));
         Ok(Parameters {
@@ -105,7 +115,7 @@ impl Parameters {
     /// other way round.
     pub fn check(&self, chain: &Chain) -> Result<(), ParametersError> {
         let named = self.iter().map(|(name, value)| (name.to_owned(), value));
-        in_order(chain.parameters(), named, |value| value.shape()).map(drop)
+        in_order(chain.parameters(), named, |value| value.shape(), true).map(drop)
     }
 
     /// Reads the parameters of `chain`. A batch norm's `num_batches_tracked`, which PyTorch stores beside its running statistics, is
@@ -113,10 +123,22 @@ impl Parameters {
     ///
     /// # Errors
     /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,
-    /// say), and for tensors that are missing, superfluous, misshapen, or not f32.
+    /// say), and for tensors that are missing, superfluous, misshapen, or neither f32 nor f16 nor bf16.
     pub fn load(path: impl AsRef<Path>, chain: &Chain) -> Result<Parameters, TensorFileError> {
+        Parameters::load_with(path, chain, &LoadOptions::default())
+    }
+
+    /// The same from a file of more than the chain's parameters, such as a whole network's.
+    ///
+    /// # Errors
+    /// As [`Parameters::load`]; with [`LoadOptions::strict`] off, nothing is superfluous.
+    pub fn load_with(
+        path: impl AsRef<Path>,
+        chain: &Chain,
+        options: &LoadOptions,
+    ) -> Result<Parameters, TensorFileError> {
         let table = chain.parameters().to_vec();
-        let values = tensor_file::read(path.as_ref(), &table)?;
+        let values = tensor_file::read(path.as_ref(), &table, options)?;
         Ok(Parameters { table, values })
     }
 
@@ -188,11 +210,12 @@ impl Parameters {
     }
 }
 
-/// What is given for each parameter, in the parameters' order; `shape` gives its shape.
+/// What is given for each parameter, in the parameters' order; `shape` gives its shape. What belongs to no parameter is refused if `is_strict`.
 pub(crate) fn in_order<V>(
     parameters: &[Parameter],
     given: impl IntoIterator<Item = (String, V)>,
     shape: impl Fn(&V) -> &[usize],
+    is_strict: bool,
 ) -> Result<Vec<V>, ParametersError> {
     let mut given: Vec<(String, V)> = given.into_iter().collect();
     // PyTorch's batch norms count the batches that their running statistics are of, which nothing here asks for.
@@ -209,17 +232,21 @@ pub(crate) fn in_order<V>(
     for parameter in parameters {
         let mut others = given.iter();
         let index = others.position(|(name, _)| *name == parameter.name);
-        let index = index.ok_or_else(|| ParametersError::Missing {
-            name: parameter.name.clone(),
-            expected: parameter.shape.clone(),
-            given: all.clone(),
+        let index = index.ok_or_else(|| {
+            let mut given = all.clone();
+            given.sort_by_key(|name| !name.ends_with(&parameter.name));
+            ParametersError::Missing {
+                name: parameter.name.clone(),
+                expected: parameter.shape.clone(),
+                given,
+            }
         })?;
         let (_, value) = given.remove(index);
         check_shape(parameter, shape(&value))?;
         values.push(value);
     }
     let names: Vec<String> = given.into_iter().map(|(name, _)| name).collect();
-    match names.is_empty() {
+    match names.is_empty() || !is_strict {
         true => Ok(values),
         false => Err(ParametersError::Unexpected { names }),
     }

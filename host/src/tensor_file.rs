@@ -1,17 +1,17 @@
 //! [safetensors](https://github.com/huggingface/safetensors) files of parameters, in which
-//! nothing goes unnoticed that is no parameter's.
+//! nothing goes unnoticed that is no parameter's, unless that is asked for.
 
 use std::borrow::Cow;
 use std::fs;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::chain::Parameter;
-use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView, View};
+use safetensors::tensor::{Dtype, Metadata, SafeTensorError, TensorInfo, View};
 
-use crate::dtype::as_bytes;
-use crate::host_memory::affordable;
+use crate::dtype::{as_bytes, bf16, f16};
+use crate::host_memory::reserve;
 use crate::parameters::{ParametersError, collected, in_order};
 
 /// Why tensors could not be loaded or saved.
@@ -64,43 +64,148 @@ pub enum TensorFileError {
     },
 }
 
-/// The values of `parameters`, which must be all that the file has: each f32, in exactly its parameter's shape.
+/// How tensors of a file become parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct LoadOptions {
+    prefix: String,
+    is_strict: bool,
+}
+
+impl Default for LoadOptions {
+    /// All tensors of the file, under the parameters' names.
+    fn default() -> LoadOptions {
+        LoadOptions {
+            prefix: String::new(),
+            is_strict: true,
+        }
+    }
+}
+
+impl LoadOptions {
+    /// What stands before the parameters' names in the file, such as `decoder.blocks.2.`. Tensors of other names are passed over.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> LoadOptions {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Whether tensors that belong to no parameter are refused, among those with the prefix. What is missing is refused always.
+    pub fn strict(mut self, is_strict: bool) -> LoadOptions {
+        self.is_strict = is_strict;
+        self
+    }
+}
+
+/// The values of `parameters` in the file at `path`, each in exactly its parameter's shape: f32, or f16 and bf16, which become f32 without loss.
+/// Of the file only its head and these tensors are read.
 pub(crate) fn read(
     path: &Path,
     parameters: &[Parameter],
+    options: &LoadOptions,
 ) -> Result<Vec<ArrayD<f32>>, TensorFileError> {
     let at = || path.to_path_buf();
     let defective = |defect| TensorFileError::Parameters { path: at(), defect };
-    let read = || {
-        let metadata = fs::metadata(path)?;
-        if !metadata.is_file() {
-            // Reading a pipe or a device might never end.
-            let text = "is no ordinary file";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        affordable(metadata.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        fs::read(path)
-    };
-    let bytes = read().map_err(|source| TensorFileError::Read { path: at(), source })?;
-    let file = SafeTensors::deserialize(&bytes)
-        .map_err(|source| TensorFileError::Format { path: at(), source })?;
-    let tensors = in_order(parameters, file.tensors(), |tensor| tensor.shape());
-    let value = |(parameter, tensor): (&Parameter, TensorView<'_>)| {
-        if tensor.dtype() != Dtype::F32 {
-            return Err(TensorFileError::Dtype {
-                path: at(),
-                name: parameter.name.clone(),
-                actual: format!("{:?}", tensor.dtype()),
-                expected: format!("{:?}", Dtype::F32),
-            });
-        }
-        let (words, _) = tensor.data().as_chunks();
-        // As many as the shape says, which safetensors has checked.
-        let words = words.iter().map(|&word| f32::from_le_bytes(word));
-        collected(parameter, words).map_err(defective)
+    let unread = |source| TensorFileError::Read { path: at(), source };
+    let (mut file, len) = open(path).map_err(unread)?;
+    let (start, head) = head(&mut file, len).map_err(|flaw| match flaw {
+        HeadFlaw::Io(source) => unread(source),
+        HeadFlaw::Format(source) => TensorFileError::Format { path: at(), source },
+    })?;
+    let named: Vec<Parameter> = parameters
+        .iter()
+        .cloned()
+        .map(|mut parameter| {
+            parameter.name.insert_str(0, &options.prefix);
+            parameter
+        })
+        .collect();
+    let given = head.tensors().into_iter();
+    let given = given.filter(|(name, _)| name.starts_with(&options.prefix));
+    let tensors = in_order(&named, given, |tensor| &tensor.shape, options.is_strict);
+    let value = |(parameter, tensor): (&Parameter, &TensorInfo)| {
+        let widen = match tensor.dtype {
+            Dtype::F32 => |bytes: &[u8]| f32::from_le_bytes(word(bytes)),
+            Dtype::F16 => |bytes: &[u8]| f16::from_le_bytes(word(bytes)).to_f32(),
+            Dtype::BF16 => |bytes: &[u8]| bf16::from_le_bytes(word(bytes)).to_f32(),
+            other => {
+                return Err(TensorFileError::Dtype {
+                    path: at(),
+                    name: parameter.name.clone(),
+                    actual: format!("{other:?}"),
+                    expected: "F32, F16 or BF16".to_owned(),
+                });
+            }
+        };
+        let (from, to) = tensor.data_offsets;
+        let bytes = bytes_at(&mut file, start + from as u64, to - from).map_err(unread)?;
+        // As many as the shape says, which the head's check has shown.
+        let values = bytes.chunks_exact(tensor.dtype.bitsize() / 8).map(widen);
+        collected(parameter, values).map_err(defective)
     };
     let tensors = tensors.map_err(defective)?;
-    parameters.iter().zip(tensors).map(value).collect()
+    named.iter().zip(tensors).map(value).collect()
+}
+
+/// The file, and its length in bytes.
+fn open(path: &Path) -> io::Result<(fs::File, u64)> {
+    // Opening a pipe, or reading a device, might never end.
+    if !fs::metadata(path)?.is_file() {
+        let text = "is no ordinary file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let file = fs::File::open(path)?;
+    let len = file.metadata()?.len();
+    Ok((file, len))
+}
+
+/// Why the head of a file cannot be had.
+enum HeadFlaw {
+    Io(io::Error),
+    Format(SafeTensorError),
+}
+
+/// The most bytes that the head of a file may have, as the format says.
+const MOST_HEAD: u64 = 100_000_000;
+
+/// Where the data of a file of `len` bytes begins, and what its tensors are, which are all of the data.
+fn head(file: &mut fs::File, len: u64) -> Result<(u64, Metadata), HeadFlaw> {
+    let flaw = |flaw| Err(HeadFlaw::Format(flaw));
+    const COUNT: u64 = size_of::<u64>() as u64;
+    if len < COUNT {
+        return flaw(SafeTensorError::HeaderTooSmall);
+    }
+    let count = bytes_at(file, 0, COUNT as usize).map_err(HeadFlaw::Io)?;
+    let head_len = u64::from_le_bytes(word(&count));
+    if head_len > MOST_HEAD {
+        return flaw(SafeTensorError::HeaderTooLarge);
+    }
+    let start = COUNT + head_len;
+    if start > len {
+        return flaw(SafeTensorError::InvalidHeaderLength);
+    }
+    let text = bytes_at(file, COUNT, head_len as usize).map_err(HeadFlaw::Io)?;
+    let head: Metadata = serde_json::from_slice(&text)
+        .map_err(|error| HeadFlaw::Format(SafeTensorError::InvalidHeaderDeserialization(error)))?;
+    match start.checked_add(head.data_len() as u64) == Some(len) {
+        true => Ok((start, head)),
+        false => flaw(SafeTensorError::MetadataIncompleteBuffer),
+    }
+}
+
+/// Bytes of a file.
+fn bytes_at(file: &mut fs::File, start: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = reserve(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    bytes.resize(len, 0);
+    file.seek(SeekFrom::Start(start))?;
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The bytes of one number, as many as it has.
+fn word<const LEN: usize>(bytes: &[u8]) -> [u8; LEN] {
+    let mut word = [0; LEN];
+    word.copy_from_slice(bytes);
+    word
 }
 
 /// Values to be written.

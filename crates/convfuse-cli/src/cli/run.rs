@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use convfuse::chain::{Chain, ChainProblem};
 use convfuse::model::Precision;
-use convfuse::{DType, Inputs, Model, Options, Parameters, lab};
+use convfuse::{DType, Inputs, LoadOptions, Model, Options, Parameters, lab};
 use convfuse_cli::Status;
 use ndarray::{ArrayD, IxDyn};
 use serde_json::json;
@@ -28,9 +28,20 @@ pub(super) struct Arguments {
     /// The chain, a JSON file
     #[arg(long, value_name = "FILE")]
     chain: PathBuf,
-    /// The parameters, a safetensors file with PyTorch's names
+    /// The parameters, a safetensors file with PyTorch's names, in f32, f16 or bf16
     #[arg(long, value_name = "FILE")]
     parameters: PathBuf,
+    /// What stands before the parameters' names in the file of a whole network, such as encoder.0.; other tensors are passed over
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    prefix: String,
+    /// Pass over tensors that belong to no parameter of the chain, as PyTorch does with strict=False. What is missing is refused always
+    #[arg(long)]
+    not_strict: bool,
     /// The input, a .safetensors or .npy file. A safetensors file has the chain's further inputs under their names, and the first
     /// input under any other
     #[arg(long, value_name = "FILE")]
@@ -155,7 +166,10 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let of_file = |failure: Failure| failure.of(arguments.input.display());
     let problem = problem.map_err(|error| of_file(error.into()))?;
     inputs.must_fit(arguments, &problem)?;
-    let parameters = Parameters::load(&arguments.parameters, &chain)?;
+    let options = LoadOptions::default()
+        .prefix(&arguments.prefix)
+        .strict(!arguments.not_strict);
+    let parameters = Parameters::load_with(&arguments.parameters, &chain, &options)?;
     let output = problem.output_shape();
 
     // What has no batch goes at a time.

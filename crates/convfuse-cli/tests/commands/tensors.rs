@@ -80,6 +80,43 @@ fn a_run_gives_what_bench_gives_in_chunks_of_any_size() {
     assert!(far.json()["tensors"][0]["beyond"].as_u64() > Some(0));
 }
 
+/// The parameters of one block of a network.
+#[test]
+fn a_run_takes_a_block_of_a_checkpoint() {
+    let program = prepared();
+    let parameters = "0-chain-parameters.safetensors";
+    let bytes = fs::read(program.path(parameters)).expect("a file");
+    let head_len = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as usize;
+    let (head, data) = bytes[8..].split_at(head_len);
+    let head: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(head).expect("a head");
+    let mut network: serde_json::Map<String, serde_json::Value> = head
+        .into_iter()
+        .map(|(name, entry)| (format!("down.{name}"), entry))
+        .collect();
+    let end = data.len();
+    let other = serde_json::json!({ "dtype": "I64", "shape": [1], "data_offsets": [end, end + 8] });
+    network.insert("down.steps".to_owned(), other);
+    let text = serde_json::Value::Object(network).to_string();
+    let mut file = (text.len() as u64).to_le_bytes().to_vec();
+    file.extend(text.into_bytes());
+    file.extend(data);
+    file.extend([0; 8]);
+    program.file("network.safetensors", file);
+    let run = RUN.replace(parameters, "network.safetensors") + " --output y.npy";
+    program.run(&run).was_refused(&[
+        "network.safetensors: conv.weight: is missing",
+        "given: down.conv.weight, ",
+    ]);
+    program
+        .run(&format!("{run} --prefix down."))
+        .was_refused(&["down.steps: given, but the chain has no use for it"]);
+    let ran = program.run(&format!("{run} --prefix down. --not-strict"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let same = program.run(&format!("compare y.npy {WANTED}"));
+    assert!(same.out.contains("equal"), "{same:?}");
+}
+
 #[test]
 fn what_does_not_fit_is_refused_before_it_runs() {
     let program = prepared();
