@@ -1,6 +1,7 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
 mod exports;
+mod fuzz;
 mod gpu_bundle;
 mod layout;
 mod ptx;
@@ -37,6 +38,8 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Give the command line damaged files, and fail on any that makes it panic, hang or leave half a file.
+    Fuzz(fuzz::Arguments),
     /// Check that every operator has its homes and that files stay short.
     Layout,
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Chore::Exports { check: false } => exports::renew(root()),
         Chore::Exports { check: true } => exports::check(root()),
         Chore::GpuBundle => gpu_bundle::run(root()),
+        Chore::Fuzz(arguments) => fuzz::run(root(), &arguments),
         Chore::Layout => layout::run(root()),
     };
     match result {
