@@ -57,11 +57,13 @@ fn read_carefully(
     let cells = locate(region, offset, bytes, "load", place);
     let full = region.full_cell();
     for index in cells {
-        // SAFETY: `locate` gives indices of the shadow.
-        let cell = unsafe { &mut *region.cell(index) };
-        if cell.write & full != full {
-            exec.not_readable(region, index, cell, "load", place);
+        let cell = region.cell(index);
+        // SAFETY: `locate` gives indices of the shadow, here and below.
+        if unsafe { (*cell).write } & full != full && !region.supply(index) {
+            exec.not_readable(region, index, unsafe { &*cell }, "load", place);
         }
+        // SAFETY: nobody has another reference to it.
+        let cell = unsafe { &mut *cell };
         if !exec.nothing_to_note(region, cell) {
             exec.note_read(region, index, cell, place);
         }

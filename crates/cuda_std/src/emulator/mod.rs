@@ -52,14 +52,14 @@
 //!
 //! # Layers
 //! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).
-//! 1. `fault`, `math`, `random`, `stamp`, `tensor_sum`: faults, arithmetic, and stamps of accesses; nothing of a launch
+//! 1. `fault`, `math`, `random`, `reserve`, `stamp`, `tensor_sum`: faults, arithmetic, addresses, and stamps of accesses; nothing of a launch
 //! 2. `fiber`, `knowledge`, `launch`, `places`, `region`, `tensor`: the parts that a launch is made of, each by itself
 //! 3. `memory`, `read_sets`, `shared_memory`, `waiting`: global and shared memory, who read what, why threads wait
 //! 4. `exec`: the running launch: its threads, steps and fault, and room for the state that modules above it bring
 //! 5. `clock`, `numbers`, `panics`, `signals`: what is ordered, which thread is which, what ends a kernel from outside
 //! 6. `access`, `schedule`: the checks of an access; threads that wait, and that go on
 //! 7. `async_proxy`, `barriers`, `copies`, `flights`, `lanes`, `transactions`, `views`: the kinds of instructions, one by one
-//! 8. `atomics`, `chains`, `clusters`: instructions that need another kind
+//! 8. `atomics`, `chains`, `clusters`, `registers`: instructions that need another kind
 //! 9. `mbarriers`: transaction barriers, which see atomics, clusters and what is on its way
 //! 10. `deadlock`, `transfers`: who waits at any kind of barrier; what reports to a transaction barrier
 //! 11. `functions`, `hopper`, `run`: what kernels call, and what calls kernels
@@ -94,6 +94,8 @@ mod places;
 mod random;
 mod read_sets;
 mod region;
+mod registers;
+mod reserve;
 mod run;
 mod schedule;
 mod shared_memory;
