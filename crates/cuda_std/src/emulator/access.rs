@@ -58,12 +58,14 @@ fn read_carefully(
     let full = region.full_cell();
     for index in cells {
         let cell = region.cell(index);
-        // SAFETY: `locate` gives indices of the shadow, here and below.
-        if unsafe { (*cell).write } & full != full && !region.supply(index) {
-            exec.not_readable(region, index, unsafe { &*cell }, "load", place);
-        }
-        // SAFETY: nobody has another reference to it.
+        // SAFETY: `locate` gives indices of the shadow.
+        let write = unsafe { (*cell).write };
+        let lacking = write & full != full && !region.supply(index);
+        // SAFETY: as above, and nobody has another reference to it.
         let cell = unsafe { &mut *cell };
+        if lacking {
+            exec.not_readable(region, index, cell, "load", place);
+        }
         if !exec.nothing_to_note(region, cell) {
             exec.note_read(region, index, cell, place);
         }

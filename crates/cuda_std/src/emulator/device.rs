@@ -90,7 +90,7 @@ impl Device {
     ///
     /// # Errors
     /// [`FaultKind::OutOfMemory`] if the system gives no such addresses, as it may do where it promises no more memory than
-    /// it has, and on systems other than Unix; [`FaultKind::DeviceLost`].
+    /// it has, and on systems other than Linux and macOS; [`FaultKind::DeviceLost`].
     pub fn alloc_sparse(&self, bytes: usize, element_bytes: usize) -> Result<Buffer, Fault> {
         self.sparse(bytes, element_bytes, None)
     }

@@ -36,9 +36,12 @@
 //! - barriers that not all threads reach, or not from the same call; named barriers used
 //!   inconsistently;
 //! - warp operations with missing lanes, or lanes that disagree;
-//! - touching what a copy or an asynchronous store in flight reads or writes;
+//! - touching what a copy, an asynchronous store or a chain of `wgmma` in flight reads or writes, and ends of blocks and threads
+//!   before it is over;
 //! - races between the blocks of a cluster, and accesses to a block's shared memory that nothing
-//!   orders before its end;
+//!   orders after its start and before its end;
+//! - barriers and tiles that no fence has shown to other blocks, or to the asynchronous proxy;
+//! - registers that a warpgroup takes and nobody gives back;
 //! - kernels that never end, panic, or overflow their stack in calls into this crate;
 //! - launches beyond a device's limits or the kernel's own bounds.
 //!
@@ -49,6 +52,11 @@
 //! blocks of kernels without them, run one after another, so a kernel in which one waits for a
 //! later one never ends. Instructions that are approximate on the device are exact here (see
 //! [`crate::math`]).
+//!
+//! # Tensors beyond memory
+//! An index that is too narrow goes wrong where tensors are larger than most hosts' memory. [`Device::alloc_computed`] and
+//! [`Device::alloc_sparse`] give addresses for them, of which memory is what is touched, and [`Launch::only`] names the blocks
+//! that run. What stands at an element can follow from its number, so that what is read elsewhere is something else.
 //!
 //! # Layers
 //! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).

@@ -59,9 +59,11 @@ struct Sparse {
     contents: Option<Contents>,
 }
 
-/// What the bytes are from an offset on.
-#[derive(Clone)]
-pub(crate) struct Contents(pub(crate) Arc<dyn Fn(usize, &mut [u8]) + Send + Sync>);
+/// Says what the bytes are from an offset on.
+type Computes = dyn Fn(usize, &mut [u8]) + Send + Sync;
+
+/// What the host has put into sparse memory.
+pub(crate) struct Contents(pub(crate) Arc<Computes>);
 
 impl fmt::Debug for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

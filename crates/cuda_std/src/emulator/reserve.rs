@@ -9,7 +9,7 @@ pub(crate) struct Reserved {
 
 impl Reserved {
     /// `None` if the system does not give so many addresses, or none in this way.
-    #[cfg(unix)]
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
     pub(crate) fn new(bytes: usize) -> Option<Self> {
         let bytes = bytes.max(1);
         let (access, kind) = (
@@ -25,7 +25,7 @@ impl Reserved {
     }
 
     /// `None`: nothing is known here of how the system does it.
-    #[cfg(not(unix))]
+    #[cfg(not(any(target_os = "linux", target_os = "macos")))]
     pub(crate) fn new(_: usize) -> Option<Self> {
         None
     }
@@ -39,7 +39,7 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         // SAFETY: mapped by `new` with this length, and whoever has `self` had the only way to it.
-        #[cfg(unix)]
+        #[cfg(any(target_os = "linux", target_os = "macos"))]
         unsafe {
             libc::munmap(self.start.cast(), self.bytes);
         }
