@@ -60,6 +60,27 @@ bugs! {
         wrong: "start as u32 as usize",
     }
     {
+        name: short_rows_start_in_32_bits,
+        check: far_norms::statistics::<f32>,
+        file: "group_norm.rs",
+        right: "        let start = «row.min(g.rows) * g.row_elements»;",
+        wrong: "(row.min(g.rows) * g.row_elements) as u32 as u64",
+    }
+    {
+        name: rows_start_in_32_bits,
+        check: far_norms::statistics::<f32>,
+        file: "group_norm.rs",
+        right: "        let row_start = «row as u64 * g.row_elements»;",
+        wrong: "(row as u64 * g.row_elements) as u32 as u64",
+    }
+    {
+        name: resident_rows_start_in_32_bits,
+        check: far_norms::resident::<f32>,
+        file: "fused/group_norm_scale_resident.rs",
+        right: "    let start = «thread::block_idx_x() as usize * g.row_elements as usize»;",
+        wrong: "thread::block_idx_x().wrapping_mul(g.row_elements as u32) as usize",
+    }
+    {
         name: planes_inside_a_border_start_in_32_bits,
         check: far::moved,
         file: "conv/border.rs",

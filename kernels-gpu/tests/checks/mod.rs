@@ -27,6 +27,7 @@ pub(crate) mod convolved;
 pub(crate) mod copy_strided;
 pub(crate) mod elementwise;
 pub(crate) mod far;
+pub(crate) mod far_norms;
 pub(crate) mod far_pools;
 pub(crate) mod far_products;
 pub(crate) mod implicit_gemm;
