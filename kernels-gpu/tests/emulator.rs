@@ -127,6 +127,20 @@ tests! {
         checks::copy_strided::copies::<bf16, f32>, checks::copy_strided::copies::<bf16, f16>;
     copy_strided_takes_random_axes_in_random_orders:
         checks::copy_strided::random::<f32, f32>, checks::copy_strided::random::<f16, f32>;
+    far_elements_are_found_by_what_is_done_to_each: checks::far::elementwise;
+    far_elements_are_found_by_what_moves_them: checks::far::moved;
+    far_elements_are_found_by_pools: checks::far_pools::images, checks::far_pools::volumes,
+        checks::far_pools::planes, checks::far_pools::channels;
+    far_elements_are_found_by_norms:
+        checks::far_norms::statistics::<f32>, checks::far_norms::statistics::<f16>, checks::far_norms::resident::<f32>;
+    far_elements_are_found_by_convolutions: checks::far_products::on_cores, checks::far_products::stencil;
+    far_elements_are_found_by_products_on_tensor_cores:
+        checks::far_products::wide::<f16>, checks::far_products::by_warpgroups::<f16>,
+        checks::far_products::narrow::<Split>;
+    far_samples_are_found_by_kernels_of_one_launch:
+        checks::conv2d_group_norm_scale_max_pool_clamp::far::<f16>,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::far::<Split>,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::far_on_warpgroups::<f16>;
     stencil_matches: checks::stencil::matches::<f32>;
     stencil_matches_in_half_precision: checks::stencil::matches::<f16>, checks::stencil::matches::<bf16>;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed::<f32>;

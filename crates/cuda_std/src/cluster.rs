@@ -6,9 +6,13 @@
 //! A block that ends takes its shared memory with it, so whoever reaches for another block's must
 //! come to the cluster's barrier, or have that block wait for what was sent, before it ends.
 //!
+//! Nor is its memory there before it has begun, so blocks meet at the cluster's barrier first.
+//!
 //! **Emulator**: the blocks of a cluster run interleaved. Races between them, a rank beyond the
-//! cluster, accesses that nothing orders before the other block's end, bytes from another block
-//! that can come to an earlier phase of a barrier than they are meant for, and barriers of the
+//! cluster, accesses that nothing orders after the other block's start or before its end, bytes that are still on
+//! their way to a block that ends, bytes from another block
+//! that can come to an earlier phase of a barrier than they are meant for, barriers that are used from another block and were
+//! not shown to it by [`fence_barriers`], and barriers of the
 //! cluster that never open are reported. A launch whose grid is no multiple of the cluster is
 //! refused.
 

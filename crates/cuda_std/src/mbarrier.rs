@@ -9,12 +9,13 @@
 //!
 //! A barrier is 8 bytes of shared memory: one thread calls [`Barrier::init`], and then a block
 //! barrier makes it known. If bulk copies use it, the thread also says
-//! [`crate::async_proxy::fence_shared`] in between.
+//! [`crate::async_proxy::fence_shared`] in between, and [`crate::cluster::fence_barriers`] if other blocks do, which serves for
+//! copies too.
 //!
 //! **Emulator**: a bulk copy lands when somebody waits for its phase; until then its target is in
-//! flight and touching it is reported, as is a source that changes. A use of a barrier that is not
-//! ordered after its `init`, more arrivals than a phase takes, and phases that never complete are
-//! reported.
+//! flight and touching it is reported, as are a source that changes and a block that ends. A use of a barrier that is not
+//! ordered after its `init`, or after the fence that it takes, more arrivals than a phase takes, and phases that never complete
+//! are reported.
 
 use crate::backend;
 use crate::element::Element;

@@ -33,8 +33,10 @@
 //! threads are reported. So are columns outside of the block's shared memory, columns that were
 //! written without the fence for the asynchronous proxy, and columns that somebody overwrites
 //! unordered with the wait for the chain, or before it, for each warp by itself; and A, where it is there, likewise. Sums are as
-//! for [`crate::mma`], one instruction after the other. A chain that was started is done at once there; a wait
-//! that does not cover its chain is reported, and a wait that is left out goes unnoticed.
+//! for [`crate::mma`], one instruction after the other. A chain that was started is done at once there, but its sums come out of
+//! [`InFlight::wait`] alone, and that reports a wait that does not cover its chain. Threads of a warpgroup that have waited for
+//! different chains, and threads that end before their chains are waited for, are reported as well. That nobody writes the
+//! registers of A meanwhile is not looked at: they have no address.
 
 use crate::backend;
 use crate::shared::SharedAddr;

@@ -28,6 +28,7 @@ macro_rules! bugs {
 
 include!("../bugs.rs");
 include!("../wide_bugs.rs");
+include!("../hardware_bugs.rs");
 
 /// No bug's number.
 const NONE: u32 = u32::MAX;
@@ -75,7 +76,8 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     let mut checks = BTreeMap::new();
-    for (number, &(name, check, called)) in (0..).zip(BUGS.iter().chain(WIDE_BUGS)) {
+    let bugs = BUGS.iter().chain(WIDE_BUGS).chain(HARDWARE_BUGS);
+    for (number, &(name, check, called)) in (0..).zip(bugs) {
         trials.push(Trial::test(format!("notices::{name}"), move || {
             is_noticed(check, number)
         }));

@@ -154,14 +154,55 @@ pub(crate) fn spread<F: Configured>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The kernel's outputs.
-fn outputs<F: Configured>(
+/// The last sample of a batch of more elements than 32 bits count comes to the bits that it comes to alone.
+pub(crate) fn far<F: Configured>(run: &Run) -> Outcome {
+    const SAMPLES: u32 = 1_200_001;
+    let case = case::<F::Stored>(image(1, 10));
+    let alone = outputs::<F>(run, &case, F::CONFIG)?.values()?;
+    let prepared = prepare::<F>(run, &case, F::CONFIG)?;
+    let values: Vec<f32> = case.x.iter().copied().collect();
+    let (inputs, outputs) = (values.len() as u64, alone.len() as u64);
+    let g = OneLaunch2dGeometry {
+        n: SAMPLES,
+        ..geometry(&case)
+    };
+    let all = u64::from(SAMPLES);
+    let x = run.computed::<F::Stored>(all * inputs, move |at| values[(at % inputs) as usize])?;
+    let y = run.sparse::<F::Stored>(all * outputs)?;
+    let shape = g.launch_shape(F::CONFIG, SAMPLES * F::CONFIG.cluster_blocks());
+    let arguments = (
+        x.source(),
+        prepared.operands.source(),
+        prepared.channels.source(),
+        y.ptr(),
+        g,
+    );
+    let (family, labels) = (
+        &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA,
+        [Label::Name(F::LABEL)],
+    );
+    let last = u64::from(shape.grid[0]) - 1;
+    run.launch_some(family, &labels, Some(shape), &[last], arguments)?;
+    y.are(
+        "the last sample",
+        (all - 1) * outputs..all * outputs,
+        |at| alone[(at % outputs) as usize],
+    )
+}
+
+/// Filters as operands, and what there is of each channel.
+struct Prepared {
+    operands: Tensor<f32>,
+    channels: Tensor<f32>,
+}
+
+fn prepare<F: Configured>(
     run: &Run,
     case: &Case,
     config: OneLaunch2dConfig,
-) -> Result<Tensor<F::Stored>, Failure> {
+) -> Result<Prepared, Failure> {
     let g = geometry(case);
-    let Loaded { x, parameters } = run.load::<F::Stored>(case)?;
+    let Loaded { parameters, .. } = run.load::<F::Stored>(case)?;
     let [f, b, w, beta, s] = [0, 1, 2, 3, 4].map(|index| parameters[index].source());
     // 32-bit words.
     let operands = run.empty::<f32>(config.operand_words() as usize)?;
@@ -170,6 +211,19 @@ fn outputs<F: Configured>(
     let format = [Label::Name(F::LABEL)];
     let family = &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE;
     run.launch(family, &format, Some(g.prepare_shape()), arguments)?;
+    Ok(Prepared { operands, channels })
+}
+
+/// The kernel's outputs.
+fn outputs<F: Configured>(
+    run: &Run,
+    case: &Case,
+    config: OneLaunch2dConfig,
+) -> Result<Tensor<F::Stored>, Failure> {
+    let g = geometry(case);
+    let x = run.load::<F::Stored>(case)?.x;
+    let Prepared { operands, channels } = prepare::<F>(run, case, config)?;
+    let format = [Label::Name(F::LABEL)];
     let problem = case.problem().expect("an image");
     let y = run.empty(problem.output_shape().iter().product())?;
     let arguments = (x.source(), operands.source(), channels.source(), y.ptr(), g);

@@ -181,6 +181,39 @@ fn same_in_clusters_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -
     Ok(())
 }
 
+/// The last sample of a batch of more elements than 32 bits count comes to the bits that it comes to alone.
+fn far_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
+    const SAMPLES: u64 = 300_000_001;
+    let subject = Subject::<F::Stored>::new(run, SHAPES[0], INPUTS[0])?;
+    let alone = subject.result(run, choose(&subject.g, 1))?.values()?;
+    let values: Vec<f32> = subject.case.x.iter().copied().collect();
+    let (inputs, outputs) = (values.len() as u64, alone.len() as u64);
+    let g = OneLaunch3dGeometry {
+        n: SAMPLES,
+        ..subject.g
+    };
+    let at = move |at: u64| values[(at % inputs) as usize];
+    let x = run.computed::<F::Stored>(SAMPLES * inputs, at)?;
+    let y = run.sparse::<F::Stored>(SAMPLES * outputs)?;
+    let parameters = &subject.tensors.parameters;
+    let [w, b, m] = [0, 1, 2].map(|index| parameters[index].source());
+    let arguments = (x.source(), w, b, m, y.ptr(), g);
+    let ((family, labels), shape) = choose(&g, 1);
+    run.launch_some(family, &labels, shape, &[SAMPLES - 1], arguments)?;
+    let last = (SAMPLES - 1) * outputs..SAMPLES * outputs;
+    y.are("the last sample", last, |at| alone[(at % outputs) as usize])
+}
+
+/// The last of many samples, by the kernel that multiplies warp by warp.
+pub(crate) fn far<F: Format>(run: &Run) -> Outcome {
+    far_by::<F>(run, of_warps::<F>)
+}
+
+/// The same, by the one on warpgroups' products.
+pub(crate) fn far_on_warpgroups<F: Format>(run: &Run) -> Outcome {
+    far_by::<F>(run, of_warpgroups::<F>)
+}
+
 /// The kernel that multiplies warp by warp.
 pub(crate) fn matches<F: Format>(run: &Run) -> Outcome {
     matches_by::<F>(run, of_warps::<F>)

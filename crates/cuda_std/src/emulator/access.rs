@@ -57,9 +57,13 @@ fn read_carefully(
     let cells = locate(region, offset, bytes, "load", place);
     let full = region.full_cell();
     for index in cells {
+        let cell = region.cell(index);
         // SAFETY: `locate` gives indices of the shadow.
-        let cell = unsafe { &mut *region.cell(index) };
-        if cell.write & full != full {
+        let write = unsafe { (*cell).write };
+        let lacking = write & full != full && !region.supply(index);
+        // SAFETY: as above, and nobody has another reference to it.
+        let cell = unsafe { &mut *cell };
+        if lacking {
             exec.not_readable(region, index, cell, "load", place);
         }
         if !exec.nothing_to_note(region, cell) {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{FaultKind, Place};
+use super::knowledge::Now;
 use super::region::Region;
 use super::stamp;
 
@@ -16,11 +17,23 @@ struct Proxy {
     own_writes: HashSet<u64>,
 }
 
-/// A thread's last fence for the asynchronous proxy: its time, and the block's last barrier before it.
+/// Fences of a thread that are remembered one by one.
+const FENCES: usize = 8;
+
+/// A thread's fences for the asynchronous proxy: the times of the last ones, the newest first, and the block's last barrier
+/// before that one.
 #[derive(Debug, Clone, Default)]
 struct ProxyFence {
-    time: u64,
+    times: [u64; FENCES],
     base: u64,
+}
+
+impl ProxyFence {
+    fn add(&mut self, time: u64, base: u64) {
+        self.times.rotate_right(1);
+        self.times[0] = time;
+        self.base = base;
+    }
 }
 
 impl Extension for Proxy {
@@ -43,14 +56,36 @@ pub(crate) fn fence(place: Place) {
     exec.tick(place);
     let (time, base, thread) = (exec.next_time(), exec.now.base, exec.thread as usize);
     exec.threads[thread].time = time;
-    exec.extension::<Proxy>().fences[thread] = ProxyFence { time, base };
+    exec.extension::<Proxy>().fences[thread].add(time, base);
     exec.refresh();
+}
+
+impl Proxy {
+    /// Whether a fence, by whoever left this stamp or by the current thread behind a barrier, is ordered before the current thread.
+    fn is_shown(&self, stamp: u64, now: &Now) -> bool {
+        let (writer, written) = (stamp::thread(stamp), stamp::time(stamp));
+        let fences = &self.fences[writer as usize].times;
+        let known = |time: u64| now.ordered(stamp::segment(time, writer));
+        // The first fence behind the write is what the most know of.
+        let shown = fences[0] > written
+            && (known(fences[0]) || {
+                let first = fences.iter().rfind(|&&time| time > written);
+                first.is_some_and(|&time| known(time))
+            });
+        shown || stamp < self.fences[now.thread as usize].base
+    }
+}
+
+/// Whether the asynchronous proxy sees, for the current thread, what left this stamp.
+pub(crate) fn is_shown(exec: &mut Exec, stamp: u64) -> bool {
+    let now = exec.now;
+    exec.extension::<Proxy>().is_shown(stamp, &now)
 }
 
 /// Checks that whoever wrote the `bytes` bytes at each of these addresses made them visible to the proxy.
 pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: Place) {
     let exec = with();
-    let thread = exec.thread as usize;
+    let now = exec.now;
     for address in addresses {
         // Addresses outside are reported when they are read.
         let Some(region) = exec.shared_at(address) else {
@@ -68,10 +103,10 @@ pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: P
         for index in first..=last.min((region.len() - 1) >> region.shift()) {
             // SAFETY: `index` is at most that of the region's last byte.
             let write = unsafe { (*region.cell(index)).write };
-            let visible = proxy.fences[stamp::thread(write) as usize].time > stamp::time(write)
-                || write < proxy.fences[thread].base
+            let visible = proxy.is_shown(write, &now)
                 || proxy.own_writes.contains(&(write >> stamp::SEGMENT_SHIFT));
-            if write & stamp::BYTES != 0 && !visible {
+            // What nothing orders is a race, which the read itself finds.
+            if write & stamp::BYTES != 0 && !visible && now.ordered(write) {
                 let earlier = exec.earlier("write", write);
                 let (object, offset) = (region.describe(), (index << region.shift()) as u64);
                 fail(

@@ -30,9 +30,13 @@ pub(crate) fn atomic(
     let full = region.full_cell();
     let new = exec.stamp(place) | ATOMIC | full;
     for index in cells {
+        let cell = region.cell(index);
         // SAFETY: `locate` gives indices of the shadow.
-        let cell = unsafe { &mut *region.cell(index) };
-        if cell.write & FLAG != 0 || (kind != Atomic::Store && cell.write & full != full) {
+        let write = unsafe { (*cell).write };
+        let lacking = kind != Atomic::Store && write & full != full && !region.supply(index);
+        // SAFETY: as above, and nobody has another reference to it.
+        let cell = unsafe { &mut *cell };
+        if cell.write & FLAG != 0 || lacking {
             exec.not_readable(region, index, cell, what, place);
         }
         if cell.write & ATOMIC == 0 && !exec.now.ordered(cell.write) {

@@ -51,6 +51,8 @@ struct Meeting {
     a: Vec<u64>,
     b: Vec<u64>,
     members: Vec<Member>,
+    /// Chains that each of them has waited for.
+    finished: u64,
     /// For each step, A, of which lanes 0 and threads with registers fill in their part.
     rows: Vec<[Line; ROWS]>,
     /// For each step, B, as a lane 0 read it. If it changes before the others do, that is a race.
@@ -107,11 +109,13 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
         refuse(format!("thread {in_block} belongs to no whole warpgroup"));
     }
     let warpgroup = thread as usize / THREADS;
+    let finished = flights::finished(exec);
     let meeting = meeting(exec, warpgroup).get_or_insert_with(|| Meeting {
         chain,
         a: a.to_vec(),
         b: b.to_vec(),
         members: Vec::new(),
+        finished,
         rows: vec![[[Factor::ZERO; K]; ROWS]; STEPS],
         columns: Vec::new(),
     });
@@ -120,6 +124,12 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
         let theirs = whereabouts(&meeting.chain, &meeting.a, &meeting.b);
         refuse(format!(
             "threads of one warpgroup disagree: {mine} and {theirs}"
+        ));
+    }
+    if meeting.finished != finished {
+        let theirs = meeting.finished;
+        refuse(format!(
+            "threads of one warpgroup disagree: one has waited for {finished} chain(s), another for {theirs}"
         ));
     }
     for (rows, words) in meeting.rows.iter_mut().zip(registers) {
@@ -162,7 +172,7 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
             place,
         });
     }
-    flights::start(flight);
+    flights::start(flight, place);
 }
 
 /// A chain and where it reads, for messages.

@@ -165,6 +165,13 @@ impl Exec {
         }
     }
 
+    /// Whether anything that one of these threads of the cluster did is ordered before what the current thread does.
+    pub(crate) fn knows_one_of(&self, mut threads: std::ops::Range<u32>) -> bool {
+        let known = self.threads[self.thread as usize].known.as_ref();
+        let heard = |known: &Rc<Vec<u64>>| threads.any(|thread| known[thread as usize] > 0);
+        self.now.base > self.now.cluster_start || known.is_some_and(heard)
+    }
+
     /// Whether the access that left `stamp`, of this cluster, is ordered before what thread
     /// `other` has come to.
     pub(crate) fn ordered_for(&self, other: u32, stamp: u64) -> bool {

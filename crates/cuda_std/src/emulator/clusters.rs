@@ -4,10 +4,11 @@
 //! are like threads of one block: barriers of one block give knowledge to its threads, the
 //! cluster's barrier and mbarriers give it across blocks.
 //!
-//! A block's shared memory is gone when its last thread has ended. So every access from another
-//! block must be ordered before the end of some thread of the block. Accesses are noted, and looked
-//! at when the block ends; what comes later is refused at once. Whether this is found does not
-//! depend on which of the two happens first.
+//! A block's shared memory is there when its first thread has begun, and gone when its last thread has ended. So every
+//! access from another block must be ordered after something that a thread of the block did, and before the end of some
+//! thread of the block. The first is known when the access comes. For the second, accesses are noted, and looked
+//! at when the block ends; what comes later is refused at once. Whether either is found does not
+//! depend on the order in which blocks run.
 
 use std::panic::Location;
 
@@ -187,6 +188,12 @@ pub(crate) fn leave(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether all threads of block `rank` have ended.
+pub(crate) fn has_ended(exec: &mut Exec, rank: u32) -> bool {
+    let block_threads = exec.block_threads;
+    cluster(exec).ended[rank as usize] == block_threads
+}
+
 /// The place in the shared memory of block `rank` that has this address here. The access to it is
 /// noted.
 pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) -> u32 {
@@ -202,6 +209,10 @@ pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) 
     }
     if rank != exec.rank {
         let block_threads = exec.block_threads;
+        let first = rank * exec.stride;
+        if !exec.knows_one_of(first..first + block_threads) {
+            fail(place, FaultKind::BlockNotBegun { what, rank });
+        }
         let access = Access {
             stamp: exec.stamp(place),
             what,

@@ -7,10 +7,10 @@ use super::barriers::Barriers;
 use super::clusters::Cluster;
 use super::exec::Exec;
 use super::fault::{Fault, FaultKind};
-use super::lanes;
 use super::mbarriers::MemoryBarriers;
 use super::schedule::fault_of;
 use super::waiting::Waiting;
+use super::{lanes, registers};
 
 /// The fault of a cluster in which nobody is ready and somebody waits.
 pub(crate) fn report(exec: &mut Exec) -> Fault {
@@ -91,6 +91,7 @@ fn survey(exec: &mut Exec) -> String {
             "; the barrier of the cluster has {arrived} of {threads}"
         );
     }
+    text += &registers::lack(exec);
     let blocks = exec.cluster_blocks;
     let barriers = exec.extension::<Barriers>();
     for (rank, id) in barriers.awaited() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::fault::{Fault, FaultKind};
 use super::launch::{Launch, Stats};
 use super::memory::Memory;
-use super::region::Region;
+use super::region::{Contents, Region};
 use super::{run, worker};
 use crate::{Instance, Kernel, KernelArgs};
 
@@ -77,6 +77,47 @@ impl Device {
         let mut slot = self.lock();
         let memory = slot.memory.as_mut().ok_or_else(lost)?;
         let address = memory.alloc(bytes)?;
+        Ok(Buffer {
+            device: self.clone(),
+            address,
+            bytes,
+        })
+    }
+
+    /// Allocates `bytes` uninitialised bytes that take memory of the host only where they are touched, and none of the
+    /// device's. So a kernel can be given tensors that no host has room for, and run on some of their blocks
+    /// ([`Launch::only`]): an index that is too narrow for them goes wrong. Accesses are of `element_bytes` bytes at least.
+    ///
+    /// # Errors
+    /// [`FaultKind::OutOfMemory`] if the system gives no such addresses, as it may do where it promises no more memory than
+    /// it has, and on systems other than Linux and macOS; [`FaultKind::DeviceLost`].
+    pub fn alloc_sparse(&self, bytes: usize, element_bytes: usize) -> Result<Buffer, Fault> {
+        self.sparse(bytes, element_bytes, None)
+    }
+
+    /// [`Self::alloc_sparse`] of bytes that the host has written: `contents` is asked for those of an element or less when they
+    /// are first read, with the offset of the first, and must say the same each time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn alloc_computed(
+        &self,
+        bytes: usize,
+        element_bytes: usize,
+        contents: impl Fn(usize, &mut [u8]) + Send + Sync + 'static,
+    ) -> Result<Buffer, Fault> {
+        self.sparse(bytes, element_bytes, Some(Contents(Arc::new(contents))))
+    }
+
+    fn sparse(
+        &self,
+        bytes: usize,
+        element_bytes: usize,
+        contents: Option<Contents>,
+    ) -> Result<Buffer, Fault> {
+        let mut slot = self.lock();
+        let memory = slot.memory.as_mut().ok_or_else(lost)?;
+        let address = memory.alloc_sparse(bytes, element_bytes, contents)?;
         Ok(Buffer {
             device: self.clone(),
             address,
@@ -206,9 +247,13 @@ impl Buffer {
     /// Sets every byte.
     ///
     /// # Errors
-    /// [`FaultKind::DeviceLost`].
+    /// [`FaultKind::HostMemory`] of sparse memory; [`FaultKind::DeviceLost`].
     pub fn fill(&self, byte: u8) -> Result<(), Fault> {
         self.with_region("host write", 0, self.bytes, |region| {
+            if region.is_sparse() {
+                let object = region.describe();
+                return Err(Fault::on_host(FaultKind::HostMemory { object }));
+            }
             // SAFETY: the region has this many bytes, and nobody else has it while the device is
             // locked.
             unsafe { region.data().write_bytes(byte, self.bytes) };

@@ -105,6 +105,8 @@ pub(crate) struct Exec {
     pub(crate) stride: u32,
 
     pub(crate) kernel: &'static str,
+    /// What the assembler gives each thread at the start, if the kernel's bounds say it.
+    pub(crate) registers: Option<u32>,
     step_limit: u64,
     steps: u64,
     pulse: Arc<Pulse>,
@@ -165,6 +167,7 @@ impl Exec {
         memory: Box<Memory>,
         pulse: Arc<Pulse>,
         cluster_blocks: u32,
+        registers: Option<u32>,
     ) -> Self {
         let block_threads: u32 = launch.block.iter().product();
         let stride = match cluster_blocks {
@@ -191,6 +194,7 @@ impl Exec {
             rank: 0,
             stride,
             kernel,
+            registers,
             step_limit: launch.step_limit,
             steps: 0,
             pulse,

@@ -132,6 +132,14 @@ pub enum FaultKind {
         /// The ordinary store.
         earlier: Box<Earlier>,
     },
+    /// An access to the shared memory of another block of the cluster that nothing orders after that block's start.
+    #[error("{what} in the shared memory of block {rank} of the cluster, which may not have begun")]
+    BlockNotBegun {
+        /// What was attempted.
+        what: &'static str,
+        /// The other block's place in the cluster.
+        rank: u32,
+    },
     /// An access to the shared memory of another block of the cluster that nothing orders before
     /// that block's end.
     #[error("{what} in the shared memory of block {rank} of the cluster, which may have ended")]

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 
 use super::access;
 use super::exec::{Exec, Extension, fail, with};
-use super::fault::{FaultKind, Place};
+use super::fault::{Fault, FaultKind, Place};
 use super::region::Region;
+use super::schedule::fault_of;
 use super::stamp;
 
 /// Which of its chains a thread has started, counted from 0, if it is one.
@@ -27,6 +28,8 @@ struct Chains {
     started: u64,
     /// Those before this one are over.
     finished: u64,
+    /// Where the last one was started.
+    place: Option<Place>,
     /// What those that are not over read, where this thread reads for its warp.
     flights: VecDeque<Flight>,
 }
@@ -131,12 +134,34 @@ fn writes(row: u32) -> impl Iterator<Item = u64> {
 }
 
 /// Counts a chain of the current thread, and keeps what it reads for its warp.
-pub(crate) fn start(flight: Option<Flight>) {
+pub(crate) fn start(flight: Option<Flight>, place: Place) {
     let chains = chains(with());
     let number = chains.started;
     chains.started += 1;
+    chains.place = Some(place);
     let flight = flight.map(|flight| Flight { number, ..flight });
     chains.flights.extend(flight);
+}
+
+/// The chains that the current thread has waited for.
+pub(crate) fn finished(exec: &mut Exec) -> u64 {
+    chains(exec).finished
+}
+
+/// After `thread` has ended: all of its chains must be over.
+pub(crate) fn check_end(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
+    let chains = &exec.extension::<AllChains>().0[thread as usize];
+    let (left, place) = (chains.started - chains.finished, chains.place);
+    if left == 0 {
+        return Ok(());
+    }
+    let kind = FaultKind::Warp {
+        op: "wgmma".to_owned(),
+        problem: format!(
+            "the thread has ended, and did not wait for {left} chain(s), of which this is the last"
+        ),
+    };
+    Err(fault_of(exec, thread, place, kind))
 }
 
 /// The chain that the current thread has started last.

@@ -5,12 +5,11 @@ use std::panic::Location;
 use super::chains::{self, RowsOfA};
 use super::exec::with;
 pub(crate) use super::flights::ChainNumber;
-use super::lanes::{self, ALL};
 use super::mbarriers::{self, Reach};
 use super::tensor::Kind;
 use super::views::GlobalView;
-use super::waiting::Op;
-use super::{async_proxy, clusters, flights, transfers};
+use super::waiting::Setting;
+use super::{async_proxy, clusters, flights, registers, transfers};
 
 #[track_caller]
 pub(crate) fn fence_async_proxy() {
@@ -19,12 +18,12 @@ pub(crate) fn fence_async_proxy() {
 
 #[track_caller]
 pub(crate) fn increase_registers<const N: u32>() {
-    lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
+    registers::set(Setting::Increase(N), Location::caller());
 }
 
 #[track_caller]
 pub(crate) fn decrease_registers<const N: u32>() {
-    lanes::meet(Op::SetRegisters(N), ALL, &[], Location::caller());
+    registers::set(Setting::Decrease(N), Location::caller());
 }
 
 #[track_caller]
@@ -212,10 +211,9 @@ pub(crate) fn cluster_wait_all() {
     clusters::wait(Location::caller());
 }
 
-/// The cluster's barrier, which orders all there is, follows anyway.
 #[track_caller]
 pub(crate) fn cluster_fence_barriers() {
-    with().tick(Location::caller());
+    mbarriers::fence(Location::caller());
 }
 
 #[track_caller]

@@ -24,6 +24,9 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// Blocks of a cluster, along x, of a kernel that does not say it itself; 1 for none.
     pub cluster_blocks: u32,
+    /// The blocks that run, each with all of its cluster; those of the whole grid if none is named. A launch over sparse
+    /// memory ([`Device::alloc_sparse`](super::Device::alloc_sparse)) has more than could ever run.
+    pub only: Vec<[u32; 3]>,
     /// Shuffles the order in which blocks (or clusters), their threads, and the threads that a
     /// barrier wakes run. `None` is the order of indices.
     pub seed: Option<u64>,
@@ -51,6 +54,7 @@ impl Default for Launch {
             block: [1; 3],
             shared_bytes: 0,
             cluster_blocks: 1,
+            only: Vec::new(),
             seed: None,
             step_limit: 1 << 40,
             progress_limit: Duration::from_secs(10),
@@ -167,6 +171,11 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
             "grid x is {blocks}, no multiple of the {whose}'s cluster_blocks {cluster}"
         ));
     }
+    let outside = |block: &&[u32; 3]| block.iter().zip(launch.grid).any(|(&at, size)| at >= size);
+    if let Some(block) = launch.only.iter().find(outside) {
+        let grid = launch.grid;
+        return refuse(format!("block {block:?} is to run, the grid is {grid:?}"));
+    }
     if launch.shared_bytes > MAX_SHARED_BYTES {
         let (bytes, limit) = (u64::from(launch.shared_bytes), u64::from(MAX_SHARED_BYTES));
         let fault = Fault::on_host(FaultKind::SharedMemory { bytes, limit });
@@ -182,4 +191,18 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
 pub(crate) fn cluster_blocks<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> u32 {
     let declared = kernel.bounds().cluster_blocks;
     declared.unwrap_or(launch.cluster_blocks)
+}
+
+/// The registers that each thread of this kernel starts with: as many as the multiprocessor's for all threads that it declares
+/// to be there. Without the declarations the assembler does not say.
+pub(crate) fn registers<A: KernelArgs>(kernel: &Instance<A>) -> Option<u32> {
+    /// Registers of a multiprocessor, which deals them out to warps in four parts alike, eight for each thread at a time.
+    const REGISTERS: u32 = 1 << 16;
+    const PARTS: u32 = 4;
+    const UNIT: u32 = 8;
+    const MOST: u32 = 256;
+    let bounds = kernel.bounds();
+    let threads = bounds.max_threads?.next_multiple_of(32 * PARTS);
+    let all = threads.checked_mul(bounds.min_blocks?)?;
+    Some((REGISTERS.checked_div(all)? / UNIT * UNIT).min(MOST))
 }

@@ -5,6 +5,9 @@
 //! barrier's queue (`transactions`). A phase is completed, and its copies land, only when somebody
 //! wants to know or arrives at the next one, so a wait that is left out always shows.
 //!
+//! That a barrier is one must be known to whoever uses it: threads of its own block need to be ordered after its `init`, other
+//! blocks, and the asynchronous proxy, which counts the bytes of copies, after a fence behind it as well.
+//!
 //! An ordinary wait takes what threads of its own block brought, a wait with the cluster's scope
 //! what threads of all its blocks did.
 
@@ -13,12 +16,13 @@ use std::collections::HashMap;
 use super::atomics::atomic;
 use super::clock::Token;
 use super::exec::{Exec, Extension, fail, with};
-use super::fault::{FaultKind, Place};
+use super::fault::{Fault, FaultKind, Place};
 use super::knowledge::Atomic;
 use super::region::Region;
+use super::schedule::fault_of;
 use super::transactions::Transaction;
 use super::waiting::{Wait, Waiting};
-use super::{access, clusters, schedule};
+use super::{access, async_proxy, clusters, schedule, shared_memory, stamp};
 
 /// The barriers of the running cluster, by address.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ struct Barrier {
     passed: Vec<u64>,
     /// The stamp of `init`.
     initialised: u64,
+    /// The stamp of the first fence behind it that shows it to other blocks.
+    fenced: Option<u64>,
 }
 
 /// Whose arrivals and copies a wait orders before what follows it.
@@ -152,6 +158,64 @@ pub(crate) fn init(address: u32, arrivals: u32, place: Place) {
     barriers(with()).insert(address, barrier);
 }
 
+/// Shows what the current thread has initialised to other blocks and to the asynchronous proxy, once they are told.
+pub(crate) fn fence(place: Place) {
+    let exec = with();
+    exec.tick(place);
+    exec.advance();
+    let (thread, fence) = (exec.thread, exec.now.me);
+    for barrier in barriers(exec).values_mut() {
+        if stamp::thread(barrier.initialised) == thread {
+            barrier.fenced.get_or_insert(fence);
+        }
+    }
+}
+
+/// Checks that a barrier that was `touch`ed has been shown to the asynchronous proxy, or to the current block if it is another
+/// one's.
+pub(crate) fn check_fence(address: u32, place: Place) {
+    let exec = with();
+    let barrier = state(exec, address);
+    let (initialised, fenced) = (barrier.initialised, barrier.fenced);
+    if fenced.is_some_and(|fence| exec.now.ordered(fence)) {
+        return;
+    }
+    if shared_memory::rank(address) != exec.rank {
+        let problem = "no cluster::fence_barriers after its init showed it to this block";
+        refuse(address, problem, place);
+    }
+    if !async_proxy::is_shown(exec, initialised) {
+        let problem = "no cluster::fence_barriers or async_proxy::fence_shared after its init showed it to the asynchronous proxy";
+        refuse(address, problem, place);
+    }
+}
+
+/// After `thread` has ended: nothing may be on its way to a block that has.
+pub(crate) fn check_end(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
+    let rank = exec.rank_of(thread);
+    if barriers(exec).is_empty() || !clusters::has_ended(exec, rank) {
+        return Ok(());
+    }
+    let of_block = barriers(exec)
+        .iter()
+        .filter(|(address, _)| shared_memory::rank(**address) == rank);
+    let late = of_block
+        .flat_map(|(&address, barrier)| barrier.copies.iter().map(move |copy| (address, copy)));
+    let Some((_, copy)) = late.min_by_key(|&(address, _)| address) else {
+        return Ok(());
+    };
+    let (object, offset, stamp) = copy.target();
+    let earlier = exec.earlier("copy", stamp);
+    let kind = FaultKind::InFlight {
+        what: "end of the block",
+        object,
+        offset,
+        earlier,
+    };
+    let (who, place) = (stamp::thread(stamp), exec.places.of(stamp));
+    Err(fault_of(exec, who, place, kind))
+}
+
 pub(crate) fn arrive(address: u32, bytes: u32, place: Place) {
     own(address, place);
     come(address, bytes, place);
@@ -160,6 +224,10 @@ pub(crate) fn arrive(address: u32, bytes: u32, place: Place) {
 /// An arrival at the barrier that block `rank` has at this address.
 pub(crate) fn arrive_remote(address: u32, rank: u32, place: Place) {
     let there = clusters::remote(address, rank, "remote arrival", place);
+    if rank != with().rank {
+        touch(there, place);
+        check_fence(there, place);
+    }
     come(there, 0, place);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fault::{Fault, FaultKind};
-use super::region::{Name, Region};
+use super::region::{Contents, Name, Region};
 use super::stamp;
 
 /// The allocations of a device, and its clock.
@@ -50,9 +50,33 @@ impl Memory {
         Ok(address)
     }
 
+    /// The address of a new sparse allocation, which takes no part of the device's memory.
+    pub(crate) fn alloc_sparse(
+        &mut self,
+        bytes: usize,
+        element_bytes: usize,
+        contents: Option<Contents>,
+    ) -> Result<usize, Fault> {
+        let name = Name::Allocation(self.allocated);
+        let region = Region::sparse(name, bytes, element_bytes, contents);
+        let region = region.ok_or_else(|| {
+            Fault::on_host(FaultKind::OutOfMemory {
+                bytes: bytes as u64,
+                used: self.used,
+                limit: self.limit,
+            })
+        })?;
+        self.allocated += 1;
+        let address = region.base;
+        self.regions.insert(address, Box::new(region));
+        Ok(address)
+    }
+
     /// Ends the allocation that starts at `address`, if there is one.
     pub(crate) fn free(&mut self, address: usize) {
-        if let Some(region) = self.regions.remove(&address) {
+        if let Some(region) = self.regions.remove(&address)
+            && !region.is_sparse()
+        {
             self.used -= region.len() as u64;
         }
     }
@@ -68,15 +92,20 @@ impl Memory {
         (address <= region.base + region.len()).then_some(region)
     }
 
-    /// Lets the clock start again before its stamps run out.
-    pub(crate) fn wind_clock(&mut self) {
+    /// Lets the clock start again before its stamps run out, which are too many to be replaced in a sparse allocation.
+    pub(crate) fn wind_clock(&mut self) -> Result<(), Fault> {
         const ENOUGH: u64 = 1 << 32;
         if self.now < ENOUGH {
-            return;
+            return Ok(());
+        }
+        if let Some(sparse) = self.regions.values().find(|region| region.is_sparse()) {
+            let object = sparse.describe();
+            return Err(Fault::on_host(FaultKind::HostMemory { object }));
         }
         self.regions
             .values()
             .for_each(|region| region.restart_clock());
         self.now = stamp::time(stamp::HOST);
+        Ok(())
     }
 }

@@ -5,10 +5,16 @@
 //! that are initialised, and the stamps of two reads since. When an access narrower than the
 //! granule comes, the whole shadow is split, once, to 2 or 1 bytes per cell; so neighbouring halves
 //! never look like a race, and regions that only see wider accesses stay cheap.
+//!
+//! A *sparse* region has addresses for more than the host has memory: data and shadow are reserved, and cost what is touched.
+//! What the host has put into it is computed, cell by cell, when it is first read. Its shadow is never split.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
 
+use super::reserve::Reserved;
 use super::stamp;
 
 /// The shadow of one granule. All zeros: never written, never read.
@@ -42,6 +48,27 @@ pub(crate) struct Region {
     /// log2 of the bytes per cell.
     shift: Cell<u32>,
     data_layout: Layout,
+    sparse: Option<Sparse>,
+}
+
+/// What a sparse region has instead of allocations.
+#[derive(Debug)]
+struct Sparse {
+    _data: Reserved,
+    _shadow: Reserved,
+    contents: Option<Contents>,
+}
+
+/// Says what the bytes are from an offset on.
+type Computes = dyn Fn(usize, &mut [u8]) + Send + Sync;
+
+/// What the host has put into sparse memory.
+pub(crate) struct Contents(pub(crate) Arc<Computes>);
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Contents")
+    }
 }
 
 /// Alignment of allocations, as `cuMemAlloc` gives it.
@@ -69,9 +96,66 @@ impl Region {
             shadow: Cell::new(shadow.cast()),
             shift: Cell::new(WIDEST),
             data_layout,
+            sparse: None,
         };
         // If one of the two is missing, dropping `region` frees the other.
         (!data.is_null() && !shadow.is_null()).then_some(region)
+    }
+
+    /// A sparse region that is accessed by `element_bytes` bytes at least, uninitialised or with these contents. `None` if the
+    /// system has no addresses for it.
+    pub(crate) fn sparse(
+        name: Name,
+        bytes: usize,
+        element_bytes: usize,
+        contents: Option<Contents>,
+    ) -> Option<Self> {
+        let shift = element_bytes.trailing_zeros().min(WIDEST);
+        let data = Reserved::new(bytes)?;
+        let shadow = Reserved::new(shadow_layout(bytes, shift)?.size())?;
+        Some(Self {
+            data: data.start(),
+            bytes,
+            base: data.start().expose_provenance(),
+            name,
+            space: 0,
+            shadow: Cell::new(shadow.start().cast()),
+            shift: Cell::new(shift),
+            data_layout: Layout::new::<u8>(),
+            sparse: Some(Sparse {
+                _data: data,
+                _shadow: shadow,
+                contents,
+            }),
+        })
+    }
+
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.sparse.is_some()
+    }
+
+    /// Computes what a cell of a sparse region has if nobody has written it. Whether there is anything to compute.
+    #[cold]
+    pub(crate) fn supply(&self, index: usize) -> bool {
+        let contents = self.sparse.as_ref().and_then(|of| of.contents.as_ref());
+        let (Some(Contents(contents)), start) = (contents, index << self.shift.get()) else {
+            return false;
+        };
+        let bytes = (self.bytes - start).min(1 << self.shift.get());
+        // SAFETY: the cell is one of the shadow's, and so its bytes are the region's; whoever calls has no reference to them.
+        let (cell, bytes) = unsafe {
+            let at = self.data.add(start);
+            (
+                &mut *self.cell(index),
+                std::slice::from_raw_parts_mut(at, bytes),
+            )
+        };
+        if cell.write != 0 {
+            return false;
+        }
+        contents(start, bytes);
+        cell.write = stamp::HOST | self.full_cell();
+        true
     }
 
     /// What the region is called in messages.
@@ -138,6 +222,9 @@ impl Region {
         if new_shift >= old_shift {
             return true;
         }
+        if self.is_sparse() {
+            return false;
+        }
         let parts = 1 << (old_shift - new_shift);
         let Some(layout) = shadow_layout(self.bytes, new_shift) else {
             return false;
@@ -197,8 +284,11 @@ impl Region {
         (start..start + len).find(|byte| {
             let index = byte >> shift;
             // SAFETY: the caller checked start + len against `len`.
-            let cell = unsafe { &*self.cell(index) };
-            cell.write >> (byte - (index << shift)) & 1 == 0
+            let write = unsafe { (*self.cell(index)).write };
+            if write == 0 && self.supply(index) {
+                return false;
+            }
+            write >> (byte - (index << shift)) & 1 == 0
         })
     }
 
@@ -229,6 +319,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if self.is_sparse() {
+            return;
+        }
         self.free_shadow();
         if !self.data.is_null() {
             // SAFETY: allocated with this layout.

@@ -20,11 +20,11 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use super::exec::{self, Exec, Thread, with};
 use super::fault::{Fault, FaultKind};
 use super::fiber::{Stacks, ThreadCoroutine};
-use super::launch::{Launch, Pulse, Stats, cluster_blocks, validate};
+use super::launch::{Launch, Pulse, Stats, cluster_blocks, registers, validate};
 use super::memory::Memory;
 use super::region::Name;
 use super::signals::Guard;
-use super::{clusters, deadlock, lanes, panics, schedule, stamp};
+use super::{clusters, deadlock, flights, lanes, mbarriers, panics, schedule, stamp};
 use crate::{Instance, KernelArgs};
 
 /// A launch for the worker.
@@ -71,13 +71,23 @@ pub(crate) unsafe fn job<A: KernelArgs>(
     validate(kernel, launch)?;
     let (name, call) = (kernel.name(), kernel.call());
     let cluster_blocks = cluster_blocks(kernel, launch);
+    let registers = registers(kernel);
     let (launch, arguments) = (launch.clone(), Arguments(arguments));
     let catch_signals = launch.catch_signals;
     let run: Running = Box::new(move |mut memory, stacks, pulse| {
-        memory.wind_clock();
+        if let Err(fault) = memory.wind_clock() {
+            return (memory, Err(fault));
+        }
         // SAFETY: the threads of an emulated launch call it; the rest is the caller's to grant.
         let body = move || unsafe { call(arguments.get()) };
-        let mut exec = Box::new(Exec::new(name, &launch, memory, pulse, cluster_blocks));
+        let mut exec = Box::new(Exec::new(
+            name,
+            &launch,
+            memory,
+            pulse,
+            cluster_blocks,
+            registers,
+        ));
         let result = run(&mut exec, &launch, stacks, &body);
         (exec.memory, result)
     });
@@ -125,7 +135,17 @@ fn run_clusters(
     let [x, y, z] = launch.grid.map(u64::from);
     let width = u64::from(cluster_blocks);
     let along_x = x / width;
-    let clusters = along_x * y * z;
+    let index_of = |&[x_block, y_block, z_block]: &[u32; 3]| {
+        let along = u64::from(x_block) / width;
+        along + along_x * (u64::from(y_block) + y * u64::from(z_block))
+    };
+    let mut chosen: Vec<u64> = launch.only.iter().map(index_of).collect();
+    chosen.sort_unstable();
+    chosen.dedup();
+    let clusters = match chosen.len() {
+        0 => along_x * y * z,
+        some => some as u64,
+    };
     let mut order: Vec<u32> = Vec::new();
     if launch.seed.is_some() && clusters <= MOST_SHUFFLED {
         order.extend(0..clusters as u32);
@@ -133,6 +153,7 @@ fn run_clusters(
     }
     for i in 0..clusters {
         let cluster = order.get(i as usize).map_or(i, |&one| u64::from(one));
+        let cluster = *chosen.get(cluster as usize).unwrap_or(&cluster);
         let first = [
             cluster % along_x * width,
             cluster / along_x % y,
@@ -178,7 +199,9 @@ fn run_cluster(stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
         if resume(stacks, body, thread)? {
             done += 1;
             lanes::check_exit(with(), thread)?;
+            flights::check_end(with(), thread)?;
             clusters::leave(with(), thread)?;
+            mbarriers::check_end(with(), thread)?;
         }
     }
     let exec = with();

@@ -84,6 +84,13 @@ impl Transaction {
         }
     }
 
+    /// The memory and the byte that it is on its way to, and the stamp that they get.
+    pub(crate) fn target(&self) -> (String, u64, u64) {
+        // SAFETY: shared regions live as long as the launch.
+        let target = unsafe { &*self.target };
+        (target.describe(), self.to as u64, self.written)
+    }
+
     /// The segment of the writer's life that the target's bytes are written in.
     pub(crate) fn segment(&self) -> u64 {
         self.written >> stamp::SEGMENT_SHIFT

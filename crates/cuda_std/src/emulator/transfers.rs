@@ -13,6 +13,7 @@ type From = Option<(*const Region, usize)>;
 pub(crate) fn copy(target: u32, source: From, bytes: u32, address: u32, place: Place) {
     check_copy(target, bytes, place);
     mbarriers::touch(address, place);
+    mbarriers::check_fence(address, place);
     if with().shared_at(target).is_none() {
         let text =
             format!("copy_bulk: target {target:#x} is no address in this block's shared memory");
@@ -42,6 +43,7 @@ pub(crate) fn copy_to_blocks(
         let there = clusters::remote(target, rank, WHAT, place);
         let barrier = clusters::remote(address, rank, WHAT, place);
         mbarriers::touch(barrier, place);
+        mbarriers::check_fence(barrier, place);
         if rank != with().rank {
             mbarriers::check_phase(barrier, place);
         }
@@ -81,6 +83,7 @@ pub(crate) fn store(to: u32, barrier: u32, rank: u32, values: [f32; 2], place: P
     let there = clusters::remote(to, rank, WHAT, place);
     let barrier = clusters::remote(barrier, rank, WHAT, place);
     mbarriers::touch(barrier, place);
+    mbarriers::check_fence(barrier, place);
     mbarriers::check_phase(barrier, place);
     let exec = with();
     let region = (exec.shared.at(there)).expect("all blocks have the same pieces");

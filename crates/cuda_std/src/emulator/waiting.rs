@@ -16,7 +16,23 @@ pub(crate) enum Op {
     Reduce(WarpReductionOp, bool),
     Ldmatrix { count: u8, transposed: bool },
     Multiply(tensor::Kind),
-    SetRegisters(u32),
+    SetRegisters(Setting),
+}
+
+/// A `setmaxnreg`, with the registers that each thread is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Increase(u32),
+    Decrease(u32),
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Increase(count) => write!(f, "setmaxnreg.inc {count}"),
+            Self::Decrease(count) => write!(f, "setmaxnreg.dec {count}"),
+        }
+    }
 }
 
 impl fmt::Display for Op {
@@ -35,7 +51,7 @@ impl fmt::Display for Op {
                 )
             }
             Self::Multiply(kind) => write!(f, "{kind}"),
-            Self::SetRegisters(count) => write!(f, "setmaxnreg {count}"),
+            Self::SetRegisters(setting) => setting.fmt(f),
         }
     }
 }
@@ -79,6 +95,8 @@ pub(crate) enum Waiting {
     Barrier(u32),
     Lanes(Op),
     Chain(Chain),
+    /// Of a warpgroup: its other threads, or registers.
+    Registers(Setting),
     MemoryBarrier(u32),
     Cluster,
 }
@@ -90,6 +108,7 @@ impl fmt::Display for Waiting {
             Self::Barrier(id) => write!(f, "barrier {id}"),
             Self::Lanes(op) => op.fmt(f),
             Self::Chain(what) => what.fmt(f),
+            Self::Registers(setting) => setting.fmt(f),
             Self::Cluster => f.write_str("the barrier of the cluster"),
             Self::MemoryBarrier(address) => {
                 write!(f, "the mbarrier at shared address {address:#x}")

@@ -33,6 +33,15 @@ pub(crate) enum Bug {
     Overwrites,
     /// What is multiplied is overwritten after a barrier that its readers come to before they wait for the chain.
     TellsEarly,
+    /// What is multiplied is shown to the tensor cores after the barrier that tells of it.
+    FencesLate,
+    /// The wait leaves the chain under way that it is for.
+    WeakWait,
+    /// Nobody waits for the chain, or one warp does not.
+    NeverWaits,
+    OneWarpNeverWaits,
+    /// One warp does not wait for the first of two chains.
+    OneWarpWaitsOnce,
 }
 
 /// Where the two values `k, k + 1` of a column lie.
@@ -58,11 +67,14 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
                 let value = b.load((column * K as u32 / 2 + pair) as usize);
                 tiles.store(word_of(column, 2 * pair), value);
             }
-            if bug != Bug::NoProxyFence {
+            if bug != Bug::NoProxyFence && bug != Bug::FencesLate {
                 async_proxy::fence_shared();
             }
             if bug != Bug::NoBarrier {
                 barrier::arrive(FULL, 256);
+            }
+            if bug == Bug::FencesLate {
+                async_proxy::fence_shared();
             }
             barrier::sync(READ, if bug == Bug::Overwrites { 160 } else { 256 });
             tiles.store(word_of(column, part * K as u32 / 2), 0);
@@ -95,7 +107,21 @@ unsafe fn multiply(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         if bug == Bug::TellsEarly {
             barrier::arrive(READ, 256);
         }
-        let d = chain.wait::<0>();
+        let d = match bug {
+            Bug::WeakWait => chain.wait::<1>(),
+            Bug::NeverWaits => [0.0; 32],
+            Bug::OneWarpNeverWaits if warp == 1 => [0.0; 32],
+            Bug::OneWarpWaitsOnce if warp == 1 => {
+                let second = wgmma::start_f16_5(&operands, &columns);
+                second.wait::<0>()
+            }
+            Bug::OneWarpWaitsOnce => {
+                let _ = chain.wait::<0>();
+                let second = wgmma::start_f16_5(&operands, &columns);
+                second.wait::<0>()
+            }
+            _ => chain.wait::<0>(),
+        };
         match bug {
             Bug::TellsEarly => {}
             // The columns are overwritten after a barrier that only this warp of the readers has come to.
@@ -167,10 +193,20 @@ fn mistakes_around_chains_are_reported() {
     let device = Device::new();
     let (a, b) = (upload(&device, &words(&a)), upload(&device, &words(&b)));
     let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
-    let fault = run_faulty::<multiply>(
-        &device,
-        &shape(1, 256),
-        (a.ptr(), b.ptr(), c.ptr(), Bug::TellsEarly),
+    let fault =
+        |bug| run_faulty::<multiply>(&device, &shape(1, 256), (a.ptr(), b.ptr(), c.ptr(), bug));
+    assert_kind!(
+        fault(Bug::TellsEarly),
+        FaultKind::Race { .. } | FaultKind::InFlight { .. }
     );
-    assert_kind!(fault, FaultKind::Race { .. } | FaultKind::InFlight { .. });
+    assert_kind!(fault(Bug::FencesLate), FaultKind::AsyncProxy { .. });
+    for (bug, said) in [
+        (Bug::WeakWait, "does not wait for it"),
+        (Bug::NeverWaits, "did not wait for 1 chain(s)"),
+        (Bug::OneWarpNeverWaits, "did not wait for 1 chain(s)"),
+        (Bug::OneWarpWaitsOnce, "threads of one warpgroup disagree"),
+    ] {
+        let text = fault(bug).to_string();
+        assert!(text.contains(said), "{text}");
+    }
 }

@@ -121,10 +121,7 @@ fn mistakes_around_asynchronous_stores_are_reported() {
         FaultKind::Barrier(_) | FaultKind::Deadlock { .. } | FaultKind::InFlight { .. }
     );
     assert_kind!(fault(Bug::ManyBytes), FaultKind::Deadlock { .. });
-    assert_kind!(
-        fault(Bug::NoSync),
-        FaultKind::Race { .. } | FaultKind::Uninitialized { .. } | FaultKind::Barrier(_)
-    );
+    assert_kind!(fault(Bug::NoSync), FaultKind::BlockNotBegun { .. });
     let one_barrier = fault(Bug::OneBarrier);
     assert_kind!(one_barrier, FaultKind::Barrier(_));
     let text = one_barrier.to_string();

@@ -144,6 +144,7 @@ unsafe fn misuse(x: *const f32, how: u32) {
             1 => barrier.init(0),
             _ => barrier.init(1),
         }
+        async_proxy::fence_shared();
         match how {
             2 => copy_bulk(stages.addr(0), x, 0, 24, barrier),
             3 => copy_bulk(stages.addr(1), x, 0, 32, barrier),

@@ -150,7 +150,10 @@ fn mistakes_around_copies_to_blocks_are_reported() {
     let fault = |bug| run_faulty::<share>(&device, &shape(BLOCKS, 64), (x.ptr(), y.ptr(), bug));
     assert_kind!(
         fault(Bug::NoSync),
-        FaultKind::Race { .. } | FaultKind::Uninitialized { .. } | FaultKind::Barrier(_)
+        FaultKind::BlockNotBegun { .. }
+            | FaultKind::Race { .. }
+            | FaultKind::Uninitialized { .. }
+            | FaultKind::Barrier(_)
     );
     assert_kind!(fault(Bug::NarrowWait), FaultKind::Race { .. });
     assert_kind!(

@@ -37,7 +37,7 @@ unsafe fn fill(tile: Shared<u32>, from: Global<f32>) {
 }
 
 /// `C = 8 * A * B^T + 1` for a 64 x 16 A and a 256 x 16 B.
-#[kernel(max_threads = 128)]
+#[kernel(max_threads = 128, min_blocks = 1)]
 unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, bug: Bug) {
     unsafe {
         let c = GlobalMut::new(c, ROWS * COLUMNS);

@@ -1,0 +1,233 @@
+//! What must be shown before it is used: barriers to other blocks and to the asynchronous proxy, blocks that have begun, and
+//! that nothing is on its way to a block that ends.
+
+use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
+use cuda_std::emulator::{Device, FaultKind};
+use cuda_std::mbarrier::{Barrier, copy_bulk};
+use cuda_std::prelude::*;
+use cuda_std::{async_proxy, cluster};
+
+shared_array! {
+    static SIGNAL: [u64; 1];
+    static BROUGHT: [u32; 32];
+}
+
+const THREADS: u32 = 64;
+
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u32)]
+enum Fence {
+    Right,
+    Missing,
+    BeforeInit,
+    ByAnother,
+    AfterTheMeeting,
+    /// That for the asynchronous proxy, of the same block.
+    Proxy,
+    /// That one by the thread that copies, after the meeting.
+    ProxyByCopier,
+    ProxyAfterTheMeeting,
+}
+
+/// Initialises the block's barrier, and meets `all`.
+#[track_caller]
+fn prepare(fence: Fence, arrivals: u32, all: impl Fn()) -> Barrier {
+    let t = thread::thread_idx_x();
+    let barrier = Barrier::at(SIGNAL.view(), 0);
+    if fence == Fence::BeforeInit && t == 0 {
+        cluster::fence_barriers();
+    }
+    if t == 0 {
+        unsafe { barrier.init(arrivals) };
+    }
+    match fence {
+        Fence::Right if t == 0 => cluster::fence_barriers(),
+        Fence::Proxy if t == 0 => async_proxy::fence_shared(),
+        Fence::ByAnother if t == 1 => cluster::fence_barriers(),
+        _ => {}
+    }
+    all();
+    match fence {
+        Fence::AfterTheMeeting if t == 0 => cluster::fence_barriers(),
+        Fence::ProxyAfterTheMeeting if t == 0 => async_proxy::fence_shared(),
+        Fence::ProxyByCopier if t == 32 => async_proxy::fence_shared(),
+        _ => {}
+    }
+    barrier
+}
+
+/// Each of two blocks waits for an arrival from the other.
+#[kernel(max_threads = THREADS, cluster_blocks = 2)]
+unsafe fn greet(fence: Fence) {
+    unsafe {
+        let barrier = prepare(fence, 1, cluster::sync);
+        if thread::thread_idx_x() == 32 {
+            cluster::arrive_at(barrier, 1 - cluster::block_rank());
+        }
+        cluster::wait(barrier, 0);
+    }
+}
+
+#[test]
+fn barriers_that_another_block_arrives_at_are_shown_to_it() {
+    let device = Device::new();
+    run_clean::<greet>(&device, &shape(4, THREADS), (Fence::Right,));
+    for fence in [
+        Fence::Missing,
+        Fence::BeforeInit,
+        Fence::ByAnother,
+        Fence::AfterTheMeeting,
+        Fence::Proxy,
+    ] {
+        let fault = run_faulty::<greet>(&device, &shape(2, THREADS), (fence,));
+        assert_kind!(fault, FaultKind::Barrier(_));
+        let text = fault.to_string();
+        assert!(text.contains("showed it to this block"), "{text}");
+    }
+}
+
+/// Thread 32 brings what all read.
+#[kernel(max_threads = THREADS)]
+unsafe fn bring(x: *const u32, y: *mut u32, fence: Fence, waits: bool) {
+    unsafe {
+        let t = thread::thread_idx_x();
+        let barrier = prepare(fence, 1, thread::sync_threads);
+        let (x, y, words) = (Global::new(x, 32), GlobalMut::new(y, 64), BROUGHT.view());
+        if t == 32 {
+            barrier.arrive_expect(128);
+            copy_bulk(words.addr(0), x, 0, 128, barrier);
+        }
+        if waits {
+            barrier.wait(0);
+            y.store(t as usize, words.load(t % 32));
+        }
+    }
+}
+
+#[test]
+fn barriers_that_count_bytes_are_shown_to_the_asynchronous_proxy() {
+    let device = Device::new();
+    let values: Vec<u32> = (0..32).collect();
+    let (x, y) = (upload(&device, &values), device.alloc(4 * 64).unwrap());
+    for fence in [Fence::Right, Fence::Proxy, Fence::ProxyByCopier] {
+        run_clean::<bring>(&device, &shape(1, THREADS), (x.ptr(), y.ptr(), fence, true));
+        assert_eq!(download::<u32>(&y)[32..], values);
+    }
+    for fence in [
+        Fence::Missing,
+        Fence::BeforeInit,
+        Fence::ByAnother,
+        Fence::AfterTheMeeting,
+        Fence::ProxyAfterTheMeeting,
+    ] {
+        let fault =
+            run_faulty::<bring>(&device, &shape(1, THREADS), (x.ptr(), y.ptr(), fence, true));
+        assert_kind!(fault, FaultKind::Barrier(_));
+        let text = fault.to_string();
+        assert!(text.contains("to the asynchronous proxy"), "{text}");
+    }
+}
+
+#[test]
+fn a_block_does_not_end_before_what_is_brought_to_it() {
+    let device = Device::new();
+    let (x, y) = (upload(&device, &[1_u32; 32]), device.alloc(256).unwrap());
+    let fault = run_faulty::<bring>(
+        &device,
+        &shape(1, THREADS),
+        (x.ptr(), y.ptr(), Fence::Right, false),
+    );
+    let FaultKind::InFlight { what, object, .. } = &fault.kind else {
+        panic!("{fault}")
+    };
+    assert_eq!(*what, "end of the block");
+    assert!(object.contains("BROUGHT"), "{object}");
+}
+
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u32)]
+enum Send {
+    /// Behind a meeting, and waited for.
+    Right,
+    /// The receiver takes part in the cluster's barrier, and does not wait for the bytes.
+    NotAwaited,
+    /// There is no meeting before.
+    TooEarly,
+    /// The receiver has said by a flag in global memory that it is there.
+    Flagged,
+    /// The flag is not behind a fence.
+    FlaggedWithoutFence,
+}
+
+/// Block 1 sends two numbers to block 0.
+#[kernel(max_threads = THREADS, cluster_blocks = 2)]
+unsafe fn send(flag: *mut u32, y: *mut f32, how: Send) {
+    unsafe {
+        let (t, rank) = (thread::thread_idx_x(), cluster::block_rank());
+        let flagged = [Send::Flagged, Send::FlaggedWithoutFence].contains(&how);
+        let barrier = prepare(Fence::Right, 1, || match how {
+            Send::TooEarly => thread::sync_threads(),
+            _ if flagged => thread::sync_threads(),
+            _ => cluster::sync(),
+        });
+        let (numbers, flag) = (BROUGHT.view(), GlobalMut::new(flag, 1));
+        if rank == 0 && t == 0 {
+            barrier.arrive_expect(8);
+            if how == Send::Flagged {
+                thread::device_fence();
+            }
+            if flagged {
+                flag.atomic_exchange(0, 1);
+            }
+        }
+        if rank == 1 && t == 0 {
+            while flagged && flag.atomic_load(0) == 0 {}
+            if flagged {
+                thread::device_fence();
+            }
+            cluster::store_async(numbers.addr(0), barrier, 0, [1.0, 2.0]);
+        }
+        if how == Send::NotAwaited {
+            cluster::sync();
+        } else if rank == 0 {
+            cluster::wait(barrier, 0);
+            let y = GlobalMut::new(y, 64);
+            y.store(t as usize, f32::from_bits(numbers.load(t % 2)));
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_comes_between_a_blocks_start_and_its_end() {
+    let device = Device::new();
+    let y = device.alloc(4 * 64).unwrap();
+    for how in [Send::Right, Send::Flagged] {
+        for seed in [None, Some(1), Some(2)] {
+            let flag = upload(&device, &[0_u32]);
+            let mut launch = shape(2, THREADS);
+            launch.seed = seed;
+            unsafe { device.launch::<send>(&launch, (flag.ptr(), y.ptr(), how)) }.unwrap();
+            assert_eq!(download::<f32>(&y)[..2], [1.0, 2.0]);
+        }
+    }
+    let fault = |how| {
+        let flag = upload(&device, &[0_u32]);
+        run_faulty::<send>(&device, &shape(2, THREADS), (flag.ptr(), y.ptr(), how))
+    };
+    assert_kind!(
+        fault(Send::NotAwaited),
+        FaultKind::InFlight {
+            what: "end of the block",
+            ..
+        }
+    );
+    for how in [Send::TooEarly, Send::FlaggedWithoutFence] {
+        assert_kind!(
+            fault(how),
+            FaultKind::BlockNotBegun {
+                what: "st.async",
+                rank: 0
+            }
+        );
+    }
+}

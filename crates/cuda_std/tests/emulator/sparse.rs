@@ -1,0 +1,119 @@
+//! Tensors that no host has room for, and launches of some of their blocks.
+
+use crate::support::{assert_kind, run_clean, run_faulty, shape};
+use cuda_std::emulator::{Buffer, Device, FaultKind, Launch};
+use cuda_std::prelude::*;
+
+/// 20 GiB of f32.
+const LEN: usize = 5 << 30;
+const THREADS: u32 = 64;
+
+/// What stands at an element: its number.
+fn numbers(device: &Device) -> Buffer {
+    let contents = |offset: usize, bytes: &mut [u8]| {
+        bytes.copy_from_slice(&((offset / 4) as u32 ^ (offset >> 34) as u32).to_ne_bytes());
+    };
+    device.alloc_computed(4 * LEN, 4, contents).unwrap()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u32)]
+enum Index {
+    Wide,
+    /// Blocks times threads, in 32 bits.
+    Narrow,
+    /// Of what is read alone.
+    NarrowSource,
+}
+
+/// A block copies its words.
+#[kernel(max_threads = THREADS)]
+unsafe fn copy(x: *const u32, y: *mut u32, how: Index) {
+    unsafe {
+        let (x, y) = (Global::new(x, LEN), GlobalMut::new(y, LEN));
+        let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
+        let wide = block as usize * THREADS as usize + t as usize;
+        let narrow = block.wrapping_mul(THREADS).wrapping_add(t) as usize;
+        let (from, to) = match how {
+            Index::Wide => (wide, wide),
+            Index::Narrow => (narrow, narrow),
+            Index::NarrowSource => (narrow, wide),
+        };
+        y.store(to, x.load(from));
+    }
+}
+
+/// The first word of a block's part.
+fn first_of(buffer: &Buffer, block: u32) -> Result<u32, FaultKind> {
+    let mut bytes = [0; 4];
+    let offset = 4 * block as usize * THREADS as usize;
+    buffer
+        .read(offset, &mut bytes)
+        .map(|()| u32::from_ne_bytes(bytes))
+        .map_err(|fault| fault.kind)
+}
+
+#[test]
+fn a_few_blocks_of_a_tensor_beyond_memory_run() {
+    let blocks = (LEN / THREADS as usize) as u32;
+    let last = blocks - 1;
+    let device = Device::with_memory(0);
+    let x = numbers(&device);
+    let launch = Launch {
+        only: vec![[last, 0, 0], [0, 0, 0], [last, 0, 0]],
+        ..shape(blocks, THREADS)
+    };
+    let outcome = |how| {
+        let y = device.alloc_sparse(4 * LEN, 4).unwrap();
+        let stats = run_clean::<copy>(&device, &launch, (x.ptr(), y.ptr(), how));
+        assert_eq!(stats.blocks, 2);
+        [first_of(&y, 0), first_of(&y, last)]
+    };
+    let [zero, right] = [first_of(&x, 0), first_of(&x, last)].map(Result::unwrap);
+    assert_eq!(outcome(Index::Wide), [Ok(zero), Ok(right)]);
+    let [first, lost] = outcome(Index::Narrow);
+    assert_eq!(first, Ok(zero));
+    assert!(matches!(lost, Err(FaultKind::Uninitialized { .. })));
+    let [_, wrong] = outcome(Index::NarrowSource);
+    assert!(wrong.is_ok_and(|wrong| wrong != right));
+}
+
+#[test]
+fn sparse_memory_has_rules() {
+    let device = Device::new();
+    let x = numbers(&device);
+    assert_kind!(x.fill(0).unwrap_err(), FaultKind::HostMemory { .. });
+    let outside = Launch {
+        only: vec![[1, 0, 0]],
+        ..shape(1, THREADS)
+    };
+    let fault = run_faulty::<copy>(&device, &outside, (x.ptr(), x.ptr(), Index::Wide));
+    assert_kind!(fault, FaultKind::Launch(_));
+    // What nobody wrote, accesses narrower than was said, and ends.
+    let y = device.alloc_sparse(4 * LEN, 4).unwrap();
+    assert!(matches!(
+        first_of(&y, 7),
+        Err(FaultKind::Uninitialized { .. })
+    ));
+    let fault = run_faulty::<copy>(&device, &shape(1, THREADS), (y.ptr(), x.ptr(), Index::Wide));
+    assert_kind!(fault, FaultKind::Uninitialized { .. });
+    let fault = run_faulty::<narrow>(&device, &shape(1, 1), (y.ptr(),));
+    assert_kind!(fault, FaultKind::HostMemory { .. });
+    let little = device.alloc_sparse(64, 4).unwrap();
+    let fault = run_faulty::<copy>(
+        &device,
+        &shape(1, THREADS),
+        (x.ptr(), little.ptr(), Index::Wide),
+    );
+    assert_kind!(fault, FaultKind::OutsideAllocation { .. });
+    assert_kind!(
+        device.alloc_sparse(1 << 62, 4).unwrap_err(),
+        FaultKind::OutOfMemory { .. }
+    );
+}
+
+/// Stores a byte of a tensor of words.
+#[kernel(max_threads = 1)]
+unsafe fn narrow(y: *mut u8) {
+    unsafe { GlobalMut::new(y, 4).store(1, 7) }
+}

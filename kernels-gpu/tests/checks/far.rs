@@ -1,0 +1,264 @@
+//! Tensors of more elements than 32 bits count, of which a few blocks run: those about element 2³¹, at element 2³² and at the
+//! end. What stands at an element follows from its number, so an index that was too narrow reads something else than stands
+//! there, or leaves out what it should write. All values are small fractions, and so are exact.
+
+use std::ops::Range;
+
+use cuda_std::emulator::Launch;
+use cuda_std::{Family, KernelArgs, Label, Storage};
+use op_spec::chain::Layer;
+use op_spec::launch::LaunchShape;
+use op_spec::launch::copy_strided::{Collapsed, CopyGeometry};
+use op_spec::launch::elementwise::{BLOCK_ELEMENTS, ChannelGeometry, shape};
+use op_spec::launch::norm::NormGeometry;
+use op_spec::launch::pointwise::PointwiseList;
+use op_spec::{Conv2dSpec, PaddingMode};
+
+use super::super::kernels::add::ADD;
+use super::super::kernels::conv::CONV_BORDER;
+use super::super::kernels::copy_strided::COPY_STRIDED;
+use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
+use super::super::kernels::pointwise::POINTWISE;
+use super::super::kernels::scale::SCALE;
+use super::{Failure, Outcome, Run, STEP_LIMIT, Tensor, bits, label, value};
+
+/// What stands at element `index`: quarters from -4 to below 4.
+pub(super) fn number(index: u64) -> f32 {
+    let mixed = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 59) as f32 / 4.0 - 4.0
+}
+
+impl Run {
+    /// A tensor in which `of` its number stands at each element.
+    pub(super) fn computed<T: Storage>(
+        &self,
+        len: u64,
+        of: impl Fn(u64) -> f32 + Send + Sync + 'static,
+    ) -> Result<Tensor<T>, Failure> {
+        let element = size_of::<T>();
+        let contents = move |offset: usize, bytes: &mut [u8]| {
+            let stored = bits(T::from_f32(of((offset / element) as u64)));
+            bytes.copy_from_slice(&stored);
+        };
+        let len = len as usize;
+        Ok(Tensor {
+            buffer: (self.device).alloc_computed(element * len, element, contents)?,
+            len,
+            element: std::marker::PhantomData,
+        })
+    }
+
+    /// A tensor that nobody has written, of which the host has what is touched.
+    pub(super) fn sparse<T: Storage>(&self, len: u64) -> Result<Tensor<T>, Failure> {
+        let (element, len) = (size_of::<T>(), len as usize);
+        Ok(Tensor {
+            buffer: self.device.alloc_sparse(element * len, element)?,
+            len,
+            element: std::marker::PhantomData,
+        })
+    }
+
+    /// Runs some blocks of an instance's launch.
+    pub(super) fn launch_some<A: KernelArgs>(
+        &self,
+        family: &Family<A>,
+        labels: &[Label],
+        shape: Option<LaunchShape>,
+        blocks: &[u64],
+        arguments: A,
+    ) -> Outcome {
+        let kernel = family.instance(labels)?;
+        let shape = shape.ok_or_else(|| Failure("no launch of so many blocks".to_owned()))?;
+        let launch = Launch {
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.shared_bytes,
+            cluster_blocks: shape.cluster_blocks,
+            only: blocks.iter().map(|&block| [block as u32, 0, 0]).collect(),
+            seed: self.seed,
+            step_limit: STEP_LIMIT,
+            catch_signals: true,
+            ..Launch::default()
+        };
+        // SAFETY: what kernels touch they touch through views, which the emulator checks.
+        unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
+        Ok(())
+    }
+}
+
+impl<T: Storage> Tensor<T> {
+    /// Wants these elements to be what `wanted` says.
+    pub(super) fn are(
+        &self,
+        what: &str,
+        elements: Range<u64>,
+        wanted: impl Fn(u64) -> f32,
+    ) -> Outcome {
+        let mut bytes = vec![0; size_of::<T>() * (elements.end - elements.start) as usize];
+        let first = elements.start as usize * size_of::<T>();
+        self.buffer.read(first, &mut bytes)?;
+        for (index, bytes) in elements.zip(bytes.chunks_exact(size_of::<T>())) {
+            let (got, wanted) = (value::<T>(bytes).to_f32(), wanted(index));
+            if !(got == wanted) {
+                return Err(Failure(format!(
+                    "{what}: element {index} is {got}, not {wanted}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The blocks of `span` elements that have elements 2³¹ and 2³² and the last of `total`.
+pub(super) fn far_blocks(total: u64, span: u64) -> Vec<u64> {
+    let elements = [1 << 31, 1 << 32, total - 1];
+    let there = elements.into_iter().filter(|&element| element < total);
+    there.map(|element| element / span).collect()
+}
+
+/// Wants what these blocks of `span` elements wrote to be what `wanted` says.
+pub(super) fn blocks_are<T: Storage>(
+    what: &str,
+    y: &Tensor<T>,
+    span: u64,
+    blocks: &[u64],
+    wanted: impl Fn(u64) -> f32,
+) -> Outcome {
+    let total = y.len as u64;
+    blocks.iter().try_for_each(|&block| {
+        let end = total.min((block + 1) * span);
+        y.are(what, block * span..end, &wanted)
+    })
+}
+
+const BLOCK: u64 = BLOCK_ELEMENTS as u64;
+
+/// Scales, sums, functions, and what follows a norm: flat tensors.
+pub(crate) fn elementwise(run: &Run) -> Outcome {
+    let (n, c, spatial) = (3, 5, 400_000_009);
+    let g = ChannelGeometry::new(n, c, spatial);
+    let labels = [label::<f32>()];
+    let x = run.computed::<f32>(g.elements, number)?;
+    let factors = [0.5, -1.0, 2.0, 4.0, 0.25];
+    let channel = move |index: u64| (index / spatial % u64::from(c)) as usize;
+    let (blocks, launch) = (far_blocks(g.elements, BLOCK), shape(g.elements));
+
+    let scale = run.tensor::<f32>(&factors)?;
+    let y = run.sparse::<f32>(g.elements)?;
+    let arguments = (x.source(), scale.source(), y.ptr(), g);
+    run.launch_some(&SCALE, &labels, launch, &blocks, arguments)?;
+    let scaled = |index| number(index) * factors[channel(index)];
+    blocks_are("scale", &y, BLOCK, &blocks, scaled)?;
+
+    let other = run.computed::<f32>(g.elements, |index| number(index + 1))?;
+    let y = run.sparse::<f32>(g.elements)?;
+    let arguments = (x.source(), other.source(), y.ptr(), g.elements);
+    run.launch_some(&ADD, &labels, launch, &blocks, arguments)?;
+    blocks_are("add", &y, BLOCK, &blocks, |index| {
+        number(index) + number(index + 1)
+    })?;
+
+    let y = run.sparse::<f32>(g.elements)?;
+    let Layer::Pointwise(clamp) = Layer::clamp(-1.0, 2.0) else {
+        unreachable!("a function of single values")
+    };
+    let list = PointwiseList::take(&mut [clamp.step()].into_iter());
+    let arguments = (x.source(), y.ptr(), g.elements, list);
+    run.launch_some(&POINTWISE, &labels, launch, &blocks, arguments)?;
+    blocks_are("clamp", &y, BLOCK, &blocks, |index| {
+        number(index).clamp(-1.0, 2.0)
+    })?;
+
+    // Rows of one split, of mean 1 and variance 4.
+    let (channels, spatial) = (8, 1003);
+    let norm = NormGeometry::new(700_001, channels, channels, spatial, 0.0);
+    let g = norm.apply(4);
+    let deviations = 4.0 * norm.row_elements as f32;
+    let partials = norm.partial_elements();
+    let of = move |index| if index % 2 == 0 { 1.0 } else { deviations };
+    let partials = run.computed::<f32>(partials, of)?;
+    let x = run.computed::<f32>(g.elements, number)?;
+    let y = run.sparse::<f32>(g.elements)?;
+    let none = std::ptr::null();
+    let arguments = (
+        x.source(),
+        partials.source(),
+        none,
+        none,
+        none,
+        none,
+        y.ptr(),
+        g,
+        PointwiseList::EMPTY,
+    );
+    let span = u64::from(g.block_elements);
+    let blocks = far_blocks(g.elements, span);
+    let family = &GROUP_NORM_SCALE_POINTWISE;
+    run.launch_some(family, &labels, g.shape(), &blocks, arguments)?;
+    blocks_are("norm", &y, span, &blocks, |index| {
+        (number(index) - 1.0) / 2.0
+    })
+}
+
+/// Planes with a border, and arrays that lie otherwise.
+pub(crate) fn moved(run: &Run) -> Outcome {
+    let labels = [label::<f32>()];
+    let (planes, inner) = (4, [44_000, 45_001]);
+    let spec = Conv2dSpec {
+        padding: [3, 2].into(),
+        padding_mode: PaddingMode::Circular,
+        ..Conv2dSpec::default()
+    };
+    let problem = spec.problem(&[1, planes, inner[0], inner[1]], &[1, planes, 1, 1], None);
+    let border = problem.expect("a convolution").border.expect("a border");
+    let g = border.geometry(planes).expect("planes of 2^31 elements");
+    let x = run.computed::<f32>((planes * inner[0] * inner[1]) as u64, number)?;
+    let y = run.sparse::<f32>(g.elements)?;
+    let blocks = far_blocks(g.elements, BLOCK);
+    let arguments = (x.source(), y.ptr(), g);
+    run.launch_some(&CONV_BORDER, &labels, g.shape(), &blocks, arguments)?;
+    let outer = inner.map(|extent| extent as u64);
+    let [h, w] = [outer[0] + 6, outer[1] + 4];
+    blocks_are("border", &y, BLOCK, &blocks, |index| {
+        let (plane, p, q) = (index / (h * w), index / w % h, index % w);
+        let [p, q] = [(p + outer[0] - 3) % outer[0], (q + outer[1] - 2) % outer[1]];
+        number((plane * outer[0] + p) * outer[1] + q)
+    })?;
+
+    // Channels last, in tiles; rows with gaps, and backwards.
+    let (c, h, w) = (64, 6000, 5003);
+    for (shape, strides) in [
+        (vec![3, c, h * w], vec![(c * h * w) as isize, 1, c as isize]),
+        (vec![90_000, 50_021], vec![50_023, 1]),
+        (vec![90_000, 50_021], vec![-50_023, -1]),
+    ] {
+        let collapsed = Collapsed::new(&shape, &strides).expect("few axes");
+        let g = CopyGeometry::new(&collapsed, false);
+        let x = run.computed::<f32>(g.span, number)?;
+        let y = run.sparse::<f32>(g.elements)?;
+        let (before, last) = (g.before, shape.len() - 1);
+        let from = |index: u64| {
+            let (mut left, mut at) = (index, before as i64);
+            for axis in (0..=last).rev() {
+                at += (left % shape[axis] as u64) as i64 * strides[axis] as i64;
+                left /= shape[axis] as u64;
+            }
+            number(at as u64)
+        };
+        let launch = g.shape();
+        let grid = u64::from(launch.expect("few blocks").grid[0]);
+        let start = x.source::<f32>().wrapping_add(before as usize).cast();
+        let both = [labels[0], labels[0]];
+        run.launch_some(
+            &COPY_STRIDED,
+            &both,
+            launch,
+            &[grid - 1],
+            (start, y.ptr(), g),
+        )?;
+        // The last elements are the last block's, whatever its tile.
+        let what = format!("{shape:?} by {strides:?}");
+        y.are(&what, g.elements - 3..g.elements, from)?;
+    }
+    Ok(())
+}

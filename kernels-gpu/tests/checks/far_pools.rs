@@ -1,0 +1,180 @@
+//! Pools of tensors of more elements than 32 bits count: as in `far`.
+
+use op_spec::MaxPool2dSpec;
+use op_spec::launch::channel_max::ChannelMaxGeometry;
+use op_spec::launch::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
+use op_spec::launch::pool::{self, BLOCK_WARPS, PART_ELEMENTS, PlaneGeometry};
+use op_spec::launch::pool::{WindowGeometry, WindowResult};
+use op_spec::launch::reciprocal::Reciprocal;
+
+use super::super::kernels::channel_max::CHANNEL_MAX;
+use super::super::kernels::max_pool2d::MAX_POOL2D;
+use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
+use super::far::{blocks_are, far_blocks, number};
+use super::{Outcome, Run, label};
+
+/// Windows of images, as single ones and as stacks.
+pub(crate) fn images(run: &Run) -> Outcome {
+    let labels = [label::<f32>()];
+    let [h, w] = [45_000, 46_001];
+    for (extent, padding) in [(2, 0), (3, 1)] {
+        let mut spec = MaxPool2dSpec::new([extent; 2]);
+        spec.stride = Some([2; 2]);
+        spec.padding = [padding; 2];
+        let problem = spec.problem(&[3, 4, h, w]).expect("windows that fit");
+        let g = problem.geometry().expect("planes of 2^31 elements");
+        let x = run.computed::<f32>(12 * (h * w) as u64, number)?;
+        let y = run.sparse::<f32>(g.outputs())?;
+        let (tasks, q) = (g.plane_tasks(), u64::from(g.q));
+        let blocks = far_blocks(12 * tasks, g.block_tasks.into());
+        run.launch_some(
+            &MAX_POOL2D,
+            &labels,
+            g.shape(),
+            &blocks,
+            (x.source(), y.ptr(), g),
+        )?;
+        let wanted = |index: u64| {
+            let of_plane = index % (u64::from(g.p) * q);
+            let plane = index / (u64::from(g.p) * q);
+            let under = |first: u64, limit: usize| {
+                let first = (2 * first) as i64 - padding as i64;
+                (first.max(0)..(first + extent as i64).min(limit as i64)).map(|at| at as u64)
+            };
+            let rows = under(of_plane / q, h);
+            rows.flat_map(|row| under(of_plane % q, w).map(move |column| (row, column)))
+                .map(|(row, column)| number((plane * h as u64 + row) * w as u64 + column))
+                .fold(f32::NEG_INFINITY, f32::max)
+        };
+        let rows = if g.stacked == 0 {
+            1
+        } else {
+            OUTPUTS_PER_THREAD as u64
+        };
+        assert_eq!(
+            rows == 1,
+            u64::from(g.block_tasks) == BLOCK_OUTPUTS as u64 && extent == 2
+        );
+        for block in blocks {
+            let first = block * u64::from(g.block_tasks);
+            for task in first..(first + u64::from(g.block_tasks)).min(12 * tasks) {
+                let (plane, task) = (task / tasks, task % tasks);
+                for row in (task / q * rows..u64::from(g.p)).take(rows as usize) {
+                    let index = (plane * u64::from(g.p) + row) * q + task % q;
+                    y.are(&format!("windows of {extent}"), index..index + 1, wanted)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Windows of volumes.
+pub(crate) fn volumes(run: &Run) -> Outcome {
+    let labels = [label::<f32>()];
+    // Few long planes, and many short ones.
+    for (planes, input) in [(12, [11, 13_000, 14_009]), (400_000_007, [1, 4, 5])] {
+        let kernel = [input[0].min(2), 3, 3];
+        let output = [0, 1, 2].map(|axis| input[axis] - kernel[axis] + 1);
+        let g = WindowGeometry {
+            planes,
+            input,
+            output,
+            kernel,
+            stride: [1; 3],
+            padding: [0; 3],
+            dilation: [1; 3],
+            result: WindowResult::Maximum as u32,
+            divisor: 1.0,
+            columns: Reciprocal::of(1),
+            slice: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+        }
+        .planned();
+        let x = run.computed::<f32>(planes * g.plane_elements(), number)?;
+        let total = planes * g.plane_outputs();
+        let y = run.sparse::<f32>(total)?;
+        let span = u64::from(pool::BLOCK_OUTPUTS);
+        let blocks = far_blocks(total, span);
+        run.launch_some(&POOL, &labels, g.shape(), &blocks, (x.source(), y.ptr(), g))?;
+        let [_, h, w] = input.map(u64::from);
+        let [z, p, q] = output.map(u64::from);
+        let window = kernel.map(u64::from);
+        blocks_are("volumes", &y, span, &blocks, |index| {
+            let (plane, at) = (index / (z * p * q), index % (z * p * q));
+            let (slice, row, column) = (at / (p * q), at / q % p, at % q);
+            let first = ((plane * u64::from(input[0]) + slice) * h + row) * w + column;
+            let taps = (0..window[0] * window[1] * window[2]).map(|tap| {
+                let (t, r) = (tap / (window[1] * window[2]), tap / window[2] % window[1]);
+                number(first + (t * h + r) * w + tap % window[2])
+            });
+            taps.fold(f32::NEG_INFINITY, f32::max)
+        })?;
+    }
+    Ok(())
+}
+
+/// Averages of planes.
+pub(crate) fn planes(run: &Run) -> Outcome {
+    let labels = [label::<f32>()];
+    // Planes of many parts, whose sums are exact, and of two values.
+    let g = PlaneGeometry::new(5, 1_900_000_001, 2.0);
+    let x = run.computed::<f32>(5 * g.elements, number)?;
+    let sums = run.sparse::<f32>(5 * g.parts)?;
+    let last = 5 * g.parts - 1;
+    let span = u64::from(BLOCK_WARPS);
+    let arguments = (x.source(), sums.ptr(), std::ptr::null_mut(), g);
+    run.launch_some(&PLANE_SUMS, &labels, g.shape(), &[last / span], arguments)?;
+    sums.are("parts of planes", last..last + 1, |_| {
+        let first = 4 * g.elements + (g.parts - 1) * PART_ELEMENTS;
+        (first..5 * g.elements).map(number).sum()
+    })?;
+    let planes = 2_500_000_001;
+    let g = PlaneGeometry::new(planes, 2, 2.0);
+    let x = run.computed::<f32>(2 * planes, number)?;
+    let y = run.sparse::<f32>(planes)?;
+    let arguments = (x.source(), std::ptr::null_mut(), y.ptr(), g);
+    let blocks = far_blocks(planes, span);
+    run.launch_some(&PLANE_SUMS, &labels, g.shape(), &blocks, arguments)?;
+    let average = |index| (number(2 * index) + number(2 * index + 1)) / 2.0;
+    blocks_are("planes", &y, span, &blocks, average)?;
+    // Of sums that are there.
+    let g = PlaneGeometry::new(1_500_000_001, 3 * PART_ELEMENTS, 2.0);
+    let sums = run.computed::<f32>(3 * g.planes, number)?;
+    let y = run.sparse::<f32>(g.planes)?;
+    let blocks = far_blocks(g.planes, span);
+    let arguments = (sums.source(), y.ptr(), g);
+    run.launch_some(&PLANE_AVERAGES, &labels, g.sums_shape(), &blocks, arguments)?;
+    blocks_are("averages", &y, span, &blocks, |index| {
+        (0..3).map(|part| number(3 * index + part)).sum::<f32>() / 2.0
+    })
+}
+
+/// Maxima over channels.
+pub(crate) fn channels(run: &Run) -> Outcome {
+    let labels = [label::<f32>()];
+    // Planes that are whole vectors, and not.
+    for spatial in [700_000_004, 700_000_003] {
+        let (n, c) = (8, 3);
+        let g = ChannelMaxGeometry::new(n, c, spatial);
+        let x = run.computed::<f32>(n * u64::from(c) * spatial, number)?;
+        let y = run.sparse::<f32>(n * spatial)?;
+        let launch = g.shape();
+        let last = u64::from(launch.expect("few blocks").grid[0]) - 1;
+        run.launch_some(
+            &CHANNEL_MAX,
+            &labels,
+            launch,
+            &[last],
+            (x.source(), y.ptr(), g),
+        )?;
+        let first = (n - 1) * spatial + (u64::from(g.tiles) - 1) * g.block_positions();
+        y.are("channels", first..n * spatial, |index| {
+            let (sample, position) = (index / spatial, index % spatial);
+            let plane = |channel| (sample * u64::from(c) + channel) * spatial + position;
+            let values = (0..u64::from(c)).map(|channel| number(plane(channel)));
+            values.fold(f32::NEG_INFINITY, f32::max)
+        })?;
+    }
+    Ok(())
+}

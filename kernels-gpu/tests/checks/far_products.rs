@@ -1,0 +1,335 @@
+//! Convolutions of images and volumes of almost 2³¹ elements, several of them: as in `far`, the last blocks run.
+
+use cuda_std::{Label, Storage};
+use op_spec::ConvSpec;
+use op_spec::launch::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
+use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, IM2COL_THREADS, TALL};
+use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WIDE};
+use op_spec::launch::stencil::StencilGeometry;
+
+use super::super::kernels::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
+use super::super::kernels::fused::implicit_gemm::*;
+use super::super::kernels::fused::stencil::STENCIL;
+use super::far::number;
+use super::implicit_gemm::{DEVICE, Packed};
+use super::implicit_gemm_launch::Ended;
+use super::{Outcome, Run, Tensor, label};
+
+/// Whole numbers from -1 to 1, as filters are made of.
+fn filters<T: Storage>(
+    run: &Run,
+    g: &ConvGeometry,
+) -> Result<(Vec<f32>, Tensor<T>), super::Failure> {
+    let len = g.output_channels() * g.reduction();
+    let values: Vec<f32> = (0..len).map(|i| (i * 7 / 3 % 3) as f32 - 1.0).collect();
+    let tensor = run.tensor::<T>(&values)?;
+    Ok((values, tensor))
+}
+
+/// Output `index` of the convolution of an input in which its number stands at each element.
+fn convolved(g: &ConvGeometry, filters: &[f32], index: u64) -> f32 {
+    let pixels = u64::from(g.output_pixels());
+    let [p, q] = [g.p, g.q].map(u64::from);
+    let (plane, pixel) = (index / pixels, index % pixels);
+    let channels = u64::from(g.output_channels());
+    let (sample, filter) = (plane / channels, plane % channels);
+    let first = [
+        (pixel / (p * q)) as i64 * i64::from(g.stride_d) - i64::from(g.pad_d),
+        (pixel / q % p) as i64 * i64::from(g.stride_h) - i64::from(g.pad_h),
+        (pixel % q) as i64 * i64::from(g.stride_w) - i64::from(g.pad_w),
+    ];
+    let [d, h, w] = [g.d, g.h, g.w].map(i64::from);
+    let group = filter / u64::from(g.group_k);
+    let mut sum = 0.0;
+    for row in 0..u64::from(g.reduction()) {
+        let tap = (row % u64::from(g.taps())) as u32;
+        let channel = group * u64::from(g.group_c) + row / u64::from(g.taps());
+        let at = [
+            first[0] + i64::from(tap / (g.r * g.s) * g.dilation_d),
+            first[1] + i64::from(tap / g.s % g.r * g.dilation_h),
+            first[2] + i64::from(tap % g.s * g.dilation_w),
+        ];
+        let inside = at
+            .iter()
+            .zip([d, h, w])
+            .all(|(at, extent)| (0..extent).contains(at));
+        if inside {
+            let plane = sample * u64::from(g.input_channels()) + channel;
+            let in_plane = ((at[0] * h + at[1]) * w + at[2]) as u64;
+            let value = number(plane * (d * h * w) as u64 + in_plane);
+            sum += value * filters[(filter * u64::from(g.reduction()) + row) as usize];
+        }
+    }
+    sum
+}
+
+/// `[n, c, k]`, extents of input and filter, groups.
+fn geometry<const D: usize>(
+    [n, c, k]: [usize; 3],
+    input: [usize; D],
+    filter: [usize; D],
+    groups: usize,
+) -> ConvGeometry {
+    let spec = ConvSpec::<D> {
+        padding: filter.map(|extent| extent / 2).into(),
+        groups,
+        ..ConvSpec::default()
+    };
+    let input = [&[n, c][..], &input].concat();
+    let weight = [&[k, c / groups][..], &filter].concat();
+    let problem = spec.problem(&input, &weight, None).expect("a convolution");
+    problem.geometry().expect("planes below 2^31 elements")
+}
+
+fn inputs(g: &ConvGeometry) -> u64 {
+    g.n * u64::from(g.input_channels()) * u64::from(g.input_pixels())
+}
+
+fn outputs(g: &ConvGeometry) -> u64 {
+    g.n * u64::from(g.output_channels()) * u64::from(g.output_pixels())
+}
+
+/// Without tensor cores.
+pub(crate) fn on_cores(run: &Run) -> Outcome {
+    one_by_one(run, 2, &geometry([2, 4, 6], [45_000, 45_001], [3, 3], 2))?;
+    one_by_one(
+        run,
+        3,
+        &geometry([2, 4, 6], [11, 12_000, 12_003], [3, 3, 3], 2),
+    )
+}
+
+fn one_by_one(run: &Run, dimensions: u32, g: &ConvGeometry) -> Outcome {
+    let x = run.computed::<f32>(inputs(g), number)?;
+    let (values, weight) = filters::<f32>(run, g)?;
+    let none = std::ptr::null();
+    let pixels = u64::from(g.output_pixels());
+    let wanted = |index| convolved(g, &values, index);
+    let last = |shape: Option<op_spec::launch::LaunchShape>| {
+        u64::from(shape.map_or(1, |shape| shape.grid[0])) - 1
+    };
+    for tile in [ChannelTile::Wide, ChannelTile::Narrow] {
+        let y = run.sparse::<f32>(outputs(g))?;
+        let labels = [
+            Label::Number(dimensions),
+            tile.name().into(),
+            label::<f32>(),
+        ];
+        let (shape, arguments) = (
+            g.direct_shape(tile),
+            (x.source(), weight.source(), none, y.ptr(), *g),
+        );
+        run.launch_some(&CONV_DIRECT, &labels, shape, &[last(shape)], arguments)?;
+        // All filters of the last group fit a tile.
+        for filter in 1..=u64::from(g.group_k) {
+            let end = outputs(g) - (u64::from(g.group_k) - filter) * pixels;
+            let first = end - 1 - (pixels - 1) % u64::from(TILE_PIXELS);
+            y.are("direct", first..end, wanted)?;
+        }
+    }
+
+    // The last columns of the last channel of a whole matrix of 2^34 elements; and the product with one in which numbers stand.
+    let rows = u64::from(g.input_channels() * g.taps());
+    let plan = ColumnPlan::new(g, 1 << 34).expect("a workspace for a vector");
+    let most = plan.chunks().map(|chunk| chunk.pixels).max();
+    let whole = plan.chunks().filter(|chunk| Some(chunk.pixels) == most);
+    let chunk = whole.last().expect("pixels");
+    let elements = plan.workspace_elements();
+    let columns = run.sparse::<f32>(elements)?;
+    let shape = chunk.im2col_shape(g);
+    let labels = [Label::Number(dimensions), label::<f32>()];
+    let arguments = (x.source(), columns.ptr(), *g, chunk);
+    run.launch_some(&CONV_IM2COL, &labels, shape, &[last(shape)], arguments)?;
+    let (pitch, taps) = (u64::from(chunk.pitch), u64::from(g.taps()));
+    let vectors = (pitch / 4 - 1) % u64::from(IM2COL_THREADS) + 1;
+    let unit = |row: u64| {
+        // A filter that has 1 at this row of the last channel of the last group, and nothing else.
+        let mut filters = vec![0.0; values.len()];
+        let at = filters.len() as u64 - taps + row;
+        filters[at as usize] = 1.0;
+        filters
+    };
+    for row in 0..taps {
+        let first = ((chunk.samples - 1) * rows + rows - taps + row) * pitch;
+        let filters = unit(row);
+        let last_plane = outputs(g) - pixels + u64::from(chunk.first_pixel);
+        let of_row = first + pitch - 4 * vectors..first + u64::from(chunk.pixels);
+        columns.are("columns", of_row, |index| {
+            convolved(g, &filters, last_plane + index - first)
+        })?;
+    }
+    let columns = run.computed::<f32>(elements, number)?;
+    for tile in [TALL, FLAT] {
+        let y = run.sparse::<f32>(outputs(g))?;
+        let arguments = (weight.source(), none, columns.source(), y.ptr(), *g, chunk);
+        let shape = chunk.gemm_shape(g, tile);
+        let labels = [
+            tile.name().expect("a tile with kernels").into(),
+            label::<f32>(),
+        ];
+        run.launch_some(&CONV_GEMM, &labels, shape, &[last(shape)], arguments)?;
+        let reduction = u64::from(g.reduction());
+        let first = outputs(g) - pixels + u64::from(chunk.first_pixel);
+        let end = first + u64::from(chunk.pixels);
+        y.are("product of columns", end - 5..end, |index| {
+            let row = |row: u64| {
+                let of_sample = rows - reduction + row;
+                let at = ((chunk.samples - 1) * rows + of_sample) * pitch + index - first;
+                number(at) * values[values.len() - reduction as usize + row as usize]
+            };
+            (0..reduction).map(row).sum()
+        })?;
+    }
+    Ok(())
+}
+
+/// Depthwise, with one filter to a channel, whose planes are the outputs'.
+pub(crate) fn stencil(run: &Run) -> Outcome {
+    let g = geometry([3, 2, 2], [1, 20_000, 70_001], [1, 3, 3], 2);
+    let of = StencilGeometry::new(&g, None).expect("a geometry");
+    let x = run.computed::<f32>(inputs(&g), number)?;
+    let (values, weight) = filters::<f32>(run, &g)?;
+    let y = run.sparse::<f32>(outputs(&g))?;
+    let moments = run.sparse::<f32>(of.moment_elements())?;
+    let none = std::ptr::null();
+    let arguments = (
+        x.source(),
+        weight.source(),
+        none,
+        none,
+        none,
+        y.ptr(),
+        moments.ptr(),
+        of,
+    );
+    let shape = of.shape();
+    let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
+    run.launch_some(&STENCIL, &[label::<f32>()], shape, &[last], arguments)?;
+    let all = outputs(&g);
+    y.are("stencil", all - 3..all, |index| {
+        convolved(&g, &values, index)
+    })
+}
+
+/// On tensor cores, in wide tiles.
+pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
+    implicit_gemm::<F>(run, WIDE)
+}
+
+/// In the tiles of warpgroups.
+pub(crate) fn by_warpgroups<F: Packed>(run: &Run) -> Outcome {
+    implicit_gemm::<F>(run, W64N128)
+}
+
+/// In the tiles of warps.
+pub(crate) fn narrow<F: Packed>(run: &Run) -> Outcome {
+    implicit_gemm::<F>(run, M32N128)
+}
+
+/// On tensor cores: the last cells of each plane of the last sample are packed, and the last tile is multiplied.
+fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
+    /// One block for each tile.
+    const MANY: GemmDevice = GemmDevice {
+        multiprocessors: 1 << 28,
+        ..DEVICE
+    };
+    // Rows are short, so that the last tile's neighbours are packed by few blocks.
+    let conv = geometry([3, 9, 19], [1, 40_000_000, 20], [1, 3, 3], 1);
+    let config = GemmConfig::with_tile(&conv, None, F::OPERANDS, &MANY, tile);
+    let config = config.expect("indices of 32 bits");
+    let g = config.geometry;
+    let x = run.computed::<F::Stored>(inputs(&conv), number)?;
+    let (values, weight) = filters::<F::Stored>(run, &conv)?;
+    let operands = run.empty::<f32>(config.filter_words() as usize)?;
+    let filter_descales = run.empty::<f32>(conv.output_channels() as usize)?;
+    let labels = [Label::Name(F::LABEL)];
+    let arguments = (
+        weight.source(),
+        operands.ptr(),
+        filter_descales.ptr(),
+        g,
+        tile,
+    );
+    run.launch(
+        &IMPLICIT_GEMM_FILTERS,
+        &labels,
+        config.filters_shape(),
+        arguments,
+    )?;
+
+    let packed = run.sparse::<f32>(config.packed_words())?;
+    let of_sample = u64::from(g.sample_blocks());
+    let largest = run.sparse::<f32>(conv.n * of_sample)?;
+    // What samples are divided by that are not looked through: they are multiplied by 16.
+    let descales = run.computed::<f32>(conv.n, |_| 1.0 / 16.0)?;
+    let of_plane = u64::from(g.plane_blocks());
+    let ends =
+        (0..u64::from(g.planes)).map(|plane| (conv.n - 1) * of_sample + (plane + 1) * of_plane);
+    let blocks: Vec<u64> = ends.flat_map(|end| end - 4..end).collect();
+    let arguments = (x.source(), packed.ptr(), descales.ptr(), largest.ptr(), g);
+    run.launch_some(
+        &IMPLICIT_GEMM_PACK,
+        &labels,
+        g.pack_shape(),
+        &blocks,
+        arguments,
+    )?;
+
+    let y = run.sparse::<F::Stored>(outputs(&conv))?;
+    let moments = run.sparse::<f32>(config.moment_elements())?;
+    let alone = Ended::<F::Stored>::NONE;
+    let none = std::ptr::null();
+    let shape = config.shape(&MANY);
+    let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
+    if tile.is_wide() {
+        let rings = config.wide_rings(&MANY).expect("a wide tile");
+        let tiles = if rings.tiles == 2 { "two" } else { "one" };
+        let arguments = (
+            packed.source(),
+            descales.source(),
+            operands.source(),
+            filter_descales.source(),
+            none,
+            alone.x.cast(),
+            alone.weight.cast(),
+            alone.gain,
+            alone.shift,
+            y.ptr(),
+            moments.ptr(),
+            g,
+            rings,
+            alone.ending,
+        );
+        let labels = [tiles.into(), labels[0]];
+        run.launch_some(&IMPLICIT_GEMM_WIDE, &labels, shape, &[last], arguments)?;
+    } else {
+        let arguments = (
+            packed.source(),
+            descales.source(),
+            operands.source(),
+            filter_descales.source(),
+            none,
+            none,
+            none,
+            alone.x.cast(),
+            alone.weight.cast(),
+            alone.gain,
+            alone.shift,
+            y.ptr(),
+            moments.ptr(),
+            g,
+            alone.ending,
+        );
+        let labels = [tile.name().expect("a tile with kernels").into(), labels[0]];
+        run.launch_some(&IMPLICIT_GEMM, &labels, shape, &[last], arguments)?;
+    }
+    let all = outputs(&conv);
+    // The last pixels of the last filter and of another one.
+    let pixels = u64::from(conv.output_pixels());
+    for end in [all, all - pixels] {
+        y.are(&format!("{tile:?}"), end - 3..end, |index| {
+            convolved(&conv, &values, index)
+        })?;
+    }
+    Ok(())
+}
