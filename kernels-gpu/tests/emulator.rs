@@ -111,6 +111,11 @@ tests! {
     implicit_gemm_packs_cells_of_few_channels:
         checks::implicit_gemm_corners::few_channels::<Split>, checks::implicit_gemm_corners::few_channels::<Rounded>,
         checks::implicit_gemm_corners::few_channels::<f16>, checks::implicit_gemm_corners::few_channels::<bf16>;
+    implicit_gemm_puts_sums_aside_and_writes_odd_rows:
+        checks::implicit_gemm_corners::sums_and_rows::<Split>, checks::implicit_gemm_corners::sums_and_rows::<Rounded>,
+        checks::implicit_gemm_corners::sums_and_rows::<f16>, checks::implicit_gemm_corners::sums_and_rows::<bf16>;
+    group_norm_takes_statistics_that_say_how_many_values_they_are_of:
+        checks::counted::matches::<f32>, checks::counted::matches::<f16>, checks::counted::matches::<bf16>;
     implicit_gemm_pools_windows_of_any_extent_in_every_tile:
         checks::implicit_gemm_corners::windows::<Split>, checks::implicit_gemm_corners::windows::<Rounded>,
         checks::implicit_gemm_corners::windows::<f16>, checks::implicit_gemm_corners::windows::<bf16>;

@@ -41,6 +41,19 @@ pub(crate) fn few_channels<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// Sums that are put aside more than once, in every tile that does; and rows of an odd number of pixels in two wide tiles a block.
+pub(crate) fn sums_and_rows<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    // More steps than sums take before they are put aside, three times over.
+    let long = Convolution::new::<F::Stored>([1, 1040, 9], [1, 2, 5], [1, 1, 1], plain);
+    let kept = TILES.into_iter().filter(|tile| tile.puts_aside());
+    for tile in kept.filter(|_| F::OPERANDS.step_parts() == 2) {
+        check_convolution::<F>(run, "a long sum", &long, F::PRODUCTS, None, Some(tile), 1)?;
+    }
+    let odd = Convolution::new::<F::Stored>([1, 8, 70], [1, 6, 13], [1, 3, 3], plain);
+    check_convolution::<F>(run, "odd rows", &odd, F::PRODUCTS, None, Some(WIDE), 1)
+}
+
 /// Windows of every extent, in every tile that pools; square ones and such as are not, with rows of vectors and of single elements.
 pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
     let squares = (2..=8).map(|extent| [extent; 2]);

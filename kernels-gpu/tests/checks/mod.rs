@@ -25,6 +25,7 @@ pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub(crate) mod conv_border;
 pub(crate) mod convolved;
 pub(crate) mod copy_strided;
+pub(crate) mod counted;
 pub(crate) mod elementwise;
 pub(crate) mod implicit_gemm;
 pub(crate) mod implicit_gemm_alone;

@@ -74,7 +74,7 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
 /// filter.
 type Corner79 = (&'static str, KernelBench79, [f32; 2], Option<f32>);
 
-fn corners79() -> [Corner79; 5] {
+fn corners79() -> [Corner79; 7] {
     let usual = KernelBench79 {
         in_channels: 3,
         out_channels: 16,
@@ -97,6 +97,9 @@ fn corners79() -> [Corner79; 5] {
         ("min above max", bounds, [1.0, 0.0], None),
         // A multiplier of 0 leaves no deviation.
         ("no eps", no_eps, [1.0, 0.0], None),
+        // Values that are all the same: what squares and means leave of a variance may be less than nothing.
+        ("no deviation", usual, [0.0, 3.0], None),
+        ("none of other values", usual, [0.0, -0.7], None),
         ("a filter of zeros", usual, [1.0, 0.0], Some(0.0)),
         ("a filter with a NaN", usual, [1.0, 0.0], Some(f32::NAN)),
     ]

@@ -115,21 +115,47 @@ fn of_if(tokens: &[Token<'_>], at: usize, loops: &BTreeSet<&str>) -> Option<Choi
         between(tokens, open, close - 1),
         between(tokens, close, close),
     ];
-    if tokens
-        .get(close + 1)
-        .is_some_and(|token| token.text == "else")
-    {
-        let mut end = close;
-        while tokens
+    let is_else = |end: usize| {
+        tokens
             .get(end + 1)
             .is_some_and(|token| token.text == "else")
-        {
+    };
+    if is_else(close) {
+        let mut end = close;
+        while is_else(end) {
             end = matching(tokens, until(tokens, end + 2, &["{"])?)?;
         }
         arms[1] = between(tokens, close + 1, end);
+    } else if returns(&tokens[open + 1..close]) {
+        // All that follows in the block around, but for its end, where functions return.
+        arms[1] = between(tokens, close, end_of_block(tokens, close + 1) - 1);
     }
     let asked = between(tokens, at, open - 1);
     Some(Choice { asked, arms })
+}
+
+/// The index of the bracket that closes the block which the token at `at` is in.
+fn end_of_block(tokens: &[Token<'_>], at: usize) -> usize {
+    let mut depth = 0usize;
+    for (index, token) in tokens.iter().enumerate().skip(at) {
+        match token.text {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" if depth == 0 => return index,
+            ")" | "]" | "}" => depth -= 1,
+            _ => {}
+        }
+    }
+    tokens.len() - 1
+}
+
+/// Whether a block ends by leaving the function.
+fn returns(block: &[Token<'_>]) -> bool {
+    let Some((semicolon, statements)) = block.split_last() else {
+        return false;
+    };
+    let is_end = |token: &Token<'_>| [";", "{", "}"].contains(&token.text);
+    let last = statements.iter().rposition(is_end).map_or(0, |end| end + 1);
+    semicolon.text == ";" && (statements.get(last)).is_some_and(|token| token.text == "return")
 }
 
 fn of_match(tokens: &[Token<'_>], at: usize, loops: &BTreeSet<&str>) -> Option<Choice> {
@@ -240,6 +266,16 @@ mod tests {
         );
         assert!(excluded(source, &["S::TILE", "alone"], &["one"]).is_empty());
         assert_eq!(excluded(source, &["F::PARTS"], &["one", "two"]), ["two"]);
+    }
+
+    #[test]
+    fn what_follows_a_return_is_the_other_branch() {
+        let all = ["one", "two", "three", "four"];
+        let source = "fn f() { if I.is_multiple_of(2) { one(); return; } two(); if x { three() } } fn g() { four() }";
+        assert_eq!(excluded(source, &["one"], &all), ["two", "three"]);
+        assert_eq!(excluded(source, &["two"], &all), ["one"]);
+        let source = "{ if I > 2 { one(); } two(); }";
+        assert!(excluded(source, &["one"], &["two"]).is_empty());
     }
 
     #[test]

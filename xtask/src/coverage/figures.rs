@@ -6,11 +6,11 @@
 //! ```text
 //! unreachable parts/moments.rs
 //!     if count == 0 {
-//! in parts::moments::merge
+//! in parts::moments::merge or parts::moments::and
 //! because every part that is launched has elements
 //! ```
 //!
-//! It stands for the line of that text and for those below it that are indented further. Lines of `#` are comments.
+//! It stands for the line of that text, for those below it that are indented further, and for the brace that closes them. Lines of `#` are comments.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ struct Entry {
     line: usize,
     file: String,
     text: String,
-    instance: Option<String>,
+    instances: Vec<String>,
     reason: String,
 }
 
@@ -43,8 +43,8 @@ pub(super) struct Mark {
     pub(super) line: usize,
     file: String,
     lines: Vec<std::ops::RangeInclusive<u64>>,
-    /// What the names of its instances contain.
-    pub(super) instance: Option<String>,
+    /// What the names of its instances contain, one of these; of all instances if there are none.
+    instances: Vec<String>,
 }
 
 impl Figures {
@@ -77,7 +77,9 @@ impl Figures {
                 ("", Some(entry)) if entry.text.is_empty() => {
                     line.trim().clone_into(&mut entry.text)
                 }
-                ("in", Some(entry)) => entry.instance = Some(rest.to_owned()),
+                ("in", Some(entry)) => {
+                    entry.instances = rest.split(" or ").map(str::to_owned).collect()
+                }
                 ("because", Some(_)) => {
                     let entry = open.take().map(|entry| Entry {
                         reason: rest.to_owned(),
@@ -119,7 +121,7 @@ impl Figures {
                 line: entry.line,
                 file: entry.file.clone(),
                 lines,
-                instance: entry.instance.clone(),
+                instances: entry.instances.clone(),
             })
         });
         marks.collect()
@@ -134,10 +136,11 @@ impl Mark {
                 .lines
                 .iter()
                 .any(|lines| lines.contains(&region.start.0))
-            && self
-                .instance
-                .as_deref()
-                .is_none_or(|of| instance.contains(of))
+            && (self.instances.is_empty()
+                || self
+                    .instances
+                    .iter()
+                    .any(|of| instance.contains(of.as_str())))
     }
 }
 
@@ -153,10 +156,18 @@ fn blocks(source: &str, text: &str) -> Vec<std::ops::RangeInclusive<u64>> {
     let heads = (0..lines.len()).filter(|&index| lines[index].trim() == text);
     heads
         .map(|head| {
-            let is_inside =
-                |line: &&&str| line.trim().is_empty() || indent(line) > indent(lines[head]);
+            // The parameters of a function may end on a line of their own, behind which its block begins.
+            let is_inside = |line: &&&str| {
+                let (text, inner) = (line.trim(), indent(line) > indent(lines[head]));
+                text.is_empty()
+                    || inner
+                    || indent(line) == indent(lines[head]) && text.starts_with(')')
+            };
             let inside = lines[head + 1..].iter().take_while(is_inside).count();
-            head as u64 + 1..=(head + 1 + inside) as u64
+            let closes = lines
+                .get(head + 1 + inside)
+                .is_some_and(|line| line.trim() == "}");
+            head as u64 + 1..=(head + 1 + inside + usize::from(closes)) as u64
         })
         .collect()
 }
@@ -175,7 +186,7 @@ mod tests {
             line: 5,
             file: "a.rs".into(),
             text: "if x {".into(),
-            instance: None,
+            instances: vec![],
             reason: "x is false".into(),
         };
         assert_eq!(figures.entries, [entry]);
@@ -199,8 +210,10 @@ mod tests {
     #[test]
     fn a_mark_is_for_its_line_and_what_is_indented_below_it() {
         let source = "fn f() {\n    if x {\n        a();\n\n        b();\n    } else {\n        c();\n    }\n    if x {\n        d();\n    }\n}\n";
-        assert_eq!(blocks(source, "if x {"), [2..=5, 9..=10]);
+        assert_eq!(blocks(source, "if x {"), [2..=5, 9..=11]);
         assert!(blocks(source, "if y {").is_empty());
+        let source = "fn f(\n    a: u32,\n) {\n    a();\n}\nfn g() {}\n";
+        assert_eq!(blocks(source, "fn f("), [1..=5]);
     }
 
     #[test]
@@ -223,6 +236,6 @@ mod tests {
             start: (line, 1),
             end: (line, 5),
         };
-        assert!(marks[0].is_for(&region(2), "f") && !marks[0].is_for(&region(3), "f"));
+        assert!(marks[0].is_for(&region(3), "f") && !marks[0].is_for(&region(4), "f"));
     }
 }

@@ -303,7 +303,7 @@ mod tests {
             (total.together, total.apart, total.marked, holds),
             (share(3, 4), share(4, 7), 2, true)
         );
-        let (total, holds) = of("c", "in f16\n");
+        let (total, holds) = of("c", "in f16 or bf16\n");
         assert_eq!(
             (total.together, total.apart, total.marked, holds),
             (share(3, 5), share(4, 8), 1, true)
