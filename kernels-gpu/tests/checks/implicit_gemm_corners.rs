@@ -58,7 +58,9 @@ pub(crate) fn sums_and_rows<F: Packed>(run: &Run) -> Outcome {
 pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
     let squares = (2..=8).map(|extent| [extent; 2]);
     let others = [[3, 4], [4, 2], [2, 3]];
-    for pool in squares.chain(others) {
+    // In other orders of threads two will do: windows differ in where they lie alone.
+    let count = if run.seed.is_none() { 10 } else { 2 };
+    for pool in others.into_iter().chain(squares).take(count) {
         let [h, w] = pool.map(|extent| extent as usize);
         // Two rows of windows, and pixels that are left over.
         let input = [1, 2 * h + 3, 2 * w + 3];
