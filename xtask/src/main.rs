@@ -1,5 +1,6 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
+mod coverage;
 mod exports;
 mod fuzz;
 mod gpu_bundle;
@@ -40,6 +41,15 @@ enum Chore {
     },
     /// Give the command line damaged files, and fail on any that makes it panic, hang or leave half a file.
     Fuzz(fuzz::Arguments),
+    /// Run the emulator's tests of kernels, and report which regions of the kernels they reach, by folders, and which they do not;
+    /// fail below the figures in kernels-gpu/coverage.txt.
+    Coverage {
+        /// Tests whose names contain one of these alone; nothing is held against the figures then.
+        names: Vec<String>,
+        /// Run nothing; report on what the last run counted, and hold nothing against the figures.
+        #[arg(long, conflicts_with = "names")]
+        last: bool,
+    },
     /// Check that every operator has its homes and that files stay short.
     Layout,
 }
@@ -51,6 +61,9 @@ fn root() -> &'static Path {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = coverage::wrapped_compiler() {
+        return code;
+    }
     let result: Result<(), Box<dyn Error>> = match Chore::parse() {
         Chore::Ptx { check: false } => ptx::renew(root()),
         Chore::Ptx { check: true } => ptx::check(root()),
@@ -59,6 +72,8 @@ fn main() -> ExitCode {
         Chore::Exports { check: true } => exports::check(root()),
         Chore::GpuBundle => gpu_bundle::run(root()),
         Chore::Fuzz(arguments) => fuzz::run(root(), &arguments),
+        Chore::Coverage { last: true, .. } => coverage::report_last(root()),
+        Chore::Coverage { names, .. } => coverage::run(root(), &names),
         Chore::Layout => layout::run(root()),
     };
     match result {

@@ -25,6 +25,7 @@ pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub(crate) mod conv_border;
 pub(crate) mod convolved;
 pub(crate) mod copy_strided;
+pub(crate) mod counted;
 pub(crate) mod elementwise;
 pub(crate) mod far;
 pub(crate) mod far_norms;
@@ -32,9 +33,11 @@ pub(crate) mod far_pools;
 pub(crate) mod far_products;
 pub(crate) mod implicit_gemm;
 pub(crate) mod implicit_gemm_alone;
+pub(crate) mod implicit_gemm_corners;
 mod implicit_gemm_launch;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
+pub(crate) mod one_launch_corners;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod stencil;
@@ -46,6 +49,13 @@ pub(crate) struct Failure(String);
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl Failure {
+    /// What is wrong, in words.
+    pub(crate) fn new(what: String) -> Self {
+        Self(what)
     }
 }
 
