@@ -3,6 +3,7 @@
 mod exports;
 mod gpu_bundle;
 mod layout;
+mod mutants;
 mod ptx;
 mod ptxas;
 
@@ -39,6 +40,8 @@ enum Chore {
     },
     /// Check that every operator has its homes and that files stay short.
     Layout,
+    /// Make mistakes in a copy of the kernels, one at a time, and say which of them the tests notice.
+    Mutants(mutants::Arguments),
 }
 
 /// The repository's root.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Chore::Exports { check: true } => exports::check(root()),
         Chore::GpuBundle => gpu_bundle::run(root()),
         Chore::Layout => layout::run(root()),
+        Chore::Mutants(arguments) => mutants::run(root(), &arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
