@@ -140,13 +140,7 @@ impl Copy {
                 "--features=op-spec/chain",
                 "--tests",
             ])
-            .args([
-                "--message-format=json",
-                "--offline",
-                "--keep-going",
-                "--quiet",
-                "--quiet",
-            ])
+            .args(["--message-format=json", "--offline", "--quiet", "--quiet"])
             .arg(format!("--jobs={}", self.jobs))
             .env("CARGO_TARGET_DIR", self.folder.with_file_name("target"))
             // Mutants are never seen where constants are computed, which only an unstable function can tell.
@@ -174,7 +168,7 @@ impl Copy {
         let mut refused = 0;
         loop {
             let texts = self.write(&mutants)?;
-            let (is_done, messages) = self.cargo(&["check"])?;
+            let (is_done, messages) = self.cargo(&["check", "--keep-going"])?;
             if is_done {
                 break;
             }
