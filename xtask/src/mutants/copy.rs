@@ -140,7 +140,7 @@ impl Copy {
                 "--features=op-spec/chain",
                 "--tests",
             ])
-            .args(["--message-format=json", "--offline", "--quiet", "--quiet"])
+            .args(["--message-format=json", "--offline", "--quiet"])
             .arg(format!("--jobs={}", self.jobs))
             .env("CARGO_TARGET_DIR", self.folder.with_file_name("target"))
             // Mutants are never seen where constants are computed, which only an unstable function can tell.
