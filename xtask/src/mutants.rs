@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// Instead of a sample, the mutants with these numbers.
     #[arg(long, value_delimiter = ',')]
     only: Vec<u32>,
+    /// Only print what the mutants would be, those that do not compile among them.
+    #[arg(long)]
+    list: bool,
     /// How many tests run at a time [default: as many as there are processors].
     #[arg(long)]
     jobs: Option<usize>,
@@ -77,6 +80,12 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
             .filter(|mutant| arguments.only.contains(&mutant.number));
         (chosen.collect(), arguments.only.len())
     };
+    if arguments.list {
+        for mutant in candidates.iter().take(wanted) {
+            println!("{}", report::line(mutant, copy.text(&mutant.file)));
+        }
+        return Ok(());
+    }
     let Built {
         mutants,
         tests,

@@ -57,6 +57,17 @@ fn excerpt(source: &str, mutant: &Mutant) -> (String, String) {
     )
 }
 
+/// A mutant's number, kind and place, what it changes and to what.
+pub(crate) fn line(mutant: &Mutant, source: &str) -> String {
+    let Mutant { number, file, site } = mutant;
+    let (is, becomes) = excerpt(source, mutant);
+    let kind = site.kind.name();
+    format!(
+        "{number} {kind} {file}:{}\n    {is}\n    -> {becomes}",
+        site.line
+    )
+}
+
 /// The report as text: counts by kind and by file, and those that were not noticed.
 pub(crate) fn text<'a>(results: &[Result<'_>], source: impl Fn(&str) -> &'a str) -> String {
     let mut text = String::new();
@@ -99,14 +110,7 @@ pub(crate) fn text<'a>(results: &[Result<'_>], source: impl Fn(&str) -> &'a str)
             Some(Outcome::NotReached) => "no test reaches it".into(),
             _ => continue,
         };
-        let Mutant { number, file, site } = mutant;
-        let (is, becomes) = excerpt(source(file), mutant);
-        let kind = site.kind.name();
-        let _ = writeln!(
-            text,
-            "{number} {kind} {file}:{}: {why}\n    {is}\n    -> {becomes}",
-            site.line
-        );
+        let _ = writeln!(text, "{}\n    {why}", line(mutant, source(&mutant.file)));
     }
     let share = 100.0 * all.noticed as f64 / all.all().max(1) as f64;
     let _ = writeln!(
