@@ -7,7 +7,7 @@
 //! 3. `copy` writes the sources with all of them into target/mutants, as `if active(number) { wrong } else { right }`
 //!    (`rewrite`, `switch`), takes out those that do not compile, and builds the kernels' and the specifications' tests once.
 //! 4. `trial` runs each test once to see which mutants it reaches, then, mutant by mutant, the tests that reach it until
-//!    one fails, or takes too long.
+//!    one fails, or takes too long: in natural order, and where that may matter in shuffled ones.
 //! 5. `report` says what was noticed.
 
 mod changes;
@@ -108,8 +108,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
             format!("{:#}\n", report::json(&results, source)),
         )
     };
-    let numbers: Vec<u32> = mutants.iter().map(|mutant| mutant.number).collect();
-    let tried = trial::outcomes(&cases, numbers, &scratch, jobs, |number, outcome| {
+    let tried = trial::outcomes(&cases, &mutants, &scratch, jobs, |number, outcome| {
         if let Ok(mut outcomes) = outcomes.lock() {
             outcomes.insert(number, outcome.clone());
             eprintln!(

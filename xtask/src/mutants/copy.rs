@@ -23,6 +23,15 @@ const CRATES: [&str; 5] = [
 /// Those of which sources are changed.
 const CHANGED: [&str; 2] = ["kernels-gpu", "crates/op-spec"];
 
+/// The tests that run in several orders, and which of these a variable leaves.
+const ORDERED: [&str; 3] = [
+    "kernels-gpu/tests/emulator.rs",
+    "[None, Some(1), Some(2)]",
+    "[None, Some(1), Some(2)].into_iter().filter(|seed: &Option<u64>| {
+        std::env::var(\"MUTANTS_ORDER\").map_or(true, |order| seed.is_some() == (order == \"shuffled\"))
+    })",
+];
+
 /// The copy.
 pub(crate) struct Copy {
     folder: PathBuf,
@@ -118,6 +127,8 @@ impl Copy {
             } else if CHANGED.iter().any(|of| *file == format!("{of}/Cargo.toml")) {
                 let depends = "[dependencies]\nmutants.workspace = true\n";
                 text = replaced(&text, "[dependencies]\n", depends)?;
+            } else if file == ORDERED[0] {
+                text = replaced(&text, ORDERED[1], ORDERED[2])?;
             }
             put(&self.folder.join(file), &text)?;
         }
@@ -274,7 +285,7 @@ fn put(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
 fn replaced(text: &str, what: &str, by: &str) -> Result<String, String> {
     match text.matches(what).count() {
         1 => Ok(text.replace(what, by)),
-        _ => Err(format!("a manifest does not have {what:?} once")),
+        _ => Err(format!("a file of the copy does not have {what:?} once")),
     }
 }
 

@@ -42,6 +42,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Whether the order in which threads run may decide if such a mutant shows.
+    pub(crate) fn is_of_order(self) -> bool {
+        matches!(
+            self,
+            Self::Synchronisation | Self::Wait | Self::Parity | Self::Reset | Self::Store
+        )
+    }
+
     /// What reports call it.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -10,9 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::copy::Tests;
+use super::rewrite::Mutant;
 
 /// Why a test could not be run.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+/// Orders of threads in the emulator.
+const NATURAL: &str = "natural";
+const SHUFFLED: &str = "shuffled";
 
 /// KiB that a test may have: a mutant of a geometry may ask for any amount.
 const MEMORY: u64 = 16 << 20;
@@ -23,6 +28,8 @@ pub(crate) struct Case {
     /// Program and test.
     pub(crate) name: String,
     test: String,
+    /// Whether it can run in a shuffled order as well.
+    has_orders: bool,
     seconds: f64,
     pub(crate) reached: BTreeSet<u32>,
 }
@@ -38,7 +45,7 @@ pub(crate) enum Outcome {
     NotReached,
 }
 
-/// All tests, in the order of the time they take, each run once without a mutant.
+/// All tests, in the order of the time they take, each run once, in natural order, without a mutant.
 ///
 /// # Errors
 /// A test that fails without a mutant.
@@ -64,6 +71,7 @@ pub(crate) fn cases(
             tests: program.path.clone(),
             name: format!("{}::{test}", program.name),
             test: test.clone(),
+            has_orders: program.name == "emulator",
             seconds: f64::INFINITY,
             reached: BTreeSet::new(),
         };
@@ -74,6 +82,7 @@ pub(crate) fn cases(
                 "MUTANTS_REACHED",
                 reached.as_os_str().to_str().unwrap_or_default(),
             ),
+            NATURAL,
             &output,
         )?;
         case.seconds = start.elapsed().as_secs_f64();
@@ -98,44 +107,53 @@ pub(crate) fn cases(
 /// What becomes of each of these mutants, with `done` called as each is decided.
 pub(crate) fn outcomes(
     cases: &[Case],
-    mutants: Vec<u32>,
+    mutants: &[Mutant],
     scratch: &Path,
     jobs: usize,
     done: impl Fn(u32, &Outcome) + Sync,
 ) -> Vec<(u32, Result<Outcome, Failure>)> {
-    in_parallel(jobs, mutants, |_, number| {
-        let outcome = outcome(cases, *number, scratch);
+    in_parallel(jobs, mutants.iter().collect(), |_, mutant| {
+        let outcome = outcome(cases, mutant, scratch);
         if let Ok(outcome) = &outcome {
-            done(*number, outcome);
+            done(mutant.number, outcome);
         }
-        (*number, outcome)
+        (mutant.number, outcome)
     })
 }
 
-fn outcome(cases: &[Case], number: u32, scratch: &Path) -> Result<Outcome, Failure> {
-    let mut tests = 0;
-    for case in cases.iter().filter(|case| case.reached.contains(&number)) {
-        let output = scratch.join(format!("mutant-{number}"));
-        let noticed = case.run(("MUTANT", &number.to_string()), &output)?;
-        let _ = fs::remove_file(&output);
-        if let Some(how) = noticed {
-            return Ok(Outcome::Noticed {
-                by: case.name.clone(),
-                how,
-            });
-        }
-        tests += 1;
-    }
-    Ok(if tests == 0 {
-        Outcome::NotReached
+fn outcome(cases: &[Case], mutant: &Mutant, scratch: &Path) -> Result<Outcome, Failure> {
+    let number = mutant.number;
+    let output = scratch.join(format!("mutant-{number}"));
+    let reaching = || cases.iter().filter(|case| case.reached.contains(&number));
+    let orders = if mutant.site.kind.is_of_order() {
+        &[NATURAL, SHUFFLED][..]
     } else {
-        Outcome::NotNoticed { tests }
+        &[NATURAL]
+    };
+    for order in orders {
+        for case in reaching().filter(|case| *order == NATURAL || case.has_orders) {
+            let noticed = case.run(("MUTANT", &number.to_string()), order, &output)?;
+            let _ = fs::remove_file(&output);
+            if let Some(how) = noticed {
+                let by = format!("{}, {order}", case.name);
+                return Ok(Outcome::Noticed { by, how });
+            }
+        }
+    }
+    Ok(match reaching().count() {
+        0 => Outcome::NotReached,
+        tests => Outcome::NotNoticed { tests },
     })
 }
 
 impl Case {
     /// Runs the test with this variable, its output in a file: how it failed, if it did.
-    fn run(&self, variable: (&str, &str), output: &Path) -> Result<Option<String>, Failure> {
+    fn run(
+        &self,
+        variable: (&str, &str),
+        order: &str,
+        output: &Path,
+    ) -> Result<Option<String>, Failure> {
         // Of a loaded machine, the seconds without a mutant are more than those of a processor.
         let [cpu, wall] = match self.seconds.is_finite() {
             true => [10.0 + 3.0 * self.seconds, 60.0 + 20.0 * self.seconds],
@@ -153,6 +171,7 @@ impl Case {
             .env_remove("MUTANT")
             .env_remove("MUTANTS_REACHED")
             .env(variable.0, variable.1)
+            .env("MUTANTS_ORDER", order)
             // The oracle's threads would compete with other tests.
             .env("RAYON_NUM_THREADS", "1")
             .env("RUST_BACKTRACE", "0")
