@@ -5,7 +5,7 @@
 //!    `kinds` (`changes`); a mutant's number is its place in that list.
 //! 2. `sample` draws as many as are asked for.
 //! 3. `copy` writes the sources with all of them into target/mutants, as `if active(number) { wrong } else { right }`
-//!    (`rewrite`, `switch`), takes out those that do not compile, and builds the kernels' and the specifications' tests once.
+//!    (`rewrite`, `switch`), takes out those that do not compile (`known`), and builds the kernels' and the specifications' tests once.
 //! 4. `trial` runs each test once to see which mutants it reaches, then, mutant by mutant, the tests that reach it until
 //!    one fails, or takes too long: in natural order, and where that may matter in shuffled ones.
 //! 5. `report` says what was noticed.
@@ -13,6 +13,7 @@
 mod changes;
 mod copy;
 mod kinds;
+mod known;
 mod macros;
 mod report;
 mod rewrite;
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
     /// What they are drawn by.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Instead of a sample, the mutants with these numbers.
+    /// Of the sample, and beside it, try these alone.
     #[arg(long, value_delimiter = ',')]
     only: Vec<u32>,
     /// Only print what the mutants would be, those that do not compile among them.
@@ -68,18 +69,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
     let copy = Copy::new(root, jobs)?;
     let all = all(copy.sources())?;
     eprintln!("{} mutants in all", all.len());
-    let (candidates, wanted) = if arguments.only.is_empty() {
-        let drawn = sample::drawn(all, arguments.seed);
-        (
-            drawn.into_iter().skip(arguments.skip).collect::<Vec<_>>(),
-            arguments.sample.saturating_sub(arguments.skip),
-        )
-    } else {
-        let chosen = all
-            .into_iter()
-            .filter(|mutant| arguments.only.contains(&mutant.number));
-        (chosen.collect(), arguments.only.len())
-    };
+    let key = known::key(&all);
+    let (candidates, wanted) = candidates(all, arguments);
     if arguments.list {
         for mutant in candidates.iter().take(wanted) {
             println!("{}", report::line(mutant, copy.text(&mutant.file)));
@@ -87,15 +78,18 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
         return Ok(());
     }
     let Built {
-        mutants,
+        mut mutants,
         tests,
         refused,
-    } = copy.build(candidates, wanted)?;
+    } = copy.build(key, candidates, wanted)?;
     eprintln!(
         "{} mutants in one build, {refused} did not compile",
         mutants.len()
     );
 
+    if !arguments.only.is_empty() {
+        mutants.retain(|mutant| arguments.only.contains(&mutant.number));
+    }
     let scratch = root.join("target/mutants/scratch");
     let cases = trial::cases(&tests, &scratch, jobs)?;
     eprintln!("{} tests pass without them", cases.len());
@@ -124,13 +118,32 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
     write(&outcomes)?;
     print!("{}", report::text(&results(&mutants, &outcomes), source));
     println!(
-        "one again: cargo xtask mutants --only NUMBER; all: {}",
+        "one again: cargo xtask mutants --sample 0 --only NUMBER; all: {}",
         arguments.json.display()
     );
     for (_, outcome) in tried {
         outcome.map_err(|error| error as Box<dyn Error>)?;
     }
     Ok(())
+}
+
+/// The mutants of the sample and others that are asked for, in the order in which they are built if they compile, and how many
+/// that are to be.
+fn candidates(all: Vec<Mutant>, arguments: &Arguments) -> (Vec<Mutant>, usize) {
+    let wanted = arguments.sample.saturating_sub(arguments.skip);
+    let drawn = sample::drawn(all, arguments.seed).into_iter();
+    let (mut candidates, others): (Vec<_>, Vec<_>) =
+        drawn.enumerate().partition(|(at, _)| *at >= arguments.skip);
+    let is_asked_for = |number: u32| arguments.only.contains(&number);
+    let late = candidates.split_off(wanted.min(candidates.len()));
+    let (asked, late): (Vec<_>, Vec<_>) =
+        (late.into_iter().chain(others)).partition(|(_, mutant)| is_asked_for(mutant.number));
+    let wanted = wanted + asked.len();
+    let order = asked
+        .into_iter()
+        .chain(candidates)
+        .chain(late.into_iter().filter(|(at, _)| *at >= arguments.skip));
+    (order.map(|(_, mutant)| mutant).collect(), wanted)
 }
 
 fn results<'a>(mutants: &'a [Mutant], outcomes: &'a BTreeMap<u32, Outcome>) -> Vec<OutcomeOf<'a>> {

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use super::known::Known;
 use super::rewrite::{Mutant, blamed, rewritten};
 
 /// What the copy holds.
@@ -44,7 +45,7 @@ pub(crate) struct Copy {
 pub(crate) struct Built {
     pub(crate) mutants: Vec<Mutant>,
     pub(crate) tests: Vec<Tests>,
-    /// How many were left out, because they do not compile.
+    /// How many were left out of this sample or of earlier ones, because they do not compile.
     pub(crate) refused: usize,
 }
 
@@ -170,23 +171,33 @@ impl Copy {
     /// Writes the copy with those of the mutants that compile, builds its tests, and returns both.
     pub(crate) fn build(
         &self,
-        candidates: impl IntoIterator<Item = Mutant>,
+        key: u64,
+        mut candidates: Vec<Mutant>,
         wanted: usize,
     ) -> Result<Built, Box<dyn Error>> {
-        let mut candidates = candidates.into_iter();
-        // As many more as may not compile.
-        let mut mutants: Vec<Mutant> = candidates.by_ref().take(wanted + wanted / 2 + 10).collect();
-        let mut refused = 0;
-        loop {
-            let texts = self.write(&mutants)?;
-            let (is_done, messages) = self.cargo(&["check", "--keep-going"])?;
-            if is_done {
-                break;
+        let path = self.folder.with_file_name("known.json");
+        let mut known = Known::read(&path, key);
+        candidates.retain(|mutant| !known.do_not.contains(&mutant.number));
+        let mut mutants = candidates;
+        let compiles = |mutant: &Mutant| known.compile.contains(&mutant.number);
+        if !mutants.iter().take(wanted).all(compiles) {
+            // As many more as may not compile.
+            mutants.truncate(wanted + wanted / 2 + 10);
+            loop {
+                let texts = self.write(&mutants)?;
+                let (is_done, messages) = self.cargo(&["check", "--keep-going"])?;
+                if is_done {
+                    break;
+                }
+                let blamed = self.blamed(&texts, &mutants, &messages)?;
+                eprintln!("{} mutants do not compile", blamed.len());
+                mutants.retain(|mutant| !blamed.contains(&mutant.number));
+                known.do_not.extend(blamed);
             }
-            let blamed = self.blamed(&texts, &mutants, &messages)?;
-            refused += blamed.len();
-            eprintln!("{} mutants do not compile", blamed.len());
-            mutants.retain(|mutant| !blamed.contains(&mutant.number));
+            known
+                .compile
+                .extend(mutants.iter().map(|mutant| mutant.number));
+            known.write(&path, key)?;
         }
         mutants.truncate(wanted);
         self.write(&mutants)?;
@@ -207,7 +218,7 @@ impl Copy {
         Ok(Built {
             mutants,
             tests: tests.collect(),
-            refused,
+            refused: known.do_not.len(),
         })
     }
 

@@ -151,3 +151,36 @@ fn a_sample_is_the_beginning_of_a_larger_one_and_has_all_kinds() {
         (1..=mutants(source).len() as u32).collect::<Vec<_>>()
     );
 }
+
+#[test]
+fn those_that_are_asked_for_are_built_with_the_sample() {
+    let all = || mutants("fn f() { a + b + e + f; g < i; sync(); }");
+    let of = |sample: usize, skip: usize, only: &[u32]| {
+        let only = only.to_vec();
+        let json = "report.json".into();
+        let arguments = super::Arguments {
+            sample,
+            skip,
+            seed: 3,
+            only,
+            list: false,
+            jobs: None,
+            json,
+        };
+        let (candidates, wanted) = super::candidates(all(), &arguments);
+        let numbers: Vec<u32> = candidates.iter().map(|one| one.number).collect();
+        (numbers, wanted)
+    };
+    let drawn: Vec<u32> = super::sample::drawn(all(), 3)
+        .iter()
+        .map(|one| one.number)
+        .collect();
+    assert_eq!(of(2, 0, &[]), (drawn.clone(), 2));
+    assert_eq!(of(4, 1, &[]), (drawn[1..].to_vec(), 3));
+    // In the sample already, behind it, and before what is left out.
+    assert_eq!(of(2, 0, &drawn[..1]), (drawn.clone(), 2));
+    let mut last_first = vec![drawn[3]];
+    last_first.extend(drawn.iter().filter(|number| **number != drawn[3]));
+    assert_eq!(of(2, 0, &drawn[3..4]), (last_first, 3));
+    assert_eq!(of(2, 1, &drawn[..1]).0[0], drawn[0]);
+}
