@@ -53,6 +53,12 @@ pub(crate) struct Arguments {
     /// Only print what the mutants would be, those that do not compile among them.
     #[arg(long)]
     list: bool,
+    /// Do not run the tests, but put them into this folder, with all that a machine without Rust needs to do so.
+    #[arg(long)]
+    pack: Option<PathBuf>,
+    /// Run the tests in this folder, which another machine packed.
+    #[arg(long, conflicts_with = "pack")]
+    packed: Option<PathBuf>,
     /// How many tests run at a time [default: as many as there are processors].
     #[arg(long)]
     jobs: Option<usize>,
@@ -66,10 +72,11 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
     let jobs = arguments
         .jobs
         .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    let root = arguments.packed.as_deref().unwrap_or(root);
     let copy = Copy::new(root, jobs)?;
     let all = all(copy.sources())?;
-    eprintln!("{} mutants in all", all.len());
     let key = known::key(&all);
+    eprintln!("{} mutants in all; list {key:016x}", all.len());
     let (candidates, wanted) = candidates(all, arguments);
     if arguments.list {
         for mutant in candidates.iter().take(wanted) {
@@ -77,11 +84,18 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
         }
         return Ok(());
     }
+    let built = match &arguments.packed {
+        Some(_) => copy.packed(key, candidates, wanted)?,
+        None => copy.build(key, candidates, wanted)?,
+    };
+    if let Some(folder) = &arguments.pack {
+        return copy.pack(&built, folder);
+    }
     let Built {
         mut mutants,
         tests,
         refused,
-    } = copy.build(key, candidates, wanted)?;
+    } = built;
     eprintln!(
         "{} mutants in one build, {refused} did not compile",
         mutants.len()

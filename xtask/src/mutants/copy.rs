@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::known::Known;
 use super::rewrite::{Mutant, blamed, rewritten};
+use crate::gpu_bundle::strip;
 
 /// What the copy holds.
 const CRATES: [&str; 5] = [
@@ -40,6 +41,9 @@ pub(crate) struct Copy {
     texts: BTreeMap<String, String>,
     jobs: usize,
 }
+
+/// The folder of all that this makes, under the root.
+const PACKED: &str = "target/mutants";
 
 /// What was built.
 pub(crate) struct Built {
@@ -82,7 +86,7 @@ impl Copy {
         for file in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
             texts.insert(file.into(), fs::read_to_string(root.join(file))?);
         }
-        let folder = root.join("target/mutants/copy");
+        let folder = root.join(PACKED).join("copy");
         Ok(Self {
             folder,
             texts,
@@ -218,6 +222,50 @@ impl Copy {
         Ok(Built {
             mutants,
             tests: tests.collect(),
+            refused: known.do_not.len(),
+        })
+    }
+
+    /// Puts what was built where another machine can run it: `xtask mutants --packed` there, with as much of the sources
+    /// as it reads.
+    pub(crate) fn pack(&self, built: &Built, folder: &Path) -> Result<(), Box<dyn Error>> {
+        for (file, text) in &self.texts {
+            put(&folder.join(file), text)?;
+        }
+        let known = Path::new(PACKED).join("known.json");
+        let programs = folder.join(PACKED).join("programs");
+        fs::create_dir_all(&programs)?;
+        fs::copy(self.folder.with_file_name("known.json"), folder.join(known))?;
+        strip(&std::env::current_exe()?, &folder.join("xtask"))?;
+        for Tests { name, path } in &built.tests {
+            strip(path, &programs.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// What was packed.
+    pub(crate) fn packed(
+        &self,
+        key: u64,
+        mut mutants: Vec<Mutant>,
+        wanted: usize,
+    ) -> Result<Built, Box<dyn Error>> {
+        let known = Known::read(&self.folder.with_file_name("known.json"), key);
+        mutants.retain(|mutant| known.compile.contains(&mutant.number));
+        mutants.truncate(wanted);
+        let mut tests = Vec::new();
+        for entry in fs::read_dir(self.folder.with_file_name("programs"))? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            tests.push(Tests { name, path });
+        }
+        Ok(Built {
+            mutants,
+            tests,
             refused: known.do_not.len(),
         })
     }

@@ -164,6 +164,8 @@ fn those_that_are_asked_for_are_built_with_the_sample() {
             seed: 3,
             only,
             list: false,
+            pack: None,
+            packed: None,
             jobs: None,
             json,
         };
