@@ -3,6 +3,9 @@
 use kernels_gpu as kernels;
 
 mod checks;
+/// Beside the other checks, which are run on copies of the kernels that lack these.
+#[path = "checks/peak.rs"]
+mod peak;
 
 use checks::convolved::{FewParts, Parts, Rounded, Split};
 use checks::{Outcome, Run};
@@ -105,6 +108,25 @@ tests! {
     implicit_gemm_keeps_magnitudes_to_windows_in_parts:
         checks::implicit_gemm_alone::matches::<Parts>, checks::implicit_gemm_alone::matches::<FewParts>,
         checks::implicit_gemm_alone::magnitudes::<Parts>, checks::implicit_gemm_alone::magnitudes::<FewParts>;
+    implicit_gemm_packs_cells_of_few_channels:
+        checks::implicit_gemm_corners::few_channels::<Split>, checks::implicit_gemm_corners::few_channels::<Rounded>,
+        checks::implicit_gemm_corners::few_channels::<f16>, checks::implicit_gemm_corners::few_channels::<bf16>;
+    implicit_gemm_pools_windows_of_any_extent_in_every_tile:
+        checks::implicit_gemm_corners::windows::<Split>, checks::implicit_gemm_corners::windows::<Rounded>,
+        checks::implicit_gemm_corners::windows::<f16>, checks::implicit_gemm_corners::windows::<bf16>;
+    implicit_gemm_undoes_scales_of_any_magnitude:
+        checks::implicit_gemm_corners::magnitudes::<Split>, checks::implicit_gemm_corners::magnitudes::<Rounded>;
+    implicit_gemm_keeps_nan_out_of_scales:
+        checks::implicit_gemm_corners::not_a_number::<Split>, checks::implicit_gemm_corners::not_a_number::<Rounded>,
+        checks::implicit_gemm_corners::not_a_number::<f16>, checks::implicit_gemm_corners::not_a_number::<bf16>;
+    one_launch_kernels_match_at_the_corners_of_problem_85:
+        checks::one_launch_corners::of_problem85::<Split>, checks::one_launch_corners::of_problem85::<Rounded>,
+        checks::one_launch_corners::of_problem85::<f16>, checks::one_launch_corners::of_problem85::<bf16>;
+    one_launch_kernels_match_at_the_corners_of_problem_79:
+        checks::one_launch_corners::of_problem79::<Split>, checks::one_launch_corners::of_problem79::<Rounded>,
+        checks::one_launch_corners::of_problem79::<f16>, checks::one_launch_corners::of_problem79::<bf16>,
+        checks::one_launch_corners::of_problem79_on_warpgroups::<f16>,
+        checks::one_launch_corners::of_problem79_on_warpgroups::<bf16>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
         checks::implicit_gemm::wide::<Split>, checks::implicit_gemm::wide::<Rounded>,
         checks::implicit_gemm::wide::<f16>, checks::implicit_gemm::wide::<bf16>;
@@ -119,6 +141,7 @@ tests! {
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<bf16>;
+    peak_kernels_store_what_their_chains_come_to: peak::copy, peak::fma, peak::mma, peak::wgmma;
     copy_strided_keeps_the_bits_of_any_array:
         checks::copy_strided::copies::<f32, f32>, checks::copy_strided::copies::<f16, f16>,
         checks::copy_strided::copies::<bf16, bf16>;

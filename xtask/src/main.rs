@@ -1,5 +1,6 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
+mod coverage;
 mod exports;
 mod gpu_bundle;
 mod layout;
@@ -38,6 +39,15 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Run the emulator's tests of kernels, and report which regions of the kernels they reach, by folders, and which they do not;
+    /// fail below the figures in kernels-gpu/coverage.txt.
+    Coverage {
+        /// Tests whose names contain one of these alone; nothing is held against the figures then.
+        names: Vec<String>,
+        /// Run nothing; report on what the last run counted, and hold nothing against the figures.
+        #[arg(long, conflicts_with = "names")]
+        last: bool,
+    },
     /// Check that every operator has its homes and that files stay short.
     Layout,
     /// Make mistakes in a copy of the kernels, one at a time, and say which of them the tests notice.
@@ -51,6 +61,9 @@ fn root() -> &'static Path {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = coverage::wrapped_compiler() {
+        return code;
+    }
     let result: Result<(), Box<dyn Error>> = match Chore::parse() {
         Chore::Ptx { check: false } => ptx::renew(root()),
         Chore::Ptx { check: true } => ptx::check(root()),
@@ -58,6 +71,8 @@ fn main() -> ExitCode {
         Chore::Exports { check: false } => exports::renew(root()),
         Chore::Exports { check: true } => exports::check(root()),
         Chore::GpuBundle => gpu_bundle::run(root()),
+        Chore::Coverage { last: true, .. } => coverage::report_last(root()),
+        Chore::Coverage { names, .. } => coverage::run(root(), &names),
         Chore::Layout => layout::run(root()),
         Chore::Mutants(arguments) => mutants::run(root(), &arguments),
     };

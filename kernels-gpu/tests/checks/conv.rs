@@ -185,7 +185,7 @@ impl<T: Storage> Convolution<T> {
 
 /// Both tiles of the direct convolution, on every row.
 pub(crate) fn direct<T: Storage, const D: usize>(run: &Run) -> Outcome {
-    for row in rows::<T, D>(1..if D == 2 { 3 } else { 2 }) {
+    for row in rows::<T, D>(1..if D == 2 { 4 } else { 3 }) {
         for tile in [ChannelTile::Wide, ChannelTile::Narrow] {
             let conv = Convolution::<T>::new(run, &row)?;
             let g = conv.geometry;
@@ -200,7 +200,7 @@ pub(crate) fn direct<T: Storage, const D: usize>(run: &Run) -> Outcome {
 
 /// Both tiles of the matrix product, with workspaces for all, for one sample, for a part.
 pub(crate) fn gemm<T: Storage, const D: usize>(run: &Run) -> Outcome {
-    for row in rows::<T, D>(if D == 2 { 2..3 } else { 1..2 }) {
+    for row in rows::<T, D>(if D == 2 { 2..4 } else { 1..3 }) {
         for tile in [TALL, FLAT] {
             let conv = Convolution::<T>::new(run, &row)?;
             let g = conv.geometry;

@@ -11,6 +11,7 @@ use oracle::{Case, Precision};
 
 use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
 use super::convolved::{Format, Rounded, Split};
+use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, compare, precision, same_bits, stored};
 
 /// An image: samples, height, what the input is multiplied with and what is added to it, and what
@@ -81,6 +82,13 @@ impl Configured for bf16 {
     const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::STORED;
 }
 
+/// Images of these many rows.
+pub(super) fn case_of<T: Storage>(preset: KernelBench85, n: usize, height: usize) -> Case {
+    let layers = preset.chain().expect("layers that fit");
+    let shape = [n, preset.in_channels, height, WIDTH as usize];
+    super::case::<T>(layers.layers().iter().cloned(), &shape)
+}
+
 /// An image with parameters, of either sign and 0, and bounds that leave something to see.
 fn case<T: Storage>(image: Image) -> Case {
     let Image { n, height, .. } = image;
@@ -89,9 +97,7 @@ fn case<T: Storage>(image: Image) -> Case {
         clamp: ClampSpec::new(-0.5, 1.5),
         ..KernelBench85::default()
     };
-    let layers = preset.chain().expect("layers that fit");
-    let shape = [n, preset.in_channels, height, width];
-    let mut case = super::case::<T>(layers.layers().iter().cloned(), &shape);
+    let mut case = case_of::<T>(preset, n, height);
     for (i, x) in case.x.iter_mut().enumerate() {
         let loud = Some(i / width % height) == image.loud_row;
         let loud = if loud { 1024.0 } else { 1.0 };
@@ -155,14 +161,18 @@ pub(crate) fn spread<F: Configured>(run: &Run) -> Outcome {
 }
 
 /// The kernel's outputs.
-fn outputs<F: Configured>(
+pub(super) fn outputs<F: Configured>(
     run: &Run,
     case: &Case,
     config: OneLaunch2dConfig,
 ) -> Result<Tensor<F::Stored>, Failure> {
     let g = geometry(case);
     let Loaded { x, parameters } = run.load::<F::Stored>(case)?;
-    let [f, b, w, beta, s] = [0, 1, 2, 3, 4].map(|index| parameters[index].source());
+    // Those that there are, in this order.
+    let mut those = parameters.iter();
+    let mut next = |is_there: bool| optional(those.by_ref().take(usize::from(is_there)).next());
+    let (has_bias, affine) = (g.has_bias != 0, g.affine != 0);
+    let [f, b, w, beta, s] = [true, has_bias, affine, affine, true].map(&mut next);
     // 32-bit words.
     let operands = run.empty::<f32>(config.operand_words() as usize)?;
     let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;

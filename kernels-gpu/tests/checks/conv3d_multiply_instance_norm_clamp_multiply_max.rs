@@ -13,6 +13,7 @@ use oracle::{Case, Precision};
 
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 use super::convolved::{Format, Split};
+use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, precision, stored};
 
 const CHANNELS: usize = 3;
@@ -38,9 +39,9 @@ const CLUSTERED: [(usize, usize); 4] = [(0, 0), (1, 1), (2, 2), (2, 3)];
 type Input = (f32, f32, Option<f32>);
 
 /// A problem with its tensors.
-struct Subject<T> {
-    case: Case,
-    g: OneLaunch3dGeometry,
+pub(super) struct Subject<T> {
+    pub(super) case: Case,
+    pub(super) g: OneLaunch3dGeometry,
     tensors: Loaded<T>,
 }
 
@@ -48,7 +49,7 @@ impl<T: Storage> Subject<T> {
     /// One of `SHAPES` with one of `INPUTS`; multipliers of either sign and 0.
     fn new(
         run: &Run,
-        (n, depth, height): (usize, usize, usize),
+        shape: (usize, usize, usize),
         (scale, added, special): Input,
     ) -> Result<Self, Failure> {
         let preset = KernelBench79 {
@@ -56,15 +57,31 @@ impl<T: Storage> Subject<T> {
             out_channels: FILTERS,
             ..KernelBench79::default()
         };
+        let (n, depth, height) = shape;
+        Self::of(run, preset, shape, |case| {
+            let mut case = case.scaled(scale).shifted(added).rounded(stored::<T>);
+            if let Some(special) = special {
+                case.x[[0, CHANNELS - 1, depth - 1, height - 1, WIDTH - 1]] = special;
+            }
+            case.name = format!("{n} {depth} {height}, {special:?}");
+            case
+        })
+    }
+
+    /// Samples, depth and height of a preset's input, which `change` may do something to.
+    pub(super) fn of(
+        run: &Run,
+        preset: KernelBench79,
+        (n, depth, height): (usize, usize, usize),
+        change: impl FnOnce(Case) -> Case,
+    ) -> Result<Self, Failure> {
         let layers = preset.chain().expect("layers that fit");
         let shape = [n, CHANNELS, depth, height, WIDTH];
-        let case = case::<T>(layers.layers().iter().cloned(), &shape);
-        let mut case = case.scaled(scale).shifted(added).rounded(stored::<T>);
-        if let Some(special) = special {
-            case.x[[0, CHANNELS - 1, depth - 1, height - 1, WIDTH - 1]] = special;
-        }
-        case.parameters[2].as_slice_mut().expect("a vector")[5] = 0.0;
-        case.name = format!("{n} {depth} {height}, {special:?}");
+        let mut case = change(case::<T>(layers.layers().iter().cloned(), &shape));
+        let multiplier = if preset.bias { 2 } else { 1 };
+        case.parameters[multiplier]
+            .as_slice_mut()
+            .expect("a vector")[5] = 0.0;
         let problem = case.problem().expect("a volume");
         let layers: Vec<_> = problem.steps.iter().map(|step| step.problem).collect();
         let &[
@@ -87,14 +104,16 @@ impl<T: Storage> Subject<T> {
     }
 
     /// What a kernel makes of it.
-    fn result(
+    pub(super) fn result(
         &self,
         run: &Run,
         ((family, labels), shape): (Chosen, Option<LaunchShape>),
     ) -> Result<Tensor<T>, Failure> {
         let y = run.empty::<T>(self.g.n as usize * self.g.out_elements())?;
         let Loaded { x, parameters } = &self.tensors;
-        let [w, b, m] = [0, 1, 2].map(|index| parameters[index].source());
+        let has_bias = self.g.has_bias != 0;
+        let [w, m] = [0, 1 + usize::from(has_bias)].map(|index| parameters[index].source());
+        let b = optional(has_bias.then_some(&parameters[1]));
         let arguments = (x.source(), w, b, m, y.ptr(), self.g);
         run.launch(family, &labels, shape, arguments)?;
         Ok(y)
@@ -102,10 +121,10 @@ impl<T: Storage> Subject<T> {
 }
 
 /// A kernel by its family and labels.
-type Chosen = (&'static Family<Arguments>, [Label; 2]);
+pub(super) type Chosen = (&'static Family<Arguments>, [Label; 2]);
 
 /// What all of these kernels take.
-type Arguments = (
+pub(super) type Arguments = (
     *const c_void,
     *const c_void,
     *const c_void,
@@ -115,10 +134,13 @@ type Arguments = (
 );
 
 /// The kernel that takes so many blocks for a sample, and its launch.
-type Choose = fn(&OneLaunch3dGeometry, u32) -> (Chosen, Option<LaunchShape>);
+pub(super) type Choose = fn(&OneLaunch3dGeometry, u32) -> (Chosen, Option<LaunchShape>);
 
 /// The one that multiplies warp by warp.
-fn of_warps<F: Format>(g: &OneLaunch3dGeometry, blocks: u32) -> (Chosen, Option<LaunchShape>) {
+pub(super) fn of_warps<F: Format>(
+    g: &OneLaunch3dGeometry,
+    blocks: u32,
+) -> (Chosen, Option<LaunchShape>) {
     let labels = [blocks.into(), F::LABEL.into()];
     let planes = if F::LABEL == Split::LABEL {
         SPLIT_PLANES
@@ -130,7 +152,10 @@ fn of_warps<F: Format>(g: &OneLaunch3dGeometry, blocks: u32) -> (Chosen, Option<
 }
 
 /// The one on warpgroups' products.
-fn of_warpgroups<F: Format>(g: &OneLaunch3dGeometry, blocks: u32) -> (Chosen, Option<LaunchShape>) {
+pub(super) fn of_warpgroups<F: Format>(
+    g: &OneLaunch3dGeometry,
+    blocks: u32,
+) -> (Chosen, Option<LaunchShape>) {
     let name = if blocks == 1 { "alone" } else { "cluster" };
     let labels = [name.into(), F::LABEL.into()];
     let family = &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA;

@@ -87,13 +87,30 @@ pub(super) struct Convolution {
 impl Convolution {
     /// `[n, c, k]`, extents of input and filter, attributes.
     pub(super) fn new<T: Storage>(
-        [n, c, k]: [usize; 3],
-        [d, h, w]: [usize; 3],
+        channels: [usize; 3],
+        input: [usize; 3],
         filter: [usize; 3],
         attributes: ConvSpec<3>,
     ) -> Self {
-        let mut layer = ConvLayer::new("conv", k, filter);
+        let mut layer = ConvLayer::new("conv", channels[2], filter);
         layer.attributes = attributes;
+        Self::of::<T>(channels, input, layer)
+    }
+
+    /// The same without a bias.
+    pub(super) fn without_bias<T: Storage>(
+        channels: [usize; 3],
+        input: [usize; 3],
+        filter: [usize; 3],
+        attributes: ConvSpec<3>,
+    ) -> Self {
+        let mut layer = ConvLayer::new("conv", channels[2], filter);
+        layer.attributes = attributes;
+        layer.bias = false;
+        Self::of::<T>(channels, input, layer)
+    }
+
+    fn of<T: Storage>([n, c, k]: [usize; 3], [d, h, w]: [usize; 3], layer: ConvLayer<3>) -> Self {
         let case = case::<T>([Layer::conv3d(layer)], &[n, c, d, h, w]);
         let problem = case.problem().expect("a sound problem").steps[0].problem;
         let LayerProblem::Conv3d(conv) = problem else {

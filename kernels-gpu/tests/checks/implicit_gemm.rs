@@ -37,7 +37,7 @@ const WITHOUT_WARPGROUPS: GemmDevice = GemmDevice {
 };
 
 /// `[n, c, k]`, extents of input and filter, attributes, the pool behind it, and what the input is multiplied by.
-type Row = (
+pub(super) type Row = (
     [usize; 3],
     [usize; 3],
     [usize; 3],
@@ -269,13 +269,35 @@ fn check_row<F: Packed>(
     splits: u32,
 ) -> Outcome {
     let (channels, input, filter, spec, pool, factor) = row;
-    let [n, _, k] = channels;
     let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
     let reduction = conv.geometry.reduction();
     let long = reduction > LONG;
     if long && F::OPERANDS.parts == 1 {
         return Ok(());
     }
+    if F::OPERANDS.scaled {
+        conv.case = conv.case.scaled(factor);
+    }
+    let what = format!("row {number}");
+    let mut products = F::PRODUCTS;
+    if long {
+        conv.case.x.mapv_inplace(f32::abs);
+        conv.case.parameters[0].mapv_inplace(f32::abs);
+        products = long_rounding(reduction) / (4.0 + f64::from(reduction).sqrt());
+    }
+    check_convolution::<F>(run, &what, &conv, products, pool, tile, splits)
+}
+
+/// Products may be off by `products`.
+pub(super) fn check_convolution<F: Packed>(
+    run: &Run,
+    what: &str,
+    conv: &Convolution,
+    products: f64,
+    pool: Option<[u32; 2]>,
+    tile: Option<GemmTile>,
+    splits: u32,
+) -> Outcome {
     let config = match tile {
         Some(tile) => GemmConfig::with_tile(&conv.geometry, pool, F::OPERANDS, &DEVICE, tile),
         None => {
@@ -287,15 +309,10 @@ fn check_row<F: Packed>(
         splits,
         ..config.expect("a config")
     };
-    if F::OPERANDS.scaled {
-        conv.case = conv.case.scaled(factor);
-    }
-    let mut products = F::PRODUCTS;
-    if long {
-        conv.case.x.mapv_inplace(f32::abs);
-        conv.case.parameters[0].mapv_inplace(f32::abs);
-        products = long_rounding(reduction) / (4.0 + f64::from(reduction).sqrt());
-    }
+    let [n, k] = [
+        conv.geometry.n as usize,
+        conv.geometry.output_channels() as usize,
+    ];
     let values = conv.values(products);
     let wanted_moments = conv.moments(&values);
     let wanted = conv.results::<F::Stored>(values, pool);
@@ -309,7 +326,8 @@ fn check_row<F: Packed>(
 
     let operands = prepare::<F>(run, &config, &x, &parameters[0])?;
     let alone = Ended::NONE;
-    let bias = &parameters[1];
+    let none = run.empty::<F::Stored>(0)?;
+    let bias = parameters.get(1).unwrap_or(&none);
     if config.tile.is_wide() {
         let multiply = |device: &GemmDevice, y: &Tensor<F::Stored>, moments: &Tensor<f32>| {
             multiply_wide::<F>(run, &config, device, &operands, bias, &alone, y, moments)
@@ -320,15 +338,15 @@ fn check_row<F: Packed>(
             let other = run.empty::<F::Stored>(wanted.shape().iter().product())?;
             let other_moments = run.empty::<f32>(config.moment_elements() as usize)?;
             assert_eq!(multiply(&FOR_SINGLE_TILES, &other, &other_moments)?, 1);
-            same_bits(&format!("row {number}"), &other, &y)?;
-            same_bits(&format!("row {number}, moments"), &other_moments, &moments)?;
+            same_bits(what, &other, &y)?;
+            same_bits(&format!("{what}, moments"), &other_moments, &moments)?;
         }
     } else {
         multiply::<F>(run, &config, &operands, bias, &scale, &alone, &y, &moments)?;
     }
     combine::whole(run, &moments, config.moment_parts(), &combined)?;
 
-    let what = format!("row {number}, {:?}, split by {splits}", config.tile);
+    let what = format!("{what}, {:?}, split by {splits}", config.tile);
     compare(&format!("{what}, moments"), &combined, &wanted_moments)?;
     compare(&what, &y, &wanted)
 }

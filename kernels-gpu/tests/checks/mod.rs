@@ -28,9 +28,11 @@ pub(crate) mod copy_strided;
 pub(crate) mod elementwise;
 pub(crate) mod implicit_gemm;
 pub(crate) mod implicit_gemm_alone;
+pub(crate) mod implicit_gemm_corners;
 mod implicit_gemm_launch;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
+pub(crate) mod one_launch_corners;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod stencil;
@@ -42,6 +44,13 @@ pub(crate) struct Failure(String);
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl Failure {
+    /// What is wrong, in words.
+    pub(crate) fn new(what: String) -> Self {
+        Self(what)
     }
 }
 

@@ -8,6 +8,7 @@ use oracle::Precision;
 
 use super::super::kernels::fused::stencil::*;
 use super::convolved::Convolution;
+use super::norm::optional;
 use super::{Loaded, Outcome, Run, combine, compare, label};
 
 /// Extents of input and filter, attributes, and the pool behind it.
@@ -28,7 +29,10 @@ fn spec(
     }
 }
 
-fn rows() -> [Row; 7] {
+/// Of these rows, the one without a bias.
+const WITHOUT_BIAS: usize = 7;
+
+fn rows() -> [Row; 8] {
     [
         // Rows and columns that no whole window has; several blocks of a plane.
         (
@@ -79,6 +83,13 @@ fn rows() -> [Row; 7] {
             spec([1; 3], [0; 3], [1; 3], 1),
             None,
         ),
+        // No bias.
+        (
+            [1, 3, 1, 21, 40],
+            [3, 1, 1, 3, 3],
+            spec([1; 3], [0, 1, 1], [1; 3], 3),
+            Some([2, 2]),
+        ),
     ]
 }
 
@@ -87,7 +98,11 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (number, (x, filter, spec, pool)) in rows().into_iter().enumerate() {
         let [n, c, d, h, w] = x;
         let [k, _, t, r, s] = filter;
-        let conv = Convolution::new::<T>([n, c, k], [d, h, w], [t, r, s], spec);
+        let convolution = match number {
+            WITHOUT_BIAS => Convolution::without_bias::<T>,
+            _ => Convolution::new::<T>,
+        };
+        let conv = convolution([n, c, k], [d, h, w], [t, r, s], spec);
         let g = StencilGeometry::new(&conv.geometry, pool).expect("a geometry");
         let values = conv.values(2.0 * Precision::F32.products);
         let moments = conv.moments(&values);
@@ -102,7 +117,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         let arguments = (
             x.source(),
             parameters[0].source(),
-            parameters[1].source(),
+            optional(parameters.get(1)),
             std::ptr::null(),
             scale.source(),
             y.ptr(),

@@ -1,0 +1,93 @@
+//! The implicit matrix product where other checks do not go: cells of few channels, no bias, windows in every tile, magnitudes at their
+//! ends, what is not finite.
+
+use op_spec::ConvSpec;
+use op_spec::launch::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WIDE};
+
+use super::convolved::Convolution;
+use super::implicit_gemm::{Packed, check_convolution};
+use super::{Outcome, Run};
+
+/// Tiles that no norm but also moments are taken with: that of the config without warpgroups, and the warpgroups'.
+const USUAL: [Option<GemmTile>; 3] = [None, Some(W64N128), Some(WIDE)];
+
+/// Cells of one and of two channels, with columns of the filter's reach beside each other; and no bias.
+pub(crate) fn few_channels<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    let padded = ConvSpec {
+        padding: [0, 1, 3].into(),
+        ..plain
+    };
+    let strided = ConvSpec {
+        stride: [1, 1, 2],
+        ..plain
+    };
+    let in_groups = ConvSpec { groups: 2, ..plain };
+    // `[n, c, k]`, extents of input and filter.
+    let rows = [
+        ([2, 1, 5], [1, 6, 20], [1, 2, 7], padded),
+        ([1, 1, 9], [3, 5, 17], [2, 2, 5], strided),
+        ([2, 2, 9], [1, 7, 14], [1, 3, 3], plain),
+        ([1, 2, 4], [2, 6, 11], [1, 2, 4], in_groups),
+        ([1, 1, 17], [1, 9, 13], [1, 3, 3], strided),
+    ];
+    for (number, (channels, input, filter, attributes)) in rows.into_iter().enumerate() {
+        let conv = Convolution::without_bias::<F::Stored>(channels, input, filter, attributes);
+        for tile in USUAL {
+            let what = format!("row {number} of few channels");
+            check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Windows of every extent, in every tile that pools; square ones and such as are not, with rows of vectors and of single elements.
+pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
+    let squares = (2..=8).map(|extent| [extent; 2]);
+    let others = [[3, 4], [4, 2], [2, 3]];
+    for pool in squares.chain(others) {
+        let [h, w] = pool.map(|extent| extent as usize);
+        // Two rows of windows, and pixels that are left over.
+        let input = [1, 2 * h + 3, 2 * w + 3];
+        let conv = Convolution::new::<F::Stored>([1, 8, 9], input, [1, 3, 3], ConvSpec::default());
+        let has_room = |tile: &GemmTile| tile.pixels() as usize >= h * w && *tile != WIDE;
+        for tile in TILES.into_iter().filter(has_room) {
+            let what = format!("windows {pool:?}");
+            check_convolution::<F>(run, &what, &conv, F::PRODUCTS, Some(pool), Some(tile), 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// f32 so small that what undoes both scales is no normal number, the input's being the smaller one and the filters'; and nothing but
+/// zeros, in the input, in a filter.
+pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    for (of_input, of_filters) in [(-60, -70), (-75, -55), (-10_000, 0)] {
+        let mut conv = Convolution::new::<F::Stored>([1, 9, 20], [1, 8, 13], [1, 2, 2], plain);
+        conv.case = conv.case.scaled(f32::exp2(of_input as f32));
+        let [weight, bias] = &mut conv.case.parameters[..] else {
+            unreachable!("a weight and a bias")
+        };
+        weight.mapv_inplace(|w| w * f32::exp2(of_filters as f32));
+        weight.index_axis_mut(ndarray::Axis(0), 3).fill(0.0);
+        bias.fill(0.0);
+        for tile in USUAL.into_iter().chain([Some(M64N32)]) {
+            let what = format!("input of 2^{of_input}, filters of 2^{of_filters}");
+            check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// A NaN of the input and one of a filter spoil what they are multiplied with, and no scale.
+pub(crate) fn not_a_number<F: Packed>(run: &Run) -> Outcome {
+    let mut conv =
+        Convolution::new::<F::Stored>([2, 16, 20], [1, 5, 9], [1, 1, 1], ConvSpec::default());
+    conv.case.x[[1, 3, 0, 2, 4]] = f32::NAN;
+    conv.case.parameters[0][[2, 5, 0, 0, 0]] = f32::NAN;
+    for tile in USUAL {
+        check_convolution::<F>(run, "NaN", &conv, F::PRODUCTS, None, tile, 1)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Problems 85 and 79 in one launch where other checks do not go: without bias or affine parameters, bounds in the wrong order, filters of
+//! zeros, filters with a NaN, inputs without any deviation, an eps of 0.
+
+use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::{ClampSpec, GroupNormSpec, InstanceNormSpec};
+use oracle::Precision;
+
+use super::conv2d_group_norm_scale_max_pool_clamp as problem85;
+use super::conv3d_multiply_instance_norm_clamp_multiply_max as problem79;
+use super::convolved::Format;
+use super::{Outcome, Run, compare, precision, same_bits, stored};
+use problem79::{Choose, of_warpgroups, of_warps};
+use problem85::Configured;
+
+/// What a corner of problem 85 is like.
+struct Corner85 {
+    what: &'static str,
+    preset: KernelBench85,
+    /// Rows of the input.
+    height: usize,
+    /// Filters that are zero from here on.
+    zeros_from: usize,
+}
+
+fn corners85() -> [Corner85; 2] {
+    let bare = KernelBench85 {
+        bias: false,
+        affine: false,
+        clamp: ClampSpec::new(0.75, -0.25),
+        ..KernelBench85::default()
+    };
+    let groups = KernelBench85 {
+        group_norm: GroupNormSpec::new(8),
+        clamp: ClampSpec::new(-0.5, 1.5),
+        ..KernelBench85::default()
+    };
+    [
+        Corner85 {
+            what: "no bias, not affine, min above max",
+            preset: bare,
+            height: 10,
+            zeros_from: usize::MAX,
+        },
+        // A last window row whose rows are all in one slot.
+        Corner85 {
+            what: "groups of eight channels, filters of zeros",
+            preset: groups,
+            height: 11,
+            zeros_from: 60,
+        },
+    ]
+}
+
+/// Every corner of problem 85; on more blocks the bits are the same.
+pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
+    let precision = Precision {
+        products: F::PRODUCTS / 4.0,
+        ..precision::<F::Stored>()
+    };
+    for corner in corners85() {
+        let mut case = problem85::case_of::<F::Stored>(corner.preset, 1, corner.height);
+        let filters = case.parameters[0].outer_iter_mut().skip(corner.zeros_from);
+        filters.into_iter().for_each(|mut filter| filter.fill(0.0));
+        let y = problem85::outputs::<F>(run, &case, F::CONFIG)?;
+        let wanted = case.expected_of_one_kernel(&precision).expect("an image");
+        compare(corner.what, &y, &wanted)?;
+        let spread = problem85::outputs::<F>(run, &case, F::CONFIG.spread())?;
+        same_bits(corner.what, &spread, &y)?;
+    }
+    Ok(())
+}
+
+/// What a corner of problem 79 is like: the preset, what the input is multiplied with and what is added to it, and what is done to a
+/// filter.
+type Corner79 = (&'static str, KernelBench79, [f32; 2], Option<f32>);
+
+fn corners79() -> [Corner79; 5] {
+    let usual = KernelBench79 {
+        in_channels: 3,
+        out_channels: 16,
+        ..KernelBench79::default()
+    };
+    let bare = KernelBench79 {
+        bias: false,
+        ..usual
+    };
+    let bounds = KernelBench79 {
+        clamp: ClampSpec::new(0.5, -0.25),
+        ..usual
+    };
+    let no_eps = KernelBench79 {
+        instance_norm: InstanceNormSpec { eps: 0.0 },
+        ..usual
+    };
+    [
+        ("no bias", bare, [1.0, 0.0], None),
+        ("min above max", bounds, [1.0, 0.0], None),
+        // A multiplier of 0 leaves no deviation.
+        ("no eps", no_eps, [1.0, 0.0], None),
+        ("a filter of zeros", usual, [1.0, 0.0], Some(0.0)),
+        ("a filter with a NaN", usual, [1.0, 0.0], Some(f32::NAN)),
+    ]
+}
+
+fn of_problem79_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -> Outcome {
+    let precision = Precision {
+        products: F::PRODUCTS / 16.0,
+        ..precision::<F::Stored>()
+    };
+    for (what, preset, [scale, added], filter) in corners79() {
+        let change = |case: oracle::Case| {
+            let mut case = case
+                .scaled(scale)
+                .shifted(added)
+                .rounded(stored::<F::Stored>);
+            let mut seventh = case.parameters[0].index_axis_mut(ndarray::Axis(0), 7);
+            match filter {
+                Some(value) if value.is_nan() => seventh[[1, 0, 2, 1]] = value,
+                Some(value) => seventh.fill(value),
+                None => {}
+            }
+            case
+        };
+        let subject = problem79::Subject::<F::Stored>::of(run, preset, (1, 4, 5), change)?;
+        let y = subject.result(run, choose(&subject.g, 1))?;
+        let wanted = subject.case.expected_of_one_kernel(&precision);
+        compare(what, &y, &wanted.expect("a volume"))?;
+        for &blocks in clusters {
+            let of_cluster = subject.result(run, choose(&subject.g, blocks))?;
+            let wanted = subject.case.expected_of_one_kernel(&precision);
+            let what = format!("{what}, {blocks} blocks");
+            compare(&what, &of_cluster, &wanted.expect("a volume"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Every corner of problem 79, warp by warp.
+pub(crate) fn of_problem79<F: Format>(run: &Run) -> Outcome {
+    // Elements of 16 bits have clusters on warpgroups alone.
+    let clusters = if size_of::<F::Stored>() == 4 {
+        &[2][..]
+    } else {
+        &[]
+    };
+    of_problem79_by::<F>(run, of_warps::<F>, clusters)
+}
+
+/// Every corner of problem 79, on warpgroups' products.
+pub(crate) fn of_problem79_on_warpgroups<F: Format>(run: &Run) -> Outcome {
+    let clusters = [op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::CLUSTER_BLOCKS];
+    of_problem79_by::<F>(run, of_warpgroups::<F>, &clusters)
+}
