@@ -119,6 +119,9 @@ tests! {
     implicit_gemm_pools_windows_of_any_extent_in_every_tile:
         checks::implicit_gemm_corners::windows::<Split>, checks::implicit_gemm_corners::windows::<Rounded>,
         checks::implicit_gemm_corners::windows::<f16>, checks::implicit_gemm_corners::windows::<bf16>;
+    implicit_gemm_keeps_nan_of_windows:
+        checks::implicit_gemm_nan::windows::<Split>, checks::implicit_gemm_nan::windows::<Rounded>,
+        checks::implicit_gemm_nan::windows::<f16>, checks::implicit_gemm_nan::windows::<bf16>;
     implicit_gemm_undoes_scales_of_any_magnitude:
         checks::implicit_gemm_corners::magnitudes::<Split>, checks::implicit_gemm_corners::magnitudes::<Rounded>;
     implicit_gemm_keeps_nan_out_of_scales:
@@ -132,6 +135,13 @@ tests! {
         checks::one_launch_corners::of_problem79::<f16>, checks::one_launch_corners::of_problem79::<bf16>,
         checks::one_launch_corners::of_problem79_on_warpgroups::<f16>,
         checks::one_launch_corners::of_problem79_on_warpgroups::<bf16>;
+    one_launch_kernels_keep_nan_to_their_channels_and_samples:
+        checks::one_launch_nan::of_problem85::<Split>, checks::one_launch_nan::of_problem85::<Rounded>,
+        checks::one_launch_nan::of_problem85::<f16>, checks::one_launch_nan::of_problem85::<bf16>,
+        checks::one_launch_nan::of_problem79::<Split>, checks::one_launch_nan::of_problem79::<Rounded>,
+        checks::one_launch_nan::of_problem79::<f16>, checks::one_launch_nan::of_problem79::<bf16>,
+        checks::one_launch_nan::of_problem79_on_warpgroups::<f16>,
+        checks::one_launch_nan::of_problem79_on_warpgroups::<bf16>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
         checks::implicit_gemm::wide::<Split>, checks::implicit_gemm::wide::<Rounded>,
         checks::implicit_gemm::wide::<f16>, checks::implicit_gemm::wide::<bf16>;
@@ -169,6 +179,8 @@ tests! {
         checks::conv2d_group_norm_scale_max_pool_clamp::far::<f16>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::far::<Split>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::far_on_warpgroups::<f16>;
+    stencil_keeps_nan_of_windows:
+        checks::stencil_nan::windows::<f32>, checks::stencil_nan::windows::<f16>, checks::stencil_nan::windows::<bf16>;
     stencil_matches: checks::stencil::matches::<f32>;
     stencil_matches_in_half_precision: checks::stencil::matches::<f16>, checks::stencil::matches::<bf16>;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed::<f32>;

@@ -5,6 +5,7 @@ mod exports;
 mod fuzz;
 mod gpu_bundle;
 mod layout;
+mod mutants;
 mod ptx;
 mod ptxas;
 
@@ -52,6 +53,8 @@ enum Chore {
     },
     /// Check that every operator has its homes and that files stay short.
     Layout,
+    /// Make mistakes in a copy of the kernels, one at a time, and say which of them the tests notice.
+    Mutants(mutants::Arguments),
 }
 
 /// The repository's root.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Chore::Coverage { last: true, .. } => coverage::report_last(root()),
         Chore::Coverage { names, .. } => coverage::run(root(), &names),
         Chore::Layout => layout::run(root()),
+        Chore::Mutants(arguments) => mutants::run(root(), &arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -35,12 +35,15 @@ pub(crate) mod implicit_gemm;
 pub(crate) mod implicit_gemm_alone;
 pub(crate) mod implicit_gemm_corners;
 mod implicit_gemm_launch;
+pub(crate) mod implicit_gemm_nan;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod one_launch_corners;
+pub(crate) mod one_launch_nan;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod stencil;
+pub(crate) mod stencil_nan;
 
 /// Why a check failed: what the emulator reported, or what differs.
 #[derive(Debug)]

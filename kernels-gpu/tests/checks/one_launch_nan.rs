@@ -1,0 +1,82 @@
+//! Problems 85 and 79 in one launch where some values are NaN and others are not, so that a step that loses NaN shows: a NaN of
+//! the input is in all that its norm makes, one of a parameter in its channel alone.
+
+use op_spec::ClampSpec;
+use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup;
+use oracle::{Case, Precision};
+
+use super::conv2d_group_norm_scale_max_pool_clamp as problem85;
+use super::conv3d_multiply_instance_norm_clamp_multiply_max as problem79;
+use super::convolved::Format;
+use super::{Outcome, Run, compare, precision};
+use problem79::{Choose, of_warpgroups, of_warps};
+use problem85::Configured;
+
+/// A sample without, one with a NaN, one with an infinity; parameters of some channels that are NaN, and an infinite bias.
+pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
+    let precision = Precision {
+        products: F::PRODUCTS / 4.0,
+        ..precision::<F::Stored>()
+    };
+    let preset = KernelBench85 {
+        clamp: ClampSpec::new(-0.5, 1.5),
+        ..KernelBench85::default()
+    };
+    let mut case = problem85::case_of::<F::Stored>(preset, 3, 10);
+    case.x[[1, 2, 9, 127]] = f32::NAN;
+    case.x[[2, 7, 0, 64]] = f32::NEG_INFINITY;
+    // Weight and bias of the norm, and scale.
+    for (parameter, channel, value) in [
+        (2, 3, f32::NAN),
+        (3, 17, f32::NAN),
+        (4, 30, f32::NAN),
+        (3, 44, f32::INFINITY),
+    ] {
+        let values = case.parameters[parameter].as_slice_mut();
+        values.expect("a vector")[channel] = value;
+    }
+    let y = problem85::outputs::<F>(run, &case, F::CONFIG)?;
+    let wanted = case.expected_of_one_kernel(&precision).expect("an image");
+    compare("NaN in 85", &y, &wanted)
+}
+
+/// Channels of every register that a thread has results in, whether filters are rows or columns of the product.
+const CHANNELS: [usize; 4] = [2, 5, 8, 15];
+
+/// A NaN in the filter of one channel, which is the largest of all channels everywhere.
+fn of_problem79_by<F: Format>(run: &Run, choose: Choose, blocks: &[u32]) -> Outcome {
+    let precision = Precision {
+        products: F::PRODUCTS / 16.0,
+        ..precision::<F::Stored>()
+    };
+    let preset = KernelBench79 {
+        in_channels: 3,
+        out_channels: 16,
+        ..KernelBench79::default()
+    };
+    for channel in CHANNELS {
+        let change = |mut case: Case| {
+            case.parameters[0][[channel, 0, 1, 2, 0]] = f32::NAN;
+            case
+        };
+        let subject = problem79::Subject::<F::Stored>::of(run, preset, (1, 3, 4), change)?;
+        for &blocks in blocks {
+            let y = subject.result(run, choose(&subject.g, blocks))?;
+            let wanted = subject.case.expected_of_one_kernel(&precision);
+            let what = format!("NaN in channel {channel}, {blocks} blocks");
+            compare(&what, &y, &wanted.expect("a volume"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Warp by warp.
+pub(crate) fn of_problem79<F: Format>(run: &Run) -> Outcome {
+    of_problem79_by::<F>(run, of_warps::<F>, &[1])
+}
+
+/// On warpgroups' products.
+pub(crate) fn of_problem79_on_warpgroups<F: Format>(run: &Run) -> Outcome {
+    of_problem79_by::<F>(run, of_warpgroups::<F>, &[1, warpgroup::CLUSTER_BLOCKS])
+}
