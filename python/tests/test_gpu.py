@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -45,6 +46,29 @@ def test_graphs_replay(name):
             graph.replay()
             torch.cuda.synchronize()
             assert torch.equal(y, module(*inputs))
+
+
+def test_a_stream_is_first_used_in_a_capture():
+    module, (x,) = block("decoder", "cuda")
+    outcome = []
+
+    def capture():
+        # Of streams each thread has a memory of its own.
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        with torch.no_grad(), torch.cuda.graph(graph, stream=stream):
+            y = module(x)
+        graph.replay()
+        stream.synchronize()
+        outcome.append((graph, y))
+
+    with torch.no_grad():
+        expected = module(x)
+    torch.cuda.synchronize()
+    thread = threading.Thread(target=capture)
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert torch.equal(outcome[0][1], expected)
 
 
 def test_graphs_outlive_changed_parameters():

@@ -77,8 +77,14 @@ driver! {
     }
 
     fn cuStreamGetId(state; stream: Handle, id: *mut u64) {
+        if stream < 2 {
+            // The legacy default stream waits for those that are in capture.
+            state.refuse_in_this_threads_capture()?;
+        }
+        let stream = state.stream_to_use(stream)?;
+        state.refuse_in_capture(stream)?;
         // No handle is given twice.
-        put(id, state.stream_to_use(stream)? as u64)
+        put(id, stream as u64)
     }
 
     fn cuStreamSynchronize(state; stream: Handle) {

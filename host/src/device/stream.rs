@@ -63,7 +63,8 @@ impl Stream {
     }
 
     /// A stream that another library made, PyTorch's current one for example, or one of the default streams: work goes
-    /// there, and its owner destroys it. The default stream of a thread can be used by that thread only.
+    /// there, and its owner destroys it. The default stream of a thread can be used by that thread only. A stream that is in
+    /// capture is taken for one that is used for the first time, as the driver does not say which it is.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if `device` is no GPU; what the driver says.

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use convfuse::chain::{Chain, Layer};
 use convfuse::spec::{ClampSpec, PointwiseSpec};
-use convfuse::{Device, Error, Model, Options, Stream, Tensor, data};
+use convfuse::{DType, Device, Error, Model, Options, Stream, Tensor, data};
 use cust::sys::{self, CUresult};
 
 use crate::ordering::{Current, WITH_POOLS, array, holds, late, tensor};
@@ -153,4 +153,37 @@ fn a_graph_may_be_dropped_in_a_capture_of_the_stream_that_it_was_launched_on() {
         !alive.contains("allocations") && !alive.contains("executables"),
         "{alive}"
     );
+}
+
+#[test]
+fn a_stream_is_named_in_its_capture_and_in_that_of_another() {
+    let test = "captures::a_stream_is_named_in_its_capture_and_in_that_of_another";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let home = device.stream().unwrap();
+    let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(-2.0, 2.0)));
+    let model = Model::init(&home, &Chain::new(2, [clamp]).unwrap(), 1).unwrap();
+    let theirs = device.stream().unwrap();
+    let x = Tensor::from_array(&theirs, &data::fill(1, [1, 2, 5, 5])).unwrap();
+    let raw = theirs.as_raw().unwrap();
+    let y = Tensor::zeros(&theirs, &[1, 2, 5, 5], DType::F32).unwrap();
+    let launches = model.launches(&theirs, &x, &Options::default()).unwrap();
+    let ended = captured(&device, &theirs, || {
+        // SAFETY: both streams outlive what is made of them.
+        let (named, _legacy) = unsafe {
+            let legacy = Stream::from_raw(&device, std::ptr::without_provenance_mut(1));
+            (Stream::from_raw(&device, raw).unwrap(), legacy.unwrap())
+        };
+        assert!(named.is_capturing().unwrap());
+        let (x, y) = (x.as_raw().unwrap(), y.as_raw().unwrap());
+        // SAFETY: x lies as the launches' input, y as their output, and both are of the stream.
+        unsafe { launches.run(&named, &[x], y, null_mut()) }.unwrap();
+    });
+    assert_eq!(ended, CUresult::CUDA_SUCCESS);
+    // SAFETY: as above.
+    let again = unsafe { Stream::from_raw(&device, raw) }.unwrap();
+    x.on(&again).unwrap();
+    drop((launches, y, x));
+    script.expect_no_violations();
 }

@@ -11,6 +11,7 @@ use super::owners::{Owner, lock};
 use super::sets::{Set, over, parameters};
 use super::{Call, said, streams};
 use crate::chains::options;
+use crate::torch::allocator::apart;
 use crate::torch::tensor::{Place, TorchTensor};
 
 /// Plans that are kept for a set of parameters, the last ones used.
@@ -95,10 +96,12 @@ fn prepared(
 ) -> Result<(Arc<Set>, Arc<Prepared>), String> {
     let set = lock(&owner.sets).get(call, place, dtype, || {
         must_not_capture(stream)?;
-        let home = streams::allocating(call.torch, place.index, stream);
-        // SAFETY: the stream is PyTorch's current one.
-        let tensors = unsafe { parameters(call, &owner.chain, &home, place, dtype)? };
-        Model::from_tensors(&home, &owner.chain, tensors, dtype).map_err(|error| said(&error))
+        apart(call.torch, place.index, stream, || {
+            let home = streams::allocating(call.torch, place.index, stream);
+            // SAFETY: the stream is PyTorch's current one.
+            let tensors = unsafe { parameters(call, &owner.chain, &home, place, dtype)? };
+            Model::from_tensors(&home, &owner.chain, tensors, dtype).map_err(|error| said(&error))
+        })
     })?;
     let plan = lock(&set.plans).get(&given.key, || {
         must_not_capture(stream)?;
@@ -119,10 +122,11 @@ fn prepared(
         for (name, tensor) in names.iter().zip(&tensors[1..]) {
             inputs = inputs.with(name, tensor);
         }
-        let launches = set
-            .model
-            .launches(stream, inputs, &options(given.key[0] != 0))
-            .map_err(|error| said(&error))?;
+        let options = options(given.key[0] != 0);
+        let launches = apart(call.torch, place.index, stream, || {
+            let made = set.model.launches(stream, inputs, &options);
+            made.map_err(|error| said(&error))
+        })?;
         let output_shape = launches.output_shape().iter();
         Ok(Prepared {
             key: given.key.clone().into(),

@@ -79,6 +79,7 @@ functions! {
         string_length: c"torch_string_length" as fn(*mut c_void, *mut usize) -> c_int,
         string_data: c"torch_string_c_str" as fn(*mut c_void, *mut *const c_char) -> c_int,
         delete_string: c"torch_delete_string" as fn(*mut c_void) -> c_int,
+        record_gradients: c"aoti_torch_grad_mode_set_enabled" as fn(bool),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Streams and events of a GPU, on the driver's own handles so that another library's stream can be used.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ enum Origin {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamKey {
     ordinal: u32,
-    /// The driver's number of the stream, which no other has for the life of the process; before CUDA 12 the handle.
+    /// The driver's number of the stream, which no other has for the life of the process; before CUDA 12 the handle; a number that
+    /// nothing else has for a stream that was in capture when it was named.
     id: u64,
     /// Whose default stream it is, where the handle alone does not tell.
     thread: Option<ThreadId>,
@@ -55,10 +57,17 @@ impl StreamKey {
             // SAFETY: the driver exports the function of this name with this signature.
             Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, GetId>(function) })
         });
+        // Counts down from numbers that no driver gives.
+        static NAMELESS: AtomicU64 = AtomicU64::new(u64::MAX - 1);
         let mut id = raw.addr() as u64;
-        // The legacy default stream is always the same, and the driver says nothing of it while another is in capture.
+        // The driver refuses to say the number of a stream that is in capture, and with that ends the capture.
         if raw.addr() == LEGACY {
+            // Always the same one, which no graph is captured of.
             id = u64::MAX;
+        // SAFETY: the caller's promise.
+        } else if unsafe { is_capturing(raw)? } {
+            // No stream that is known, so that the worst is to wait for what was in order.
+            id = NAMELESS.fetch_sub(1, Ordering::Relaxed);
         } else if let Some(get_id) = *GET_ID {
             // SAFETY: the caller's promise; `id` is a place for one number.
             check("cuStreamGetId", unsafe { get_id(raw, &mut id) })?;
@@ -73,6 +82,17 @@ impl StreamKey {
             thread,
         })
     }
+}
+
+/// Whether work that a stream is given goes to a graph.
+///
+/// # Safety
+/// `raw` is a stream of the current context, or the calling thread's default stream.
+unsafe fn is_capturing(raw: sys::CUstream) -> Result<bool> {
+    let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the caller's promise; `status` is a valid place for one status.
+    unsafe { cu!(cuStreamIsCapturing(raw, &mut status))? };
+    Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
 /// What is given back in the order of a stream.
@@ -171,10 +191,8 @@ impl GpuStream {
     /// Whether work that the stream is given goes to a graph.
     pub(crate) fn is_capturing(&self) -> Result<bool> {
         let _current = self.gpu.make_current()?;
-        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the stream is alive; `status` is a valid place for one status.
-        unsafe { cu!(cuStreamIsCapturing(self.raw()?, &mut status))? };
-        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        // SAFETY: the stream is alive.
+        unsafe { is_capturing(self.raw()?) }
     }
 
     /// Refuses what a graph cannot hold while the stream is in capture.

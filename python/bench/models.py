@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Networks that others wrote, before and after `fuse`: times, and errors beside float64.
+
+    python bench/models.py unet segresnet dynunet decoder head [--compile] [--size 96] [--device cuda]
+
+`unet`, `segresnet` and `dynunet` (nnU-Net) are MONAI's, for volumes of four channels; `decoder` is that of diffusers' `AutoencoderKL`; `head`
+is torchvision's FCOS head on five levels of features. All have weights as they are drawn. Needs `pip install monai diffusers torchvision`, of which
+those that are asked for.
+
+Each way of running a model gives one row: milliseconds, the median of calls, and the largest error beside the largest value of what the model gives
+in float64. The rows behind the times hold the fused model in f32 to what it gives in eager mode: in a CUDA graph, on a side stream, from
+threads, under `torch.compile` and on a second GPU.
+"""
+
+import argparse
+import statistics
+import threading
+import time
+
+import torch
+from torch import nn
+
+import convfuse
+
+WIDTHS = (32, 64, 128, 256, 320)
+
+
+class Decoded(nn.Module):
+    """The decoder's half of an autoencoder."""
+
+    def __init__(self, autoencoder):
+        super().__init__()
+        self.inner, self.decoder = autoencoder.post_quant_conv, autoencoder.decoder
+
+    def forward(self, latents):
+        """Images."""
+        return self.decoder(self.inner(latents))
+
+
+def unet(size):
+    """MONAI's residual U-Net, with instance norms and PReLU."""
+    from monai.networks.nets import UNet
+
+    model = UNet(3, 4, 3, WIDTHS, (2, 2, 2, 2), num_res_units=2)
+    return model, torch.randn(1, 4, size, size, size)
+
+
+def segresnet(size):
+    """MONAI's SegResNet, with group norms."""
+    from monai.networks.nets import SegResNet
+
+    return SegResNet(3, 32, 4, 3), torch.randn(1, 4, size, size, size)
+
+
+def dynunet(size):
+    """MONAI's DynUNet, which is nnU-Net's network."""
+    from monai.networks.nets import DynUNet
+
+    strides = [1, 2, 2, 2, 2]
+    model = DynUNet(3, 4, 3, [3] * 5, strides, strides[1:], WIDTHS)
+    return model, torch.randn(1, 4, size, size, size)
+
+
+def decoder(size):
+    """The decoder of Stable Diffusion's autoencoder."""
+    from diffusers import AutoencoderKL
+
+    blocks = ["DownEncoderBlock2D"] * 4, ["UpDecoderBlock2D"] * 4
+    model = AutoencoderKL(3, 3, *blocks, (128, 256, 512, 512), layers_per_block=2)
+    return Decoded(model), torch.randn(1, 4, size // 2, size // 2)
+
+
+def head(size):
+    """torchvision's FCOS head, with group norms."""
+    from torchvision.models.detection.fcos import FCOSHead
+
+    levels = [torch.randn(1, 256, size >> k, size >> k) for k in range(5)]
+    return FCOSHead(256, 1, 91), levels
+
+
+MODELS = {make.__name__: make for make in (unet, segresnet, dynunet, decoder, head)}
+
+
+def each(function, value):
+    """The same function of a tensor, or of each of a list or dictionary."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {key: each(function, one) for key, one in value.items()}
+    return type(value)(each(function, one) for one in value)
+
+
+def flat(value):
+    """The tensors of an output."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value
+    return [tensor for part in parts for tensor in flat(part)]
+
+
+def error(output, exact):
+    """The largest one beside the largest value."""
+    pairs = list(zip(flat(output), flat(exact), strict=True))
+    worst = max((a.double() - b).abs().max().item() for a, b in pairs)
+    # NaN is no number that is small.
+    assert all(a.isfinite().all() for a, _ in pairs), "an output is not finite"
+    return worst / max(b.abs().max().item() for _, b in pairs)
+
+
+class Bench:
+    """One model on one device."""
+
+    def __init__(self, name, options):
+        self.name, self.options = name, options
+        self.cuda = options.device.startswith("cuda")
+        torch.manual_seed(0)
+        model, x = MODELS[name](options.size)
+        self.model = model.eval().to(options.device)
+        self.x = each(lambda one: one.to(options.device), x)
+        self.exact = each(torch.clone, self.model.double()(each(torch.Tensor.double, self.x)))
+        self.model.float()
+
+    def synchronize(self):
+        """Waits for the device."""
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def milliseconds(self, call):
+        """The median of calls."""
+        for _ in range(3):
+            call()
+        times = []
+        until = time.perf_counter() + self.options.seconds
+        while len(times) < 5 or (time.perf_counter() < until and len(times) < 50):
+            self.synchronize()
+            start = time.perf_counter()
+            call()
+            self.synchronize()
+            times.append((time.perf_counter() - start) * 1e3)
+        return statistics.median(times)
+
+    def row(self, way, call):
+        """Measures one way, and gives what came out."""
+        y = call()
+        took = self.milliseconds(call)
+        print(f"| {self.name} | {way} | {took:.2f} | {error(y, self.exact):.1e} |", flush=True)
+        return y
+
+    def same(self, way, y, expected):
+        """Says how far a way of running the fused model is from its eager mode."""
+        print(f"| {self.name} | fused, {way} | | {error(y, self.exact):.1e}, {error(y, expected):.1e} off |", flush=True)
+
+    def fuse(self, x):
+        """Fuses the model with what an input of this type shows."""
+        convfuse.fuse(self.model, (x,), cpu=not self.cuda)
+
+    def kinds(self):
+        """Times: f32, autocast and f16, by PyTorch and fused."""
+        kind, model, x = self.options.device.partition(":")[0], self.model, self.x
+
+        def autocast():
+            with torch.autocast(kind, torch.float16 if self.cuda else torch.bfloat16):
+                return model(x)
+
+        self.row("f32, PyTorch", lambda: model(x))
+        if self.options.compile:
+            compiled = torch.compile(model)
+            self.row("f32, torch.compile", lambda: compiled(x))
+            torch._dynamo.reset()
+        self.row("autocast, PyTorch", autocast)
+        self.fuse(x)
+        print("\n".join("    " + line for line in str(convfuse.report(model)).splitlines()), flush=True)
+        self.row("f32, fused", lambda: model(x))
+        self.row("autocast, fused", autocast)
+        self.ways()
+        convfuse.unfuse(model)
+        if not self.cuda:
+            return
+        model.half()
+        half = each(torch.Tensor.half, x)
+        self.row("f16, PyTorch", lambda: model(half))
+        self.fuse(half)
+        self.row("f16, fused", lambda: model(half))
+
+    def ways(self):
+        """The fused model as it may be run beside eager mode."""
+        model, x = self.model, self.x
+        expected = each(lambda one: one.double().clone(), model(x))
+        if self.options.compile:
+            compiled = torch.compile(model)
+            y = self.row("f32, fused and torch.compile", lambda: compiled(x))
+            self.same("torch.compile", y, expected)
+            torch._dynamo.reset()
+        outputs = [None] * 4
+
+        def work(index):
+            with torch.inference_mode():
+                if not self.cuda:
+                    outputs[index] = model(x)
+                    return
+                with torch.cuda.stream(torch.cuda.Stream()) as _:
+                    outputs[index] = model(x)
+                    torch.cuda.current_stream().synchronize()
+
+        self.synchronize()
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for y in outputs:
+            self.same("threads", y, expected)
+        if not self.cuda:
+            return
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            y = model(x)
+        stream.synchronize()
+        self.same("a side stream", y, expected)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = model(x)
+        for one in flat(y):
+            one.zero_()
+        self.row("f32, fused, in a CUDA graph", lambda: graph.replay() or y)
+        self.same("a CUDA graph", y, expected)
+        del graph
+        if torch.cuda.device_count() > 1:
+            model.to("cuda:1")
+            y = model(each(lambda one: one.to("cuda:1"), x))
+            self.same("a second GPU", each(lambda one: one.to(self.options.device), y), expected)
+            model.to(self.options.device)
+
+
+def main():
+    """Runs what is asked for."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("models", nargs="+", choices=sorted(MODELS))
+    arguments.add_argument("--size", type=int, default=96)
+    default = "cuda" if torch.cuda.is_available() else "cpu"
+    arguments.add_argument("--device", default=default)
+    arguments.add_argument("--seconds", type=float, default=0.5, help="time for each row")
+    arguments.add_argument("--compile", action="store_true", help="run torch.compile, too")
+    options = arguments.parse_args()
+    where = torch.cuda.get_device_name() if options.device.startswith("cuda") else "CPU"
+    print(f"{where}, PyTorch {torch.__version__}\n\n| model | | ms | error |\n|---|---|---:|---:|")
+    for name in options.models:
+        with torch.inference_mode():
+            Bench(name, options).kinds()
+
+
+if __name__ == "__main__":
+    main()
