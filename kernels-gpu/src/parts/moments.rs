@@ -26,6 +26,12 @@ const VECTORS: usize = 4;
 /// Numbers of shared memory through which a warp hands its moments on: a vector, one unused.
 pub(crate) const WARP_SLOT: u32 = VECTOR_ELEMENTS as u32;
 
+/// What is left of values when they are stored: their moments are those that a norm of the stored values has.
+#[inline(always)]
+pub(crate) fn stored<T: Storage>(values: [f32; 2]) -> [f32; 2] {
+    T::to_f32_pair(T::from_f32_pair(values))
+}
+
 /// How many elements there were, their mean, and the sum of squared deviations from it.
 #[derive(Clone, Copy)]
 pub(crate) struct Moments {
