@@ -42,6 +42,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         .collect();
     for family in FAMILIES {
         for backend in Backend::DEVICES {
+            // Its smallest case takes the emulator a minute; `batches` and `models` have such ones.
+            if backend == Backend::Emulator && family.name == "one_launch_85" {
+                continue;
+            }
             let group = format!("properties::{}", family.name);
             let name = "matches_reference_on_random_cases";
             trials.push(backend.trial(&group, name, move |backend| campaign(backend, family)));
@@ -55,7 +59,8 @@ fn campaign(backend: Backend, family: &'static Family) -> Outcome {
     const SEED: u64 = 7;
     let (cases, most) = match backend {
         Backend::Emulator => (8, cost::EMULATED / 6),
-        _ => (32, 4 * cost::EMULATED),
+        // One that the kernel of one launch for problem 85 takes has 4.6 million multiplications.
+        _ => (24, 6_000_000),
     };
     let place = match backend {
         Backend::Emulator => Place::Emulator,
