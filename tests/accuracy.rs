@@ -130,7 +130,8 @@ fn constant_in_16_bits(backend: Backend) -> Outcome {
                 let allowed = mean + precision.storage * (want.abs() + mean) + precision.underflow;
                 let difference = (f64::from(*got) - want).abs();
                 // So that NaN fails.
-                if !(difference <= allowed) {
+                let is_near = difference <= allowed;
+                if !is_near {
                     return Err(format!(
                         "{channels} channels in {dtype}: {got}, want {want} within {allowed:e}"
                     )

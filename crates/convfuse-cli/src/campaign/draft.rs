@@ -77,7 +77,7 @@ pub struct Draft {
     /// The choices that it was drawn by.
     pub choices: Vec<u32>,
     /// What it is, or why there is no such chain.
-    pub(super) case: Result<Case, Impossible>,
+    pub(super) case: Result<Case, Box<Impossible>>,
     pub(super) dtype: DType,
     pub(super) lie: Option<Lie>,
     /// The first samples, that are also done by themselves, and so are the others; none or all for the whole batch alone.
@@ -181,16 +181,16 @@ fn case(
     layers: Vec<Layer>,
     input: Vec<usize>,
     most: u64,
-) -> Option<Result<Case, Impossible>> {
+) -> Option<Result<Case, Box<Impossible>>> {
     let channels = input[1];
     let chain = match Chain::new(channels, layers.clone()) {
         Ok(chain) => chain,
         Err(refusal) => {
-            return Some(Err(Impossible {
+            return Some(Err(Box::new(Impossible {
                 layers,
                 input,
                 refusal,
-            }));
+            })));
         }
     };
     let cost = chain.problem(&input).map_or(0, |p| Case::cost_of(&p));
