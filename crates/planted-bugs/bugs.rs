@@ -146,8 +146,8 @@ bugs! {
         name: statistics_drop_an_element,
         check: channel_max::normed::<f32>,
         file: "parts/moments.rs",
-        right: "thread < before + after",
-        wrong: "thread + 1 < before + after",
+        right: "thread < end - vectors_end",
+        wrong: "thread + 1 < end - vectors_end",
     }
     {
         name: gemm_swaps_rows_and_columns_of_threads,

@@ -46,6 +46,8 @@ tests! {
     group_norm_matches_in_half_precision: checks::norm::group_norm::<f16>, checks::norm::group_norm::<bf16>;
     layer_norm_matches_for_short_and_long_rows:
         checks::norm::layer_norm::<f32>, checks::norm::layer_norm::<f16>, checks::norm::layer_norm::<bf16>;
+    group_norm_statistics_are_the_same_bits_at_any_place:
+        checks::norm::at_any_place::<f32>, checks::norm::at_any_place::<f16>;
     group_norm_of_constant_rows_is_the_bias: checks::norm::constant_rows_give_the_bias;
     group_norm_scale_pointwise_matches_for_planes_of_any_length:
         checks::norm::functions::<f32>, checks::norm::functions::<f16>, checks::norm::functions::<bf16>;

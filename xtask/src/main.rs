@@ -1,5 +1,6 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
+mod campaign;
 mod coverage;
 mod exports;
 mod fuzz;
@@ -51,6 +52,12 @@ enum Chore {
         #[arg(long, conflicts_with = "names")]
         last: bool,
     },
+    /// Draw random cases without end and compare all outputs: builds `convfuse campaign` and runs it with these arguments.
+    Campaign {
+        /// Such as --cases 10000 --seed 7 --device emulator; see `convfuse campaign --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Check that every operator has its homes and that files stay short.
     Layout,
     /// Make mistakes in a copy of the kernels, one at a time, and say which of them the tests notice.
@@ -73,6 +80,7 @@ fn main() -> ExitCode {
         Chore::Ptxas => ptxas::run(root()),
         Chore::Exports { check: false } => exports::renew(root()),
         Chore::Exports { check: true } => exports::check(root()),
+        Chore::Campaign { arguments } => campaign::run(root(), &arguments),
         Chore::GpuBundle => gpu_bundle::run(root()),
         Chore::Fuzz(arguments) => fuzz::run(root(), &arguments),
         Chore::Coverage { last: true, .. } => coverage::report_last(root()),

@@ -1,14 +1,16 @@
 //! What stands behind the command line of convfuse, and behind its tests.
 //!
 //! - [`bench`](mod@bench): how fast models are, beside what the device could do.
+//! - [`campaign`]: random cases without end, judged by the oracle, and made smaller where they fail.
 //! - [`compare`]: the oracle's cases, run on a device in every [`Way`] that the library has for them, against the oracle.
 //! - [`Status`]: what the program's exit status says.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod bench;
+pub mod campaign;
 mod status;
 mod way;
 
 pub use status::{Status, told};
-pub use way::{Trouble, Way, compare, named, rounded};
+pub use way::{Ready, Trouble, Way, compare, named, rounded};

@@ -15,6 +15,8 @@ use crate::status::{Status, told};
 pub struct Way {
     kind: Kind,
     dtype: DType,
+    /// Whether a layer of the chain is a norm of its own statistics.
+    has_norm: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +76,35 @@ impl Way {
             [_] => vec![Kind::Only],
             _ => model_ways(case, dtype),
         };
-        kinds.into_iter().map(|kind| Way { kind, dtype }).collect()
+        Way::of(kinds, case, dtype)
+    }
+
+    /// Those by models, which a single layer has as well.
+    #[must_use]
+    pub fn by_models(case: &Case, dtype: DType) -> Vec<Way> {
+        Way::of(model_ways(case, dtype), case, dtype)
+    }
+
+    fn of(kinds: Vec<Kind>, case: &Case, dtype: DType) -> Vec<Way> {
+        let is_norm = |layer: &Layer| {
+            matches!(
+                layer,
+                Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_)
+            )
+        };
+        let has_norm = case.chain.layers().iter().any(is_norm);
+        let way = |kind| Way {
+            kind,
+            dtype,
+            has_norm,
+        };
+        kinds.into_iter().map(way).collect()
+    }
+
+    /// Whether f32 is multiplied with fast products.
+    #[must_use]
+    pub fn is_fast(&self) -> bool {
+        self.dtype == DType::F32 && self.precision() != Precision::F32
     }
 
     /// Those of them that a device has: one on the CPU backend.
@@ -90,10 +120,12 @@ impl Way {
     /// The precision that its results have.
     #[must_use]
     pub fn precision(&self) -> Precision {
-        precision(
-            self.dtype,
-            matches!(self.kind, Kind::Model(_, Products::Fast)),
-        )
+        let is_fast = matches!(self.kind, Kind::Model(_, Products::Fast));
+        match precision(self.dtype, is_fast) {
+            // Where no norm follows, fast products are of two bf16.
+            Precision::TF32 if !self.has_norm => Precision::TWO_BF16,
+            precision => precision,
+        }
     }
 
     /// Carries out the case on the stream's device, and waits for the result.
@@ -104,42 +136,44 @@ impl Way {
     /// What the layers refuse, and what may go wrong on a device.
     pub fn run(&self, case: &Case, stream: &Stream) -> convfuse::Result<ArrayD<f32>> {
         let x = Tensor::from_f32_array(stream, &case.x, self.dtype)?;
-        let y = match case.chain.layers() {
-            [layer] => self.run_layer(layer, case, &x)?,
-            _ => self.run_model(case, &x)?,
-        };
-        y.to_f32_array()
-    }
-
-    fn run_layer(&self, layer: &Layer, case: &Case, x: &Tensor) -> convfuse::Result<Tensor> {
-        let upload = |values: &ArrayD<f32>| {
-            let mut values = values.view();
-            // A factor per channel has trailing extents of 1 in a chain, and none in an operator.
-            while matches!(layer, Layer::Scale(_)) && values.ndim() > 1 {
-                let last = Axis(values.ndim() - 1);
-                values = values.remove_axis(last);
-            }
-            Tensor::from_f32_array(x.stream(), &values, self.dtype)
-        };
-        // A residual stands in the place of a parameter.
-        let parameters = case.parameters.iter().chain(&case.inputs).map(upload);
-        let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
-        lab::layer(x, layer, &parameters, &self.conv_options())
-    }
-
-    fn run_model(&self, case: &Case, x: &Tensor) -> convfuse::Result<Tensor> {
-        let names = case.chain.parameters().iter();
-        let names = names.map(|parameter| parameter.name.clone());
-        let parameters = Parameters::new(&case.chain, names.zip(case.parameters.iter().cloned()))?;
-        let model = Model::with_dtype(x.stream(), &case.chain, &parameters, self.dtype)?;
-        let options = match &self.kind {
-            Kind::Model(strategy, products) => strategy.options().precision(*products),
-            _ => Options::default(),
-        };
-        let upload = |values| Tensor::from_f32_array(x.stream(), values, self.dtype);
+        let upload = |values| Tensor::from_f32_array(stream, values, self.dtype);
         let further = case.inputs.iter().map(upload);
         let further = further.collect::<convfuse::Result<Vec<_>>>()?;
-        model.forward_with(named(&case.chain, x, &further), &options)
+        self.ready(case, stream)?.run(&x, &further)?.to_f32_array()
+    }
+
+    /// The case's layers with their parameters on the stream's device, for any input.
+    ///
+    /// # Errors
+    /// Parameters that are not those of the chain, and what may go wrong on a device.
+    pub fn ready<'a>(&self, case: &'a Case, stream: &Stream) -> convfuse::Result<Ready<'a>> {
+        let chain = &case.chain;
+        Ok(match (&self.kind, chain.layers()) {
+            (Kind::Model(strategy, products), _) => {
+                let names = chain.parameters().iter();
+                let names = names.map(|parameter| parameter.name.clone());
+                let values = names.zip(case.parameters.iter().cloned());
+                let parameters = Parameters::new(chain, values)?;
+                let model = Model::with_dtype(stream, chain, &parameters, self.dtype)?;
+                let options = strategy.options().precision(*products);
+                Ready::Model(chain, model, Box::new(options))
+            }
+            (_, [layer, ..]) => {
+                let upload = |values: &ArrayD<f32>| {
+                    let mut values = values.view();
+                    // A factor per channel has trailing extents of 1 in a chain, and none in an operator.
+                    while matches!(layer, Layer::Scale(_)) && values.ndim() > 1 {
+                        let last = Axis(values.ndim() - 1);
+                        values = values.remove_axis(last);
+                    }
+                    Tensor::from_f32_array(stream, &values, self.dtype)
+                };
+                let parameters = case.parameters.iter().map(upload);
+                let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
+                Ready::Operator(layer, parameters, self.conv_options())
+            }
+            (_, []) => unreachable!("a chain has a layer"),
+        })
     }
 
     fn conv_options(&self) -> ConvOptions {
@@ -150,6 +184,48 @@ impl Way {
             }
             _ => ConvOptions::default(),
         }
+    }
+}
+
+/// A case's layers on a device.
+#[derive(Debug)]
+pub enum Ready<'a> {
+    /// An operator, with its parameters.
+    Operator(&'a Layer, Vec<Tensor>, ConvOptions),
+    /// A model.
+    Model(&'a Chain, Model, Box<Options>),
+}
+
+impl Ready<'_> {
+    /// The output for an input and its further ones.
+    ///
+    /// # Errors
+    /// What the layers refuse, and what may go wrong on a device.
+    pub fn run(&self, x: &Tensor, further: &[Tensor]) -> convfuse::Result<Tensor> {
+        match self {
+            Ready::Operator(layer, parameters, options) => {
+                // A residual stands in the place of a parameter.
+                let parameters = parameters.iter().chain(further).cloned();
+                let parameters: Vec<Tensor> = parameters.collect();
+                lab::layer(x, layer, &parameters, options)
+            }
+            Ready::Model(chain, model, options) => {
+                model.forward_with(named(chain, x, further), options)
+            }
+        }
+    }
+
+    /// The kernels that an input of this shape takes; none where no model says it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn kernels(&self, input: &[usize]) -> convfuse::Result<Vec<&'static str>> {
+        let Ready::Model(_, model, options) = self else {
+            return Ok(Vec::new());
+        };
+        let explanation = model.explain(input, options)?;
+        let launches = explanation.launches.iter();
+        Ok(launches.map(|launch| launch.kernel).collect())
     }
 }
 

@@ -5,6 +5,8 @@
 pub struct Precision {
     /// Unit roundoff of a convolution's products and sums.
     pub products: f64,
+    /// How far off the product of two of its factors may be in parts of itself, because they are not multiplied as they are.
+    pub factors: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
     /// Unit roundoff of the format that tensors are stored in, 0 if it is the arithmetic's own.
@@ -22,6 +24,7 @@ impl Precision {
     /// f32 throughout.
     pub const F32: Self = Self {
         products: F32_UNIT,
+        factors: 0.0,
         arithmetic: F32_UNIT,
         storage: 0.0,
         // Subnormal numbers may be flushed to zero.
@@ -29,9 +32,16 @@ impl Precision {
         largest: f32::MAX as f64,
     };
 
-    /// f32 with convolutions of factors rounded to 11 bits (tf32, or scaled f16).
+    /// f32 with convolutions of factors rounded to 11 bits (tf32, or scaled f16). Their sums are f32's.
     pub const TF32: Self = Self {
-        products: TF32_UNIT,
+        factors: 2.0 * TF32_UNIT,
+        ..Self::F32
+    };
+
+    /// f32 with convolutions of factors that are the sums of two bf16: each lacks up to `2^-16` of itself, and the product of the
+    /// smaller ones, which is left out, is as much.
+    pub const TWO_BF16: Self = Self {
+        factors: 3.0 / (1u64 << 16) as f64,
         ..Self::F32
     };
 
@@ -52,6 +62,7 @@ impl Precision {
     /// float64 on both sides: the reference against PyTorch, each with errors of its own.
     pub const F64: Self = Self {
         products: f64::EPSILON,
+        factors: 0.0,
         arithmetic: f64::EPSILON,
         storage: 0.0,
         underflow: f64::MIN_POSITIVE,

@@ -17,7 +17,9 @@ use crate::device::DType;
 #[non_exhaustive]
 pub enum Precision {
     /// Each factor as the sum of two scaled f16, 22 bits in all: errors of the same order as those of an f32 FMA chain, for
-    /// any number of terms. Tensor cores truncate: an instruction, which adds 16 terms, cuts off less than `5.25 *
+    /// any number of terms. A factor is off by `2^-22` of itself at most, or, where that is more, by `2^-33` of the largest finite one of its
+    /// sample, or of its filter: so channels may differ in magnitude by `2^11`, 2,000 times, before this counts at all, and by 10^4 with
+    /// `2^-19` of the smaller one's terms. Tensor cores truncate: an instruction, which adds 16 terms, cuts off less than `5.25 *
     /// 2^-23` of the largest of its sum and its terms. At most 51 follow one another (17 steps of three products)
     /// before their sum is added to a total that rounds, so a result is off by less than `51 * 5.25 * 2^-23`, 3.2e-5,
     /// of the sum of magnitudes for that; where signs are mixed, by 1e-6 of the results' standard deviation.
@@ -25,8 +27,8 @@ pub enum Precision {
     /// factors are left out, and as few instructions follow one another.
     #[default]
     Accurate,
-    /// Each factor rounded to 11 bits, as tf32 does: errors up to `2^-11` of the sum of magnitudes. Without a norm behind,
-    /// the sum of two bf16: errors up to `3 * 2^-16` of it.
+    /// Each factor rounded to 11 bits, as tf32 does: errors up to `2^-11` of each, so `2^-10` of the sum of magnitudes, and half of that or
+    /// less where it has many terms; sums are f32's. Without a norm behind, the sum of two bf16: errors up to `3 * 2^-16` of it.
     Fast,
 }
 

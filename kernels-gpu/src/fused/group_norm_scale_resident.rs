@@ -48,7 +48,7 @@ shared_array! {
 /// *Launch*: `g.resident_shape(size_of element)`.
 /// *Mapping*: vectors of the row go to the threads in turn.
 /// *Barriers*: two, around handing the row's statistics to all threads.
-/// *Traffic*: each element is read once, if the row fits in shared memory, and written once.
+/// *Traffic*: each element is read once, if the row fits in shared memory and starts on a vector, and written once.
 ///
 /// # Safety
 /// `x` and `y` have `g.elements()` elements, start on 16 bytes, and are apart;
@@ -75,15 +75,15 @@ pub unsafe fn group_norm_scale_resident<T: Storage>(
     let start = thread::block_idx_x() as usize * g.row_elements as usize;
     let end = start + g.row_elements as usize;
 
-    // Vectors keep their distance from the vector that the row starts in.
-    let first = start - start % VECTOR_ELEMENTS;
-    let kept_elements = (RESIDENT_BYTES as usize / size_of::<T>()).min(end - first);
+    // Only of rows that start on a vector are moments taken by vectors.
+    let is_aligned = start.is_multiple_of(VECTOR_ELEMENTS);
+    let kept_elements = (RESIDENT_BYTES as usize / size_of::<T>()).min(end - start);
     let kept = shared::dynamic::<T>(0, kept_elements as u32);
-    let is_kept = |at: usize| at - first + VECTOR_ELEMENTS <= kept_elements;
+    let is_kept = |at: usize| is_aligned && at - start + VECTOR_ELEMENTS <= kept_elements;
 
     let mine = moments::of_range(x, start, end, thread, threads, |at, vector| {
         if is_kept(at) {
-            kept.store_vec((at - first) as u32, vector);
+            kept.store_vec((at - start) as u32, vector);
         }
     });
     let scratch = GROUP_NORM_SCALE_RESIDENT_WARPS.view();
@@ -116,7 +116,7 @@ pub unsafe fn group_norm_scale_resident<T: Storage>(
         let mut at = vectors_start + thread * VECTOR_ELEMENTS;
         while at < vectors_end {
             let vector: [T; VECTOR_ELEMENTS] = if is_kept(at) {
-                kept.load_vec((at - first) as u32)
+                kept.load_vec((at - start) as u32)
             } else {
                 x.load_vec(at)
             };

@@ -26,6 +26,12 @@ const VECTORS: usize = 4;
 /// Numbers of shared memory through which a warp hands its moments on: a vector, one unused.
 pub(crate) const WARP_SLOT: u32 = VECTOR_ELEMENTS as u32;
 
+/// What is left of values when they are stored: their moments are those that a norm of the stored values has.
+#[inline(always)]
+pub(crate) fn stored<T: Storage>(values: [f32; 2]) -> [f32; 2] {
+    T::to_f32_pair(T::from_f32_pair(values))
+}
+
 /// How many elements there were, their mean, and the sum of squared deviations from it.
 #[derive(Clone, Copy)]
 pub(crate) struct Moments {
@@ -210,11 +216,11 @@ pub(crate) fn whole_vectors(start: usize, end: usize) -> (usize, usize) {
 }
 
 /// The moments of what thread `thread` of `threads` takes of the elements `start..end` of `x`.
-/// Together the threads take each element once, as whole vectors where that is possible; `keep` is
-/// told of every vector and where it is.
+/// Together the threads take each element once, four that follow one another at a time, from the first on: so moments are the same
+/// bits wherever the elements lie. Where that is on 16 bytes, four are a vector. `keep` is told of every four and where they are.
 ///
 /// # Safety
-/// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 6.
+/// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 3.
 #[inline(always)]
 pub(crate) unsafe fn of_range<T: Storage>(
     x: Global<T>,
@@ -224,15 +230,24 @@ pub(crate) unsafe fn of_range<T: Storage>(
     threads: usize,
     keep: impl Fn(usize, [T; VECTOR_ELEMENTS]),
 ) -> Moments {
-    let (vectors_start, vectors_end) = whole_vectors(start, end);
+    let vectors_end = end - (end - start) % VECTOR_ELEMENTS;
     let step = threads * VECTOR_ELEMENTS;
+    // The same for all threads that have these elements.
+    let is_aligned = start.is_multiple_of(VECTOR_ELEMENTS);
+    let four = |at: usize| {
+        if is_aligned {
+            x.load_vec(at)
+        } else {
+            [x.load(at), x.load(at + 1), x.load(at + 2), x.load(at + 3)]
+        }
+    };
 
     let mut all = Moments::EMPTY;
-    let mut at = vectors_start + thread * VECTOR_ELEMENTS;
+    let mut at = start + thread * VECTOR_ELEMENTS;
     while at + (VECTORS - 1) * step < vectors_end {
         let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS];
         unroll!(4, |v| {
-            vectors[v] = x.load_vec(at + v * step);
+            vectors[v] = four(at + v * step);
         });
         unroll!(4, |v| {
             keep(at + v * step, vectors[v]);
@@ -241,19 +256,15 @@ pub(crate) unsafe fn of_range<T: Storage>(
         at += VECTORS * step;
     }
     while at < vectors_end {
-        let vector = x.load_vec(at);
+        let vector = four(at);
         keep(at, vector);
         all = all.and(Moments::of_vector(vector));
         at += step;
     }
 
-    let before = vectors_start - start;
-    let after = end - vectors_end;
-    if thread < before {
-        all = all.and(Moments::of_one(x.load(start + thread).to_f32()));
-    } else if thread < before + after {
-        let at = vectors_end + thread - before;
-        all = all.and(Moments::of_one(x.load(at).to_f32()));
+    if thread < end - vectors_end {
+        let last = x.load(vectors_end + thread);
+        all = all.and(Moments::of_one(last.to_f32()));
     }
     all
 }

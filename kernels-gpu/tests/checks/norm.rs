@@ -1,6 +1,7 @@
 //! Normalisation: statistics, the elementwise pass with all that it does besides, and the kernel that does both.
 
 use cuda_std::{Label, Storage};
+use ndarray::Axis;
 use op_spec::chain::Layer;
 use op_spec::launch::elementwise::ROUND_ELEMENTS;
 use op_spec::launch::norm::NormGeometry;
@@ -308,6 +309,26 @@ pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
         let of = |index: usize| case.parameters[1][index / norm.spatial % norm.channels];
         let wanted = (0..norm.len()).map(|index| (f64::from(of(index)), 0.0));
         compare(&format!("{norm:?}"), &y, &direct::<f32>(wanted))?;
+    }
+    Ok(())
+}
+
+/// The statistics of equal samples are the same bits at any place in a batch, also where rows are no whole vectors.
+pub(crate) fn at_any_place<T: Storage>(run: &Run) -> Outcome {
+    const SAMPLES: usize = 4;
+    for (channels, spatial) in [(1, 37), (3, 345), (1, 9001)] {
+        let norm = norm(SAMPLES, channels, 1, spatial, 10.0);
+        let mut case = norm.case::<T>([norm.layer()]);
+        let first = case.x.index_axis(Axis(0), 0).to_owned();
+        for mut sample in case.x.outer_iter_mut() {
+            sample.assign(&first);
+        }
+        let x = run.load::<T>(&case)?.x;
+        let values = statistics(run, &x, norm.geometry())?.values()?;
+        let (first, others) = values.split_at(values.len() / SAMPLES);
+        for other in others.chunks(first.len()) {
+            assert_eq!(other, first, "{norm:?}");
+        }
     }
     Ok(())
 }

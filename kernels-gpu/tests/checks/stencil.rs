@@ -105,7 +105,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         let conv = convolution([n, c, k], [d, h, w], [t, r, s], spec);
         let g = StencilGeometry::new(&conv.geometry, pool).expect("a geometry");
         let values = conv.values(2.0 * Precision::F32.products);
-        let moments = conv.moments(&values);
+        let moments = conv.moments::<T>(&values);
         let wanted = conv.results::<T>(values, pool);
 
         let Loaded { x, parameters } = run.load::<T>(&conv.case)?;

@@ -5,6 +5,7 @@
 
 mod arrays;
 mod bench;
+mod campaign;
 mod compare;
 mod completions;
 mod demo;
@@ -55,6 +56,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Runs every operator and the chains of the tables on this machine's device and compares all outputs.
     Verify(verify::Arguments),
+    /// Draws random cases without end, and compares all outputs; a failure is made smaller and told with the command that repeats it.
+    Campaign(campaign::Arguments),
     /// Times every strategy and compares it with the device's measured ceilings.
     Bench(Box<bench::Arguments>),
     /// Times arrays of the host through a model, on one device and several, beside the copies alone.
@@ -97,6 +100,7 @@ fn command(command: Option<Command>, start: Instant, out: &mut Out) -> Outcome {
         None => demo::run(&demo::Arguments::default(), out),
         Some(Command::Demo(arguments)) => demo::run(&arguments, out),
         Some(Command::Verify(arguments)) => verify::run(&arguments, out),
+        Some(Command::Campaign(arguments)) => campaign::run(&arguments, out),
         Some(Command::Bench(arguments)) => bench::run(&arguments, out),
         Some(Command::Arrays(arguments)) => arrays::run(&arguments, out),
         Some(Command::Run(arguments)) => run::run(&arguments, out),

@@ -252,7 +252,7 @@ impl Tally {
         out: &mut Out,
     ) -> Result<(), Failure> {
         for (way, result) in compare(case, dtype, stream, expected) {
-            let line = self.line(case, dtype, way.precision() == Precision::TF32);
+            let line = self.line(case, dtype, way.is_fast());
             line.runs += 1;
             match result {
                 Ok(agreement) => {

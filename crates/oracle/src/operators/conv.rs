@@ -2,7 +2,8 @@
 //! `p' = p * stride - padding + r * dilation`, `q'` likewise, and zeros outside the image, or what the mode of padding puts
 //! there. A convolution of volumes has one dimension more, one of sequences one less; both are done as one of volumes.
 //!
-//! *Condition*: `sum of abs(x * w) + abs(bias)`. *Passes on* `t` as `sum of t * abs(w)`.
+//! *Condition*: `sum of abs(x * w) + abs(bias)`; of products whose factors are rounded, what these lack comes on top, in parts of the
+//! same. *Passes on* `t` as `sum of t * abs(w)`.
 
 mod cases;
 mod golden;
@@ -47,7 +48,8 @@ impl<const D: usize> Operator for ConvProblem<D> {
         let magnitudes: Vec<_> = parameters.iter().map(|v| v.mapv(f64::abs)).collect();
         let magnitudes: Vec<_> = magnitudes.iter().collect();
         let condition = self.reference(&x.values.mapv(f64::abs), &magnitudes);
-        let mut tolerance = condition * (chained(self.reduction()) * precision.products);
+        let unit = chained(self.reduction()) * precision.products + precision.factors;
+        let mut tolerance = condition * unit;
         if x.tolerance.iter().any(|&t| t != 0.0) {
             let mut without_bias = *self;
             without_bias.bias = false;
@@ -190,9 +192,41 @@ fn input_position(
 #[cfg(test)]
 mod tests {
     use ndarray::array;
+    use op_spec::chain::LayerProblem;
     use op_spec::{Conv1dSpec, Conv2dSpec, Padding};
 
     use super::*;
+    use crate::data::signed;
+
+    /// A sum of 72 products, of factors rounded to so many bits, and whether the precision's tolerance allows for it.
+    fn allows(precision: &Precision, bits: i32) -> bool {
+        let shape = [1, 8, 20, 20];
+        let (x, weight) = (signed(3, &shape), signed(4, &[16, 8, 3, 3]));
+        let spec = Conv2dSpec::default();
+        let problem = spec.problem(&shape, weight.shape(), None).unwrap();
+        let layer = LayerProblem::Conv2d(problem);
+        let wide = weight.mapv(f64::from);
+        let wanted = Bounded::exact(x.view()).through(&layer, &[&wide], precision);
+        let rounded = |values: &ArrayD<f32>| {
+            values.mapv(|v| {
+                let v = f64::from(v);
+                let unit = (v.abs().log2().floor() + 1.0 - f64::from(bits)).exp2();
+                (v / unit).round() * unit
+            })
+        };
+        let got = problem.reference(&rounded(&x), &[&rounded(&weight)]);
+        let pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
+        pairs
+            .into_iter()
+            .all(|((got, want), t)| (got - want).abs() <= *t)
+    }
+
+    #[test]
+    fn factors_of_fewer_bits_than_fast_products_have_are_noticed() {
+        assert!(allows(&Precision::TF32, 11) && !allows(&Precision::TF32, 8));
+        assert!(allows(&Precision::TWO_BF16, 16) && !allows(&Precision::TWO_BF16, 11));
+        assert!(allows(&Precision::F32, 24) && !allows(&Precision::F32, 16));
+    }
 
     #[test]
     fn a_convolution_worked_by_hand() {

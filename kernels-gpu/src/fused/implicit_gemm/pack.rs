@@ -1,8 +1,8 @@
 //! The padded input as cells of 16-bit values: the packed input.
 //!
-//! f32 is multiplied by a power of two before it is rounded, so that what f16 holds best, `2^-4` to
-//! `2^15`, is where the largest values are. Any scale within that range does equally well, so most samples need
-//! not know their largest value beforehand: they are packed at [`USUAL_SCALE`] in a first pass, which
+//! f32 is multiplied by a power of two before it is rounded, so that the largest values of a sample are between `2^8`
+//! and `2^15`: what f16 cannot hold is then small even beside values that are ten thousand times smaller than those. Any scale
+//! that does this will do, so most samples need not know their largest value beforehand: they are packed at [`USUAL_SCALE`] in a first pass, which
 //! notes that value; a second pass repacks those that it does not suit.
 
 use cuda_std::global::{Global, GlobalMut};
@@ -18,13 +18,14 @@ use crate::parts::prescale::prescale_for;
 use crate::parts::unroll::unroll;
 
 /// The scale of samples whose largest magnitude is within [`USUAL_LEAST`] and [`USUAL_MOST`].
-const USUAL_SCALE: f32 = 16.0;
+const USUAL_SCALE: f32 = 512.0;
 
-/// Scaled, it is 1. Two f16 split it with an error of `2^-25`, half of what the least f16 is.
-const USUAL_LEAST: f32 = 1.0 / 16.0;
+/// Scaled, it is `2^8`. Two f16 split a value with an error of `2^-25`, half of what the least f16 is, where it is larger than
+/// `2^-22` of the value: so no value is off by more than that or `2^-33` of its sample's largest, as channels may differ in size.
+const USUAL_LEAST: f32 = 0.5;
 
 /// Scaled, it is half of what f16 ends with.
-const USUAL_MOST: f32 = 2048.0;
+const USUAL_MOST: f32 = 64.0;
 
 /// Values of a cell.
 const VALUES: usize = CELL_VALUES as usize;

@@ -50,7 +50,7 @@ use op_spec::launch::stencil::{
 
 use crate::parts::extrema::is_reversed;
 use crate::parts::index::div_rem;
-use crate::parts::moments::{Moments, WARP_SLOT};
+use crate::parts::moments::{Moments, WARP_SLOT, stored};
 use crate::parts::unroll::unroll;
 
 mod item;
@@ -137,8 +137,10 @@ pub unsafe fn stencil<T: Storage>(
             (true, false) => convolve_inner::<T, false>(x, filter, g, &place),
             (false, _) => convolve_edge(x, filter, g, &place),
         };
-        unroll!(8, |i| {
-            sums[i] += bias;
+        // What is stored, so that moments are those of what the norm will read.
+        unroll!(4, |i| {
+            let pair = [sums[2 * i] + bias, sums[2 * i + 1] + bias];
+            [sums[2 * i], sums[2 * i + 1]] = stored::<T>(pair);
         });
         warp::sync_warp(warp::ALL_LANES);
         let rows = if place.is_column {

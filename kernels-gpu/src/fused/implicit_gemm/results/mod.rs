@@ -15,6 +15,7 @@ use super::format::Format;
 use super::place::{FilterSet, Place, load_tile};
 use super::tables::to_word;
 use super::tile::{MAX_PIXEL_OCTETS, Sums, TileShape};
+use crate::parts::moments::stored;
 use crate::parts::unroll::unroll;
 
 mod aside;
@@ -179,6 +180,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         };
         self.scale(sums, input_descale);
         if !self.is_alone() {
+            // So moments are those of what the norm will read.
+            self.round(sums);
             self.take_moments(sums, &place);
         }
         self.store_tile(sums);
@@ -243,6 +246,23 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                             });
                         }
                     });
+                });
+            }
+        });
+    }
+
+    /// Makes the values what is stored of them.
+    #[inline(always)]
+    fn round(&self, sums: &mut Sums) {
+        unroll!(4, |m| {
+            if (m as u32) < S::TILE.operands {
+                unroll!(16, |n| {
+                    if (n as u32) < S::TILE.pixel_octets {
+                        let [a, b, c, d] = sums[m][n];
+                        let ([a, b], [c, d]) =
+                            (stored::<F::Stored>([a, b]), stored::<F::Stored>([c, d]));
+                        sums[m][n] = [a, b, c, d];
+                    }
                 });
             }
         });

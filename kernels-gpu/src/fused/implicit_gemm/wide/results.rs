@@ -17,6 +17,7 @@ use super::super::place::Place;
 use super::super::results::moments::Inside;
 use super::super::results::{in_order, is_inside, is_normal, is_within, limits};
 use super::{Memory, Work};
+use crate::parts::moments::stored;
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a half.
@@ -234,7 +235,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         written.look_again(seen);
     }
 
-    /// Undoes the scaling and adds the bias.
+    /// Undoes the scaling, adds the bias, and rounds to what is stored where a norm follows.
     #[inline(always)]
     unsafe fn scale(&self, sums: &mut [f32; SUMS]) {
         let mut input_descale = 1.0;
@@ -252,6 +253,24 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                 each_of_row(sums, i, |sum| sum * first);
             }
             each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
+        });
+        if !is_alone::<F>(&self.g) {
+            self.round(sums);
+        }
+    }
+
+    /// Makes the values what is stored of them, so that moments are those of what the norm will read.
+    #[inline(always)]
+    fn round(&self, sums: &mut [f32; SUMS]) {
+        unroll!(2, |half| {
+            if half < SUMS / HALF_SUMS {
+                unroll!(16, |n| {
+                    unroll!(2, |i| {
+                        let at = HALF_SUMS * half + 4 * n + 2 * i;
+                        [sums[at], sums[at + 1]] = stored::<F::Stored>([sums[at], sums[at + 1]]);
+                    });
+                });
+            }
         });
     }
 

@@ -1,0 +1,210 @@
+//! A case, drawn: what is computed, of what, how the input lies in memory, and how its batch is cut.
+
+use convfuse::chain::{Chain, ChainError, Layer};
+use convfuse::{DType, Stream, Tensor, lab};
+use ndarray::ArrayD;
+use op_spec::data::splitmix64;
+use oracle::Case;
+
+use super::choices::Choices;
+use super::families::{FAMILIES, Family, Plan};
+use super::values;
+use crate::way::rounded;
+
+/// How an input lies in memory: its axes from the slowest to the fastest, how many elements are left out behind each row of each of
+/// them, and before all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lie {
+    axes: Vec<usize>,
+    gaps: Vec<usize>,
+    first: usize,
+}
+
+impl Lie {
+    /// Dense as often as not.
+    fn draw(c: &mut Choices, dimensions: usize) -> Option<Lie> {
+        let mut axes: Vec<usize> = (0..dimensions).collect();
+        let mut gaps = vec![0; dimensions];
+        let mut first = 0;
+        match c.below(8) {
+            0..=3 => return None,
+            // Channels last.
+            4 if dimensions > 2 => axes[1..].rotate_left(1),
+            4 | 5 => first = c.within(1, 7),
+            6 => gaps.fill_with(|| c.within(0, 2)),
+            _ => {
+                for at in (1..dimensions).rev() {
+                    axes.swap(at, c.within(0, at));
+                }
+                gaps[0] = c.within(0, 1);
+                first = c.within(0, 3);
+            }
+        }
+        Some(Lie { axes, gaps, first })
+    }
+
+    /// The tensor of these values that lies so. What lies between them is NaN.
+    pub(super) fn upload(
+        &self,
+        stream: &Stream,
+        values: &ArrayD<f32>,
+        dtype: DType,
+    ) -> convfuse::Result<Option<Tensor>> {
+        let shape = values.shape();
+        let mut strides = vec![0; shape.len()];
+        let mut stride = 1;
+        for (&axis, gap) in self.axes.iter().zip(&self.gaps).rev() {
+            strides[axis] = stride;
+            stride = stride * shape[axis] + gap;
+        }
+        let mut memory = vec![f32::NAN; self.first + stride];
+        for (at, &value) in values.indexed_iter() {
+            let place: usize = (0..shape.len()).map(|axis| at[axis] * strides[axis]).sum();
+            memory[self.first + place] = value;
+        }
+        let memory = ndarray::Array1::from(memory);
+        let memory = Tensor::from_f32_array(stream, &memory, dtype)?;
+        let strides: Vec<isize> = strides.iter().map(|&stride| stride as isize).collect();
+        Ok(lab::as_strided(&memory, self.first, shape, &strides))
+    }
+}
+
+/// A case that was drawn.
+#[derive(Debug)]
+pub struct Draft {
+    /// Of which family.
+    pub family: &'static Family,
+    /// The choices that it was drawn by.
+    pub choices: Vec<u32>,
+    /// What it is, or why there is no such chain.
+    pub(super) case: Result<Case, Box<Impossible>>,
+    pub(super) dtype: DType,
+    pub(super) lie: Option<Lie>,
+    /// The first samples, that are also done by themselves, and so are the others; none or all for the whole batch alone.
+    pub(super) cut: usize,
+    /// The order of the emulator's threads.
+    pub(super) schedule: Option<u64>,
+}
+
+/// A chain that is refused whatever the input.
+#[derive(Debug)]
+pub(super) struct Impossible {
+    pub(super) layers: Vec<Layer>,
+    pub(super) input: Vec<usize>,
+    pub(super) refusal: ChainError,
+}
+
+impl Draft {
+    /// The family of this name.
+    #[must_use]
+    pub fn family(name: &str) -> Option<&'static Family> {
+        FAMILIES.iter().find(|family| family.name == name)
+    }
+
+    /// Case `number` of all that `seed` gives: the first draft of a family that costs no more than `most`, as
+    /// [`Case::cost`] counts it. Each draft that costs more makes the next ones smaller. Without a family the number decides
+    /// that, too. `None` if none is cheap enough.
+    #[must_use]
+    pub fn numbered(
+        family: Option<&'static Family>,
+        seed: u64,
+        number: u64,
+        most: u64,
+    ) -> Option<Draft> {
+        const ATTEMPTS: u64 = 16;
+        let of_number = &FAMILIES[(number % FAMILIES.len() as u64) as usize];
+        let family = family.unwrap_or(of_number);
+        let seed = splitmix64(splitmix64(seed).wrapping_add(number));
+        let drafts = (0..ATTEMPTS).map(|attempt| {
+            let choices = Choices::random(seed.wrapping_add(attempt << 32), 1 + attempt as i32 / 2);
+            Draft::drawn(family, choices, most)
+        });
+        drafts.flatten().next()
+    }
+
+    /// The draft of these choices.
+    #[must_use]
+    pub fn chosen(family: &'static Family, choices: Vec<u32>, most: u64) -> Option<Draft> {
+        Draft::drawn(family, Choices::given(choices), most)
+    }
+
+    fn drawn(family: &'static Family, mut choices: Choices, most: u64) -> Option<Draft> {
+        let c = &mut choices;
+        let dtype = c.of([DType::F32, DType::F32, DType::F16, DType::BF16]);
+        let schedule = match c.below(4) {
+            0 => None,
+            _ => Some(u64::from(c.below(1 << 16))),
+        };
+        let cut = c.within(0, 3);
+        let Plan { layers, input } = (family.draw)(c);
+        let lie = Lie::draw(c, input.len());
+        let name = format!("{}/{}", family.name, c.below(1 << 16));
+        let case = match case(&name, layers, input, most)? {
+            Ok(mut case) => {
+                if !case.x.is_empty() {
+                    values::draw(c, &mut case, dtype);
+                }
+                Ok(rounded(&case, dtype))
+            }
+            Err(impossible) => Err(impossible),
+        };
+        Some(Draft {
+            family,
+            choices: c.taken().to_vec(),
+            case,
+            dtype,
+            lie,
+            cut,
+            schedule,
+        })
+    }
+
+    /// What it is, in a line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let of = |layers: &[Layer], input: &[usize]| format!("{layers:?} of {input:?}");
+        let what = match &self.case {
+            Ok(case) => of(case.chain.layers(), case.x.shape()),
+            Err(impossible) => of(&impossible.layers, &impossible.input),
+        };
+        let lie = match &self.lie {
+            None => String::new(),
+            Some(lie) => format!(", {lie:?}"),
+        };
+        format!("{what}, {}{lie}, cut at {}", self.dtype, self.cut)
+    }
+}
+
+/// The case, if it costs no more than `most`; what refuses its input costs nothing.
+fn case(
+    name: &str,
+    layers: Vec<Layer>,
+    input: Vec<usize>,
+    most: u64,
+) -> Option<Result<Case, Box<Impossible>>> {
+    let channels = input[1];
+    let chain = match Chain::new(channels, layers.clone()) {
+        Ok(chain) => chain,
+        Err(refusal) => {
+            return Some(Err(Box::new(Impossible {
+                layers,
+                input,
+                refusal,
+            })));
+        }
+    };
+    let cost = chain.problem(&input).map_or(0, |p| Case::cost_of(&p));
+    (cost <= most).then(|| {
+        Ok(match <[Layer; 1]>::try_from(layers) {
+            // Values of both signs in all that it has.
+            Ok([layer]) => match Case::of_layer(name, layer, &input) {
+                Ok(case) => case,
+                Err(_) => Case::of_chain(name, chain, &input),
+            },
+            Err(_) => {
+                let case = Case::of_chain(name, chain, &input);
+                case.scaled(2.0).shifted(-1.0)
+            }
+        })
+    })
+}

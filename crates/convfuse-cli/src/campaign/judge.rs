@@ -1,0 +1,274 @@
+//! A draft, done in all ways that a device has for it.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use convfuse::chain::ChainError;
+use convfuse::{Device, EmulatorOptions, Error, Stream, Tensor, lab};
+use ndarray::{ArrayD, Axis, Slice};
+use oracle::{Case, Expected, Precision};
+
+use super::draft::{Draft, Impossible};
+use crate::status::{Status, told};
+use crate::way::{Ready, Trouble, Way};
+
+/// Where cases are done.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// On this device.
+    Device(Device),
+    /// In an emulator for each case, whose threads run in the case's order.
+    Emulator,
+}
+
+impl Place {
+    fn device(&self, schedule: Option<u64>) -> Device {
+        match self {
+            Place::Device(device) => device.clone(),
+            Place::Emulator => {
+                let mut options = EmulatorOptions::new();
+                options.seed = schedule;
+                options.catch_signals = true;
+                Device::emulator_with(options)
+            }
+        }
+    }
+}
+
+/// What became of a draft.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Whether the specification refuses it; the device did so, too, or there is trouble.
+    pub is_refused: bool,
+    /// Results that were compared.
+    pub runs: usize,
+    /// Elements of them.
+    pub elements: usize,
+    /// The largest part of its tolerance that an element used: of accurate f32, fast f32, f16, bf16.
+    pub used: [f64; 4],
+    /// The kernels that ran.
+    pub kernels: BTreeSet<&'static str>,
+    /// What is wrong, the first that was found.
+    pub trouble: Option<Trouble>,
+}
+
+fn trouble(status: Status, text: impl Into<String>) -> Trouble {
+    Trouble {
+        status,
+        text: text.into(),
+    }
+}
+
+fn of_error(error: &Error) -> Trouble {
+    trouble(Status::of(error), told(error))
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("something")
+}
+
+impl Draft {
+    /// Does the draft in all ways, and compares what comes out with the oracle's. A panic is trouble like any other.
+    #[must_use]
+    pub fn judge(&self, place: &Place) -> Verdict {
+        let mut verdict = Verdict::default();
+        let judged = catch_unwind(AssertUnwindSafe(|| self.judge_into(place, &mut verdict)));
+        verdict.trouble = match judged {
+            Ok(judged) => judged.err(),
+            Err(panic) => {
+                let text = format!("panicked: {}", said(&*panic));
+                Some(trouble(Status::Wrong, text))
+            }
+        };
+        verdict
+    }
+
+    fn judge_into(&self, place: &Place, verdict: &mut Verdict) -> Result<(), Trouble> {
+        let device = place.device(self.schedule);
+        let stream = device.stream().map_err(|error| of_error(&error))?;
+        let case = match &self.case {
+            Ok(case) => case,
+            Err(impossible) => {
+                verdict.is_refused = true;
+                return self.must_be_impossible(impossible, &stream);
+            }
+        };
+        if let Err(refusal) = case.problem() {
+            verdict.is_refused = true;
+            return self.must_be_refused(case, &refusal, &stream);
+        }
+        let mut ways = Way::all_on(&device, case, self.dtype);
+        if !device.is_cpu() && case.chain.layers().len() == 1 {
+            ways.extend(Way::by_models(case, self.dtype));
+        }
+        let mut wanted: Vec<(Precision, Expected)> = Vec::new();
+        let last = ways.len() - 1;
+        for (number, way) in ways.iter().enumerate() {
+            let precision = way.precision();
+            let at = wanted.iter().position(|(known, _)| *known == precision);
+            let at = match at {
+                Some(at) => at,
+                None => {
+                    let expected = case.expected(&precision);
+                    let expected =
+                        expected.map_err(|error| trouble(Status::Refused, error.to_string()))?;
+                    wanted.push((precision, expected));
+                    wanted.len() - 1
+                }
+            };
+            let of_way = |trouble: Trouble| Trouble {
+                text: format!("{way}: {}", trouble.text),
+                ..trouble
+            };
+            let done = self.run(case, way, &stream, &wanted[at].1, number == last, verdict);
+            done.map_err(of_way)?;
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        way: &Way,
+        stream: &Stream,
+        wanted: &Expected,
+        is_last: bool,
+        verdict: &mut Verdict,
+    ) -> Result<(), Trouble> {
+        let of = |error: Error| of_error(&error);
+        let upload = |values: &ArrayD<f32>| Tensor::from_f32_array(stream, values, self.dtype);
+        let ready = way.ready(case, stream).map_err(of)?;
+        let output = |ready: &Ready<'_>, x: &Tensor, further: &[ArrayD<f32>]| {
+            let further = further.iter().map(upload);
+            let further = further.collect::<convfuse::Result<Vec<_>>>()?;
+            ready.run(x, &further)?.to_f32_array()
+        };
+        let got = upload(&case.x).and_then(|x| output(&ready, &x, &case.inputs));
+        let got = got.map_err(of)?;
+        let agreement = wanted.check(got.view());
+        let agreement = agreement.map_err(|error| trouble(Status::Wrong, error.to_string()))?;
+        verdict.runs += 1;
+        verdict.elements += agreement.elements;
+        let of_precision = match way.precision() {
+            Precision::F32 => 0,
+            Precision::F16 => 2,
+            Precision::BF16 => 3,
+            _ => 1,
+        };
+        let used = &mut verdict.used[of_precision];
+        *used = used.max(agreement.tolerance_used);
+        if !stream.device().is_cpu() {
+            let kernels = ready.kernels(case.x.shape()).map_err(of)?;
+            verdict.kernels.extend(kernels);
+        }
+
+        // What must not change a bit is looked at for the way with the fewest launches.
+        if !is_last {
+            return Ok(());
+        }
+        if let Some(lie) = &self.lie {
+            let x = lie.upload(stream, &case.x, self.dtype).map_err(of)?;
+            let x = x.ok_or_else(|| trouble(Status::Failed, "no tensor lies so"))?;
+            let lying = output(&ready, &x, &case.inputs).map_err(of)?;
+            verdict.runs += 1;
+            must_be_same(&got, &lying, &format!("where the input lies as {lie:?}"))?;
+        }
+        let samples = case.x.shape()[0];
+        let is_batched = !case.chain.lacks_batch(case.x.shape());
+        if is_batched && (1..samples).contains(&self.cut) {
+            for part in [0..self.cut, self.cut..samples] {
+                let slice = |values: &ArrayD<f32>| {
+                    let part = Slice::from(part.clone());
+                    values.slice_axis(Axis(0), part).to_owned()
+                };
+                let further: Vec<_> = case.inputs.iter().map(slice).collect();
+                let x = slice(&case.x);
+                // A norm of single values wants several samples.
+                if case.chain.problem(x.shape()).is_err() {
+                    continue;
+                }
+                let x = upload(&x).map_err(of)?;
+                let alone = output(&ready, &x, &further).map_err(of)?;
+                verdict.runs += 1;
+                let what = format!("where samples {part:?} are done by themselves");
+                must_be_same(&slice(&got), &alone, &what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a specification refuses a device refuses, too, with the same words.
+    fn must_be_refused(
+        &self,
+        case: &Case,
+        refusal: &ChainError,
+        stream: &Stream,
+    ) -> Result<(), Trouble> {
+        let wrong = |text: String| Err(trouble(Status::Wrong, text));
+        let got = Way::all(case, self.dtype)[0].run(case, stream);
+        match (got, refusal) {
+            // A model also says which layer it is.
+            (Err(Error::Chain(error)), _) if error == *refusal => Ok(()),
+            (Err(error), ChainError::Layer { source, .. })
+                if error.to_string() == source.to_string() =>
+            {
+                Ok(())
+            }
+            // There are no further inputs without the shapes that the chain gives them, and a model asks for them first.
+            (Err(Error::Inputs(_)), _) if !case.chain.inputs().is_empty() => Ok(()),
+            (Err(error), _) => wrong(format!("refused with {error}, reference: {refusal}")),
+            (Ok(_), _) => wrong(format!("accepted, reference: {refusal}")),
+        }
+    }
+
+    /// What no chain has an operator refuses as well, where it has no parameters.
+    fn must_be_impossible(&self, impossible: &Impossible, stream: &Stream) -> Result<(), Trouble> {
+        let Impossible {
+            layers,
+            input,
+            refusal,
+        } = impossible;
+        let [layer] = layers.as_slice() else {
+            return Ok(());
+        };
+        let is_pool = layer.operator().contains("pool");
+        if !is_pool {
+            return Ok(());
+        }
+        let x = ArrayD::zeros(&input[..]);
+        let x = Tensor::from_f32_array(stream, &x, self.dtype).map_err(|e| of_error(&e))?;
+        match lab::layer(&x, layer, &[], &convfuse::ops::ConvOptions::default()) {
+            Err(error) if error.to_string().starts_with(layer.operator()) => Ok(()),
+            Err(error) => {
+                let text = format!("refused with {error}, reference: {refusal}");
+                Err(trouble(Status::Wrong, text))
+            }
+            Ok(_) => Err(trouble(
+                Status::Wrong,
+                format!("accepted, reference: {refusal}"),
+            )),
+        }
+    }
+}
+
+/// Fails unless both are the same bits; NaN is NaN.
+fn must_be_same(one: &ArrayD<f32>, other: &ArrayD<f32>, what: &str) -> Result<(), Trouble> {
+    let bits = |v: f32| if v.is_nan() { u32::MAX } else { v.to_bits() };
+    if one.shape() != other.shape() {
+        let text = format!("{:?} {what}, {:?} without", other.shape(), one.shape());
+        return Err(trouble(Status::Wrong, text));
+    }
+    let mut differences = one.iter().zip(other).enumerate();
+    let found = differences.find(|(_, (one, other))| bits(**one) != bits(**other));
+    match found {
+        None => Ok(()),
+        Some((index, (one, other))) => {
+            let text = format!("element {index} is {other:e} {what}, {one:e} without");
+            Err(trouble(Status::Wrong, text))
+        }
+    }
+}

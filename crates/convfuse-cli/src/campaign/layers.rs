@@ -1,0 +1,211 @@
+//! Layers with any attributes.
+
+use convfuse::chain::{
+    BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+};
+use convfuse::spec::{
+    AvgPoolSpec, BatchNormSpec, ClampSpec, ConvSpec, GeluApproximation, GroupNormSpec,
+    InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, MaxPool3dSpec, Padding, PaddingMode,
+    PointwiseSpec,
+};
+
+use super::choices::Choices;
+
+/// Attributes of a convolution in `groups` groups, most of them PyTorch's defaults.
+pub(super) fn conv_attributes<const D: usize>(c: &mut Choices, groups: usize) -> ConvSpec<D> {
+    let padding_mode = c.of([
+        PaddingMode::Zeros,
+        PaddingMode::Zeros,
+        PaddingMode::Zeros,
+        PaddingMode::Reflect,
+        PaddingMode::Replicate,
+        PaddingMode::Circular,
+    ]);
+    let mut spec = ConvSpec {
+        padding: c.each(0, 3).into(),
+        dilation: c.each(1, 3),
+        padding_mode,
+        groups,
+        ..ConvSpec::default()
+    };
+    // Padding that keeps extents has no stride.
+    match c.once_in(6) {
+        true => spec.padding = Padding::Same,
+        false => spec.stride = c.each(1, 3),
+    }
+    spec
+}
+
+/// A convolution that keeps most of its input's extents, as those of networks do.
+pub(super) fn usual_conv<const D: usize>(
+    c: &mut Choices,
+    name: &str,
+    groups: usize,
+    out_channels: usize,
+    kernel_size: [usize; D],
+) -> ConvLayer<D> {
+    let attributes = match c.below(3) {
+        0 => ConvSpec::default(),
+        1 => ConvSpec {
+            padding: kernel_size.map(|extent| extent / 2).into(),
+            ..ConvSpec::default()
+        },
+        _ => conv_attributes(c, groups),
+    };
+    ConvLayer {
+        attributes: ConvSpec {
+            groups,
+            ..attributes
+        },
+        bias: !c.once_in(3),
+        ..ConvLayer::new(name, out_channels, kernel_size)
+    }
+}
+
+/// What norms add to a variance: PyTorch's default mostly, and what makes a norm hardly one.
+pub(super) fn eps(c: &mut Choices) -> f64 {
+    c.of([1e-5, 1e-5, 1e-3, 1.0, 1e-8])
+}
+
+pub(super) fn group_norm(c: &mut Choices, name: &str, num_groups: usize) -> Layer {
+    Layer::GroupNorm(GroupNormLayer {
+        name: name.to_owned(),
+        attributes: GroupNormSpec {
+            num_groups,
+            eps: eps(c),
+        },
+        affine: !c.once_in(3),
+    })
+}
+
+pub(super) fn instance_norm(c: &mut Choices, name: &str) -> Layer {
+    Layer::InstanceNorm(InstanceNormLayer {
+        name: name.to_owned(),
+        attributes: InstanceNormSpec { eps: eps(c) },
+        affine: c.once_in(2),
+    })
+}
+
+pub(super) fn layer_norm(c: &mut Choices, name: &str, normalized_shape: &[usize]) -> Layer {
+    Layer::LayerNorm(LayerNormLayer {
+        name: name.to_owned(),
+        normalized_shape: normalized_shape.to_vec(),
+        attributes: LayerNormSpec { eps: eps(c) },
+        elementwise_affine: !c.once_in(3),
+        bias: !c.once_in(3),
+    })
+}
+
+pub(super) fn batch_norm(c: &mut Choices, name: &str) -> Layer {
+    Layer::BatchNorm(BatchNormLayer {
+        name: name.to_owned(),
+        attributes: BatchNormSpec { eps: eps(c) },
+        affine: !c.once_in(3),
+    })
+}
+
+/// Bounds of both signs, of one, equal ones, and a minimum above the maximum.
+pub(super) fn clamp(c: &mut Choices) -> PointwiseSpec {
+    let bounds = [-0.5, 0.75, 0.0, -2.0, 1e-3, 6.0, f64::INFINITY];
+    let bound = |c: &mut Choices| c.of(bounds);
+    PointwiseSpec::Clamp(match c.below(8) {
+        0..=3 => ClampSpec::new(-0.5, bound(c)),
+        4 | 5 => ClampSpec::new(bound(c), bound(c)),
+        6 => ClampSpec {
+            min: Some(bound(c)),
+            max: None,
+        },
+        _ => ClampSpec {
+            min: None,
+            max: Some(bound(c)),
+        },
+    })
+}
+
+/// How many pointwise functions there are.
+pub(super) const FUNCTIONS: u32 = 11;
+
+/// Pointwise function `number` with any attributes.
+pub(super) fn function(c: &mut Choices, number: u32) -> Layer {
+    Layer::Pointwise(match number {
+        0 => PointwiseSpec::Relu {},
+        1 => clamp(c),
+        2 => PointwiseSpec::LeakyRelu {
+            negative_slope: c.of([0.01, 0.0, -0.5, 1.5]),
+        },
+        3 => PointwiseSpec::Silu {},
+        4 => PointwiseSpec::Gelu {
+            approximate: c.of([GeluApproximation::None, GeluApproximation::Tanh]),
+        },
+        5 => PointwiseSpec::Sigmoid {},
+        6 => PointwiseSpec::Tanh {},
+        7 => PointwiseSpec::Hardswish {},
+        8 => PointwiseSpec::Elu {
+            alpha: c.of([1.0, 0.0, -0.7, 2.5]),
+        },
+        9 => PointwiseSpec::Softplus {
+            beta: c.of([1.0, 0.5, 3.0]),
+            threshold: c.of([20.0, 2.0, 0.0]),
+        },
+        _ => PointwiseSpec::Mish {},
+    })
+}
+
+/// Up to `most` functions, factors and, where `inputs` has names left, sums.
+pub(super) fn functions(
+    c: &mut Choices,
+    most: usize,
+    scales: &mut Vec<&str>,
+    inputs: &mut Vec<&str>,
+) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    for _ in 0..c.within(0, most) {
+        layers.extend(match c.below(FUNCTIONS + 3) {
+            FUNCTIONS => scales.pop().map(Layer::scale),
+            number if number > FUNCTIONS => inputs.pop().map(Layer::add),
+            number => Some(function(c, number)),
+        });
+    }
+    layers
+}
+
+/// Windows of images or volumes; most lie side by side, and some reach beyond what a window may.
+pub(super) fn max_pool2d(c: &mut Choices, most: usize) -> Layer {
+    let kernel_size = c.each(1, most);
+    Layer::max_pool2d(MaxPool2dSpec {
+        stride: c.once_in(2).then(|| c.each(1, 4)),
+        padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
+        dilation: match c.once_in(4) {
+            true => c.each(1, 3),
+            false => [1; 2],
+        },
+        ceil_mode: c.once_in(3),
+        kernel_size,
+    })
+}
+
+pub(super) fn max_pool3d(c: &mut Choices, most: usize) -> Layer {
+    let kernel_size = c.each(1, most);
+    Layer::max_pool3d(MaxPool3dSpec {
+        stride: c.once_in(2).then(|| c.each(1, 4)),
+        padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
+        dilation: match c.once_in(4) {
+            true => c.each(1, 3),
+            false => [1; 3],
+        },
+        ceil_mode: c.once_in(3),
+        kernel_size,
+    })
+}
+
+pub(super) fn averages<const D: usize>(c: &mut Choices, most: usize) -> AvgPoolSpec<D> {
+    let kernel_size = c.each(1, most);
+    AvgPoolSpec {
+        stride: c.once_in(2).then(|| c.each(1, 4)),
+        padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
+        ceil_mode: c.once_in(3),
+        count_include_pad: !c.once_in(2),
+        divisor_override: c.once_in(4).then(|| c.of([1, 3, -2, 7])),
+        kernel_size,
+    }
+}

@@ -1,0 +1,164 @@
+//! Random cases without end: any operator or chain, any attributes, shapes, values and types, done in all ways that a device has and
+//! judged by the oracle's derived tolerances.
+//!
+//! Gates run the same cases every time; a campaign looks for others. A case follows from a seed and its number alone
+//! ([`Draft::numbered`]), so a campaign goes on where another ended, and parts of one run side by side. What is drawn is a list of
+//! choices; where a case fails, choices are left out or made less as long as it still does ([`Draft::smaller`]), and the
+//! choices that are left repeat it.
+
+mod choices;
+mod draft;
+mod families;
+mod judge;
+mod layers;
+mod values;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+pub use choices::Choices;
+pub use draft::Draft;
+pub use families::{FAMILIES, Family};
+pub use judge::{Place, Verdict};
+
+/// Which cases are to be done, where, and for how long.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    /// Where.
+    pub place: Place,
+    /// Of this family alone.
+    pub family: Option<&'static Family>,
+    /// What the cases follow from, with their numbers.
+    pub seed: u64,
+    /// The first number.
+    pub first: u64,
+    /// How many.
+    pub cases: u64,
+    /// What a case may cost at the most, as [`oracle::Case::cost`] counts it.
+    pub most: u64,
+    /// When no other case is begun.
+    pub time: Duration,
+    /// Cases at a time.
+    pub threads: usize,
+}
+
+/// A case that was done.
+#[derive(Debug)]
+pub struct Done {
+    /// Its number.
+    pub number: u64,
+    /// What it was; `None` if no draft was cheap enough.
+    pub draft: Option<(Draft, Verdict)>,
+}
+
+impl Campaign {
+    /// Does the cases, and hands over each that is done, in any order. Ends early, without beginning others, where `done` fails.
+    ///
+    /// # Errors
+    /// What `done` fails with.
+    pub fn run<E>(&self, mut done: impl FnMut(Done) -> Result<(), E>) -> Result<(), E> {
+        let start = Instant::now();
+        let next = AtomicU64::new(0);
+        let is_over = AtomicBool::new(false);
+        let (sender, receiver) = mpsc::channel();
+        let work = |sender: mpsc::Sender<Done>| {
+            while !is_over.load(Ordering::Relaxed) && start.elapsed() < self.time {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= self.cases {
+                    return;
+                }
+                let number = self.first.wrapping_add(index);
+                let draft = Draft::numbered(self.family, self.seed, number, self.most);
+                let draft = draft.map(|draft| {
+                    let verdict = draft.judge(&self.place);
+                    (draft, verdict)
+                });
+                if sender.send(Done { number, draft }).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                let sender = sender.clone();
+                scope.spawn(|| work(sender));
+            }
+            drop(sender);
+            let handed = receiver.iter().try_for_each(&mut done);
+            is_over.store(true, Ordering::Relaxed);
+            handed
+        })
+    }
+}
+
+impl Draft {
+    /// The smallest draft that was found to fail in the same way, within `time`.
+    #[must_use]
+    pub fn smaller(self, place: &Place, most: u64, time: Duration) -> Draft {
+        let start = Instant::now();
+        let status = |draft: &Draft| draft.judge(place).trouble.map(|trouble| trouble.status);
+        let failing = status(&self);
+        if failing.is_none() {
+            return self;
+        }
+        let mut best = self;
+        loop {
+            let candidates = choices::simpler(&best.choices).into_iter();
+            let mut candidates = candidates.take_while(|_| start.elapsed() < time);
+            let found = candidates.find_map(|choices| {
+                let draft = Draft::chosen(best.family, choices, most)?;
+                // Choices beyond what a draft needs are no smaller draft.
+                let is_smaller = draft.choices != best.choices;
+                (is_smaller && status(&draft) == failing).then_some(draft)
+            });
+            match found {
+                Some(draft) => best = draft,
+                None => return best,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_gives_cases_that_are_not_refused() {
+        for family in FAMILIES {
+            let draft = |number| Draft::numbered(Some(family), 3, number, 20_000_000);
+            let drafts = (0..12).filter_map(draft);
+            let possible = drafts.filter(|draft| {
+                let case = draft.case.as_ref();
+                case.is_ok_and(|case| case.problem().is_ok())
+            });
+            assert!(possible.count() >= 3, "{}", family.name);
+        }
+    }
+
+    #[test]
+    fn every_operator_has_a_family() {
+        for cases in oracle::all() {
+            assert!(Draft::family(cases.kind).is_some(), "{}", cases.kind);
+        }
+    }
+
+    #[test]
+    fn choices_repeat_a_draft() {
+        for number in 0..2 * FAMILIES.len() as u64 {
+            let Some(draft) = Draft::numbered(None, 5, number, 300_000) else {
+                continue;
+            };
+            let again = Draft::chosen(draft.family, draft.choices.clone(), 300_000).unwrap();
+            assert_eq!(again.choices, draft.choices);
+            assert_eq!(again.summary(), draft.summary());
+            if let (Ok(one), Ok(other)) = (&draft.case, &again.case) {
+                let bits = |values: &ndarray::ArrayD<f32>| -> Vec<u32> {
+                    values.iter().map(|v| v.to_bits()).collect()
+                };
+                assert_eq!(bits(&one.x), bits(&other.x));
+            }
+        }
+    }
+}
