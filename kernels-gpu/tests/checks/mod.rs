@@ -29,6 +29,7 @@ pub(crate) mod elementwise;
 pub(crate) mod implicit_gemm;
 pub(crate) mod implicit_gemm_alone;
 mod implicit_gemm_launch;
+pub(crate) mod implicit_gemm_unpacked;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod pointwise;

@@ -78,6 +78,8 @@ struct RecordProblem {
     title: Option<String>,
     input: Vec<usize>,
     dtype: String,
+    #[serde(default)]
+    channels_last: bool,
     seed: u64,
     attributes: serde_json::Value,
     results: Vec<RecordRun>,
@@ -165,6 +167,7 @@ impl RecordProblem {
             && self.title == other.title
             && self.input == other.input
             && self.dtype == other.dtype
+            && self.channels_last == other.channels_last
             && self.seed == other.seed
             && self.attributes == other.attributes
     }

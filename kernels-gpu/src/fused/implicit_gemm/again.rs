@@ -12,8 +12,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OUTSIDE};
+use op_spec::launch::implicit_gemm::{CELL_VALUES, CELL_WORDS, Ending, GemmGeometry, OUTSIDE};
 
 use super::format::Format;
 use super::place::Place;
@@ -69,6 +68,60 @@ pub(super) fn judged<F: Format>(result: f32) -> f32 {
     result
 }
 
+/// Where the elements of the input are: from a sample, channel, slice, row or column to the next, in elements.
+struct Pixels {
+    sample: usize,
+    channel: usize,
+    slice: usize,
+    row: usize,
+    column: usize,
+}
+
+impl Pixels {
+    /// Computed anew each time, or what follows from it would take the products' registers.
+    #[inline(always)]
+    fn of(g: &GemmGeometry) -> Self {
+        let (conv, cells) = (&g.conv, &g.cells);
+        if opaque::to_compiler(cells.is_unpacked) == 0 {
+            let column = opaque::to_compiler(1) as usize;
+            let row = conv.w as usize * column;
+            let slice = conv.h as usize * row;
+            let channel = conv.d as usize * slice;
+            Self {
+                sample: conv.input_channels() as usize * channel,
+                channel,
+                slice,
+                row,
+                column,
+            }
+        } else {
+            let cell = opaque::to_compiler(CELL_VALUES) as usize;
+            Self {
+                sample: cells.sample as usize * cell,
+                channel: 1,
+                slice: cells.slice as usize * cell,
+                row: cells.row as usize * cell,
+                column: cells.column as usize * cell,
+            }
+        }
+    }
+
+    /// Elements that all samples span.
+    #[inline(always)]
+    fn elements(&self, g: &GemmGeometry) -> usize {
+        let conv = &g.conv;
+        let last = [conv.d - 1, conv.h - 1, conv.w - 1];
+        let channels = conv.input_channels() as usize - 1;
+        (conv.n as usize - 1) * self.sample + channels * self.channel + self.pixel(last) + 1
+    }
+
+    /// Where a pixel is, from the first of its sample and channel.
+    #[inline(always)]
+    fn pixel(&self, [d, h, w]: [u32; 3]) -> usize {
+        d as usize * self.slice + h as usize * self.row + w as usize * self.column
+    }
+}
+
 /// The sum of the products of filter `channel` with the window of one output of a sample, one after another: taps in
 /// order, and of each the channels, as `conv_direct` has them. Padding is a value of 0.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -76,17 +129,17 @@ pub(super) fn judged<F: Format>(result: f32) -> f32 {
 unsafe fn convolve<T: Storage>(
     x: *const T,
     weight: *const T,
-    conv: &ConvGeometry,
+    g: &GemmGeometry,
     (sample, channel): (u32, u32),
     [z, p, q]: [u32; 3],
 ) -> f32 {
-    let pixels = conv.input_pixels() as usize;
-    let all = conv.n as usize * conv.input_channels() as usize * pixels;
+    let conv = &g.conv;
+    let input = Pixels::of(g);
+    let all = input.elements(g);
     let filters = conv.output_channels() as usize * conv.reduction() as usize;
     let (x, weight) = (Global::new(x, all), Global::new(weight, filters));
     let (group, _) = div_rem(channel, conv.group_k);
-    let first_plane =
-        sample as usize * conv.input_channels() as usize + (group * conv.group_c) as usize;
+    let first = sample as usize * input.sample + (group * conv.group_c) as usize * input.channel;
     let filter = channel as usize * conv.reduction() as usize;
     let (mut sum, mut tap) = (0.0, 0);
     // None of the loops is unrolled: this is hardly ever run, and is in every instance of the product.
@@ -101,14 +154,10 @@ unsafe fn convolve<T: Storage>(
             while s < conv.s {
                 let w = (q * conv.stride_w + s * conv.dilation_w).wrapping_sub(conv.pad_w);
                 let inside = d < conv.d && h < conv.h && w < conv.w;
-                let element = if inside {
-                    (d * conv.h + h) * conv.w + w
-                } else {
-                    0
-                };
+                let element = if inside { input.pixel([d, h, w]) } else { 0 };
                 let mut c = 0;
                 while c < conv.group_c {
-                    let at = (first_plane + c as usize) * pixels + element as usize;
+                    let at = first + c as usize * input.channel + element;
                     let value = x.load(at).to_f32();
                     let value = if inside { value } else { 0.0 };
                     let weight = weight.load(filter + (c * conv.taps() + tap) as usize);
@@ -174,7 +223,7 @@ impl<T: Storage> Written<'_, T> {
                     let to = plane * conv.output_pixels() as usize + at as usize;
                     if self.y.load(to).to_f32().is_nan() {
                         let of = (place.sample, channel);
-                        let sum = convolve(self.alone.x, self.alone.weight, conv, of, [z, p, q]);
+                        let sum = convolve(self.alone.x, self.alone.weight, g, of, [z, p, q]);
                         let [bias, _, gain, shift] =
                             self.channels.load_vec::<4>(filter * CELL_WORDS);
                         let value = self.alone.map([gain, shift], sum + bias);
