@@ -1,5 +1,6 @@
 //! Tensors that lie in memory in other ways than kernels read: channels last, backwards, with gaps, from odd addresses.
 
+use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec};
 use convfuse::{DType, Device, Model, Options, Stream, Tensor, data, lab, ops};
 use libtest_mimic::{Failed, Trial};
@@ -27,6 +28,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         "layouts",
         &[
             ("are_explained_and_held_to_by_plans", plans),
+            (
+                "with_channels_last_are_multiplied_without_a_copy",
+                without_a_copy,
+            ),
             ("of_too_many_axes_are_refused", axes),
             ("of_outputs_are_dense_and_aligned", outputs),
             ("cross_to_another_device_and_back", across),
@@ -308,6 +313,86 @@ fn plans(backend: Backend) -> Outcome {
     let wanted = y.to_array::<f32>()?;
     for_dense.execute(&last.contiguous()?, &mut y)?;
     assert_eq!(y.to_array::<f32>()?, wanted);
+    Ok(())
+}
+
+/// A chain whose convolution takes wide tiles, if the device has them.
+fn of_wide_tiles(norm: Option<Layer>, groups: usize, stride: usize) -> convfuse::Result<Chain> {
+    let (channels, filters) = if groups > 1 { (48, 128) } else { (128, 128) };
+    let mut conv = ConvLayer::<2>::new("conv", filters, [3, 3]);
+    conv.attributes = Conv2dSpec {
+        stride: [stride; 2],
+        padding: [1, 1].into(),
+        groups,
+        ..Conv2dSpec::default()
+    };
+    let layers = [Some(Layer::conv2d(conv)), norm, Some(Layer::relu())];
+    Ok(Chain::new(channels, layers.into_iter().flatten())?)
+}
+
+fn without_a_copy(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let norm = Layer::group_norm("norm", 8);
+    let cases = [
+        (of_wide_tiles(Some(norm), 1, 1)?, [2, 128, 12, 20]),
+        // Without a norm what is not finite is computed again, from the input as it lies.
+        (of_wide_tiles(None, 2, 2)?, [2, 48, 17, 33]),
+    ];
+    for (chain, shape) in cases {
+        let mut values = data::signed(1, &shape[..]);
+        let is_alone = chain.layers().len() == 2;
+        if is_alone {
+            let specials = [f32::NAN, f32::INFINITY];
+            let places = values.iter_mut().step_by(1000);
+            places.zip(specials).for_each(|(x, special)| *x = special);
+        }
+        for dtype in [DType::F16, DType::BF16] {
+            let parameters = convfuse::Parameters::init(&chain, 3)?;
+            let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+            let x = Tensor::from_f32_array(&stream, &values, dtype)?;
+            let wanted = bits_of(&model.forward(&x)?)?;
+            let gap = Way {
+                gap: 8,
+                ..way(
+                    "channels last, with a whole cell between samples",
+                    channels_last,
+                )
+            };
+            let odd = Way {
+                before: 1,
+                ..way("channels last from an odd address", channels_last)
+            };
+            let part = Way {
+                gap: 4,
+                ..way(
+                    "channels last, with half a cell between samples",
+                    channels_last,
+                )
+            };
+            for (way, are_cells) in [
+                (&WAYS[0], true),
+                (&gap, true),
+                (&odd, false),
+                (&part, false),
+            ] {
+                let x = lying(&stream, &values, dtype, way)?;
+                let plan = model.plan_for(&stream, &x, &Options::default())?;
+                let launches = plan.explain()?.launches;
+                let has = |part: &str| launches.iter().any(|launch| launch.kernel.contains(part));
+                let reads_cells = are_cells && has("gemm_wide");
+                assert_eq!(has("copy_strided"), !reads_cells, "{} in {dtype}", way.name);
+                assert_eq!(has("gemm_pack"), !reads_cells, "{} in {dtype}", way.name);
+                let has_wide = stream.device().properties().has_warpgroup_products;
+                assert_eq!(has("gemm_wide"), has_wide, "{dtype}");
+                assert_eq!(
+                    bits_of(&model.forward(&x)?)?,
+                    wanted,
+                    "{} in {dtype}",
+                    way.name
+                );
+            }
+        }
+    }
     Ok(())
 }
 

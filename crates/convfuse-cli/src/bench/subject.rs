@@ -78,7 +78,7 @@ impl Subject {
         };
         let case = rounded(&case, dtype);
         let x = match description.channels_last {
-            true => channels_last(stream, &case.x, dtype)?,
+            true => channels_last(stream, &case.x, usize::from(problem.is_batched), dtype)?,
             false => Tensor::from_f32_array(stream, &case.x, dtype)?,
         };
         let upload = |values| Tensor::from_f32_array(stream, values, dtype);
@@ -131,14 +131,16 @@ impl Subject {
     }
 }
 
-/// An array `(n, c, *)` in memory as `(n, *, c)` would be; one of fewer axes as it is.
-fn channels_last(stream: &Stream, array: &ArrayD<f32>, dtype: DType) -> Result<Tensor> {
+/// An array in memory as one whose axis `channels` is the last would be.
+fn channels_last(
+    stream: &Stream,
+    array: &ArrayD<f32>,
+    channels: usize,
+    dtype: DType,
+) -> Result<Tensor> {
     let rank = array.ndim();
-    if rank < 3 {
-        return Tensor::from_f32_array(stream, array, dtype);
-    }
     let mut outermost_first: Vec<usize> = (0..rank).collect();
-    outermost_first[1..].rotate_left(1);
+    outermost_first[channels..].rotate_left(1);
     let behind = array.view().permuted_axes(outermost_first.clone());
     let memory = Tensor::from_f32_array(stream, &behind.as_standard_layout(), dtype)?;
     let mut strides = vec![0; rank];

@@ -68,10 +68,9 @@ pub(super) fn judged<F: Format>(result: f32) -> f32 {
     result
 }
 
-/// Where the elements of the input are: from a sample, channel, slice, row or column to the next, in elements.
+/// Where the elements of an unpacked input are: from a sample, slice, row or column to the next, in elements. Channels are neighbours.
 struct Pixels {
     sample: usize,
-    channel: usize,
     slice: usize,
     row: usize,
     column: usize,
@@ -81,41 +80,17 @@ impl Pixels {
     /// Computed anew each time, or what follows from it would take the products' registers.
     #[inline(always)]
     fn of(g: &GemmGeometry) -> Self {
-        let (conv, cells) = (&g.conv, &g.cells);
-        if opaque::to_compiler(cells.is_unpacked) == 0 {
-            let column = opaque::to_compiler(1) as usize;
-            let row = conv.w as usize * column;
-            let slice = conv.h as usize * row;
-            let channel = conv.d as usize * slice;
-            Self {
-                sample: conv.input_channels() as usize * channel,
-                channel,
-                slice,
-                row,
-                column,
-            }
-        } else {
-            let cell = opaque::to_compiler(CELL_VALUES) as usize;
-            Self {
-                sample: cells.sample as usize * cell,
-                channel: 1,
-                slice: cells.slice as usize * cell,
-                row: cells.row as usize * cell,
-                column: cells.column as usize * cell,
-            }
+        let cells = &g.cells;
+        let cell = opaque::to_compiler(CELL_VALUES) as usize;
+        Self {
+            sample: cells.sample as usize * cell,
+            slice: cells.slice as usize * cell,
+            row: cells.row as usize * cell,
+            column: cells.column as usize * cell,
         }
     }
 
-    /// Elements that all samples span.
-    #[inline(always)]
-    fn elements(&self, g: &GemmGeometry) -> usize {
-        let conv = &g.conv;
-        let last = [conv.d - 1, conv.h - 1, conv.w - 1];
-        let channels = conv.input_channels() as usize - 1;
-        (conv.n as usize - 1) * self.sample + channels * self.channel + self.pixel(last) + 1
-    }
-
-    /// Where a pixel is, from the first of its sample and channel.
+    /// Where a pixel is, from the first of its sample.
     #[inline(always)]
     fn pixel(&self, [d, h, w]: [u32; 3]) -> usize {
         d as usize * self.slice + h as usize * self.row + w as usize * self.column
@@ -124,9 +99,11 @@ impl Pixels {
 
 /// The sum of the products of filter `channel` with the window of one output of a sample, one after another: taps in
 /// order, and of each the channels, as `conv_direct` has them. Padding is a value of 0.
+///
+/// Only where `UNPACKED` is the input ever unpacked.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-unsafe fn convolve<T: Storage>(
+unsafe fn convolve<T: Storage, const UNPACKED: bool>(
     x: *const T,
     weight: *const T,
     g: &GemmGeometry,
@@ -134,12 +111,18 @@ unsafe fn convolve<T: Storage>(
     [z, p, q]: [u32; 3],
 ) -> f32 {
     let conv = &g.conv;
-    let input = Pixels::of(g);
-    let all = input.elements(g);
+    let pixels = conv.input_pixels() as usize;
+    let is_unpacked = UNPACKED && opaque::to_compiler(g.cells.is_unpacked) != 0;
+    let all = if is_unpacked {
+        (g.cells.all_cells(conv) * u64::from(CELL_VALUES)) as usize
+    } else {
+        conv.n as usize * conv.input_channels() as usize * pixels
+    };
     let filters = conv.output_channels() as usize * conv.reduction() as usize;
     let (x, weight) = (Global::new(x, all), Global::new(weight, filters));
     let (group, _) = div_rem(channel, conv.group_k);
-    let first = sample as usize * input.sample + (group * conv.group_c) as usize * input.channel;
+    let first_of_group = (group * conv.group_c) as usize;
+    let first_plane = sample as usize * conv.input_channels() as usize + first_of_group;
     let filter = channel as usize * conv.reduction() as usize;
     let (mut sum, mut tap) = (0.0, 0);
     // None of the loops is unrolled: this is hardly ever run, and is in every instance of the product.
@@ -154,10 +137,21 @@ unsafe fn convolve<T: Storage>(
             while s < conv.s {
                 let w = (q * conv.stride_w + s * conv.dilation_w).wrapping_sub(conv.pad_w);
                 let inside = d < conv.d && h < conv.h && w < conv.w;
-                let element = if inside { input.pixel([d, h, w]) } else { 0 };
+                let element = if !inside {
+                    0
+                } else if is_unpacked {
+                    let pixels = Pixels::of(g);
+                    sample as usize * pixels.sample + pixels.pixel([d, h, w]) + first_of_group
+                } else {
+                    ((d * conv.h + h) * conv.w + w) as usize
+                };
                 let mut c = 0;
                 while c < conv.group_c {
-                    let at = first + c as usize * input.channel + element;
+                    let at = if is_unpacked {
+                        element + c as usize
+                    } else {
+                        (first_plane + c as usize) * pixels + element
+                    };
                     let value = x.load(at).to_f32();
                     let value = if inside { value } else { 0.0 };
                     let weight = weight.load(filter + (c * conv.taps() + tap) as usize);
@@ -196,13 +190,13 @@ pub(super) struct Written<'a, T: Storage> {
 }
 
 impl<T: Storage> Written<'_, T> {
-    /// Computes again what the warp wrote that is NaN, if any lane has seen one.
+    /// Computes again what the warp wrote that is NaN, if any lane has seen one. Only where `UNPACKED` is the input ever unpacked.
     ///
     /// # Safety
     /// All lanes of the warp call it together, and no other warp wrote these results.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    pub(super) unsafe fn look_again(&self, seen: bool) {
+    pub(super) unsafe fn look_again<const UNPACKED: bool>(&self, seen: bool) {
         warp::sync_warp(warp::ALL_LANES);
         if !warp::warp_vote_any(warp::ALL_LANES, seen) {
             return;
@@ -223,7 +217,13 @@ impl<T: Storage> Written<'_, T> {
                     let to = plane * conv.output_pixels() as usize + at as usize;
                     if self.y.load(to).to_f32().is_nan() {
                         let of = (place.sample, channel);
-                        let sum = convolve(self.alone.x, self.alone.weight, g, of, [z, p, q]);
+                        let sum = convolve::<T, UNPACKED>(
+                            self.alone.x,
+                            self.alone.weight,
+                            g,
+                            of,
+                            [z, p, q],
+                        );
                         let [bias, _, gain, shift] =
                             self.channels.load_vec::<4>(filter * CELL_WORDS);
                         let value = self.alone.map([gain, shift], sum + bias);

@@ -231,7 +231,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             first_pixel,
             pixels_end: first_pixel + (SUMS / HALF_SUMS) as u32 * HALF_PIXELS,
         };
-        written.look_again(seen);
+        written.look_again::<true>(seen);
     }
 
     /// Undoes the scaling and adds the bias.

@@ -1,8 +1,12 @@
 //! Patches of an input that is cells as it lies: the eight channels of a cell are neighbours in memory, and so are the planes of a pixel.
 //!
 //! Neighbouring lanes bring neighbouring planes of a pixel, so that they read whole sectors of 32 bytes, as packed rows are. What
-//! the padded input has around the input is not in memory, and comes as zeros: what a window does not see, however far the patch reaches, is
-//! the same as in the packed input, so results are the same bits.
+//! the padded input has around the input is not in memory, and comes as zeros.
+//!
+//! # Bits
+//! What a pixel of the output multiplies is the same as from the packed input: cells of its window, and, with filters of 0, those again, or
+//! the column a dilation behind its last. That the packed input has zeros in the columns behind the last that a window sees changes nothing
+//! here: the input has fewer of those than a stride, and where columns are paired no dilation is smaller.
 
 use cuda_std::global::Global;
 use cuda_std::{cp_async, opaque, thread};
@@ -53,12 +57,10 @@ impl Inside {
     #[inline(always)]
     unsafe fn find(g: &GemmGeometry, from: [u32; 3]) -> Self {
         let conv = &g.conv;
-        // Columns that no window sees are none of the input's.
-        let columns = conv.w.min(g.used_w.saturating_sub(conv.pad_w));
         let axes = [
             (conv.pad_d, conv.d),
             (conv.pad_h, conv.h),
-            (conv.pad_w, columns),
+            (conv.pad_w, conv.w),
         ];
         let [mut first, mut last] = [[0; 3]; 2];
         unroll!(3, |axis| {
