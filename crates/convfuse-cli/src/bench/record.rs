@@ -78,8 +78,6 @@ struct RecordProblem {
     title: Option<String>,
     input: Vec<usize>,
     dtype: String,
-    #[serde(default)]
-    channels_last: bool,
     seed: u64,
     attributes: serde_json::Value,
     results: Vec<RecordRun>,
@@ -167,7 +165,6 @@ impl RecordProblem {
             && self.title == other.title
             && self.input == other.input
             && self.dtype == other.dtype
-            && self.channels_last == other.channels_last
             && self.seed == other.seed
             && self.attributes == other.attributes
     }
