@@ -1,6 +1,5 @@
 //! Tensors that lie in memory in other ways than kernels read: channels last, backwards, with gaps, from odd addresses.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec};
 use convfuse::{DType, Device, Model, Options, Stream, Tensor, data, lab, ops};
 use libtest_mimic::{Failed, Trial};
@@ -28,10 +27,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         "layouts",
         &[
             ("are_explained_and_held_to_by_plans", plans),
-            (
-                "with_channels_last_are_multiplied_without_a_copy",
-                without_a_copy,
-            ),
             ("of_too_many_axes_are_refused", axes),
             ("of_outputs_are_dense_and_aligned", outputs),
             ("cross_to_another_device_and_back", across),
@@ -41,19 +36,19 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// One way to lie.
-struct Way {
-    name: &'static str,
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
     /// The axes from the slowest in memory to the fastest.
-    order: fn(usize) -> Vec<usize>,
+    pub(crate) order: fn(usize) -> Vec<usize>,
     /// Elements that are left free after each index of the slowest axis.
-    gap: usize,
+    pub(crate) gap: usize,
     /// Elements of memory before the first.
-    before: usize,
+    pub(crate) before: usize,
     /// Whether the slowest axis runs backwards.
-    is_reversed: bool,
+    pub(crate) is_reversed: bool,
 }
 
-const fn way(name: &'static str, order: fn(usize) -> Vec<usize>) -> Way {
+pub(crate) const fn way(name: &'static str, order: fn(usize) -> Vec<usize>) -> Way {
     Way {
         name,
         order,
@@ -67,7 +62,7 @@ fn row_major(rank: usize) -> Vec<usize> {
     (0..rank).collect()
 }
 
-fn channels_last(rank: usize) -> Vec<usize> {
+pub(crate) fn channels_last(rank: usize) -> Vec<usize> {
     let mut order = row_major(rank);
     order.remove(1);
     order.push(1);
@@ -101,7 +96,12 @@ const WAYS: [Way; 6] = [
 ];
 
 /// `values` as `dtype`, in memory this way.
-fn lying(stream: &Stream, values: &ArrayD<f32>, dtype: DType, way: &Way) -> Result<Tensor, Failed> {
+pub(crate) fn lying(
+    stream: &Stream,
+    values: &ArrayD<f32>,
+    dtype: DType,
+    way: &Way,
+) -> Result<Tensor, Failed> {
     let shape = values.shape();
     let order = (way.order)(shape.len());
     let mut strides = vec![0isize; shape.len()];
@@ -128,7 +128,7 @@ fn lying(stream: &Stream, values: &ArrayD<f32>, dtype: DType, way: &Way) -> Resu
     tensor.ok_or_else(|| "the memory is too short".into())
 }
 
-fn bits_of(tensor: &Tensor) -> convfuse::Result<Vec<u32>> {
+pub(crate) fn bits_of(tensor: &Tensor) -> convfuse::Result<Vec<u32>> {
     Ok(bits(&tensor.to_f32_array()?))
 }
 
@@ -313,88 +313,6 @@ fn plans(backend: Backend) -> Outcome {
     let wanted = y.to_array::<f32>()?;
     for_dense.execute(&last.contiguous()?, &mut y)?;
     assert_eq!(y.to_array::<f32>()?, wanted);
-    Ok(())
-}
-
-/// A chain whose convolution takes wide tiles, if the device has them.
-fn of_wide_tiles(norm: Option<Layer>, groups: usize, stride: usize) -> convfuse::Result<Chain> {
-    let (channels, filters) = if groups > 1 { (48, 128) } else { (128, 128) };
-    let mut conv = ConvLayer::<2>::new("conv", filters, [3, 3]);
-    conv.attributes = Conv2dSpec {
-        stride: [stride; 2],
-        padding: [1, 1].into(),
-        groups,
-        ..Conv2dSpec::default()
-    };
-    let layers = [Some(Layer::conv2d(conv)), norm, Some(Layer::relu())];
-    Ok(Chain::new(channels, layers.into_iter().flatten())?)
-}
-
-fn without_a_copy(backend: Backend) -> Outcome {
-    let stream = backend.stream()?;
-    let norm = Layer::group_norm("norm", 8);
-    let cases = [
-        (
-            of_wide_tiles(Some(norm), 1, 1)?,
-            [2, 128, 12, 20],
-            DType::F16,
-        ),
-        // Without a norm what is not finite is computed again, from the input as it lies.
-        (of_wide_tiles(None, 2, 2)?, [2, 48, 17, 33], DType::BF16),
-    ];
-    for (chain, shape, dtype) in cases {
-        let mut values = data::signed(1, &shape[..]);
-        let is_alone = chain.layers().len() == 2;
-        if is_alone {
-            let specials = [f32::NAN, f32::INFINITY];
-            let places = values.iter_mut().step_by(1000);
-            places.zip(specials).for_each(|(x, special)| *x = special);
-        }
-        let parameters = convfuse::Parameters::init(&chain, 3)?;
-        let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
-        let x = Tensor::from_f32_array(&stream, &values, dtype)?;
-        let wanted = bits_of(&model.forward(&x)?)?;
-        let gap = Way {
-            gap: 8,
-            ..way(
-                "channels last, with a whole cell between samples",
-                channels_last,
-            )
-        };
-        let odd = Way {
-            before: 1,
-            ..way("channels last from an odd address", channels_last)
-        };
-        let part = Way {
-            gap: 4,
-            ..way(
-                "channels last, with half a cell between samples",
-                channels_last,
-            )
-        };
-        for (way, are_cells) in [
-            (&WAYS[0], true),
-            (&gap, true),
-            (&odd, false),
-            (&part, false),
-        ] {
-            let x = lying(&stream, &values, dtype, way)?;
-            let plan = model.plan_for(&stream, &x, &Options::default())?;
-            let launches = plan.explain()?.launches;
-            let has = |part: &str| launches.iter().any(|launch| launch.kernel.contains(part));
-            let reads_cells = are_cells && has("gemm_wide");
-            assert_eq!(has("copy_strided"), !reads_cells, "{} in {dtype}", way.name);
-            assert_eq!(has("gemm_pack"), !reads_cells, "{} in {dtype}", way.name);
-            let has_wide = stream.device().properties().has_warpgroup_products;
-            assert_eq!(has("gemm_wide"), has_wide, "{dtype}");
-            assert_eq!(
-                bits_of(&model.forward(&x)?)?,
-                wanted,
-                "{} in {dtype}",
-                way.name
-            );
-        }
-    }
     Ok(())
 }
 

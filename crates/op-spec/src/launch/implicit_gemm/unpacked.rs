@@ -17,7 +17,7 @@ pub const NO_COORDINATE: u32 = (1 << (PLACE_BITS - 1)) - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellStrides {
     /// From a sample to the next.
-    pub sample: u64,
+    pub sample: u32,
     /// From a slice to the next.
     pub slice: u32,
     /// From a row to the next.
@@ -60,7 +60,7 @@ impl CellStrides {
         let [sample, _, slice, row, column] = cells;
         let as_u32 = |cells: u64| u32::try_from(cells).ok();
         let strides = Self {
-            sample,
+            sample: as_u32(sample)?,
             slice: as_u32(slice)?,
             row: as_u32(row)?,
             column: as_u32(column)?,
@@ -91,7 +91,7 @@ impl CellStrides {
     #[must_use]
     #[inline(always)]
     pub const fn all_cells(&self, conv: &ConvGeometry) -> u64 {
-        (conv.n - 1) * self.sample + self.sample_cells(conv)
+        (conv.n - 1) * self.sample as u64 + self.sample_cells(conv)
     }
 }
 
