@@ -422,8 +422,9 @@ class Record:
                 "",
                 f"Medians of {self.arguments.repeats} runs in microseconds by device events, the cache flushed before each. Of "
                 "torch.compile (default mode, cudnn.benchmark, inference mode) the better memory format counts"
-                + (", and of convfuse in 16 bits, whose output is contiguous in both" if self.arguments.channels_last else "")
-                + ": `cl` is channels-last. Ratios are speeds: above 1 convfuse is the faster one. A result of convfuse that PyTorch in float64 "
+                + ", and of convfuse in 16 bits, whose output is contiguous" * self.arguments.channels_last
+                + ": `cl` is channels-last. Ratios are speeds: above 1 convfuse is the faster one. A result of convfuse that "
+                "PyTorch in float64 "
                 "does not confirm is WRONG and has no ratio; one of PyTorch's is marked as off, and counts.",
                 "",
                 *table_head(kinds),
@@ -546,7 +547,7 @@ def parse(arguments=None):
     parser.add_argument("--limit", type=float, default=540, help="limit of the whole, in seconds")
     parser.add_argument("--no-eager", action="store_true", help="leave out what is not compiled")
     parser.add_argument(
-        "--channels-last", action="store_true", help="time convfuse in 16 bits with channels-last inputs, too; the better counts"
+        "--channels-last", action="store_true", help="time convfuse with channels-last inputs in 16 bits, too"
     )
     parser.add_argument("--unchecked", action="store_true", help="leave out the comparison with float64")
     parser.add_argument("--markdown", help="write the table to this file, too")
