@@ -36,19 +36,19 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// One way to lie.
-struct Way {
-    name: &'static str,
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
     /// The axes from the slowest in memory to the fastest.
-    order: fn(usize) -> Vec<usize>,
+    pub(crate) order: fn(usize) -> Vec<usize>,
     /// Elements that are left free after each index of the slowest axis.
-    gap: usize,
+    pub(crate) gap: usize,
     /// Elements of memory before the first.
-    before: usize,
+    pub(crate) before: usize,
     /// Whether the slowest axis runs backwards.
-    is_reversed: bool,
+    pub(crate) is_reversed: bool,
 }
 
-const fn way(name: &'static str, order: fn(usize) -> Vec<usize>) -> Way {
+pub(crate) const fn way(name: &'static str, order: fn(usize) -> Vec<usize>) -> Way {
     Way {
         name,
         order,
@@ -62,7 +62,7 @@ fn row_major(rank: usize) -> Vec<usize> {
     (0..rank).collect()
 }
 
-fn channels_last(rank: usize) -> Vec<usize> {
+pub(crate) fn channels_last(rank: usize) -> Vec<usize> {
     let mut order = row_major(rank);
     order.remove(1);
     order.push(1);
@@ -96,7 +96,12 @@ const WAYS: [Way; 6] = [
 ];
 
 /// `values` as `dtype`, in memory this way.
-fn lying(stream: &Stream, values: &ArrayD<f32>, dtype: DType, way: &Way) -> Result<Tensor, Failed> {
+pub(crate) fn lying(
+    stream: &Stream,
+    values: &ArrayD<f32>,
+    dtype: DType,
+    way: &Way,
+) -> Result<Tensor, Failed> {
     let shape = values.shape();
     let order = (way.order)(shape.len());
     let mut strides = vec![0isize; shape.len()];
@@ -123,7 +128,7 @@ fn lying(stream: &Stream, values: &ArrayD<f32>, dtype: DType, way: &Way) -> Resu
     tensor.ok_or_else(|| "the memory is too short".into())
 }
 
-fn bits_of(tensor: &Tensor) -> convfuse::Result<Vec<u32>> {
+pub(crate) fn bits_of(tensor: &Tensor) -> convfuse::Result<Vec<u32>> {
     Ok(bits(&tensor.to_f32_array()?))
 }
 

@@ -22,6 +22,7 @@ mod batches;
 mod blocks;
 mod borrowed;
 mod channel_max;
+mod channels_last;
 mod conv1d;
 mod conv2d;
 mod conv3d;
@@ -78,6 +79,7 @@ fn main() {
         no_batch::trials(),
         kernelbench_85::trials(),
         layouts::trials(),
+        channels_last::trials(),
         max_pool2d::trials(),
         models::trials(),
         other_chains::trials(),

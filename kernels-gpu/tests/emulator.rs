@@ -150,6 +150,8 @@ tests! {
     implicit_gemm_adds_sums_that_a_cluster_split:
         checks::implicit_gemm::split::<Split>, checks::implicit_gemm::split::<Rounded>,
         checks::implicit_gemm::split::<f16>, checks::implicit_gemm::split::<bf16>;
+    implicit_gemm_gives_the_same_bits_where_the_input_is_cells_as_it_lies:
+        checks::implicit_gemm_unpacked::same_bits_as_packed::<f16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;

@@ -11,6 +11,7 @@ import torch
 from support import BLOCKS, DEVICES, block, chain_text, exact, expect_close, problem, redraw
 
 from convfuse import _native, ops
+from convfuse import nn as fused_nn
 from convfuse._chain import evaluate, output_shape, parsed
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -54,6 +55,21 @@ def test_inputs_may_lie_in_any_way(device):
         for how, one in lying.items():
             same = module(one.clone(memory_format=torch.contiguous_format))
             assert torch.equal(module(one), same), how
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_channels_last_inputs_give_the_bits_of_contiguous_ones_in_16_bits(device, dtype):
+    torch.manual_seed(1)
+    layers = [
+        {"conv2d": {"name": "conv", "out_channels": 128, "kernel_size": 3, "padding": 1}},
+        {"group_norm": {"name": "norm", "num_groups": 8}},
+        {"relu": {}},
+    ]
+    module = fused_nn.Chain(128, layers).eval().to(device, dtype)
+    x = torch.randn(2, 128, 13, 19, device=device, dtype=dtype)
+    with torch.no_grad():
+        assert torch.equal(module(x.to(memory_format=torch.channels_last)), module(x))
 
 
 @pytest.mark.parametrize("device", DEVICES)

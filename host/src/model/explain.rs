@@ -4,9 +4,19 @@ use std::fmt;
 
 use op_spec::chain::{Chain, ChainInput, ChainProblem, LayerProblem, NormalForm};
 
+#[cfg(any(test, feature = "lab"))]
+use super::Inputs;
+#[cfg(any(test, feature = "lab"))]
+use super::Model;
+#[cfg(any(test, feature = "lab"))]
+use super::Options;
 use super::choice::Chosen;
 use super::question::{Question, RunFacts};
+#[cfg(any(test, feature = "lab"))]
+use crate::device::Tensor;
 use crate::device::{DType, DeviceProperties};
+#[cfg(any(test, feature = "lab"))]
+use crate::error::Result;
 use crate::ops::Precision;
 use crate::program::{Program, Step};
 
@@ -107,6 +117,22 @@ impl Explanation {
             least_s,
         }
     }
+}
+
+/// What would run on inputs that lie in memory as these do, on a device of these properties.
+///
+/// # Errors
+/// As [`Model::explain`] and [`Model::plan_for`].
+#[cfg(any(test, feature = "lab"))]
+pub fn explain_inputs<'a>(
+    model: &Model,
+    inputs: impl Into<Inputs<&'a Tensor>>,
+    options: &Options,
+    properties: &DeviceProperties,
+) -> Result<Explanation> {
+    let inputs = inputs.into().arranged("model", model.chain().inputs())?;
+    let orders = model.orders("model", &inputs, inputs[0].stream())?;
+    model.explain_orders(inputs[0].shape(), &orders, options, properties)
 }
 
 /// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations of the

@@ -345,7 +345,7 @@ impl Model {
         let shared = &*self.shared;
         let input = question.problem.input_shape();
         let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
-        let x = program.input(input, shared.dtype, &orders[0])?;
+        let x = program.input_as_it_lies(input, shared.dtype, &orders[0])?;
         let further = question.problem.inputs.iter().zip(&orders[1..]);
         let further = further
             .map(|(ChainInput { name, shape, .. }, order)| {

@@ -111,6 +111,16 @@ impl<'a> Appending<'a> {
         }
     }
 
+    /// Whether the layer is a convolution that wants a border around its input.
+    fn has_border(&self, layer: usize) -> bool {
+        match &self.of.problem.steps[layer].problem {
+            LayerProblem::Conv1d(conv) => conv.border.is_some(),
+            LayerProblem::Conv2d(conv) => conv.border.is_some(),
+            LayerProblem::Conv3d(conv) => conv.border.is_some(),
+            _ => false,
+        }
+    }
+
     /// Puts the border around `x` that the convolution `layer` wants there, if it is one and does.
     fn bordered(&mut self, x: Value, layer: usize) -> Result<Value> {
         match &self.of.problem.steps[layer].problem {
@@ -124,6 +134,11 @@ impl<'a> Appending<'a> {
     /// Appends a run of layers.
     pub(super) fn run(&mut self, x: Value, run: &Chosen) -> Result<Value> {
         let layers = &run.layers;
+        let x = match &run.kernels {
+            // A product asks how its input lies.
+            kernels if kernels.product().is_some() && !self.has_border(layers.start) => x,
+            _ => self.program.in_order(x)?,
+        };
         let x = match &run.kernels {
             // An operator sees to it by itself.
             Kernels::Operator(_) => x,

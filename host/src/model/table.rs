@@ -45,19 +45,29 @@ pub(super) enum Kernels {
 }
 
 impl Kernels {
-    /// Whether they are to be taken for `run`, which they can do, before those of the rows below, or why not.
-    pub(super) fn should(&self, run: &RunQuestion<'_>) -> Result<(), &'static str> {
+    /// The implicit product that they begin with, if they do.
+    pub(super) fn product(&self) -> Option<&GemmConfig> {
         let convolution = match self {
-            Kernels::OneLaunch3d(_, launch) if !launch.fills && !run.of.options.batch_invariant => {
-                return Err("too few samples to fill the device with a block for each");
-            }
             Kernels::ConvolutionThenPool(_, choice) => &choice.convolution,
             Kernels::ConvolutionThenReduce(_, convolution)
             | Kernels::ConvolutionThenMap(_, convolution)
             | Kernels::Convolution(_, convolution) => convolution,
-            _ => return Ok(()),
+            _ => return None,
         };
-        let StatisticsConvolution::Gemm(config, _) = convolution else {
+        match convolution {
+            StatisticsConvolution::Gemm(config, _) => Some(config),
+            StatisticsConvolution::Stencil(_) => None,
+        }
+    }
+
+    /// Whether they are to be taken for `run`, which they can do, before those of the rows below, or why not.
+    pub(super) fn should(&self, run: &RunQuestion<'_>) -> Result<(), &'static str> {
+        if let Kernels::OneLaunch3d(_, launch) = self
+            && !(launch.fills || run.of.options.batch_invariant)
+        {
+            return Err("too few samples to fill the device with a block for each");
+        }
+        let Some(config) = self.product() else {
             return Ok(());
         };
         let conv = &config.geometry.conv;

@@ -82,15 +82,74 @@ impl ProgramBuilder {
         order: &Order,
         wanted: DType,
     ) -> Result<Value> {
+        let x = self.input_as_it_lies(shape, dtype, order)?;
+        match order {
+            Order::Dense if dtype == wanted => Ok(x),
+            _ => self.copied(x, order, wanted),
+        }
+    }
+
+    /// A value that every run is given, in memory as `order` says, and that nobody has copied: for those who ask for its
+    /// [`strides`](Self::strides), or have it put [`in_order`](Self::in_order).
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub(crate) fn input_as_it_lies(
+        &mut self,
+        shape: &[usize],
+        dtype: DType,
+        order: &Order,
+    ) -> Result<Value> {
         let x = self.value(shape, dtype, Place::Input(self.inputs.len()))?;
         self.inputs.push(Input {
             value: x,
             order: *order,
             name: None,
         });
-        match order {
-            Order::Dense if dtype == wanted => Ok(x),
-            _ => self.copied(x, order, wanted),
+        Ok(x)
+    }
+
+    /// How `x` lies in memory.
+    fn order(&self, x: Value) -> Order {
+        match self.values[x.0].place {
+            Place::Input(index) => self.inputs[index].order,
+            // All else is dense.
+            _ => Order::Dense,
+        }
+    }
+
+    /// The strides of a batch of `(n, c, *)`, in elements: of samples, channels, slices, rows and columns, 0 where `x` has none. `None`
+    /// for one that is dense, as every kernel reads it, that does not start on 16 bytes, or has more axes.
+    pub(crate) fn strides(&self, x: Value) -> Option<[i64; 5]> {
+        let Order::Strided {
+            axes,
+            is_aligned: true,
+        } = self.order(x)
+        else {
+            return None;
+        };
+        let [n, c, spatial @ ..] = self.shape(x) else {
+            return None;
+        };
+        let mut extents = [1; 5];
+        (extents[0], extents[1]) = (*n as u64, *c as u64);
+        // The last ones.
+        let first = extents.len() - spatial.len().min(4);
+        let places = extents.get_mut(first..).filter(|_| first >= 2)?;
+        for (place, &extent) in places.iter_mut().zip(spatial) {
+            *place = extent as u64;
+        }
+        axes.strides(extents)
+    }
+
+    /// `x`, or where it is not dense a copy that is.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBlocks`]
+    pub(crate) fn in_order(&mut self, x: Value) -> Result<Value> {
+        match self.order(x) {
+            Order::Dense => Ok(x),
+            order => self.copied(x, &order, self.dtype(x)),
         }
     }
 

@@ -15,6 +15,17 @@ pub(super) struct Operands {
     filter_descales: Tensor<f32>,
 }
 
+impl Operands {
+    /// The filters alone.
+    pub(super) fn without_input(self, run: &Run) -> Result<Self, Failure> {
+        Ok(Self {
+            packed: run.empty(0)?,
+            descales: run.empty(0)?,
+            ..self
+        })
+    }
+}
+
 /// Packs input and filters.
 pub(super) fn prepare<F: Packed>(
     run: &Run,

@@ -36,6 +36,7 @@ pub(crate) mod implicit_gemm_alone;
 pub(crate) mod implicit_gemm_corners;
 mod implicit_gemm_launch;
 pub(crate) mod implicit_gemm_nan;
+pub(crate) mod implicit_gemm_unpacked;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod one_launch_corners;

@@ -23,6 +23,8 @@ pub struct Description {
     pub output: Vec<usize>,
     /// Element type of inputs, output and parameters.
     pub dtype: DType,
+    /// Whether the channels of the input are neighbours in memory, as in PyTorch's `channels_last`.
+    pub channels_last: bool,
     /// What parameters and inputs are made from.
     pub seed: u64,
     /// Attributes under PyTorch's names.
@@ -114,6 +116,7 @@ impl Description {
             input: shape.to_vec(),
             output: problem.output_shape().to_vec(),
             dtype,
+            channels_last: false,
             seed,
             attributes: serde_json::to_value(chain).unwrap_or_default(),
             chain: chain.clone(),

@@ -95,7 +95,7 @@ impl Subject {
         protocol: &mut Protocol,
     ) -> Result<()> {
         let stream = protocol.stream().clone();
-        let mut plan = self.model.plan(&stream, self.x.shape(), options)?;
+        let mut plan = self.model.plan_for(&stream, self.inputs(), options)?;
         let mut y = plan.output()?;
         stream.take_counts();
         plan.execute(self.inputs(), &mut y)?;

@@ -77,6 +77,8 @@ pub struct Problem {
     pub output: Vec<usize>,
     /// Element type of input, output and parameters.
     pub dtype: String,
+    /// Whether the channels of the input are neighbours in memory, as in PyTorch's `channels_last`.
+    pub channels_last: bool,
     /// What parameters and input were made from.
     pub seed: u64,
     /// What [`data::fill`](convfuse::data::fill) made the input from.
@@ -160,6 +162,7 @@ impl Problem {
             input: description.input.clone(),
             output: description.output.clone(),
             dtype: description.dtype.to_string(),
+            channels_last: description.channels_last,
             seed: description.seed,
             input_seed: description.input_seed(),
             attributes: description.attributes.clone(),

@@ -1,7 +1,8 @@
 //! Models with parameters and inputs that can be made again anywhere.
 
 use convfuse::model::{Explanation, Model, Options};
-use convfuse::{DType, DeviceProperties, Inputs, Parameters, Result, Stream, Tensor, data, ops};
+use convfuse::{DType, DeviceProperties, Inputs, Parameters, Result, Stream, Tensor};
+use convfuse::{data, lab, ops};
 use ndarray::{ArrayD, IxDyn};
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::chain::{Chain, Initialisation, Layer};
@@ -76,7 +77,10 @@ impl Subject {
             x: data::try_fill(description.input_seed(), IxDyn(shape))?,
         };
         let case = rounded(&case, dtype);
-        let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
+        let x = match description.channels_last {
+            true => channels_last(stream, &case.x, usize::from(problem.is_batched), dtype)?,
+            false => Tensor::from_f32_array(stream, &case.x, dtype)?,
+        };
         let upload = |values| Tensor::from_f32_array(stream, values, dtype);
         let further = case.inputs.iter().map(upload).collect::<Result<_>>()?;
         Ok(Subject {
@@ -90,9 +94,9 @@ impl Subject {
     /// What runs under these options on a device of these properties, and why.
     ///
     /// # Errors
-    /// As [`Model::explain_for`].
+    /// As [`Model::explain`].
     pub fn explain(&self, options: &Options, properties: &DeviceProperties) -> Result<Explanation> {
-        self.model.explain_for(self.x.shape(), options, properties)
+        lab::explain_inputs(&self.model, self.inputs(), options, properties)
     }
 
     /// The layers.
@@ -125,6 +129,26 @@ impl Subject {
         let names = table.map(|parameter| parameter.name.as_str());
         names.zip(&self.case.parameters)
     }
+}
+
+/// An array in memory as one whose axis `channels` is the last would be.
+fn channels_last(
+    stream: &Stream,
+    array: &ArrayD<f32>,
+    channels: usize,
+    dtype: DType,
+) -> Result<Tensor> {
+    let rank = array.ndim();
+    let mut outermost_first: Vec<usize> = (0..rank).collect();
+    outermost_first[channels..].rotate_left(1);
+    let behind = array.view().permuted_axes(outermost_first.clone());
+    let memory = Tensor::from_f32_array(stream, &behind.as_standard_layout(), dtype)?;
+    let mut strides = vec![0; rank];
+    for (&axis, stride) in outermost_first.iter().zip(memory.strides()) {
+        strides[axis] = stride;
+    }
+    let same = lab::as_strided(&memory, 0, array.shape(), &strides);
+    Ok(same.expect("the same elements"))
 }
 
 /// PyTorch's initialisation, with random numbers for what would be all 1 or 0.

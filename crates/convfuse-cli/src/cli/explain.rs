@@ -33,6 +33,9 @@ pub(super) struct Arguments {
     /// Element type of input, output and parameters: f32, f16, bf16
     #[arg(long, default_value = "f32", value_parser = dtype)]
     dtype: DType,
+    /// For an input whose channels are neighbours in memory, as in PyTorch's channels_last
+    #[arg(long)]
+    channels_last: bool,
     /// A strategy's name, or a partition such as "conv2d | group_norm scale | max_pool2d clamp"
     #[arg(long, default_value = Strategy::FUSED)]
     strategy: String,
@@ -66,7 +69,8 @@ fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         attributes: arguments.attributes.clone(),
         chain,
     };
-    let description = describe(&request, arguments.dtype, 0)?;
+    let mut description = describe(&request, arguments.dtype, 0)?;
+    description.channels_last = arguments.channels_last;
     let strategies = Strategy::parse(&description.chain, &arguments.strategy)?;
     if strategies.is_empty() {
         return Err(Failure::Refused(format!(

@@ -3,7 +3,7 @@
 //! Once for a model, the kernel of the *filters* puts these into the order of the tensor cores' registers. For each
 //! input, four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
 //! 1. The input is *packed*: padded, and in *cells* of eight 16-bit values, so that one cell is what one
-//!    row of a tensor-core operand takes, wherever it lies.
+//!    row of a tensor-core operand takes, wherever it lies. One that is cells as it lies is not (`unpacked`).
 //! 2. f32 samples whose values the usual scale does not suit are repacked.
 //! 3. The product. A block has a *tile* of filters times pixels. It brings the part of the packed
 //!    input that its pixels touch, the *patch*, into shared memory, some channels (a *stage*) at a time.
@@ -28,6 +28,7 @@ mod layout;
 mod pixels;
 mod stages;
 mod tile;
+mod unpacked;
 pub mod wide;
 
 pub use config::{GemmConfig, GemmDevice, USUAL_BATCH};
@@ -37,6 +38,7 @@ pub use tile::{
     CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
     WIDE,
 };
+pub use unpacked::{CellStrides, NO_COORDINATE};
 
 /// Threads of a block of the product.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;
@@ -245,6 +247,8 @@ pub struct GemmGeometry {
     /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
     /// computed again; else 0.
     pub alone: u32,
+    /// Where the cells of an input lie that is not packed.
+    pub cells: CellStrides,
 }
 
 impl GemmGeometry {

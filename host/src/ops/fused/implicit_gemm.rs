@@ -153,7 +153,8 @@ fn pack(
     Ok([words, descales])
 }
 
-/// Appends the convolution of `x`; its output has the shape `output`.
+/// Appends the convolution of `x`, which may lie in any way; its output has the shape `output`. Where its channels are neighbours in memory, as
+/// in PyTorch's `channels_last`, wide tiles read 16-bit values as they lie: no launch packs them, and the bits are the same.
 ///
 /// `config` is what [`gemm_config`] gave for the shapes of `x` and of the parameters, for `precision`, and for the program's
 /// device; or [`gemm_config_alone`], and the results end as `ending` says.
@@ -165,21 +166,30 @@ pub(crate) fn append(
     precision: Precision,
     output: &[usize],
 ) -> Result<Convolved> {
+    let device = gemm_device(program.properties());
+    let strides = program.strides(x);
+    let unpacked = strides.and_then(|strides| config.unpacked(&device, strides));
+    let (x, packed, config) = match &unpacked {
+        Some(unpacked) => (x, None, unpacked),
+        None => {
+            let x = program.in_order(x)?;
+            (x, Some(pack(program, x, config, precision)?), config)
+        }
+    };
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
-    let [words, descales] = pack(program, x, config, precision)?;
-    let bytes_moved = program.bytes(&[words, operands, y, moments]);
+    let (words, descales) = packed.map(<(Value, Value)>::from).unzip();
+    let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
-    // What a product looks at that no norm follows.
-    let alone = (g.alone != 0).then_some((x, parameters.filters.weight));
-    let (unpacked, weight) = alone.unzip();
+    // What a product looks at that no norm follows, or that packs nothing.
+    let x = (g.alone != 0 || unpacked.is_some()).then_some(x);
+    let weight = (g.alone != 0).then_some(parameters.filters.weight);
     let folded = parameters
         .folded
         .map(|Folded { gain, shift }| (gain, shift));
     let (gain, shift) = folded.unzip();
-    let device = gemm_device(program.properties());
     let (label, shape) = (label(config, precision, dtype), config.shape(&device));
     if let Some(rings) = config.wide_rings(&device) {
         let tiles = if rings.tiles == 2 { "two" } else { "one" };
@@ -190,7 +200,7 @@ pub(crate) fn append(
             operands,
             filter_descales,
             bias,
-            unpacked,
+            x,
             weight,
             gain,
             shift,
@@ -200,7 +210,7 @@ pub(crate) fn append(
             rings,
             ending,
         );
-        // SAFETY: packed input and filters are those of this config; bias, gain and shift have an element for each channel where
+        // SAFETY: packed input and filters are those of this config, or the input lies as its strides say; bias, gain and shift have an element for each channel where
         // they exist, and the ending says whether the last two do; `y` has an element for each output, `moments` the config's size;
         // the rings are those of the launch's shared memory. Where no norm follows, input and filters are there.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
@@ -215,7 +225,7 @@ pub(crate) fn append(
             bias,
             norm_weight,
             parameters.factors,
-            unpacked,
+            x,
             weight,
             gain,
             shift,

@@ -12,8 +12,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OUTSIDE};
+use op_spec::launch::implicit_gemm::{CELL_VALUES, CELL_WORDS, Ending, GemmGeometry, OUTSIDE};
 
 use super::format::Format;
 use super::place::Place;
@@ -69,24 +68,61 @@ pub(super) fn judged<F: Format>(result: f32) -> f32 {
     result
 }
 
+/// Where the elements of an unpacked input are: from a sample, slice, row or column to the next, in elements. Channels are neighbours.
+struct Pixels {
+    sample: usize,
+    slice: usize,
+    row: usize,
+    column: usize,
+}
+
+impl Pixels {
+    /// Computed anew each time, or what follows from it would take the products' registers.
+    #[inline(always)]
+    fn of(g: &GemmGeometry) -> Self {
+        let cells = &g.cells;
+        let cell = opaque::to_compiler(CELL_VALUES) as usize;
+        Self {
+            sample: cells.sample as usize * cell,
+            slice: cells.slice as usize * cell,
+            row: cells.row as usize * cell,
+            column: cells.column as usize * cell,
+        }
+    }
+
+    /// Where a pixel is, from the first of its sample.
+    #[inline(always)]
+    fn pixel(&self, [d, h, w]: [u32; 3]) -> usize {
+        d as usize * self.slice + h as usize * self.row + w as usize * self.column
+    }
+}
+
 /// The sum of the products of filter `channel` with the window of one output of a sample, one after another: taps in
 /// order, and of each the channels, as `conv_direct` has them. Padding is a value of 0.
+///
+/// Only where `UNPACKED` is the input ever unpacked.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-unsafe fn convolve<T: Storage>(
+unsafe fn convolve<T: Storage, const UNPACKED: bool>(
     x: *const T,
     weight: *const T,
-    conv: &ConvGeometry,
+    g: &GemmGeometry,
     (sample, channel): (u32, u32),
     [z, p, q]: [u32; 3],
 ) -> f32 {
+    let conv = &g.conv;
     let pixels = conv.input_pixels() as usize;
-    let all = conv.n as usize * conv.input_channels() as usize * pixels;
+    let is_unpacked = UNPACKED && opaque::to_compiler(g.cells.is_unpacked) != 0;
+    let all = if is_unpacked {
+        (g.cells.all_cells(conv) * u64::from(CELL_VALUES)) as usize
+    } else {
+        conv.n as usize * conv.input_channels() as usize * pixels
+    };
     let filters = conv.output_channels() as usize * conv.reduction() as usize;
     let (x, weight) = (Global::new(x, all), Global::new(weight, filters));
     let (group, _) = div_rem(channel, conv.group_k);
-    let first_plane =
-        sample as usize * conv.input_channels() as usize + (group * conv.group_c) as usize;
+    let first_of_group = (group * conv.group_c) as usize;
+    let first_plane = sample as usize * conv.input_channels() as usize + first_of_group;
     let filter = channel as usize * conv.reduction() as usize;
     let (mut sum, mut tap) = (0.0, 0);
     // None of the loops is unrolled: this is hardly ever run, and is in every instance of the product.
@@ -101,14 +137,21 @@ unsafe fn convolve<T: Storage>(
             while s < conv.s {
                 let w = (q * conv.stride_w + s * conv.dilation_w).wrapping_sub(conv.pad_w);
                 let inside = d < conv.d && h < conv.h && w < conv.w;
-                let element = if inside {
-                    (d * conv.h + h) * conv.w + w
-                } else {
+                let element = if !inside {
                     0
+                } else if is_unpacked {
+                    let pixels = Pixels::of(g);
+                    sample as usize * pixels.sample + pixels.pixel([d, h, w]) + first_of_group
+                } else {
+                    ((d * conv.h + h) * conv.w + w) as usize
                 };
                 let mut c = 0;
                 while c < conv.group_c {
-                    let at = (first_plane + c as usize) * pixels + element as usize;
+                    let at = if is_unpacked {
+                        element + c as usize
+                    } else {
+                        (first_plane + c as usize) * pixels + element
+                    };
                     let value = x.load(at).to_f32();
                     let value = if inside { value } else { 0.0 };
                     let weight = weight.load(filter + (c * conv.taps() + tap) as usize);
@@ -147,13 +190,13 @@ pub(super) struct Written<'a, T: Storage> {
 }
 
 impl<T: Storage> Written<'_, T> {
-    /// Computes again what the warp wrote that is NaN, if any lane has seen one.
+    /// Computes again what the warp wrote that is NaN, if any lane has seen one. Only where `UNPACKED` is the input ever unpacked.
     ///
     /// # Safety
     /// All lanes of the warp call it together, and no other warp wrote these results.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    pub(super) unsafe fn look_again(&self, seen: bool) {
+    pub(super) unsafe fn look_again<const UNPACKED: bool>(&self, seen: bool) {
         warp::sync_warp(warp::ALL_LANES);
         if !warp::warp_vote_any(warp::ALL_LANES, seen) {
             return;
@@ -174,7 +217,13 @@ impl<T: Storage> Written<'_, T> {
                     let to = plane * conv.output_pixels() as usize + at as usize;
                     if self.y.load(to).to_f32().is_nan() {
                         let of = (place.sample, channel);
-                        let sum = convolve(self.alone.x, self.alone.weight, conv, of, [z, p, q]);
+                        let sum = convolve::<T, UNPACKED>(
+                            self.alone.x,
+                            self.alone.weight,
+                            g,
+                            of,
+                            [z, p, q],
+                        );
                         let [bias, _, gain, shift] =
                             self.channels.load_vec::<4>(filter * CELL_WORDS);
                         let value = self.alone.map([gain, shift], sum + bias);

@@ -106,18 +106,54 @@ impl<'a> Tables<'a> {
 /// Where in the packed input a cell of a patch is, from the patch's first.
 #[inline(always)]
 pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, cell: u32) -> u32 {
-    // Any will do for pixels that are not used.
-    let from = cell.min(g.packed_patch_cells() - 1);
-    let (row, at) = div_rem(from, g.patch_row());
-    let (residue, column) = div_rem(at, g.patch_columns);
-    let (d, h, strip) = if strips(g, tile) == 0 {
-        let (d, h) = div_rem(row, g.patch_h);
-        (d, h, 0)
-    } else {
-        row_of_octet(g, row)
-    };
-    let column = column + strip * OCTET_PIXELS;
+    let CellPlace {
+        d,
+        h,
+        residue,
+        column,
+    } = CellPlace::of(g, tile, cell);
     (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column
+}
+
+/// Slice, row and column of a cell of a patch in the padded input, from the patch's first, in one word.
+#[cfg(hopper)]
+#[inline(always)]
+pub(super) unsafe fn coordinates(g: &GemmGeometry, tile: GemmTile, cell: u32) -> u32 {
+    let place = CellPlace::of(g, tile, cell);
+    let w = place.column * g.conv.stride_w + place.residue;
+    to_word(place.d, place.h, w)
+}
+
+/// Where a cell of a patch is, from the patch's first.
+struct CellPlace {
+    d: u32,
+    h: u32,
+    /// The residue of its row that it is in, and its column there.
+    residue: u32,
+    column: u32,
+}
+
+impl CellPlace {
+    #[inline(always)]
+    unsafe fn of(g: &GemmGeometry, tile: GemmTile, cell: u32) -> Self {
+        // Any will do for pixels that are not used.
+        let from = cell.min(g.packed_patch_cells() - 1);
+        let (row, at) = div_rem(from, g.patch_row());
+        let (residue, column) = div_rem(at, g.patch_columns);
+        let (d, h, strip) = if strips(g, tile) == 0 {
+            let (d, h) = div_rem(row, g.patch_h);
+            (d, h, 0)
+        } else {
+            row_of_octet(g, row)
+        };
+        let column = column + strip * OCTET_PIXELS;
+        Self {
+            d,
+            h,
+            residue,
+            column,
+        }
+    }
 }
 
 /// Depth, row and strip of a row of a patch of octets.

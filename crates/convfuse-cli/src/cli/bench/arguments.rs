@@ -34,6 +34,9 @@ pub(in crate::cli) struct Arguments {
     /// Element types of inputs, outputs and parameters, separated by commas: f32, f16, bf16
     #[arg(long, value_delimiter = ',', default_value = "f32", value_parser = dtype)]
     pub(super) dtype: Vec<DType>,
+    /// Have inputs whose channels are neighbours in memory, as in PyTorch's channels_last
+    #[arg(long)]
+    pub(super) channels_last: bool,
     /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for. May be given several times [default: the
     /// problem's own, 128,8,128,128 and 128,3,16,32,32; small ones in the emulator, 1,8,20,20 and 1,3,6,8,8]
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]

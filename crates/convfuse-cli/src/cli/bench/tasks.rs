@@ -33,7 +33,8 @@ pub(super) fn tasks(arguments: &Arguments) -> Result<Vec<Task>, Failure> {
         for &dtype in &arguments.dtype {
             let name = format!("{name} {dtype}");
             let task = || {
-                let description = describe(&request, dtype, arguments.seed)?;
+                let mut description = describe(&request, dtype, arguments.seed)?;
+                description.channels_last = arguments.channels_last;
                 let candidates = candidates(arguments, &description.chain, dtype)?;
                 Ok(Task {
                     name: name.clone(),

@@ -72,6 +72,30 @@ impl Collapsed {
     pub fn axes(&self) -> &[StridedAxis] {
         &self.axes[..self.count as usize]
     }
+
+    /// The strides of an array of this shape that has these axes: those of extents of 1, which do not matter, are 0. `None` for a
+    /// shape that no such array has.
+    pub fn strides<const N: usize>(&self, shape: [u64; N]) -> Option<[i64; N]> {
+        let mut strides = [0; N];
+        let mut axes = self.axes().iter().filter(|axis| axis.extent != 1).rev();
+        // Of the innermost axis that is not whole yet: what is left of its extent, and the stride there.
+        let (mut left, mut stride) = (1, 0i64);
+        for (&extent, of_axis) in shape.iter().zip(&mut strides).rev() {
+            if extent == 1 {
+                continue;
+            }
+            if left == 1 {
+                let axis = axes.next()?;
+                (left, stride) = (axis.extent, axis.stride);
+            }
+            if extent == 0 || left % extent != 0 {
+                return None;
+            }
+            *of_axis = stride;
+            (left, stride) = (left / extent, stride.wrapping_mul(extent as i64));
+        }
+        (left == 1 && axes.next().is_none()).then_some(strides)
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +123,34 @@ mod tests {
         let one_sample = axes(&[1, 8, 30, 40], &[77, 1, 320, 8]);
         assert_eq!(one_sample, [(8, 1), (1200, 8), none]);
         assert_eq!(axes(&[6, 5], &[-5, -1]), [(30, -1), none, none]);
+    }
+
+    #[test]
+    fn strides_come_back_from_axes() {
+        let back = |shape: [usize; 4], strides: [isize; 4]| {
+            let collapsed = Collapsed::new(&shape, &strides).unwrap();
+            collapsed.strides(shape.map(|extent| extent as u64))
+        };
+        assert_eq!(
+            back([2, 8, 30, 40], [9600, 1, 320, 8]),
+            Some([9600, 1, 320, 8])
+        );
+        assert_eq!(back([2, 3, 4, 5], [60, 20, 5, 1]), Some([60, 20, 5, 1]));
+        assert_eq!(back([3, 2, 4, 5], [-7, 0, 30, -2]), Some([-7, 0, 30, -2]));
+        assert_eq!(back([1, 8, 1, 40], [77, 1, 13, 8]), Some([0, 1, 0, 8]));
+        assert_eq!(back([1; 4], [3; 4]), Some([0; 4]));
+        // With another axis of one index, and of other arrays.
+        let collapsed = Collapsed::new(&[8, 30, 40], &[1, 320, 8]).unwrap();
+        assert_eq!(collapsed.strides([1, 8, 30, 40]), Some([0, 1, 320, 8]));
+        for other in [
+            [1, 8, 30, 41],
+            [2, 8, 30, 40],
+            [8, 40, 30, 1],
+            [0, 8, 30, 40],
+        ] {
+            let strides = collapsed.strides(other);
+            assert_eq!(strides.is_some(), other == [8, 40, 30, 1], "{other:?}");
+        }
     }
 
     #[test]

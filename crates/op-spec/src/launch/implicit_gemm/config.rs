@@ -3,7 +3,7 @@
 use super::pixels::{choose_pixels, reach};
 use super::stages::MAX_STAGE_CELLS;
 use super::{
-    BLOCK_THREADS, CELL_VALUES, CELL_WORDS, GemmGeometry, GemmTile, OperandFormat,
+    BLOCK_THREADS, CELL_VALUES, CELL_WORDS, CellStrides, GemmGeometry, GemmTile, OperandFormat,
     SCANNED_ELEMENTS, SPREAD_THREADS, TILES, wide,
 };
 use crate::launch::conv::ConvGeometry;
@@ -300,6 +300,7 @@ impl<'a> PackedInput<'a> {
             parts: format.parts,
             passes: format.passes,
             alone: 0,
+            cells: CellStrides::PACKED,
         };
         if geometry.taps > MAX_STAGE_CELLS {
             return None;

@@ -24,7 +24,7 @@ mod rows;
 mod windows;
 
 /// The bits above coordinates in a word.
-const BEYOND: u32 = {
+pub(super) const BEYOND: u32 = {
     let bit = 1 << (PLACE_BITS - 1);
     bit | bit << PLACE_BITS | bit << (2 * PLACE_BITS)
 };

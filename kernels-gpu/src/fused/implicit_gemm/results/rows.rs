@@ -43,7 +43,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 first_pixel: 0,
                 pixels_end: S::TILE.pixels(),
             };
-            written.look_again(seen);
+            written.look_again::<false>(seen);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The warpgroups that multiply.
 
 use cuda_std::mbarrier::Barrier;
-use cuda_std::thread;
 use cuda_std::wgmma::{self, MatrixDescriptor};
+use cuda_std::{opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, WARPS, chain_bytes};
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, WIDE};
@@ -75,7 +75,8 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let first_filters = wgmma::unit(memory.filters.addr(0)) + filter_tile * chain_units;
 
     let mut parity = 0;
-    let mut item = work.first_item;
+    // The tile's number is the next one's less a step: both would take a register more than there is while sums are exchanged.
+    let mut item = opaque::to_compiler(work.first_item);
     while item < g.items() as u32 {
         let mut sums = F::nothing();
         let mut used: Option<Used> = None;
@@ -125,12 +126,12 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
         if let Some(over) = used {
             over.give_back(&filter_ring, &patch_ring);
         }
-        let next = item + work.item_step;
+        let next = opaque::to_compiler(item + work.item_step);
         let more = next < g.items() as u32;
         let is_mine = work.splits == 1
             || exchange::is_owner(g, memory.rings, memory.format, parity, more, &mut sums);
         if is_mine {
-            let place = Place::of(item, g);
+            let place = Place::of(next - work.item_step, g);
             Results::<F, SUMS>::new(g, memory.rings, output, filter_tile, first_half, &place)
                 .finish(sums);
         }

@@ -131,6 +131,10 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         unroll!(2, |half| {
             if half < SUMS / 64 {
                 unroll!(16, |i| {
+                    // No load moves before this, or they would take more registers than there are.
+                    if i % 8 == 0 {
+                        warp::sync_warp(warp::ALL_LANES);
+                    }
                     let from = |sent: u32| sent + (16 * half + i) as u32 * LANES_WORDS;
                     let one = memory.exchange.load_vec::<4>(from(pair[0]));
                     let other = memory.exchange.load_vec::<4>(from(pair[1]));

@@ -4,7 +4,8 @@
 //! The widest instructions keep the tensor cores busiest, and leave a thread no registers but for sums. So the filters
 //! come to shared memory too, once for 256 pixels. Two warpgroups do nothing but multiply (`consume`) and finish their tiles
 //! (`results`), each by itself, so that one finishes while the other multiplies. The warps of a third bring operands into two
-//! rings of slots (`produce`): one brings filters by bulk copies, three bring patches, cell by cell, in turn.
+//! rings of slots (`produce`): one brings filters by bulk copies, three bring patches, cell by cell, in turn, from the packed input or,
+//! where that is cells as it lies, from the input itself (`unpacked`).
 //!
 //! ```text
 //! one warp:      for each tile of pixels, for each chain of three steps:
@@ -43,6 +44,7 @@ mod exchange;
 mod format;
 mod produce;
 mod results;
+mod unpacked;
 
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
@@ -56,10 +58,11 @@ use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OperandFo
 
 use super::again::Alone;
 use super::format::{Bf16, F16, Parts, Rounded, Split, format_of};
-use super::tables::{PixelPlace, offset, source};
+use super::tables::{PixelPlace, coordinates, offset, source};
 use crate::parts::index::div_rem;
 use format::WideFormat;
 use results::Output;
+use unpacked::is_unpacked;
 
 /// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
 const MULTIPLYING_REGISTERS: u32 = 224;
@@ -170,7 +173,12 @@ impl Memory {
         let brought = g.packed_patch_cells();
         let mut cell = thread;
         while cell < brought {
-            self.sources.store(cell, source(g, WIDE, cell) * CELL_WORDS);
+            let from = if is_unpacked::<F>(g) {
+                coordinates(g, WIDE, cell)
+            } else {
+                source(g, WIDE, cell) * CELL_WORDS
+            };
+            self.sources.store(cell, from);
             cell += BLOCK_THREADS;
         }
         // The cells behind those of the packed input, in each plane of each slot.
@@ -298,9 +306,10 @@ fn rank(splits: u32) -> u32 {
 /// tile of pixels (from cache), the output once.
 ///
 /// # Safety
-/// `packed` and `input_descales` are what the packing kernels of the same config wrote, `operands` and
-/// `filter_descales` what the filters kernel did; `bias` is null or has an element for each output channel; `y` has an
-/// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are as for
+/// `packed` and `input_descales` are what the packing kernels of the same config wrote, and of no use where the input is not packed:
+/// then `x` lies as the geometry's `cells` say. `operands` and
+/// `filter_descales` are what the filters kernel wrote; `bias` is null or has an element for each output channel; `y` has an
+/// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are else as for
 /// `implicit_gemm`. `y` and `moments` are apart from all else and start on 16 bytes.
 #[kernel(
     instances(S: [one: One], F: [split_f32: Split, parts_f32: Parts]),
@@ -353,10 +362,14 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     if warp >= WARPS {
         registers::decrease::<FILLING_REGISTERS>();
         if warp > WARPS {
-            let planes = g.conv.n as usize * (g.conv.groups * g.planes * format.parts) as usize;
-            let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
-            let packed = Global::new(packed, packed_words);
-            produce::bring_patches(&work, &memory, packed, warp - WARPS - 1);
+            let input = if is_unpacked::<F>(g) {
+                unpacked::words(x, g)
+            } else {
+                let planes = g.conv.n as usize * (g.conv.groups * g.planes * format.parts) as usize;
+                let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
+                Global::new(packed, packed_words)
+            };
+            produce::bring_patches::<F>(&work, &memory, input, warp - WARPS - 1);
         } else if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
             let words = g.filter_words(WIDE, format.step_parts()) as usize;
             let operands = Global::new(operands, g.conv.groups as usize * words);

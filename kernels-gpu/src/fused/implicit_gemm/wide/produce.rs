@@ -7,7 +7,9 @@ use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{PATCH_WARPS, STEP_BYTES, chain_bytes};
 use op_spec::launch::implicit_gemm::{CELL_WORDS, CHAIN_STEPS};
 
+use super::super::format::Format;
 use super::super::place::Place;
+use super::unpacked::{self, is_unpacked};
 use super::{Memory, Turn, Work};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
@@ -61,10 +63,10 @@ pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: G
 /// # Safety
 /// All lanes of the warp call it, after the barrier behind `prepare`.
 #[inline(always)]
-pub(super) unsafe fn bring_patches(
+pub(super) unsafe fn bring_patches<F: Format>(
     work: &Work<'_>,
     memory: &Memory,
-    packed: Global<u32>,
+    input: Global<u32>,
     first: u32,
 ) {
     let g = work.g;
@@ -82,7 +84,7 @@ pub(super) unsafe fn bring_patches(
         while stage < end_stage {
             if others == 0 {
                 ring.free(turn.slot).wait(turn.parity ^ 1);
-                start_patch(work, memory, packed, &place, stage, turn.slot);
+                start_patch::<F>(work, memory, input, &place, stage, turn.slot);
                 cp_async::wait_all();
                 async_proxy::fence_shared();
                 warp::sync_warp(warp::ALL_LANES);
@@ -99,10 +101,27 @@ pub(super) unsafe fn bring_patches(
     }
 }
 
-/// Starts to copy a stage's patch to a slot: each lane every 32nd cell, of [`TOGETHER`] of which it looks up the places at a time,
+/// Starts to copy a stage's patch to a slot, from the packed input or, if there is none, from the input as it lies.
+#[inline(always)]
+unsafe fn start_patch<F: Format>(
+    work: &Work<'_>,
+    memory: &Memory,
+    input: Global<u32>,
+    place: &Place,
+    stage: u32,
+    slot: u32,
+) {
+    if is_unpacked::<F>(work.g) {
+        unpacked::start_patch(work, memory, input, place, stage, slot);
+    } else {
+        start_packed_patch(work, memory, input, place, stage, slot);
+    }
+}
+
+/// The same from the packed input: each lane every 32nd cell, of [`TOGETHER`] of which it looks up the places at a time,
 /// for all planes, so that no copy waits for a place.
 #[inline(always)]
-unsafe fn start_patch(
+unsafe fn start_packed_patch(
     work: &Work<'_>,
     memory: &Memory,
     packed: Global<u32>,

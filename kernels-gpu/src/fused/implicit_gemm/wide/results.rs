@@ -232,7 +232,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             first_pixel,
             pixels_end: first_pixel + (SUMS / HALF_SUMS) as u32 * HALF_PIXELS,
         };
-        written.look_again(seen);
+        written.look_again::<true>(seen);
     }
 
     /// Undoes the scaling, adds the bias, and rounds to what is stored where a norm follows.

@@ -1,0 +1,164 @@
+//! Inputs that are cells as they lie, so that nothing packs them.
+//!
+//! Where the channels of a pixel are neighbours in memory, as in PyTorch's `channels_last`, eight 16-bit ones of them are the cell that
+//! packing would make. The product of wide tiles brings such cells from where they lie, and zeros for what is not in the input.
+
+use super::tile::INSTRUCTION_PIXELS;
+use super::{
+    CELL_VALUES, CELL_WORDS, GemmConfig, GemmDevice, GemmGeometry, OperandFormat, PLACE_BITS,
+};
+use crate::launch::conv::ConvGeometry;
+
+/// Coordinates in a patch of an unpacked input are below this, which is what no cell has; the bit above is for comparing them.
+pub const NO_COORDINATE: u32 = (1 << (PLACE_BITS - 1)) - 1;
+
+/// Where the cells of an unpacked input lie: from a pixel to the next one along each axis, in cells. The planes of a pixel follow one another.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellStrides {
+    /// From a sample to the next.
+    pub sample: u32,
+    /// From a slice to the next.
+    pub slice: u32,
+    /// From a row to the next.
+    pub row: u32,
+    /// From a column to the next.
+    pub column: u32,
+    /// 1 if the product reads the input where it lies, else 0: then it is packed.
+    pub is_unpacked: u32,
+}
+
+impl CellStrides {
+    /// Those of an input that is packed.
+    pub const PACKED: Self = Self {
+        sample: 0,
+        slice: 0,
+        row: 0,
+        column: 0,
+        is_unpacked: 0,
+    };
+
+    /// Those of an input of 16-bit values with these strides of samples, channels, slices, rows and columns, in elements, if the
+    /// channels are neighbours and every pixel starts on a whole cell.
+    fn new(conv: &ConvGeometry, strides: [i64; 5]) -> Option<Self> {
+        let extents = [conv.n, 1, conv.d.into(), conv.h.into(), conv.w.into()];
+        let are_cells = conv.group_c.is_multiple_of(CELL_VALUES) && strides[1] == 1;
+        if !are_cells || extents.contains(&0) {
+            return None;
+        }
+        let mut cells = [0; 5];
+        for (axis, of_axis) in cells.iter_mut().enumerate() {
+            // Of one index no stride matters.
+            if extents[axis] > 1 {
+                let elements = u64::try_from(strides[axis]).ok()?;
+                *of_axis = elements / u64::from(CELL_VALUES);
+                if !elements.is_multiple_of(CELL_VALUES.into()) {
+                    return None;
+                }
+            }
+        }
+        let [sample, _, slice, row, column] = cells;
+        let as_u32 = |cells: u64| u32::try_from(cells).ok();
+        let strides = Self {
+            sample: as_u32(sample)?,
+            slice: as_u32(slice)?,
+            row: as_u32(row)?,
+            column: as_u32(column)?,
+            is_unpacked: 1,
+        };
+        // Kernels count the words of a sample in 32 bits.
+        let last = strides.last_pixel(conv).checked_add(planes(conv))?;
+        (last <= u64::from(u32::MAX / CELL_WORDS)).then_some(strides)
+    }
+
+    /// How far the last pixel of a sample is from its first.
+    const fn last_pixel(&self, conv: &ConvGeometry) -> u64 {
+        // Each product is below 2^63, and so is the sum of those of a tensor that is in memory; of others it is refused.
+        let slices = (conv.d - 1) as u64 * self.slice as u64;
+        let rows = (conv.h - 1) as u64 * self.row as u64;
+        let columns = (conv.w - 1) as u64 * self.column as u64;
+        slices.saturating_add(rows).saturating_add(columns)
+    }
+
+    /// Cells that one sample spans, from its first pixel to the last.
+    #[must_use]
+    #[inline(always)]
+    pub const fn sample_cells(&self, conv: &ConvGeometry) -> u64 {
+        self.last_pixel(conv) + planes(conv)
+    }
+
+    /// Cells that all samples span.
+    #[must_use]
+    #[inline(always)]
+    pub const fn all_cells(&self, conv: &ConvGeometry) -> u64 {
+        (conv.n - 1) * self.sample as u64 + self.sample_cells(conv)
+    }
+}
+
+/// Planes of cells of all groups.
+const fn planes(conv: &ConvGeometry) -> u64 {
+    (conv.group_c / CELL_VALUES) as u64 * conv.groups as u64
+}
+
+impl GemmGeometry {
+    /// How many planes of an unpacked input neighbouring lanes bring of a pixel, so that they read what memory transfers at once: as many
+    /// as the planes of every stage are a multiple of, up to four.
+    #[must_use]
+    #[inline(always)]
+    pub const fn planes_together(&self) -> u32 {
+        let most = self.stage_planes & self.stage_planes.wrapping_neg();
+        if most < 4 { most } else { 4 }
+    }
+
+    /// The same with as many cells to a plane of the patch that what neighbouring lanes write at once, some pixels in all planes that
+    /// are brought together, meets in no banks.
+    const fn without_meetings(self) -> Self {
+        // Eight cells touch all banks once: four planes of two pixels, or two of four.
+        let patch_cells = match self.planes_together() {
+            4 => next_with_rest(self.patch_cells, 2, 4),
+            2 => next_with_rest(self.patch_cells, 4, 8),
+            _ => self.patch_cells,
+        };
+        Self {
+            patch_cells,
+            ..self
+        }
+    }
+}
+
+/// The least number from `number` on that leaves `rest` when it is divided by `divisor`.
+const fn next_with_rest(number: u32, rest: u32, divisor: u32) -> u32 {
+    number + (divisor + rest - number % divisor) % divisor
+}
+
+impl GemmConfig {
+    /// The same for an input that lies in memory with these strides of samples, channels, slices, rows and columns, in elements, from a
+    /// multiple of 16 bytes on, if the product can read it there. Results are the same bits as from a packed input.
+    #[must_use]
+    pub fn unpacked(&self, device: &GemmDevice, strides: [i64; 5]) -> Option<Self> {
+        let g = &self.geometry;
+        if !self.tile.is_wide() || self.format != OperandFormat::STORED {
+            return None;
+        }
+        let strips = g.strips.max(1) - 1;
+        let columns =
+            (strips * INSTRUCTION_PIXELS + g.patch_columns).checked_mul(g.conv.stride_w)?;
+        if [g.patch_d, g.patch_h, columns]
+            .iter()
+            .any(|&extent| extent > NO_COORDINATE)
+        {
+            return None;
+        }
+        let unpacked = GemmGeometry {
+            cells: CellStrides::new(&g.conv, strides)?,
+            ..*g
+        };
+        let with = |geometry| Self { geometry, ..*self };
+        let apart = with(unpacked.without_meetings());
+        // Not at the price of a slot.
+        match apart.wide_rings(device) == self.wide_rings(device) {
+            true => Some(apart),
+            false => Some(with(unpacked)),
+        }
+    }
+}

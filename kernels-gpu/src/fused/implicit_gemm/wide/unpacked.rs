@@ -1,0 +1,180 @@
+//! Patches of an input that is cells as it lies: the eight channels of a cell are neighbours in memory, and so are the planes of a pixel.
+//!
+//! Neighbouring lanes bring neighbouring planes of a pixel, so that they read whole sectors of 32 bytes, as packed rows are. What
+//! the padded input has around the input is not in memory, and comes as zeros.
+//!
+//! # Bits
+//! What a pixel of the output multiplies is the same as from the packed input: cells of its window, and, with filters of 0, those again, or
+//! the column a dilation behind its last. That the packed input has zeros in the columns behind the last that a window sees changes nothing
+//! here: the input has fewer of those than a stride, and where columns are paired no dilation is smaller.
+
+use cuda_std::global::Global;
+use cuda_std::{cp_async, opaque, thread};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_WORDS, GemmGeometry, NO_COORDINATE};
+
+use super::super::format::Format;
+use super::super::place::Place;
+use super::super::results::BEYOND;
+use super::super::tables::{from_word, to_word};
+use super::{Memory, Work};
+use crate::parts::index::div_rem;
+use crate::parts::unroll::unroll;
+
+/// Cells whose places a lane looks up before it copies the first of them: as many as there are registers for.
+const TOGETHER: usize = 4;
+
+/// The place of a cell that is not in the input. No cell starts at this word.
+const NOWHERE: u32 = u32::MAX;
+
+/// Whether the input is read as it lies, which one of other values than 16-bit ones never is.
+#[inline(always)]
+pub(super) fn is_unpacked<F: Format>(g: &GemmGeometry) -> bool {
+    let can_be = const {
+        let format = F::OPERANDS;
+        format.parts == 1 && !format.scaled && format.passes == 1
+    };
+    can_be && g.cells.is_unpacked != 0
+}
+
+/// All of the input in words.
+#[inline(always)]
+pub(super) unsafe fn words<T>(x: *const T, g: &GemmGeometry) -> Global<u32> {
+    let cells = g.cells.all_cells(&g.conv) as usize;
+    Global::new(x.cast(), cells * CELL_WORDS as usize)
+}
+
+/// The coordinates in a patch, in one word, that are in the input.
+struct Inside {
+    /// The first ones.
+    first: u32,
+    /// The last ones, with the bit above each set.
+    last: u32,
+}
+
+impl Inside {
+    /// Where the patch starts at `from` of the padded input.
+    #[inline(always)]
+    unsafe fn find(g: &GemmGeometry, from: [u32; 3]) -> Self {
+        let conv = &g.conv;
+        let axes = [
+            (conv.pad_d, conv.d),
+            (conv.pad_h, conv.h),
+            (conv.pad_w, conv.w),
+        ];
+        let [mut first, mut last] = [[0; 3]; 2];
+        unroll!(3, |axis| {
+            let (padding, extent) = axes[axis];
+            let end = (padding + extent).saturating_sub(from[axis]);
+            // Behind the input nothing is, whatever its coordinate.
+            first[axis] = if end == 0 {
+                NO_COORDINATE
+            } else {
+                padding.saturating_sub(from[axis]).min(NO_COORDINATE)
+            };
+            last[axis] = end.min(NO_COORDINATE).saturating_sub(1);
+        });
+        Self {
+            first: to_word(first[0], first[1], first[2]),
+            last: to_word(last[0], last[1], last[2]) | BEYOND,
+        }
+    }
+
+    #[inline(always)]
+    fn has(&self, coordinates: u32) -> bool {
+        let from_first = (coordinates | BEYOND) - self.first;
+        let to_last = self.last - coordinates;
+        from_first & to_last & BEYOND == BEYOND
+    }
+}
+
+/// Starts to copy a stage's patch to a slot: each lane one of some planes of every so many cells, of [`TOGETHER`] of which it
+/// looks up the places at a time, so that no copy waits for a place.
+#[inline(always)]
+pub(super) unsafe fn start_patch(
+    work: &Work<'_>,
+    memory: &Memory,
+    input: Global<u32>,
+    place: &Place,
+    stage: u32,
+    slot: u32,
+) {
+    // Computed anew for each stage, or what depends on it would take more registers than there are.
+    let thread = opaque::to_compiler(thread::thread_idx_x());
+    let g = &GemmGeometry {
+        stage_planes: opaque::to_compiler(work.g.stage_planes),
+        patch_cells: opaque::to_compiler(work.g.patch_cells),
+        patch_columns: opaque::to_compiler(work.g.patch_columns),
+        planes: opaque::to_compiler(work.g.planes),
+        ..*work.g
+    };
+    let (conv, strides) = (&g.conv, &g.cells);
+    let (stage, filter_slice) = div_rem(stage, g.depth_stages);
+    let from = [
+        place.z * conv.stride_d + filter_slice * conv.dilation_d,
+        place.p * conv.stride_h,
+        place.q * conv.stride_w,
+    ];
+    let inside = Inside::find(g, from);
+    // Of the patch's first cell, from the sample's; before it in the padding, wrapped. Cells of the input are behind it.
+    let first = (from[0].wrapping_sub(conv.pad_d).wrapping_mul(strides.slice))
+        .wrapping_add(from[1].wrapping_sub(conv.pad_h).wrapping_mul(strides.row))
+        .wrapping_add(
+            from[2]
+                .wrapping_sub(conv.pad_w)
+                .wrapping_mul(strides.column),
+        );
+    let sample_words = strides.sample_cells(conv) as usize * CELL_WORDS as usize;
+    let before = place.sample as usize * strides.sample as usize * CELL_WORDS as usize;
+    let sample = input.slice(before, sample_words);
+
+    let together = g.planes_together();
+    let shift = together.trailing_zeros();
+    let lane = thread % WARP_THREADS;
+    let lanes_cells = WARP_THREADS >> shift;
+    let first_plane = stage * g.stage_planes;
+    let first_of_group = work.group * g.planes;
+    let slot = slot * (g.stage_bytes(1) / 4);
+    let cells = g.packed_patch_cells();
+    let mut cell = lane >> shift;
+    while cell < cells {
+        let lanes_cells = opaque::to_compiler(lanes_cells);
+        let left = (cells - cell + lanes_cells - 1) >> lanes_cells.trailing_zeros();
+        let mut sources = [NOWHERE; TOGETHER];
+        unroll!(4, |i| {
+            if (i as u32) < left {
+                let coordinates = memory.sources.load(cell + i as u32 * lanes_cells);
+                if inside.has(coordinates) {
+                    let [d, h, w] = from_word(coordinates);
+                    let at = first
+                        .wrapping_add(d.wrapping_mul(strides.slice))
+                        .wrapping_add(h.wrapping_mul(strides.row))
+                        .wrapping_add(w.wrapping_mul(strides.column));
+                    sources[i] = at * CELL_WORDS;
+                }
+            }
+        });
+        let mut local = lane & (together - 1);
+        while local < g.stage_planes {
+            // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
+            let plane = first_of_group + (first_plane + local).min(g.planes - 1);
+            let from = (plane * CELL_WORDS) as usize;
+            let of_plane = sample.slice(from, sample_words - from);
+            let target = slot + (local * g.patch_cells + opaque::to_compiler(cell)) * CELL_WORDS;
+            unroll!(4, |i| {
+                if (i as u32) < left {
+                    let source = opaque::to_compiler(sources[i]);
+                    let is_there = source != NOWHERE;
+                    let bytes = if is_there { CELL_BYTES } else { 0 };
+                    let source = if is_there { source as usize } else { 0 };
+                    let at = memory
+                        .patches
+                        .addr(target + i as u32 * lanes_cells * CELL_WORDS);
+                    cp_async::copy16_zfill(at, of_plane, source, bytes);
+                }
+            });
+            local += together;
+        }
+        cell += TOGETHER as u32 * lanes_cells;
+    }
+}

@@ -1,0 +1,170 @@
+//! The product of wide tiles on inputs that are cells as they lie: the same bits as from packed ones.
+
+use cuda_std::Storage;
+use ndarray::ArrayD;
+use op_spec::ConvSpec;
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, WIDE};
+
+use super::convolved::Convolution;
+use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WIDE_TILES, Packed, spec};
+use super::implicit_gemm_launch::{Ended, Operands, multiply_wide, prepare};
+use super::{Failure, Loaded, Outcome, Run, Tensor, bits, same_bits};
+
+/// `[n, c, k]`, extents of input and filter, attributes, and the blocks that split a sum.
+type Row = ([usize; 3], [usize; 3], [usize; 3], ConvSpec<3>, u32);
+
+fn rows() -> Vec<Row> {
+    let plain = ConvSpec::default();
+    let around = spec([1; 3], [0, 1, 1], [1; 3], 1);
+    vec![
+        // Padding on all sides; two planes at a time.
+        ([2, 16, 20], [1, 7, 9], [1, 3, 3], around, 1),
+        // Four planes at a time; residues; a column and a row that no window sees.
+        (
+            [1, 32, 9],
+            [1, 18, 26],
+            [1, 3, 3],
+            spec([1, 2, 2], [0, 1, 0], [1; 3], 1),
+            1,
+        ),
+        // Groups; a last stage that is not full.
+        (
+            [2, 48, 10],
+            [1, 9, 11],
+            [1, 3, 3],
+            spec([1; 3], [0, 1, 0], [1, 1, 2], 2),
+            1,
+        ),
+        // Octets of several slices, all strides, a slice of the filter a stage.
+        (
+            [1, 24, 70],
+            [9, 17, 18],
+            [3, 3, 3],
+            spec([2; 3], [1; 3], [1, 2, 1], 1),
+            1,
+        ),
+        // One plane, whose neighbouring columns make a step.
+        (
+            [2, 8, 20],
+            [3, 9, 14],
+            [2, 3, 5],
+            spec([1; 3], [0, 1, 2], [1, 1, 3], 1),
+            1,
+        ),
+        // Several tiles of filters, and rings that come round.
+        ([2, 72, 130], [1, 5, 18], [1, 1, 3], plain, 1),
+        // Patches in the padding alone.
+        (
+            [1, 16, 9],
+            [1, 4, 5],
+            [1, 3, 3],
+            spec([1; 3], [0, 40, 1], [1; 3], 1),
+            1,
+        ),
+        // Sums that two blocks split.
+        ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, 2),
+    ]
+}
+
+/// From a sample, channel, slice, row and column of an input to the next, in elements: channels are neighbours, and there are gaps
+/// behind pixels, rows, slices and samples.
+fn strides(conv: &ConvGeometry) -> [i64; 5] {
+    let column = i64::from(conv.input_channels()) + 8;
+    let row = i64::from(conv.w) * column + 16;
+    let slice = i64::from(conv.h) * row + 8;
+    let sample = i64::from(conv.d) * slice + 24;
+    [sample, 1, slice, row, column]
+}
+
+/// The input in memory with these strides. Nobody has written the gaps.
+fn laid_out<T: Storage>(
+    run: &Run,
+    x: &ArrayD<f32>,
+    strides: [i64; 5],
+) -> Result<Tensor<T>, Failure> {
+    let place = |index: &[usize]| -> usize {
+        let along = index.iter().zip(strides);
+        along.map(|(&index, stride)| index * stride as usize).sum()
+    };
+    let last: Vec<usize> = x.shape().iter().map(|extent| extent - 1).collect();
+    let tensor = run.empty::<T>(place(&last) + 1)?;
+    for (index, &value) in x.indexed_iter() {
+        let index: Vec<usize> = (0..5).map(|axis| index[axis]).collect();
+        let at = place(&index) * size_of::<T>();
+        tensor.buffer.write(at, &bits(T::from_f32(value)))?;
+    }
+    Ok(tensor)
+}
+
+/// All rows, with a norm behind them and without, on values that are not finite, too.
+pub(crate) fn same_bits_as_packed<F: Packed>(run: &Run) -> Outcome {
+    for (number, row) in rows().into_iter().enumerate() {
+        let (channels, input, filter, spec, splits) = row;
+        let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
+        let geometry = conv.geometry;
+        let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, WIDE);
+        let config = GemmConfig {
+            splits,
+            ..config.expect("a config")
+        };
+        if number == 1 {
+            // In the last column, which no window sees.
+            assert!(config.geometry.used_w < geometry.w);
+            for (index, x) in conv.case.x.indexed_iter_mut() {
+                if index[4] + 1 == input[2] {
+                    *x = f32::INFINITY;
+                }
+            }
+        }
+        check::<F>(run, &format!("row {number}"), &conv, &config)?;
+        let all = conv.case.x.len();
+        let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
+            *conv.case.x.iter_mut().nth(index).expect("an element") = value;
+        }
+        let what = format!("row {number}, alone");
+        check::<F>(run, &what, &conv, &config.without_norm())?;
+    }
+    Ok(())
+}
+
+fn check<F: Packed>(run: &Run, what: &str, conv: &Convolution, config: &GemmConfig) -> Outcome {
+    let Loaded { x, parameters } = run.load::<F::Stored>(&conv.case)?;
+    let (weight, bias) = (&parameters[0], &parameters[1]);
+    let ended = |x: &Tensor<F::Stored>| Ended {
+        x: x.source::<F::Stored>(),
+        weight: weight.source(),
+        ..Ended::NONE
+    };
+    let outputs = conv.geometry.n
+        * u64::from(conv.geometry.output_channels())
+        * u64::from(conv.geometry.output_pixels());
+    type Results<T> = (Tensor<T>, Tensor<f32>);
+    let multiply = |config: &GemmConfig,
+                    device: &GemmDevice,
+                    operands: &Operands,
+                    x: &Tensor<F::Stored>|
+     -> Result<Results<F::Stored>, Failure> {
+        let y = run.empty::<F::Stored>(outputs as usize)?;
+        let moments = run.empty::<f32>(config.moment_elements() as usize)?;
+        let ended = ended(x);
+        multiply_wide::<F>(run, config, device, operands, bias, &ended, &y, &moments)?;
+        Ok((y, moments))
+    };
+    let operands = prepare::<F>(run, config, &x, weight)?;
+    let (y, moments) = multiply(config, &FOR_WIDE_TILES, &operands, &x)?;
+    let operands = operands.without_input(run)?;
+    let strides = strides(&conv.geometry);
+    let x = laid_out::<F::Stored>(run, &conv.case.x, strides)?;
+    // One tile a block and two, which bring patches alike.
+    let is_whole = conv.geometry.output_channels() <= WIDE.filters();
+    let devices = [&FOR_WIDE_TILES, &FOR_SINGLE_TILES];
+    for device in devices.into_iter().take(2 - usize::from(is_whole)) {
+        let unpacked = config.unpacked(device, strides).expect("cells");
+        let (other, other_moments) = multiply(&unpacked, device, &operands, &x)?;
+        same_bits(what, &other, &y)?;
+        same_bits(&format!("{what}, moments"), &other_moments, &moments)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Inputs in 16 bits whose channels are neighbours in memory, which products of wide tiles read as they lie.
+
+use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::spec::Conv2dSpec;
+use convfuse::{DType, Model, Options, Tensor, data};
+use libtest_mimic::Trial;
+
+use crate::backend::{Backend, Outcome};
+use crate::layouts::{Way, bits_of, channels_last, lying, way};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    Backend::trials(
+        &Backend::KERNELS,
+        "channels_last",
+        &[("inputs_are_multiplied_without_a_copy", without_a_copy)],
+    )
+}
+
+/// A chain whose convolution takes wide tiles, if the device has them.
+fn of_wide_tiles(norm: Option<Layer>, groups: usize, stride: usize) -> convfuse::Result<Chain> {
+    let (channels, filters) = if groups > 1 { (48, 128) } else { (128, 128) };
+    let mut conv = ConvLayer::<2>::new("conv", filters, [3, 3]);
+    conv.attributes = Conv2dSpec {
+        stride: [stride; 2],
+        padding: [1, 1].into(),
+        groups,
+        ..Conv2dSpec::default()
+    };
+    let layers = [Some(Layer::conv2d(conv)), norm, Some(Layer::relu())];
+    Ok(Chain::new(channels, layers.into_iter().flatten())?)
+}
+
+fn without_a_copy(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let norm = Layer::group_norm("norm", 8);
+    let cases = [
+        (
+            of_wide_tiles(Some(norm), 1, 1)?,
+            [2, 128, 12, 20],
+            DType::F16,
+        ),
+        // Without a norm what is not finite is computed again, from the input as it lies.
+        (of_wide_tiles(None, 2, 2)?, [2, 48, 17, 33], DType::BF16),
+    ];
+    for (chain, shape, dtype) in cases {
+        let mut values = data::signed(1, &shape[..]);
+        let is_alone = chain.layers().len() == 2;
+        if is_alone {
+            let specials = [f32::NAN, f32::INFINITY];
+            let places = values.iter_mut().step_by(1000);
+            places.zip(specials).for_each(|(x, special)| *x = special);
+        }
+        let parameters = convfuse::Parameters::init(&chain, 3)?;
+        let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+        let x = Tensor::from_f32_array(&stream, &values, dtype)?;
+        let wanted = bits_of(&model.forward(&x)?)?;
+        let plain = way("channels last", channels_last);
+        let gap = Way {
+            gap: 8,
+            ..way(
+                "channels last, with a whole cell between samples",
+                channels_last,
+            )
+        };
+        let odd = Way {
+            before: 1,
+            ..way("channels last from an odd address", channels_last)
+        };
+        let part = Way {
+            gap: 4,
+            ..way(
+                "channels last, with half a cell between samples",
+                channels_last,
+            )
+        };
+        for (way, are_cells) in [(&plain, true), (&gap, true), (&odd, false), (&part, false)] {
+            let x = lying(&stream, &values, dtype, way)?;
+            let plan = model.plan_for(&stream, &x, &Options::default())?;
+            let launches = plan.explain()?.launches;
+            let has = |part: &str| launches.iter().any(|launch| launch.kernel.contains(part));
+            let reads_cells = are_cells && has("gemm_wide");
+            assert_eq!(has("copy_strided"), !reads_cells, "{} in {dtype}", way.name);
+            assert_eq!(has("gemm_pack"), !reads_cells, "{} in {dtype}", way.name);
+            let has_wide = stream.device().properties().has_warpgroup_products;
+            assert_eq!(has("gemm_wide"), has_wide, "{dtype}");
+            assert_eq!(
+                bits_of(&model.forward(&x)?)?,
+                wanted,
+                "{} in {dtype}",
+                way.name
+            );
+        }
+    }
+    Ok(())
+}
