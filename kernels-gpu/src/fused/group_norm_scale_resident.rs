@@ -75,11 +75,13 @@ pub unsafe fn group_norm_scale_resident<T: Storage>(
     let start = thread::block_idx_x() as usize * g.row_elements as usize;
     let end = start + g.row_elements as usize;
 
-    // Only of rows that start on a vector are moments taken by vectors.
-    let is_aligned = start.is_multiple_of(VECTOR_ELEMENTS);
-    let kept_elements = (RESIDENT_BYTES as usize / size_of::<T>()).min(end - start);
+    // Only of rows that start on a vector are moments taken by vectors, which are kept.
+    let kept_elements = match start.is_multiple_of(VECTOR_ELEMENTS) {
+        true => (RESIDENT_BYTES as usize / size_of::<T>()).min(end - start),
+        false => 0,
+    };
     let kept = shared::dynamic::<T>(0, kept_elements as u32);
-    let is_kept = |at: usize| is_aligned && at - start + VECTOR_ELEMENTS <= kept_elements;
+    let is_kept = |at: usize| at - start + VECTOR_ELEMENTS <= kept_elements;
 
     let mine = moments::of_range(x, start, end, thread, threads, |at, vector| {
         if is_kept(at) {

@@ -217,7 +217,7 @@ pub(crate) fn whole_vectors(start: usize, end: usize) -> (usize, usize) {
 
 /// The moments of what thread `thread` of `threads` takes of the elements `start..end` of `x`.
 /// Together the threads take each element once, four that follow one another at a time, from the first on: so moments are the same
-/// bits wherever the elements lie. Where that is on 16 bytes, four are a vector. `keep` is told of every four and where they are.
+/// bits wherever the elements lie. Where that is on 16 bytes, four are a vector. `keep` is told of every vector and where it is.
 ///
 /// # Safety
 /// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 3.
@@ -234,32 +234,42 @@ pub(crate) unsafe fn of_range<T: Storage>(
     let step = threads * VECTOR_ELEMENTS;
     // The same for all threads that have these elements.
     let is_aligned = start.is_multiple_of(VECTOR_ELEMENTS);
-    let four = |at: usize| {
-        if is_aligned {
-            x.load_vec(at)
-        } else {
-            [x.load(at), x.load(at + 1), x.load(at + 2), x.load(at + 3)]
-        }
-    };
+    let apart = |at: usize| [x.load(at), x.load(at + 1), x.load(at + 2), x.load(at + 3)];
 
     let mut all = Moments::EMPTY;
     let mut at = start + thread * VECTOR_ELEMENTS;
-    while at + (VECTORS - 1) * step < vectors_end {
-        let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS];
-        unroll!(4, |v| {
-            vectors[v] = four(at + v * step);
-        });
-        unroll!(4, |v| {
-            keep(at + v * step, vectors[v]);
-        });
-        all = all.and(Moments::of_vectors(vectors));
-        at += VECTORS * step;
-    }
-    while at < vectors_end {
-        let vector = four(at);
-        keep(at, vector);
-        all = all.and(Moments::of_vector(vector));
-        at += step;
+    // Two loops, as loads of both kinds in one take more registers.
+    if is_aligned {
+        while at + (VECTORS - 1) * step < vectors_end {
+            let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS];
+            unroll!(4, |v| {
+                vectors[v] = x.load_vec(at + v * step);
+            });
+            unroll!(4, |v| {
+                keep(at + v * step, vectors[v]);
+            });
+            all = all.and(Moments::of_vectors(vectors));
+            at += VECTORS * step;
+        }
+        while at < vectors_end {
+            let vector = x.load_vec(at);
+            keep(at, vector);
+            all = all.and(Moments::of_vector(vector));
+            at += step;
+        }
+    } else {
+        while at + (VECTORS - 1) * step < vectors_end {
+            let mut vectors = [[T::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS];
+            unroll!(4, |v| {
+                vectors[v] = apart(at + v * step);
+            });
+            all = all.and(Moments::of_vectors(vectors));
+            at += VECTORS * step;
+        }
+        while at < vectors_end {
+            all = all.and(Moments::of_vector(apart(at)));
+            at += step;
+        }
     }
 
     if thread < end - vectors_end {

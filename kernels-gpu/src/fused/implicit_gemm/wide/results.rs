@@ -255,6 +255,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
         });
         if !is_alone::<F>(&self.g) {
+            // Nothing moves across this, or results in both forms would take more registers than there are.
+            warp::sync_warp(warp::ALL_LANES);
             self.round(sums);
         }
     }
