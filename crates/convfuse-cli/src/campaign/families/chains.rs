@@ -1,0 +1,253 @@
+//! Chains of the kinds that kernels are made for.
+
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::chain::{ConvLayer, Layer};
+use convfuse::spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+
+use super::super::choices::Choices;
+use super::super::layers::{
+    averages, batch_norm, function, functions, group_norm, instance_norm, max_pool2d, max_pool3d,
+    usual_conv,
+};
+use super::{Plan, bounds, of_chain, shape};
+
+pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
+    let (groups, of_group) = (c.within(1, 2), c.within(1, 19));
+    let (norm_groups, m) = (c.within(1, 3), c.within(1, 24));
+    let kernel_size = c.each(1, 4);
+    let conv = usual_conv(c, "conv", groups, groups * norm_groups * m, kernel_size);
+    let window = c.each(1, 7);
+    let side_by_side = !c.once_in(2);
+    let chain = KernelBench85 {
+        in_channels: groups * of_group,
+        out_channels: conv.out_channels,
+        kernel_size: conv.kernel_size,
+        conv: conv.attributes,
+        bias: conv.bias,
+        group_norm: GroupNormSpec {
+            num_groups: norm_groups,
+            eps: super::super::layers::eps(c),
+        },
+        affine: !c.once_in(3),
+        max_pool: MaxPool2dSpec {
+            stride: (!side_by_side).then(|| c.each(1, 3)),
+            padding: match side_by_side {
+                true => [0; 2],
+                false => window.map(|extent: usize| c.within(0, extent / 2)),
+            },
+            ceil_mode: c.once_in(4),
+            ..MaxPool2dSpec::new(window)
+        },
+        clamp: bounds(c),
+    };
+    let input = shape(c, groups * of_group, 2, 4, 36);
+    of_chain(chain.chain(), &input)
+}
+
+pub(super) fn kernelbench_79(c: &mut Choices) -> Plan {
+    let (groups, of_group, k) = (c.within(1, 2), c.within(1, 19), c.within(1, 70));
+    let kernel_size = c.each(1, 3);
+    let conv = usual_conv(c, "conv", groups, groups * k, kernel_size);
+    let chain = KernelBench79 {
+        in_channels: groups * of_group,
+        out_channels: groups * k,
+        kernel_size,
+        conv: conv.attributes,
+        bias: conv.bias,
+        instance_norm: InstanceNormSpec {
+            eps: super::super::layers::eps(c),
+        },
+        affine: c.once_in(2),
+        clamp: bounds(c),
+    };
+    let mut input = shape(c, groups * of_group, 3, 2, 14);
+    input[2] = input[2].min(6);
+    of_chain(chain.chain(), &input)
+}
+
+/// What the kernel of one launch for problem 85 takes: any height, batch, groups and bounds.
+pub(super) fn one_launch_85(c: &mut Choices) -> Plan {
+    let num_groups = c.of([16, 1, 2, 4, 8, 32, 64]);
+    let chain = KernelBench85 {
+        conv: Conv2dSpec::default(),
+        bias: !c.once_in(3),
+        group_norm: GroupNormSpec {
+            num_groups,
+            eps: super::super::layers::eps(c),
+        },
+        affine: !c.once_in(3),
+        clamp: bounds(c),
+        ..KernelBench85::default()
+    };
+    let (height, n) = (c.within(10, 133), c.within(1, 4));
+    of_chain(chain.chain(), &[n, 8, height, 128])
+}
+
+/// The same for problem 79.
+pub(super) fn one_launch_79(c: &mut Choices) -> Plan {
+    let chain = KernelBench79 {
+        conv: Conv3dSpec::default(),
+        bias: !c.once_in(3),
+        instance_norm: InstanceNormSpec {
+            eps: super::super::layers::eps(c),
+        },
+        clamp: bounds(c),
+        ..KernelBench79::default()
+    };
+    let (depth, height, n) = (c.within(3, 24), c.within(3, 40), c.within(1, 4));
+    of_chain(chain.chain(), &[n, 3, depth, height, 32])
+}
+
+/// A norm of any kind, or none, for `groups` groups of channels.
+fn any_norm(c: &mut Choices, groups: usize) -> Vec<Layer> {
+    match c.below(7) {
+        0 => vec![group_norm(c, "norm", groups)],
+        1 => Vec::new(),
+        2 => vec![instance_norm(c, "norm")],
+        3 => vec![Layer::scale("before"), instance_norm(c, "norm")],
+        4 => vec![Layer::scale("before"), group_norm(c, "norm", groups)],
+        5 => vec![batch_norm(c, "norm")],
+        _ => vec![group_norm(c, "norm", 1)],
+    }
+}
+
+/// What networks have behind a convolution, in any order: a norm, functions, sums, a pool, functions, sums, a last pool.
+fn behind(c: &mut Choices, groups: usize, dimensions: usize) -> Vec<Layer> {
+    let (mut scales, mut inputs) = (vec!["last", "first"], vec!["late", "shortcut"]);
+    let mut layers = any_norm(c, groups);
+    layers.extend(functions(c, 3, &mut scales, &mut inputs));
+    layers.extend(match (c.below(5), dimensions) {
+        (1 | 2, 2) => Some(max_pool2d(c, 4)),
+        (3, 2) => Some(Layer::avg_pool2d(averages(c, 3))),
+        (1, 3) => Some(max_pool3d(c, 2)),
+        (2, 3) => Some(Layer::avg_pool3d(averages(c, 2))),
+        _ => None,
+    });
+    layers.extend(functions(c, 2, &mut scales, &mut inputs));
+    layers.extend(match (c.below(6), dimensions) {
+        (1, 2) => Some(Layer::adaptive_avg_pool2d()),
+        (1, 3) => Some(Layer::adaptive_avg_pool3d()),
+        (2, _) => Some(Layer::channel_max()),
+        _ => None,
+    });
+    layers
+}
+
+pub(super) fn blocks(c: &mut Choices) -> Plan {
+    let (groups, of_group) = (c.within(1, 2), c.within(1, 19));
+    let (norm_groups, m) = (c.within(1, 4), c.within(1, 12));
+    let kernel_size = c.each(1, 4);
+    let conv = usual_conv(c, "conv", groups, groups * norm_groups * m, kernel_size);
+    let mut layers = vec![Layer::conv2d(conv)];
+    layers.extend(behind(c, norm_groups, 2));
+    Plan {
+        layers,
+        input: shape(c, groups * of_group, 2, 3, 24),
+    }
+}
+
+pub(super) fn volumes(c: &mut Choices) -> Plan {
+    let (groups, of_group) = (c.within(1, 2), c.within(1, 9));
+    let (norm_groups, m) = (c.within(1, 4), c.within(1, 9));
+    let kernel_size = c.each(1, 3);
+    let conv = usual_conv(c, "conv", groups, groups * norm_groups * m, kernel_size);
+    let mut layers = vec![Layer::conv3d(conv)];
+    layers.extend(behind(c, norm_groups, 3));
+    Plan {
+        layers,
+        input: shape(c, groups * of_group, 3, 3, 10),
+    }
+}
+
+/// A convolution of `channels` channels to `filters`, and what is behind it.
+fn conv_block(
+    c: &mut Choices,
+    [channels, filters]: [usize; 2],
+    kernel_size: [usize; 2],
+    input: Vec<usize>,
+) -> Plan {
+    let padding = kernel_size.map(|extent| if extent > 1 { c.within(0, 1) } else { 0 });
+    let conv = ConvLayer {
+        attributes: Conv2dSpec {
+            padding: padding.into(),
+            stride: [c.within(1, 2); 2],
+            ..Conv2dSpec::default()
+        },
+        bias: !c.once_in(3),
+        ..ConvLayer::new("conv", filters, kernel_size)
+    };
+    let groups = if filters.is_multiple_of(8) { 8 } else { 1 };
+    let mut layers = vec![Layer::conv2d(conv)];
+    layers.extend(behind(c, groups, 2));
+    debug_assert_eq!(input[1], channels);
+    Plan { layers, input }
+}
+
+/// Many channels and pixels, as the wide tiles want them.
+pub(super) fn wide(c: &mut Choices) -> Plan {
+    let channels = [c.within(4, 24) * 8, c.within(8, 48) * 8];
+    let kernel_size = c.of([[1, 1], [3, 3], [1, 3]]);
+    let input = shape(c, channels[0], 2, 8, 40);
+    conv_block(c, channels, kernel_size, input)
+}
+
+/// Few pixels, and sums that may be split over the blocks of a cluster.
+pub(super) fn long_sums(c: &mut Choices) -> Plan {
+    let channels = [c.within(128, 1100), c.within(16, 300)];
+    let kernel_size = c.of([[1, 1], [3, 3]]);
+    let input = shape(c, channels[0], 2, 3, 12);
+    conv_block(c, channels, kernel_size, input)
+}
+
+/// Hundreds of tiles a sample.
+pub(super) fn many_tiles(c: &mut Choices) -> Plan {
+    let channels = [c.within(1, 4), c.within(1, 20)];
+    let kernel_size = c.of([[1, 1], [2, 2], [3, 3]]);
+    let mut input = shape(c, channels[0], 2, 90, 300);
+    input[0] = 1;
+    conv_block(c, channels, kernel_size, input)
+}
+
+pub(super) fn depthwise(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 24);
+    let kernel_size = c.each(1, 5);
+    let conv = usual_conv(c, "conv", channels, channels, kernel_size);
+    let mut layers = vec![Layer::conv2d(conv)];
+    layers.extend(behind(c, 1, 2));
+    Plan {
+        layers,
+        input: shape(c, channels, 2, 5, 70),
+    }
+}
+
+/// A convolution, perhaps a batch norm, perhaps a function: what is done in one launch without statistics.
+pub(super) fn alone(c: &mut Choices) -> Plan {
+    let (groups, of_group, m) = (c.within(1, 2), c.within(1, 40), c.within(1, 70));
+    let kernel_size = c.each(1, 4);
+    let conv = usual_conv(c, "conv", groups, groups * m, kernel_size);
+    let mut layers = vec![Layer::conv2d(conv)];
+    if c.once_in(2) {
+        layers.push(batch_norm(c, "norm"));
+    }
+    let number = c.below(3);
+    layers.push(function(c, number));
+    Plan {
+        layers,
+        input: shape(c, groups * of_group, 2, 4, 32),
+    }
+}
+
+/// What other libraries leave to fuse: chains without a convolution.
+pub(super) fn tails(c: &mut Choices) -> Plan {
+    let (norm_groups, m) = (c.within(1, 4), c.within(1, 20));
+    let (mut scales, mut inputs) = (vec!["early"], vec!["residual"]);
+    let mut layers = functions(c, 1, &mut scales, &mut inputs);
+    layers.extend(behind(c, norm_groups, 2));
+    if layers.len() < 2 {
+        layers.extend([Layer::scale("scale"), Layer::relu()]);
+    }
+    Plan {
+        layers,
+        input: shape(c, norm_groups * m, 2, 2, 60),
+    }
+}
