@@ -12,6 +12,9 @@ pub(super) struct Seed {
     pub(super) contents: Vec<u8>,
 }
 
+/// The name of a whole file, and what is in it.
+type Whole = (String, Vec<u8>);
+
 /// Files of one meaning.
 pub(super) struct Target {
     pub(super) name: &'static str,
@@ -20,7 +23,7 @@ pub(super) struct Target {
     /// What is asked for, of which a case takes one; `FILE` stands for the damaged file.
     pub(super) commands: Vec<&'static str>,
     /// Whole files beside the damaged one.
-    pub(super) beside: Vec<(String, Vec<u8>)>,
+    pub(super) beside: Vec<Whole>,
     /// The folder that the damaged file lies in, if not the case's own.
     folder: &'static str,
 }
@@ -67,7 +70,7 @@ const GOLDEN: [&str; 1] = ["verify --device cpu --golden golden --only golden/"]
 pub(super) fn all(root: &Path) -> Result<Vec<Target>, Box<dyn Error>> {
     let corpus = root.join(CORPUS);
     let named = |prefix: &str| seeds(&corpus, |name| name.starts_with(prefix));
-    let whole = |names: &[&str]| -> Result<Vec<(String, Vec<u8>)>, Box<dyn Error>> {
+    let whole = |names: &[&str]| -> Result<Vec<Whole>, Box<dyn Error>> {
         let read = |name: &&str| Ok(((*name).to_owned(), fs::read(corpus.join(name))?));
         names.iter().map(read).collect()
     };
@@ -82,15 +85,14 @@ pub(super) fn all(root: &Path) -> Result<Vec<Target>, Box<dyn Error>> {
     let (numpy, safetensors) = inputs
         .into_iter()
         .partition(|seed| seed.name.ends_with(".npy"));
-    let target =
-        |name, format, seeds, commands: &[&'static str], beside: &[(String, Vec<u8>)]| Target {
-            name,
-            format,
-            seeds,
-            commands: commands.to_vec(),
-            beside: beside.to_vec(),
-            folder: "",
-        };
+    let target = |name, format, seeds, commands: &[&'static str], beside: &[Whole]| Target {
+        name,
+        format,
+        seeds,
+        commands: commands.to_vec(),
+        beside: beside.to_vec(),
+        folder: "",
+    };
     let mut all = vec![
         target(
             "parameters",
