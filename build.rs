@@ -1,8 +1,8 @@
 //! Build script of the `convfuse` package: gives it the kernels.
 //!
 //! Where a compiler for devices is installed (crates/cuda_builder says what that takes), the kernels
-//! are compiled now; elsewhere the PTX in host/ptx is used, which `cargo xtask ptx` made from the
-//! same sources. Machine code is always that of host/ptx; the library leaves out what was made of other PTX. It
+//! are compiled now; elsewhere, and where that very compiler has made it, the PTX in host/ptx is used, which `cargo xtask ptx` made from
+//! the same sources. Machine code is always that of host/ptx; the library leaves out what was made of other PTX. It
 //! finds them in these variables, at compile time:
 //!
 //! | variable | value |
@@ -53,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn describe(origin: &Origin) -> String {
     match origin {
         Origin::Compiled(toolchain) => format!("compiled with {toolchain}"),
+        Origin::Unchanged(header) => format!("shipped, compiled with {}", header.compiler),
         Origin::Shipped {
             header,
             stale,

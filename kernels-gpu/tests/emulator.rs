@@ -11,21 +11,25 @@ use checks::convolved::{FewParts, Parts, Rounded, Split};
 use checks::{Outcome, Run};
 use cuda_std::{bf16, f16};
 
-/// Runs a check in natural order and in two shuffled ones.
-fn under_all_schedules(check: fn(&Run) -> Outcome) {
-    for seed in [None, Some(1), Some(2)] {
+/// The orders of threads that a check runs in: the natural one, and two shuffled ones.
+const ORDERS: [Option<u64>; 3] = [None, Some(1), Some(2)];
+
+fn run_in(orders: &[Option<u64>], check: fn(&Run) -> Outcome) {
+    for &seed in orders {
         if let Err(failure) = check(&Run::new(seed)) {
             panic!("seed {seed:?}: {failure}");
         }
     }
 }
 
+/// Tests of checks. Behind `=>` are those before it with other types, which run in the last of the orders alone.
 macro_rules! tests {
-    ($($name:ident: $($check:expr),+;)+) => {
+    ($($name:ident: $($check:expr),+ $(=> $($other:expr),+)?;)+) => {
         $(
             #[test]
             fn $name() {
-                $(under_all_schedules($check);)+
+                $(run_in(&ORDERS, $check);)+
+                $($(run_in(&ORDERS[2..], $other);)+)?
             }
         )+
     };
@@ -33,148 +37,161 @@ macro_rules! tests {
 
 tests! {
     conv2d_direct_matches_on_ragged_shapes: checks::conv::direct::<f32, 2>;
-    conv2d_direct_matches_in_half_precision: checks::conv::direct::<f16, 2>, checks::conv::direct::<bf16, 2>;
+    conv2d_direct_matches_in_half_precision: checks::conv::direct::<f16, 2> => checks::conv::direct::<bf16, 2>;
     conv3d_direct_matches_on_ragged_shapes: checks::conv::direct::<f32, 3>;
-    conv3d_direct_matches_in_half_precision: checks::conv::direct::<f16, 3>, checks::conv::direct::<bf16, 3>;
+    conv3d_direct_matches_in_half_precision: checks::conv::direct::<f16, 3> => checks::conv::direct::<bf16, 3>;
     conv_border_puts_planes_of_any_length_into_any_border:
-        checks::conv_border::matches::<f32>, checks::conv_border::matches::<f16>, checks::conv_border::matches::<bf16>;
+        checks::conv_border::matches::<f32>
+            => checks::conv_border::matches::<f16>, checks::conv_border::matches::<bf16>;
     conv2d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 2>;
-    conv2d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 2>, checks::conv::gemm::<bf16, 2>;
+    conv2d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 2> => checks::conv::gemm::<bf16, 2>;
     conv3d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 3>;
-    conv3d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 3>, checks::conv::gemm::<bf16, 3>;
+    conv3d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 3> => checks::conv::gemm::<bf16, 3>;
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm::<f32>;
-    group_norm_matches_in_half_precision: checks::norm::group_norm::<f16>, checks::norm::group_norm::<bf16>;
+    group_norm_matches_in_half_precision: checks::norm::group_norm::<f16> => checks::norm::group_norm::<bf16>;
     layer_norm_matches_for_short_and_long_rows:
-        checks::norm::layer_norm::<f32>, checks::norm::layer_norm::<f16>, checks::norm::layer_norm::<bf16>;
+        checks::norm::layer_norm::<f32> => checks::norm::layer_norm::<f16>, checks::norm::layer_norm::<bf16>;
     group_norm_statistics_are_the_same_bits_at_any_place:
-        checks::norm::at_any_place::<f32>, checks::norm::at_any_place::<f16>;
+        checks::norm::at_any_place::<f32> => checks::norm::at_any_place::<f16>;
     group_norm_of_constant_rows_is_the_bias: checks::norm::constant_rows_give_the_bias;
     group_norm_scale_pointwise_matches_for_planes_of_any_length:
-        checks::norm::functions::<f32>, checks::norm::functions::<f16>, checks::norm::functions::<bf16>;
+        checks::norm::functions::<f32> => checks::norm::functions::<f16>, checks::norm::functions::<bf16>;
     group_norm_scale_pointwise_matches_for_channels_that_were_multiplied:
-        checks::norm::multiplied_before::<f32>, checks::norm::multiplied_before::<f16>;
+        checks::norm::multiplied_before::<f32> => checks::norm::multiplied_before::<f16>;
     group_norm_scale_resident_matches_for_rows_that_fit_and_do_not:
-        checks::norm::resident::<f32>, checks::norm::resident::<f16>, checks::norm::resident::<bf16>;
+        checks::norm::resident::<f32> => checks::norm::resident::<f16>, checks::norm::resident::<bf16>;
     scale_matches_and_works_in_place:
-        checks::elementwise::scale::<f32>, checks::elementwise::scale::<f16>, checks::elementwise::scale::<bf16>;
+        checks::elementwise::scale::<f32> => checks::elementwise::scale::<f16>, checks::elementwise::scale::<bf16>;
     add_matches_and_works_in_place:
-        checks::elementwise::add::<f32>, checks::elementwise::add::<f16>, checks::elementwise::add::<bf16>;
+        checks::elementwise::add::<f32> => checks::elementwise::add::<f16>, checks::elementwise::add::<bf16>;
     batch_norm_folds_its_parameters_and_matches_in_place:
-        checks::batch_norm::matches::<f32>, checks::batch_norm::matches::<f16>, checks::batch_norm::matches::<bf16>;
+        checks::batch_norm::matches::<f32> => checks::batch_norm::matches::<f16>, checks::batch_norm::matches::<bf16>;
     clamp_keeps_nan_and_lets_the_upper_bound_win:
-        checks::pointwise::clamp::<f32>, checks::pointwise::clamp::<f16>, checks::pointwise::clamp::<bf16>;
+        checks::pointwise::clamp::<f32> => checks::pointwise::clamp::<f16>, checks::pointwise::clamp::<bf16>;
     pointwise_walks_over_lists_without_rounding_in_between:
-        checks::pointwise::lists::<f32>, checks::pointwise::lists::<f16>, checks::pointwise::lists::<bf16>;
+        checks::pointwise::lists::<f32> => checks::pointwise::lists::<f16>, checks::pointwise::lists::<bf16>;
     pointwise_functions_are_accurate_at_all_magnitudes: checks::pointwise::all_magnitudes;
     fold_scale_matches:
-        checks::elementwise::fold::<f32>, checks::elementwise::fold::<f16>, checks::elementwise::fold::<bf16>;
+        checks::elementwise::fold::<f32> => checks::elementwise::fold::<f16>, checks::elementwise::fold::<bf16>;
     max_pool2d_matches_alone_and_fused: checks::max_pool2d::max_pool2d::<f32>;
     max_pool2d_matches_in_half_precision:
-        checks::max_pool2d::max_pool2d::<f16>, checks::max_pool2d::max_pool2d::<bf16>;
+        checks::max_pool2d::max_pool2d::<f16> => checks::max_pool2d::max_pool2d::<bf16>;
     group_norm_scale_max_pool2d_clamp_matches: checks::max_pool2d::normed::<f32>;
     group_norm_scale_max_pool2d_clamp_matches_in_half_precision:
-        checks::max_pool2d::normed::<f16>, checks::max_pool2d::normed::<bf16>;
+        checks::max_pool2d::normed::<f16> => checks::max_pool2d::normed::<bf16>;
     group_norm_scale_max_pool2d_clamp_maps_extremes_to_the_bits_of_all_elements:
         checks::max_pool2d::extremes_decide_what_all_elements_would;
     pool_matches_on_windows_of_any_attributes:
-        checks::pool::windows::<f32>, checks::pool::windows::<f16>, checks::pool::windows::<bf16>;
+        checks::pool::windows::<f32> => checks::pool::windows::<f16>, checks::pool::windows::<bf16>;
     plane_sums_match_for_planes_of_any_length:
-        checks::pool::planes::<f32>, checks::pool::planes::<f16>, checks::pool::planes::<bf16>;
+        checks::pool::planes::<f32> => checks::pool::planes::<f16>, checks::pool::planes::<bf16>;
     channel_max_matches_alone_and_fused: checks::channel_max::channel_max::<f32>;
     channel_max_matches_in_half_precision:
-        checks::channel_max::channel_max::<f16>, checks::channel_max::channel_max::<bf16>;
+        checks::channel_max::channel_max::<f16> => checks::channel_max::channel_max::<bf16>;
     conv2d_group_norm_scale_max_pool_clamp_matches:
-        checks::conv2d_group_norm_scale_max_pool_clamp::matches::<Split>,
-        checks::conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>;
+        checks::conv2d_group_norm_scale_max_pool_clamp::matches::<Split>
+            => checks::conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>;
     conv2d_group_norm_scale_max_pool_clamp_matches_in_half_precision:
-        checks::conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
-        checks::conv2d_group_norm_scale_max_pool_clamp::matches::<bf16>;
+        checks::conv2d_group_norm_scale_max_pool_clamp::matches::<f16>
+            => checks::conv2d_group_norm_scale_max_pool_clamp::matches::<bf16>;
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks:
-        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Split>,
-        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Rounded>;
+        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Split>
+            => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Rounded>;
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks_in_half_precision:
-        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<f16>,
-        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<bf16>;
+        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<f16>
+            => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<bf16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches:
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<Split>,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<Rounded>;
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<Split>
+            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<Rounded>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_in_half_precision:
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<f16>,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<bf16>;
-    implicit_gemm_matches: checks::implicit_gemm::matches::<Split>, checks::implicit_gemm::matches::<Rounded>;
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<f16>
+            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<bf16>;
+    implicit_gemm_matches: checks::implicit_gemm::matches::<Split> => checks::implicit_gemm::matches::<Rounded>;
     implicit_gemm_matches_in_half_precision:
-        checks::implicit_gemm::matches::<f16>, checks::implicit_gemm::matches::<bf16>;
+        checks::implicit_gemm::matches::<f16> => checks::implicit_gemm::matches::<bf16>;
     implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_pieces;
     implicit_gemm_keeps_to_windows_where_no_norm_follows:
-        checks::implicit_gemm_alone::matches::<f16>, checks::implicit_gemm_alone::matches::<bf16>;
+        checks::implicit_gemm_alone::matches::<f16> => checks::implicit_gemm_alone::matches::<bf16>;
     implicit_gemm_keeps_magnitudes_to_windows_in_parts:
-        checks::implicit_gemm_alone::matches::<Parts>, checks::implicit_gemm_alone::matches::<FewParts>,
-        checks::implicit_gemm_alone::magnitudes::<Parts>, checks::implicit_gemm_alone::magnitudes::<FewParts>;
+        checks::implicit_gemm_alone::matches::<Parts>, checks::implicit_gemm_alone::magnitudes::<Parts>
+            => checks::implicit_gemm_alone::matches::<FewParts>, checks::implicit_gemm_alone::magnitudes::<FewParts>;
     implicit_gemm_packs_cells_of_few_channels:
-        checks::implicit_gemm_corners::few_channels::<Split>, checks::implicit_gemm_corners::few_channels::<Rounded>,
-        checks::implicit_gemm_corners::few_channels::<f16>, checks::implicit_gemm_corners::few_channels::<bf16>;
+        checks::implicit_gemm_corners::few_channels::<Split>
+            => checks::implicit_gemm_corners::few_channels::<Rounded>,
+            checks::implicit_gemm_corners::few_channels::<f16>, checks::implicit_gemm_corners::few_channels::<bf16>;
     implicit_gemm_puts_sums_aside_and_writes_odd_rows:
-        checks::implicit_gemm_corners::sums_and_rows::<Split>, checks::implicit_gemm_corners::sums_and_rows::<Rounded>,
-        checks::implicit_gemm_corners::sums_and_rows::<f16>, checks::implicit_gemm_corners::sums_and_rows::<bf16>;
+        checks::implicit_gemm_corners::sums_and_rows::<Split>
+            => checks::implicit_gemm_corners::sums_and_rows::<Rounded>,
+            checks::implicit_gemm_corners::sums_and_rows::<f16>, checks::implicit_gemm_corners::sums_and_rows::<bf16>;
     group_norm_takes_statistics_that_say_how_many_values_they_are_of:
-        checks::counted::matches::<f32>, checks::counted::matches::<f16>, checks::counted::matches::<bf16>;
+        checks::counted::matches::<f32> => checks::counted::matches::<f16>, checks::counted::matches::<bf16>;
     implicit_gemm_pools_windows_of_any_extent_in_every_tile:
-        checks::implicit_gemm_corners::windows::<Split>, checks::implicit_gemm_corners::windows::<Rounded>,
-        checks::implicit_gemm_corners::windows::<f16>, checks::implicit_gemm_corners::windows::<bf16>;
+        checks::implicit_gemm_corners::windows::<Split>
+            => checks::implicit_gemm_corners::windows::<Rounded>, checks::implicit_gemm_corners::windows::<f16>,
+            checks::implicit_gemm_corners::windows::<bf16>;
     implicit_gemm_keeps_nan_of_windows:
-        checks::implicit_gemm_nan::windows::<Split>, checks::implicit_gemm_nan::windows::<Rounded>,
-        checks::implicit_gemm_nan::windows::<f16>, checks::implicit_gemm_nan::windows::<bf16>;
+        checks::implicit_gemm_nan::windows::<Split>
+            => checks::implicit_gemm_nan::windows::<Rounded>, checks::implicit_gemm_nan::windows::<f16>,
+            checks::implicit_gemm_nan::windows::<bf16>;
     implicit_gemm_undoes_scales_of_any_magnitude:
-        checks::implicit_gemm_corners::magnitudes::<Split>, checks::implicit_gemm_corners::magnitudes::<Rounded>;
+        checks::implicit_gemm_corners::magnitudes::<Split> => checks::implicit_gemm_corners::magnitudes::<Rounded>;
     implicit_gemm_keeps_nan_out_of_scales:
-        checks::implicit_gemm_corners::not_a_number::<Split>, checks::implicit_gemm_corners::not_a_number::<Rounded>,
-        checks::implicit_gemm_corners::not_a_number::<f16>, checks::implicit_gemm_corners::not_a_number::<bf16>;
+        checks::implicit_gemm_corners::not_a_number::<Split>
+            => checks::implicit_gemm_corners::not_a_number::<Rounded>,
+            checks::implicit_gemm_corners::not_a_number::<f16>, checks::implicit_gemm_corners::not_a_number::<bf16>;
     one_launch_kernels_match_at_the_corners_of_problem_85:
-        checks::one_launch_corners::of_problem85::<Split>, checks::one_launch_corners::of_problem85::<Rounded>,
-        checks::one_launch_corners::of_problem85::<f16>, checks::one_launch_corners::of_problem85::<bf16>;
+        checks::one_launch_corners::of_problem85::<Split>
+            => checks::one_launch_corners::of_problem85::<Rounded>, checks::one_launch_corners::of_problem85::<f16>,
+            checks::one_launch_corners::of_problem85::<bf16>;
     one_launch_kernels_match_at_the_corners_of_problem_79:
-        checks::one_launch_corners::of_problem79::<Split>, checks::one_launch_corners::of_problem79::<Rounded>,
-        checks::one_launch_corners::of_problem79::<f16>, checks::one_launch_corners::of_problem79::<bf16>,
-        checks::one_launch_corners::of_problem79_on_warpgroups::<f16>,
-        checks::one_launch_corners::of_problem79_on_warpgroups::<bf16>;
+        checks::one_launch_corners::of_problem79::<Split>,
+        checks::one_launch_corners::of_problem79_on_warpgroups::<f16>
+            => checks::one_launch_corners::of_problem79::<Rounded>, checks::one_launch_corners::of_problem79::<f16>,
+            checks::one_launch_corners::of_problem79::<bf16>,
+            checks::one_launch_corners::of_problem79_on_warpgroups::<bf16>;
     one_launch_kernels_keep_nan_to_their_channels_and_samples:
-        checks::one_launch_nan::of_problem85::<Split>, checks::one_launch_nan::of_problem85::<Rounded>,
-        checks::one_launch_nan::of_problem85::<f16>, checks::one_launch_nan::of_problem85::<bf16>,
-        checks::one_launch_nan::of_problem79::<Split>, checks::one_launch_nan::of_problem79::<Rounded>,
-        checks::one_launch_nan::of_problem79::<f16>, checks::one_launch_nan::of_problem79::<bf16>,
-        checks::one_launch_nan::of_problem79_on_warpgroups::<f16>,
-        checks::one_launch_nan::of_problem79_on_warpgroups::<bf16>;
+        checks::one_launch_nan::of_problem85::<Split>, checks::one_launch_nan::of_problem79::<Split>,
+        checks::one_launch_nan::of_problem79_on_warpgroups::<f16>
+            => checks::one_launch_nan::of_problem85::<Rounded>, checks::one_launch_nan::of_problem85::<f16>,
+            checks::one_launch_nan::of_problem85::<bf16>, checks::one_launch_nan::of_problem79::<Rounded>,
+            checks::one_launch_nan::of_problem79::<f16>, checks::one_launch_nan::of_problem79::<bf16>,
+            checks::one_launch_nan::of_problem79_on_warpgroups::<bf16>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
-        checks::implicit_gemm::wide::<Split>, checks::implicit_gemm::wide::<Rounded>,
-        checks::implicit_gemm::wide::<f16>, checks::implicit_gemm::wide::<bf16>;
+        checks::implicit_gemm::wide::<Split> => checks::implicit_gemm::wide::<Rounded>;
+    implicit_gemm_fills_and_frees_all_slots_of_wide_tiles_in_half_precision:
+        checks::implicit_gemm::wide::<f16> => checks::implicit_gemm::wide::<bf16>;
     implicit_gemm_adds_sums_that_a_cluster_split:
-        checks::implicit_gemm::split::<Split>, checks::implicit_gemm::split::<Rounded>,
-        checks::implicit_gemm::split::<f16>, checks::implicit_gemm::split::<bf16>;
+        checks::implicit_gemm::split::<Split>
+            => checks::implicit_gemm::split::<Rounded>, checks::implicit_gemm::split::<f16>,
+            checks::implicit_gemm::split::<bf16>;
     implicit_gemm_gives_the_same_bits_where_the_input_is_cells_as_it_lies:
         checks::implicit_gemm_unpacked::same_bits_as_packed::<f16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>
+            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_gives_the_same_bits_in_clusters:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<bf16>;
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>
+            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
+            checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<bf16>;
     peak_kernels_store_what_their_chains_come_to: peak::copy, peak::fma, peak::mma, peak::wgmma;
     copy_strided_keeps_the_bits_of_any_array:
-        checks::copy_strided::copies::<f32, f32>, checks::copy_strided::copies::<f16, f16>,
-        checks::copy_strided::copies::<bf16, bf16>;
-    copy_strided_rounds_to_the_target: checks::copy_strided::copies::<f32, f16>, checks::copy_strided::copies::<f32, bf16>,
-        checks::copy_strided::copies::<f16, f32>, checks::copy_strided::copies::<f16, bf16>,
-        checks::copy_strided::copies::<bf16, f32>, checks::copy_strided::copies::<bf16, f16>;
+        checks::copy_strided::copies::<f32, f32>
+            => checks::copy_strided::copies::<f16, f16>, checks::copy_strided::copies::<bf16, bf16>;
+    copy_strided_rounds_to_the_target:
+        checks::copy_strided::copies::<f32, f16>
+            => checks::copy_strided::copies::<f32, bf16>, checks::copy_strided::copies::<f16, f32>,
+            checks::copy_strided::copies::<f16, bf16>, checks::copy_strided::copies::<bf16, f32>,
+            checks::copy_strided::copies::<bf16, f16>;
     copy_strided_takes_random_axes_in_random_orders:
-        checks::copy_strided::random::<f32, f32>, checks::copy_strided::random::<f16, f32>;
+        checks::copy_strided::random::<f32, f32> => checks::copy_strided::random::<f16, f32>;
     far_elements_are_found_by_what_is_done_to_each: checks::far::elementwise;
     far_elements_are_found_by_what_moves_them: checks::far::moved;
-    far_elements_are_found_by_pools: checks::far_pools::images, checks::far_pools::volumes,
-        checks::far_pools::planes, checks::far_pools::channels;
+    far_elements_are_found_by_pools:
+        checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::planes, checks::far_pools::channels;
     far_elements_are_found_by_norms:
-        checks::far_norms::statistics::<f32>, checks::far_norms::statistics::<f16>, checks::far_norms::resident::<f32>;
+        checks::far_norms::statistics::<f32>, checks::far_norms::resident::<f32>
+            => checks::far_norms::statistics::<f16>;
     far_elements_are_found_by_convolutions: checks::far_products::on_cores, checks::far_products::stencil;
     far_elements_are_found_by_products_on_tensor_cores:
         checks::far_products::wide::<f16>, checks::far_products::by_warpgroups::<f16>,
@@ -184,12 +201,13 @@ tests! {
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::far::<Split>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::far_on_warpgroups::<f16>;
     stencil_keeps_nan_of_windows:
-        checks::stencil_nan::windows::<f32>, checks::stencil_nan::windows::<f16>, checks::stencil_nan::windows::<bf16>;
+        checks::stencil_nan::windows::<f32>
+            => checks::stencil_nan::windows::<f16>, checks::stencil_nan::windows::<bf16>;
     stencil_matches: checks::stencil::matches::<f32>;
-    stencil_matches_in_half_precision: checks::stencil::matches::<f16>, checks::stencil::matches::<bf16>;
+    stencil_matches_in_half_precision: checks::stencil::matches::<f16> => checks::stencil::matches::<bf16>;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed::<f32>;
     instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
-        checks::channel_max::normed::<f16>, checks::channel_max::normed::<bf16>;
+        checks::channel_max::normed::<f16> => checks::channel_max::normed::<bf16>;
 }
 
 #[test]

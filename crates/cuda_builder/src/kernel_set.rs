@@ -1,4 +1,4 @@
-//! Kernels that travel with a crate: compiled afresh where possible, else as they were shipped.
+//! Kernels that travel with a crate: compiled afresh where that may make a difference and is possible, else as they were shipped.
 //!
 //! The PTX of all architectures is one archive (the crate `kernel-archive`) of kernels that are modules of their own. Machine
 //! code, which an assembler made of this PTX, is another. Beside them lies a text file, the [`ShippedHeader`], that says
@@ -38,6 +38,8 @@ pub struct KernelSet {
 pub enum Origin {
     /// They were compiled just now.
     Compiled(Toolchain),
+    /// They are the shipped ones, which the compiler that is installed made of the sources as they are.
+    Unchanged(ShippedHeader),
     /// They are the shipped ones.
     Shipped {
         /// Their header.
@@ -155,19 +157,22 @@ impl KernelSet {
         })
     }
 
-    /// Compiles the kernels into `folder` if a device toolchain is there and takes them, and
-    /// otherwise settles for the shipped ones.
+    /// Compiles the kernels into `folder` if a device toolchain is there and takes them, and otherwise settles for the
+    /// shipped ones. Those that this toolchain made of these sources are not compiled once more.
     ///
     /// # Errors
     ///
     /// Only if the shipped kernels cannot be used either.
     pub fn resolve(&self, folder: &Path) -> Result<KernelFiles> {
-        let compiled = Toolchain::find().and_then(|toolchain| {
-            let modules = self.compile(&toolchain, folder)?;
-            Ok((modules, toolchain))
-        });
-        match compiled {
-            Ok((modules, toolchain)) => {
+        let toolchain = match Toolchain::find() {
+            Ok(toolchain) => toolchain,
+            Err(reason) => return self.shipped_files(reason),
+        };
+        if let Some(files) = self.made_by(&toolchain) {
+            return Ok(files);
+        }
+        match self.compile(&toolchain, folder) {
+            Ok(modules) => {
                 let ptx = self.ptx_path_in(folder);
                 write_bytes(&ptx, &ptx_archive(&modules)?)?;
                 Ok(KernelFiles {
@@ -178,6 +183,19 @@ impl KernelSet {
             }
             Err(reason) => self.shipped_files(reason),
         }
+    }
+
+    /// The shipped files, if this compiler made them of the sources as they are.
+    fn made_by(&self, toolchain: &Toolchain) -> Option<KernelFiles> {
+        let header = ShippedHeader::read(&self.header_path()).ok()?;
+        let is_same = header.compiler == toolchain.to_string()
+            && header.sources == source_hash(&self.sources).ok()?;
+        is_same.then_some(())?;
+        Some(KernelFiles {
+            ptx: self.present(self.ptx_path()).ok()?,
+            machine_code: self.present(self.machine_code_path()).ok()?,
+            origin: Origin::Unchanged(header),
+        })
     }
 
     /// A path, if there is a file.
@@ -258,12 +276,16 @@ mod tests {
 
     const PTX: &str = ".version 8.0\n.target sm_80\n.visible .entry a()\n{\n\tret;\n}\n";
 
-    fn ship(set: &KernelSet) {
-        let toolchain = Toolchain {
+    fn toolchain(version: &str) -> Toolchain {
+        Toolchain {
             rustc: "/rustc".into(),
-            version: "rustc 1.96.0 (abc)".into(),
+            version: version.into(),
             llvm_version: "22.1.8".into(),
-        };
+        }
+    }
+
+    fn ship(set: &KernelSet) {
+        let toolchain = toolchain("rustc 1.96.0 (abc)");
         let module = Module {
             path: PathBuf::new(),
             ptx: PTX.into(),
@@ -295,11 +317,28 @@ mod tests {
                 assert_eq!(header.assembler, "release 13.0");
                 stale
             }
-            Origin::Compiled(_) => unreachable!("nothing was compiled"),
+            Origin::Compiled(_) | Origin::Unchanged(_) => unreachable!("nothing was compiled"),
         };
         assert!(!stale());
         fs::write(set.crate_path.join("src/lib.rs"), "#![no_std] // new\n").unwrap();
         assert!(stale());
+    }
+
+    #[test]
+    fn what_a_compiler_made_of_these_sources_it_need_not_make_again() {
+        let root = tempfile::tempdir().unwrap();
+        let set = set_in(root.path());
+        let (same, other) = (
+            toolchain("rustc 1.96.0 (abc)"),
+            toolchain("rustc 1.97.0 (def)"),
+        );
+        assert!(set.made_by(&same).is_none(), "nothing is shipped");
+        ship(&set);
+        let files = set.made_by(&same).expect("they are the same");
+        assert!(matches!(files.origin, Origin::Unchanged(_)));
+        assert!(set.made_by(&other).is_none(), "another compiler");
+        fs::write(set.crate_path.join("src/lib.rs"), "#![no_std] // new\n").unwrap();
+        assert!(set.made_by(&same).is_none(), "other sources");
     }
 
     #[test]

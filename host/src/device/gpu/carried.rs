@@ -3,9 +3,9 @@
 //! A kernel is there as PTX, which the driver compiles, and as machine code for the architectures that were named when it was
 //! shipped. Machine code counts only if it was made of the very PTX that this build has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use kernel_archive::{Archive, Entry};
 
@@ -29,9 +29,21 @@ fn open(file: &'static [u8]) -> Archive<'static> {
     Archive::open(file).expect("the build script, or `cargo xtask ptx`, made it")
 }
 
-fn read(archive: &Archive<'_>, entry: &Entry) -> Vec<u8> {
+/// What has been decompressed, by the address of its entry. Devices of one process load the same kernels, and of all that are
+/// carried few.
+static READ: LazyLock<Mutex<HashMap<usize, Arc<[u8]>>>> = LazyLock::new(Mutex::default);
+
+fn read(archive: &Archive<'static>, entry: &'static Entry) -> Arc<[u8]> {
+    let key = std::ptr::from_ref(entry).addr();
+    let known = |read: &HashMap<usize, Arc<[u8]>>| read.get(&key).cloned();
+    let lock = || READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bytes) = known(&lock()) {
+        return bytes;
+    }
+    // Not under the lock: other kernels are decompressed at the same time.
     let bytes = archive.read(entry);
-    bytes.expect("the build script, or `cargo xtask ptx`, made it")
+    let bytes = bytes.expect("the build script, or `cargo xtask ptx`, made it");
+    Arc::clone(lock().entry(key).or_insert_with(|| bytes.into()))
 }
 
 /// The kernels that run on one kind of device.
@@ -88,11 +100,11 @@ impl Kernel {
     /// The PTX, as the driver takes it.
     pub(crate) fn ptx(&self) -> CString {
         let text = read(&PTX, self.entry);
-        CString::new(text).expect("PTX is text without NUL")
+        CString::new(&*text).expect("PTX is text without NUL")
     }
 
     /// Machine code that the device runs, and the architecture it was made for: the device's own, else the nearest before.
-    pub(crate) fn machine_code(&self) -> Option<(&'static str, Vec<u8>)> {
+    pub(crate) fn machine_code(&self) -> Option<(&'static str, Arc<[u8]>)> {
         let entries = MACHINE_CODE.entries().iter();
         let same =
             |entry: &&Entry| entry.kernel == self.entry.kernel && entry.source == self.entry.source;
