@@ -133,6 +133,8 @@ tests! {
         checks::implicit_gemm_nan::windows::<Split>
             => checks::implicit_gemm_nan::windows::<Rounded>, checks::implicit_gemm_nan::windows::<f16>,
             checks::implicit_gemm_nan::windows::<bf16>;
+    implicit_gemm_keeps_infinities_between_windows_out_of_them:
+        checks::implicit_gemm_nan::between_windows::<Split> => checks::implicit_gemm_nan::between_windows::<f16>;
     implicit_gemm_undoes_scales_of_any_magnitude:
         checks::implicit_gemm_corners::magnitudes::<Split> => checks::implicit_gemm_corners::magnitudes::<Rounded>;
     implicit_gemm_keeps_nan_out_of_scales:

@@ -62,6 +62,15 @@ fn rows() -> Vec<Row> {
             false,
             Some(Layer::leaky_relu(0.25)),
         ),
+        // A stride of the depth that is not its dilation.
+        row(
+            [1, 3, 9],
+            [6, 3, 9],
+            [2, 1, 3],
+            spec([2, 1, 1], [0; 3], [3, 1, 1], 1),
+            false,
+            None,
+        ),
         // A sum of parts that is put aside.
         row([1, 130, 3], [1, 3, 6], [1, 2, 3], padded, false, None),
         // Filters of three wide tiles, pixels of several.
