@@ -132,6 +132,21 @@ fn patches_that_reach_further_than_their_coordinates_are_packed() {
 }
 
 #[test]
+fn what_every_tile_would_bring_anew_is_packed_once() {
+    let padded = ConvSpec {
+        padding: [1; 3].into(),
+        ..Conv3dSpec::default()
+    };
+    // Patches of three slices, of which the tiles of few pixels read every cell many times; and a little input, of which they do so too.
+    for (extent, channels, is_read) in [(16, 256, false), (4, 32, true)] {
+        let conv = conv(channels, [extent; 3], 3, padded);
+        let unpacked = config(&conv).unpacked(&HOPPER, channels_last(&conv, channels as i64));
+        let saves = unpacked.expect("cells").saves_packing(&HOPPER);
+        assert_eq!(saves, is_read, "{channels} of {extent}^3");
+    }
+}
+
+#[test]
 fn nothing_that_decides_about_bits_changes() {
     let spec = |stride: usize, padding: usize| ConvSpec {
         stride: [stride; 3],

@@ -168,7 +168,9 @@ pub(crate) fn append(
 ) -> Result<Convolved> {
     let device = gemm_device(program.properties());
     let strides = program.strides(x);
-    let unpacked = strides.and_then(|strides| config.unpacked(&device, strides));
+    let unpacked = strides
+        .and_then(|strides| config.unpacked(&device, strides))
+        .filter(|unpacked| unpacked.saves_packing(&device));
     let (x, packed, config) = match &unpacked {
         Some(unpacked) => (x, None, unpacked),
         None => {

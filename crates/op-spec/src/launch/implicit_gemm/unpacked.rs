@@ -28,6 +28,18 @@ pub struct CellStrides {
     pub is_unpacked: u32,
 }
 
+/// Tenths of a cycle that a multiprocessor takes longer to bring a cell of a patch from where it lies than from packed planes, which come
+/// in pieces of a whole row: where a block multiplies one tile at a time, and where it multiplies two, beside which more of it is hidden.
+/// Measured on an H200, as what the product took longer over the cells that each multiprocessor brings: 7 to 8 where it was one
+/// tile, 2 to 5 (strides: 12) where there were two, in tenths of a nanosecond.
+const BRINGING: [u64; 2] = [14, 7];
+
+/// Tenths of a cycle in which all multiprocessors together copy and pack as many cells as there are of them: 64 bytes a cell.
+const PACKING: u64 = 45;
+
+/// Tenths of a cycle of the two launches that do so.
+const PACKING_LAUNCHES: u64 = 70_000;
+
 impl CellStrides {
     /// Those of an input that is packed.
     pub const PACKED: Self = Self {
@@ -133,7 +145,8 @@ const fn next_with_rest(number: u32, rest: u32, divisor: u32) -> u32 {
 
 impl GemmConfig {
     /// The same for an input that lies in memory with these strides of samples, channels, slices, rows and columns, in elements, from a
-    /// multiple of 16 bytes on, if the product can read it there. Results are the same bits as from a packed input.
+    /// multiple of 16 bytes on, if the product can read it there. Results are the same bits as from a packed input;
+    /// [`saves_packing`](Self::saves_packing) says whether they come sooner.
     #[must_use]
     pub fn unpacked(&self, device: &GemmDevice, strides: [i64; 5]) -> Option<Self> {
         let g = &self.geometry;
@@ -160,5 +173,24 @@ impl GemmConfig {
             true => Some(apart),
             false => Some(with(unpacked)),
         }
+    }
+
+    /// Of the config of an unpacked input: whether bringing cells anew for each tile from where they lie takes less time than copying and packing
+    /// each once.
+    #[must_use]
+    pub fn saves_packing(&self, device: &GemmDevice) -> bool {
+        let g = &self.geometry;
+        let Some(rings) = self.wide_rings(device) else {
+            return false;
+        };
+        let sets = u64::from(g.filter_sets().div_ceil(rings.tiles));
+        let of_tile = u64::from(g.stages) * u64::from(g.stage_planes * g.patch_cells);
+        let brought = g.items().saturating_mul(sets).saturating_mul(of_tile);
+        let bringing = brought.saturating_mul(BRINGING[usize::from(rings.tiles == 2)]);
+        let cells = (g.conv.n * u64::from(g.conv.input_channels()))
+            .saturating_mul(g.conv.input_pixels().into())
+            / u64::from(CELL_VALUES);
+        let launches = PACKING_LAUNCHES * u64::from(device.multiprocessors);
+        bringing <= cells.saturating_mul(PACKING).saturating_add(launches)
     }
 }
