@@ -260,8 +260,8 @@ fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
     let packed = run.sparse::<f32>(config.packed_words())?;
     let of_sample = u64::from(g.sample_blocks());
     let largest = run.sparse::<f32>(conv.n * of_sample)?;
-    // What samples are divided by that are not looked through: they are multiplied by 16.
-    let descales = run.computed::<f32>(conv.n, |_| 1.0 / 16.0)?;
+    // What samples are divided by that are not looked through: they are multiplied by 512.
+    let descales = run.computed::<f32>(conv.n, |_| 1.0 / 512.0)?;
     let of_plane = u64::from(g.plane_blocks());
     let ends =
         (0..u64::from(g.planes)).map(|plane| (conv.n - 1) * of_sample + (plane + 1) * of_plane);
