@@ -25,15 +25,6 @@ const CRATES: [&str; 5] = [
 /// Those of which sources are changed.
 const CHANGED: [&str; 2] = ["kernels-gpu", "crates/op-spec"];
 
-/// The tests that run in several orders, and which of these a variable leaves.
-const ORDERED: [&str; 3] = [
-    "kernels-gpu/tests/emulator.rs",
-    "for &seed in orders {",
-    "for seed in ORDERS.into_iter().filter(|seed| {
-        std::env::var(\"MUTANTS_ORDER\").map_or(orders.contains(seed), |order| seed.is_some() == (order == \"shuffled\"))
-    }) {",
-];
-
 /// The copy.
 pub(crate) struct Copy {
     folder: PathBuf,
@@ -132,8 +123,6 @@ impl Copy {
             } else if CHANGED.iter().any(|of| *file == format!("{of}/Cargo.toml")) {
                 let depends = "[dependencies]\nmutants.workspace = true\n";
                 text = replaced(&text, "[dependencies]\n", depends)?;
-            } else if file == ORDERED[0] {
-                text = replaced(&text, ORDERED[1], ORDERED[2])?;
             }
             put(&self.folder.join(file), &text)?;
         }

@@ -171,7 +171,7 @@ impl Case {
             .env_remove("MUTANT")
             .env_remove("MUTANTS_REACHED")
             .env(variable.0, variable.1)
-            .env("MUTANTS_ORDER", order)
+            .env("CONVFUSE_TEST_ORDER", order)
             // The oracle's threads would compete with other tests.
             .env("RAYON_NUM_THREADS", "1")
             .env("RUST_BACKTRACE", "0")
