@@ -27,7 +27,7 @@ class Decode:
 
     def __call__(self, batch):
         with torch.inference_mode():
-            latents = torch.from_numpy(batch["latents"]).to(self.device)
+            latents = torch.tensor(batch["latents"], device=self.device)
             images = self.model(latents).clamp(-1.0, 1.0)
         return {"mean": images.mean((1, 2, 3)).cpu().numpy()}
 
