@@ -331,3 +331,51 @@ pub fn named<'a>(chain: &Chain, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<
 pub fn rounded(case: &Case, dtype: DType) -> Case {
     case.clone().rounded(|value| dtype.round(value))
 }
+
+#[cfg(test)]
+mod tests {
+    use op_spec::Conv2dSpec;
+    use op_spec::chain::ConvLayer;
+    use op_spec::chain::presets::KernelBench85;
+
+    use super::*;
+
+    #[test]
+    fn chunks_are_small_and_taken_however_long_a_column_is() {
+        let stream = Device::emulator().stream().unwrap();
+        for (channels, dtype, wanted) in [
+            (4, DType::F32, SMALL_WORKSPACE),
+            (128, DType::F32, 128 * 9 * 4 * 4),
+            (128, DType::F16, SMALL_WORKSPACE),
+            (300, DType::F16, 300 * 9 * 4 * 2),
+        ] {
+            let conv = Layer::Conv2d(ConvLayer {
+                name: "conv".to_owned(),
+                out_channels: 2,
+                kernel_size: [3, 3],
+                attributes: Conv2dSpec::default(),
+                bias: false,
+            });
+            let case = Case::of_layer("conv2d/long", conv, &[1, channels, 4, 4]).unwrap();
+            assert_eq!(small_workspace(&case, dtype), wanted);
+            let case = rounded(&case, dtype);
+            for way in Way::all(&case, dtype) {
+                let expected = case.expected(&way.precision()).unwrap();
+                let got = way.run(&case, &stream).unwrap();
+                expected.check(got.view()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
+        let chain = KernelBench85::default().chain().unwrap();
+        let case = Case::of_chain("kernelbench_85/ways", chain, &[1, 8, 10, 14]);
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            for way in Way::all(&case, dtype) {
+                let folds = way.to_string().starts_with("folded-scale") && dtype != DType::F32;
+                assert_eq!(way.precision().folds_scale, folds, "{way}");
+            }
+        }
+    }
+}

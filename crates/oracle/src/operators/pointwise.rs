@@ -173,7 +173,7 @@ pub(crate) use cases::{CASES, clamp_of};
 mod tests {
     use ndarray::array;
     use op_spec::ClampSpec;
-    use op_spec::chain::Layer;
+    use op_spec::chain::{Layer, LayerProblem};
 
     use super::cases::{RELU_SPEC, case, clamp, leaky_relu};
     use super::*;
@@ -220,6 +220,32 @@ mod tests {
         for function in of_cases.chain([leaky_relu(f64::INFINITY)]) {
             assert_eq!(function.keeps_order(), commutes(&function), "{function:?}");
         }
+    }
+
+    #[test]
+    fn a_product_that_f32_has_not_may_be_on_either_side_of_a_threshold() {
+        let beta = 0.3;
+
+        let allows = |x: f32, threshold: f64, got: f64| {
+            let function = PointwiseSpec::Softplus { beta, threshold };
+            let function = function.problem(&[1, 1]).unwrap();
+            let function = LayerProblem::Pointwise(function);
+            let x = array![[x]].into_dyn();
+            let y = Bounded::exact(x.view()).through(&function, &[], &Precision::F32);
+            (got - y.values[[0, 0]]).abs() <= y.tolerance[[0, 0]]
+        };
+        // The product of f32's least number and 0.3 is 0, and 0 is not above 0.
+        let least = f32::from_bits(1);
+        let below = super::softplus(0.0) / beta;
+        assert!(allows(least, 0.0, below) && allows(least, 0.0, least.into()));
+        assert!(!allows(1e-30, 0.0, below) && allows(1e-30, 0.0, 1e-30));
+        // 0.3 is less than its f32, by which a product may pass the threshold.
+        let x = 5.0f32;
+        let above = f64::from(x);
+        assert!(allows(x, 1.5 + 1e-8, above) && !allows(x, 1.500_001, above));
+        // No threshold is reached where it is infinite.
+        assert!(allows(x, f64::INFINITY, super::softplus(1.5) / beta));
+        assert!(!allows(x, f64::INFINITY, above));
     }
 
     #[test]
