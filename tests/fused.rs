@@ -35,10 +35,8 @@ pub(crate) fn trials() -> Vec<Trial> {
                 let name = format!("equals_its_operators_in_{dtype}");
                 trials.push(backend.trial(&group, &name, test));
 
-                let mut cases = chains.clone().map(|layers| case(layers, &[2, 12, 9, 11]));
-                if row == "folded" {
-                    cases.iter_mut().for_each(make_factors_exact);
-                }
+                let cases = chains.clone().map(|layers| case(layers, &[2, 12, 9, 11]));
+                let precision = of_row(row, &precision);
                 let test = move |backend: Backend| {
                     let stream = backend.stream()?;
                     let special = cases.iter().cloned().map(Case::special);
@@ -161,26 +159,24 @@ pub(crate) fn composed(stream: &Stream, case: &Case, dtype: DType) -> convfuse::
 
 /// Both are what the oracle expects.
 fn equals_its_operators(stream: &Stream, case: &Case, row: &str, dtype: DType) -> Outcome {
-    let mut case = convfuse_cli::rounded(case, dtype);
-    if row == "folded" && dtype != DType::F32 {
-        make_factors_exact(&mut case);
-    }
+    let case = convfuse_cli::rounded(case, dtype);
     let known = DTYPES.iter().find(|(known, _)| *known == dtype);
     let (_, precision) = known.ok_or("no precision is known")?;
-    let expected = case.expected(precision)?;
-    for y in [
-        fused(stream, &case, row, dtype)?,
-        composed(stream, &case, dtype)?,
+    for (y, precision) in [
+        (fused(stream, &case, row, dtype)?, of_row(row, precision)),
+        (composed(stream, &case, dtype)?, *precision),
     ] {
+        let expected = case.expected(&precision)?;
         expected.check(y.to_f32_array()?.view())?;
     }
     Ok(())
 }
 
-/// Makes products with the factors, which are stored in the element type, exact.
-fn make_factors_exact(case: &mut Case) {
-    if let Some(values) = case.parameters.last_mut() {
-        values.mapv_inplace(|v| 0.5f32.copysign(v));
+/// The precision of what a row of the table gives.
+fn of_row(row: &str, precision: &Precision) -> Precision {
+    match row {
+        "folded" => precision.folding_scale(),
+        _ => *precision,
     }
 }
 

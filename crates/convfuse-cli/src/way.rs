@@ -5,7 +5,8 @@ use convfuse::model::{Model, Options, Strategy};
 use convfuse::ops::{ConvAlgorithm, ConvOptions, Precision as Products};
 use convfuse::{DType, Device, Inputs, Parameters, Stream, Tensor};
 use ndarray::{ArrayD, Axis};
-use op_spec::chain::{Chain, Layer};
+use op_spec::chain::{Chain, Layer, LayerProblem};
+use op_spec::launch::VECTOR_ELEMENTS;
 use oracle::{Agreement, Case, Expected, Precision};
 
 use crate::status::{Status, told};
@@ -17,19 +18,39 @@ pub struct Way {
     dtype: DType,
     /// Whether a layer of the chain is a norm of its own statistics.
     has_norm: bool,
+    /// Whether a scale is folded into the group norm before it.
+    folds_scale: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Only,
     Conv(ConvAlgorithm),
-    /// im2col with a workspace of a few kilobytes, so that there are many chunks.
+    /// im2col with a workspace of a few kilobytes, or of one column where that takes more, so that there are many chunks.
     ConvChunked,
     Model(Strategy, Products),
 }
 
 /// A workspace that cuts even small convolutions into chunks.
 const SMALL_WORKSPACE: u64 = 16 << 10;
+
+/// The least workspace that is taken for a case's convolution, but no less than [`SMALL_WORKSPACE`]. A case that is refused
+/// anyway needs none.
+fn small_workspace(case: &Case, dtype: DType) -> u64 {
+    let problem = case.problem().ok();
+    let layer = problem.as_ref().and_then(|problem| problem.steps.first());
+    let geometry = layer.and_then(|layer| match &layer.problem {
+        LayerProblem::Conv1d(conv) => conv.geometry().ok(),
+        LayerProblem::Conv2d(conv) => conv.geometry().ok(),
+        LayerProblem::Conv3d(conv) => conv.geometry().ok(),
+        _ => None,
+    });
+    let columns = geometry.map_or(0, |geometry| {
+        let rows = u64::from(geometry.groups) * u64::from(geometry.reduction());
+        rows * VECTOR_ELEMENTS as u64
+    });
+    SMALL_WORKSPACE.max(columns * dtype.size() as u64)
+}
 
 /// Every strategy, and the fused one with fast products too where there is a difference.
 fn model_ways(case: &Case, dtype: DType) -> Vec<Kind> {
@@ -93,7 +114,12 @@ impl Way {
             )
         };
         let has_norm = case.chain.layers().iter().any(is_norm);
+        let folds = |kind: &Kind| match kind {
+            Kind::Model(strategy, _) => strategy.summary(&case.chain).contains("@folded"),
+            _ => false,
+        };
         let way = |kind| Way {
+            folds_scale: folds(&kind),
             kind,
             dtype,
             has_norm,
@@ -104,7 +130,7 @@ impl Way {
     /// Whether f32 is multiplied with fast products.
     #[must_use]
     pub fn is_fast(&self) -> bool {
-        self.dtype == DType::F32 && self.precision() != Precision::F32
+        self.dtype == DType::F32 && matches!(self.kind, Kind::Model(_, Products::Fast))
     }
 
     /// Those of them that a device has: one on the CPU backend.
@@ -120,10 +146,10 @@ impl Way {
     /// The precision that its results have.
     #[must_use]
     pub fn precision(&self) -> Precision {
-        let is_fast = matches!(self.kind, Kind::Model(_, Products::Fast));
-        match precision(self.dtype, is_fast) {
+        match precision(self.dtype, self.is_fast()) {
             // Where no norm follows, fast products are of two bf16.
             Precision::TF32 if !self.has_norm => Precision::TWO_BF16,
+            precision if self.folds_scale => precision.folding_scale(),
             precision => precision,
         }
     }
@@ -170,18 +196,17 @@ impl Way {
                 };
                 let parameters = case.parameters.iter().map(upload);
                 let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
-                Ready::Operator(layer, parameters, self.conv_options())
+                Ready::Operator(layer, parameters, self.conv_options(case))
             }
             (_, []) => unreachable!("a chain has a layer"),
         })
     }
 
-    fn conv_options(&self) -> ConvOptions {
+    fn conv_options(&self, case: &Case) -> ConvOptions {
         match self.kind {
             Kind::Conv(algorithm) => ConvOptions::algorithm(algorithm),
-            Kind::ConvChunked => {
-                ConvOptions::algorithm(ConvAlgorithm::Im2col).workspace_bytes(SMALL_WORKSPACE)
-            }
+            Kind::ConvChunked => ConvOptions::algorithm(ConvAlgorithm::Im2col)
+                .workspace_bytes(small_workspace(case, self.dtype)),
             _ => ConvOptions::default(),
         }
     }
@@ -257,15 +282,17 @@ pub fn compare<E: fmt::Display>(
         expected(precision).map_err(|error| trouble(Status::Refused, error.to_string()))
     };
     let ways = Way::all_on(stream.device(), case, dtype);
-    // Ways of one precision have one expectation, and follow one another.
-    let mut precision = ways[0].precision();
-    let mut wanted = expected(&precision);
+    // Ways of one precision have one expectation.
+    let mut wanted: Vec<(Precision, Result<Expected, Trouble>)> = Vec::new();
     let results = ways.into_iter().map(|way| {
-        if way.precision() != precision {
-            precision = way.precision();
-            wanted = expected(&precision);
-        }
-        let result = wanted.as_ref().map_err(Trouble::clone).and_then(|wanted| {
+        let precision = way.precision();
+        let known = wanted.iter().position(|(known, _)| *known == precision);
+        let at = known.unwrap_or_else(|| {
+            wanted.push((precision, expected(&precision)));
+            wanted.len() - 1
+        });
+        let wanted = wanted[at].1.as_ref().map_err(Trouble::clone);
+        let result = wanted.and_then(|wanted| {
             let got = way.run(case, stream);
             let got = got.map_err(|error| trouble(Status::of(&error), told(&error)))?;
             let checked = wanted.check(got.view());
@@ -303,4 +330,52 @@ pub fn named<'a>(chain: &Chain, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<
 #[must_use]
 pub fn rounded(case: &Case, dtype: DType) -> Case {
     case.clone().rounded(|value| dtype.round(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use op_spec::Conv2dSpec;
+    use op_spec::chain::ConvLayer;
+    use op_spec::chain::presets::KernelBench85;
+
+    use super::*;
+
+    #[test]
+    fn chunks_are_small_and_taken_however_long_a_column_is() {
+        let stream = Device::emulator().stream().unwrap();
+        for (channels, dtype, wanted) in [
+            (4, DType::F32, SMALL_WORKSPACE),
+            (128, DType::F32, 128 * 9 * 4 * 4),
+            (128, DType::F16, SMALL_WORKSPACE),
+            (300, DType::F16, 300 * 9 * 4 * 2),
+        ] {
+            let conv = Layer::Conv2d(ConvLayer {
+                name: "conv".to_owned(),
+                out_channels: 2,
+                kernel_size: [3, 3],
+                attributes: Conv2dSpec::default(),
+                bias: false,
+            });
+            let case = Case::of_layer("conv2d/long", conv, &[1, channels, 4, 4]).unwrap();
+            assert_eq!(small_workspace(&case, dtype), wanted);
+            let case = rounded(&case, dtype);
+            for way in Way::all(&case, dtype) {
+                let expected = case.expected(&way.precision()).unwrap();
+                let got = way.run(&case, &stream).unwrap();
+                expected.check(got.view()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
+        let chain = KernelBench85::default().chain().unwrap();
+        let case = Case::of_chain("kernelbench_85/ways", chain, &[1, 8, 10, 14]);
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            for way in Way::all(&case, dtype) {
+                let folds = way.to_string().starts_with("folded-scale") && dtype != DType::F32;
+                assert_eq!(way.precision().folds_scale, folds, "{way}");
+            }
+        }
+    }
 }

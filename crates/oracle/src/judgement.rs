@@ -1,9 +1,11 @@
 //! What the output of a case should be: its layers' operators, one after the other.
 
 use ndarray::{ArrayD, ArrayViewD, Axis, Slice, Zip};
+use op_spec::GroupNormProblem;
 use op_spec::chain::{ChainError, ChainProblem, LayerProblem, ShapedLayer};
 use rayon::prelude::*;
 
+use crate::operators::group_norm;
 use crate::{Bounded, Case, Expected, Precision, operators};
 
 impl Case {
@@ -101,9 +103,20 @@ impl Case {
         precision: &Precision,
     ) -> Bounded {
         let mut sample = Bounded::exact(x);
-        for (index, step) in problem.steps.iter().enumerate() {
-            let parameters = self.parameters_of(index, parameters, inputs);
-            sample = sample.through(&step.problem, &parameters, precision);
+        let mut steps = &problem.steps[..];
+        while let [step, behind @ ..] = steps {
+            let index = problem.steps.len() - steps.len();
+            let of_layer = self.parameters_of(index, parameters, inputs);
+            (sample, steps) = match (&step.problem, behind) {
+                (LayerProblem::GroupNorm(norm), [scale, behind @ ..])
+                    if precision.folds_scale && matches!(scale.problem, LayerProblem::Scale(_)) =>
+                {
+                    let scale = self.parameters_of(index + 1, parameters, inputs)[0];
+                    let sample = sample.through_folded(norm, &of_layer, scale, precision);
+                    (sample, behind)
+                }
+                _ => (sample.through(&step.problem, &of_layer, precision), behind),
+            };
         }
         sample
     }
@@ -188,19 +201,36 @@ impl Bounded {
     ) -> Self {
         let operator = operators::of(layer);
         let values = operator.reference(&self.values, parameters);
-        let mut tolerance = operator.tolerance(&self, &values, parameters, precision);
-        Zip::from(&mut tolerance)
-            .and(&values)
-            .for_each(|tolerance, value| {
-                if !value.is_finite() {
-                    *tolerance = 0.0;
-                }
-            });
-        let y = Self { values, tolerance };
+        let tolerance = operator.tolerance(&self, &values, parameters, precision);
+        let y = Self { values, tolerance }.where_finite();
         // The values of a selection are stored already.
         if operator.selects() {
             return y;
         }
         y.stored(precision)
+    }
+
+    /// What a group norm and the scale behind it make of these values, where the scale is folded into the norm's weight and bias.
+    fn through_folded(
+        self,
+        norm: &GroupNormProblem,
+        parameters: &[&ArrayD<f64>],
+        scale: &ArrayD<f64>,
+        precision: &Precision,
+    ) -> Self {
+        let (values, tolerance) = group_norm::folded(norm, &self, parameters, scale, precision);
+        Self { values, tolerance }.where_finite().stored(precision)
+    }
+
+    /// Without tolerance for infinities and NaN.
+    fn where_finite(mut self) -> Self {
+        Zip::from(&mut self.tolerance)
+            .and(&self.values)
+            .for_each(|tolerance, value| {
+                if !value.is_finite() {
+                    *tolerance = 0.0;
+                }
+            });
+        self
     }
 }

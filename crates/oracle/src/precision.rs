@@ -7,6 +7,9 @@ pub struct Precision {
     pub products: f64,
     /// How far off the product of two of its factors may be in parts of itself, because they are not multiplied as they are.
     pub factors: f64,
+    /// How far off a factor that is an input may be, however small it is: half the least number of the operands' format, in parts of
+    /// the largest power of two that kernels multiply an input by.
+    pub factors_underflow: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
     /// Unit roundoff of the format that tensors are stored in, 0 if it is the arithmetic's own.
@@ -15,21 +18,29 @@ pub struct Precision {
     pub underflow: f64,
     /// The largest finite number of that format; beyond, infinity is the right answer.
     pub largest: f64,
+    /// Whether a scale is folded into the weight and bias of the group norm before it, which are then stored in that format.
+    pub folds_scale: bool,
 }
 
 const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
+/// `2^-125` and `2^-134`.
+const LEAST_FACTOR: f64 = 2.0 * f32::MIN_POSITIVE as f64;
+const LEAST_BF16_FACTOR: f64 = f32::MIN_POSITIVE as f64 / (1u64 << 8) as f64;
 
 impl Precision {
     /// f32 throughout.
     pub const F32: Self = Self {
         products: F32_UNIT,
         factors: 0.0,
+        // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the most.
+        factors_underflow: LEAST_FACTOR,
         arithmetic: F32_UNIT,
         storage: 0.0,
         // Subnormal numbers may be flushed to zero.
         underflow: f32::MIN_POSITIVE as f64,
         largest: f32::MAX as f64,
+        folds_scale: false,
     };
 
     /// f32 with convolutions of factors rounded to 11 bits (tf32, or scaled f16). Their sums are f32's.
@@ -39,14 +50,16 @@ impl Precision {
     };
 
     /// f32 with convolutions of factors that are the sums of two bf16: each lacks up to `2^-16` of itself, and the product of the
-    /// smaller ones, which is left out, is as much.
+    /// smaller ones, which is left out, is as much. They are not scaled: what is less than half of bf16's least number is left out.
     pub const TWO_BF16: Self = Self {
         factors: 3.0 / (1u64 << 16) as f64,
+        factors_underflow: LEAST_BF16_FACTOR,
         ..Self::F32
     };
 
     /// f32 arithmetic on tensors stored in half precision.
     pub const F16: Self = Self {
+        factors_underflow: 0.0,
         storage: TF32_UNIT,
         underflow: 1.0 / (1u64 << 25) as f64,
         largest: 65504.0,
@@ -55,6 +68,7 @@ impl Precision {
 
     /// f32 arithmetic on tensors stored in bfloat16.
     pub const BF16: Self = Self {
+        factors_underflow: 0.0,
         storage: 1.0 / (1u64 << 8) as f64,
         ..Self::F32
     };
@@ -63,10 +77,12 @@ impl Precision {
     pub const F64: Self = Self {
         products: f64::EPSILON,
         factors: 0.0,
+        factors_underflow: 0.0,
         arithmetic: f64::EPSILON,
         storage: 0.0,
         underflow: f64::MIN_POSITIVE,
         largest: f64::MAX,
+        folds_scale: false,
     };
 
     /// The same arithmetic on values that stay in registers, in f32.
@@ -76,6 +92,16 @@ impl Precision {
             storage: 0.0,
             underflow: Self::F32.underflow,
             largest: Self::F32.largest,
+            ..self
+        }
+    }
+
+    /// The same arithmetic where a scale is folded into the group norm before it. That changes only what is stored in another
+    /// format than the arithmetic's: in its own, folding is one of the roundings that a norm has anyway.
+    #[must_use]
+    pub fn folding_scale(self) -> Self {
+        Self {
+            folds_scale: self.storage != 0.0,
             ..self
         }
     }

@@ -19,8 +19,9 @@ pub enum Precision {
     /// Each factor as the sum of two scaled f16, 22 bits in all: errors of the same order as those of an f32 FMA chain, for
     /// any number of terms. A factor is off by `2^-22` of itself at most, or, where that is more, by `2^-33` of the largest finite one of its
     /// sample, or of its filter: so channels may differ in magnitude by `2^11`, 2,000 times, before this counts at all, and by 10^4 with
-    /// `2^-19` of the smaller one's terms. Tensor cores truncate: an instruction, which adds 16 terms, cuts off less than `5.25 *
-    /// 2^-23` of the largest of its sum and its terms. At most 51 follow one another (17 steps of three products)
+    /// `2^-19` of the smaller one's terms. The kernel of one launch for images multiplies inputs by `2^100` at the most, so where all of
+    /// a sample are below `2^-89`, each is off by up to `2^-125`.
+    /// Tensor cores truncate: an instruction, which adds 16 terms, cuts off less than `5.25 * 2^-23` of the largest of its sum and its terms. At most 51 follow one another (17 steps of three products)
     /// before their sum is added to a total that rounds, so a result is off by less than `51 * 5.25 * 2^-23`, 3.2e-5,
     /// of the sum of magnitudes for that; where signs are mixed, by 1e-6 of the results' standard deviation.
     /// Without a norm behind, the sum of three bf16, which are all of its bits: products of less than `2^-23` of the product of both

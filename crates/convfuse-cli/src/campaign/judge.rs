@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use convfuse::chain::ChainError;
-use convfuse::{Device, EmulatorOptions, Error, Stream, Tensor, lab};
+use convfuse::{DType, Device, EmulatorOptions, Error, Stream, Tensor, lab};
 use ndarray::{ArrayD, Axis, Slice};
 use oracle::{Case, Expected, Precision};
 
@@ -153,11 +153,10 @@ impl Draft {
         let agreement = agreement.map_err(|error| trouble(Status::Wrong, error.to_string()))?;
         verdict.runs += 1;
         verdict.elements += agreement.elements;
-        let of_precision = match way.precision() {
-            Precision::F32 => 0,
-            Precision::F16 => 2,
-            Precision::BF16 => 3,
-            _ => 1,
+        let of_precision = match self.dtype {
+            DType::F16 => 2,
+            DType::BF16 => 3,
+            _ => usize::from(way.is_fast()),
         };
         let used = &mut verdict.used[of_precision];
         *used = used.max(agreement.tolerance_used);

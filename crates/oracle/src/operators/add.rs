@@ -21,7 +21,8 @@ impl Operator for AddProblem {
         _: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
-        y.mapv(|y| chained(0) * precision.arithmetic * y.abs()) + &x.tolerance
+        let magnitudes = y.mapv(f64::abs) + &x.tolerance;
+        magnitudes * (chained(0) * precision.arithmetic) + &x.tolerance
     }
 
     fn cost(&self) -> u64 {

@@ -40,7 +40,9 @@ impl Operator for BatchNormProblem {
             let [mean, _, _, bias] = parameters;
             let of_constants = chained(0) * f64::exp2(-53.0) * ((mean * gain).abs() + bias.abs());
             tolerance.zip_mut_with(&x, |t, x| {
-                *t = *t * gain.abs() + unit * ((gain * x).abs() + shift.abs()) + of_constants;
+                let passed_on = *t * gain.abs();
+                let own = (gain * x).abs() + passed_on + shift.abs();
+                *t = passed_on + unit * own + of_constants;
             });
         }
         tolerance

@@ -3,7 +3,8 @@
 //! there. A convolution of volumes has one dimension more, one of sequences one less; both are done as one of volumes.
 //!
 //! *Condition*: `sum of abs(x * w) + abs(bias)`; of products whose factors are rounded, what these lack comes on top, in parts of the
-//! same. *Passes on* `t` as `sum of t * abs(w)`.
+//! same, and for what an input lacks however small it is, this times `sum of abs(w)` over the whole filter. *Passes on* `t` as
+//! `sum of t * abs(w)`.
 
 mod cases;
 mod golden;
@@ -47,13 +48,22 @@ impl<const D: usize> Operator for ConvProblem<D> {
     ) -> ArrayD<f64> {
         let magnitudes: Vec<_> = parameters.iter().map(|v| v.mapv(f64::abs)).collect();
         let magnitudes: Vec<_> = magnitudes.iter().collect();
-        let condition = self.reference(&x.values.mapv(f64::abs), &magnitudes);
+        let mut tolerance = self.reference(&x.values.mapv(f64::abs), &magnitudes);
         let unit = chained(self.reduction()) * precision.products + precision.factors;
-        let mut tolerance = condition * unit;
+        tolerance *= unit;
         if x.tolerance.iter().any(|&t| t != 0.0) {
             let mut without_bias = *self;
             without_bias.bias = false;
-            tolerance += &without_bias.reference(&x.tolerance, &magnitudes);
+            let passed_on = without_bias.reference(&x.tolerance, &magnitudes);
+            tolerance += &(passed_on * (1.0 + unit));
+        }
+        if precision.factors_underflow != 0.0 {
+            let channels = tolerance.axis_iter_mut(Axis(1));
+            for (mut tolerance, filter) in channels.zip(magnitudes[0].outer_iter()) {
+                // An infinite element makes the result infinite, or is outside.
+                let finite = filter.iter().filter(|w| w.is_finite());
+                tolerance += precision.factors_underflow * finite.sum::<f64>();
+            }
         }
         tolerance
     }
@@ -226,6 +236,30 @@ mod tests {
         assert!(allows(&Precision::TF32, 11) && !allows(&Precision::TF32, 8));
         assert!(allows(&Precision::TWO_BF16, 16) && !allows(&Precision::TWO_BF16, 11));
         assert!(allows(&Precision::F32, 24) && !allows(&Precision::F32, 16));
+    }
+
+    #[test]
+    fn inputs_that_no_power_of_two_brings_into_range_lack_what_is_below_it() {
+        // As the kernel of one launch has them: times 2^100, and rounded to multiples of f16's least number.
+        let spec = Conv2dSpec::default();
+        let wide = signed(4, &[16, 8, 3, 3]).mapv(f64::from);
+        let problem = spec.problem(&[1, 8, 20, 20], wide.shape(), None).unwrap();
+        let layer = LayerProblem::Conv2d(problem);
+        let allows = |least: f64, precision: &Precision| {
+            let x = signed(3, &[1, 8, 20, 20]).mapv(|v| v * f32::exp2(-122.0));
+            let wanted = Bounded::exact(x.view()).through(&layer, &[&wide], precision);
+            let rounded = x.mapv(|v| (f64::from(v) / least).round() * least);
+            let got = problem.reference(&rounded, &[&wide]);
+            let mut pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
+            pairs.all(|((got, want), t)| (got - want).abs() <= *t)
+        };
+        let least = f64::exp2(-124.0);
+        assert!(allows(least, &Precision::F32) && !allows(16.0 * least, &Precision::F32));
+        let unlimited = Precision {
+            factors_underflow: 0.0,
+            ..Precision::F32
+        };
+        assert!(!allows(least, &unlimited));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! *Condition*: `rstd * abs(weight) * (abs(x) + mean of abs(x)) + abs(y) + abs(bias)`. *Passes on* `t` as
 //! `rstd * abs(weight) * (t + mean of t + abs(x̂) * mean of abs(x̂) * t)`.
 
-use ndarray::ArrayD;
+use ndarray::{Array1, ArrayD, Axis};
 use op_spec::chain::{GroupNormLayer, Layer};
 use op_spec::launch::norm::{NormGeometry, STATS_THREADS};
 use op_spec::{GroupNormProblem, GroupNormSpec};
@@ -73,7 +73,8 @@ impl Operator for GroupNormProblem {
                     let (weight, bias) = affine.of(first + i / self.shape.spatial);
                     let gain = group.rstd * weight.abs();
                     let own = gain * (x[i].abs() + group.mean_abs) + y[i].abs() + bias.abs();
-                    *t = unit * own + gain * group.passed_on(x[i], *t);
+                    let passed_on = gain * group.passed_on(x[i], *t);
+                    *t = unit * (own + passed_on) + passed_on;
                 }
             });
         tolerance
@@ -107,6 +108,46 @@ impl<'a> Affine<'a> {
         let value = |values: Option<&ArrayD<f64>>, absent| values.map_or(absent, |v| v[c]);
         (value(self.weight, 1.0), value(self.bias, 0.0))
     }
+}
+
+/// What the norm and a scale behind it give, and how far off that may be before it is stored, if the scale is folded into the
+/// norm's weight and bias and these are stored with this precision.
+///
+/// The products `weight * scale` and `bias * scale` are each off by the format's unit of themselves and by what it rounds to
+/// nothing. So to the tolerance of a norm of these two comes the first one's error times the largest `abs(x̂)` that there may be, and
+/// the second one's. Both count in full where the two terms cancel each other and the result is small. What lies between norm and
+/// scale is not stored.
+pub(crate) fn folded(
+    norm: &GroupNormProblem,
+    x: &Bounded,
+    parameters: &[&ArrayD<f64>],
+    scale: &ArrayD<f64>,
+    precision: &Precision,
+) -> (ArrayD<f64>, ArrayD<f64>) {
+    let affine = Affine::new(norm, parameters);
+    let channels = scale.iter().enumerate();
+    let products = channels.map(|(c, scale)| (affine.of(c).0 * scale, affine.of(c).1 * scale));
+    let (gain, shift): (Vec<f64>, Vec<f64>) = products.unzip();
+    let rounded = |product: f64| precision.storage * product.abs() + precision.underflow;
+    let errors: Vec<_> = (gain.iter().zip(&shift))
+        .map(|(&gain, &shift)| (rounded(gain), rounded(shift)))
+        .collect();
+
+    let (mut with, mut without) = (*norm, *norm);
+    (with.weight, with.bias) = (true, true);
+    (without.weight, without.bias) = (false, false);
+    let [gain, shift] = [gain, shift].map(|values| Array1::from(values).into_dyn());
+    let values = with.reference(&x.values, &[&gain, &shift]);
+    let mut tolerance = with.tolerance(x, &values, &[&gain, &shift], precision);
+    let normalised = without.reference(&x.values, &[]);
+    let off = without.tolerance(x, &normalised, &[], precision);
+    let largest = normalised.mapv(f64::abs) + off;
+    let channels = tolerance.axis_iter_mut(Axis(1)).zip(errors);
+    for ((mut tolerance, (of_gain, of_shift)), largest) in channels.zip(largest.axis_iter(Axis(1)))
+    {
+        tolerance.zip_mut_with(&largest, |t, largest| *t += of_gain * largest + of_shift);
+    }
+    (values, tolerance)
 }
 
 /// What the tolerance needs to know of a group.
@@ -208,7 +249,7 @@ fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
 
 #[cfg(test)]
 mod tests {
-    use ndarray::{Zip, array};
+    use ndarray::{IxDyn, Zip, array};
     use op_spec::chain::LayerProblem;
 
     use super::*;
@@ -228,6 +269,31 @@ mod tests {
         let problem = spec.problem(&[2, 2], None, Some(&[2])).unwrap();
         let y = problem.reference(&x, &[&bias]);
         assert_eq!(y, array![[9.5, 20.5], [10.0, 20.0]].into_dyn());
+    }
+
+    #[test]
+    fn a_folded_scale_is_off_by_what_its_products_were_rounded_by() {
+        // Weight and bias that cancel each other: what is left is far less than their products' roundings.
+        let x = signed(5, &[1, 1, 1, 64]);
+        let norm = GroupNormSpec::new(1);
+        let norm = norm.problem(x.shape(), Some(&[1]), Some(&[1])).unwrap();
+        let precision = Precision::F16;
+        let mut plain = norm;
+        (plain.weight, plain.bias) = (false, false);
+        let input = Bounded::exact(x.view());
+        let normalised = plain.reference(&input.values, &[]);
+        let some = |value: f64| ArrayD::from_elem(IxDyn(&[1]), value);
+        let (weight, bias, scale) = (some(1.0), some(-normalised[[0, 0, 0, 7]]), some(1.37));
+        let (values, tolerance) = folded(&norm, &input, &[&weight, &bias], &scale, &precision);
+        // `parts` units of the format off, in the direction that the normalised value has.
+        let is_within = |parts: f64| {
+            let gain = scale[0] * (1.0 + parts * precision.storage);
+            let shift = bias[0] * scale[0] * (1.0 - parts * precision.storage);
+            let got = normalised[[0, 0, 0, 7]] * gain + shift;
+            (got - values[[0, 0, 0, 7]]).abs() <= tolerance[[0, 0, 0, 7]]
+        };
+        assert!(values[[0, 0, 0, 7]].abs() < 1e-12);
+        assert!(is_within(1.0) && !is_within(1.2));
     }
 
     #[test]

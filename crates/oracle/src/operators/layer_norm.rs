@@ -49,7 +49,7 @@ impl Operator for LayerNormProblem {
             if weight.is_some() || bias.is_some() {
                 Zip::from(&mut tolerance)
                     .and(y)
-                    .for_each(|t, y| *t += unit * y.abs());
+                    .for_each(|t, y| *t += unit * (y.abs() + *t));
             }
             if let Some(bias) = bias {
                 Zip::from(&mut tolerance)

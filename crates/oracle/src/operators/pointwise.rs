@@ -71,7 +71,9 @@ impl Operator for PointwiseProblem {
         precision: &Precision,
     ) -> ArrayD<f64> {
         let mut tolerance = x.tolerance.clone();
-        let smooth = |y: &f64| chained(16) * precision.arithmetic * y.abs();
+        let unit = chained(16) * precision.arithmetic;
+        // What is passed on, and the roundings of what may be off by that.
+        let smooth = |t: f64, y: &f64| t + unit * (y.abs() + t);
         Zip::from(&mut tolerance)
             .and(&x.values)
             .and(y)
@@ -81,7 +83,7 @@ impl Operator for PointwiseProblem {
                     if x + *t <= min || x - *t >= max {
                         *t = 0.0;
                     }
-                    *t += precision.arithmetic * y.abs();
+                    *t += precision.arithmetic * (y.abs() + *t);
                 }
                 PointwiseSpec::Relu {} => {
                     if x + *t <= 0.0 {
@@ -92,31 +94,35 @@ impl Operator for PointwiseProblem {
                     if x - *t <= 0.0 {
                         let slope = negative_slope.abs();
                         *t *= if x + *t <= 0.0 { slope } else { slope.max(1.0) };
-                        *t += chained(0) * precision.arithmetic * y.abs();
+                        *t += chained(0) * precision.arithmetic * (y.abs() + *t);
                     }
                 }
-                PointwiseSpec::Silu {} | PointwiseSpec::Mish {} => *t = 1.1 * *t + smooth(y),
+                PointwiseSpec::Silu {} | PointwiseSpec::Mish {} => *t = smooth(1.1 * *t, y),
                 PointwiseSpec::Gelu { .. } => {
-                    *t = 1.13 * *t + smooth(y) + 2.0 * f64::EPSILON * x.abs();
+                    *t = smooth(1.13 * *t, y) + 2.0 * f64::EPSILON * x.abs();
                 }
-                PointwiseSpec::Sigmoid {} => *t = *t / 4.0 + smooth(y),
-                PointwiseSpec::Tanh {} => *t += smooth(y),
+                PointwiseSpec::Sigmoid {} => *t = smooth(*t / 4.0, y),
+                PointwiseSpec::Tanh {} => *t = smooth(*t, y),
                 PointwiseSpec::Hardswish {} => {
-                    *t = 1.5 * *t + chained(0) * precision.arithmetic * y.abs();
+                    *t *= 1.5;
+                    *t += chained(0) * precision.arithmetic * (y.abs() + *t);
                 }
                 PointwiseSpec::Elu { alpha } => {
                     if x - *t <= 0.0 {
-                        *t = *t * alpha.abs().max(1.0) + smooth(y);
+                        *t = smooth(*t * alpha.abs().max(1.0), y);
                     }
                 }
                 PointwiseSpec::Softplus { beta, threshold } => {
                     let product = x * beta;
-                    let either = *t * beta.abs() + precision.arithmetic * product.abs();
+                    // Rounded are beta, the product and the threshold; and a product of f32 may be flushed to 0.
+                    let rounded = 2.0 * product.abs() + threshold.abs().min(f64::MAX);
+                    let either =
+                        *t * beta.abs() + precision.arithmetic * rounded + Precision::F32.underflow;
                     if (product - threshold).abs() <= either {
                         *t += (softplus(threshold) - threshold).abs() / beta.abs();
                     }
                     // Far below 0 `y` is 0, and the product may be infinite.
-                    *t += (1.0 + product.abs().min(1e3)) * smooth(y);
+                    *t += (1.0 + product.abs().min(1e3)) * unit * (y.abs() + *t);
                 }
             });
         tolerance
@@ -167,7 +173,7 @@ pub(crate) use cases::{CASES, clamp_of};
 mod tests {
     use ndarray::array;
     use op_spec::ClampSpec;
-    use op_spec::chain::Layer;
+    use op_spec::chain::{Layer, LayerProblem};
 
     use super::cases::{RELU_SPEC, case, clamp, leaky_relu};
     use super::*;
@@ -214,6 +220,32 @@ mod tests {
         for function in of_cases.chain([leaky_relu(f64::INFINITY)]) {
             assert_eq!(function.keeps_order(), commutes(&function), "{function:?}");
         }
+    }
+
+    #[test]
+    fn a_product_that_f32_has_not_may_be_on_either_side_of_a_threshold() {
+        let beta = 0.3;
+
+        let allows = |x: f32, threshold: f64, got: f64| {
+            let function = PointwiseSpec::Softplus { beta, threshold };
+            let function = function.problem(&[1, 1]).unwrap();
+            let function = LayerProblem::Pointwise(function);
+            let x = array![[x]].into_dyn();
+            let y = Bounded::exact(x.view()).through(&function, &[], &Precision::F32);
+            (got - y.values[[0, 0]]).abs() <= y.tolerance[[0, 0]]
+        };
+        // The product of f32's least number and 0.3 is 0, and 0 is not above 0.
+        let least = f32::from_bits(1);
+        let below = super::softplus(0.0) / beta;
+        assert!(allows(least, 0.0, below) && allows(least, 0.0, least.into()));
+        assert!(!allows(1e-30, 0.0, below) && allows(1e-30, 0.0, 1e-30));
+        // 0.3 is less than its f32, by which a product may pass the threshold.
+        let x = 5.0f32;
+        let above = f64::from(x);
+        assert!(allows(x, 1.5 + 1e-8, above) && !allows(x, 1.500_001, above));
+        // No threshold is reached where it is infinite.
+        assert!(allows(x, f64::INFINITY, super::softplus(1.5) / beta));
+        assert!(!allows(x, f64::INFINITY, above));
     }
 
     #[test]

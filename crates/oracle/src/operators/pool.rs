@@ -63,7 +63,8 @@ impl Operator for PoolProblem {
             sum.saturating_add(extent)
         });
         let magnitudes = self.reference(&x.values.mapv(f64::abs), &[]);
-        let mut own = magnitudes.mapv(|v| chained(chain) * precision.arithmetic * v.abs());
+        let magnitudes = magnitudes.mapv(f64::abs) + &passed_on;
+        let mut own = magnitudes.mapv(|v| chained(chain) * precision.arithmetic * v);
         // Of what is infinite or NaN the tolerance is nothing anyway.
         Zip::from(&mut own).and(y).for_each(|own, y| {
             if !y.is_finite() {

@@ -26,8 +26,8 @@ impl Operator for ScaleProblem {
         precision: &Precision,
     ) -> ArrayD<f64> {
         let passed_on = self.reference(&x.tolerance, &[&parameters[0].mapv(f64::abs)]);
-        let own = y.mapv(|y| chained(0) * precision.arithmetic * y.abs());
-        own + passed_on
+        let magnitudes = y.mapv(f64::abs) + &passed_on;
+        magnitudes * (chained(0) * precision.arithmetic) + passed_on
     }
 
     fn cost(&self) -> u64 {
