@@ -185,7 +185,8 @@ impl KernelSet {
         }
     }
 
-    /// The shipped files, if this compiler made them of the sources as they are.
+    /// The shipped files, if this compiler made them of the sources as they are. What else PTX follows from, this crate and the
+    /// architectures, only `cargo xtask ptx --check` compares.
     fn made_by(&self, toolchain: &Toolchain) -> Option<KernelFiles> {
         let header = ShippedHeader::read(&self.header_path()).ok()?;
         let is_same = header.compiler == toolchain.to_string()

@@ -55,8 +55,8 @@ fn of_problem79_by<F: Format>(run: &Run, choose: Choose, blocks: &[u32]) -> Outc
             case.parameters[0][[channel, 0, 1, 2, 0]] = f32::NAN;
         })?;
     }
-    // In other orders of threads the above will do: these differ in what one thread does with a channel's sums.
-    if run.seed.is_some() {
+    // One order of threads will do, the last, in which all types run: these differ in what one thread does with a channel's sums.
+    if run.seed == Some(1) {
         return Ok(());
     }
     check("an infinite bias", &|case| {

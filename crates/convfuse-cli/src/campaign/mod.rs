@@ -1,7 +1,7 @@
 //! Random cases without end: any operator or chain, any attributes, shapes, values and types, done in all ways that a device has and
 //! judged by the oracle's derived tolerances.
 //!
-//! Gates run the same cases every time; a campaign looks for others. A case follows from a seed and its number alone
+//! Tests run the same cases every time; a campaign looks for others. A case follows from a seed and its number alone
 //! ([`Draft::numbered`]), so a campaign goes on where another ended, and parts of one run side by side. What is drawn is a list of
 //! choices; where a case fails, choices are left out or made less as long as it still does ([`Draft::smaller`]), and the
 //! choices that are left repeat it.

@@ -197,7 +197,7 @@ impl Tally {
         self.behind.push(done.number);
         while let Some(at) = self.behind.iter().position(|&number| number == self.next) {
             self.behind.swap_remove(at);
-            self.next += 1;
+            self.next = self.next.wrapping_add(1);
         }
         match done.draft {
             Some((draft, verdict)) => self.note(done.number, &draft, verdict, Some(campaign), out),

@@ -29,8 +29,8 @@ fn open(file: &'static [u8]) -> Archive<'static> {
     Archive::open(file).expect("the build script, or `cargo xtask ptx`, made it")
 }
 
-/// What has been decompressed, by the address of its entry. Devices of one process load the same kernels, and of all that are
-/// carried few.
+/// What has been decompressed, by the address of its entry, kept as long as the process runs: its devices load the same kernels, few of
+/// all that are carried.
 static READ: LazyLock<Mutex<HashMap<usize, Arc<[u8]>>>> = LazyLock::new(Mutex::default);
 
 fn read(archive: &Archive<'static>, entry: &'static Entry) -> Arc<[u8]> {
