@@ -55,7 +55,7 @@ fn of_problem79_by<F: Format>(run: &Run, choose: Choose, blocks: &[u32]) -> Outc
             case.parameters[0][[channel, 0, 1, 2, 0]] = f32::NAN;
         })?;
     }
-    // One order of threads will do, the last, in which all types run: these differ in what one thread does with a channel's sums.
+    // One order of threads will do for each type: these differ in what one thread does with a channel's sums.
     if run.seed == Some(1) {
         return Ok(());
     }
