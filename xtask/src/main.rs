@@ -70,6 +70,12 @@ fn root() -> &'static Path {
     xtask.parent().unwrap_or(xtask)
 }
 
+/// The name of the file that a path leads to.
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 fn main() -> ExitCode {
     if let Some(code) = coverage::wrapped_compiler() {
         return code;

@@ -7,8 +7,9 @@ pub struct Precision {
     pub products: f64,
     /// How far off the product of two of its factors may be in parts of itself, because they are not multiplied as they are.
     pub factors: f64,
-    /// How far off a factor that is an input may be, however small it is: half the least number of the operands' format, in parts of
-    /// the largest power of two that kernels multiply an input by.
+    /// How far off an input may be of a sample that is all so small that kernels multiply it by the largest power of two that they use: half the
+    /// least number of the operands' format, in parts of that. What values lack that are less than `2^-11` of the largest of their sample or
+    /// filter is in no precision here; `channels_apart` in `tests/accuracy.rs` has a bound of its own for these.
     pub factors_underflow: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
@@ -32,6 +33,7 @@ impl Precision {
     /// f32 throughout.
     pub const F32: Self = Self {
         products: F32_UNIT,
+        // Split factors lack up to 3 * 2^-22, and sums are cut off (`convfuse::ops::Precision`): tests hold such products to what FMA would have.
         factors: 0.0,
         // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the most.
         factors_underflow: LEAST_FACTOR,

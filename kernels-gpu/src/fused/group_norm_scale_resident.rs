@@ -3,7 +3,7 @@
 //! # Idea
 //! What a block reads for the statistics of its row it keeps in shared memory, as much as fits, and
 //! normalises from there; the little that did not fit it reads again, from the second level of cache
-//! if that still has it. With statistics in a launch of their own the tensor crosses the memory bus
+//! if that still has it. Rows that start on no vector, of lengths that are no multiple of four, are not kept, but read twice. With statistics in a launch of their own the tensor crosses the memory bus
 //! three times, here twice.
 //!
 //! ```text

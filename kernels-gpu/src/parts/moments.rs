@@ -217,7 +217,8 @@ pub(crate) fn whole_vectors(start: usize, end: usize) -> (usize, usize) {
 
 /// The moments of what thread `thread` of `threads` takes of the elements `start..end` of `x`.
 /// Together the threads take each element once, four that follow one another at a time, from the first on: so moments are the same
-/// bits wherever the elements lie. Where that is on 16 bytes, four are a vector. `keep` is told of every vector and where it is.
+/// bits wherever the elements lie. Where `start` is a multiple of four, four are a vector, and `keep` is told of each and where it is; of other
+/// ranges it is told nothing.
 ///
 /// # Safety
 /// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 3.
@@ -232,7 +233,7 @@ pub(crate) unsafe fn of_range<T: Storage>(
 ) -> Moments {
     let vectors_end = end - (end - start) % VECTOR_ELEMENTS;
     let step = threads * VECTOR_ELEMENTS;
-    // The same for all threads that have these elements.
+    // Equal in all threads that reduce this range.
     let is_aligned = start.is_multiple_of(VECTOR_ELEMENTS);
     let apart = |at: usize| [x.load(at), x.load(at + 1), x.load(at + 2), x.load(at + 3)];
 

@@ -20,7 +20,7 @@ use super::super::kernels::copy_strided::COPY_STRIDED;
 use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 use super::super::kernels::pointwise::POINTWISE;
 use super::super::kernels::scale::SCALE;
-use super::{Failure, Outcome, Run, STEP_LIMIT, Tensor, bits, label, value};
+use super::{Failure, Outcome, Run, Tensor, bits, label, value};
 
 /// What stands at element `index`: quarters from -4 to below 4.
 pub(super) fn number(index: u64) -> f32 {
@@ -70,15 +70,8 @@ impl Run {
         let kernel = family.instance(labels)?;
         let shape = shape.ok_or_else(|| Failure("no launch of so many blocks".to_owned()))?;
         let launch = Launch {
-            grid: shape.grid,
-            block: shape.block,
-            shared_bytes: shape.shared_bytes,
-            cluster_blocks: shape.cluster_blocks,
             only: blocks.iter().map(|&block| [block as u32, 0, 0]).collect(),
-            seed: self.seed,
-            step_limit: STEP_LIMIT,
-            catch_signals: true,
-            ..Launch::default()
+            ..self.launch_of(shape)
         };
         // SAFETY: what kernels touch they touch through views, which the emulator checks.
         unsafe { self.device.launch_instance(kernel, &launch, arguments)? };

@@ -127,7 +127,17 @@ impl Run {
         let kernel = family.instance(labels)?;
         let shape = shape.expect("the checks' problems are small");
         assert!(!shape.is_empty(), "the checks' problems have outputs");
-        let launch = Launch {
+        // SAFETY: what kernels touch they touch through views, which the emulator checks.
+        unsafe {
+            self.device
+                .launch_instance(kernel, &self.launch_of(shape), arguments)?
+        };
+        Ok(())
+    }
+
+    /// All blocks of a launch, in this run's order.
+    fn launch_of(&self, shape: LaunchShape) -> Launch {
+        Launch {
             grid: shape.grid,
             block: shape.block,
             shared_bytes: shape.shared_bytes,
@@ -136,10 +146,7 @@ impl Run {
             step_limit: STEP_LIMIT,
             catch_signals: true,
             ..Launch::default()
-        };
-        // SAFETY: what kernels touch they touch through views, which the emulator checks.
-        unsafe { self.device.launch_instance(kernel, &launch, arguments)? };
-        Ok(())
+        }
     }
 }
 

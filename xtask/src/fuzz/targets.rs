@@ -135,11 +135,7 @@ fn seeds(folder: &Path, is_one: impl Fn(&str) -> bool) -> Result<Vec<Seed>, Box<
     let mut seeds = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = crate::file_name(&path);
         if is_one(&name) {
             seeds.push(Seed {
                 name,

@@ -75,11 +75,7 @@ impl Visitor<'_> {
     pub(super) fn method(&mut self, expression: &Expr, call: &ExprMethodCall) {
         let name = call.method.to_string();
         let receiver = self.text(&call.receiver).to_owned();
-        let arguments: Vec<String> = call
-            .args
-            .iter()
-            .map(|of| self.text(of).to_owned())
-            .collect();
+        let arguments = self.texts(&call.args);
         let all = arguments.join(", ");
         if let Some((kind, other)) = other_function(&name) {
             self.add(kind, expression, format!("{receiver}.{other}({all})"));
@@ -120,11 +116,7 @@ impl Visitor<'_> {
         };
         let name = path.rsplit("::").next().unwrap_or(&path).to_owned();
         let function = self.text(&call.func).to_owned();
-        let arguments: Vec<String> = call
-            .args
-            .iter()
-            .map(|of| self.text(of).to_owned())
-            .collect();
+        let arguments = self.texts(&call.args);
         let all = arguments.join(", ");
         let renamed = |to: &str| {
             function

@@ -245,11 +245,7 @@ impl Copy {
         let mut tests = Vec::new();
         for entry in fs::read_dir(self.folder.with_file_name("programs"))? {
             let path = entry?.path();
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+            let name = crate::file_name(&path);
             tests.push(Tests { name, path });
         }
         Ok(Built {

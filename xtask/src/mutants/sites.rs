@@ -69,6 +69,12 @@ impl Visitor<'_> {
         &self.source[node.span().byte_range()]
     }
 
+    /// The texts of a call's arguments.
+    pub(super) fn texts<'a>(&self, nodes: impl IntoIterator<Item = &'a Expr>) -> Vec<String> {
+        let texts = nodes.into_iter().map(|node| self.text(node).to_owned());
+        texts.collect()
+    }
+
     pub(super) fn add_at(
         &mut self,
         kind: Kind,

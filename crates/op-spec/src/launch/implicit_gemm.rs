@@ -212,8 +212,8 @@ pub struct GemmGeometry {
     pub patch_h: u32,
     /// Columns of a residue of a patch's row.
     pub patch_columns: u32,
-    /// Cells of one part of one plane of a patch; some behind those of the packed input are read by pixels
-    /// that are not used.
+    /// Cells of one part of one plane of a patch; some behind those of the input are read by pixels that are not used, or keep planes
+    /// apart in banks.
     pub patch_cells: u32,
     /// Tiles of filters in a group.
     pub filter_tiles: u32,
@@ -342,7 +342,7 @@ impl GemmGeometry {
         }
     }
 
-    /// Cells of one part of one plane of a patch that are the packed input's.
+    /// Cells of one part of one plane of a patch that are brought from the input, packed or not.
     #[must_use]
     pub const fn packed_patch_cells(&self) -> u32 {
         self.patch_rows() * self.patch_row()

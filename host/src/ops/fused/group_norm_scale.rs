@@ -13,7 +13,7 @@ use crate::spec::launch::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 /// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
 ///
 /// Where groups are of a size that suits a GPU's shared memory, that kernel computes the statistics, too, and the input
-/// is read once.
+/// is read once, where its rows start on a vector.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

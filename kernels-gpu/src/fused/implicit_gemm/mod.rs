@@ -6,8 +6,8 @@
 //! every window that it is in. Only where it is differs, and that is an addition to an address.
 //!
 //! ```text
-//! pack      packed = padded input * 16, f16 (and what that leaves), in cells   # 16-bit types: as stored
-//!           largest magnitude of each sample; `repack`: those again that 16 does not suit
+//! pack      packed = padded input * 512, f16 (and what that leaves), in cells   # 16-bit types: as stored
+//!           largest magnitude of each sample; `repack`: those again that 512 does not suit
 //! filters   operands = filters * 2^e, f16 (and what that leaves)                 # once for a model
 //! product   a block has a tile of filters; for each of its tiles of pixels:
 //!               sums = 0

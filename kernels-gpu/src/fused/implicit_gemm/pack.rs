@@ -20,8 +20,8 @@ use crate::parts::unroll::unroll;
 /// The scale of samples whose largest magnitude is within [`USUAL_LEAST`] and [`USUAL_MOST`].
 const USUAL_SCALE: f32 = 512.0;
 
-/// Scaled, it is `2^8`. Two f16 split a value with an error of `2^-25`, half of what the least f16 is, where it is larger than
-/// `2^-22` of the value: so no value is off by more than that or `2^-33` of its sample's largest, as channels may differ in size.
+/// Scaled, it is `2^8`. Two f16 leave an error of up to `2^-22` of a value, or of `2^-25`, half of the least f16, where that is more:
+/// `2^-33` of its sample's largest. That matters to channels much smaller than others.
 const USUAL_LEAST: f32 = 0.5;
 
 /// Scaled, it is half of what f16 ends with.

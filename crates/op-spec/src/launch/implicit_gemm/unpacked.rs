@@ -28,7 +28,7 @@ pub struct CellStrides {
     pub is_unpacked: u32,
 }
 
-/// Tenths of a cycle that a multiprocessor takes longer to bring a cell of a patch from where it lies than from packed planes, which come
+/// Tenths of a cycle that a multiprocessor takes longer to bring a cell of a patch (those counted that keep planes apart) from where it lies than from packed planes, which come
 /// in pieces of a whole row: where a block multiplies one tile at a time, and where it multiplies two, beside which more of it is hidden.
 /// Measured on an H200, as what the product took longer over the cells that each multiprocessor brings: 7 to 8 where it was one
 /// tile, 2 to 5 (strides: 12) where there were two, in tenths of a nanosecond.
@@ -184,7 +184,7 @@ impl GemmConfig {
         let Some(rings) = self.wide_rings(device) else {
             return false;
         };
-        let sets = u64::from(g.filter_sets().div_ceil(rings.tiles));
+        let sets = u64::from(g.wide_sets(rings.tiles));
         let of_tile = u64::from(g.stages) * u64::from(g.stage_planes * g.patch_cells);
         let brought = g.items().saturating_mul(sets).saturating_mul(of_tile);
         let bringing = brought.saturating_mul(BRINGING[usize::from(rings.tiles == 2)]);

@@ -106,7 +106,8 @@ pub struct WideLayout {
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each cell of a patch, the first word of its cell of the packed input, from the patch's first.
+    /// For each cell of a patch, the first word of its cell of the packed input, from the patch's first; of an unpacked input its coordinates
+    /// in the patch, in one word.
     pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,

@@ -306,8 +306,8 @@ fn rank(splits: u32) -> u32 {
 /// tile of pixels (from cache), the output once.
 ///
 /// # Safety
-/// `packed` and `input_descales` are what the packing kernels of the same config wrote, and of no use where the input is not packed:
-/// then `x` lies as the geometry's `cells` say. `operands` and
+/// `packed` and `input_descales` are what the packing kernels of the same config wrote, and not looked at where the input is not packed:
+/// then `x` starts on 16 bytes and has the `cells.all_cells(&conv)` cells that the geometry's `cells` say. `operands` and
 /// `filter_descales` are what the filters kernel wrote; `bias` is null or has an element for each output channel; `y` has an
 /// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are else as for
 /// `implicit_gemm`. `y` and `moments` are apart from all else and start on 16 bytes.

@@ -1,12 +1,14 @@
 //! Patches of an input that is cells as it lies: the eight channels of a cell are neighbours in memory, and so are the planes of a pixel.
 //!
-//! Neighbouring lanes bring neighbouring planes of a pixel, so that they read whole sectors of 32 bytes, as packed rows are. What
+//! Neighbouring lanes bring neighbouring planes of a pixel, so that where stages have an even number of planes they read whole sectors
+//! of 32 bytes. What
 //! the padded input has around the input is not in memory, and comes as zeros.
 //!
 //! # Bits
 //! What a pixel of the output multiplies is the same as from the packed input: cells of its window, and, with filters of 0, those again, or
 //! the column a dilation behind its last. That the packed input has zeros in the columns behind the last that a window sees changes nothing
-//! here: the input has fewer of those than a stride, and where columns are paired no dilation is smaller.
+//! here: the input has fewer of those than a stride, and columns are paired only where the dilation is a multiple of the stride, so that
+//! the column a dilation behind is one that some window sees, or lies at least a stride behind the last of these.
 
 use cuda_std::global::Global;
 use cuda_std::{cp_async, opaque, thread};
@@ -38,6 +40,9 @@ pub(super) fn is_unpacked<F: Format>(g: &GemmGeometry) -> bool {
 }
 
 /// All of the input in words.
+///
+/// # Safety
+/// The geometry is that of an unpacked input; `x` starts on 16 bytes and has `cells.all_cells(&conv)` cells.
 #[inline(always)]
 pub(super) unsafe fn words<T>(x: *const T, g: &GemmGeometry) -> Global<u32> {
     let cells = g.cells.all_cells(&g.conv) as usize;
@@ -90,6 +95,9 @@ impl Inside {
 
 /// Starts to copy a stage's patch to a slot: each lane one of some planes of every so many cells, of [`TOGETHER`] of which it
 /// looks up the places at a time, so that no copy waits for a place.
+///
+/// # Safety
+/// All lanes of the warp call it, the slot is free, and `input` is what [`words`] gave.
 #[inline(always)]
 pub(super) unsafe fn start_patch(
     work: &Work<'_>,
@@ -150,6 +158,7 @@ pub(super) unsafe fn start_patch(
                         .wrapping_add(d.wrapping_mul(strides.slice))
                         .wrapping_add(h.wrapping_mul(strides.row))
                         .wrapping_add(w.wrapping_mul(strides.column));
+                    // Below 2^32, as is `plane * CELL_WORDS` below: samples of more words are not read as they lie.
                     sources[i] = at * CELL_WORDS;
                 }
             }
