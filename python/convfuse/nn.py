@@ -32,7 +32,8 @@ Precision = Literal["auto", "accurate", "fast"]
 # Names that a call looks up once less.
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
-# The way to ask that answers whichever of PyTorch's two interfaces the caller has set it by, and never warns.
+_matmul_precision = torch.get_float32_matmul_precision
+_cudnn_allows_tf32 = torch._C._get_cudnn_allow_tf32
 _float32_precision = torch._C._get_fp32_precision_getter
 _is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 # The operator without the layer in Python that compilers look for.
@@ -52,19 +53,32 @@ _PRECISIONS = ("auto", "accurate", "fast")
 _WIDENED = frozenset({"group_norm", "layer_norm"})
 
 
+# PyTorch has two interfaces for how float32 is multiplied. The older one is asked in a third of the time, but raises errors once the
+# caller has used the newer one (fp32_precision) for some operators; from then on that one is asked, which always answers.
+_NEWER = []
+
+
 @torch.compiler.assume_constant_result
 def _matrix_products_allow_tf32() -> bool:
     """Whether the caller's settings allow matrix products of float32 with fewer bits, which PyTorch's defaults do not."""
+    if not _NEWER:
+        try:
+            return _matmul_precision() != "highest"
+        except (RuntimeError, UserWarning):
+            _NEWER.append(True)
     return _float32_precision("cuda", "matmul") == "tf32"
 
 
 @torch.compiler.assume_constant_result
 def convolutions_allow_tf32() -> bool:
     """Whether PyTorch's own convolutions of float32 may be made with fewer bits, as its defaults have them, or matrix products may."""
-    return (
-        _float32_precision("cuda", "conv") == "tf32"
-        or _float32_precision("cuda", "matmul") == "tf32"
-    )
+    if not _NEWER:
+        try:
+            return _cudnn_allows_tf32() or _matmul_precision() != "highest"
+        except (RuntimeError, UserWarning):
+            _NEWER.append(True)
+    conv, matmul = _float32_precision("cuda", "conv"), _float32_precision("cuda", "matmul")
+    return "tf32" in (conv, matmul)
 
 
 class Runner:
