@@ -26,6 +26,12 @@ class Parsed:
     inputs: tuple[str, ...]
 
     @property
+    def axes(self) -> int | None:
+        """How many axes the layer that says it takes behind the channels."""
+        sizes = (int(operator[-2]) for operator, _ in self.layers if operator[-2].isdigit())
+        return next(sizes, None)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the parameters, in their order."""
         return tuple(name for name, _, _ in self.parameters)
@@ -83,7 +89,11 @@ def _pool(x: torch.Tensor, operator: str, a: dict[str, Any]) -> torch.Tensor:
 
 
 def _layer(
-    operator: str, a: dict[str, Any], x: torch.Tensor, values: dict[str, torch.Tensor]
+    operator: str,
+    a: dict[str, Any],
+    x: torch.Tensor,
+    values: dict[str, torch.Tensor],
+    lacks_batch: bool,
 ) -> torch.Tensor:
     name = a.get("name", "")
     weight, bias = values.get(f"{name}.weight"), values.get(f"{name}.bias")
@@ -93,15 +103,17 @@ def _layer(
         case "group_norm":
             return F.group_norm(x, a["num_groups"], weight, bias, a.get("eps", 1e-5))
         case "instance_norm":
-            return F.instance_norm(x, weight=weight, bias=bias, eps=a.get("eps", 1e-5))
+            batch = x.unsqueeze(0) if lacks_batch else x
+            y = F.instance_norm(batch, weight=weight, bias=bias, eps=a.get("eps", 1e-5))
+            return y.squeeze(0) if lacks_batch else y
         case "batch_norm":
             mean, variance = values[f"{name}.running_mean"], values[f"{name}.running_var"]
             return F.batch_norm(x, mean, variance, weight, bias, False, 0.0, a.get("eps", 1e-5))
         case "layer_norm":
             return F.layer_norm(x, a["normalized_shape"], weight, bias, a.get("eps", 1e-5))
         case "scale":
-            factor = values[name].reshape(-1)
-            return x * factor.reshape(-1, *[1] * (x.dim() - 2))
+            axes = x.dim() - (1 if lacks_batch else 2)
+            return x * values[name].reshape(-1, *[1] * axes)
         case "channel_max":
             return torch.amax(x, 1)
         case "clamp":
@@ -139,15 +151,19 @@ def evaluate(
     x: torch.Tensor,
     parameters: Sequence[torch.Tensor],
     inputs: Sequence[torch.Tensor] = (),
+    axes: int | None = None,
 ) -> torch.Tensor:
-    """What the layers of a chain make of ``x``, one after the other, by PyTorch's functions."""
+    """What the layers of a chain make of ``x``, one after the other, by PyTorch's functions. ``axes`` says how many there are behind the
+    channels where the chain does not: one less than a batch has them, and there is none."""
+    axes = chain.axes or axes
+    lacks_batch = axes is not None and x.dim() == axes + 1
     values = dict(zip(chain.names, parameters, strict=True))
     further = dict(zip(chain.inputs, inputs, strict=True))
     for operator, attributes in chain.layers:
         if operator == "add":
             x = x + further[attributes["input"]]
         else:
-            x = _layer(operator, attributes, x, values)
+            x = _layer(operator, attributes, x, values, lacks_batch)
     return x
 
 

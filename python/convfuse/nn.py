@@ -33,6 +33,8 @@ Precision = Literal["auto", "accurate", "fast"]
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _matmul_precision = torch.get_float32_matmul_precision
+_cudnn_allows_tf32 = torch._C._get_cudnn_allow_tf32
+_float32_precision = torch._C._get_fp32_precision_getter
 _is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 # The operator without the layer in Python that compilers look for.
 _run_eagerly = _run._op
@@ -51,11 +53,32 @@ _PRECISIONS = ("auto", "accurate", "fast")
 _WIDENED = frozenset({"group_norm", "layer_norm"})
 
 
+# PyTorch has two interfaces for how float32 is multiplied. The older one is asked in a third of the time, but raises errors once the
+# caller has used the newer one (fp32_precision) for some operators; from then on that one is asked, which always answers.
+_NEWER = []
+
+
 @torch.compiler.assume_constant_result
-def _allows_tf32() -> bool:
-    """Whether the caller's settings allow products of float32 with fewer bits: those for matrix products, as the one for convolutions
-    allows it unless it is told not to."""
-    return _matmul_precision() != "highest"
+def _matrix_products_allow_tf32() -> bool:
+    """Whether the caller's settings allow matrix products of float32 with fewer bits, which PyTorch's defaults do not."""
+    if not _NEWER:
+        try:
+            return _matmul_precision() != "highest"
+        except (RuntimeError, UserWarning):
+            _NEWER.append(True)
+    return _float32_precision("cuda", "matmul") == "tf32"
+
+
+@torch.compiler.assume_constant_result
+def convolutions_allow_tf32() -> bool:
+    """Whether PyTorch's own convolutions of float32 may be made with fewer bits, as its defaults have them, or matrix products may."""
+    if not _NEWER:
+        try:
+            return _cudnn_allows_tf32() or _matmul_precision() != "highest"
+        except (RuntimeError, UserWarning):
+            _NEWER.append(True)
+    conv, matmul = _float32_precision("cuda", "conv"), _float32_precision("cuda", "matmul")
+    return "tf32" in (conv, matmul)
 
 
 class Runner:
@@ -63,6 +86,9 @@ class Runner:
 
     Not a module: it is held by one, whose parameters it refers to.
     """
+
+    # What "auto" stands for.
+    _allows_tf32 = staticmethod(_matrix_products_allow_tf32)
 
     def __init__(
         self,
@@ -75,7 +101,9 @@ class Runner:
         self.chain = chain
         self.sources = tuple(sources)
         self.precision = precision
-        self.widens = any(operator in _WIDENED for operator, _ in parsed(chain).layers)
+        operators = [operator for operator, _ in parsed(chain).layers]
+        self.multiplies = any(operator.startswith("conv") for operator in operators)
+        self.widens = any(operator in _WIDENED for operator in operators)
         self._begin()
 
     def _begin(self) -> None:
@@ -132,18 +160,20 @@ class Runner:
 
     def _is_fast(self) -> bool:
         precision = self.precision
-        return _allows_tf32() if precision == "auto" else precision == "fast"
+        return self._allows_tf32() if precision == "auto" else precision == "fast"
 
     def _autocast(self, kind, x, parameters, inputs):
         """What the layers would give under autocast: convolutions with operands of 16 bits, and float32 behind a norm that is
-        computed in it."""
-        dtype = torch.get_autocast_dtype(kind)
+        computed in it, as group norms are on a GPU."""
+        dtype, widens = torch.get_autocast_dtype(kind), self.widens and kind == "cuda"
         with torch.autocast(kind, enabled=False):
-            if self.widens and x.dtype is torch.float32 and kind == "cuda":
+            if widens and (x.dtype is torch.float32 or not self.multiplies):
                 # Operands of 11 bits, and nothing has to be converted before or behind.
-                return self._run(x, parameters, [one.float() for one in inputs], True)
+                return self._run(x.float(), parameters, [one.float() for one in inputs], True)
+            if not self.multiplies:
+                return self._run(x, parameters, inputs, False)
             y = self._run(x.to(dtype), parameters, [one.to(dtype) for one in inputs], False)
-            return y.float() if self.widens else y
+            return y.float() if widens else y
 
     def _run(self, x, parameters, inputs, fast):
         if torch.is_grad_enabled():
@@ -175,8 +205,9 @@ class ChainModule(nn.Module):
 
     @property
     def precision(self) -> Precision:
-        """How float32 is multiplied: ``"accurate"``, ``"fast"`` (factors of 11 bits, as tf32 has), or ``"auto"``: fast where
-        ``torch.set_float32_matmul_precision`` allows tf32."""
+        """How float32 is multiplied: ``"accurate"``, ``"fast"`` (factors of 11 bits, as tf32 has), or ``"auto"``: fast where the caller
+        allows tf32 in matrix products, by ``torch.set_float32_matmul_precision("high")`` or ``torch.backends.cuda.matmul``. The setting for
+        convolutions, which allows it unless it is told not to, counts in :func:`convfuse.fuse` alone."""
         return self._runner.precision
 
     @precision.setter

@@ -109,5 +109,12 @@ def expect_close(actual, expected, dtype=None, factor=1.0):
     assert error <= bound, f"largest error {error}, allowed {bound}"
 
 
+def expect_same(actual, expected):
+    """The same type, and the same values but for the order of f32 sums."""
+    assert actual.shape == expected.shape and actual.dtype == expected.dtype
+    error = (actual - expected).abs().max().item()
+    assert error <= 1e-4 * max(1.0, expected.abs().max().item()), error
+
+
 def chain_text(channels, *layers):
     return json.dumps({"in_channels": channels, "layers": list(layers)})

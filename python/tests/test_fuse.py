@@ -8,12 +8,12 @@ import pickle
 
 import pytest
 import torch
-from support import DEVICES, redraw
+from support import DEVICES, expect_same, redraw
 from torch import nn
 from torch.nn import functional as F
 
 import convfuse
-from convfuse import _native
+from convfuse import _fuse, _native
 
 
 class DoubleConv(nn.Sequential):
@@ -92,9 +92,15 @@ class Choosing(nn.Module):
         return self.last(y) if y.sum() > 0 else self.last(-y)
 
 
+@pytest.fixture(autouse=True)
+def products_in_full(monkeypatch):
+    """Both sides are compared as f32 is, not as tf32."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 MODELS = {
     "unet": (UNet, (2, 3, 16, 24), 7),
-    "residual": (Residual, (2, 16, 12, 10), 1),
+    "residual": (Residual, (2, 16, 12, 10), 2),
     "choosing": (Choosing, (2, 3, 12, 10), 2),
 }
 
@@ -105,12 +111,6 @@ def made(name, device):
     model = kind().eval()
     redraw(model)
     return model.to(device), torch.randn(shape, device=device), count
-
-
-def expect_same(actual, expected):
-    assert actual.shape == expected.shape and actual.dtype == expected.dtype
-    error = (actual - expected).abs().max().item()
-    assert error <= 1e-4 * max(1.0, expected.abs().max().item()), error
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -193,7 +193,14 @@ def test_training_takes_the_layers(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_an_example_decides(device):
+def test_an_example_decides(device, monkeypatch):
+    tried, judge = [], _fuse.judge
+
+    def listened(runner, inputs, entry):
+        tried.append((entry.module, entry.chain))
+        judge(runner, inputs, entry)
+
+    monkeypatch.setattr(_fuse, "judge", listened)
     torch.manual_seed(3)
     model = Classifier().eval()
     redraw(model)
@@ -202,13 +209,13 @@ def test_an_example_decides(device):
     with torch.no_grad():
         expected = convfuse.unfuse(model)(x)
         convfuse.fuse(model, x, cpu=True)
-        found = convfuse.report(model)
-        chains = {entry.module: entry.chain for entry in found.entries}
-        assert chains == {
-            "conv1": "conv2d batch_norm relu",
-            "conv2": "conv2d batch_norm add relu",
-            "down.0": "conv2d batch_norm",
+        assert set(tried[:3]) == {
+            ("conv1", "conv2d batch_norm relu"),
+            ("conv2", "conv2d batch_norm add relu"),
+            ("down.0", "conv2d batch_norm"),
         }
+        found = convfuse.report(model)
+        assert {(one.module, one.chain) for one in found.entries} <= set(tried)
         assert all(e.layers_us and e.fused_us for e in found.entries), found
         for entry in found.entries:
             assert entry.replaced == (entry.fused_us <= 0.98 * entry.layers_us)
@@ -249,7 +256,8 @@ def test_weight_norms_are_left_alone():
     model = nn.Sequential(
         nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 8, 3)), nn.GroupNorm(2, 8), nn.ReLU()
     ).eval()
-    assert convfuse.report(convfuse.fuse(model, cpu=True)).replaced == 0
+    found = convfuse.report(convfuse.fuse(model, cpu=True)).entries
+    assert [(one.module, one.chain) for one in found] == [("1", "group_norm relu")]
 
 
 def test_in_place_work_in_between_is_respected():

@@ -1,0 +1,162 @@
+"""What runs in a fused model: chains in the place of layers, and the classes of the modules that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ._chain import evaluate, output_shape, parsed
+from ._layers import CONVOLUTIONS, kind_of
+from ._match import Candidate, candidates
+from ._trace import STATE, code, replace, trace
+from .nn import Precision, Runner, convolutions_allow_tf32
+
+__all__ = ["FusedChain", "State", "put", "take_out"]
+
+
+class FusedChain(Runner):
+    """A chain in the place of layers of a model, which it still refers to."""
+
+    # It stands for PyTorch's convolutions, and multiplies as those would.
+    _allows_tf32 = staticmethod(convolutions_allow_tf32)
+
+    def __init__(self, found: Candidate, precision: Precision, cpu: bool) -> None:
+        super().__init__(found.text, found.sources, precision)
+        if not self.multiplies:
+            self.precision = "accurate"
+        # Statistics of batch norms are those that were learnt only as long as they are not trained.
+        self.norms = tuple(one for one, name in found.sources if name == "running_mean")
+        self.cpu = cpu
+        self.axes = found.axes
+        # What a chain that begins with a convolution takes that refuses; a norm takes more, and some of it in another way.
+        self.begins_with_norm = kind_of(found.modules[0]) not in CONVOLUTIONS
+        self.in_channels = parsed(found.text).in_channels
+        # Is told of the next call before it is made.
+        self.watcher: Callable[[FusedChain, tuple[torch.Tensor, ...]], None] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"watcher": None}
+
+    def layers(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        """What PyTorch's own layers make of it."""
+        return evaluate(parsed(self.chain), x, self.parameters(), inputs, self.axes)
+
+    def __call__(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        if self.watcher is not None:
+            watcher, self.watcher = self.watcher, None
+            watcher(self, (x, *inputs))
+        is_ours = x.is_cuda or (self.cpu and x.device.type == "cpu")
+        if not is_ours or x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+            return self.layers(x, *inputs)
+        if self.norms and any([norm.training for norm in self.norms]):
+            return self.trained(x, *inputs)
+        if self.begins_with_norm and not self.takes(x):
+            return self.layers(x, *inputs)
+        if inputs and not self.fits(x, inputs):
+            return self.layers(x, *inputs)
+        return super().__call__(x, *inputs)
+
+    def takes(self, x: torch.Tensor) -> bool:
+        """Whether a norm that comes first is given a batch of as many channels as it has."""
+        axes = x.dim() - 2
+        return axes >= 0 and self.axes in (None, axes) and x.shape[1] == self.in_channels
+
+    def fits(self, x: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> bool:
+        """Whether residuals are as large as what they are added to, and of its type: PyTorch adds others as well."""
+        chain, given = parsed(self.chain), iter(inputs)
+        if any(one.dtype is not x.dtype for one in inputs):
+            return False
+        for index, (operator, _) in enumerate(chain.layers):
+            if operator == "add":
+                before = output_shape(chain, x.shape, index)
+                if list(next(given).shape) != before:
+                    return False
+        return True
+
+    def trained(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        """The layers with a batch norm that is in training, in a model that is not."""
+        raise RuntimeError(
+            "convfuse: a batch norm was put into training mode after fuse; call convfuse.unfuse(model) before training"
+        )
+
+
+class State:
+    """What a fused module has beside what it had: how it was traced, and the chains by the names of their first nodes."""
+
+    def __init__(self, training: bool, count: int, opaque: Sequence[nn.Module]) -> None:
+        self.training, self.count = training, count
+        self.opaque = tuple(opaque)
+        self.runners: dict[str, FusedChain] = {}
+        self.run: Callable[..., Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"run": None}
+
+    def build(self, module: nn.Module) -> None:
+        """Makes the code that runs."""
+        graph = trace(module, self.opaque, self.count)
+        for found in candidates(module, graph):
+            runner = self.runners.get(found[0].start.name) if found else None
+            same = [one for one in found if runner is not None and one.text == runner.chain]
+            if same:
+                replace(graph, same[-1])
+        self.run = code(graph)
+
+
+class _Fused:
+    """What classes of fused modules have beside what they had."""
+
+    def forward(self, *arguments, **named):
+        state = self._convfuse_state
+        if named or len(arguments) != state.count or self.training is not state.training:
+            return super().forward(*arguments, **named)
+        for argument in arguments:
+            if not isinstance(argument, torch.Tensor):
+                return super().forward(*arguments)
+        return state.run(self, *arguments)
+
+    def _apply(self, fn, recurse=True):
+        for runner in self.__dict__[STATE].runners.values():
+            runner.release()
+        return super()._apply(fn, recurse)
+
+    def __reduce_ex__(self, protocol):
+        # As one of the class that it was: subclasses that are made while a program runs have no name to be found by.
+        return _restored, (kind_of(self),), self.__dict__
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__dict__[STATE].build(self)
+
+
+_CLASSES: dict[type, type] = {}
+
+
+def _fused_class(kind: type) -> type:
+    if kind not in _CLASSES:
+        content = {"__module__": kind.__module__, "_convfuse_kind": kind}
+        fused = type(kind.__name__, (_Fused, kind), content)
+        fused.__qualname__ = kind.__qualname__
+        _CLASSES[kind] = fused
+    return _CLASSES[kind]
+
+
+def _restored(kind: type) -> nn.Module:
+    fused = _fused_class(kind)
+    return fused.__new__(fused)
+
+
+def put(module: nn.Module, state: State) -> None:
+    """Has a module run the chains of a state."""
+    module.__dict__[STATE] = state
+    module.__class__ = _fused_class(kind_of(module))
+    state.build(module)
+
+
+def take_out(module: nn.Module) -> None:
+    """Makes of a module what it was."""
+    module.__class__ = kind_of(module)
+    module.__dict__.pop(STATE, None)

@@ -1,0 +1,153 @@
+"""Graphs of modules' code, by ``torch.fx``, and code of graphs in which chains were put."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from ._layers import begins_a_chain, is_plain, kind_of
+from ._match import Candidate
+from .nn import ChainModule
+
+__all__ = ["STATE", "NotTraced", "code", "count_arguments", "is_layer", "replace", "trace"]
+
+# The attribute of a fused module that has what it has beside what it had.
+STATE = "_convfuse_state"
+
+_MOST_ARGUMENTS = 6
+
+
+class NotTraced(Exception):
+    """A module's code cannot be traced."""
+
+
+def is_layer(module: nn.Module) -> bool:
+    """Whether it has no modules in it."""
+    return not any(True for _ in module.children())
+
+
+class _Tracer(fx.Tracer):
+    """Looks into all modules but layers, those that are fused by themselves, and those that somebody listens to."""
+
+    traced_func_name = "_convfuse_entry"
+
+    def __init__(self, opaque: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.opaque = {id(module) for module in opaque}
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if isinstance(m, ChainModule) or id(m) in self.opaque or not is_plain(m):
+            return True
+        return super().is_leaf_module(m, module_qualified_name)
+
+
+def count_arguments(module: nn.Module) -> int:
+    """How many arguments ``forward`` must be given."""
+    try:
+        parameters = list(inspect.signature(kind_of(module).forward).parameters.values())[1:]
+    except (TypeError, ValueError) as error:
+        raise NotTraced(str(error)) from None
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    count = sum(p.kind in positional and p.default is p.empty for p in parameters)
+    if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        raise NotTraced("forward needs an argument by name")
+    if not 1 <= count <= _MOST_ARGUMENTS:
+        raise NotTraced(f"forward needs {count} arguments")
+    return count
+
+
+# fx counts a function's arguments by its code.
+_ENTRIES = [
+    lambda self, a: self._convfuse_forward(a),
+    lambda self, a, b: self._convfuse_forward(a, b),
+    lambda self, a, b, c: self._convfuse_forward(a, b, c),
+    lambda self, a, b, c, d: self._convfuse_forward(a, b, c, d),
+    lambda self, a, b, c, d, e: self._convfuse_forward(a, b, c, d, e),
+    lambda self, a, b, c, d, e, f: self._convfuse_forward(a, b, c, d, e, f),
+]
+
+
+def _asks_for_tensors(module: nn.Module, opaque: Sequence[nn.Module]) -> bool:
+    """Whether code that is traced asks what is a tensor: of values that are traced the answer would be wrong."""
+    try:
+        source = inspect.getsource(kind_of(module).forward)
+    except (OSError, TypeError):
+        source = ""
+    if re.search(r"isinstance\([^)]*Tensor|is_tensor\(", source):
+        return True
+    for child in module.children():
+        is_list = isinstance(child, (nn.Sequential, nn.ModuleList, nn.ModuleDict))
+        is_of_pytorch = child.__module__.startswith("torch.nn") and not is_list
+        if is_of_pytorch or any(child is one for one in opaque):
+            continue
+        if _asks_for_tensors(child, opaque):
+            return True
+    return False
+
+
+def _of_layer() -> fx.Graph:
+    """The graph of a layer by itself, which calls it: the module that has the graph."""
+    graph = fx.Graph()
+    graph.output(graph.call_module("", (graph.placeholder("a"),)))
+    return graph
+
+
+def trace(module: nn.Module, opaque: Sequence[nn.Module], count: int) -> fx.Graph:
+    """What the module computes of ``count`` arguments; modules that are ``opaque`` are not looked into."""
+    if is_layer(module) and begins_a_chain(module):
+        return _of_layer()
+    own = kind_of(module)
+    if _asks_for_tensors(module, opaque):
+        raise NotTraced("its code asks whether values are tensors")
+    # The original code of this module and of all in it that are fused.
+    entry = {"_convfuse_entry": _ENTRIES[count - 1], "_convfuse_forward": own.forward}
+    kinds = [(one, type(one)) for one in module.modules() if type(one) is not kind_of(one)]
+    kinds.append((module, type(module)))
+    try:
+        for one, _ in kinds:
+            one.__class__ = kind_of(one)
+        module.__class__ = type(own.__name__, (own,), entry)
+        return _Tracer(opaque).trace(module)
+    except Exception as error:  # whatever the module's code raises for values that have no numbers
+        words = str(error).strip().splitlines() or [type(error).__name__]
+        raise NotTraced(words[0]) from None
+    finally:
+        for one, kind in kinds:
+            one.__class__ = kind
+
+
+def replace(graph: fx.Graph, found: Candidate) -> None:
+    """Puts a call of the chain where its last node is."""
+    name = f"{STATE}.runners[{found.start.name!r}]"
+    with graph.inserting_before(found.last):
+        call = graph.create_node("get_attr", f"_convfuse__{found.start.name}")
+        call.meta["convfuse"] = name
+        value = graph.create_node("call_function", _call, (call, found.x, *found.residuals))
+    found.last.replace_all_uses_with(value)
+    for node in reversed(found.nodes):
+        graph.erase_node(node)
+
+
+def _call(chain: Callable[..., Any], x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+    return chain(x, *inputs)
+
+
+def code(graph: fx.Graph) -> Callable[..., Any]:
+    """The function that a graph is, of a module and its arguments."""
+    written = graph.python_code("self")
+    text = written.src
+    for node in graph.nodes:
+        if "convfuse" in node.meta:
+            written_as = rf"self\.{re.escape(node.target)}\b"
+            text = re.sub(written_as, f"self.{node.meta['convfuse']}", text)
+    file = f"<convfuse {id(graph):x}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    names = dict(written.globals)
+    exec(compile(text, file, "exec"), names)
+    return names["forward"]
