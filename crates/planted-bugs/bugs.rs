@@ -328,7 +328,7 @@ bugs! {
         name: implicit_gemm_multiplies_other_parts_than_a_pass_has,
         check: implicit_gemm_alone::matches::<Parts>,
         file: "fused/implicit_gemm/tables.rs",
-        right: "let in_patch = in_patch + «part_of_pass(INPUT_PARTS, pass, format.passes)» * g.patch_cells;",
+        right: "in_patch += «part_of_pass(INPUT_PARTS, pass)» * g.patch_cells;",
         wrong: "0",
     }
     {

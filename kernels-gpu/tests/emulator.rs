@@ -7,7 +7,7 @@ mod checks;
 #[path = "checks/peak.rs"]
 mod peak;
 
-use checks::convolved::{FewParts, Parts, Rounded, Split};
+use checks::convolved::{Parts, Rounded, Split};
 use checks::{Outcome, Run};
 use cuda_std::{bf16, f16};
 
@@ -122,8 +122,9 @@ tests! {
     implicit_gemm_keeps_to_windows_where_no_norm_follows:
         checks::implicit_gemm_alone::matches::<f16> => checks::implicit_gemm_alone::matches::<bf16>;
     implicit_gemm_keeps_magnitudes_to_windows_in_parts:
-        checks::implicit_gemm_alone::matches::<Parts>, checks::implicit_gemm_alone::magnitudes::<Parts>
-            => checks::implicit_gemm_alone::matches::<FewParts>, checks::implicit_gemm_alone::magnitudes::<FewParts>;
+        checks::implicit_gemm_alone::matches::<Parts>, checks::implicit_gemm_alone::magnitudes::<Parts>;
+    implicit_gemm_keeps_scales_to_samples_and_filters_where_no_norm_follows:
+        checks::implicit_gemm_alone::matches::<Rounded>, checks::implicit_gemm_alone::scales::<Rounded>;
     implicit_gemm_packs_cells_of_few_channels:
         checks::implicit_gemm_corners::few_channels::<Split>
             => checks::implicit_gemm_corners::few_channels::<Rounded>,

@@ -16,8 +16,6 @@ use crate::status::{Status, told};
 pub struct Way {
     kind: Kind,
     dtype: DType,
-    /// Whether a layer of the chain is a norm of its own statistics.
-    has_norm: bool,
     /// Whether a scale is folded into the group norm before it.
     folds_scale: bool,
 }
@@ -107,13 +105,6 @@ impl Way {
     }
 
     fn of(kinds: Vec<Kind>, case: &Case, dtype: DType) -> Vec<Way> {
-        let is_norm = |layer: &Layer| {
-            matches!(
-                layer,
-                Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_)
-            )
-        };
-        let has_norm = case.chain.layers().iter().any(is_norm);
         let folds = |kind: &Kind| match kind {
             Kind::Model(strategy, _) => strategy.summary(&case.chain).contains("@folded"),
             _ => false,
@@ -122,7 +113,6 @@ impl Way {
             folds_scale: folds(&kind),
             kind,
             dtype,
-            has_norm,
         };
         kinds.into_iter().map(way).collect()
     }
@@ -147,8 +137,6 @@ impl Way {
     #[must_use]
     pub fn precision(&self) -> Precision {
         match precision(self.dtype, self.is_fast()) {
-            // Where no norm follows, fast products are of two bf16.
-            Precision::TF32 if !self.has_norm => Precision::TWO_BF16,
             precision if self.folds_scale => precision.folding_scale(),
             precision => precision,
         }

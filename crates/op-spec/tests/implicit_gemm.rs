@@ -171,7 +171,7 @@ fn octets_are_equally_far(config: &GemmConfig) {
     let (g, pixels) = (&config.geometry, config.tile.pixels());
     let conv = &g.conv;
     assert!(g.steps.is_multiple_of(CHAIN_STEPS));
-    assert!(g.steps >= g.passes * g.paired_steps());
+    assert!(g.steps >= config.format.passes * g.paired_steps());
     // The columns of taps, and how far a step's second cell is from its first.
     let column = |tap: u32| {
         let w = tap * g.cell_columns * conv.dilation_w;

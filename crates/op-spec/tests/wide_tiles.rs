@@ -15,9 +15,8 @@ const HOPPER: GemmDevice = GemmDevice {
     warpgroups: true,
 };
 
-const FORMATS: [OperandFormat; 5] = [
+const FORMATS: [OperandFormat; 4] = [
     OperandFormat::PARTS,
-    OperandFormat::FEW_PARTS,
     OperandFormat::SPLIT,
     OperandFormat::ROUNDED,
     OperandFormat::STORED,

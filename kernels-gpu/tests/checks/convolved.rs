@@ -30,24 +30,14 @@ pub(crate) struct Rounded;
 /// f32 in three bf16, which are all of its bits.
 pub(crate) struct Parts;
 
-/// f32 in two bf16, of 16 bits together.
-pub(crate) struct FewParts;
-
-/// Products of parts leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits, or to 8: of three parts twice `2^-8 *
-/// 2^-16` of the product, of two `2^-16` for the small parts and for what each of the factors lacks.
+/// Products of parts leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits and to 8: twice `2^-8 * 2^-16` of the
+/// product.
 const PARTS_UNIT: f64 = 1.0 / (1 << 23) as f64;
-const FEW_PARTS_UNIT: f64 = 3.0 / (1 << 16) as f64;
 
 impl Format for Parts {
     type Stored = f32;
     const LABEL: &'static str = "parts_f32";
     const PRODUCTS: f64 = PARTS_UNIT;
-}
-
-impl Format for FewParts {
-    type Stored = f32;
-    const LABEL: &'static str = "parts_f32";
-    const PRODUCTS: f64 = FEW_PARTS_UNIT;
 }
 
 const SPLIT_UNIT: f64 = 1.0 / (1 << 22) as f64;

@@ -7,7 +7,7 @@ use op_spec::launch::implicit_gemm::{
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
-use super::convolved::{Convolution, FewParts, Format, Parts, Rounded, Split};
+use super::convolved::{Convolution, Format, Parts, Rounded, Split};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_wide, prepare};
 use super::{Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
 
@@ -180,10 +180,6 @@ impl Packed for Rounded {
 
 impl Packed for Parts {
     const OPERANDS: OperandFormat = OperandFormat::PARTS;
-}
-
-impl Packed for FewParts {
-    const OPERANDS: OperandFormat = OperandFormat::FEW_PARTS;
 }
 
 impl Packed for f16 {

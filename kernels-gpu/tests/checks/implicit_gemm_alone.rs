@@ -125,9 +125,12 @@ fn case_of<F: Packed>(row: &Row) -> Case {
 
 /// What the row's layers come to, if products may be off by as much as the format's.
 fn wanted<F: Packed>(case: &Case) -> Expected {
-    let precision_of_products = Precision {
-        products: F::PRODUCTS,
-        ..Precision::F32
+    let precision_of_products = match F::OPERANDS.scaled {
+        true => Precision::TF32,
+        false => Precision {
+            products: F::PRODUCTS,
+            ..Precision::F32
+        },
     };
     let bounded = case.bounded_of_one_kernel(&precision_of_products);
     let bounded = bounded.expect("layers that take this input");
@@ -192,6 +195,37 @@ pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
         *w *= factors[index / filters % 5];
     }
     check::<F>(run, "magnitudes of filters", &row, &case)
+}
+
+/// f32 whose samples and filters have scales of their own, up to those whose products undo to no normal number: what is below f32's range
+/// comes to the bias, what is beyond it to an infinity. The last sample has values of several magnitudes, the first some that are not finite.
+pub(crate) fn scales<F: Packed>(run: &Run) -> Outcome {
+    let row = Row {
+        channels: [6, 9, 10],
+        input: [1, 7, 12],
+        filter: [1, 3, 3],
+        attributes: ConvSpec::default(),
+        batch_norm: false,
+        function: None,
+    };
+    let mut case = case_of::<F>(&row);
+    let factors = [1.0, 1e30, 1e-30, f32::MAX / 64.0, 1e-39];
+    for (index, x) in case.x.indexed_iter_mut() {
+        let plain = if x.is_finite() { *x } else { 0.25 };
+        let of_columns = [1.0, 1e6, 1e9][index[4] / 4];
+        *x = plain * factors.get(index[0]).copied().unwrap_or(of_columns);
+    }
+    case.x[[3, 2, 0, 5, 5]] = f32::MAX;
+    case.x[[0, 2, 0, 5, 5]] = f32::NEG_INFINITY;
+    case.x[[0, 1, 0, 0, 9]] = f32::NAN;
+    let [weight, bias] = &mut case.parameters[..] else {
+        unreachable!("a weight and a bias")
+    };
+    for (index, w) in weight.indexed_iter_mut() {
+        *w *= factors[index[0] % 5];
+    }
+    bias.iter_mut().take(5).for_each(|bias| *bias = 0.0);
+    check::<F>(run, "scales", &row, &case)
 }
 
 fn check<F: Packed>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {

@@ -101,10 +101,10 @@ pub struct OperandFormat {
     pub passes: u32,
 }
 
-/// Parts of the filters and of the input that meet in a pass, the largest products first: high and high, high and middle,
-/// middle and high, high and low, middle and middle, low and high. The first ones of them that a format has are gone through from
-/// the last to the first: tensor cores cut off from each sum in proportion to it, so it should become large as late as can be.
-pub const PASSES: [[u32; 2]; 6] = [[0, 0], [0, 1], [1, 0], [0, 2], [1, 1], [2, 0]];
+/// Parts of the filters and of the input that meet in each pass of [`OperandFormat::PARTS`], the smallest products first: low and high,
+/// middle and middle, high and low, middle and high, high and middle, high and high. Tensor cores cut off from each sum in
+/// proportion to it, so it should become large as late as can be.
+pub const PASSES: [[u32; 2]; 6] = [[2, 0], [1, 1], [0, 2], [1, 0], [0, 1], [0, 0]];
 
 impl OperandFormat {
     /// f32, split in two f16, 22 bits in all.
@@ -130,14 +130,14 @@ impl OperandFormat {
     pub const PARTS: Self = Self {
         parts: 3,
         scaled: false,
-        passes: 6,
+        passes: PASSES.len() as u32,
     };
-    /// The same with two of the parts, 16 bits.
-    pub const FEW_PARTS: Self = Self {
-        parts: 2,
-        scaled: false,
-        passes: 3,
-    };
+
+    /// Whether operands are the values that are stored, as they are.
+    #[must_use]
+    pub const fn is_stored(self) -> bool {
+        self.parts == 1 && !self.scaled
+    }
 
     /// Parts that a step multiplies.
     #[must_use]
@@ -240,10 +240,6 @@ pub struct GemmGeometry {
     /// 1 if the largest magnitude of a sample is found before it is packed, else 0: then it is
     /// found meanwhile, and a sample that was packed at the wrong scale is repacked.
     pub scans: u32,
-    /// 16-bit parts of a value, and passes over the reduction, as the format has them.
-    pub parts: u32,
-    /// See [`OperandFormat::passes`].
-    pub passes: u32,
     /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
     /// computed again; else 0.
     pub alone: u32,

@@ -3,14 +3,14 @@
 //! there. A convolution of volumes has one dimension more, one of sequences one less; both are done as one of volumes.
 //!
 //! *Condition*: `sum of abs(x * w) + abs(bias)`; of products whose factors are rounded, what these lack comes on top, in parts of the
-//! same, and for what an input lacks however small it is, this times `sum of abs(w)` over the whole filter. *Passes on* `t` as
-//! `sum of t * abs(w)`.
+//! same, and for what an input lacks however small it is, this times `sum of abs(w)` over the whole filter; so does what factors lack in
+//! parts of the largest of their sample or filter, that of a filter times `sum of abs(x)`. *Passes on* `t` as `sum of t * abs(w)`.
 
 mod cases;
 mod golden;
 mod sequences;
 
-use ndarray::{Array5, ArrayD, ArrayView5, Axis, Ix5, IxDyn};
+use ndarray::{Array5, ArrayD, ArrayView5, ArrayViewD, Axis, Ix5, IxDyn};
 use op_spec::{Border, ConvProblem, PaddingMode};
 use rayon::prelude::*;
 
@@ -65,6 +65,9 @@ impl<const D: usize> Operator for ConvProblem<D> {
                 tolerance += precision.factors_underflow * finite.sum::<f64>();
             }
         }
+        if precision.factors_of_largest != 0.0 {
+            tolerance += &(of_largest(self, x, magnitudes[0]) * precision.factors_of_largest);
+        }
         tolerance
     }
 
@@ -72,6 +75,42 @@ impl<const D: usize> Operator for ConvProblem<D> {
         (self.output_shape().elements() as u64).saturating_mul(self.reduction() as u64)
     }
 }
+
+/// What results are off by where each factor is off by the largest finite magnitude of its sample, or of its filter, of those that
+/// `filters` are.
+fn of_largest<const D: usize>(
+    problem: &ConvProblem<D>,
+    x: &Bounded,
+    filters: &ArrayD<f64>,
+) -> ArrayD<f64> {
+    let finite = |v: f64| if v.is_finite() { v } else { 0.0 };
+    let largest = |values: ArrayViewD<'_, f64>| {
+        let largest = values.iter().copied().map(finite).fold(0.0, f64::max);
+        largest.max(LEAST_LARGEST)
+    };
+    let magnitudes = x.values.mapv(f64::abs) + &x.tolerance;
+    // One filter of ones for each group: the sums of the windows' magnitudes.
+    let mut windows = *problem;
+    (windows.k, windows.bias) = (problem.groups, false);
+    let mut shape = filters.shape().to_vec();
+    shape[0] = problem.groups;
+    let windows = windows.reference(&magnitudes.mapv(finite), &[&ArrayD::ones(shape)]);
+    let mut off = ArrayD::zeros(&*problem.output_shape());
+    for ((inputs, x), mut off) in
+        (windows.outer_iter().zip(magnitudes.outer_iter())).zip(off.outer_iter_mut())
+    {
+        let of_sample = largest(x);
+        for (k, (filter, mut off)) in filters.outer_iter().zip(off.outer_iter_mut()).enumerate() {
+            let inputs = inputs.index_axis(Axis(0), k / problem.k_per_group());
+            let weights: f64 = filter.iter().copied().map(finite).sum();
+            off.assign(&(&inputs * largest(filter) + of_sample * weights));
+        }
+    }
+    off
+}
+
+/// Below this kernels scale all largest values alike, by `2^126`: f32 has no larger power of two whose reciprocal is normal.
+const LEAST_LARGEST: f64 = f32::MIN_POSITIVE as f64 * 256.0;
 
 /// The first spatial axis.
 const FIRST: Axis = Axis(2);
@@ -234,7 +273,6 @@ mod tests {
     #[test]
     fn factors_of_fewer_bits_than_fast_products_have_are_noticed() {
         assert!(allows(&Precision::TF32, 11) && !allows(&Precision::TF32, 8));
-        assert!(allows(&Precision::TWO_BF16, 16) && !allows(&Precision::TWO_BF16, 11));
         assert!(allows(&Precision::F32, 24) && !allows(&Precision::F32, 16));
     }
 
@@ -260,6 +298,52 @@ mod tests {
             ..Precision::F32
         };
         assert!(!allows(least, &unlimited));
+    }
+
+    #[test]
+    fn factors_lack_what_is_little_beside_the_largest_of_their_own_sample_or_filter() {
+        let spec = Conv2dSpec {
+            groups: 2,
+            ..Conv2dSpec::default()
+        };
+        // The last sample and the last filter have a large value.
+        let large = f32::exp2(30.0);
+        let with_large = |mut values: ArrayD<f32>| {
+            *values.last_mut().unwrap() = large;
+            values
+        };
+        let mut x = with_large(signed(3, &[2, 4, 6, 5]));
+        // What the filter's meets in the first sample.
+        x.index_axis_mut(Axis(0), 0)
+            .index_axis_mut(Axis(0), 3)
+            .fill(0.0);
+        let weight = with_large(signed(4, &[6, 2, 3, 2]));
+        let problem = spec.problem(x.shape(), weight.shape(), None).unwrap();
+        let (wide, wide_weight) = (x.mapv(f64::from), weight.mapv(f64::from));
+        let layer = LayerProblem::Conv2d(problem);
+        let wanted = Bounded::exact(x.view()).through(&layer, &[&wide_weight], &Precision::TF32);
+        let allows = |x: &ArrayD<f64>, weight: &ArrayD<f64>| {
+            let got = problem.reference(x, &[weight]);
+            let mut pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
+            pairs.all(|((got, want), t)| (got - want).abs() <= *t)
+        };
+        // The small values of one sample or filter, off by so many times what they lack.
+        let off = |values: &ArrayD<f64>, which: usize, times: f64| {
+            let mut values = values.clone();
+            let small = values.index_axis_mut(Axis(0), which);
+            let lack = f64::from(large) * Precision::TF32.factors_of_largest;
+            small
+                .into_iter()
+                .filter(|v| v.abs() <= 1.0)
+                .for_each(|v| *v += times * lack);
+            values
+        };
+        assert!(allows(&off(&wide, 1, 1.0), &wide_weight));
+        assert!(allows(&wide, &off(&wide_weight, 5, 1.0)));
+        assert!(!allows(&off(&wide, 1, 16.0), &wide_weight));
+        assert!(!allows(&wide, &off(&wide_weight, 5, 16.0)));
+        assert!(!allows(&off(&wide, 0, 1.0), &wide_weight));
+        assert!(!allows(&wide, &off(&wide_weight, 0, 1.0)));
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(crate) fn gemm_config_alone(
     type Format = OperandFormat;
     let device = gemm_device(properties);
     let batch = (!options.batch_invariant).then_some(geometry.n);
-    let formats = [Format::PARTS, Format::FEW_PARTS, Format::STORED];
+    let formats = [Format::PARTS, Format::ROUNDED, Format::STORED];
     let format = options.precision.pick(dtype, formats);
     GemmConfig::alone(geometry, format, &device, batch)
 }
@@ -80,7 +80,6 @@ pub(crate) fn gemm_config_alone(
 fn label(config: &GemmConfig, precision: Precision, dtype: DType) -> Label {
     match config.format.passes {
         1 => precision.label(dtype),
-        // The geometry says how many parts there are.
         _ => Label::Name("parts_f32"),
     }
 }
@@ -98,7 +97,7 @@ fn prepare(
         tile,
         cell_channels: geometry.cell_channels,
         stage_planes: geometry.stage_planes,
-        passes: geometry.passes,
+        passes: config.format.passes,
         depth_stages: geometry.depth_stages,
     };
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));

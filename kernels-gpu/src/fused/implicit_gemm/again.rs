@@ -59,7 +59,7 @@ impl<T: Storage> Alone<T> {
 }
 
 /// A result; NaN in place of one that is to be computed again. Parts of f32 make an infinity of what bf16 cannot round to a
-/// finite number, so theirs are not to be trusted either.
+/// finite number, so theirs are not to be trusted either. (Values that are scaled never become one by it.)
 #[inline(always)]
 pub(super) fn judged<F: Format>(result: f32) -> f32 {
     if F::OPERANDS.passes > 1 && !result.is_finite() {

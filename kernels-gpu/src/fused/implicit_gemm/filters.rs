@@ -8,9 +8,7 @@ use op_spec::launch::implicit_gemm::{
     CELL_VALUES, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_CELLS,
 };
 
-use super::format::{
-    Bf16, F16, FILTER_PARTS, Format, Parts, Rounded, Split, format_of, part_of_pass,
-};
+use super::format::{Bf16, F16, FILTER_PARTS, Format, Parts, Rounded, Split, part_of_pass};
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 
@@ -131,7 +129,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         }
     }
 
-    let (parts, passes) = (F::OPERANDS.step_parts(), format_of::<F>(g).passes);
+    let (parts, passes) = (F::OPERANDS.step_parts(), F::OPERANDS.passes);
     let words = g.filter_words(tile, parts) as usize;
     let operands =
         GlobalMut::new(operands, conv.groups as usize * words).slice(group as usize * words, words);
@@ -155,15 +153,14 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
             high = filter.value(stage, cell, 2 * quad_lane + 1);
         }
         let mut word = F::pack(low, high);
-        // The part that the pass multiplies.
-        let mut left = 0;
-        if pass < passes {
-            left = part_of_pass(FILTER_PARTS, pass, passes);
-        }
-        while passes > 1 && left > 0 {
-            [low, high] = F::left(word, low, high);
-            word = F::pack(low, high);
-            left -= 1;
+        if passes > 1 && pass < passes {
+            // The part that the pass multiplies.
+            let mut left = part_of_pass(FILTER_PARTS, pass);
+            while left > 0 {
+                [low, high] = F::left(word, low, high);
+                word = F::pack(low, high);
+                left -= 1;
+            }
         }
         let operand = ((filter_tile * all_steps + step) * parts) * sets;
         let to = |part: u32| {

@@ -5,7 +5,7 @@ use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{Storage, bf16, f16, mma};
 #[cfg(hopper)]
 use op_spec::launch::implicit_gemm::CHAIN_STEPS;
-use op_spec::launch::implicit_gemm::{GemmGeometry, OperandFormat, PASSES};
+use op_spec::launch::implicit_gemm::{OperandFormat, PASSES};
 
 /// A warp's filters for the steps of a chain, by part.
 #[cfg(hopper)]
@@ -52,21 +52,8 @@ pub(super) struct Rounded;
 pub(super) struct F16;
 /// bf16.
 pub(super) struct Bf16;
-/// f32 in two or three bf16, as the geometry says, which are multiplied in as many passes as it says.
+/// f32 in three bf16, which are multiplied in several passes.
 pub(super) struct Parts;
-
-/// The format of a problem: what the kernel knows of it, or, where there are several passes, what the geometry says.
-#[inline(always)]
-pub(super) fn format_of<F: Format>(g: &GemmGeometry) -> OperandFormat {
-    if F::OPERANDS.passes == 1 {
-        return F::OPERANDS;
-    }
-    OperandFormat {
-        parts: g.parts,
-        passes: g.passes,
-        ..F::OPERANDS
-    }
-}
 
 /// The parts of the filters or of the input in each pass, two bits for each.
 const fn parts_of_passes(which: usize) -> u32 {
@@ -80,10 +67,10 @@ const fn parts_of_passes(which: usize) -> u32 {
 pub(super) const FILTER_PARTS: u32 = parts_of_passes(0);
 pub(super) const INPUT_PARTS: u32 = parts_of_passes(1);
 
-/// Which of these parts pass `pass` of `passes` multiplies: the largest products come last.
+/// Which of these parts pass `pass` multiplies.
 #[inline(always)]
-pub(super) const fn part_of_pass(parts: u32, pass: u32, passes: u32) -> u32 {
-    parts >> (2 * (passes - 1 - pass)) & 3
+pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
+    parts >> (2 * pass) & 3
 }
 
 macro_rules! format {
@@ -97,7 +84,7 @@ macro_rules! format {
             }
             #[inline(always)]
             fn join(low: $Stored, high: $Stored) -> u32 {
-                if Self::OPERANDS.scaled || Self::OPERANDS.passes > 1 {
+                if !Self::OPERANDS.is_stored() {
                     return mma::$pack(Storage::to_f32(low), Storage::to_f32(high));
                 }
                 low.to_bits() as u32 | (high.to_bits() as u32) << 16

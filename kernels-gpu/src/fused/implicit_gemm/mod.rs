@@ -34,12 +34,13 @@
 //! |---|---|
 //! | `.._split_f32` | f16 high and low parts, three products of 22 bits in all |
 //! | `.._rounded_f32` | one product of f16, as accurate as tf32 |
+//! | `.._parts_f32` | three bf16, which are all bits, six products, each a pass; where no norm follows |
 //! | `.._f16`, `.._bf16` | as stored, exact |
 //!
 //! Sums are f32. Tensor cores truncate them, so those of split values are put aside now and then (`warps`,
 //! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or
-//! NaN: a norm follows, and there they all become NaN in any case. Where none follows, values are multiplied as they are
-//! stored, and what comes out as NaN is computed again from its own window (`again`).
+//! NaN: a norm follows, and there they all become NaN in any case. Where none follows, what comes out as NaN is
+//! computed again from its own window (`again`).
 //!
 //! # Layers
 //! The modules, from the bottom up; each imports only from lines before its own, which a test checks.

@@ -12,7 +12,7 @@ use op_spec::launch::implicit_gemm::{
     CELL_VALUES, CELL_WORDS, CELLS_PER_THREAD, GemmGeometry, SPREAD_THREADS,
 };
 
-use super::format::{Bf16, F16, Format, Parts, Rounded, Split, format_of};
+use super::format::{Bf16, F16, Format, Parts, Rounded, Split};
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 use crate::parts::unroll::unroll;
@@ -136,7 +136,7 @@ impl<T: Storage> Packer<'_, T> {
         let x = Global::new(self.x, all_planes * plane_elements)
             .slice(first_plane * plane_elements, channels * plane_elements);
         let plane_cells = g.plane_cells();
-        let parts = format_of::<F>(g).parts;
+        let parts = F::OPERANDS.parts;
         let planes = (conv.groups * g.planes) as usize;
         let all_cells = conv.n as usize * planes * (parts * plane_cells) as usize;
         let packed = GlobalMut::new(self.packed, all_cells * CELL_WORDS as usize);

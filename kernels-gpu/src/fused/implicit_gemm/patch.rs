@@ -5,7 +5,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{cp_async, thread};
 use op_spec::launch::implicit_gemm::{BLOCK_THREADS, CELL_WORDS};
 
-use super::format::{Format, format_of};
+use super::format::Format;
 use super::place::Place;
 use super::tables::Tables;
 use crate::parts::unroll::unroll;
@@ -27,7 +27,7 @@ impl Patch<'_> {
     pub(super) unsafe fn start<F: Format>(&self, place: &Place, stage: u32, buffer: u32) {
         let g = self.tables.g;
         let conv = &g.conv;
-        let parts = format_of::<F>(g).parts;
+        let parts = F::OPERANDS.parts;
         let plane_cells = g.plane_cells() as usize;
         let first = (place.z * conv.stride_d * g.packed_h + place.p * conv.stride_h)
             * g.row_cells()

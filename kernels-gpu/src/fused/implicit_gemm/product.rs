@@ -35,7 +35,7 @@ use op_spec::launch::implicit_gemm::{
 };
 
 use super::again::Alone;
-use super::format::{Bf16, F16, Format, Parts, Rounded, Split, format_of};
+use super::format::{Bf16, F16, Format, Parts, Rounded, Split};
 use super::multiplier::Multiplier;
 use super::patch::Patch;
 use super::place::{FilterSet, Place, load_tile};
@@ -178,7 +178,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
             ending,
         },
     };
-    let (parts, step_parts) = (format_of::<F>(g).parts, F::OPERANDS.step_parts());
+    let (parts, step_parts) = (F::OPERANDS.parts, F::OPERANDS.step_parts());
     let sets = g.filter_sets();
     let (first_item, set) = div_rem(thread::block_idx_x(), sets);
     let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
@@ -208,7 +208,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     tables.find_places::<F, S>();
 
     let results_of = |warp: u32, thread: u32, g: GemmGeometry| {
-        let layout = g.layout(S::TILE, format_of::<F>(&g).parts);
+        let layout = g.layout(S::TILE, parts);
         Results::<F, S> {
             thread,
             pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),

@@ -6,7 +6,7 @@ use op_spec::launch::implicit_gemm::{
     BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PLACE_BITS, STEP_CELLS,
 };
 
-use super::format::{Format, INPUT_PARTS, format_of, part_of_pass};
+use super::format::{Format, INPUT_PARTS, part_of_pass};
 use super::tile::TileShape;
 use crate::parts::index::div_rem;
 
@@ -179,7 +179,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
     } else {
         g.stage_cells()
     };
-    let format = format_of::<F>(g);
+    let format = F::OPERANDS;
     // What is behind the last one meets filters of 0; any cell will do for it.
     let entry = if entry < format.passes * cells {
         entry
@@ -208,8 +208,10 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
         let row = (t * g.row_residues + residue) * g.residue_rows + row;
         row * g.tile_d * g.strips
     };
-    let in_patch = row * g.patch_row() + residue * g.patch_columns + column;
-    let in_patch = in_patch + part_of_pass(INPUT_PARTS, pass, format.passes) * g.patch_cells;
+    let mut in_patch = row * g.patch_row() + residue * g.patch_columns + column;
+    if format.passes > 1 {
+        in_patch += part_of_pass(INPUT_PARTS, pass) * g.patch_cells;
+    }
     let of_plane = format.parts * g.patch_cells;
     if g.paired != 0 {
         2 * plane * of_plane + in_patch

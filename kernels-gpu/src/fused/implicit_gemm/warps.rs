@@ -18,7 +18,7 @@ use op_spec::launch::implicit_gemm::{
     CELL_BYTES, KEPT_STEPS, OPERAND_ROWS, OPERAND_WORDS, STEP_CELLS,
 };
 
-use super::format::{Format, format_of};
+use super::format::Format;
 use super::multiplier::Multiplier;
 use super::patch::Patch;
 use super::results::Results;
@@ -182,7 +182,7 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
         buffer: u32,
     ) {
         let g = patch.tables.g;
-        let parts = format_of::<F>(g).parts;
+        let parts = F::OPERANDS.parts;
         let all_steps = g.stages * g.steps;
         let low_part = g.patch_cells * CELL_BYTES;
         let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));

@@ -297,8 +297,6 @@ impl<'a> PackedInput<'a> {
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             scans: u32::from(sample <= SCANNED_ELEMENTS),
-            parts: format.parts,
-            passes: format.passes,
             alone: 0,
             cells: CellStrides::PACKED,
         };
@@ -306,7 +304,7 @@ impl<'a> PackedInput<'a> {
             return None;
         }
         choose_pixels(&mut geometry, tile, format, device)?;
-        geometry.choose_stages(format.parts);
+        geometry.choose_stages(format);
         if format.step_parts() == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
         }

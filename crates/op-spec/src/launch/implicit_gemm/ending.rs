@@ -58,16 +58,16 @@ impl GemmConfig {
     /// tiles whose kernels look at results again ([`GemmTile::ends`]), and without moments.
     ///
     /// # Errors
-    /// A format that scales; what [`new`](Self::new) refuses.
+    /// A format of which steps multiply several parts; what [`new`](Self::new) refuses.
     pub fn alone(
         conv: &ConvGeometry,
         format: OperandFormat,
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
-        if format.scaled {
+        if format.step_parts() > 1 {
             return Err(Refusal::Needs(
-                "operands that are not scaled where no norm follows, since the largest value of a sample is in few windows",
+                "one operand for each value in a step where no norm follows",
             ));
         }
         let ends = |tile: GemmTile| tile.ends(format);

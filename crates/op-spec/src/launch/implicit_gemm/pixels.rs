@@ -286,7 +286,7 @@ impl GemmGeometry {
             stage_planes: if self.pair_cells > 0 { 1 } else { STEP_CELLS },
             ..*self
         };
-        let steps = self.passes * one_stage.paired_steps();
+        let steps = format.passes * one_stage.paired_steps();
         let least = Self {
             offsets: steps.next_multiple_of(CHAIN_STEPS),
             ..one_stage

@@ -1,6 +1,6 @@
 //! Stages of a product: how many of the channels' planes a block has in shared memory at a time.
 
-use super::{CELL_BYTES, CHAIN_STEPS, GemmGeometry, STEP_CELLS};
+use super::{CELL_BYTES, CHAIN_STEPS, GemmGeometry, OperandFormat, STEP_CELLS};
 
 /// Most cells of a filter in one stage.
 pub(super) const MAX_STAGE_CELLS: u32 = 1024;
@@ -15,7 +15,8 @@ const SPLIT_WARPGROUP_STAGE_BYTES: u32 = 32 * 1024;
 impl GemmGeometry {
     /// Divides the channels into stages: as many as a stage's bytes allow, evenly, and an even number
     /// of cells where that can be.
-    pub(super) fn choose_stages(&mut self, parts: u32) {
+    pub(super) fn choose_stages(&mut self, format: OperandFormat) {
+        let OperandFormat { parts, passes, .. } = format;
         let one = parts * self.patch_cells * CELL_BYTES;
         // Planes come alone or in twos.
         let multiple = match (self.paired, self.pair_cells) {
@@ -33,9 +34,9 @@ impl GemmGeometry {
         // Steps of a stage, for each number of planes in it, and those that all stages take together.
         let of_columns = self.paired_steps();
         let steps = |planes: u32| match (self.paired, self.pair_cells) {
-            (0, _) => (self.passes * planes * self.taps).div_ceil(STEP_CELLS),
-            (_, 0) => (self.passes * (planes / multiple) * self.taps).next_multiple_of(CHAIN_STEPS),
-            _ => (self.passes * of_columns).next_multiple_of(CHAIN_STEPS),
+            (0, _) => (passes * planes * self.taps).div_ceil(STEP_CELLS),
+            (_, 0) => (passes * (planes / multiple) * self.taps).next_multiple_of(CHAIN_STEPS),
+            _ => (passes * of_columns).next_multiple_of(CHAIN_STEPS),
         };
         let all_steps = |planes: u32| self.planes.div_ceil(planes) * steps(planes);
         let mut best = most;
@@ -50,7 +51,7 @@ impl GemmGeometry {
         self.stages = self.planes.div_ceil(best) * self.depth_stages;
         self.steps = steps(best);
         self.offsets = match self.paired {
-            0 => self.passes * self.stage_cells() + 1,
+            0 => passes * self.stage_cells() + 1,
             _ => self.steps,
         };
     }

@@ -152,12 +152,12 @@ impl GemmTile {
         self.warpgroups == 0 && self.operands < 4
     }
 
-    /// Whether kernels of the tile in `format` end results that no norm follows: the largest tile of each way to multiply, or the one
-    /// that there is.
+    /// Whether kernels of the tile in `format` end results that no norm follows. Steps that multiply several parts never do: then there
+    /// is [`OperandFormat::PARTS`]. Of that all tiles do, of others the largest of each way to multiply.
     #[must_use]
     pub const fn ends(self, format: OperandFormat) -> bool {
         let is_largest = self.warpgroups > 0 || self.operands == M64N128.operands;
-        !format.scaled && (format.passes > 1 || is_largest)
+        format.step_parts() == 1 && (format.passes > 1 || is_largest)
     }
 
     /// Whether there are kernels of the tile that go through the reduction in several passes.

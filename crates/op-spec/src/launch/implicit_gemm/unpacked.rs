@@ -5,7 +5,7 @@
 
 use super::tile::INSTRUCTION_PIXELS;
 use super::{
-    CELL_VALUES, CELL_WORDS, GemmConfig, GemmDevice, GemmGeometry, OperandFormat, PLACE_BITS,
+    CELL_VALUES, CELL_WORDS, GemmConfig, GemmDevice, GemmGeometry, PLACE_BITS,
 };
 use crate::launch::conv::ConvGeometry;
 
@@ -151,7 +151,7 @@ impl GemmConfig {
     #[must_use]
     pub fn unpacked(&self, device: &GemmDevice, strides: [i64; 5]) -> Option<Self> {
         let g = &self.geometry;
-        if !self.tile.is_wide() || self.format != OperandFormat::STORED {
+        if !self.tile.is_wide() || !self.format.is_stored() {
             return None;
         }
         let strips = g.strips.max(1) - 1;

@@ -53,8 +53,8 @@ pub(super) struct Results<'a, F: Format, S: TileShape> {
     /// For each pooling window, its place in the tile.
     pub(super) windows: Shared<u32>,
     /// For each filter: bias, reciprocal of its scale, and a sign. It is -1 where norm and scale reverse the
-    /// order of values, and bias and scale have it too, so that pools always take the largest. Where no norm follows: bias, 1, gain,
-    /// shift.
+    /// order of values, and bias and scale have it too, so that pools always take the largest. Where no norm follows, gain and shift
+    /// are in its place and behind.
     pub(super) channels: Shared<f32>,
     /// For each filter and warp, moments.
     pub(super) moments: Shared<f32>,

@@ -57,7 +57,7 @@ use op_spec::launch::implicit_gemm::wide::{
 use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OperandFormat, WIDE};
 
 use super::again::Alone;
-use super::format::{Bf16, F16, Parts, Rounded, Split, format_of};
+use super::format::{Bf16, F16, Parts, Rounded, Split};
 use super::tables::{PixelPlace, coordinates, offset, source};
 use crate::parts::index::div_rem;
 use format::WideFormat;
@@ -333,7 +333,7 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     rings: WideRings,
     ending: Ending,
 ) {
-    let format = format_of::<F>(g);
+    let format = F::OPERANDS;
     let work = Work::of(g, S::TILES, rings.splits);
     let memory = Memory::of(g, rings, format);
     memory.prepare::<F>(g);

@@ -12,7 +12,7 @@ use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::again::{Alone, Written, judged};
-use super::super::format::{Format, format_of};
+use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::moments::Inside;
 use super::super::results::{in_order, is_inside, is_normal, is_within, limits};
@@ -39,10 +39,10 @@ pub(super) struct Output<F: Format> {
     pub(super) alone: Alone<F::Stored>,
 }
 
-/// Whether no norm follows. None of scaled values is ever so.
+/// Whether no norm follows. Only in some formats may that be.
 #[inline(always)]
 fn is_alone<F: Format>(g: &GemmGeometry) -> bool {
-    !F::OPERANDS.scaled && g.alone != 0
+    WIDE.ends(F::OPERANDS) && g.alone != 0
 }
 
 /// Brings bias and reciprocal of the scale of each of the block's filters to shared memory, and gain and shift where no norm
@@ -138,7 +138,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         let warp = thread / WARP_THREADS;
         let filter = filter_tile * WIDE.filters() + warp % (WARPS / 2) * WARP_FILTERS;
         let of_group = work.filter_tile * WIDE.filters() + filter;
-        let memory = Memory::of(&g, rings, format_of::<F>(&g));
+        let memory = Memory::of(&g, rings, F::OPERANDS);
         let written = WARP_FILTERS * WRITTEN_PITCH;
         Self {
             memory,
