@@ -402,14 +402,34 @@ fn convolutions_alone_take_tiles_that_end_results() {
             let [r, s] = extents;
             let weight = [64, channels, 1, r, s];
             let geometry = conv([4, channels, 1, 56, 56], weight, Conv3dSpec::default());
-            let format = OperandFormat::STORED;
-            let alone = GemmConfig::alone(&geometry, format, &device, None).expect("a tile");
-            let any = GemmConfig::with_tile(&geometry, None, format, &device, alone.tile);
-            let any = any.expect("a tile");
-            assert_eq!(alone.geometry, any.without_norm().geometry);
-            assert!(alone.tile.ends(format));
-            assert_eq!(alone.moment_elements(), 0);
-            assert!(any.moment_elements() > 0);
+            let alone = |format| GemmConfig::alone(&geometry, format, &device, None);
+            for format in [
+                OperandFormat::STORED,
+                OperandFormat::ROUNDED,
+                OperandFormat::PARTS,
+            ] {
+                let alone = alone(format).expect("a tile");
+                let any = GemmConfig::with_tile(&geometry, None, format, &device, alone.tile);
+                let any = any.expect("a tile");
+                assert_eq!(alone.geometry, any.without_norm().geometry);
+                assert!(alone.tile.ends(format));
+                assert_eq!(alone.moment_elements(), 0);
+                assert!(any.moment_elements() > 0);
+            }
+            assert!(alone(OperandFormat::SPLIT).is_err());
+        }
+    }
+}
+
+/// A tile of 64 filters would be half empty.
+#[test]
+fn few_filters_of_rounded_f32_take_a_small_tile_that_ends_results() {
+    for device in [DEVICE, HOPPER] {
+        for channels in [1, 3, 32] {
+            let weight = [32, channels, 3, 3, 3];
+            let geometry = conv([2, channels, 64, 64, 64], weight, Conv3dSpec::default());
+            let alone = GemmConfig::alone(&geometry, OperandFormat::ROUNDED, &device, None);
+            assert_eq!(alone.expect("a tile").tile, M32N128);
         }
     }
 }

@@ -152,12 +152,13 @@ impl GemmTile {
         self.warpgroups == 0 && self.operands < 4
     }
 
-    /// Whether kernels of the tile in `format` end results that no norm follows. Steps that multiply several parts never do: then there
-    /// is [`OperandFormat::PARTS`]. Of that all tiles do, of others the largest of each way to multiply.
+    /// Whether kernels of the tile in `format` end results that no norm follows. Where a step multiplies several parts none does: there is
+    /// [`OperandFormat::PARTS`] for that. Else the largest tile of each way to multiply does, and, of f32, one for few filters.
     #[must_use]
     pub const fn ends(self, format: OperandFormat) -> bool {
         let is_largest = self.warpgroups > 0 || self.operands == M64N128.operands;
-        format.step_parts() == 1 && (format.passes > 1 || is_largest)
+        let is_smaller = self.operands == M32N128.operands && !format.is_stored();
+        format.step_parts() == 1 && (is_largest || is_smaller)
     }
 
     /// Whether there are kernels of the tile that go through the reduction in several passes.

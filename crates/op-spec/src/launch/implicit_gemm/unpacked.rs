@@ -4,9 +4,7 @@
 //! packing would make. The product of wide tiles brings such cells from where they lie, and zeros for what is not in the input.
 
 use super::tile::INSTRUCTION_PIXELS;
-use super::{
-    CELL_VALUES, CELL_WORDS, GemmConfig, GemmDevice, GemmGeometry, PLACE_BITS,
-};
+use super::{CELL_VALUES, CELL_WORDS, GemmConfig, GemmDevice, GemmGeometry, PLACE_BITS};
 use crate::launch::conv::ConvGeometry;
 
 /// Coordinates in a patch of an unpacked input are below this, which is what no cell has; the bit above is for comparing them.

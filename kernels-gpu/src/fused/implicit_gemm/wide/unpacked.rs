@@ -32,7 +32,8 @@ const NOWHERE: u32 = u32::MAX;
 /// Whether the input is read as it lies, which one of other values than 16-bit ones never is.
 #[inline(always)]
 pub(super) fn is_unpacked<F: Format>(g: &GemmGeometry) -> bool {
-    F::OPERANDS.is_stored() && g.cells.is_unpacked != 0
+    let can_be = const { F::OPERANDS.is_stored() };
+    can_be && g.cells.is_unpacked != 0
 }
 
 /// All of the input in words.
