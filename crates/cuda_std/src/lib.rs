@@ -73,6 +73,9 @@ pub use half::{bf16, f16};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use launchable::{Kernel, KernelArgs, LaunchBounds};
 pub use math::GpuFloat;
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+pub use nvptx::begin_kernel;
 pub use storage::Storage;
 
 /// What the emulator alone needs of a kernel.

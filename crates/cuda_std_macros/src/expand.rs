@@ -43,6 +43,8 @@ pub(crate) fn expand(arguments: &Arguments, function: &ItemFn) -> Result<TokenSt
     }
     let mut entry = function.clone();
     entry.sig.abi = Some(parse_quote!(extern "ptx-kernel"));
+    let begin = parse_quote!(::cuda_std::begin_kernel(););
+    entry.block.stmts.insert(0, begin);
     Ok(quote! {
         #[cfg(target_arch = "nvptx64")]
         #[unsafe(no_mangle)]
@@ -109,6 +111,7 @@ impl Kernel<'_> {
             #[allow(missing_docs)]
             #[unsafe(no_mangle)]
             #visibility unsafe extern "ptx-kernel" fn #symbol(#(#names: #types),*) {
+                ::cuda_std::begin_kernel();
                 // SAFETY: the caller upholds what the kernel asks for.
                 unsafe { #name::<#(#arguments),*>(#(#passed),*) }
             }
@@ -294,7 +297,7 @@ mod tests {
         );
         for part in [
             "pubunsafeextern\"ptx-kernel\"fnk_blocks2_split(x:*const::core::ffi::c_void,n:N)",
-            "unsafe{k::<Split,2>(x.cast(),&n)}",
+            "{::cuda_std::begin_kernel();unsafe{k::<Split,2>(x.cast(),&n)}}",
             "//@launch_boundsk_blocks2_split{t}{b}{c}",
             "constNAME:&'staticstr=\"k_blocks2_split\"",
             "&[::cuda_std::Label::Number(2u32),::cuda_std::Label::Name(\"split\")]",
@@ -314,12 +317,13 @@ mod tests {
     fn a_function_that_is_not_generic_is_its_own_entry() {
         let text = expanded(
             "",
-            &parse_quote! { #[cfg(a)] unsafe fn copy(x: *mut f32) {} },
+            &parse_quote! { #[cfg(a)] unsafe fn copy(x: *mut f32) { first(); } },
         );
-        assert!(
-            text.contains("unsafeextern\"ptx-kernel\"fncopy(x:*mutf32)"),
-            "{text}"
-        );
+        let entry =
+            "unsafeextern\"ptx-kernel\"fncopy(x:*mutf32){::cuda_std::begin_kernel();first();}";
+        assert!(text.contains(entry), "{text}");
+        // Not where the emulator calls it.
+        assert_eq!(text.matches("begin_kernel").count(), 1, "{text}");
         assert!(
             text.contains("staticCOPY:::cuda_std::Family<(*mutf32,)>"),
             "{text}"

@@ -61,7 +61,9 @@ use syn::{ItemFn, parse_macro_input};
 /// - On `nvptx64` an entry point for each instance, which calls the function, and, if bounds are
 ///   declared, a line `//@launch_bounds SYMBOL MAX_THREADS MIN_BLOCKS CLUSTER_BLOCKS` in the PTX (0
 ///   stands for "not declared"), from which `cuda_builder` writes `.maxntid`, `.minnctapersm` and
-///   `.reqnctapercluster`. A function that is not generic is its own entry point.
+///   `.reqnctapercluster`. A function that is not generic is its own entry point. For sm_90a each begins with
+///   `griddepcontrol.wait`, so that it may be launched while the launch before it ends, and
+///   `griddepcontrol.launch_dependents`, so that the one behind it may.
 /// - Elsewhere the function itself and beside it
 ///   - a type of the same name, generic as the function is, which implements `cuda_std::Kernel` for
 ///     the values of each instance: `scale<f32>`;

@@ -12,6 +12,7 @@
 mod atomics;
 mod cluster;
 mod copy;
+mod entry;
 mod math;
 mod mbarrier;
 mod memory;
@@ -26,6 +27,7 @@ mod wgmma;
 pub(crate) use atomics::{AtomicAdd, AtomicInteger};
 pub(crate) use cluster::*;
 pub(crate) use copy::*;
+pub use entry::begin_kernel;
 pub(crate) use math::*;
 pub(crate) use mbarrier::*;
 pub(crate) use memory::GlobalView;
