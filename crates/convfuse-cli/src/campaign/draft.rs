@@ -82,6 +82,8 @@ pub struct Draft {
     pub(super) lie: Option<Lie>,
     /// The first samples, that are also done by themselves, and so are the others; none or all for the whole batch alone.
     pub(super) cut: usize,
+    /// Which of the ways is looked at for bits that must not change, counted round and round.
+    pub(super) look: usize,
     /// The order of the emulator's threads.
     pub(super) schedule: Option<u64>,
 }
@@ -122,6 +124,15 @@ impl Draft {
         drafts.flatten().next()
     }
 
+    /// What the simplest case of a family costs, as [`Case::cost`] counts it: a campaign that allows less has none of it. 0 if that case is
+    /// refused.
+    #[must_use]
+    pub fn least_cost(family: &'static Family) -> u64 {
+        let simplest = Draft::chosen(family, Vec::new(), u64::MAX);
+        let case = simplest.and_then(|draft| draft.case.ok());
+        case.map_or(0, |case| case.cost())
+    }
+
     /// The draft of these choices.
     #[must_use]
     pub fn chosen(family: &'static Family, choices: Vec<u32>, most: u64) -> Option<Draft> {
@@ -148,6 +159,8 @@ impl Draft {
             }
             Err(impossible) => Err(impossible),
         };
+        // A multiple of most numbers of ways.
+        let look = c.below(120) as usize;
         Some(Draft {
             family,
             choices: c.taken().to_vec(),
@@ -155,6 +168,7 @@ impl Draft {
             dtype,
             lie,
             cut,
+            look,
             schedule,
         })
     }

@@ -53,6 +53,15 @@ pub struct Done {
 }
 
 impl Campaign {
+    /// The families that should be drawn of, but whose simplest cases cost too much, and what these cost.
+    pub fn left_out(&self) -> impl Iterator<Item = (&'static Family, u64)> {
+        let is_one_of_them =
+            |family: &&Family| self.family.is_none_or(|one| one.name == family.name);
+        let families = FAMILIES.iter().filter(is_one_of_them);
+        let costs = families.map(|family| (family, Draft::least_cost(family)));
+        costs.filter(|(_, least)| *least > self.most)
+    }
+
     /// Does the cases, and hands over each that is done, in any order. Ends early, without beginning others, where `done` fails.
     ///
     /// # Errors
@@ -142,6 +151,21 @@ mod tests {
         for cases in oracle::all() {
             assert!(Draft::family(cases.kind).is_some(), "{}", cases.kind);
         }
+    }
+
+    #[test]
+    fn no_case_costs_less_than_the_simplest() {
+        for family in FAMILIES {
+            let least = Draft::least_cost(family);
+            let drafts =
+                (0..20).filter_map(|number| Draft::numbered(Some(family), 9, number, 20_000_000));
+            let costs = drafts.filter_map(|draft| Some(draft.case.ok()?.cost()));
+            // What is refused costs nothing.
+            for cost in costs.filter(|&cost| cost > 0) {
+                assert!(least <= cost, "{}: {least}, {cost}", family.name);
+            }
+        }
+        assert!(Draft::least_cost(Draft::family("one_launch_85").unwrap()) > 1_000_000);
     }
 
     #[test]

@@ -100,6 +100,13 @@ fn campaign(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome 
         time: arguments.seconds.map_or(Duration::MAX, Duration::from_secs),
         threads: arguments.threads.into(),
     };
+    for (family, least) in campaign.left_out() {
+        let (name, most) = (family.name, campaign.most);
+        writeln!(
+            out,
+            "{name} is left out: its simplest case costs {least}, --cost is {most}"
+        )?;
+    }
     let mut tally = Tally::new(choice, &campaign);
     let done = match (&arguments.choices, arguments.family) {
         (Some(choices), Some(family)) => tally.one(family, choices.clone(), &campaign, out),
@@ -107,7 +114,10 @@ fn campaign(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome 
     };
     tally.report(out, found)?;
     done?;
-    Ok(tally.status)
+    match tally.status {
+        Status::Right if tally.runs() == 0 => Err(Failure::Refused(tally.idle(&campaign))),
+        status => Ok(status),
+    }
 }
 
 /// What the cases of a family came to.
@@ -281,8 +291,31 @@ impl Tally {
         )
     }
 
+    /// How many results were compared.
+    fn runs(&self) -> usize {
+        self.lines.values().map(|line| line.runs).sum()
+    }
+
+    /// Why none was.
+    fn idle(&self, campaign: &Campaign) -> String {
+        let sum = |of: fn(&Line) -> u64| self.lines.values().map(of).sum::<u64>();
+        let (refused, costly) = (sum(|line| line.refused), sum(|line| line.too_costly));
+        let mut text = format!(
+            "nothing ran: {refused} cases are refused, {costly} cost more than --cost {}",
+            self.most
+        );
+        if let Some(family) = campaign.family {
+            let least = Draft::least_cost(family);
+            text += &format!(", and the simplest of {} costs {least}", family.name);
+        }
+        text
+    }
+
     fn report(&self, out: &mut Out, found: &mut Found) -> Result<(), Failure> {
         found.note("families", json!(self.lines));
+        let idle = self.lines.iter().filter(|(_, line)| line.runs == 0);
+        let idle: Vec<_> = idle.map(|(name, _)| name).collect();
+        found.note("nothing_ran", json!(idle));
         found.note("kernels", json!(self.kernels));
         found.note("complaints", json!(self.complaints));
         found.note("next", json!(self.next));

@@ -1,5 +1,6 @@
 //! The program as its users run it: what it prints, writes, refuses and exits with. All on the CPU, with small shapes.
 
+mod campaign;
 mod files;
 mod output;
 mod program;
