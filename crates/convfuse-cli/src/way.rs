@@ -317,7 +317,15 @@ pub fn named<'a>(chain: &Chain, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<
 /// The case on inputs and parameters rounded to what `dtype` can hold.
 #[must_use]
 pub fn rounded(case: &Case, dtype: DType) -> Case {
-    case.clone().rounded(|value| dtype.round(value))
+    round(case.clone(), dtype)
+}
+
+/// The same in place.
+pub(crate) fn round(case: Case, dtype: DType) -> Case {
+    match dtype {
+        DType::F32 => case,
+        _ => case.rounded(|value| dtype.round(value)),
+    }
 }
 
 #[cfg(test)]

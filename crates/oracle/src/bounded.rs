@@ -37,16 +37,21 @@ impl Bounded {
     /// The same values, stored with this precision: what is rounded may be larger than the value by all of its tolerance.
     #[must_use]
     pub fn stored(mut self, precision: &Precision) -> Self {
-        Zip::from(&mut self.tolerance)
-            .and(&self.values)
-            .for_each(|tolerance, value| {
-                if value.is_finite() {
-                    let largest = value.abs() + *tolerance;
-                    *tolerance += precision.storage * largest + precision.underflow;
-                }
-            });
+        store(&self.values, &mut self.tolerance, precision);
         self
     }
+}
+
+/// What tolerances of these values become where they are stored.
+pub(crate) fn store(values: &ArrayD<f64>, tolerance: &mut ArrayD<f64>, precision: &Precision) {
+    Zip::from(tolerance)
+        .and(values)
+        .for_each(|tolerance, value| {
+            if value.is_finite() {
+                let largest = value.abs() + *tolerance;
+                *tolerance += precision.storage * largest + precision.underflow;
+            }
+        });
 }
 
 #[cfg(test)]

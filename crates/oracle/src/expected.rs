@@ -89,6 +89,13 @@ impl fmt::Display for WorstElement {
     }
 }
 
+/// The elements in row-major order.
+fn in_order(values: &ArrayD<f64>) -> Vec<f64> {
+    let values = values.as_standard_layout();
+    let values = values.as_slice();
+    values.expect("standard layout is contiguous").to_vec()
+}
+
 impl Expected {
     /// Values with tolerances for arithmetic of this precision.
     #[must_use]
@@ -96,8 +103,8 @@ impl Expected {
         Self {
             shape: bounded.values.shape().to_vec(),
             index: None,
-            values: bounded.values.into_iter().collect(),
-            tolerance: bounded.tolerance.into_iter().collect(),
+            values: in_order(&bounded.values),
+            tolerance: in_order(&bounded.tolerance),
             mean: None,
             precision: *precision,
         }

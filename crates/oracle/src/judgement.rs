@@ -5,6 +5,7 @@ use op_spec::GroupNormProblem;
 use op_spec::chain::{ChainError, ChainProblem, LayerProblem, ShapedLayer};
 use rayon::prelude::*;
 
+use crate::bounded::store;
 use crate::operators::group_norm;
 use crate::{Bounded, Case, Expected, Precision, operators};
 
@@ -38,24 +39,52 @@ impl Case {
     /// # Errors
     /// As [`problem`](Self::problem).
     pub fn expected(&self, precision: &Precision) -> Result<Expected, ChainError> {
+        let mut expected = self.expected_at(std::slice::from_ref(precision))?;
+        Ok(expected.remove(0))
+    }
+
+    /// The same for several precisions, whose values are computed once.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn expected_at(&self, precisions: &[Precision]) -> Result<Vec<Expected>, ChainError> {
+        // Where a scale is folded, values are rounded otherwise.
+        if precisions.len() > 1 && precisions.iter().any(|precision| precision.folds_scale) {
+            return precisions
+                .iter()
+                .map(|precision| self.expected(precision))
+                .collect();
+        }
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
-        let zeros = || ArrayD::zeros(batched_output(&problem));
-        let (mut values, mut tolerance) = (zeros(), zeros());
-        values
-            .axis_chunks_iter_mut(Axis(0), 1)
+        let x = self.batched_x(&problem);
+        let samples: Vec<Computed> = (0..x.len_of(Axis(0)))
             .into_par_iter()
-            .zip(tolerance.axis_chunks_iter_mut(Axis(0), 1))
-            .zip(self.batched_x(&problem).axis_chunks_iter(Axis(0), 1))
-            .enumerate()
-            .for_each(|(number, ((mut values, mut tolerance), x))| {
-                let inputs = self.wide_inputs(number..number + 1);
-                let sample = self.bounded_sample(x, &problem, &parameters, &inputs, precision);
-                values.assign(&sample.values);
-                tolerance.assign(&sample.tolerance);
-            });
-        let [values, tolerance] = [values, tolerance].map(|array| seen(array, &problem));
-        Ok(Expected::new(Bounded { values, tolerance }, precision))
+            .map(|number| {
+                let (samples, inputs) = (number..number + 1, self.wide_inputs(number..number + 1));
+                let x = x.slice_axis(Axis(0), samples.into());
+                self.computed(x, &problem, &parameters, &inputs, precisions)
+            })
+            .collect();
+        let shape = batched_output(&problem);
+        let whole = |of: &dyn Fn(&Computed) -> &ArrayD<f64>| {
+            let mut elements = Vec::with_capacity(shape.iter().product());
+            for sample in &samples {
+                let sample = of(sample).as_standard_layout();
+                elements
+                    .extend_from_slice(sample.as_slice().expect("standard layout is contiguous"));
+            }
+            let whole = ArrayD::from_shape_vec(shape, elements);
+            seen(whole.expect("as many elements as the output has"), &problem)
+        };
+        let expected = precisions.iter().enumerate().map(|(index, precision)| {
+            let bounded = Bounded {
+                values: whole(&|sample| &sample.values),
+                tolerance: whole(&|sample| &sample.tolerances[index]),
+            };
+            Expected::new(bounded, precision)
+        });
+        Ok(expected.collect())
     }
 
     /// What a kernel should give that does all layers and stores nothing but the output.
@@ -75,13 +104,14 @@ impl Case {
     /// As [`problem`](Self::problem).
     pub fn bounded_of_one_kernel(&self, precision: &Precision) -> Result<Bounded, ChainError> {
         let problem = self.problem()?;
-        let y = self.bounded_sample(
+        let y = self.computed(
             self.batched_x(&problem),
             &problem,
             &self.wide_parameters(),
             &self.wide_inputs(..),
-            &precision.unstored(),
+            &[precision.unstored()],
         );
+        let y = y.bounded();
         let y = Bounded {
             values: seen(y.values, &problem),
             tolerance: seen(y.tolerance, &problem),
@@ -94,28 +124,35 @@ impl Case {
         })
     }
 
-    fn bounded_sample(
+    /// What some samples come to.
+    fn computed(
         &self,
         x: ArrayViewD<'_, f32>,
         problem: &ChainProblem,
         parameters: &[ArrayD<f64>],
         inputs: &[ArrayD<f64>],
-        precision: &Precision,
-    ) -> Bounded {
-        let mut sample = Bounded::exact(x);
+        precisions: &[Precision],
+    ) -> Computed {
+        let Bounded { values, tolerance } = Bounded::exact(x);
+        let mut sample = Computed {
+            values,
+            tolerances: vec![tolerance; precisions.len()],
+        };
         let mut steps = &problem.steps[..];
         while let [step, behind @ ..] = steps {
             let index = problem.steps.len() - steps.len();
             let of_layer = self.parameters_of(index, parameters, inputs);
-            (sample, steps) = match (&step.problem, behind) {
-                (LayerProblem::GroupNorm(norm), [scale, behind @ ..])
+            (sample, steps) = match (&step.problem, behind, precisions) {
+                (LayerProblem::GroupNorm(norm), [scale, behind @ ..], [precision])
                     if precision.folds_scale && matches!(scale.problem, LayerProblem::Scale(_)) =>
                 {
                     let scale = self.parameters_of(index + 1, parameters, inputs)[0];
-                    let sample = sample.through_folded(norm, &of_layer, scale, precision);
-                    (sample, behind)
+                    let sample = sample
+                        .bounded()
+                        .through_folded(norm, &of_layer, scale, precision);
+                    (sample.into(), behind)
                 }
-                _ => (sample.through(&step.problem, &of_layer, precision), behind),
+                _ => (sample.through(&step.problem, &of_layer, precisions), behind),
             };
         }
         sample
@@ -199,15 +236,10 @@ impl Bounded {
         parameters: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> Self {
-        let operator = operators::of(layer);
-        let values = operator.reference(&self.values, parameters);
-        let tolerance = operator.tolerance(&self, &values, parameters, precision);
-        let y = Self { values, tolerance }.where_finite();
-        // The values of a selection are stored already.
-        if operator.selects() {
-            return y;
-        }
-        y.stored(precision)
+        let computed = Computed::from(self);
+        computed
+            .through(layer, parameters, std::slice::from_ref(precision))
+            .bounded()
     }
 
     /// What a group norm and the scale behind it make of these values, where the scale is folded into the norm's weight and bias.
@@ -219,18 +251,70 @@ impl Bounded {
         precision: &Precision,
     ) -> Self {
         let (values, tolerance) = group_norm::folded(norm, &self, parameters, scale, precision);
-        Self { values, tolerance }.where_finite().stored(precision)
+        let mut y = Self { values, tolerance };
+        where_finite(&y.values, &mut y.tolerance);
+        y.stored(precision)
+    }
+}
+
+/// Values, and how far off they may be at each of some precisions.
+struct Computed {
+    values: ArrayD<f64>,
+    tolerances: Vec<ArrayD<f64>>,
+}
+
+impl From<Bounded> for Computed {
+    fn from(Bounded { values, tolerance }: Bounded) -> Computed {
+        Computed {
+            values,
+            tolerances: vec![tolerance],
+        }
+    }
+}
+
+impl Computed {
+    /// At the first precision.
+    fn bounded(mut self) -> Bounded {
+        Bounded {
+            values: self.values,
+            tolerance: self.tolerances.swap_remove(0),
+        }
     }
 
-    /// Without tolerance for infinities and NaN.
-    fn where_finite(mut self) -> Self {
-        Zip::from(&mut self.tolerance)
-            .and(&self.values)
-            .for_each(|tolerance, value| {
-                if !value.is_finite() {
-                    *tolerance = 0.0;
-                }
-            });
-        self
+    /// As [`Bounded::through`].
+    fn through(
+        self,
+        layer: &LayerProblem,
+        parameters: &[&ArrayD<f64>],
+        precisions: &[Precision],
+    ) -> Computed {
+        let operator = operators::of(layer);
+        let values = operator.reference(&self.values, parameters);
+        let mut tolerances = operator.tolerances(
+            &self.values,
+            self.tolerances,
+            &values,
+            parameters,
+            precisions,
+        );
+        for (tolerance, precision) in tolerances.iter_mut().zip(precisions) {
+            where_finite(&values, tolerance);
+            // The values of a selection are stored already.
+            if !operator.selects() {
+                store(&values, tolerance, precision);
+            }
+        }
+        Computed { values, tolerances }
     }
+}
+
+/// No tolerance for infinities and NaN.
+fn where_finite(values: &ArrayD<f64>, tolerance: &mut ArrayD<f64>) {
+    Zip::from(tolerance)
+        .and(values)
+        .for_each(|tolerance, value| {
+            if !value.is_finite() {
+                *tolerance = 0.0;
+            }
+        });
 }

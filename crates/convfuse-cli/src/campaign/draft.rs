@@ -9,7 +9,7 @@ use oracle::Case;
 use super::choices::Choices;
 use super::families::{FAMILIES, Family, Plan};
 use super::values;
-use crate::way::rounded;
+use crate::way::round;
 
 /// How an input lies in memory: its axes from the slowest to the fastest, how many elements are left out behind each row of each of
 /// them, and before all.
@@ -155,7 +155,7 @@ impl Draft {
                 if !case.x.is_empty() {
                     values::draw(c, &mut case, dtype);
                 }
-                Ok(rounded(&case, dtype))
+                Ok(round(case, dtype))
             }
             Err(impossible) => Err(impossible),
         };

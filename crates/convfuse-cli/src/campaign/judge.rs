@@ -106,26 +106,25 @@ impl Draft {
             ways.extend(Way::by_models(case, self.dtype));
         }
         let precisions: Vec<Precision> = ways.iter().map(Way::precision).collect();
-        let mut wanted: Vec<(Precision, Expected)> = Vec::new();
+        let mut different: Vec<Precision> = Vec::new();
+        for precision in &precisions {
+            if !different.contains(precision) {
+                different.push(*precision);
+            }
+        }
+        let expected = case.expected_at(&different);
+        let expected = expected.map_err(|error| trouble(Status::Refused, error.to_string()))?;
         for (number, way) in ways.iter().enumerate() {
-            let precision = precisions[number];
-            let at = wanted.iter().position(|(known, _)| *known == precision);
-            let at = match at {
-                Some(at) => at,
-                None => {
-                    let expected = case.expected(&precision);
-                    let expected =
-                        expected.map_err(|error| trouble(Status::Refused, error.to_string()))?;
-                    wanted.push((precision, expected));
-                    wanted.len() - 1
-                }
-            };
+            let at = different
+                .iter()
+                .position(|known| *known == precisions[number]);
+            let wanted = &expected[at.expect("each precision is among the different ones")];
             let of_way = |trouble: Trouble| Trouble {
                 text: format!("{way}: {}", trouble.text),
                 ..trouble
             };
             let is_looked_at = self.looks_at(number, &precisions);
-            let done = self.run(case, way, &stream, &wanted[at].1, is_looked_at, verdict);
+            let done = self.run(case, way, &stream, wanted, is_looked_at, verdict);
             done.map_err(of_way)?;
         }
         Ok(())

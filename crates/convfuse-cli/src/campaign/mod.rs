@@ -71,7 +71,14 @@ impl Campaign {
         let next = AtomicU64::new(0);
         let is_over = AtomicBool::new(false);
         let (sender, receiver) = mpsc::channel();
+        let threads = self.threads.max(1);
+        let of_each = (rayon::current_num_threads() / threads).max(1);
         let work = |sender: mpsc::Sender<Done>| {
+            // Each has its share of the processors, so that none waits for the others' parts. Without a pool all share one.
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(of_each)
+                .use_current_thread();
+            let _pool = if threads > 1 { pool.build().ok() } else { None };
             while !is_over.load(Ordering::Relaxed) && start.elapsed() < self.time {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 if index >= self.cases {
@@ -89,7 +96,7 @@ impl Campaign {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 0..self.threads.max(1) {
+            for _ in 0..threads {
                 let sender = sender.clone();
                 scope.spawn(|| work(sender));
             }

@@ -7,7 +7,7 @@ use op_spec::AddProblem;
 use op_spec::chain::Layer;
 
 use super::operator::{Operator, chained};
-use crate::{Bounded, Case, Cases, Precision};
+use crate::{Case, Cases, Precision};
 
 impl Operator for AddProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -16,13 +16,14 @@ impl Operator for AddProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        _: &ArrayD<f64>,
+        t: ArrayD<f64>,
         y: &ArrayD<f64>,
         _: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
-        let magnitudes = y.mapv(f64::abs) + &x.tolerance;
-        magnitudes * (chained(0) * precision.arithmetic) + &x.tolerance
+        let magnitudes = y.mapv(f64::abs) + &t;
+        magnitudes * (chained(0) * precision.arithmetic) + &t
     }
 
     fn cost(&self) -> u64 {

@@ -7,7 +7,7 @@ use op_spec::ChannelMaxProblem;
 use op_spec::chain::Layer;
 
 use super::operator::Operator;
-use crate::{Bounded, Case, Cases, Precision};
+use crate::{Case, Cases, Precision};
 
 impl Operator for ChannelMaxProblem {
     fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -24,12 +24,13 @@ impl Operator for ChannelMaxProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        _: &ArrayD<f64>,
+        t: ArrayD<f64>,
         _: &ArrayD<f64>,
         _: &[&ArrayD<f64>],
         _: &Precision,
     ) -> ArrayD<f64> {
-        self.reference(&x.tolerance, &[])
+        self.reference(&t, &[])
     }
 
     fn selects(&self) -> bool {

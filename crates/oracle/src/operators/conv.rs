@@ -9,13 +9,14 @@
 mod cases;
 mod golden;
 mod sequences;
+mod sums;
 
-use ndarray::{Array5, ArrayD, ArrayView5, ArrayViewD, Axis, Ix5, IxDyn};
+use ndarray::{Array5, ArrayD, ArrayView5, ArrayViewD, Axis, Ix5};
 use op_spec::{Border, ConvProblem, PaddingMode};
-use rayon::prelude::*;
 
 use super::operator::{Operator, chained};
-use crate::{Bounded, Precision};
+use crate::Precision;
+use sums::{Terms, convolve};
 
 pub(super) use cases::{CONV2D, CONV3D};
 pub(crate) use golden::read_layer;
@@ -23,52 +24,58 @@ pub(super) use sequences::CONV1D;
 
 impl<const D: usize> Operator for ConvProblem<D> {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
-        let problem = self.as_conv3d();
-        let weight = as_volumes(parameters[0]).into_dimensionality::<Ix5>();
-        let weight = weight.expect("a filter of volumes");
         let bias = self.bias.then(|| parameters[1]);
-        let x = as_volumes(x);
-        let x = match &problem.border {
-            Some(border) => within(&x, border),
-            None => x,
-        };
-        let mut y = convolve(&x, &weight.view(), bias, &problem).into_dyn();
-        while y.ndim() > D + 2 {
-            y = y.remove_axis(FIRST);
-        }
-        y
+        sums_of(self, x, parameters[0], bias, Terms::Products)
     }
 
     fn tolerance(
         &self,
-        x: &Bounded,
-        _: &ArrayD<f64>,
+        x: &ArrayD<f64>,
+        t: ArrayD<f64>,
+        y: &ArrayD<f64>,
         parameters: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
-        let magnitudes: Vec<_> = parameters.iter().map(|v| v.mapv(f64::abs)).collect();
-        let magnitudes: Vec<_> = magnitudes.iter().collect();
-        let mut tolerance = self.reference(&x.values.mapv(f64::abs), &magnitudes);
-        let unit = chained(self.reduction()) * precision.products + precision.factors;
-        tolerance *= unit;
-        if x.tolerance.iter().any(|&t| t != 0.0) {
-            let mut without_bias = *self;
-            without_bias.bias = false;
-            let passed_on = without_bias.reference(&x.tolerance, &magnitudes);
-            tolerance += &(passed_on * (1.0 + unit));
-        }
-        if precision.factors_underflow != 0.0 {
-            let channels = tolerance.axis_iter_mut(Axis(1));
-            for (mut tolerance, filter) in channels.zip(magnitudes[0].outer_iter()) {
-                // An infinite element makes the result infinite, or is outside.
-                let finite = filter.iter().filter(|w| w.is_finite());
-                tolerance += precision.factors_underflow * finite.sum::<f64>();
+        let tolerances = self.tolerances(x, vec![t], y, parameters, &[*precision]);
+        tolerances.into_iter().next().expect("one of each")
+    }
+
+    fn tolerances(
+        &self,
+        x: &ArrayD<f64>,
+        t: Vec<ArrayD<f64>>,
+        _: &ArrayD<f64>,
+        parameters: &[&ArrayD<f64>],
+        precisions: &[Precision],
+    ) -> Vec<ArrayD<f64>> {
+        let weight = parameters[0];
+        let bias = self.bias.then(|| parameters[1]);
+        // The same for all precisions.
+        let magnitudes = sums_of(self, x, weight, bias, Terms::Magnitudes);
+        let of_precision = |(t, precision): (ArrayD<f64>, &Precision)| {
+            let unit = chained(self.reduction()) * precision.products + precision.factors;
+            let mut tolerance = magnitudes.mapv(|v| v * unit);
+            if t.iter().any(|&t| t != 0.0) {
+                let passed_on = sums_of(self, &t, weight, None, Terms::Magnitudes);
+                tolerance.zip_mut_with(&passed_on, |own, passed_on| {
+                    *own += passed_on * (1.0 + unit)
+                });
             }
-        }
-        if precision.factors_of_largest != 0.0 {
-            tolerance += &(of_largest(self, x, magnitudes[0]) * precision.factors_of_largest);
-        }
-        tolerance
+            if precision.factors_underflow != 0.0 {
+                let channels = tolerance.axis_iter_mut(Axis(1));
+                for (mut tolerance, filter) in channels.zip(weight.outer_iter()) {
+                    // An infinite element makes the result infinite, or is outside.
+                    let finite = filter.iter().map(|w| w.abs()).filter(|w| w.is_finite());
+                    tolerance += precision.factors_underflow * finite.sum::<f64>();
+                }
+            }
+            if precision.factors_of_largest != 0.0 {
+                let off = of_largest(self, x, &t, weight);
+                tolerance += &(off * precision.factors_of_largest);
+            }
+            tolerance
+        };
+        t.into_iter().zip(precisions).map(of_precision).collect()
     }
 
     fn cost(&self) -> u64 {
@@ -76,19 +83,20 @@ impl<const D: usize> Operator for ConvProblem<D> {
     }
 }
 
-/// What results are off by where each factor is off by the largest finite magnitude of its sample, or of its filter, of those that
-/// `filters` are.
+/// What results are off by where each factor is off by the largest finite magnitude of its sample, with `t` that an input may be off by
+/// already, or of its filter.
 fn of_largest<const D: usize>(
     problem: &ConvProblem<D>,
-    x: &Bounded,
+    x: &ArrayD<f64>,
+    t: &ArrayD<f64>,
     filters: &ArrayD<f64>,
 ) -> ArrayD<f64> {
-    let finite = |v: f64| if v.is_finite() { v } else { 0.0 };
+    let finite = |v: f64| if v.is_finite() { v.abs() } else { 0.0 };
     let largest = |values: ArrayViewD<'_, f64>| {
         let largest = values.iter().copied().map(finite).fold(0.0, f64::max);
         largest.max(LEAST_LARGEST)
     };
-    let magnitudes = x.values.mapv(f64::abs) + &x.tolerance;
+    let magnitudes = x.mapv(f64::abs) + t;
     // One filter of ones for each group: the sums of the windows' magnitudes.
     let mut windows = *problem;
     (windows.k, windows.bias) = (problem.groups, false);
@@ -115,127 +123,63 @@ const LEAST_LARGEST: f64 = f32::MIN_POSITIVE as f64 * 256.0;
 /// The first spatial axis.
 const FIRST: Axis = Axis(2);
 
-/// Images as volumes that are one voxel deep, sequences as such that are one voxel high as well.
-fn as_volumes(x: &ArrayD<f64>) -> ArrayD<f64> {
-    let mut x = x.clone();
-    while x.ndim() < 5 {
-        x = x.insert_axis(FIRST);
-    }
-    x
-}
-
-/// Volumes within a border: each element is looked up where the mode of padding says.
-fn within(x: &ArrayD<f64>, border: &Border<3>) -> ArrayD<f64> {
-    let [d, h, w] = border.outer();
-    let shape = [x.shape()[0], x.shape()[1], d, h, w];
-    ArrayD::from_shape_fn(IxDyn(&shape), |at| {
-        let mut source = [at[0], at[1], 0, 0, 0];
-        for axis in 0..3 {
-            let extent = border.inner[axis] as isize;
-            let position = at[axis + 2] as isize - border.before[axis] as isize;
-            let mirrored = (extent - 1) - (extent - 1 - position.abs()).abs();
-            let found = match border.mode {
-                PaddingMode::Zeros if position < 0 || position >= extent => return 0.0,
-                PaddingMode::Zeros => position,
-                PaddingMode::Reflect => mirrored,
-                PaddingMode::Replicate => position.clamp(0, extent - 1),
-                PaddingMode::Circular => position.rem_euclid(extent),
-            };
-            source[axis + 2] = found as usize;
-        }
-        x[&source[..]]
-    })
-}
-
-fn convolve(
+/// The sums of a convolution of any dimensions.
+fn sums_of<const D: usize>(
+    problem: &ConvProblem<D>,
     x: &ArrayD<f64>,
-    weight: &ArrayView5<'_, f64>,
+    weight: &ArrayD<f64>,
     bias: Option<&ArrayD<f64>>,
-    problem: &ConvProblem<3>,
-) -> Array5<f64> {
-    let [z, p, q] = problem.output;
-    let mut y = Array5::zeros((x.shape()[0], problem.k, z, p, q));
-    let x = x.as_standard_layout();
-    let x = x.as_slice().expect("standard layout is contiguous");
-    let rows = y.as_slice_mut().expect("a new array is contiguous");
-    // One task per plane of an output channel; its rows stay in the cache while they are summed.
-    rows.par_chunks_mut(p * q)
-        .enumerate()
-        .for_each(|(plane, rows)| {
-            let z = plane % problem.output[0];
-            let k = plane / problem.output[0] % problem.k;
-            let n = plane / problem.output[0] / problem.k;
-            for (p, row) in rows.chunks_exact_mut(q).enumerate() {
-                row.fill(bias.map_or(0.0, |bias| bias[k]));
-                add_taps(row, problem, x, weight, [n, k, z, p]);
-            }
-        });
+    terms: Terms,
+) -> ArrayD<f64> {
+    let problem = problem.as_conv3d();
+    let (x, weight) = (as_volumes(x), as_volumes(weight));
+    let within = problem.border.map(|border| within(&x, &border));
+    let x = within.as_ref().map_or(x, |within| within.view());
+    let mut y = convolve(&x, &weight, bias, &problem, terms).into_dyn();
+    while y.ndim() > D + 2 {
+        y = y.remove_axis(FIRST);
+    }
     y
 }
 
-/// Adds to one output row what every filter element contributes to it.
-fn add_taps(
-    row: &mut [f64],
-    problem: &ConvProblem<3>,
-    x: &[f64],
-    weight: &ArrayView5<'_, f64>,
-    [n, k, z, p]: [usize; 4],
-) {
-    let [d, h, w] = problem.input;
-    let [t_len, r_len, s_len] = problem.kernel_size;
-    let first_channel = k / problem.k_per_group() * problem.c_per_group();
-    for c in 0..problem.c_per_group() {
-        for t in 0..t_len {
-            let Some(in_z) = input_position(problem, 0, z, t) else {
-                continue;
-            };
-            for r in 0..r_len {
-                let Some(in_p) = input_position(problem, 1, p, r) else {
-                    continue;
-                };
-                let channel = n * problem.c + first_channel + c;
-                let start = ((channel * d + in_z) * h + in_p) * w;
-                let input_row = &x[start..start + w];
-                for s in 0..s_len {
-                    add_tap(row, input_row, weight[[k, c, t, r, s]], problem, s);
-                }
-            }
-        }
+/// Images as volumes that are one voxel deep, sequences as such that are one voxel high as well.
+fn as_volumes(x: &ArrayD<f64>) -> ArrayView5<'_, f64> {
+    let mut x = x.view();
+    while x.ndim() < 5 {
+        x = x.insert_axis(FIRST);
     }
+    x.into_dimensionality::<Ix5>().expect("volumes")
 }
 
-/// `row[q] += weight * input_row[q * stride - padding + s * dilation]` wherever that is inside.
-fn add_tap(row: &mut [f64], input_row: &[f64], weight: f64, problem: &ConvProblem<3>, s: usize) {
-    let (stride, padding) = (problem.stride[2], problem.padding[2]);
-    let offset = s * problem.dilation[2];
-    // The first output whose input is not left of the row, and that input.
-    let first = padding.saturating_sub(offset).div_ceil(stride);
-    let start = first * stride + offset - padding.min(first * stride + offset);
-    let (Some(outputs), Some(inputs)) = (row.get_mut(first..), input_row.get(start..)) else {
-        return;
+/// Volumes within a border: each element is looked up where the mode of padding says.
+fn within(x: &ArrayView5<'_, f64>, border: &Border<3>) -> Array5<f64> {
+    // Along an axis, the position in the input; none for a zero.
+    let source = |axis: usize, position: usize| {
+        let extent = border.inner[axis] as isize;
+        let position = position as isize - border.before[axis] as isize;
+        let mirrored = (extent - 1) - (extent - 1 - position.abs()).abs();
+        let found = match border.mode {
+            PaddingMode::Zeros if position < 0 || position >= extent => return None,
+            PaddingMode::Zeros => position,
+            PaddingMode::Reflect => mirrored,
+            PaddingMode::Replicate => position.clamp(0, extent - 1),
+            PaddingMode::Circular => position.rem_euclid(extent),
+        };
+        Some(found as usize)
     };
-    if stride == 1 {
-        // The same as below, in a form that becomes vector instructions.
-        for (y, x) in outputs.iter_mut().zip(inputs) {
-            *y += weight * x;
-        }
-    } else {
-        for (y, x) in outputs.iter_mut().zip(inputs.iter().step_by(stride)) {
-            *y += weight * x;
-        }
-    }
-}
-
-/// Where tap `tap` of output position `output` reads, if that is inside the input.
-fn input_position(
-    problem: &ConvProblem<3>,
-    axis: usize,
-    output: usize,
-    tap: usize,
-) -> Option<usize> {
-    let padded = output * problem.stride[axis] + tap * problem.dilation[axis];
-    let position = padded.checked_sub(problem.padding[axis])?;
-    (position < problem.input[axis]).then_some(position)
+    let outer = border.outer();
+    let sources = [0, 1, 2].map(|axis| -> Vec<Option<usize>> {
+        let positions = 0..outer[axis];
+        positions.map(|position| source(axis, position)).collect()
+    });
+    let [d, h, w] = outer;
+    Array5::from_shape_fn(
+        (x.shape()[0], x.shape()[1], d, h, w),
+        |(n, c, z, p, q)| match (sources[0][z], sources[1][p], sources[2][q]) {
+            (Some(z), Some(p), Some(q)) => x[(n, c, z, p, q)],
+            _ => 0.0,
+        },
+    )
 }
 
 #[cfg(test)]
@@ -245,6 +189,7 @@ mod tests {
     use op_spec::{Conv1dSpec, Conv2dSpec, Padding};
 
     use super::*;
+    use crate::Bounded;
     use crate::data::signed;
 
     /// A sum of 72 products, of factors rounded to so many bits, and whether the precision's tolerance allows for it.

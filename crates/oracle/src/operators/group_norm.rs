@@ -44,19 +44,23 @@ impl Operator for GroupNormProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        x: &ArrayD<f64>,
+        t: ArrayD<f64>,
         y: &ArrayD<f64>,
         parameters: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
-        let mut tolerance = x.tolerance.as_standard_layout().into_owned();
+        let mut tolerance = match t.is_standard_layout() {
+            true => t,
+            false => t.as_standard_layout().into_owned(),
+        };
         if y.is_empty() {
             return tolerance;
         }
         let affine = Affine::new(self, parameters);
         let group_len = self.group_len();
         let unit = chained(longest_chain(group_len)) * precision.arithmetic;
-        let x = x.values.as_standard_layout();
+        let x = x.as_standard_layout();
         let groups = x.as_slice().expect("standard layout").par_chunks(group_len);
         let tolerances = tolerance.as_slice_mut().expect("standard layout");
         let y = y
@@ -69,12 +73,17 @@ impl Operator for GroupNormProblem {
             .for_each(|(index, ((x, t), y))| {
                 let group = Group::of(x, t, self.eps);
                 let first = index % self.num_groups * self.channels_per_group();
-                for (i, t) in t.iter_mut().enumerate() {
-                    let (weight, bias) = affine.of(first + i / self.shape.spatial);
+                let of_channels = x.chunks_exact(self.shape.spatial);
+                let of_channels = of_channels.zip(y.chunks_exact(self.shape.spatial));
+                let of_channels = of_channels.zip(t.chunks_exact_mut(self.shape.spatial));
+                for (c, ((x, y), t)) in (first..).zip(of_channels) {
+                    let (weight, bias) = affine.of(c);
                     let gain = group.rstd * weight.abs();
-                    let own = gain * (x[i].abs() + group.mean_abs) + y[i].abs() + bias.abs();
-                    let passed_on = gain * group.passed_on(x[i], *t);
-                    *t = unit * (own + passed_on) + passed_on;
+                    for ((x, y), t) in x.iter().zip(y).zip(t) {
+                        let own = gain * (x.abs() + group.mean_abs) + y.abs() + bias.abs();
+                        let passed_on = gain * group.passed_on(*x, *t);
+                        *t = unit * (own + passed_on) + passed_on;
+                    }
                 }
             });
         tolerance
@@ -138,9 +147,15 @@ pub(crate) fn folded(
     (without.weight, without.bias) = (false, false);
     let [gain, shift] = [gain, shift].map(|values| Array1::from(values).into_dyn());
     let values = with.reference(&x.values, &[&gain, &shift]);
-    let mut tolerance = with.tolerance(x, &values, &[&gain, &shift], precision);
+    let mut tolerance = with.tolerance(
+        &x.values,
+        x.tolerance.clone(),
+        &values,
+        &[&gain, &shift],
+        precision,
+    );
     let normalised = without.reference(&x.values, &[]);
-    let off = without.tolerance(x, &normalised, &[], precision);
+    let off = without.tolerance(&x.values, x.tolerance.clone(), &normalised, &[], precision);
     let largest = normalised.mapv(f64::abs) + off;
     let channels = tolerance.axis_iter_mut(Axis(1)).zip(errors);
     for ((mut tolerance, (of_gain, of_shift)), largest) in channels.zip(largest.axis_iter(Axis(1)))

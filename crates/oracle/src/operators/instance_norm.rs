@@ -7,7 +7,7 @@ use op_spec::{InstanceNormProblem, InstanceNormSpec};
 use super::group_norm;
 use super::operator::Operator;
 use crate::golden_file::{GoldenFlaw, Reader};
-use crate::{Bounded, Case, Cases, Precision};
+use crate::{Case, Cases, Precision};
 
 impl Operator for InstanceNormProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -16,12 +16,14 @@ impl Operator for InstanceNormProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        x: &ArrayD<f64>,
+        t: ArrayD<f64>,
         y: &ArrayD<f64>,
         parameters: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
-        self.as_group_norm().tolerance(x, y, parameters, precision)
+        self.as_group_norm()
+            .tolerance(x, t, y, parameters, precision)
     }
 
     fn cost(&self) -> u64 {

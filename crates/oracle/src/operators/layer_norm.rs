@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::operator::{Operator, chained};
 use crate::golden_file::{GoldenFlaw, Reader};
-use crate::{Bounded, Case, Cases, Precision};
+use crate::{Case, Cases, Precision};
 
 impl Operator for LayerNormProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -29,14 +29,15 @@ impl Operator for LayerNormProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        x: &ArrayD<f64>,
+        t: ArrayD<f64>,
         y: &ArrayD<f64>,
         parameters: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
         let norm = self.as_group_norm();
-        let normalised = norm.reference(&x.values, &[]);
-        let mut tolerance = norm.tolerance(x, &normalised, &[], precision);
+        let normalised = norm.reference(x, &[]);
+        let mut tolerance = norm.tolerance(x, t, &normalised, &[], precision);
         let (weight, bias) = affine(self, parameters);
         let unit = chained(0) * precision.arithmetic;
         let samples = tolerance.axis_iter_mut(Axis(0));

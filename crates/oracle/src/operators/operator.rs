@@ -1,6 +1,6 @@
 use ndarray::ArrayD;
 
-use crate::{Bounded, Precision};
+use crate::Precision;
 
 /// What is known of an operator's arithmetic. Its problem implements this, and gives attributes and extents; how many
 /// samples there are is the input's to say, so that they can be taken one by one.
@@ -10,14 +10,30 @@ pub trait Operator {
     /// The output, in loops that can be read against the definition. NaN follows PyTorch: maxima and clamps keep it.
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64>;
 
-    /// How far off the output `y` may be before it is stored, see [`Bounded`].
+    /// How far off the output `y` may be before it is stored, where the input `x` may be off by `t`, see [`Bounded`](crate::Bounded).
     fn tolerance(
         &self,
-        x: &Bounded,
+        x: &ArrayD<f64>,
+        t: ArrayD<f64>,
         y: &ArrayD<f64>,
         parameters: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64>;
+
+    /// The same for several precisions, with an input that is off by another `t` in each: what takes long and is the same for all is
+    /// done once.
+    fn tolerances(
+        &self,
+        x: &ArrayD<f64>,
+        t: Vec<ArrayD<f64>>,
+        y: &ArrayD<f64>,
+        parameters: &[&ArrayD<f64>],
+        precisions: &[Precision],
+    ) -> Vec<ArrayD<f64>> {
+        let each = t.into_iter().zip(precisions);
+        each.map(|(t, precision)| self.tolerance(x, t, y, parameters, precision))
+            .collect()
+    }
 
     /// Whether every element of the output is one of the input's, so that storing it rounds nothing.
     fn selects(&self) -> bool {

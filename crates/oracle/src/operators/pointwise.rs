@@ -26,7 +26,7 @@
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
 
 use super::operator::{Operator, chained};
-use crate::{Bounded, Precision};
+use crate::Precision;
 use ndarray::{ArrayD, Zip};
 use op_spec::{GeluApproximation, PointwiseProblem, PointwiseSpec};
 
@@ -65,17 +65,17 @@ impl Operator for PointwiseProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        x: &ArrayD<f64>,
+        mut t: ArrayD<f64>,
         y: &ArrayD<f64>,
         _: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
-        let mut tolerance = x.tolerance.clone();
         let unit = chained(16) * precision.arithmetic;
         // What is passed on, and the roundings of what may be off by that.
         let smooth = |t: f64, y: &f64| t + unit * (y.abs() + t);
-        Zip::from(&mut tolerance)
-            .and(&x.values)
+        Zip::from(&mut t)
+            .and(x)
             .and(y)
             .for_each(|t, &x, y| match self.function {
                 PointwiseSpec::Clamp(clamp) => {
@@ -125,7 +125,7 @@ impl Operator for PointwiseProblem {
                     *t += (1.0 + product.abs().min(1e3)) * unit * (y.abs() + *t);
                 }
             });
-        tolerance
+        t
     }
 
     fn cost(&self) -> u64 {
@@ -150,11 +150,20 @@ fn normal_below(x: f64) -> f64 {
         let (mut term, mut sum) = (t, t);
         for n in 1..100 {
             term *= 2.0 * t * t / f64::from(2 * n + 1);
+            let before = sum;
             sum += term;
+            // Terms that count no longer become ever smaller.
+            if sum == before {
+                break;
+            }
         }
         1.0 - FRAC_2_SQRT_PI * (-t * t).exp() * sum
     } else {
         // erfc(t) = e^(-t^2) / sqrt(pi) / (t + 1/2 / (t + 2/2 / (t + 3/2 / (t + ..))))
+        // What no float64 is, is nothing whatever it is divided by.
+        if (-t * t).exp() == 0.0 {
+            return if x < 0.0 { 0.0 } else { 1.0 };
+        }
         let fraction = (1..200).rev().fold(t, |f, k| t + f64::from(k) / 2.0 / f);
         (-t * t).exp() / PI.sqrt() / fraction
     };
@@ -177,6 +186,7 @@ mod tests {
 
     use super::cases::{RELU_SPEC, case, clamp, leaky_relu};
     use super::*;
+    use crate::Bounded;
 
     #[test]
     fn bounds_that_cross_or_are_nan_do_what_they_do_in_pytorch() {

@@ -16,7 +16,7 @@ use ndarray::{Array5, ArrayD, ArrayView3, Axis, Ix5, Zip};
 use op_spec::{PoolProblem, Pooled};
 
 use super::operator::{Operator, chained};
-use crate::{Bounded, Precision};
+use crate::Precision;
 
 pub(super) use cases::{
     ADAPTIVE_AVG_POOL2D, ADAPTIVE_AVG_POOL3D, AVG_POOL2D, AVG_POOL3D, MAX_POOL3D,
@@ -49,12 +49,13 @@ impl Operator for PoolProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        x: &ArrayD<f64>,
+        t: ArrayD<f64>,
         y: &ArrayD<f64>,
         _: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
-        let passed_on = self.reference(&x.tolerance, &[]).mapv(f64::abs);
+        let passed_on = self.reference(&t, &[]).mapv(f64::abs);
         if self.selects() {
             return passed_on;
         }
@@ -62,7 +63,7 @@ impl Operator for PoolProblem {
             // A window may be larger than what it finds inside.
             sum.saturating_add(extent)
         });
-        let magnitudes = self.reference(&x.values.mapv(f64::abs), &[]);
+        let magnitudes = self.reference(&x.mapv(f64::abs), &[]);
         let magnitudes = magnitudes.mapv(f64::abs) + &passed_on;
         let mut own = magnitudes.mapv(|v| chained(chain) * precision.arithmetic * v);
         // Of what is infinite or NaN the tolerance is nothing anyway.

@@ -7,7 +7,7 @@ use op_spec::ScaleProblem;
 use op_spec::chain::Layer;
 
 use super::operator::{Operator, chained};
-use crate::{Bounded, Case, Cases, Precision};
+use crate::{Case, Cases, Precision};
 
 impl Operator for ScaleProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -20,12 +20,13 @@ impl Operator for ScaleProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        _: &ArrayD<f64>,
+        t: ArrayD<f64>,
         y: &ArrayD<f64>,
         parameters: &[&ArrayD<f64>],
         precision: &Precision,
     ) -> ArrayD<f64> {
-        let passed_on = self.reference(&x.tolerance, &[&parameters[0].mapv(f64::abs)]);
+        let passed_on = self.reference(&t, &[&parameters[0].mapv(f64::abs)]);
         let magnitudes = y.mapv(f64::abs) + &passed_on;
         magnitudes * (chained(0) * precision.arithmetic) + passed_on
     }
