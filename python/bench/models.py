@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Networks that others wrote, before and after `fuse`: times, and errors beside float64.
 
-    python bench/models.py unet segresnet dynunet decoder head [--compile] [--size 96] [--device cuda]
+    python bench/models.py unet segresnet dynunet decoder head [--compile] [--channels-last] [--precision auto accurate] [--size 96] [--device cuda]
 
 `unet`, `segresnet` and `dynunet` (nnU-Net) are MONAI's, for volumes of four channels; `decoder` is that of diffusers' `AutoencoderKL`; `head`
 is torchvision's FCOS head on five levels of features. All have weights as they are drawn. Needs `pip install monai diffusers torchvision`, of which
 those that are asked for.
 
 Each way of running a model gives one row: milliseconds, the median of calls, and the largest error beside the largest value of what the model gives
-in float64. The rows behind the times hold the fused model in f32 to what it gives in eager mode: in a CUDA graph, on a side stream, from
+in float64. In f32 fused models multiply as PyTorch's convolutions would (precision "auto"), which is with factors of 11 bits unless
+TF32 is switched off, and under other precisions that are asked for. The rows behind the times hold the fused model in f32 to what it gives in eager mode: in a CUDA graph, on a side stream, from
 threads, under `torch.compile` and on a second GPU.
 """
 
@@ -150,9 +151,25 @@ class Bench:
         """Says how far a way of running the fused model is from its eager mode."""
         print(f"| {self.name} | fused, {way} | | {error(y, self.exact):.1e}, {error(y, expected):.1e} off |", flush=True)
 
-    def fuse(self, x):
+    def fuse(self, x, precision="auto"):
         """Fuses the model with what an input of this type shows."""
-        convfuse.fuse(self.model, (x,), cpu=not self.cuda)
+        convfuse.fuse(self.model, (x,), precision=precision, cpu=not self.cuda)
+
+    def compiled(self, way, call):
+        """A row of what torch.compile makes of a call, if it was asked for."""
+        if self.options.compile:
+            self.row(way, torch.compile(call))
+            torch._dynamo.reset()
+
+    def channels_last(self):
+        """Rows of PyTorch with channels as neighbours."""
+        model, axes = self.model, flat(self.x)[0].dim() - 2
+        order = torch.channels_last if axes == 2 else torch.channels_last_3d
+        x = each(lambda one: one.to(memory_format=order), self.x)
+        model.to(memory_format=order)
+        self.row("f32, channels-last, PyTorch", lambda: model(x))
+        self.compiled("f32, channels-last, torch.compile", lambda: model(x))
+        model.to(memory_format=torch.contiguous_format)
 
     def kinds(self):
         """Times: f32, autocast and f16, by PyTorch and fused."""
@@ -163,14 +180,18 @@ class Bench:
                 return model(x)
 
         self.row("f32, PyTorch", lambda: model(x))
-        if self.options.compile:
-            compiled = torch.compile(model)
-            self.row("f32, torch.compile", lambda: compiled(x))
-            torch._dynamo.reset()
+        self.compiled("f32, torch.compile", lambda: model(x))
+        if self.options.channels_last:
+            self.channels_last()
         self.row("autocast, PyTorch", autocast)
-        self.fuse(x)
+        self.compiled("autocast, torch.compile", autocast)
+        first, *others = self.options.precision
+        for precision in others:
+            self.fuse(x, precision)
+            self.row(f"f32, fused, {precision}", lambda: model(x))
+        self.fuse(x, first)
         print("\n".join("    " + line for line in str(convfuse.report(model)).splitlines()), flush=True)
-        self.row("f32, fused", lambda: model(x))
+        self.row("f32, fused" if first == "auto" else f"f32, fused, {first}", lambda: model(x))
         self.row("autocast, fused", autocast)
         self.ways()
         convfuse.unfuse(model)
@@ -242,6 +263,14 @@ def main():
     arguments.add_argument("--device", default=default)
     arguments.add_argument("--seconds", type=float, default=0.5, help="time for each row")
     arguments.add_argument("--compile", action="store_true", help="run torch.compile, too")
+    arguments.add_argument("--channels-last", action="store_true", help="run PyTorch so, too")
+    arguments.add_argument(
+        "--precision",
+        nargs="+",
+        choices=["auto", "accurate", "fast"],
+        default=["auto"],
+        help="of fused models in f32; reports and the rows behind the times are of the first [auto]",
+    )
     options = arguments.parse_args()
     where = torch.cuda.get_device_name() if options.device.startswith("cuda") else "CPU"
     print(f"{where}, PyTorch {torch.__version__}\n\n| model | | ms | error |\n|---|---|---:|---:|")

@@ -113,7 +113,7 @@ class _Fusing:
         for place in self.places:
             taken: set[fx.Node] = set()
             left: set[fx.Node] = set()
-            place.state.runners = {}
+            runners: dict[str, FusedChain] = {}
             for found in place.found:
                 # A convolution comes before the norm behind it. Where two branches are added, the first one does it.
                 free = [one for one in found if taken.isdisjoint(one.nodes)]
@@ -123,11 +123,14 @@ class _Fusing:
                     taken.update(worth[-1].nodes)
                     known = self.know(worth[-1], place.module)
                     if not known.is_idle:
-                        place.state.runners[worth[-1].start.name] = known.runner
+                        runners[worth[-1].start.name] = known.runner
                 elif free and len(free[-1].operators) > 1 and free[-1].start not in left:
                     left.update(free[-1].nodes)
                     self.know(free[-1], place.module, is_worth=False)
-            if place.state.runners:
+            if runners == place.state.runners:
+                continue
+            place.state.runners = runners
+            if runners:
                 put(place.module, place.state)
             else:
                 take_out(place.module)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ._chain import evaluate, output_shape, parsed
-from ._layers import CONVOLUTIONS, kind_of
+from ._layers import kind_of
 from ._match import Candidate, candidates
 from ._trace import STATE, code, replace, trace
 from .nn import Precision, Runner, convolutions_allow_tf32
@@ -31,8 +31,8 @@ class FusedChain(Runner):
         self.norms = tuple(one for one, name in found.sources if name == "running_mean")
         self.cpu = cpu
         self.axes = found.axes
-        # What a chain that begins with a convolution takes that refuses; a norm takes more, and some of it in another way.
-        self.begins_with_norm = kind_of(found.modules[0]) not in CONVOLUTIONS
+        # A chain that begins with a convolution refuses what that refuses; a norm takes more than a chain, and some of it in another way.
+        self.norm = None if self.multiplies else found.modules[0]
         self.in_channels = parsed(found.text).in_channels
         # Is told of the next call before it is made.
         self.watcher: Callable[[FusedChain, tuple[torch.Tensor, ...]], None] | None = None
@@ -53,7 +53,9 @@ class FusedChain(Runner):
             return self.layers(x, *inputs)
         if self.norms and any([norm.training for norm in self.norms]):
             return self.trained(x, *inputs)
-        if self.begins_with_norm and not self.takes(x):
+        if self.norm is not None and not self.takes(x):
+            if hasattr(self.norm, "_check_input_dim"):
+                self.norm._check_input_dim(x)
             return self.layers(x, *inputs)
         if inputs and not self.fits(x, inputs):
             return self.layers(x, *inputs)

@@ -12,7 +12,7 @@ class Entry:
     """What was found in one place."""
 
     module: str
-    """Where: the path of the module whose ``forward`` has the layers."""
+    """Where: the path of the first layer."""
     chain: str
     """The layers, with spaces between."""
     replaced: bool
@@ -31,7 +31,7 @@ class Report:
 
     entries: list[Entry] = field(default_factory=list)
     not_traced: list[tuple[str, str]] = field(default_factory=list)
-    """Modules whose code cannot be traced, and why; those within them were looked at by themselves."""
+    """Modules whose code cannot be traced, and why; modules and layers within them were looked at by themselves."""
 
     @property
     def replaced(self) -> int:

@@ -116,7 +116,7 @@ def trace(module: nn.Module, opaque: Sequence[nn.Module], count: int) -> fx.Grap
         return _Tracer(opaque).trace(module)
     except Exception as error:  # whatever the module's code raises for values that have no numbers
         words = str(error).strip().splitlines() or [type(error).__name__]
-        raise NotTraced(words[0]) from None
+        raise NotTraced(words[0].split(". ")[0]) from None
     finally:
         for one, kind in kinds:
             one.__class__ = kind

@@ -109,6 +109,12 @@ def expect_close(actual, expected, dtype=None, factor=1.0):
     assert error <= bound, f"largest error {error}, allowed {bound}"
 
 
+@pytest.fixture
+def products_in_full(monkeypatch):
+    """Has PyTorch, and what is fused as it would multiply, multiply f32 as f32, not as tf32."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 def expect_same(actual, expected):
     """The same type, and the same values but for the order of f32 sums."""
     assert actual.shape == expected.shape and actual.dtype == expected.dtype

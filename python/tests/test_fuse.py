@@ -8,12 +8,14 @@ import pickle
 
 import pytest
 import torch
-from support import DEVICES, expect_same, redraw
+from support import DEVICES, expect_same, products_in_full, redraw  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
 
 import convfuse
 from convfuse import _fuse, _native
+
+pytestmark = pytest.mark.usefixtures("products_in_full")
 
 
 class DoubleConv(nn.Sequential):
@@ -90,12 +92,6 @@ class Choosing(nn.Module):
     def forward(self, x):
         y = self.inner(x)
         return self.last(y) if y.sum() > 0 else self.last(-y)
-
-
-@pytest.fixture(autouse=True)
-def products_in_full(monkeypatch):
-    """Both sides are compared as f32 is, not as tf32."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 MODELS = {

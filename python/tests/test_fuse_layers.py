@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 import torch
-from support import DEVICES, expect_same, redraw
+from support import DEVICES, expect_same, products_in_full, redraw  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
 
@@ -16,11 +16,7 @@ import convfuse
 from convfuse import _fuse, _native
 from convfuse import nn as fused_nn
 
-
-@pytest.fixture(autouse=True)
-def products_in_full(monkeypatch):
-    """Both sides are compared as f32 is, not as tf32."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+pytestmark = pytest.mark.usefixtures("products_in_full")
 
 
 class PreActivation(nn.Module):
@@ -247,11 +243,18 @@ def test_inputs_that_a_norm_takes(name, cpu):
         expect_same(model(x), expected)
 
 
-def test_what_a_norm_refuses_is_still_refused():
+def test_what_a_norm_refuses_is_still_refused(monkeypatch):
     model = nn.Sequential(nn.GroupNorm(2, 8), nn.ReLU()).eval()
     convfuse.fuse(model, cpu=True)
     with torch.no_grad(), pytest.raises(RuntimeError, match="[Ww]eight"):
         model(torch.randn(2, 6, 4, 4))
+    decided_by(monkeypatch, lambda chain: True)
+    for norm in (nn.BatchNorm2d(8), nn.InstanceNorm2d(8)):
+        model = nn.Sequential(norm, nn.ReLU()).eval()
+        convfuse.fuse(model, torch.randn(2, 8, 4, 4), cpu=True)
+        assert convfuse.report(model).replaced == 1
+        with torch.no_grad(), pytest.raises(ValueError, match="4D input"):
+            model(torch.randn(2, 8, 2, 4, 4))
 
 
 def test_in_place_work_on_the_input_comes_before_or_behind():
