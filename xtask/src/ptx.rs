@@ -11,7 +11,7 @@ use cuda_builder::{
 use kernel_archive::Archive;
 
 use crate::kernel_set::kernel_set;
-use crate::ptxas::{Assembler, Known};
+use crate::ptxas::{Assembler, CLEAN, Known};
 
 /// Freshly compiled kernels.
 pub(crate) struct Compiled {
@@ -118,7 +118,7 @@ pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
     eprintln!("assembling with {}", assembler.version);
     let assembled = assembler.assemble(&compiled, &Known::new())?;
     assembled.refuse_faults()?;
-    println!("no spills, no local memory, no serialised wgmma");
+    println!("{CLEAN}");
 
     let shown = set.header_path();
     let shown = shown.display();

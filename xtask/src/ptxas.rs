@@ -1,8 +1,10 @@
 //! `cargo xtask ptxas`: assembles every kernel for every architecture that machine code is shipped for, without a
-//! GPU, and refuses what would be slow there: registers spilled to memory, arrays in local memory,
-//! and wgmma instructions that the assembler had to put one after the other.
+//! GPU, and refuses what would be slow there (registers spilled to memory, arrays in local memory,
+//! wgmma instructions that the assembler had to put one after the other) or wrong: code that touches memory before it has
+//! waited for the launches before it.
 
 mod assemble;
+mod entry;
 mod find;
 mod report;
 
@@ -15,13 +17,17 @@ use cuda_builder::Arch;
 pub(crate) use assemble::{Assembled, Assembler, Known};
 use report::Resources;
 
+/// What is said where [`Assembled::refuse_faults`] finds nothing.
+pub(crate) const CLEAN: &str =
+    "no spills, no local memory, no serialised wgmma, no memory touched before the wait";
+
 /// Assembles freshly compiled kernels and prints what each uses.
 pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     let assembler = Assembler::find(root)?;
     let assembled = assembler.assemble(&crate::ptx::compile(root)?, &Known::new())?;
     print_table(&assembled);
     assembled.refuse_faults()?;
-    println!("no spills, no local memory, no serialised wgmma");
+    println!("{CLEAN}");
     Ok(())
 }
 

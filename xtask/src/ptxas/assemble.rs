@@ -11,6 +11,7 @@ use std::thread;
 
 use cuda_builder::{Arch, KernelModule, MachineCode, split};
 
+use super::entry;
 use super::report::{self, Report, Resources};
 use crate::ptx::Compiled;
 
@@ -146,13 +147,16 @@ impl Assembler {
 }
 
 impl Assembled {
-    /// An error that names what would be slow, if anything would.
+    /// An error that names what would be slow, or wrong, if anything would.
     pub(crate) fn refuse_faults(&self) -> Result<(), String> {
         let faults = self.reports.iter().flat_map(|(arch, report)| {
             let faults = report.faults();
             faults.map(move |fault| format!("{arch}: {fault}"))
         });
-        let faults: Vec<String> = faults.collect();
+        let for_hopper = (self.machine_code.iter()).filter(|code| code.arch == Arch::Sm90a);
+        let early = for_hopper.filter_map(|code| entry::fault(&code.kernel, &code.bytes));
+        let early = early.map(|fault| format!("{}: {fault}", Arch::Sm90a));
+        let faults: Vec<String> = faults.chain(early).collect();
         if faults.is_empty() {
             Ok(())
         } else {
