@@ -1,13 +1,14 @@
 //! Plans: runs that were prepared.
 
+use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::model::Strategy;
-use convfuse::{DType, Model, Options, Stream, Tensor, data};
+use convfuse::{DType, Model, Options, Parameters, Stream, Tensor, data};
 use libtest_mimic::Trial;
 use ndarray::ArrayD;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains::{Preset, preset_79, preset_85, presets};
-use crate::suite::says;
+use crate::suite::{bits, says};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Backend::trials(
@@ -28,6 +29,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("hold_no_more_memory_than_one_run_takes", least_memory),
         ],
     ));
+    let name = "of_several_launches_give_the_same_bits_when_runs_are_queued";
+    trials.push(Backend::Gpu.trial("plans", name, queued_runs));
     trials
 }
 
@@ -183,5 +186,55 @@ fn least_memory(backend: Backend) -> Outcome {
         (2 * convolved..2 * convolved + 1024).contains(&held),
         "{held}"
     );
+    Ok(())
+}
+
+/// Launches may start while those before them end. One that did not wait for them would read what the run before it left in the
+/// workspace: the runs take two inputs by turns, and nothing is waited for between them.
+fn queued_runs(backend: Backend) -> Outcome {
+    let stream = &backend.stream()?;
+    let images = [
+        Layer::conv2d(ConvLayer::new("conv", 256, [3, 3])),
+        Layer::group_norm("norm", 32),
+    ];
+    let volumes = [
+        Layer::conv3d(ConvLayer::new("conv", 64, [3, 3, 3])),
+        Layer::instance_norm("norm"),
+    ];
+    let problems: [(Chain, &[usize]); 4] = [
+        // Few pixels and long sums, which the blocks of clusters split where there are any; then more.
+        (Chain::new(256, images.clone())?, &[2, 256, 15, 21]),
+        (Chain::new(256, images)?, &[2, 256, 52, 78]),
+        (Chain::new(32, volumes.clone())?, &[2, 32, 18, 34, 34]),
+        (Chain::new(3, volumes)?, &[2, 3, 10, 34, 34]),
+    ];
+    for (chain, shape) in problems {
+        for dtype in [DType::F32, DType::F16] {
+            let model = Model::with_dtype(stream, &chain, &Parameters::init(&chain, 1)?, dtype)?;
+            let mut plan = model.plan(stream, shape, &Options::default())?;
+            let input = |seed| Tensor::from_f32_array(stream, &data::signed(seed, shape), dtype);
+            let inputs = [input(1)?, input(2)?];
+            let mut outputs = Vec::new();
+            for x in &inputs {
+                let mut y = plan.output()?;
+                plan.execute(x, &mut y)?;
+                outputs.push(y);
+                stream.synchronize()?;
+            }
+            let values = |y: &Tensor| Ok::<_, convfuse::Error>(bits(&y.to_f32_array()?));
+            let wanted = [values(&outputs[0])?, values(&outputs[1])?];
+            assert_ne!(wanted[0], wanted[1], "different inputs");
+            for round in 0..20 {
+                for _ in 0..10 {
+                    for (x, y) in inputs.iter().zip(&mut outputs) {
+                        plan.execute(x, y)?;
+                    }
+                }
+                for (y, wanted) in outputs.iter().zip(&wanted) {
+                    assert!(values(y)? == *wanted, "{shape:?}, {dtype}, round {round}");
+                }
+            }
+        }
+    }
     Ok(())
 }
