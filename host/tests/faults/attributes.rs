@@ -37,11 +37,11 @@ fn run(script: &Script, ordinal: u32, begin: impl Fn()) -> Result<[Launches; 2]>
     Ok([plain, launches(script.log(ordinal))])
 }
 
-fn is_early(launch: &String) -> bool {
+fn is_early(launch: &str) -> bool {
     launch.contains(" early")
 }
 
-fn in_clusters(launch: &String) -> bool {
+fn in_clusters(launch: &str) -> bool {
     launch.contains(" in clusters ")
 }
 
@@ -58,7 +58,7 @@ fn launches_behind_a_programs_first_start_early_where_kernels_wait() {
         };
         assert!(!is_early(first), "{first}");
         assert!(
-            others.len() >= 2 && others.iter().all(is_early),
+            others.len() >= 2 && others.iter().all(|launch| is_early(launch)),
             "{others:?}"
         );
         let both = |launch: &String| is_early(launch) && in_clusters(launch);
@@ -67,8 +67,14 @@ fn launches_behind_a_programs_first_start_early_where_kernels_wait() {
     // No kernel for 8.0 waits.
     for launches in run(&script, 1, begin).unwrap() {
         assert!(launches.len() >= 3, "{launches:?}");
-        assert!(!launches.iter().any(is_early), "{launches:?}");
-        assert!(!launches.iter().any(in_clusters), "{launches:?}");
+        assert!(
+            !launches.iter().any(|launch| is_early(launch)),
+            "{launches:?}"
+        );
+        assert!(
+            !launches.iter().any(|launch| in_clusters(launch)),
+            "{launches:?}"
+        );
     }
     script.expect_no_violations();
 }
@@ -82,8 +88,14 @@ fn older_drivers_are_asked_for_no_early_start() {
     script.set_driver_version(12020);
     let begin = || script.begin(Work::AtOnce);
     for launches in run(&script, 0, begin).unwrap() {
-        assert!(launches.iter().any(in_clusters), "{launches:?}");
-        assert!(!launches.iter().any(is_early), "{launches:?}");
+        assert!(
+            launches.iter().any(|launch| in_clusters(launch)),
+            "{launches:?}"
+        );
+        assert!(
+            !launches.iter().any(|launch| is_early(launch)),
+            "{launches:?}"
+        );
     }
     script.expect_no_violations();
 }

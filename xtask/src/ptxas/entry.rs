@@ -125,8 +125,9 @@ mod tests {
         assert!(fault("k", &cubin(&[])).unwrap().contains("no wait"));
         let file = cubin(&[LDC, WAIT]);
         assert!(fault("j", &file).unwrap().contains("no code"));
-        for len in 0..file.len() {
-            let cut = fault("k", &file[..len]).expect("the table of sections is at the end");
+        // The last 24 bytes of a section's header are not read, and the code's header is the last.
+        for len in 0..file.len() - 24 {
+            let cut = fault("k", &file[..len]).expect("something is missing");
             assert!(cut.contains("no code"), "{len}: {cut}");
         }
     }
