@@ -47,5 +47,5 @@ pub(crate) fn append(
     let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
     let shape = elementwise::shape(geometry.elements);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
-    unsafe { compute(program, &SCALE, shape, y, (x, scale, y, geometry)) }
+    unsafe { compute(program, &SCALE, shape, y, (x, scale, y, geometry, f32::INFINITY)) }
 }
