@@ -22,7 +22,7 @@ class Parsed:
 
     in_channels: int
     layers: tuple[tuple[str, dict[str, Any]], ...]
-    parameters: tuple[tuple[str, tuple[int, ...], str], ...]
+    parameters: tuple[tuple[str, tuple[int, ...], str | float], ...]
     inputs: tuple[str, ...]
 
     @property
@@ -102,6 +102,8 @@ def _layer(
         case "scale":
             factor = values[name].reshape(-1)
             return x * factor.reshape(-1, *[1] * (x.dim() - 2))
+        case "prelu":
+            return F.prelu(x, weight)
         case "channel_max":
             return torch.amax(x, 1)
         case "clamp":

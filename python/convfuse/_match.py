@@ -175,6 +175,8 @@ def _of_module(module: nn.Module, name: str) -> dict[str, Any] | None:
         return {operator_name: {one: getattr(module, one) for one in names}}
     if kind in (nn.Hardtanh, nn.ReLU6):
         return {"clamp": {"min": float(module.min_val), "max": float(module.max_val)}}
+    if kind is nn.PReLU:
+        return {"prelu": {"name": name, "num_parameters": module.num_parameters}}
     if kind in _MAX_POOLS or kind in _AVERAGE_POOLS:
         return _pool(module)
     return _norm(module, name)
@@ -290,6 +292,8 @@ class _Walk:
             name = _ATTRIBUTE_FUNCTIONS[target]
             defaults = _ATTRIBUTES[name][1]
             return {name: _given(user, list(defaults), defaults)}
+        if target is F.prelu:
+            return self.prelu(user)
         if target in _CLAMPS or (is_method and target in ("clamp", "clamp_", "clip")):
             return _clamp(user)
         if target is F.dropout:
@@ -333,6 +337,18 @@ class _Walk:
             raise _Refused
         self.residuals.append(other)
         return {"add": {"input": f"r{len(self.residuals)}"}}
+
+    def prelu(self, user: fx.Node) -> dict[str, Any]:
+        if user.kwargs or len(user.args) != 2 or not isinstance(user.args[1], fx.Node):
+            raise _Refused
+        if user.args[1].op != "get_attr":
+            raise _Refused
+        module, attribute, value = _attribute(self.root, user.args[1].target)
+        if not isinstance(value, torch.Tensor) or value.dim() != 1:
+            raise _Refused
+        name = self.name(module, attribute)
+        self.places[f"{name}.weight"] = (module, attribute)
+        return {"prelu": {"name": name, "num_parameters": len(value)}}
 
     def product(self, user: fx.Node, node: fx.Node) -> dict[str, Any]:
         if user.kwargs or len(user.args) != 2:

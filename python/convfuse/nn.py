@@ -47,8 +47,9 @@ _HOOKS = (
 
 _PRECISIONS = ("auto", "accurate", "fast")
 
-# Norms that autocast computes in float32, and whose output it leaves so.
+# Norms that autocast computes in float32, and whose output it leaves so, and what it gives 16 bits to; all else keeps what it is given.
 _WIDENED = frozenset({"group_norm", "layer_norm"})
+_NARROWED = frozenset({"conv1d", "conv2d", "conv3d", "prelu"})
 
 
 @torch.compiler.assume_constant_result
@@ -75,7 +76,9 @@ class Runner:
         self.chain = chain
         self.sources = tuple(sources)
         self.precision = precision
-        self.widens = any(operator in _WIDENED for operator, _ in parsed(chain).layers)
+        operators = [operator for operator, _ in parsed(chain).layers]
+        deciding = [operator for operator in operators if operator in _WIDENED | _NARROWED]
+        self.widens = deciding[-1:] != [] and deciding[-1] in _WIDENED
         self._begin()
 
     def _begin(self) -> None:
@@ -267,17 +270,15 @@ def _make_parameters(
                 owner.add_module(part, nn.Module())
             owner = owner._modules[part]
         value = torch.empty(shape, device=device, dtype=dtype)
-        if how == "ones":
-            nn.init.ones_(value)
+        if isinstance(how, float):
+            nn.init.constant_(value, how)
         elif how == "normal":
             nn.init.normal_(value)
-        elif how == "uniform":
+        else:
             # As PyTorch's convolutions: within 1 / sqrt(fan_in), weight and bias.
             weight = shapes.get(f"{path}.weight", shape)
             fan_in = max(1, torch.Size(weight[1:]).numel())
             nn.init.uniform_(value, -(fan_in**-0.5), fan_in**-0.5)
-        else:
-            nn.init.zeros_(value)
         if attribute in ("running_mean", "running_var"):
             owner.register_buffer(attribute, value)
         else:
