@@ -29,7 +29,13 @@ pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
         let y = run.empty::<T>(case.x.len())?;
         let g = ChannelGeometry::new(n as u64, c as u32, spatial as u64);
         for (y, place) in [(&y, "elsewhere"), (&x, "in place")] {
-            let arguments = (x.source(), parameters[0].source(), y.ptr(), g, f32::INFINITY);
+            let arguments = (
+                x.source(),
+                parameters[0].source(),
+                y.ptr(),
+                g,
+                f32::INFINITY,
+            );
             run.launch(&SCALE, &[label::<T>()], shape(g.elements), arguments)?;
             compare(&format!("{} {place}", case.name), y, &wanted)?;
         }
