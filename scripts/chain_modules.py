@@ -26,6 +26,7 @@ OTHERS = {
     "elu": nn.ELU,
     "softplus": nn.Softplus,
     "mish": nn.Mish,
+    "prelu": nn.PReLU,
 }
 
 

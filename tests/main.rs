@@ -45,6 +45,7 @@ mod peak;
 mod plans;
 mod pointwise;
 mod pool;
+mod prelu;
 mod properties;
 mod repeats;
 mod scale;
@@ -88,6 +89,7 @@ fn main() {
         plans::trials(),
         pointwise::trials(),
         pool::trials(),
+        prelu::trials(),
         properties::trials(),
         repeats::trials(),
         scale::trials(),

@@ -9,5 +9,5 @@
 pub use op_spec::chain::{
     AddLayer, BatchNormLayer, Chain, ChainError, ChainInput, ChainProblem, ConvLayer,
     GroupNormLayer, Initialisation, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem,
-    Parameter, Partition, PartitionError, Run, ScaleLayer, ShapedLayer, presets,
+    Parameter, Partition, PartitionError, PreluLayer, Run, ScaleLayer, ShapedLayer, presets,
 };

@@ -16,7 +16,7 @@ use crate::ops::{
     ConvOptions, add, batch_norm, channel_max, conv1d_with, conv2d_with, conv3d_with, group_norm,
 };
 use crate::ops::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
-use crate::ops::{instance_norm, layer_norm, max_pool2d, pointwise, scale};
+use crate::ops::{instance_norm, layer_norm, max_pool2d, pointwise, prelu, scale};
 use crate::tensor_file::{self, TensorFileError};
 
 pub use crate::model::{explain_inputs, forward_array_cut};
@@ -100,6 +100,7 @@ pub fn layer(
             batch_norm(x, weight(), variance, third, fourth, &layer.attributes)
         }
         Layer::Scale(_) => scale(x, weight()),
+        Layer::Prelu(_) => prelu(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
         Layer::ChannelMax(_) => channel_max(x),
         Layer::Add(_) => add(x, weight()),

@@ -23,7 +23,7 @@ pub use op_spec::{
     GeluApproximation, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
     LayerNormProblem, LayerNormSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
     MaxPool3dSpec, Padding, PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled,
-    Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+    PreluProblem, PreluSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
 };
 
 pub(crate) use op_spec::launch;

@@ -11,7 +11,7 @@ use op_spec::launch::norm::ApplyGeometry;
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
-use crate::parts::planes::{NormTensors, Planes};
+use crate::parts::planes::{Behind, NormTensors, Planes};
 
 /// A block normalises `g.block_elements` consecutive elements of `x` into `y`.
 ///
@@ -48,6 +48,7 @@ pub unsafe fn layer_norm_apply<T: Storage>(
         weight: core::ptr::null(),
         bias: core::ptr::null(),
         scale: core::ptr::null(),
+        behind: Behind::FACTORS,
     };
     let planes = Planes::stage(&g.norm, tensors, segments.first, count);
     let map = |local: u32, x: f32| {

@@ -41,6 +41,7 @@ pub mod max_pool2d;
 pub mod peak;
 pub mod pointwise;
 pub mod pool;
+pub mod prelu;
 pub mod scale;
 
 mod parts;

@@ -67,10 +67,14 @@ tests! {
         checks::norm::functions::<f32> => checks::norm::functions::<f16>, checks::norm::functions::<bf16>;
     group_norm_scale_pointwise_matches_for_channels_that_were_multiplied:
         checks::norm::multiplied_before::<f32> => checks::norm::multiplied_before::<f16>;
+    group_norm_scale_pointwise_matches_with_slopes_behind_the_norm:
+        checks::norm::slopes::<f32> => checks::norm::slopes::<f16>, checks::norm::slopes::<bf16>;
     group_norm_scale_resident_matches_for_rows_that_fit_and_do_not:
         checks::norm::resident::<f32> => checks::norm::resident::<f16>, checks::norm::resident::<bf16>;
     scale_matches_and_works_in_place:
         checks::elementwise::scale::<f32> => checks::elementwise::scale::<f16>, checks::elementwise::scale::<bf16>;
+    prelu_matches_and_works_in_place:
+        checks::elementwise::prelu::<f32> => checks::elementwise::prelu::<f16>, checks::elementwise::prelu::<bf16>;
     add_matches_and_works_in_place:
         checks::elementwise::add::<f32> => checks::elementwise::add::<f16>, checks::elementwise::add::<bf16>;
     batch_norm_folds_its_parameters_and_matches_in_place:

@@ -22,7 +22,7 @@ class Parsed:
 
     in_channels: int
     layers: tuple[tuple[str, dict[str, Any]], ...]
-    parameters: tuple[tuple[str, tuple[int, ...], str], ...]
+    parameters: tuple[tuple[str, tuple[int, ...], str | float], ...]
     inputs: tuple[str, ...]
 
     @property
@@ -114,6 +114,8 @@ def _layer(
         case "scale":
             axes = x.dim() - (1 if lacks_batch else 2)
             return x * values[name].reshape(-1, *[1] * axes)
+        case "prelu":
+            return F.prelu(x, weight)
         case "channel_max":
             return torch.amax(x, 1)
         case "clamp":

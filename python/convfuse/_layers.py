@@ -172,6 +172,8 @@ def of_module(module: nn.Module, name: str) -> dict[str, Any] | None:
         return {operator_name: {one: getattr(module, one) for one in names}}
     if kind in (nn.Hardtanh, nn.ReLU6):
         return {"clamp": {"min": float(module.min_val), "max": float(module.max_val)}}
+    if kind is nn.PReLU:
+        return {"prelu": {"name": name, "num_parameters": module.num_parameters}}
     if kind in _MAX_POOLS or kind in _AVERAGE_POOLS:
         return _pool(module)
     return _norm(module, name)

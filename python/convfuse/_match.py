@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.nn import functional as F
 
 from . import _native
 from ._layers import (
@@ -156,6 +157,8 @@ class _Walk:
             raise Refused
         if target is torch.max or (is_method and target == "max"):
             return self.maximum(user)
+        if target is F.prelu:
+            return self.prelu(user)
         return of_call(user)
 
     def maximum(self, user: fx.Node) -> dict[str, Any]:
@@ -181,6 +184,19 @@ class _Walk:
             raise Refused
         self.residuals.append(other)
         return {"add": {"input": f"r{len(self.residuals)}"}}
+
+    def prelu(self, user: fx.Node) -> dict[str, Any]:
+        """A function with slopes that a module has."""
+        if user.kwargs or len(user.args) != 2 or not isinstance(user.args[1], fx.Node):
+            raise Refused
+        if user.args[1].op != "get_attr":
+            raise Refused
+        module, attribute, value = _attribute(self.root, user.args[1].target)
+        if not isinstance(value, torch.Tensor) or value.dim() != 1:
+            raise Refused
+        name = self.name(module, attribute)
+        self.places[f"{name}.weight"] = (module, attribute)
+        return {"prelu": {"name": name, "num_parameters": len(value)}}
 
     def product(self, user: fx.Node, node: fx.Node) -> dict[str, Any]:
         if user.kwargs or len(user.args) != 2:

@@ -49,8 +49,9 @@ _HOOKS = (
 
 _PRECISIONS = ("auto", "accurate", "fast")
 
-# Norms that autocast computes in float32, and whose output it leaves so.
+# Norms that autocast computes in float32, and whose output it leaves so, and what it gives 16 bits to; all else keeps what it is given.
 _WIDENED = frozenset({"group_norm", "layer_norm"})
+_NARROWED = frozenset({"conv1d", "conv2d", "conv3d", "prelu"})
 
 
 # PyTorch has two interfaces for how float32 is multiplied. The older one is asked in a third of the time, but raises errors once the
@@ -103,7 +104,10 @@ class Runner:
         self.precision = precision
         operators = [operator for operator, _ in parsed(chain).layers]
         self.multiplies = any(operator.startswith("conv") for operator in operators)
-        self.widens = any(operator in _WIDENED for operator in operators)
+        deciding = [operator for operator in operators if operator in _WIDENED | _NARROWED]
+        self.widens, self.narrows = (
+            deciding[-1:] != [] and deciding[-1] in some for some in (_WIDENED, _NARROWED)
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -171,7 +175,8 @@ class Runner:
                 # Operands of 11 bits, and nothing has to be converted before or behind.
                 return self._run(x.float(), parameters, [one.float() for one in inputs], True)
             if not self.multiplies:
-                return self._run(x, parameters, inputs, False)
+                y = self._run(x, parameters, inputs, False)
+                return y.to(dtype) if self.narrows and kind == "cuda" else y
             y = self._run(x.to(dtype), parameters, [one.to(dtype) for one in inputs], False)
             return y.float() if widens else y
 
@@ -298,17 +303,15 @@ def _make_parameters(
                 owner.add_module(part, nn.Module())
             owner = owner._modules[part]
         value = torch.empty(shape, device=device, dtype=dtype)
-        if how == "ones":
-            nn.init.ones_(value)
+        if isinstance(how, float):
+            nn.init.constant_(value, how)
         elif how == "normal":
             nn.init.normal_(value)
-        elif how == "uniform":
+        else:
             # As PyTorch's convolutions: within 1 / sqrt(fan_in), weight and bias.
             weight = shapes.get(f"{path}.weight", shape)
             fan_in = max(1, torch.Size(weight[1:]).numel())
             nn.init.uniform_(value, -(fan_in**-0.5), fan_in**-0.5)
-        else:
-            nn.init.zeros_(value)
         if attribute in ("running_mean", "running_var"):
             owner.register_buffer(attribute, value)
         else:

@@ -24,14 +24,22 @@ fn normalized(text: &str) -> PyResult<String> {
     serde_json::to_string(&parsed(text)?).map_err(refused)
 }
 
-/// Name, shape and initialisation of each parameter: `uniform`, `ones`, `zeros` or `normal`.
+/// What a parameter is before training: `uniform`, `normal`, or the number that all its values are.
+#[derive(IntoPyObject)]
+enum Before {
+    Random(&'static str),
+    Number(f64),
+}
+
+/// Name, shape and initialisation of each parameter.
 #[pyfunction]
-fn parameters(text: &str) -> PyResult<Vec<(String, Vec<usize>, &'static str)>> {
+fn parameters(text: &str) -> PyResult<Vec<(String, Vec<usize>, Before)>> {
     let named = |initialisation| match initialisation {
-        Initialisation::Uniform { .. } => "uniform",
-        Initialisation::Ones => "ones",
-        Initialisation::Normal => "normal",
-        _ => "zeros",
+        Initialisation::Uniform { .. } => Before::Random("uniform"),
+        Initialisation::Normal => Before::Random("normal"),
+        Initialisation::Ones => Before::Number(1.0),
+        Initialisation::Constant(value) => Before::Number(value),
+        _ => Before::Number(0.0),
     };
     let chain = parsed(text)?;
     let table = chain.parameters().iter();

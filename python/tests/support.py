@@ -46,6 +46,15 @@ BLOCKS = {
             {"max_pool2d": {"kernel_size": 3, "stride": 2, "padding": 1}},
         ],
     ),
+    "residual_unit": (
+        (2, 8, 8, 12, 10),
+        8,
+        [
+            {"conv3d": {"name": "conv", "out_channels": 16, "kernel_size": 3, "padding": 1}},
+            {"instance_norm": {"name": "norm"}},
+            {"prelu": {"name": "act"}},
+        ],
+    ),
     "residual": (
         (2, 16, 12, 14),
         16,

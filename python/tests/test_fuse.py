@@ -81,6 +81,23 @@ class Classifier(nn.Module):
         return self.relu(y)
 
 
+class ResidualUnit(nn.Module):
+    """Convolutions with slopes that are parameters, one for all channels and one for each, by a module and by a function."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.norm1, self.act1 = nn.Conv3d(2, 6, 3, 1, 1), nn.InstanceNorm3d(6), nn.PReLU()
+        self.conv2, self.norm2 = nn.Conv3d(6, 6, 3, 1, 1), nn.InstanceNorm3d(6)
+        self.act2 = nn.PReLU(6)
+        self.slope = nn.Parameter(torch.tensor([-0.5]))
+        self.last = nn.Conv3d(6, 4, 1)
+
+    def forward(self, x):
+        y = self.act1(self.norm1(self.conv1(x)))
+        y = F.prelu(self.norm2(self.conv2(y)), self.act2.weight)
+        return F.prelu(self.last(y), self.slope)
+
+
 class Choosing(nn.Module):
     """What fx cannot trace, around what it can."""
 
@@ -97,6 +114,7 @@ class Choosing(nn.Module):
 MODELS = {
     "unet": (UNet, (2, 3, 16, 24), 7),
     "residual": (Residual, (2, 16, 12, 10), 2),
+    "residual_unit": (ResidualUnit, (2, 2, 6, 8, 10), 3),
     "choosing": (Choosing, (2, 3, 12, 10), 2),
 }
 

@@ -119,7 +119,7 @@ def test_modules_are_exported(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["decoder", "segmentation", "classifier"])
+@pytest.mark.parametrize("name", ["decoder", "segmentation", "residual_unit", "classifier"])
 def test_autocast_gives_the_types_of_the_layers(name, dtype, device):
     module, (x,) = block(name, device)
     from convfuse._chain import evaluate, parsed
@@ -183,3 +183,28 @@ def test_chains_are_read_from_files():
     x = torch.randn(2, 3, 5)
     with torch.no_grad():
         assert torch.equal(module(x), torch.relu(x))
+
+
+def test_slopes_are_initialised_as_pytorch_does():
+    layers = [
+        {"conv2d": {"name": "conv", "out_channels": 4, "kernel_size": 3}},
+        {"group_norm": {"name": "norm", "num_groups": 2}},
+        {"prelu": {"name": "each", "num_parameters": 4, "init": 0.5}},
+        {"prelu": {"name": "all"}},
+    ]
+    module = fused_nn.Chain(3, layers)
+    assert torch.equal(module.each.weight, torch.nn.PReLU(4, 0.5).weight)
+    assert torch.equal(module.all.weight, torch.nn.PReLU().weight)
+
+
+@pytest.mark.parametrize(
+    ("layers", "widens"),
+    [(["group_norm"], True), (["group_norm", "prelu"], False), (["prelu", "group_norm"], True)],
+)
+def test_under_autocast_the_last_layer_that_has_a_type_decides(layers, widens):
+    attributes = {"group_norm": {"name": "norm", "num_groups": 2}, "prelu": {"name": "act"}}
+    conv = {"conv2d": {"name": "conv", "out_channels": 4, "kernel_size": 3}}
+    module = fused_nn.Chain(3, [conv, *({one: attributes[one]} for one in layers)])
+    x = torch.randn(2, 3, 7, 8)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert module(x).dtype == (torch.float32 if widens else torch.bfloat16)

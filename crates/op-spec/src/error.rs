@@ -106,6 +106,17 @@ pub enum SpecError {
         /// The value that the other tensors ask for.
         expected: usize,
     },
+    /// There is neither one value for all channels nor one for each.
+    OneOrEach {
+        /// Operator that refused.
+        operator: &'static str,
+        /// What has another number of values.
+        quantity: Quantity,
+        /// How many.
+        actual: usize,
+        /// The input's channels.
+        channels: usize,
+    },
     /// A parameter is there although the specification has none, or the other way round.
     Presence {
         /// Operator that refused.
@@ -237,6 +248,15 @@ impl fmt::Display for SpecError {
                 actual,
                 expected,
             } => write!(f, "{operator}: {quantity} is {actual}, expected {expected}"),
+            Self::OneOrEach {
+                operator,
+                quantity,
+                actual,
+                channels,
+            } => write!(
+                f,
+                "{operator}: {quantity} is {actual}, expected 1 or the channels, {channels}"
+            ),
             Self::Presence {
                 operator,
                 parameter,

@@ -61,6 +61,7 @@ mod layer_norm;
 mod max_pool2d;
 mod pointwise;
 mod pool;
+mod prelu;
 mod scale;
 
 pub use add::{AddProblem, AddSpec};
@@ -80,5 +81,6 @@ pub use pool::{
     AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec, MaxPool3dProblem, MaxPool3dSpec,
     PoolProblem, Pooled,
 };
+pub use prelu::{PreluProblem, PreluSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};

@@ -209,6 +209,7 @@ fn an_input_without_a_batch_is_one_sample() {
         (Layer::group_norm("norm", 1), "group_norm"),
         (Layer::batch_norm("norm"), "batch_norm"),
         (Layer::channel_max(), "channel_max"),
+        (Layer::prelu("act", 3), "prelu"),
     ] {
         let chain = Chain::new(3, [conv("conv"), layer]).unwrap();
         let refusal = chain.problem(&[3, 8, 9]).unwrap_err().to_string();
@@ -220,4 +221,71 @@ fn an_input_without_a_batch_is_one_sample() {
     // Without a layer that has a number of dimensions, the first axis is the batch.
     let chain = Chain::new(8, [Layer::instance_norm("norm")]).unwrap();
     assert!(!chain.lacks_batch(&[3, 8, 9]));
+}
+
+#[test]
+fn a_prelu_is_written_with_what_is_not_a_default() {
+    let rows = [
+        (
+            r#"{"prelu":{"name":"act","num_parameters":1,"init":0.25}}"#,
+            "",
+        ),
+        (
+            r#"{"prelu":{"name":"act","num_parameters":3,"init":-0.5}}"#,
+            r#","num_parameters":3,"init":-0.5"#,
+        ),
+    ];
+    for (json, others) in rows {
+        let chain = read(json).unwrap();
+        assert_eq!(
+            written(&chain),
+            format!(r#"{{"prelu":{{"name":"act"{others}}}}}"#)
+        );
+        assert_eq!(read(&written(&chain)).unwrap(), chain);
+    }
+    let refusal = read(r#"{"prelu":{"name":"act","num_parameters":2}}"#).unwrap_err();
+    assert!(
+        refusal.contains("layer 0: prelu: num_parameters is 2, expected 1 or the channels, 3"),
+        "{refusal}"
+    );
+    let unknown = read(r#"{"prelu":{"name":"act","slope":2}}"#).unwrap_err();
+    assert!(unknown.contains("unknown field `slope`"), "{unknown}");
+}
+
+#[test]
+fn a_prelu_has_pytorchs_parameter_and_is_pointwise() {
+    let conv = || Layer::conv2d(ConvLayer::new("conv", 6, [3, 3]));
+    let layers = [
+        conv(),
+        Layer::instance_norm("norm"),
+        Layer::prelu("act", 6),
+        Layer::channel_max(),
+        Layer::prelu("last", 1),
+    ];
+    let chain = Chain::new(3, layers).unwrap();
+    let of = |name: &str| {
+        let named = chain.parameters().iter().find(|of| of.name == name);
+        let parameter = named.unwrap();
+        (parameter.shape[0], parameter.initial(7, 0))
+    };
+    assert_eq!(
+        (of("act.weight"), of("last.weight")),
+        ((6, 0.25), (1, 0.25))
+    );
+    let problem = chain.problem(&[2, 3, 12, 12]).unwrap();
+    let form = NormalForm::of(&problem, 0..5).unwrap();
+    assert_eq!(
+        form.summary().to_string(),
+        "convolution, moments of 6 groups, normalise, prelu, channel_max, prelu"
+    );
+    assert!(!form.pointwise[0].1.keeps_order() && form.pointwise[0].1.as_clamp().is_none());
+    // One slope needs neither channels nor a batch.
+    let chain = Chain::new(3, [conv(), Layer::prelu("act", 1)]).unwrap();
+    assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [6, 6, 7]);
+    let late = Chain::new(3, [Layer::channel_max(), Layer::prelu("act", 3)]);
+    let late = late.unwrap_err().to_string();
+    assert!(
+        late.contains("layer 1: prelu: the input has no channels"),
+        "{late}"
+    );
 }

@@ -2,7 +2,7 @@
 
 use op_spec::{
     BatchNormSpec, ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec,
-    InstanceNormSpec, MaxPool2dSpec, ScaleSpec, SpecError,
+    InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PreluSpec, ScaleSpec, SpecError,
 };
 
 #[track_caller]
@@ -204,6 +204,32 @@ fn instance_norm_refuses_and_accepts() {
         &[1, 1, 2],
     ] {
         spec.problem(input, None, None).unwrap();
+    }
+}
+
+#[test]
+fn prelu_takes_one_slope_or_one_for_each_channel() {
+    refused(
+        PreluSpec.problem(&[2, 3, 4], &[4]),
+        "prelu: weight[0] is 4, expected 1 or the channels, 3",
+    );
+    refused(
+        PreluSpec.problem(&[2, 3, 4], &[3, 1]),
+        "prelu: weight has 2 dimensions, expected 1",
+    );
+    refused(
+        PreluSpec.problem(&[3], &[3]),
+        "prelu: input has 1 dimensions, minimum 2",
+    );
+    refused(
+        PreluSpec.problem(&[1 << 40, 1 << 40], &[1]),
+        &format!("prelu: input has more elements than memory addresses, limit {MAX_ELEMENTS}"),
+    );
+    let each = PreluSpec.problem(&[2, 3, 4, 5], &[3]).unwrap().shape;
+    assert_eq!((each.n, each.c, each.spatial), (2, 3, 20));
+    for (input, elements) in [(&[][..], 1), (&[7], 7), (&[2, 3, 4], 24), (&[0, 3], 0)] {
+        let all = PreluSpec.problem(input, &[1]).unwrap().shape;
+        assert_eq!((all.n, all.c, all.spatial), (1, 1, elements));
     }
 }
 

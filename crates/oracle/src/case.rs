@@ -67,6 +67,7 @@ impl Case {
                 Initialisation::Ones => signed * 1.5,
                 Initialisation::Zeros => signed * 0.5,
                 Initialisation::Normal => signed * 2.0,
+                Initialisation::Constant(_) => signed,
                 // As few bits as keep the values that were there when the product with four streams lost two of 32.
                 _ => parameter.initial(seed % (1 << 30), index),
             }

@@ -149,6 +149,7 @@ impl<'a> Evaluation<'a> {
             *y = match pointwise {
                 Pointwise::Function(problem) => problem.reference(y, &[]),
                 Pointwise::Scale(problem) => problem.reference(y, &self.parameters_of(*layer)),
+                Pointwise::Prelu(problem) => problem.reference(y, &self.parameters_of(*layer)),
                 Pointwise::Residual(problem) => problem.reference(y, &[&self.input_of(*layer)]),
                 Pointwise::LayerAffine(_) => {
                     let mut y = y.clone();
@@ -182,6 +183,8 @@ struct Plan {
     pointwise: [bool; 3],
     /// A batch norm before them, and one behind the maximum.
     batch_norms: [bool; 2],
+    /// A slope for each channel before them, and one for all behind the maximum.
+    prelus: [bool; 2],
     /// None, pooling, maximum over the channels.
     reduction: u32,
     behind: [bool; 3],
@@ -197,10 +200,11 @@ fn plans() -> impl Strategy<Value = Plan> {
         [ANY, ANY, ANY],
         1..4_usize,
         [ANY, ANY],
+        [ANY, ANY],
     );
     (first, second).prop_map(|(first, second)| {
         let (volumes, convolution, bias, factors_before, norm, affine) = first;
-        let (factors_behind, pointwise, reduction, behind, per_group, batch_norms) = second;
+        let (factors_behind, pointwise, reduction, behind, per_group, batch_norms, prelus) = second;
         Plan {
             volumes,
             convolution,
@@ -211,6 +215,7 @@ fn plans() -> impl Strategy<Value = Plan> {
             factors_behind,
             pointwise,
             batch_norms,
+            prelus,
             reduction,
             behind,
             per_group,
@@ -270,6 +275,7 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
     let behind = ["own", "shared"].into_iter().take(plan.factors_behind);
     layers.extend(behind.map(Layer::scale));
     layers.extend(plan.batch_norms[0].then(|| Layer::batch_norm("early_statistics")));
+    layers.extend(plan.prelus[0].then(|| Layer::prelu("slopes", channels)));
     let [clamp, factor, residual] = plan.pointwise;
     layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
     // Twice the same one, with a factor in between.
@@ -283,6 +289,7 @@ fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
     }
     let has_channels = plan.reduction != 2;
     layers.extend((plan.batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics")));
+    layers.extend(plan.prelus[1].then(|| Layer::prelu("slope", 1)));
     let [clamp, factor, residual] = plan.behind;
     // A factor needs channels.
     layers.extend((factor && has_channels).then(|| Layer::scale("last")));

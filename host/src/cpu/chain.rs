@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::channel_max::max_over_channels;
 use super::conv::{convolve_sample, fill_border};
 use super::dense;
-use super::maps::{Map, Norm, add};
+use super::maps::{Map, Norm, add, prelu};
 use super::max_pool2d::pool_plane;
 use super::pointwise::pointwise;
 use super::pool::pool_sample;
@@ -71,6 +71,9 @@ pub(crate) fn operator(
     }
     if let (LayerProblem::Add(_), [Some(residual), ..]) = (problem, parameters) {
         return add(x, residual.view());
+    }
+    if let (LayerProblem::Prelu(problem), [Some(weight), ..]) = (problem, parameters) {
+        return prelu(problem, x, weight.view());
     }
     let form = NormalForm::of_layer(*problem);
     let output = output_shape(&form, x.shape());

@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::chain::Pointwise;
-use op_spec::{BatchNormProblem, GroupNormProblem, PointwiseProblem};
+use op_spec::{BatchNormProblem, GroupNormProblem, PointwiseProblem, PreluProblem};
 use rayon::prelude::*;
 
 use super::dense;
@@ -23,6 +23,8 @@ pub(super) struct Norm<'a> {
 pub(super) enum Map<'a> {
     Function(PointwiseProblem),
     Scale(&'a [f32]),
+    /// Slopes of what is not above 0: one, or one for each channel.
+    Prelu(&'a [f32]),
     /// A weight and a bias for each element of a sample.
     Elements(Option<&'a [f32]>, Option<&'a [f32]>),
     /// With its parameters in PyTorch's order.
@@ -78,6 +80,7 @@ impl<'a> Map<'a> {
         match pointwise {
             Pointwise::Function(problem) => Map::Function(*problem),
             Pointwise::Scale(_) => Map::Scale(parameter(0).expect("a factor for each channel")),
+            Pointwise::Prelu(_) => Map::Prelu(parameter(0).expect("slopes")),
             Pointwise::LayerAffine(problem) => Map::Elements(
                 parameter(0).filter(|_| problem.weight),
                 parameter(1).filter(|_| problem.bias),
@@ -95,6 +98,11 @@ impl<'a> Map<'a> {
             Map::Scale(factors) => {
                 let factor = factors[c];
                 x.iter_mut().for_each(|v| *v *= factor);
+            }
+            Map::Prelu(slopes) => {
+                let slope = slopes[if slopes.len() == 1 { 0 } else { c }];
+                x.iter_mut()
+                    .for_each(|v| *v = if *v > 0.0 { *v } else { *v * slope });
             }
             Map::Elements(weight, bias) => {
                 // A plane is a whole channel of a sample.
@@ -134,19 +142,44 @@ impl<'a> Map<'a> {
     }
 }
 
-/// Elements that a thread adds at a time.
+/// Elements that a thread takes at a time.
 const TASK_ELEMENTS: usize = 1 << 14;
 
 /// The sum of two tensors of one shape, of any rank.
 pub(super) fn add(x: ArrayViewD<'_, f32>, residual: ArrayViewD<'_, f32>) -> Result<ArrayD<f32>> {
-    let mut y = reserve(x.len())?;
-    match x.as_slice() {
-        Some(values) => y.extend_from_slice(values),
-        None => y.extend(x.iter().copied()),
-    }
+    let mut y = copied(&x)?;
     let residual = dense(residual)?;
     let tasks = y.par_chunks_mut(TASK_ELEMENTS);
     let tasks = tasks.zip(residual.par_chunks(TASK_ELEMENTS));
     tasks.for_each(|(y, residual)| Map::Add(residual).apply(0, 0, y));
     Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
+}
+
+/// What is not above 0 multiplied by its slope, of a tensor of any rank where there is one slope.
+pub(super) fn prelu(
+    problem: &PreluProblem,
+    x: ArrayViewD<'_, f32>,
+    weight: ArrayViewD<'_, f32>,
+) -> Result<ArrayD<f32>> {
+    let mut y = copied(&x)?;
+    let slopes = dense(weight)?;
+    let map = Map::Prelu(&slopes);
+    if problem.num_parameters == 1 {
+        let tasks = y.par_chunks_mut(TASK_ELEMENTS);
+        tasks.for_each(|y| map.apply(0, 0, y));
+    } else if !y.is_empty() {
+        let planes = y.par_chunks_mut(problem.shape.spatial).enumerate();
+        planes.for_each(|(plane, y)| map.apply(0, plane % problem.shape.c, y));
+    }
+    Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
+}
+
+/// The values of `x` in their order.
+fn copied(x: &ArrayViewD<'_, f32>) -> Result<Vec<f32>> {
+    let mut y = reserve(x.len())?;
+    match x.as_slice() {
+        Some(values) => y.extend_from_slice(values),
+        None => y.extend(x.iter().copied()),
+    }
+    Ok(y)
 }

@@ -87,7 +87,7 @@ impl<'a> Appending<'a> {
         batch_norm::folded(program, preparations, layer, statistics, problem)
     }
 
-    /// What the layer `layer` multiplies with each channel, if there is one.
+    /// What the layer `layer` multiplies with each channel, or where that is not above 0, if there is one.
     fn factors_of(&mut self, layer: Option<usize>) -> Option<Value> {
         layer.map(|layer| self.first(layer))
     }
@@ -164,6 +164,7 @@ impl<'a> Appending<'a> {
             Kernels::ConvolutionThenMap(form, convolution) => {
                 let parameters = self.convolution(layers, None);
                 let MappedNorm { before, behind, .. } = form.norm;
+                let behind = behind.map(|behind| behind.layer);
                 let factors = [before, behind].map(|layer| self.factors_of(layer));
                 let program = &mut *self.program;
                 any_shape::append_mapped(program, x, &parameters, form, factors, convolution)
@@ -172,7 +173,8 @@ impl<'a> Appending<'a> {
                 let affine = self.affine(layers);
                 let tail = Tail {
                     before: self.factors_of(norm.before),
-                    scale: self.factors_of(norm.behind),
+                    scale: self.factors_of(norm.behind.map(|behind| behind.layer)),
+                    prelu: norm.behind.and_then(|behind| behind.prelu),
                     functions: &norm.functions,
                 };
                 let geometry = norm.norm.geometry()?;

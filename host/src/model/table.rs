@@ -193,8 +193,8 @@ pub(super) const TABLE: [Row; 17] = [
     },
     Row {
         name: "norm-functions",
-        takes: "norm, functions; perhaps scale behind the norm, and before a norm of each channel",
-        summary: "statistics, then norm, scale and functions in one kernel",
+        takes: "norm, functions; perhaps scale or prelu behind the norm, and scale before a norm of each channel",
+        summary: "statistics, then norm, scale or prelu, and functions in one kernel",
         can: |row, run| {
             let is_norm = run.operators().len() == 1;
             let form = run

@@ -35,6 +35,7 @@ pub(crate) mod max_pool2d;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 mod precision;
+pub(crate) mod prelu;
 pub(crate) mod scale;
 
 pub use add::add;
@@ -50,6 +51,7 @@ pub use max_pool2d::max_pool2d;
 pub use pointwise::*;
 pub use pool::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
 pub use precision::Precision;
+pub use prelu::prelu;
 pub use scale::scale;
 
 use crate::chain::LayerProblem;
@@ -104,6 +106,7 @@ pub(crate) fn append(
             batch_norm::append(program, x, statistics, problem)
         }
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
+        LayerProblem::Prelu(problem) => prelu::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
         LayerProblem::ChannelMax(problem) => channel_max::append(program, x, problem),
         LayerProblem::MaxPool3d(problem) => pool::append(program, x, &problem.pool),

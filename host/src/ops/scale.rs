@@ -46,6 +46,7 @@ pub(crate) fn append(
 ) -> Result<Value> {
     let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
     let shape = elementwise::shape(geometry.elements);
+    let arguments = (x, scale, y, geometry, f32::INFINITY);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `scale` one per channel.
-    unsafe { compute(program, &SCALE, shape, y, (x, scale, y, geometry)) }
+    unsafe { compute(program, &SCALE, shape, y, arguments) }
 }

@@ -20,7 +20,7 @@ use op_spec::launch::elementwise::Bounds;
 use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
 use op_spec::launch::norm::NormGeometry;
 
-use crate::parts::planes::{NormTensors, Planes};
+use crate::parts::planes::{Behind, NormTensors, Planes};
 use crate::parts::pool::pool_block;
 
 /// A block takes and clamps the maxima of the windows of its tasks, `pool.block_tasks` of them, in the
@@ -55,6 +55,7 @@ pub unsafe fn group_norm_scale_max_pool2d_clamp<T: Storage>(
         weight,
         bias,
         scale,
+        behind: Behind::FACTORS,
     };
     pool_block(x, y, pool, bounds, |first, count| {
         Planes::stage(norm, tensors, first, count)

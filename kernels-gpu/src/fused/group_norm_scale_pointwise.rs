@@ -1,5 +1,5 @@
-//! All that is done to single values behind a norm's statistics, in one pass: the norm, a scale on either side of it, and a list
-//! of pointwise functions.
+//! All that is done to single values behind a norm's statistics, in one pass: the norm, a scale on either side of it or a prelu
+//! behind it, and a list of pointwise functions.
 //!
 //! It is the second half of a norm alone, and of every chain that has no maximum behind its norm, or had its maximum
 //! taken before it: norm and scale are monotonic, so a pool may come first if it takes the right one of largest and
@@ -12,10 +12,11 @@
 //! ```text
 //! the first four vectors of 16 bytes of each thread are on their way                # 64 bytes a thread, always
 //! mean, rstd of the rows that the block's planes belong to, if they are in splits; barrier  # `parts::planes`
-//! for each plane, a thread: [mean, rstd * weight, bias, scale] -> shared memory; barrier
+//! for each plane, a thread: [mean, rstd * weight, bias, scale or slope] -> shared memory; barrier
 //! for each eight values of the thread, one vector or, in f32, two:
 //!     the vectors three or four further on are on their way
-//!     y = ((x - mean) * factor + bias) * scale                     # the plane's, found by a product with a reciprocal
+//!     y = (x - mean) * factor + bias                               # the plane's, found by a product with a reciprocal
+//!     y = y * scale                                                # unless it is above where slopes end
 //!     y = list(y)                                                                    # `parts::pointwise`
 //! ```
 //!
@@ -30,7 +31,7 @@ use op_spec::launch::pointwise::PointwiseList;
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
-use crate::parts::planes::{NormTensors, Planes};
+use crate::parts::planes::{Behind, NormTensors, Planes};
 use crate::parts::pointwise::apply;
 use crate::parts::unroll::unroll;
 
@@ -93,8 +94,8 @@ impl Vectors for f32 {
     }
 }
 
-/// A block normalises `g.block_elements` consecutive elements of `x`, with what is multiplied before and behind, does a list of
-/// functions to them, and writes what comes of it into `y`.
+/// A block normalises `g.block_elements` consecutive elements of `x`, with what is multiplied before and behind (there, by a prelu,
+/// perhaps only what is not above 0), does a list of functions to them, and writes what comes of it into `y`.
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: vectors go to the threads in turn; the list is done to eight values together.
@@ -105,8 +106,8 @@ impl Vectors for f32 {
 /// # Safety
 /// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is what the
 /// statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`, where the geometry says that
-/// they exist, and `before` and `scale`, if they are not null, have `g.norm.channels` elements; `before` is null unless the
-/// norm's rows are channels. The geometry is for elements of `T`'s size.
+/// they exist, and `before` and `scale`, if they are not null, have `g.norm.channels` elements, `scale` one where `g.factor_step`
+/// is 0, else that is 1; `before` is null unless the norm's rows are channels. The geometry is for elements of `T`'s size.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,
@@ -167,6 +168,10 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
         weight,
         bias,
         scale,
+        behind: Behind {
+            multiplied_to: g.multiplied_to,
+            step: g.factor_step,
+        },
     };
     let segments = NearSegments::from(start, g.spatial, &g.near);
     let count = segments.locate(left - 1).0 + 1;

@@ -1,8 +1,8 @@
-//! The loop of `scale`, which reads an element and writes one.
+//! The loop of `scale` and `prelu`, which reads an element and writes one.
 //!
 //! All vectors of a thread are loaded before the first is used: with 256 threads a block and four
 //! 16-byte loads a thread, the memory system has enough outstanding to run at its bandwidth. They
-//! are loaded before the map is made, so that its division (`scale` finds its first channel) costs no time.
+//! are loaded before the map is made, so that its division (it finds its first channel) costs no time.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};

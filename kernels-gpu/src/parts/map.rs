@@ -39,13 +39,21 @@ pub(crate) fn clamp(bounds: Bounds, x: f32) -> f32 {
     math::min_nan(math::max_nan(x, bounds.min), bounds.max)
 }
 
-/// `x * scale[channel]`
+/// `x` where it is above `multiplied_to`, else `x * scale`: a product if that is infinity, a prelu if it is 0. NaN stays NaN.
+#[inline(always)]
+pub(crate) fn multiply(x: f32, scale: f32, multiplied_to: f32) -> f32 {
+    if x > multiplied_to { x } else { x * scale }
+}
+
+/// `x * scale[channel]`, or `x` where it is above `multiplied_to`.
 #[derive(Clone, Copy)]
 pub(crate) struct ChannelScale<T: Storage> {
-    /// A factor per channel.
+    /// A factor, or slope, per channel.
     pub(crate) scale: Global<T>,
     /// The channels of the block's elements.
     pub(crate) channels: Channels,
+    /// What is above it stays as it is.
+    pub(crate) multiplied_to: f32,
 }
 
 impl<T: Storage> ElementMap for ChannelScale<T> {
@@ -64,7 +72,7 @@ impl<T: Storage> ElementMap for ChannelScale<T> {
 
     #[inline(always)]
     fn apply(&self, scale: f32, x: f32) -> f32 {
-        x * scale
+        multiply(x, scale, self.multiplied_to)
     }
 }
 

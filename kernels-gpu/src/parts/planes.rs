@@ -1,6 +1,6 @@
-//! Norm and scale of the planes that a block touches, in shared memory.
+//! Norm and scale, or prelu, of the planes that a block touches, in shared memory.
 //!
-//! What the elements of a plane share - mean, factor, bias, scale - is worked out once a block, by one thread, and
+//! What the elements of a plane share - mean, factor, bias, scale or slope - is worked out once a block, by one thread, and
 //! takes the others a single 16-byte load.
 
 use cuda_std::Storage;
@@ -10,7 +10,7 @@ use cuda_std::{math, thread};
 use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS, PLANE_ELEMENTS};
 
 use crate::parts::index::{div_rem, div_rem_u64};
-use crate::parts::map::{PlaneMap, is_not_infinite};
+use crate::parts::map::{PlaneMap, is_not_infinite, multiply};
 use crate::parts::moments::{self, Moments};
 
 /// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be null.
@@ -24,6 +24,24 @@ pub(crate) struct NormTensors<T> {
     pub(crate) weight: *const T,
     pub(crate) bias: *const T,
     pub(crate) scale: *const T,
+    pub(crate) behind: Behind,
+}
+
+/// How the values of `scale` are applied.
+#[derive(Clone, Copy)]
+pub(crate) struct Behind {
+    /// What is above it stays as it is: infinity for factors, 0 for slopes.
+    pub(crate) multiplied_to: f32,
+    /// From a channel's value to that of the next: 1, or 0 where all channels have the same.
+    pub(crate) step: u32,
+}
+
+impl Behind {
+    /// A factor for each channel.
+    pub(crate) const FACTORS: Self = Self {
+        multiplied_to: f32::INFINITY,
+        step: 1,
+    };
 }
 
 /// What the elements of one plane share.
@@ -47,6 +65,7 @@ impl PlaneParams {
 #[derive(Clone, Copy)]
 pub(crate) struct Planes {
     staged: Shared<f32>,
+    multiplied_to: f32,
 }
 
 impl Planes {
@@ -56,8 +75,8 @@ impl Planes {
     /// # Safety
     /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`; `partials` is
     /// what the statistics kernel left of these, and `weight` and `bias`, where `g` says that they exist, and
-    /// `before` and `scale`, if they are not null, have `g.channels` elements; `before` is null unless rows are channels. The
-    /// launch has `g.staged_bytes` for as many planes.
+    /// `before` and `scale`, if they are not null, have `g.channels` elements, `scale` one where its step is 0; `before` is null
+    /// unless rows are channels. The launch has `g.staged_bytes` for as many planes.
     #[inline(always)]
     pub(crate) unsafe fn stage<T: Storage>(
         g: &NormGeometry,
@@ -117,16 +136,17 @@ impl Planes {
                         [moments.mean, factor(moments, channel)]
                     }
                 };
-                let of_channel = |exists: bool, values: *const T, otherwise: f32| {
+                let value = |exists: bool, values: *const T, channel: u32, otherwise: f32| {
                     if exists {
                         of_channel(values, channel)
                     } else {
                         otherwise
                     }
                 };
-                let weight = of_channel(g.has_weight != 0, tensors.weight, 1.0);
-                let bias = of_channel(g.has_bias != 0, tensors.bias, 0.0);
-                let scale = of_channel(!tensors.scale.is_null(), tensors.scale, 1.0);
+                let weight = value(g.has_weight != 0, tensors.weight, channel, 1.0);
+                let bias = value(g.has_bias != 0, tensors.bias, channel, 0.0);
+                let scale = tensors.scale;
+                let scale = value(!scale.is_null(), scale, channel * tensors.behind.step, 1.0);
                 // A weight of 1 leaves every bit of the other factor.
                 let at = plane * PLANE_ELEMENTS as u32;
                 staged.store_vec(at, [mean, rstd * weight, bias, scale]);
@@ -134,7 +154,10 @@ impl Planes {
             }
         }
         thread::sync_threads();
-        Self { staged }
+        Self {
+            staged,
+            multiplied_to: tensors.behind.multiplied_to,
+        }
     }
 }
 
@@ -155,7 +178,7 @@ impl PlaneMap for Planes {
 
     #[inline(always)]
     fn apply(&self, params: PlaneParams, x: f32) -> f32 {
-        params.norm(x) * params.scale
+        multiply(params.norm(x), params.scale, self.multiplied_to)
     }
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! Scale, folding it into a norm, and the addition of a residual.
+//! Scale, prelu, folding a scale into a norm, and the addition of a residual.
 
 use cuda_std::Storage;
 use op_spec::chain::Layer;
@@ -29,9 +29,38 @@ pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
         let y = run.empty::<T>(case.x.len())?;
         let g = ChannelGeometry::new(n as u64, c as u32, spatial as u64);
         for (y, place) in [(&y, "elsewhere"), (&x, "in place")] {
-            let arguments = (x.source(), parameters[0].source(), y.ptr(), g);
+            let arguments = (
+                x.source(),
+                parameters[0].source(),
+                y.ptr(),
+                g,
+                f32::INFINITY,
+            );
             run.launch(&SCALE, &[label::<T>()], shape(g.elements), arguments)?;
             compare(&format!("{} {place}", case.name), y, &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every shape with a slope for each channel, and with one for all, and in place; NaN and infinities.
+pub(crate) fn prelu<T: Storage>(run: &Run) -> Outcome {
+    for (n, c, spatial) in SHAPES {
+        for slopes in [c, 1] {
+            let layer = Layer::prelu("prelu", slopes);
+            let case = case::<T>([layer], &[n, c, spatial]).special();
+            let wanted = rounded_once::<T>(&case);
+            let Loaded { x, parameters } = run.load::<T>(&case)?;
+            let y = run.empty::<T>(case.x.len())?;
+            let g = match slopes {
+                1 => ChannelGeometry::new(1, 1, case.x.len() as u64),
+                _ => ChannelGeometry::new(n as u64, c as u32, spatial as u64),
+            };
+            for (y, place) in [(&y, "elsewhere"), (&x, "in place")] {
+                let arguments = (x.source(), parameters[0].source(), y.ptr(), g, 0.0);
+                run.launch(&SCALE, &[label::<T>()], shape(g.elements), arguments)?;
+                compare(&format!("{} {slopes} {place}", case.name), y, &wanted)?;
+            }
         }
     }
     Ok(())

@@ -138,7 +138,7 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
 
     let scale = run.tensor::<f32>(&factors)?;
     let y = run.sparse::<f32>(g.elements)?;
-    let arguments = (x.source(), scale.source(), y.ptr(), g);
+    let arguments = (x.source(), scale.source(), y.ptr(), g, f32::INFINITY);
     run.launch_some(&SCALE, &labels, launch, &blocks, arguments)?;
     let scaled = |index| number(index) * factors[channel(index)];
     blocks_are("scale", &y, BLOCK, &blocks, scaled)?;

@@ -250,6 +250,34 @@ pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// Slopes behind a norm, one for each channel and one for all, of planes that are no whole vectors, and functions behind them.
+pub(crate) fn slopes<T: Storage>(run: &Run) -> Outcome {
+    for norm in [
+        norm(5, 3, 3, 1, 0.0),
+        norm(3, 12, 4, 7, 0.0),
+        norm(2, 3, 1, 1367, 2.0),
+    ] {
+        for num_parameters in [norm.channels, 1] {
+            let prelu = Layer::prelu("prelu", num_parameters);
+            let case = norm.case::<T>([norm.layer(), prelu, Layer::tanh()]);
+            let Loaded { x, parameters } = run.load::<T>(&case)?;
+            let [w, b, s] = [0, 1, 2].map(|index| parameters[index].source());
+            let g = norm.geometry().affine(true, true);
+            let partials = statistics(run, &x, g)?;
+            let g = g.apply(size_of::<T>() as u32).with_slopes(num_parameters);
+            let y = run.empty::<T>(norm.len())?;
+            let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
+            let list = list(&[Layer::tanh()]);
+            let arguments = (x, partials, none, w, b, s, y.ptr(), g, list);
+            let family = &GROUP_NORM_SCALE_POINTWISE;
+            run.launch(family, &[label::<T>()], g.shape(), arguments)?;
+            let what = format!("{norm:?} and {num_parameters} slopes");
+            compare(&what, &y, &expected::<T>(&case))?;
+        }
+    }
+    Ok(())
+}
+
 /// Rows kept in shared memory: whole planes and parts of vectors, a row that fits exactly as far as
 /// its vectors go, and one that does not fit.
 const RESIDENT: [Norm; 3] = [

@@ -65,6 +65,10 @@ pub const FAMILIES: &[Family] = &[
         draw: scale,
     },
     Family {
+        name: "prelu",
+        draw: prelu,
+    },
+    Family {
         name: "add",
         draw: add,
     },
@@ -278,6 +282,12 @@ fn by_statistics(c: &mut Choices) -> Plan {
 fn scale(c: &mut Choices) -> Plan {
     let channels = c.within(1, 20);
     one(Layer::scale("scale"), any(c, channels))
+}
+
+fn prelu(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 20);
+    let slopes = c.of([1, channels]);
+    one(Layer::prelu("prelu", slopes), any(c, channels))
 }
 
 fn add(c: &mut Choices) -> Plan {

@@ -125,6 +125,9 @@ pub(super) fn clamp(c: &mut Choices) -> PointwiseSpec {
 /// How many pointwise functions there are.
 pub(super) const FUNCTIONS: u32 = 11;
 
+/// Behind the functions, and factors, among what is drawn.
+const SLOPE: u32 = FUNCTIONS + 1;
+
 /// Pointwise function `number` with any attributes.
 pub(super) fn function(c: &mut Choices, number: u32) -> Layer {
     Layer::Pointwise(match number {
@@ -151,7 +154,7 @@ pub(super) fn function(c: &mut Choices, number: u32) -> Layer {
     })
 }
 
-/// Up to `most` functions, factors and, where `inputs` has names left, sums.
+/// Up to `most` functions, factors, slopes of all channels together and, where `inputs` has names left, sums.
 pub(super) fn functions(
     c: &mut Choices,
     most: usize,
@@ -160,8 +163,9 @@ pub(super) fn functions(
 ) -> Vec<Layer> {
     let mut layers = Vec::new();
     for _ in 0..c.within(0, most) {
-        layers.extend(match c.below(FUNCTIONS + 3) {
+        layers.extend(match c.below(FUNCTIONS + 4) {
             FUNCTIONS => scales.pop().map(Layer::scale),
+            SLOPE => Some(Layer::prelu("slope", 1)),
             number if number > FUNCTIONS => inputs.pop().map(Layer::add),
             number => Some(function(c, number)),
         });

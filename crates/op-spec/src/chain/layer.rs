@@ -14,7 +14,8 @@ use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
     BatchNormProblem, ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem,
     InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, ScaleProblem, SpecError,
+    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, ScaleProblem,
+    SpecError,
 };
 
 pub use crate::add::layer::AddLayer;
@@ -23,6 +24,7 @@ pub use crate::conv::layer::ConvLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
 pub use crate::layer_norm::layer::LayerNormLayer;
+pub use crate::prelu::layer::PreluLayer;
 pub use crate::scale::layer::ScaleLayer;
 
 /// What a chain asks of a layer.
@@ -75,6 +77,7 @@ pub(super) enum Place {
     LayerNorm(LayerNormProblem),
     Factors(ScaleProblem),
     Affine(BatchNormProblem),
+    Slopes(PreluProblem),
     Pointwise(PointwiseProblem),
     Residual(AddProblem),
     Reduction(Reduction),
@@ -203,6 +206,9 @@ layers! {
     /// A product with one factor per channel.
     Scale(ScaleLayer) is "scale",
     |problem: ScaleProblem| Place::Factors(problem);
+    /// A rectifier whose slope below 0 is a parameter, of all channels or of each.
+    Prelu(PreluLayer) is "prelu",
+    |problem: PreluProblem| Place::Slopes(problem);
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dSpec) is "max_pool2d",
     |problem: MaxPool2dProblem| Place::Reduction(Reduction::MaxPool2d(problem));

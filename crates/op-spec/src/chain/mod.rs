@@ -45,7 +45,7 @@ pub use error::ChainError;
 pub use inputs::ChainInput;
 pub use layer::{
     AddLayer, BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
-    LayerProblem, Reduction, ScaleLayer,
+    LayerProblem, PreluLayer, Reduction, ScaleLayer,
 };
 pub use normal_form::{NormalForm, NotNormal, Pointwise};
 pub use parameters::{Initialisation, Parameter};

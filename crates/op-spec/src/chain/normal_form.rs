@@ -28,7 +28,7 @@ use super::layer::{LayerProblem, Place, Reduction};
 use super::problem::ChainProblem;
 use crate::{
     AddProblem, BatchNormProblem, ClampProblem, ConvProblem, GroupNormProblem, LayerNormProblem,
-    PointwiseProblem, PoolProblem, ScaleProblem,
+    PointwiseProblem, PoolProblem, PreluProblem, ScaleProblem,
 };
 
 /// A function of single values and, at most, their channel, or what a residual has at their place.
@@ -38,6 +38,8 @@ pub enum Pointwise {
     Function(PointwiseProblem),
     /// Multiplies a value by its channel's factor.
     Scale(ScaleProblem),
+    /// Multiplies a value that is not above 0 by the slope of its channel, or of all.
+    Prelu(PreluProblem),
     /// Adds a value of the same place of the layer's further input.
     Residual(AddProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
@@ -54,6 +56,8 @@ impl Pointwise {
             Self::Function(problem) => problem.function.keeps_order(),
             // A factor may be negative.
             Self::Scale(_) | Self::BatchNorm(_) | Self::LayerAffine(_) => false,
+            // So may a slope.
+            Self::Prelu(_) => false,
             // What is added differs from place to place.
             Self::Residual(_) => false,
         }
@@ -64,7 +68,11 @@ impl Pointwise {
     pub fn as_clamp(&self) -> Option<ClampProblem> {
         match self {
             Self::Function(problem) => problem.as_clamp(),
-            Self::Scale(_) | Self::BatchNorm(_) | Self::LayerAffine(_) | Self::Residual(_) => None,
+            Self::Scale(_)
+            | Self::Prelu(_)
+            | Self::BatchNorm(_)
+            | Self::LayerAffine(_)
+            | Self::Residual(_) => None,
         }
     }
 
@@ -72,6 +80,7 @@ impl Pointwise {
         match self {
             Self::Function(problem) => problem.function.operator(),
             Self::Scale(_) => "scale",
+            Self::Prelu(_) => "prelu",
             Self::Residual(_) => "add",
             Self::BatchNorm(_) => "batch_norm",
             Self::LayerAffine(_) => "affine of each element",
@@ -200,6 +209,7 @@ impl NormalForm {
             }
             Place::Pointwise(problem) => Ok(self.map(index, Pointwise::Function(problem), part)),
             Place::Affine(problem) => Ok(self.map(index, Pointwise::BatchNorm(problem), part)),
+            Place::Slopes(problem) => Ok(self.map(index, Pointwise::Prelu(problem), part)),
             Place::Residual(problem) => Ok(self.map(index, Pointwise::Residual(problem), part)),
             Place::Pool(problem) => {
                 if part != Part::Start || !self.factors_before.is_empty() {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::data;
 
 /// What a parameter is before training, as PyTorch has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Initialisation {
@@ -24,12 +24,14 @@ pub enum Initialisation {
     Ones,
     /// All 0.
     Zeros,
+    /// All this number.
+    Constant(f64),
     /// Normally distributed, mean 0 and deviation 1.
     Normal,
 }
 
 /// A tensor that a chain is given beside its input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Parameter {
     /// PyTorch's name, such as `conv.weight`.
@@ -70,6 +72,7 @@ impl Parameter {
             Initialisation::Uniform { fan_in } => data::signed(seed, index) * uniform_bound(fan_in),
             Initialisation::Ones => 1.0,
             Initialisation::Zeros => 0.0,
+            Initialisation::Constant(value) => value as f32,
             Initialisation::Normal => data::normal(seed, index),
         }
     }

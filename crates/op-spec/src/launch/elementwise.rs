@@ -1,4 +1,4 @@
-//! `scale` and the pointwise functions: every element is read once and written once.
+//! `scale`, `prelu` and the pointwise functions: every element is read once and written once.
 //!
 //! A block owns [`BLOCK_ELEMENTS`] consecutive elements of the flattened tensor, whatever the
 //! planes in it are, so that accesses stay whole aligned vectors for any plane size.

@@ -39,7 +39,7 @@ pub const PARTIAL_ELEMENTS: usize = 2;
 /// alignment.
 pub const COUNTED_ELEMENTS: usize = 4;
 
-/// Numbers that a block keeps for a plane: mean, factor, bias and scale.
+/// Numbers that a block keeps for a plane: mean, factor, bias and scale, or slope.
 pub const PLANE_ELEMENTS: usize = 4;
 
 /// Bytes that a thread of an elementwise pass moves by one instruction.
@@ -258,6 +258,10 @@ pub struct ApplyGeometry {
     pub near: Reciprocal,
     /// Elements of a block.
     pub block_elements: u32,
+    /// What is multiplied behind the norm is what is not above this: infinity for factors, 0 for the slopes of a prelu.
+    pub multiplied_to: f32,
+    /// From the factor, or slope, of a channel to that of the next: 1, or 0 where all have the same.
+    pub factor_step: u32,
 }
 
 impl ApplyGeometry {
@@ -292,6 +296,17 @@ impl ApplyGeometry {
             spatial,
             near: Reciprocal::of(near),
             block_elements: block_elements as u32,
+            multiplied_to: f32::INFINITY,
+            factor_step: 1,
+        }
+    }
+
+    /// The same pass with a prelu behind the norm, of `num_parameters` slopes, in the place of factors.
+    pub const fn with_slopes(self, num_parameters: usize) -> Self {
+        Self {
+            multiplied_to: 0.0,
+            factor_step: (num_parameters != 1) as u32,
+            ..self
         }
     }
 

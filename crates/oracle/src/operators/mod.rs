@@ -18,6 +18,7 @@ pub mod max_pool2d;
 mod operator;
 pub mod pointwise;
 pub mod pool;
+pub mod prelu;
 pub mod scale;
 
 pub use operator::Operator;
@@ -33,6 +34,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::LayerNorm(problem) => problem,
         LayerProblem::BatchNorm(problem) => problem,
         LayerProblem::Scale(problem) => problem,
+        LayerProblem::Prelu(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
         LayerProblem::ChannelMax(problem) => problem,
         LayerProblem::Add(problem) => problem,
@@ -60,6 +62,7 @@ const CASES: &[Cases] = &[
     layer_norm::CASES,
     batch_norm::CASES,
     scale::CASES,
+    prelu::CASES,
     max_pool2d::CASES,
     channel_max::CASES,
     add::CASES,

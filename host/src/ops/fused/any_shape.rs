@@ -115,8 +115,8 @@ impl PoolingChoice {
     }
 }
 
-/// Appends `functions(norm(convolution(x) * before) * behind)`, with the convolution that was chosen for this problem and the
-/// factors of its norm.
+/// Appends `functions(norm(convolution(x) * before) * behind)`, or a prelu behind the norm, with the convolution that was chosen
+/// for this problem and what is multiplied before and behind its norm.
 pub(crate) fn append_mapped(
     program: &mut ProgramBuilder,
     x: Value,
@@ -128,11 +128,11 @@ pub(crate) fn append_mapped(
     let MappedForm { norm, output, .. } = problem;
     let convolved = convolution.append(program, x, parameters, output)?;
     let input = convolved.statistics(program, parameters.norm, norm.norm.geometry()?)?;
-    let functions = &norm.functions;
     let tail = Tail {
         before,
         scale,
-        functions,
+        prelu: norm.behind.and_then(|behind| behind.prelu),
+        functions: &norm.functions,
     };
     normalise_and_map(program, &input, tail)
 }

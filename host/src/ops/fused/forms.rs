@@ -1,7 +1,7 @@
 //! The normal forms that there are kernels for.
 
 use op_spec::chain::{ChainProblem, NormalForm, Pointwise, Reduction};
-use op_spec::{BatchNormProblem, PointwiseProblem, ScaleProblem};
+use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 use crate::spec::launch::Refusal;
 use crate::spec::launch::implicit_gemm::Ending;
@@ -83,7 +83,7 @@ impl EndingForm {
     }
 }
 
-/// `functions(norm(convolution(x) * before) * behind)`; factors before are those of a norm of each channel.
+/// `functions(norm(convolution(x) * before) * behind)`, or a prelu behind the norm; factors before are those of a norm of each channel.
 #[derive(Debug, Clone)]
 pub(crate) struct MappedForm {
     pub(crate) conv: ConvProblem<3>,
@@ -110,14 +110,23 @@ impl MappedForm {
     }
 }
 
-/// `functions(norm(x * before) * behind)`; factors before are those of a norm of each channel.
+/// What is done to values right behind a norm, with a parameter that is one for each channel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Behind {
+    /// The layer, whose only parameter it is.
+    pub(crate) layer: usize,
+    /// The problem of a prelu, whose slopes they are; else they are factors.
+    pub(crate) prelu: Option<PreluProblem>,
+}
+
+/// `functions(norm(x * before) * behind)`, or a prelu behind the norm; factors before are those of a norm of each channel.
 #[derive(Debug, Clone)]
 pub(crate) struct MappedNorm {
     pub(crate) norm: GroupNormProblem,
     /// The layer of the factors before the norm.
     pub(crate) before: Option<usize>,
-    /// The layer of the factors right behind it.
-    pub(crate) behind: Option<usize>,
+    /// The factors right behind it, or the prelu.
+    pub(crate) behind: Option<Behind>,
     pub(crate) functions: Vec<PointwiseProblem>,
 }
 
@@ -130,11 +139,20 @@ impl MappedNorm {
         if form.reduction.is_some() || before.is_some() && !is_each_channel {
             return Err(refusal);
         }
+        let factors = at_most_one(&form.factors_behind, refusal)?;
+        let factors = factors.map(|layer| Behind { layer, prelu: None });
+        let (behind, pointwise) = match (factors, &form.pointwise[..]) {
+            (None, [(layer, Pointwise::Prelu(problem)), rest @ ..]) => {
+                let (layer, prelu) = (*layer, Some(*problem));
+                (Some(Behind { layer, prelu }), rest)
+            }
+            (factors, all) => (factors, all),
+        };
         Ok(MappedNorm {
             norm,
             before,
-            behind: at_most_one(&form.factors_behind, refusal)?,
-            functions: functions(&form.pointwise, refusal)?,
+            behind,
+            functions: functions(pointwise, refusal)?,
         })
     }
 }

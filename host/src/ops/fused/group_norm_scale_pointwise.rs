@@ -1,4 +1,4 @@
-//! `group_norm` with a scale on either side of it, and pointwise functions.
+//! `group_norm` with a scale on either side of it, or a prelu behind it, and pointwise functions.
 
 use kernels_gpu::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 
@@ -7,17 +7,19 @@ use crate::ops::group_norm::{NormInput, statistics};
 use crate::ops::launching::{Affine, compute};
 use crate::ops::pointwise;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::PointwiseProblem;
 use crate::spec::launch::norm::NormGeometry;
 use crate::spec::launch::pointwise::{MAX_STEPS, PointwiseList};
+use crate::spec::{PointwiseProblem, PreluProblem};
 
 /// What is done to single values around a norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tail<'a> {
     /// What is multiplied with each channel before the norm, whose groups are channels then.
     pub(crate) before: Option<Value>,
-    /// What is multiplied with each channel behind it.
+    /// What is multiplied with each channel behind it: factors, or the slopes of `prelu`.
     pub(crate) scale: Option<Value>,
+    /// The problem that the slopes are of, if they are.
+    pub(crate) prelu: Option<PreluProblem>,
     /// What is done then.
     pub(crate) functions: &'a [PointwiseProblem],
 }
@@ -27,11 +29,12 @@ impl Tail<'_> {
     pub(crate) const NONE: Self = Self {
         before: None,
         scale: None,
+        prelu: None,
         functions: &[],
     };
 }
 
-/// Appends `functions(norm(x * before[c], weight, bias) * scale[c])` in two kernels: the statistics of `x`, then all the rest.
+/// Appends `functions(norm(x * before[c], weight, bias) * scale[c])`, or a prelu in the place of the scale, in two kernels: the statistics of `x`, then all the rest.
 /// Instance norm is a norm, too, with a group per channel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -59,6 +62,10 @@ pub(crate) fn normalise_and_map(
     let Affine { weight, bias } = input.affine;
     let spatial: usize = program.shape(x)[2..].iter().product();
     let geometry = norm.pooled(spatial as u64, program.dtype(x).size() as u32);
+    let geometry = match tail.prelu {
+        Some(prelu) => geometry.with_slopes(prelu.num_parameters),
+        None => geometry,
+    };
     let (first, rest) = tail.functions.split_at(tail.functions.len().min(MAX_STEPS));
     let list = PointwiseList::take(&mut first.iter().map(|problem| problem.function.step()));
     let y = program.tensor_like(x)?;
@@ -67,7 +74,8 @@ pub(crate) fn normalise_and_map(
     let (family, shape) = (&GROUP_NORM_SCALE_POINTWISE, geometry.shape());
     // SAFETY: `x` and `y` have `spatial` elements for each channel of the norm's rows; the partial results are those of
     // these rows; weight and bias have a value per channel where the geometry says that they exist, and so have `before`, which
-    // is there only if rows are channels, and `scale`, where they are there.
+    // is there only if rows are channels, and `scale`, where they are there, but for a prelu's only slope, for which the geometry's
+    // step is 0.
     let y = unsafe { compute(program, family, shape, y, arguments)? };
     pointwise::append(program, y, rest)
 }

@@ -111,10 +111,14 @@ fn any_norm(c: &mut Choices, groups: usize) -> Vec<Layer> {
     }
 }
 
-/// What networks have behind a convolution, in any order: a norm, functions, sums, a pool, functions, sums, a last pool.
-fn behind(c: &mut Choices, groups: usize, dimensions: usize) -> Vec<Layer> {
+/// What networks have behind a convolution to `channels` channels, in any order: a norm, slopes, functions, sums, a pool, functions, sums, a
+/// last pool.
+fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) -> Vec<Layer> {
     let (mut scales, mut inputs) = (vec!["last", "first"], vec!["late", "shortcut"]);
     let mut layers = any_norm(c, groups);
+    if c.once_in(5) {
+        layers.push(Layer::prelu("slopes", channels));
+    }
     layers.extend(functions(c, 3, &mut scales, &mut inputs));
     layers.extend(match (c.below(5), dimensions) {
         (1 | 2, 2) => Some(max_pool2d(c, 4)),
@@ -139,7 +143,7 @@ pub(super) fn blocks(c: &mut Choices) -> Plan {
     let kernel_size = c.each(1, 4);
     let conv = usual_conv(c, "conv", groups, groups * norm_groups * m, kernel_size);
     let mut layers = vec![Layer::conv2d(conv)];
-    layers.extend(behind(c, norm_groups, 2));
+    layers.extend(behind(c, norm_groups, groups * norm_groups * m, 2));
     Plan {
         layers,
         input: shape(c, groups * of_group, 2, 3, 24),
@@ -152,7 +156,7 @@ pub(super) fn volumes(c: &mut Choices) -> Plan {
     let kernel_size = c.each(1, 3);
     let conv = usual_conv(c, "conv", groups, groups * norm_groups * m, kernel_size);
     let mut layers = vec![Layer::conv3d(conv)];
-    layers.extend(behind(c, norm_groups, 3));
+    layers.extend(behind(c, norm_groups, groups * norm_groups * m, 3));
     Plan {
         layers,
         input: shape(c, groups * of_group, 3, 3, 10),
@@ -178,7 +182,7 @@ fn conv_block(
     };
     let groups = if filters.is_multiple_of(8) { 8 } else { 1 };
     let mut layers = vec![Layer::conv2d(conv)];
-    layers.extend(behind(c, groups, 2));
+    layers.extend(behind(c, groups, filters, 2));
     debug_assert_eq!(input[1], channels);
     Plan { layers, input }
 }
@@ -213,7 +217,7 @@ pub(super) fn depthwise(c: &mut Choices) -> Plan {
     let kernel_size = c.each(1, 5);
     let conv = usual_conv(c, "conv", channels, channels, kernel_size);
     let mut layers = vec![Layer::conv2d(conv)];
-    layers.extend(behind(c, 1, 2));
+    layers.extend(behind(c, 1, channels, 2));
     Plan {
         layers,
         input: shape(c, channels, 2, 5, 70),
@@ -242,7 +246,7 @@ pub(super) fn tails(c: &mut Choices) -> Plan {
     let (norm_groups, m) = (c.within(1, 4), c.within(1, 20));
     let (mut scales, mut inputs) = (vec!["early"], vec!["residual"]);
     let mut layers = functions(c, 1, &mut scales, &mut inputs);
-    layers.extend(behind(c, norm_groups, 2));
+    layers.extend(behind(c, norm_groups, norm_groups * m, 2));
     if layers.len() < 2 {
         layers.extend([Layer::scale("scale"), Layer::relu()]);
     }

@@ -1,0 +1,164 @@
+//! A rectifier whose slope below 0 is a parameter.
+
+use crate::error::{Quantity, RankRule, SpecError};
+use crate::launch::elementwise::ChannelGeometry;
+use crate::shape::{ChannelShape, elements};
+
+const OPERATOR: &str = "prelu";
+
+/// Multiplies values that are not above 0 by a slope, one for all channels or one for each; see
+/// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html). No attributes: how
+/// many slopes there are is the shape of `weight`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PreluSpec;
+
+impl PreluSpec {
+    /// Checks the shapes of the input and the slopes. With one slope the input may have any rank, with others from 2 on.
+    ///
+    /// # Errors
+    /// A `weight` that is no vector; slopes that are neither one nor as many as channels; an input of rank under 2 with
+    /// several.
+    pub fn problem(&self, input: &[usize], weight: &[usize]) -> Result<PreluProblem, SpecError> {
+        let &[num_parameters] = weight else {
+            return Err(SpecError::Rank {
+                operator: OPERATOR,
+                tensor: "weight",
+                actual: weight.len(),
+                rule: RankRule::Exactly(1),
+            });
+        };
+        let shape = if num_parameters == 1 {
+            ChannelShape {
+                n: 1,
+                c: 1,
+                spatial: elements(OPERATOR, "input", input)?,
+            }
+        } else {
+            let shape = ChannelShape::new(OPERATOR, input)?;
+            check(Quantity::entry("weight", 0), num_parameters, shape.c)?;
+            shape
+        };
+        Ok(PreluProblem {
+            num_parameters,
+            shape,
+        })
+    }
+}
+
+/// Refuses a number of slopes that is neither 1 nor that of the channels.
+fn check(quantity: Quantity, actual: usize, channels: usize) -> Result<(), SpecError> {
+    match actual == 1 || actual == channels {
+        true => Ok(()),
+        false => Err(SpecError::OneOrEach {
+            operator: OPERATOR,
+            quantity,
+            actual,
+            channels,
+        }),
+    }
+}
+
+/// A rectifier whose slopes fit its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PreluProblem {
+    /// Slopes: one, or one for each channel.
+    pub num_parameters: usize,
+    /// Shape of input and output. With one slope, all elements are one channel of one sample.
+    pub shape: ChannelShape,
+}
+
+impl PreluProblem {
+    /// The extents as kernels take them.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
+    pub fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
+        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
+        Ok(ChannelGeometry::new(n, channels, spatial))
+    }
+}
+
+#[cfg(feature = "chain")]
+pub(crate) mod layer {
+    use alloc::string::String;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::PreluSpec;
+    use crate::chain::Initialisation;
+    use crate::chain::file::{is_one, one};
+    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
+    use crate::chain::parameters::Wanted;
+    use crate::error::{Quantity, SpecError};
+
+    /// A rectifier whose slope below 0 is a parameter, as `torch.nn.PReLU` describes it.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct PreluLayer {
+        /// Prefix of its parameter, `name.weight`.
+        pub name: String,
+        /// Slopes: 1 for all channels, or one for each; PyTorch's default is 1.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        pub num_parameters: usize,
+        /// What the slopes are before training; PyTorch's default is 0.25.
+        #[serde(default = "default_init", skip_serializing_if = "is_default_init")]
+        pub init: f64,
+    }
+
+    impl Layer {
+        /// A rectifier with slopes that are 0.25 before training, one for all channels or one for each.
+        #[must_use]
+        pub fn prelu(name: &str, num_parameters: usize) -> Layer {
+            Layer::Prelu(PreluLayer {
+                name: name.into(),
+                num_parameters,
+                init: default_init(),
+            })
+        }
+    }
+
+    fn default_init() -> f64 {
+        0.25
+    }
+
+    fn is_default_init(init: &f64) -> bool {
+        *init == default_init()
+    }
+
+    impl ChainLayer for PreluLayer {
+        fn needs_channels(&self) -> bool {
+            self.num_parameters != 1
+        }
+
+        fn needs_batch(&self) -> bool {
+            // Channels are PyTorch's axis 1, whatever the input has.
+            self.num_parameters != 1
+        }
+
+        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+            let quantity = Quantity::scalar("num_parameters");
+            super::check(quantity, self.num_parameters, channels).map(|()| Some(channels))
+        }
+
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn parameters(&self, _: &Flow) -> Vec<Wanted> {
+            vec![Wanted {
+                suffix: ".weight",
+                shape: vec![self.num_parameters],
+                initialisation: Initialisation::Constant(self.init),
+                present: true,
+            }]
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let problem = PreluSpec.problem(input, &[self.num_parameters])?;
+            Ok((LayerProblem::Prelu(problem), input.to_vec()))
+        }
+    }
+}

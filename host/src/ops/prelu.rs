@@ -1,0 +1,56 @@
+//! A rectifier whose slope below 0 is a parameter.
+
+use super::launching::{compute, single};
+use kernels_gpu::scale::SCALE;
+
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::launch::elementwise;
+use crate::spec::{PreluProblem, PreluSpec};
+
+/// `y[n, c, ..] = x[n, c, ..]` where that is above 0, else `y[n, c, ..] = x[n, c, ..] * weight[c]`.
+///
+/// *Shapes*: `x` is `(n, c, *)`, `weight` is `(c)`; or `weight` is `(1)`, one slope for all, and `x` has any shape. The output has
+/// the input's.
+///
+/// *Numerics*: exact above 0; elsewhere one rounding, and one to the storage type. A slope may be any number. The product is
+/// IEEE's, as in PyTorch: a slope of 0 makes NaN of minus infinity, an infinite one of 0; a negative one makes 0 of -0, and -0 of 0.
+///
+/// *NaN* stays NaN. A slope that is NaN gives NaN for what is not above 0.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec) for ranks and lengths that do not fit,
+/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch), [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[-2.0f32, -2.0], [3.0, -4.0]])?;
+/// let slopes = Tensor::from_array(&stream, &array![0.25f32, -1.0])?;
+/// let y = ops::prelu(&x, &slopes)?;
+/// assert_eq!(y.to_array::<f32>()?, array![[-0.5, 2.0], [3.0, 4.0]].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
+pub fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let problem = PreluSpec.problem(x.shape(), weight.shape())?;
+    single("prelu", x, problem.into(), &[("weight", Some(weight))])
+}
+
+/// Appends the operator to a program: a scale of what is not above 0.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    weight: Value,
+    problem: &PreluProblem,
+) -> Result<Value> {
+    let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
+    let shape = elementwise::shape(geometry.elements);
+    // SAFETY: `x` and `y` have `geometry.elements` elements, `weight` one per channel of the geometry.
+    unsafe { compute(program, &SCALE, shape, y, (x, weight, y, geometry, 0.0)) }
+}
