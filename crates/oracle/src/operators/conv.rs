@@ -103,7 +103,10 @@ fn of_largest<const D: usize>(
     let mut shape = filters.shape().to_vec();
     shape[0] = problem.groups;
     let windows = windows.reference(&magnitudes.mapv(finite), &[&ArrayD::ones(shape)]);
-    let mut off = ArrayD::zeros(&*problem.output_shape());
+    // Of as many samples as there are, which need not be the problem's.
+    let mut shape = windows.shape().to_vec();
+    shape[1] = problem.k;
+    let mut off = ArrayD::zeros(shape);
     for ((inputs, x), mut off) in
         (windows.outer_iter().zip(magnitudes.outer_iter())).zip(off.outer_iter_mut())
     {
