@@ -8,9 +8,11 @@ pub struct Precision {
     /// How far off the product of two of its factors may be in parts of itself, because they are not multiplied as they are.
     pub factors: f64,
     /// How far off an input may be of a sample that is all so small that kernels multiply it by the largest power of two that they use: half the
-    /// least number of the operands' format, in parts of that. What values lack that are less than `2^-11` of the largest of their sample or
-    /// filter is in no precision here; `channels_apart` in `tests/accuracy.rs` has a bound of its own for these.
+    /// least number of the operands' format, in parts of that.
     pub factors_underflow: f64,
+    /// How far off a factor may be in parts of the largest magnitude of its sample, or of its filter: half the least number of the operands'
+    /// format, in parts of what the largest is brought to at the least.
+    pub factors_of_largest: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
     /// Unit roundoff of the format that tensors are stored in, 0 if it is the arithmetic's own.
@@ -37,6 +39,8 @@ impl Precision {
         factors: 0.0,
         // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the most.
         factors_underflow: LEAST_FACTOR,
+        // Half of f16's least number is 2^-25, and samples are packed so that their largest is 2^8 at the least, filters 2^10.
+        factors_of_largest: 1.0 / (1u64 << 33) as f64,
         arithmetic: F32_UNIT,
         storage: 0.0,
         // Subnormal numbers may be flushed to zero.
@@ -56,12 +60,14 @@ impl Precision {
     pub const TWO_BF16: Self = Self {
         factors: 3.0 / (1u64 << 16) as f64,
         factors_underflow: LEAST_BF16_FACTOR,
+        factors_of_largest: 0.0,
         ..Self::F32
     };
 
     /// f32 arithmetic on tensors stored in half precision.
     pub const F16: Self = Self {
         factors_underflow: 0.0,
+        factors_of_largest: 0.0,
         storage: TF32_UNIT,
         underflow: 1.0 / (1u64 << 25) as f64,
         largest: 65504.0,
@@ -71,6 +77,7 @@ impl Precision {
     /// f32 arithmetic on tensors stored in bfloat16.
     pub const BF16: Self = Self {
         factors_underflow: 0.0,
+        factors_of_largest: 0.0,
         storage: 1.0 / (1u64 << 8) as f64,
         ..Self::F32
     };
@@ -80,6 +87,7 @@ impl Precision {
         products: f64::EPSILON,
         factors: 0.0,
         factors_underflow: 0.0,
+        factors_of_largest: 0.0,
         arithmetic: f64::EPSILON,
         storage: 0.0,
         underflow: f64::MIN_POSITIVE,
