@@ -90,10 +90,16 @@ impl fmt::Display for WorstElement {
 }
 
 /// The elements in row-major order.
-fn in_order(values: &ArrayD<f64>) -> Vec<f64> {
-    let values = values.as_standard_layout();
-    let values = values.as_slice();
-    values.expect("standard layout is contiguous").to_vec()
+fn in_order(values: ArrayD<f64>) -> Vec<f64> {
+    let values = match values.is_standard_layout() {
+        true => values,
+        false => values.as_standard_layout().into_owned(),
+    };
+    let len = values.len();
+    let (mut elements, first) = values.into_raw_vec_and_offset();
+    elements.drain(..first.unwrap_or(0));
+    elements.truncate(len);
+    elements
 }
 
 impl Expected {
@@ -103,8 +109,8 @@ impl Expected {
         Self {
             shape: bounded.values.shape().to_vec(),
             index: None,
-            values: in_order(&bounded.values),
-            tolerance: in_order(&bounded.tolerance),
+            values: in_order(bounded.values),
+            tolerance: in_order(bounded.tolerance),
             mean: None,
             precision: *precision,
         }

@@ -1,5 +1,7 @@
 //! What the output of a case should be: its layers' operators, one after the other.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use ndarray::{ArrayD, ArrayViewD, Axis, Slice, Zip};
 use op_spec::GroupNormProblem;
 use op_spec::chain::{ChainError, ChainProblem, LayerProblem, ShapedLayer};
@@ -39,7 +41,19 @@ impl Case {
     /// # Errors
     /// As [`problem`](Self::problem).
     pub fn expected(&self, precision: &Precision) -> Result<Expected, ChainError> {
-        let mut expected = self.expected_at(std::slice::from_ref(precision))?;
+        self.expected_with_progress(precision, &|_, _| ())
+    }
+
+    /// The same, which tells `progress` how many layers of samples are done, and of how many, from any thread.
+    ///
+    /// # Errors
+    /// As [`problem`](Self::problem).
+    pub fn expected_with_progress(
+        &self,
+        precision: &Precision,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Expected, ChainError> {
+        let mut expected = self.expected_of(std::slice::from_ref(precision), progress)?;
         Ok(expected.remove(0))
     }
 
@@ -55,15 +69,27 @@ impl Case {
                 .map(|precision| self.expected(precision))
                 .collect();
         }
+        self.expected_of(precisions, &|_, _| ())
+    }
+
+    /// The same where no scale is folded, or for one precision.
+    fn expected_of(
+        &self,
+        precisions: &[Precision],
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Vec<Expected>, ChainError> {
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
         let x = self.batched_x(&problem);
+        let all = x.len_of(Axis(0)) * problem.steps.len();
+        let layers = AtomicUsize::new(0);
+        let done = |count| progress(layers.fetch_add(count, Ordering::Relaxed) + count, all);
         let samples: Vec<Computed> = (0..x.len_of(Axis(0)))
             .into_par_iter()
             .map(|number| {
                 let (samples, inputs) = (number..number + 1, self.wide_inputs(number..number + 1));
                 let x = x.slice_axis(Axis(0), samples.into());
-                self.computed(x, &problem, &parameters, &inputs, precisions)
+                self.computed(x, &problem, &parameters, &inputs, precisions, &done)
             })
             .collect();
         let shape = batched_output(&problem);
@@ -110,6 +136,7 @@ impl Case {
             &self.wide_parameters(),
             &self.wide_inputs(..),
             &[precision.unstored()],
+            &|_| (),
         );
         let y = y.bounded();
         let y = Bounded {
@@ -124,7 +151,7 @@ impl Case {
         })
     }
 
-    /// What some samples come to.
+    /// What some samples come to. `done` is told how many layers are done more.
     fn computed(
         &self,
         x: ArrayViewD<'_, f32>,
@@ -132,6 +159,7 @@ impl Case {
         parameters: &[ArrayD<f64>],
         inputs: &[ArrayD<f64>],
         precisions: &[Precision],
+        done: &dyn Fn(usize),
     ) -> Computed {
         let Bounded { values, tolerance } = Bounded::exact(x);
         let mut sample = Computed {
@@ -150,9 +178,14 @@ impl Case {
                     let sample = sample
                         .bounded()
                         .through_folded(norm, &of_layer, scale, precision);
+                    done(2);
                     (sample.into(), behind)
                 }
-                _ => (sample.through(&step.problem, &of_layer, precisions), behind),
+                _ => {
+                    let sample = sample.through(&step.problem, &of_layer, precisions);
+                    done(1);
+                    (sample, behind)
+                }
             };
         }
         sample

@@ -7,13 +7,12 @@ pub struct Precision {
     pub products: f64,
     /// How far off the product of two of its factors may be in parts of itself, because they are not multiplied as they are.
     pub factors: f64,
-    /// How far off a factor may be beside that, in parts of the largest finite one of its sample or filter, because these are brought into the
-    /// operands' range as a whole. Of `F32` it is none, as of products that no norm follows; where one does, values that are less than
-    /// `2^-11` of their sample's or filter's largest lack more, for which `channels_apart` in `tests/accuracy.rs` has a bound of its own.
-    pub factors_of_largest: f64,
     /// How far off an input may be of a sample that is all so small that kernels multiply it by the largest power of two that they use: half the
     /// least number of the operands' format, in parts of that.
     pub factors_underflow: f64,
+    /// How far off a factor may be in parts of the largest magnitude of its sample, or of its filter: half the least number of the operands'
+    /// format, in parts of what the largest is brought to at the least.
+    pub factors_of_largest: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
     /// Unit roundoff of the format that tensors are stored in, 0 if it is the arithmetic's own.
@@ -28,8 +27,6 @@ pub struct Precision {
 
 const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
-/// Half of f16's least number, `2^-25`, where the largest value is `2^8` at the least.
-const LEAST_OF_LARGEST: f64 = 1.0 / (1u64 << 33) as f64;
 /// `2^-125`.
 const LEAST_FACTOR: f64 = 2.0 * f32::MIN_POSITIVE as f64;
 
@@ -39,9 +36,10 @@ impl Precision {
         products: F32_UNIT,
         // Split factors lack up to 3 * 2^-22, and sums are cut off (`convfuse::ops::Precision`): tests hold such products to what FMA would have.
         factors: 0.0,
-        factors_of_largest: 0.0,
         // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the most.
         factors_underflow: LEAST_FACTOR,
+        // Half of f16's least number is 2^-25, and samples are packed so that their largest is 2^8 at the least, filters 2^10.
+        factors_of_largest: 1.0 / (1u64 << 33) as f64,
         arithmetic: F32_UNIT,
         storage: 0.0,
         // Subnormal numbers may be flushed to zero.
@@ -53,13 +51,13 @@ impl Precision {
     /// f32 with convolutions of factors rounded to 11 bits (tf32, or f16 at one scale for each sample and each filter). Their sums are f32's.
     pub const TF32: Self = Self {
         factors: 2.0 * TF32_UNIT,
-        factors_of_largest: LEAST_OF_LARGEST,
         ..Self::F32
     };
 
     /// f32 arithmetic on tensors stored in half precision.
     pub const F16: Self = Self {
         factors_underflow: 0.0,
+        factors_of_largest: 0.0,
         storage: TF32_UNIT,
         underflow: 1.0 / (1u64 << 25) as f64,
         largest: 65504.0,
@@ -69,6 +67,7 @@ impl Precision {
     /// f32 arithmetic on tensors stored in bfloat16.
     pub const BF16: Self = Self {
         factors_underflow: 0.0,
+        factors_of_largest: 0.0,
         storage: 1.0 / (1u64 << 8) as f64,
         ..Self::F32
     };
@@ -77,8 +76,8 @@ impl Precision {
     pub const F64: Self = Self {
         products: f64::EPSILON,
         factors: 0.0,
-        factors_of_largest: 0.0,
         factors_underflow: 0.0,
+        factors_of_largest: 0.0,
         arithmetic: f64::EPSILON,
         storage: 0.0,
         underflow: f64::MIN_POSITIVE,

@@ -240,3 +240,37 @@ fn the_memory_of_a_case_is_known_before_it_is_made() {
     assert_eq!(bytes(&[1 << 58, 2, 4, 4]).ok().flatten(), None);
     assert!(bytes(&[2, 3, 4, 4]).is_err());
 }
+
+#[test]
+fn precisions_side_by_side_are_what_each_is_alone() {
+    let chain = KernelBench85::default().chain().unwrap();
+    let case = Case::of_chain("kernelbench_85/precisions", chain, &[3, 8, 9, 10]);
+    for precisions in [
+        [Precision::F32, Precision::TF32, Precision::F64],
+        [
+            Precision::F16,
+            Precision::F16.folding_scale(),
+            Precision::BF16,
+        ],
+    ] {
+        let all = case.expected_at(&precisions).unwrap();
+        for (one, precision) in all.iter().zip(&precisions) {
+            let alone = case.expected(precision).unwrap();
+            assert_eq!(format!("{one:?}"), format!("{alone:?}"), "{precision:?}");
+        }
+    }
+}
+
+#[test]
+fn progress_ends_with_all_layers_of_all_samples() {
+    let chain = KernelBench85::default().chain().unwrap();
+    let case = Case::of_chain("kernelbench_85/progress", chain, &[3, 8, 9, 10]);
+    for precision in [Precision::F32, Precision::F16.folding_scale()] {
+        let told = std::sync::Mutex::new(Vec::new());
+        let progress = |done, of| told.lock().unwrap().push((done, of));
+        case.expected_with_progress(&precision, &progress).unwrap();
+        let told = told.into_inner().unwrap();
+        assert_eq!(told.iter().max(), Some(&(15, 15)), "{told:?}");
+        assert!(told.len() >= 12, "{told:?}");
+    }
+}

@@ -109,8 +109,20 @@ impl Subject {
     /// # Errors
     /// None for a subject that could be made.
     pub fn expected(&self, products: ops::Precision) -> Result<Expected> {
+        self.expected_with_progress(products, &|_, _| ())
+    }
+
+    /// The same, which tells `progress` how many layers of samples are done, and of how many.
+    ///
+    /// # Errors
+    /// As [`expected`](Self::expected).
+    pub fn expected_with_progress(
+        &self,
+        products: ops::Precision,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Expected> {
         let precision = precision(self.model.dtype(), products == ops::Precision::Fast);
-        Ok(self.case.expected(&precision)?)
+        Ok(self.case.expected_with_progress(&precision, progress)?)
     }
 
     /// The element type of the model.

@@ -190,19 +190,24 @@ impl Bench<'_> {
             }
             problem.label()
         };
-        let expected = |precision| match self.arguments.no_reference {
+        let expected = |precision, step: &Step| match self.arguments.no_reference {
             true => Ok(None),
-            false => subject.expected(precision).map(Some),
+            false => {
+                let progress = |done, of| step.at(done, of, "of the float64 reference");
+                subject
+                    .expected_with_progress(precision, &progress)
+                    .map(Some)
+            }
         };
         let step = Step::start(format!("{label}: float64 reference"));
         let mut products = description.products(Precision::Accurate);
-        let mut wanted = expected(Precision::Accurate)?;
+        let mut wanted = expected(Precision::Accurate, &step)?;
         step.done();
         for (strategy, options) in candidates {
             let step = Step::start(format!("  {}", self.name(task, strategy, options)));
             let its_products = description.products(options.precision);
             if its_products != products {
-                (products, wanted) = (its_products, expected(options.precision)?);
+                (products, wanted) = (its_products, expected(options.precision, &step)?);
             }
             let mut run = subject.measure(strategy, options, wanted.as_ref(), &mut self.protocol);
             step.done();

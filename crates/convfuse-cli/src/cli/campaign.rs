@@ -173,7 +173,7 @@ impl Tally {
     }
 
     fn all(&mut self, campaign: &Campaign, out: &mut Out) -> Result<(), Failure> {
-        let mut step = Step::start(format!(
+        let step = Step::start(format!(
             "cases from number {} of seed {}",
             campaign.first, campaign.seed
         ));

@@ -1,6 +1,7 @@
 //! A line on standard error that says what is going on.
 
 use std::io::{IsTerminal, stderr};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::out::{err, plain};
@@ -9,7 +10,7 @@ use super::out::{err, plain};
 pub(super) struct Step {
     what: String,
     start: Instant,
-    last: Instant,
+    last: Mutex<Instant>,
 }
 
 /// How often a terminal's line is written anew.
@@ -24,14 +25,19 @@ impl Step {
         Step {
             what,
             start: now,
-            last: now,
+            last: Mutex::new(now),
         }
     }
 
     /// Says how far the step is, on a terminal only: a log is not to hold hundreds of such lines.
-    pub(super) fn at(&mut self, done: usize, of: usize, detail: &str) {
-        if stderr().is_terminal() && self.last.elapsed() >= REFRESH {
-            self.last = Instant::now();
+    /// Threads that work on it side by side may do so.
+    pub(super) fn at(&self, done: usize, of: usize, detail: &str) {
+        // Another thread that is just writing says as much.
+        let Ok(mut last) = self.last.try_lock() else {
+            return;
+        };
+        if last.elapsed() >= REFRESH && stderr().is_terminal() {
+            *last = Instant::now();
             let detail = plain(detail);
             err(&format!("\r\x1b[K{} {done}/{of} {detail}", self.what));
         }

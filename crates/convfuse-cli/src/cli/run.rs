@@ -193,7 +193,7 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let options = Options::default().precision(arguments.precision);
     let mut file = TensorWriter::new(&target, format, arguments.dtype, output)?;
     let start = Instant::now();
-    let mut step = Step::start(format!("{} on {}", chain.operators(), stream.device()));
+    let step = Step::start(format!("{} on {}", chain.operators(), stream.device()));
     let mut done = 0;
     while done < samples {
         let end = samples.min(done + chunk);

@@ -113,12 +113,17 @@ fn cases_and_files(
     out: &mut Out,
 ) -> Result<(), Failure> {
     if !cases.is_empty() {
-        let mut step = Step::start(format!("{} cases from {source}", cases.len()));
+        let step = Step::start(format!("{} cases from {source}", cases.len()));
         for (done, case) in cases.iter().enumerate() {
             step.at(done, cases.len(), &case.name);
             for dtype in [DType::F32, DType::F16, DType::BF16] {
                 let case = rounded(case, dtype);
-                let expected = |precision: &Precision| case.expected(precision);
+                let progress = |layers, of| {
+                    let detail = format!("{}: {layers}/{of} of the float64 reference", case.name);
+                    step.at(done, cases.len(), &detail);
+                };
+                let expected =
+                    |precision: &Precision| case.expected_with_progress(precision, &progress);
                 tally.add(stream, &case.name, &case, dtype, expected, out)?;
             }
         }
@@ -173,7 +178,7 @@ fn golden_files(
     files: &[PathBuf],
     out: &mut Out,
 ) -> Result<(), Failure> {
-    let mut step = Step::start(format!("{} golden files", files.len()));
+    let step = Step::start(format!("{} golden files", files.len()));
     for (done, file) in files.iter().enumerate() {
         let name = golden_name(file);
         step.at(done, files.len(), &name);

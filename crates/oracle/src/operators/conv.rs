@@ -2,9 +2,10 @@
 //! `p' = p * stride - padding + r * dilation`, `q'` likewise, and zeros outside the image, or what the mode of padding puts
 //! there. A convolution of volumes has one dimension more, one of sequences one less; both are done as one of volumes.
 //!
-//! *Condition*: `sum of abs(x * w) + abs(bias)`; of products whose factors are rounded, what these lack comes on top, in parts of the
-//! same, and for what an input lacks however small it is, this times `sum of abs(w)` over the whole filter; so does what factors lack in
-//! parts of the largest of their sample or filter, that of a filter times `sum of abs(x)`. *Passes on* `t` as `sum of t * abs(w)`.
+//! *Condition*: `sum of abs(x * w) + abs(bias)`; of products whose factors are rounded, what these lack comes on top, in parts of
+//! `sum of abs(x * w)`; for what an input lacks however small it is, this times `sum of abs(w)` over the whole filter; and for what
+//! factors lack in parts of their sample's or filter's largest, this times `max of abs(x) * sum of abs(w)` and
+//! `max of abs(w) * sum of abs(x)` over the window. *Passes on* `t` as `sum of t * abs(w)`.
 
 mod cases;
 mod golden;
@@ -51,10 +52,15 @@ impl<const D: usize> Operator for ConvProblem<D> {
         let weight = parameters[0];
         let bias = self.bias.then(|| parameters[1]);
         // The same for all precisions.
-        let magnitudes = sums_of(self, x, weight, bias, Terms::Magnitudes);
+        let magnitudes = sums_of(self, x, weight, None, Terms::Magnitudes);
         let of_precision = |(t, precision): (ArrayD<f64>, &Precision)| {
-            let unit = chained(self.reduction()) * precision.products + precision.factors;
+            let of_sums = chained(self.reduction()) * precision.products;
+            let unit = of_sums + precision.factors;
             let mut tolerance = magnitudes.mapv(|v| v * unit);
+            // A bias is added as it is.
+            for (k, mut tolerance) in tolerance.axis_iter_mut(Axis(1)).enumerate() {
+                tolerance += bias.map_or(0.0, |bias| of_sums * bias[k].abs());
+            }
             if t.iter().any(|&t| t != 0.0) {
                 let passed_on = sums_of(self, &t, weight, None, Terms::Magnitudes);
                 tolerance.zip_mut_with(&passed_on, |own, passed_on| {
@@ -65,13 +71,19 @@ impl<const D: usize> Operator for ConvProblem<D> {
                 let channels = tolerance.axis_iter_mut(Axis(1));
                 for (mut tolerance, filter) in channels.zip(weight.outer_iter()) {
                     // An infinite element makes the result infinite, or is outside.
-                    let finite = filter.iter().map(|w| w.abs()).filter(|w| w.is_finite());
-                    tolerance += precision.factors_underflow * finite.sum::<f64>();
+                    let (_, sum) = finite(&filter);
+                    tolerance += precision.factors_underflow * sum;
                 }
             }
             if precision.factors_of_largest != 0.0 {
-                let off = of_largest(self, x, &t, weight);
-                tolerance += &(off * precision.factors_of_largest);
+                let magnitudes = x.mapv(f64::abs) + &t;
+                add_far_below(
+                    &mut tolerance,
+                    self,
+                    &magnitudes,
+                    weight,
+                    precision.factors_of_largest,
+                );
             }
             tolerance
         };
@@ -83,48 +95,49 @@ impl<const D: usize> Operator for ConvProblem<D> {
     }
 }
 
-/// What results are off by where each factor is off by the largest finite magnitude of its sample, with `t` that an input may be off by
-/// already, or of its filter.
-fn of_largest<const D: usize>(
-    problem: &ConvProblem<D>,
-    x: &ArrayD<f64>,
-    t: &ArrayD<f64>,
-    filters: &ArrayD<f64>,
-) -> ArrayD<f64> {
-    let finite = |v: f64| if v.is_finite() { v.abs() } else { 0.0 };
-    let largest = |values: ArrayViewD<'_, f64>| {
-        let largest = values.iter().copied().map(finite).fold(0.0, f64::max);
-        largest.max(LEAST_LARGEST)
-    };
-    let magnitudes = x.mapv(f64::abs) + t;
-    // One filter of ones for each group: the sums of the windows' magnitudes.
-    let mut windows = *problem;
-    (windows.k, windows.bias) = (problem.groups, false);
-    let mut shape = filters.shape().to_vec();
-    shape[0] = problem.groups;
-    let windows = windows.reference(&magnitudes.mapv(finite), &[&ArrayD::ones(shape)]);
-    // Of as many samples as there are, which need not be the problem's.
-    let mut shape = windows.shape().to_vec();
-    shape[1] = problem.k;
-    let mut off = ArrayD::zeros(shape);
-    for ((inputs, x), mut off) in
-        (windows.outer_iter().zip(magnitudes.outer_iter())).zip(off.outer_iter_mut())
-    {
-        let of_sample = largest(x);
-        for (k, (filter, mut off)) in filters.outer_iter().zip(off.outer_iter_mut()).enumerate() {
-            let inputs = inputs.index_axis(Axis(0), k / problem.k_per_group());
-            let weights: f64 = filter.iter().copied().map(finite).sum();
-            off.assign(&(&inputs * largest(filter) + of_sample * weights));
-        }
-    }
-    off
-}
+/// The first spatial axis.
+const FIRST: Axis = Axis(2);
 
 /// Below this kernels scale all largest values alike, by `2^126`: f32 has no larger power of two whose reciprocal is normal.
 const LEAST_LARGEST: f64 = f32::MIN_POSITIVE as f64 * 256.0;
 
-/// The first spatial axis.
-const FIRST: Axis = Axis(2);
+/// Adds to a tolerance what factors lack that are far smaller than the largest of their sample, of what `x` has the magnitudes, or filter.
+fn add_far_below<const D: usize>(
+    tolerance: &mut ArrayD<f64>,
+    problem: &ConvProblem<D>,
+    x: &ArrayD<f64>,
+    weight: &ArrayD<f64>,
+    part: f64,
+) {
+    // Of each group, the sums of magnitudes that its filters see.
+    let mut of_groups = *problem;
+    (of_groups.k, of_groups.bias) = (problem.groups, false);
+    let mut shape = weight.shape().to_vec();
+    shape[0] = problem.groups;
+    let windows = sums_of(&of_groups, x, &ArrayD::ones(shape), None, Terms::Magnitudes);
+    let largest_and_sum = |values| {
+        let (largest, sum) = finite(&values);
+        (largest.max(LEAST_LARGEST), sum)
+    };
+    let filters: Vec<(f64, f64)> = weight.outer_iter().map(largest_and_sum).collect();
+    let samples = tolerance.outer_iter_mut().zip(x.outer_iter());
+    for ((mut tolerance, x), windows) in samples.zip(windows.outer_iter()) {
+        let (largest_x, _) = largest_and_sum(x);
+        for (k, mut tolerance) in tolerance.outer_iter_mut().enumerate() {
+            let (largest_w, sum_w) = filters[k];
+            let window = windows.index_axis(Axis(0), k / problem.k_per_group());
+            tolerance.zip_mut_with(&window, |t, window| {
+                *t += part * (largest_x * sum_w + largest_w * window);
+            });
+        }
+    }
+}
+
+/// The largest magnitude of what is finite, and the sum of all.
+fn finite(values: &ArrayViewD<'_, f64>) -> (f64, f64) {
+    let finite = values.iter().map(|v| v.abs()).filter(|v| v.is_finite());
+    finite.fold((0.0, 0.0), |(largest, sum), v| (v.max(largest), sum + v))
+}
 
 /// The sums of a convolution of any dimensions.
 fn sums_of<const D: usize>(
@@ -222,6 +235,57 @@ mod tests {
     fn factors_of_fewer_bits_than_fast_products_have_are_noticed() {
         assert!(allows(&Precision::TF32, 11) && !allows(&Precision::TF32, 8));
         assert!(allows(&Precision::F32, 24) && !allows(&Precision::F32, 16));
+    }
+
+    #[test]
+    fn a_bias_is_no_factor() {
+        let shape = [1, 8, 9, 9];
+        let (x, weight) = (signed(3, &shape), signed(4, &[4, 8, 3, 3]));
+        let bias = ArrayD::from_elem(vec![4], 1000.0);
+        let spec = Conv2dSpec::default();
+        let problem = spec.problem(&shape, weight.shape(), Some(&[4])).unwrap();
+        let wide = weight.mapv(f64::from);
+        let products = sums_of(&problem, &x.mapv(f64::from), &wide, None, Terms::Magnitudes);
+        let layer = LayerProblem::Conv2d(problem);
+        let precision = Precision::TF32;
+        let wanted = Bounded::exact(x.view()).through(&layer, &[&wide, &bias], &precision);
+        let errors = products.mapv(|sum| sum * precision.factors);
+        let is_within = |parts: f64| {
+            let pairs = errors.iter().zip(&wanted.tolerance);
+            pairs
+                .map(|(error, t)| parts * error <= *t)
+                .collect::<Vec<_>>()
+        };
+        assert!(is_within(1.0).iter().all(|&is| is));
+        assert!(!is_within(10.0).contains(&true));
+    }
+
+    #[test]
+    fn what_is_far_below_its_samples_or_filters_largest_lacks_a_part_of_that() {
+        // The second channel is 2^14 times smaller, and has weights that make up for it; both are multiples of `least`.
+        let shape = [1, 2, 6, 6];
+        let far = f32::exp2(-14.0);
+        let (mut x, mut weight) = (signed(3, &shape), signed(4, &[3, 2, 3, 3]));
+        x.index_axis_mut(Axis(1), 1).mapv_inplace(|v| v * far);
+        weight.index_axis_mut(Axis(1), 1).mapv_inplace(|v| v / far);
+        let problem = Conv2dSpec::default()
+            .problem(&shape, weight.shape(), None)
+            .unwrap();
+        let (layer, wide) = (LayerProblem::Conv2d(problem), weight.mapv(f64::from));
+        let allows = |part: f64, precision: &Precision| {
+            let wanted = Bounded::exact(x.view()).through(&layer, &[&wide], precision);
+            let rounded = x.mapv(|v| (f64::from(v) / part).round() * part);
+            let got = problem.reference(&rounded, &[&wide]);
+            let mut pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
+            pairs.all(|((got, want), t)| (got - want).abs() <= *t)
+        };
+        let part = f64::exp2(-33.0);
+        assert!(allows(2.0 * part, &Precision::F32) && !allows(256.0 * part, &Precision::F32));
+        let without = Precision {
+            factors_of_largest: 0.0,
+            ..Precision::F32
+        };
+        assert!(!allows(64.0 * part, &without));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::operator::{Operator, chained};
 use crate::golden_file::{GoldenFlaw, Reader};
-use crate::{Bounded, Case, Cases, Precision};
+use crate::{Case, Cases, Precision};
 
 impl Operator for PreluProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -23,7 +23,8 @@ impl Operator for PreluProblem {
 
     fn tolerance(
         &self,
-        x: &Bounded,
+        x: &ArrayD<f64>,
+        t: ArrayD<f64>,
         y: &ArrayD<f64>,
         parameters: &[&ArrayD<f64>],
         precision: &Precision,
@@ -33,8 +34,8 @@ impl Operator for PreluProblem {
         for (mut channel, slope) in channels(self, &mut slopes, parameters[0]) {
             channel.fill(slope.abs());
         }
-        let mut tolerance = x.tolerance.clone();
-        let values = x.values.iter().zip(y).zip(&slopes);
+        let mut tolerance = t;
+        let values = x.iter().zip(y).zip(&slopes);
         for (t, ((x, y), &slope)) in tolerance.iter_mut().zip(values) {
             if x - *t <= 0.0 {
                 *t *= if x + *t <= 0.0 { slope } else { slope.max(1.0) };

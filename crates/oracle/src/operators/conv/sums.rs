@@ -253,7 +253,7 @@ mod tests {
             let (x, weight) = (of(&x), of(&weight));
             let bits = |y: &[f64]| -> Vec<u64> { y.iter().map(|v| v.to_bits()).collect() };
             let filters = problem.k_per_group();
-            assert!(filters > LANES && filters % LANES != 0);
+            assert!(filters > LANES && !filters.is_multiple_of(LANES));
             let y = convolve(&x.view(), &weight.view(), None, &problem, Terms::Products);
             let all = y.as_slice().unwrap();
             let one_by_one = all.len() / 2 / 38;
