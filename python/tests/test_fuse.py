@@ -114,7 +114,7 @@ class Choosing(nn.Module):
 MODELS = {
     "unet": (UNet, (2, 3, 16, 24), 7),
     "residual": (Residual, (2, 16, 12, 10), 2),
-    "residual_unit": (ResidualUnit, (2, 2, 6, 8, 10), 3),
+    "residual_unit": (ResidualUnit, (2, 2, 6, 8, 10), 2),
     "choosing": (Choosing, (2, 3, 12, 10), 2),
 }
 

@@ -201,10 +201,13 @@ def test_slopes_are_initialised_as_pytorch_does():
     ("layers", "widens"),
     [(["group_norm"], True), (["group_norm", "prelu"], False), (["prelu", "group_norm"], True)],
 )
-def test_under_autocast_the_last_layer_that_has_a_type_decides(layers, widens):
+@pytest.mark.parametrize("device", DEVICES)
+def test_under_autocast_the_last_layer_that_has_a_type_decides(layers, widens, device):
     attributes = {"group_norm": {"name": "norm", "num_groups": 2}, "prelu": {"name": "act"}}
     conv = {"conv2d": {"name": "conv", "out_channels": 4, "kernel_size": 3}}
-    module = fused_nn.Chain(3, [conv, *({one: attributes[one]} for one in layers)])
-    x = torch.randn(2, 3, 7, 8)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+    module = fused_nn.Chain(3, [conv, *({one: attributes[one]} for one in layers)]).to(device)
+    x = torch.randn(2, 3, 7, 8, device=device)
+    # Only on a GPU are group norms computed in float32.
+    widens = widens and device == "cuda"
+    with torch.no_grad(), torch.autocast(device, torch.bfloat16):
         assert module(x).dtype == (torch.float32 if widens else torch.bfloat16)
