@@ -8,7 +8,7 @@ use ndarray::{ArrayBase, Data, Dimension};
 use op_spec::chain::{Chain, ChainProblem, Layer};
 use op_spec::launch::LaunchShape;
 
-use crate::device::{DType, DeviceProperties, Start, Stream, Tensor};
+use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::model::{self, Options};
@@ -52,7 +52,7 @@ pub unsafe fn launch<A: KernelArgs>(
     let address = (input.as_ref()).map_or(std::ptr::null(), |input| input.pointer());
     let arguments = arguments(address, output.output());
     // SAFETY: input and output stay open until the launch is queued; the rest is the caller's to grant.
-    unsafe { stream.launch(kernel, shape, Start::AfterAll, arguments) }
+    unsafe { stream.launch(kernel, shape, arguments) }
 }
 
 /// The elements of a contiguous tensor's memory that begin with number `first` and lie like this, as the kernels see them; `None`

@@ -1,6 +1,6 @@
 //! What the test process asks of this driver, by these names.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char};
 use std::time::Duration;
 
 use crate::call::{self, Scheduler};
@@ -29,12 +29,6 @@ extern "C" fn scripted_begin(lazy: u32) {
         state.stacks.clear();
         state.revive();
     });
-}
-
-/// The version of CUDA that the driver says it supports from now on, as drivers count them.
-#[unsafe(no_mangle)]
-extern "C" fn scripted_driver_version(version: u32) {
-    call::with(|state| state.older_driver = Some(version as c_int));
 }
 
 /// Lets call `number` of a function from `scripted_begin` on fail with `code`.

@@ -1,12 +1,11 @@
 //! Launches: what they were given, and the one kernel that runs.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::call::{INVALID_VALUE, Outcome};
-use crate::context::is_hopper;
 use crate::queue::{Place, Work};
 use crate::state::{Handle, State};
 
@@ -15,7 +14,6 @@ pub(crate) struct Launch {
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
-    said: Said,
     /// The bytes of each parameter, where they are known.
     parameters: Vec<Vec<u8>>,
     /// Memory that parameters point to.
@@ -79,55 +77,16 @@ struct LaunchAttribute {
     value: [u32; 16],
 }
 
-/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: three extents.
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`, the only one that is known here.
 const CLUSTER_DIMENSION: u32 = 4;
-/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: a truth value. No others are known here.
-const EARLY_START: u32 = 6;
-
-/// The first version that takes it everywhere, in captures too.
-const FIRST_WITH_EARLY_STARTS: c_int = 12030;
-
-/// What a launch says by attributes.
-#[derive(Default)]
-struct Said {
-    clusters: Option<[u32; 3]>,
-    /// That it need not wait for what is before it on its stream: its kernel does.
-    is_early: bool,
-}
-
-impl Said {
-    /// Refuses attributes that are not known, and clusters that are no parts of the grid.
-    fn by(config: &LaunchConfig, attributes: &[LaunchAttribute]) -> Outcome<Said> {
-        let mut said = Said::default();
-        for LaunchAttribute { id, value, .. } in attributes {
-            let [x, y, z, ..] = *value;
-            let mut axes = config.grid.into_iter().zip([x, y, z]);
-            match *id {
-                CLUSTER_DIMENSION if axes.all(|(grid, n)| n > 0 && grid.is_multiple_of(n)) => {
-                    said.clusters = Some([x, y, z]);
-                }
-                EARLY_START => said.is_early = x != 0,
-                _ => return Err(INVALID_VALUE),
-            }
-        }
-        Ok(said)
-    }
-}
 
 driver! {
     fn cuLaunchKernel(
         state; function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
         block_z: u32, shared: u32, stream: Handle, values: *mut *mut c_void, _extra: *mut *mut c_void,
     ) {
-        let config = LaunchConfig {
-            grid: [grid_x, grid_y, grid_z],
-            block: [block_x, block_y, block_z],
-            shared,
-            stream,
-            attributes: std::ptr::null(),
-            attribute_count: 0,
-        };
-        state.launch(function, &config, Said::default(), values)
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        state.launch(function, grid, block, shared, stream, values)
     }
 
     fn cuLaunchKernelEx(
@@ -139,8 +98,15 @@ driver! {
             let count = config.attribute_count as usize;
             (config, std::slice::from_raw_parts(config.attributes, count))
         };
-        let said = Said::by(config, attributes)?;
-        state.launch(function, config, said, values)
+        let fits = |attribute: &LaunchAttribute| {
+            let [x, y, z] = [0, 1, 2].map(|axis| (config.grid[axis], attribute.value[axis]));
+            let whole = |(grid, cluster): (u32, u32)| cluster > 0 && grid.is_multiple_of(cluster);
+            attribute.id == CLUSTER_DIMENSION && whole(x) && whole(y) && whole(z)
+        };
+        if !attributes.iter().all(fits) {
+            return Err(INVALID_VALUE);
+        }
+        state.launch(function, config.grid, config.block, config.shared, config.stream, values)
     }
 }
 
@@ -149,8 +115,10 @@ impl State {
     fn launch(
         &mut self,
         function: Handle,
-        config: &LaunchConfig,
-        said: Said,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared: u32,
+        stream: Handle,
         values: *mut *mut c_void,
     ) -> Outcome {
         let Some(known) = self.functions.get(&function) else {
@@ -158,15 +126,8 @@ impl State {
         };
         let (context, name, sizes) = (known.context, known.name.clone(), known.parameters.clone());
         self.must_be_current(context)?;
-        let stream = self.stream_to_use(config.stream)?;
-        let LaunchConfig {
-            grid,
-            block,
-            shared,
-            ..
-        } = *config;
-        let knows_early = is_hopper(context) && self.driver_version() >= FIRST_WITH_EARLY_STARTS;
-        if grid.contains(&0) || block.contains(&0) || said.is_early && !knows_early {
+        let stream = self.stream_to_use(stream)?;
+        if grid.contains(&0) || block.contains(&0) {
             return Err(INVALID_VALUE);
         }
         let mut parameters = Vec::new();
@@ -193,7 +154,6 @@ impl State {
             grid,
             block,
             shared,
-            said,
             parameters,
             places,
         };
@@ -210,16 +170,9 @@ impl State {
             grid,
             block,
             shared,
-            said,
             ..
         } = launch;
         let mut text = format!("{name} {grid:?} {block:?} {shared}");
-        if let Some(clusters) = said.clusters {
-            let _ = write!(text, " in clusters {clusters:?}");
-        }
-        if said.is_early {
-            text += " early";
-        }
         for value in &launch.parameters {
             for chunk in value.chunks(8) {
                 let in_block = word(chunk).and_then(|address| {

@@ -1,7 +1,6 @@
 //! All that the driver knows.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::c_int;
 use std::sync::Arc;
 
 use crate::call::{self, INVALID_CONTEXT, INVALID_HANDLE, Outcome};
@@ -36,17 +35,10 @@ pub(crate) struct State {
     pub(crate) log: Vec<(u32, String)>,
     /// What no program should do.
     pub(crate) violations: Vec<String>,
-    /// The version that a test wants the driver to be of.
-    pub(crate) older_driver: Option<c_int>,
     handles: usize,
 }
 
 impl State {
-    /// The version of CUDA that the driver supports.
-    pub(crate) fn driver_version(&self) -> c_int {
-        self.older_driver.unwrap_or(12080)
-    }
-
     /// A handle that nobody had before.
     pub(crate) fn handle(&mut self) -> Handle {
         self.handles += 1;

@@ -40,7 +40,7 @@ mod tensor;
 pub use counters::Counts;
 #[cfg(feature = "emulator")]
 pub use emulator::EmulatorOptions;
-pub(crate) use gpu::{GpuGraph, Start};
+pub(crate) use gpu::GpuGraph;
 pub use info::{Carried, DeviceInfo, KernelLoad, KernelOrigin};
 pub use kind::Device;
 pub use pinned::PinnedArray;

@@ -10,7 +10,7 @@ use op_spec::launch::LaunchShape;
 
 use super::counters::{Counters, Counts};
 use super::emulator::EmulatedBuffer;
-use super::gpu::{GpuBuffer, GpuEvent, GpuGraph, GpuStream, Start};
+use super::gpu::{GpuBuffer, GpuEvent, GpuGraph, GpuStream};
 use super::kind::{Device, Kind};
 use super::raw::{DeviceAllocator, RawStream};
 use super::storage::{HostBuffer, Storage};
@@ -217,8 +217,7 @@ impl Stream {
     }
 
     /// Launches a kernel after checking the launch contract: block size against what the kernel was
-    /// compiled for, extents and shared memory against what the device allows. On a GPU it starts as `start` says; elsewhere
-    /// launches are done one after the other.
+    /// compiled for, extents and shared memory against what the device allows.
     ///
     /// On the CPU device there is nothing to launch on; its operators never come here.
     ///
@@ -233,7 +232,6 @@ impl Stream {
         &self,
         kernel: &Instance<A>,
         shape: LaunchShape,
-        start: Start,
         arguments: A,
     ) -> Result<()> {
         // What a launch costs the host is counted in microseconds: without a subscriber this is one load.
@@ -243,7 +241,6 @@ impl Stream {
             grid = ?shape.grid,
             block = ?shape.block,
             shared_bytes = shape.shared_bytes,
-            ?start,
             stream = self.0.id,
             "a kernel is launched"
         );
@@ -251,7 +248,7 @@ impl Stream {
             (Kind::Gpu(gpu), Some(stream)) => {
                 let current = gpu.make_current()?;
                 // SAFETY: the stream is this GPU's and alive; the rest is the caller's to grant.
-                unsafe { gpu.launch(&current, stream.raw()?, kernel, &shape, start, arguments)? };
+                unsafe { gpu.launch(&current, stream.raw()?, kernel, &shape, arguments)? };
             }
             (Kind::Emulator(emulator), _) => {
                 // SAFETY: the caller's to grant.

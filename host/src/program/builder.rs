@@ -7,7 +7,7 @@ use op_spec::launch::copy_strided::{Collapsed, CopyGeometry};
 use super::arguments::Arguments;
 use super::memory::{Life, pack};
 use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
-use crate::device::{DType, Device, DeviceProperties, LaunchShape, Order, Start, Stream, Tensor};
+use crate::device::{DType, Device, DeviceProperties, LaunchShape, Order, Stream, Tensor};
 use crate::error::{Error, Result};
 
 /// A program in the making.
@@ -372,11 +372,10 @@ impl<A: KernelArgs, R: Arguments<A>> Launch for Typed<A, R> {
         &self,
         stream: &Stream,
         shape: LaunchShape,
-        start: Start,
         addresses: &[*mut u8],
     ) -> Result<()> {
         let arguments = (self.arguments).resolve(&mut |used| addresses[used.value.0]);
         // SAFETY: who appended the launch vouched for these arguments, and the caller for the addresses.
-        unsafe { stream.launch(self.kernel, shape, start, arguments) }
+        unsafe { stream.launch(self.kernel, shape, arguments) }
     }
 }

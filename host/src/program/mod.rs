@@ -26,7 +26,7 @@ pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;
 
 use crate::device::raw::RawPointer;
-use crate::device::{DType, LaunchShape, Order, Reading, Start, Stream, Tensor};
+use crate::device::{DType, LaunchShape, Order, Reading, Stream, Tensor};
 use crate::error::Result;
 
 /// The handle of a value, of use with the program that made it.
@@ -105,7 +105,7 @@ trait Launch: Send + Sync {
     /// Makes the kernel ready.
     fn load(&self, stream: &Stream, shape: &LaunchShape) -> Result<()>;
 
-    /// Launches it; no block starts sooner than `start` says.
+    /// Launches it.
     ///
     /// # Safety
     /// The addresses are those of the program's values, in their order: each has the bytes that its shape and element type
@@ -114,7 +114,6 @@ trait Launch: Send + Sync {
         &self,
         stream: &Stream,
         shape: LaunchShape,
-        start: Start,
         addresses: &[*mut u8],
     ) -> Result<()>;
 }
@@ -252,10 +251,11 @@ impl Program {
             Place::Workspace(offset) => workspace.cast::<u8>().wrapping_add(offset as usize),
         };
         let addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
-        for index in 0..self.steps.len() {
+        for step in &self.steps {
             // SAFETY: the caller's promise; `pack` gave each value of the workspace its bytes, and the builder saw that
             // everything else is written by an earlier step before it is read.
-            unsafe { self.launch_step(index, stream, &addresses)? };
+            unsafe { step.launch.launch(stream, step.shape, &addresses)? };
+            stream.moved(step.bytes_moved);
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ impl Program {
         };
         let mut addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
         let mut apart = Vec::new();
-        for index in 0..self.steps.len() {
+        for (index, step) in self.steps.iter().enumerate() {
             if workspace.is_none() {
                 apart.retain(|&(last, _)| last >= index);
                 for (facts, address) in self.values.iter().zip(&mut addresses) {
@@ -306,30 +306,9 @@ impl Program {
             // the program was made with; the workspace has `workspace_bytes`, in which `pack` gave each value its bytes
             // and no two that live together the same; inputs and parameters are open for reading on the stream, and
             // the builder saw that everything else is written by an earlier step before it is read.
-            unsafe { self.launch_step(index, stream, &addresses)? };
+            unsafe { step.launch.launch(stream, step.shape, &addresses)? };
+            stream.moved(step.bytes_moved);
         }
-        Ok(())
-    }
-
-    /// Queues one launch.
-    ///
-    /// # Safety
-    /// As [`Launch::launch`].
-    unsafe fn launch_step(
-        &self,
-        index: usize,
-        stream: &Stream,
-        addresses: &[*mut u8],
-    ) -> Result<()> {
-        let step = &self.steps[index];
-        // What is before the first one on the stream may be anybody's; what is before the others is the program's own.
-        let start = match index {
-            0 => Start::AfterAll,
-            _ => Start::Early,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { step.launch.launch(stream, step.shape, start, addresses)? };
-        stream.moved(step.bytes_moved);
         Ok(())
     }
 }

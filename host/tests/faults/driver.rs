@@ -81,13 +81,6 @@ impl Script {
         begin(u32::from(work == Work::WhenWaitedFor));
     }
 
-    /// Makes the driver one that supports this version of CUDA, as drivers count them, before it is first asked.
-    pub(crate) fn set_driver_version(&self, version: u32) {
-        // SAFETY: this is the function's type.
-        let set: extern "C" fn(u32) = unsafe { function(c"scripted_driver_version") };
-        set(version);
-    }
-
     /// Lets call `number` of a function since the start fail.
     pub(crate) fn fail(&self, name: &str, number: u32, code: u32) {
         // SAFETY: this is the function's type.

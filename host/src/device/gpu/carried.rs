@@ -12,8 +12,7 @@ use kernel_archive::{Archive, Entry};
 use crate::device::info::Carried;
 
 /// The architectures that there is PTX for.
-const ARCHS: [&str; 2] = ["sm_80", HOPPER];
-const HOPPER: &str = "sm_90a";
+const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
 
 /// What the build script compiled, or the PTX that the repository carries.
 static PTX_FILE: &[u8] = include_bytes!(env!("CONVFUSE_PTX"));
@@ -82,12 +81,6 @@ impl Kernels {
     /// The architecture whose PTX it is, such as `sm_90a`.
     pub(crate) fn arch(self) -> &'static str {
         self.arch
-    }
-
-    /// Whether each begins by waiting for the launches before it on its stream, so that it may be launched before these are done. Only
-    /// Hopper's own PTX has the instruction.
-    pub(crate) fn wait_by_themselves(self) -> bool {
-        self.arch == HOPPER
     }
 
     /// The kernel of this name.
@@ -228,8 +221,6 @@ mod tests {
                 let head = format!(".target {arch}\n");
                 let entry = format!(".entry {}(", entry.kernel);
                 assert!(text.contains(&head) && text.contains(&entry), "{entry}");
-                let waits = text.contains("griddepcontrol.wait;");
-                assert_eq!(waits, kernels.wait_by_themselves(), "{entry}");
             }
             assert!(kernels.find("no_such_kernel").is_none());
         }

@@ -58,11 +58,6 @@ impl Kernels {
         }
     }
 
-    /// Whether each waits for the launches before it on its stream before it touches memory.
-    pub(super) fn wait_by_themselves(&self) -> bool {
-        self.carried.wait_by_themselves()
-    }
-
     /// What was loaded so far, in order.
     pub(crate) fn loads(&self) -> Vec<KernelLoad> {
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,20 +13,6 @@ use super::kernels::Function;
 use crate::contract::{self, KernelFacts};
 use crate::error::Result;
 
-/// The first driver, by the CUDA version that it supports, whose graphs know launches that start early. Streams may be in capture, ours and
-/// others', so older ones are asked for none.
-const FIRST_DRIVER_WITH_EARLY_STARTS: (u32, u32) = (12, 3);
-
-/// When the blocks of a launch may start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// When everything is done that the stream was given before.
-    AfterAll,
-    /// When the last blocks of the launch before it on the stream have started: the kernel itself waits until that launch is done, before
-    /// it touches memory. Where device or driver cannot do that, as `AfterAll`.
-    Early,
-}
-
 /// Dynamic shared memory that every kernel may have without asking.
 const SHARED_BYTES_WITHOUT_OPT_IN: u32 = 48 * 1024;
 
@@ -71,12 +57,6 @@ impl Gpu {
         self.function(kernel, shape).map(drop)
     }
 
-    /// Whether launches on this GPU start early if they may.
-    fn starts_early(&self) -> bool {
-        self.kernels.wait_by_themselves()
-            && self.facts().driver_version >= Some(FIRST_DRIVER_WITH_EARLY_STARTS)
-    }
-
     /// Checks the launch contract, then launches `kernel` on a stream of this GPU, whose context must be current.
     ///
     /// # Safety
@@ -87,37 +67,28 @@ impl Gpu {
         stream: sys::CUstream,
         kernel: &Instance<A>,
         shape: &LaunchShape,
-        start: Start,
         arguments: A,
     ) -> Result<()> {
         let function = self.function(kernel, shape)?;
-        let clusters = shape.cluster_blocks > 1;
-        let clusters = clusters.then(|| LaunchAttribute::clusters(shape.cluster_blocks));
-        let early = start == Start::Early && self.starts_early();
-        let early = early.then(LaunchAttribute::early_start);
         // SAFETY: the parameter array has one entry per kernel parameter, since it is made from the tuple
         // of the kernel's own parameter types, and the driver copies the values before it returns. The
         // caller vouches for the values and the stream.
         arguments.with_params(|parameters| unsafe {
             let (function, parameters) = (function.handle.0, parameters.as_mut_ptr());
-            let with = |attributes: &mut [LaunchAttribute]| {
-                with_attributes(function, shape, stream, attributes, parameters)
-            };
-            match (clusters, early) {
-                (None, None) => plain(function, shape, stream, parameters),
-                (Some(one), None) | (None, Some(one)) => with(&mut [one]),
-                (Some(one), Some(two)) => with(&mut [one, two]),
+            match shape.cluster_blocks {
+                1 => alone(function, shape, stream, parameters),
+                _ => in_clusters(function, shape, stream, parameters),
             }
         })
     }
 }
 
-/// Launches with no more than every driver knows: blocks that are alone, or in clusters if the kernel says so.
+/// Launches blocks that are alone, or in clusters if the kernel says so.
 ///
 /// # Safety
 /// `parameters` has the address of a value for each of the function's parameters; the stream is of the current context, as
 /// the function is.
-unsafe fn plain(
+unsafe fn alone(
     function: sys::CUfunction,
     shape: &LaunchShape,
     stream: sys::CUstream,
@@ -155,7 +126,7 @@ struct LaunchConfig {
     attribute_count: u32,
 }
 
-/// `CUlaunchAttribute`: the value is a union of 64 bytes.
+/// `CUlaunchAttribute`: the value is a union of 64 bytes, of which the extents of a cluster are the first three words.
 #[repr(C)]
 struct LaunchAttribute {
     id: u32,
@@ -163,25 +134,8 @@ struct LaunchAttribute {
     value: [u32; 16],
 }
 
-impl LaunchAttribute {
-    /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: the extents of a cluster.
-    fn clusters(blocks: u32) -> LaunchAttribute {
-        LaunchAttribute::new(4, [blocks, 1, 1])
-    }
-
-    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: whether the order of the stream is left to what kernels wait for.
-    fn early_start() -> LaunchAttribute {
-        LaunchAttribute::new(6, [1, 0, 0])
-    }
-
-    /// `words` is what the value begins with.
-    fn new(id: u32, words: [u32; 3]) -> LaunchAttribute {
-        let mut value = [0; 16];
-        value[..3].copy_from_slice(&words);
-        let padding = 0;
-        LaunchAttribute { id, padding, value }
-    }
-}
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
+const CLUSTER_DIMENSION: u32 = 4;
 
 type LaunchKernelEx = unsafe extern "C" fn(
     *const LaunchConfig,
@@ -190,34 +144,40 @@ type LaunchKernelEx = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> u32;
 
-/// The driver's function, which those that know clusters, or early starts, have.
+/// The driver's function, which those that know clusters have.
 static LAUNCH_KERNEL_EX: LazyLock<Option<LaunchKernelEx>> = LazyLock::new(|| {
     let function = cuda_loader::symbol(c"cuLaunchKernelEx").ok()?;
     // SAFETY: the driver exports the function of this name with this signature.
     Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, LaunchKernelEx>(function) })
 });
 
-/// Launches with these attributes.
+/// Launches in clusters of as many blocks as the shape says.
 ///
 /// # Safety
-/// As for [`plain`]; a kernel that may start early waits for what is before it on the stream.
-unsafe fn with_attributes(
+/// As for [`alone`].
+unsafe fn in_clusters(
     function: sys::CUfunction,
     shape: &LaunchShape,
     stream: sys::CUstream,
-    attributes: &mut [LaunchAttribute],
     parameters: *mut *mut c_void,
 ) -> Result<()> {
+    let mut value = [0; 16];
+    value[..3].copy_from_slice(&[shape.cluster_blocks, 1, 1]);
+    let mut attribute = LaunchAttribute {
+        id: CLUSTER_DIMENSION,
+        padding: 0,
+        value,
+    };
     let config = LaunchConfig {
         grid: shape.grid,
         block: shape.block,
         shared_bytes: shape.shared_bytes,
         stream,
-        attributes: attributes.as_mut_ptr(),
-        attribute_count: attributes.len() as u32,
+        attributes: &raw mut attribute,
+        attribute_count: 1,
     };
     let result = match *LAUNCH_KERNEL_EX {
-        // SAFETY: the caller's promise; config and attributes live until the driver has returned.
+        // SAFETY: the caller's promise; config and attribute live until the driver has returned.
         Some(launch) => cuda_loader::known(unsafe {
             let extra = std::ptr::null_mut();
             launch(&raw const config, function, parameters, extra)

@@ -29,7 +29,6 @@ mod stream;
 pub(crate) use carried::{ORIGIN as PTX_ORIGIN, carried};
 pub(crate) use context::{Gpu, count};
 pub(crate) use graph::GpuGraph;
-pub(crate) use launch::Start;
 pub(crate) use memory::GpuBuffer;
 pub(crate) use pinned::PinnedMemory;
 pub(crate) use stream::{GpuEvent, GpuStream};
