@@ -200,6 +200,7 @@ class Bench:
         model.half()
         half = each(torch.Tensor.half, x)
         self.row("f16, PyTorch", lambda: model(half))
+        self.compiled("f16, torch.compile", lambda: model(half))
         self.fuse(half)
         self.row("f16, fused", lambda: model(half))
 
