@@ -49,7 +49,7 @@ impl Lie {
         stream: &Stream,
         values: &ArrayD<f32>,
         dtype: DType,
-    ) -> convfuse::Result<Option<Tensor>> {
+    ) -> convfuse::Result<Tensor> {
         let shape = values.shape();
         let mut strides = vec![0; shape.len()];
         let mut stride = 1;
@@ -65,7 +65,8 @@ impl Lie {
         let memory = ndarray::Array1::from(memory);
         let memory = Tensor::from_f32_array(stream, &memory, dtype)?;
         let strides: Vec<isize> = strides.iter().map(|&stride| stride as isize).collect();
-        Ok(lab::as_strided(&memory, self.first, shape, &strides))
+        let lying = lab::as_strided(&memory, self.first, shape, &strides);
+        Ok(lying.expect("memory for all that lies so"))
     }
 }
 

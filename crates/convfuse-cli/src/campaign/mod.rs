@@ -175,6 +175,31 @@ mod tests {
         assert!(Draft::least_cost(Draft::family("one_launch_85").unwrap()) > 1_000_000);
     }
 
+    /// What a campaign has found, and what was mended since: each must be right.
+    #[test]
+    fn what_was_found_wrong_is_right() {
+        let found = [
+            // The few instructions of a short sum on tensor cores cut off more than a chain of FMA.
+            (
+                "alone",
+                "0,0,0,0,16,16,0,0,0,0,0,0,0,10,27,0,0,4,0,10,3,147,0",
+            ),
+            // Kernels for two scales by the same factor, where there are two.
+            (
+                "volumes",
+                "3,0,0,0,2,0,6,1,1,1,0,2,3,1,1,1,0,3,2,1,1,2,11,2,2,5,5,5,1,45025,12,39213,8,1,92",
+            ),
+        ];
+        for (family, choices) in found {
+            let choices = choices.split(',').map(|choice| choice.parse().unwrap());
+            let family = Draft::family(family).unwrap();
+            let draft = Draft::chosen(family, choices.collect(), 4_000_000).unwrap();
+            let verdict = draft.judge(&Place::Emulator);
+            assert_eq!(verdict.trouble, None, "{}", draft.summary());
+            assert!(verdict.runs > 3, "{}", family.name);
+        }
+    }
+
     #[test]
     fn choices_repeat_a_draft() {
         for number in 0..2 * FAMILIES.len() as u64 {
