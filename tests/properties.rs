@@ -68,7 +68,7 @@ fn campaign(backend: Backend, family: &'static Family) -> Outcome {
     };
     let mut runs = 0;
     for number in 0..cases {
-        let Some(draft) = Draft::numbered(Some(family), SEED, number, most) else {
+        let Some(draft) = Draft::numbered(&[family], SEED, number, most) else {
             continue;
         };
         let verdict = draft.judge(&place);

@@ -13,4 +13,4 @@ mod status;
 mod way;
 
 pub use status::{Status, told};
-pub use way::{Ready, Trouble, Way, compare, named, rounded};
+pub use way::{Ready, Trouble, Uploaded, Way, compare, named, rounded};

@@ -1,15 +1,21 @@
+//! The ways that the library has to carry out a case, and what each is judged by.
+
+mod uploaded;
+
 use std::fmt;
 
 use convfuse::lab;
-use convfuse::model::{Model, Options, Strategy};
+use convfuse::model::{Options, Strategy};
 use convfuse::ops::{ConvAlgorithm, ConvOptions, Precision as Products};
-use convfuse::{DType, Device, Inputs, Parameters, Stream, Tensor};
-use ndarray::{ArrayD, Axis};
-use op_spec::chain::{Chain, Layer, LayerProblem};
+use convfuse::{DType, Device, Error, Inputs, Stream, Tensor};
+use ndarray::ArrayD;
+use op_spec::chain::{Chain, Layer, LayerProblem, Partition};
 use op_spec::launch::VECTOR_ELEMENTS;
 use oracle::{Agreement, Case, Expected, Precision};
 
 use crate::status::{Status, told};
+
+pub use uploaded::{Ready, Uploaded};
 
 /// One of the ways that the library has to carry out a [`Case`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +24,36 @@ pub struct Way {
     dtype: DType,
     /// Whether a scale is folded into the group norm before it.
     folds_scale: bool,
+    /// How the convolutions of f32 may be multiplied on tensor cores, if they may.
+    on_tensor_cores: Option<TensorProducts>,
+}
+
+/// What products of f32 on tensor cores are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TensorProducts {
+    /// Factors of 11 bits.
+    Rounded,
+    /// Sums of two f16, where a norm of the products' own statistics may follow.
+    Split,
+    /// Sums of three bf16, where none does.
+    Parts,
+}
+
+impl TensorProducts {
+    /// Those that a chain has; none without a convolution.
+    pub(crate) fn of(chain: &Chain, products: Products) -> Option<TensorProducts> {
+        let is_norm = |layer: &Layer| {
+            matches!(
+                layer,
+                Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_)
+            )
+        };
+        has_convolution(chain).then(|| match products {
+            Products::Fast => TensorProducts::Rounded,
+            _ if chain.layers().iter().any(is_norm) => TensorProducts::Split,
+            _ => TensorProducts::Parts,
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +86,41 @@ fn small_workspace(case: &Case, dtype: DType) -> u64 {
     SMALL_WORKSPACE.max(columns * dtype.size() as u64)
 }
 
-/// Every strategy, and the fused one with fast products too where there is a difference.
+/// Every strategy that runs otherwise than those before it, and the fused one with fast products too where there is a difference.
 fn model_ways(case: &Case, dtype: DType) -> Vec<Kind> {
+    let chain = &case.chain;
     let mut kinds = Vec::new();
-    for strategy in Strategy::all(&case.chain) {
-        let is_fast_another = strategy.has_precision() && dtype == DType::F32;
+    for strategy in different(Strategy::all(chain), chain) {
+        let is_fast_another =
+            strategy.has_precision() && dtype == DType::F32 && has_convolution(chain);
         kinds.push(Kind::Model(strategy.clone(), Products::Accurate));
         if is_fast_another {
             kinds.push(Kind::Model(strategy, Products::Fast));
         }
     }
     kinds
+}
+
+/// Strategies without those whose partition another one has: where there is no convolution, `unfused-direct` is `unfused`; of one layer
+/// that is run by itself, both are `fused`.
+fn different(mut strategies: Vec<Strategy>, chain: &Chain) -> Vec<Strategy> {
+    strategies.dedup_by(|other, one| other.partition == one.partition);
+    if chain.layers().len() == 1 {
+        let alone = Partition::parse(chain, &chain.operators()).ok();
+        strategies.retain(|one| one.partition.is_none() || one.partition != alone);
+    }
+    strategies
+}
+
+/// Whether there are products that tensor cores may do.
+fn has_convolution(chain: &Chain) -> bool {
+    let is_convolution = |layer: &Layer| {
+        matches!(
+            layer,
+            Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)
+        )
+    };
+    chain.layers().iter().any(is_convolution)
 }
 
 impl fmt::Display for Way {
@@ -105,14 +165,25 @@ impl Way {
     }
 
     fn of(kinds: Vec<Kind>, case: &Case, dtype: DType) -> Vec<Way> {
-        let folds = |kind: &Kind| match kind {
-            Kind::Model(strategy, _) => strategy.summary(&case.chain).contains("@folded"),
-            _ => false,
-        };
-        let way = |kind| Way {
-            folds_scale: folds(&kind),
-            kind,
-            dtype,
+        let chain = &case.chain;
+        let way = |kind| {
+            let (folds_scale, on_tensor_cores) = match &kind {
+                Kind::Model(strategy, products) => (
+                    strategy.summary(chain).contains("@folded"),
+                    // Partitions that have a name say which kernels convolve, and those multiply one by one.
+                    strategy
+                        .has_precision()
+                        .then(|| TensorProducts::of(chain, *products))
+                        .flatten(),
+                ),
+                _ => (false, None),
+            };
+            Way {
+                kind,
+                dtype,
+                folds_scale,
+                on_tensor_cores,
+            }
         };
         kinds.into_iter().map(way).collect()
     }
@@ -123,20 +194,40 @@ impl Way {
         self.dtype == DType::F32 && matches!(self.kind, Kind::Model(_, Products::Fast))
     }
 
-    /// Those of them that a device has: one on the CPU backend.
+    /// Those of them that a device has: one on the CPU backend, elsewhere those that there are kernels for, which the library is asked.
     #[must_use]
     pub fn all_on(device: &Device, case: &Case, dtype: DType) -> Vec<Way> {
         let mut ways = Way::all(case, dtype);
-        if device.is_cpu() {
-            ways.truncate(1);
+        match device.is_cpu() {
+            true => ways.truncate(1),
+            false => ways.retain(|way| way.has_kernels_on(device, case)),
         }
         ways
+    }
+
+    /// Whether kernels do the case so. A partition with a name is one of its layers' names, and what they do together may want more: the
+    /// same factors twice, for example. A way that every chain has, and a case that is refused, is no question of kernels.
+    fn has_kernels_on(&self, device: &Device, case: &Case) -> bool {
+        let Kind::Model(Strategy { partition, .. }, _) = &self.kind else {
+            return true;
+        };
+        let Some(partition) = partition else {
+            return true;
+        };
+        let are_single = partition.runs().iter().all(|run| run.layers.len() == 1);
+        if are_single {
+            return true;
+        }
+        let (input, properties) = (case.x.shape(), device.properties());
+        let options = Options::default().partition(partition.clone());
+        let has = lab::must_have_kernels(&case.chain, input, self.dtype, &options, &properties);
+        !matches!(has, Err(Error::NoKernels { .. }))
     }
 
     /// The precision that its results have.
     #[must_use]
     pub fn precision(&self) -> Precision {
-        match precision(self.dtype, self.is_fast()) {
+        match precision(self.dtype, self.on_tensor_cores) {
             precision if self.folds_scale => precision.folding_scale(),
             precision => precision,
         }
@@ -149,45 +240,31 @@ impl Way {
     /// # Errors
     /// What the layers refuse, and what may go wrong on a device.
     pub fn run(&self, case: &Case, stream: &Stream) -> convfuse::Result<ArrayD<f32>> {
-        let x = Tensor::from_f32_array(stream, &case.x, self.dtype)?;
-        let upload = |values| Tensor::from_f32_array(stream, values, self.dtype);
-        let further = case.inputs.iter().map(upload);
-        let further = further.collect::<convfuse::Result<Vec<_>>>()?;
-        self.ready(case, stream)?.run(&x, &further)?.to_f32_array()
+        let uploaded = Uploaded::new(case, stream, self.dtype)?;
+        let y = self.ready(&uploaded)?.run(&uploaded.x, &uploaded.further)?;
+        y.to_f32_array()
     }
 
-    /// The case's layers with their parameters on the stream's device, for any input.
+    /// The case's layers with their parameters on its device, for any input. Ways of a model share one, as its users' options do.
     ///
     /// # Errors
     /// Parameters that are not those of the chain, and what may go wrong on a device.
-    pub fn ready<'a>(&self, case: &'a Case, stream: &Stream) -> convfuse::Result<Ready<'a>> {
-        let chain = &case.chain;
-        Ok(match (&self.kind, chain.layers()) {
+    pub fn ready<'a>(&self, case: &Uploaded<'a>) -> convfuse::Result<Ready<'a>> {
+        match (&self.kind, case.of.chain.layers()) {
             (Kind::Model(strategy, products), _) => {
-                let names = chain.parameters().iter();
-                let names = names.map(|parameter| parameter.name.clone());
-                let values = names.zip(case.parameters.iter().cloned());
-                let parameters = Parameters::new(chain, values)?;
-                let model = Model::with_dtype(stream, chain, &parameters, self.dtype)?;
                 let options = strategy.options().precision(*products);
-                Ready::Model(chain, model, Box::new(options))
+                Ok(Ready::Model(case.model()?.clone(), Box::new(options)))
             }
             (_, [layer, ..]) => {
-                let upload = |values: &ArrayD<f32>| {
-                    let mut values = values.view();
-                    // A factor per channel has trailing extents of 1 in a chain, and none in an operator.
-                    while matches!(layer, Layer::Scale(_)) && values.ndim() > 1 {
-                        let last = Axis(values.ndim() - 1);
-                        values = values.remove_axis(last);
-                    }
-                    Tensor::from_f32_array(stream, &values, self.dtype)
-                };
-                let parameters = case.parameters.iter().map(upload);
-                let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
-                Ready::Operator(layer, parameters, self.conv_options(case))
+                let parameters = case.parameters(layer)?.to_vec();
+                Ok(Ready::Operator(
+                    layer,
+                    parameters,
+                    self.conv_options(case.of),
+                ))
             }
             (_, []) => unreachable!("a chain has a layer"),
-        })
+        }
     }
 
     fn conv_options(&self, case: &Case) -> ConvOptions {
@@ -197,48 +274,6 @@ impl Way {
                 .workspace_bytes(small_workspace(case, self.dtype)),
             _ => ConvOptions::default(),
         }
-    }
-}
-
-/// A case's layers on a device.
-#[derive(Debug)]
-pub enum Ready<'a> {
-    /// An operator, with its parameters.
-    Operator(&'a Layer, Vec<Tensor>, ConvOptions),
-    /// A model.
-    Model(&'a Chain, Model, Box<Options>),
-}
-
-impl Ready<'_> {
-    /// The output for an input and its further ones.
-    ///
-    /// # Errors
-    /// What the layers refuse, and what may go wrong on a device.
-    pub fn run(&self, x: &Tensor, further: &[Tensor]) -> convfuse::Result<Tensor> {
-        match self {
-            Ready::Operator(layer, parameters, options) => {
-                // A residual stands in the place of a parameter.
-                let parameters = parameters.iter().chain(further).cloned();
-                let parameters: Vec<Tensor> = parameters.collect();
-                lab::layer(x, layer, &parameters, options)
-            }
-            Ready::Model(chain, model, options) => {
-                model.forward_with(named(chain, x, further), options)
-            }
-        }
-    }
-
-    /// The kernels that an input of this shape takes; none where no model says it.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn kernels(&self, input: &[usize]) -> convfuse::Result<Vec<&'static str>> {
-        let Ready::Model(_, model, options) = self else {
-            return Ok(Vec::new());
-        };
-        let explanation = model.explain(input, options)?;
-        let launches = explanation.launches.iter();
-        Ok(launches.map(|launch| launch.kernel).collect())
     }
 }
 
@@ -291,17 +326,19 @@ pub fn compare<E: fmt::Display>(
     results.collect()
 }
 
-/// The precision of results on tensors of this type, where f32 is multiplied with fast products or not.
+/// The precision of results on tensors of this type, where f32 may be multiplied on tensor cores like this.
 ///
 /// # Panics
 /// For an element type that tolerances have not been derived for.
-pub(crate) fn precision(dtype: DType, fast: bool) -> Precision {
-    match dtype {
-        DType::F32 if fast => Precision::TF32,
-        DType::F32 => Precision::F32,
-        DType::F16 => Precision::F16,
-        DType::BF16 => Precision::BF16,
-        other => panic!("no tolerance is derived for {other}: add it here"),
+pub(crate) fn precision(dtype: DType, products: Option<TensorProducts>) -> Precision {
+    match (dtype, products) {
+        (DType::F32, None) => Precision::F32,
+        (DType::F32, Some(TensorProducts::Rounded)) => Precision::TF32,
+        (DType::F32, Some(TensorProducts::Split)) => Precision::SPLIT,
+        (DType::F32, Some(TensorProducts::Parts)) => Precision::PARTS,
+        (DType::F16, _) => Precision::F16,
+        (DType::BF16, _) => Precision::BF16,
+        (other, _) => panic!("no tolerance is derived for {other}: add it here"),
     }
 }
 
@@ -329,49 +366,4 @@ pub(crate) fn round(case: Case, dtype: DType) -> Case {
 }
 
 #[cfg(test)]
-mod tests {
-    use op_spec::Conv2dSpec;
-    use op_spec::chain::ConvLayer;
-    use op_spec::chain::presets::KernelBench85;
-
-    use super::*;
-
-    #[test]
-    fn chunks_are_small_and_taken_however_long_a_column_is() {
-        let stream = Device::emulator().stream().unwrap();
-        for (channels, dtype, wanted) in [
-            (4, DType::F32, SMALL_WORKSPACE),
-            (128, DType::F32, 128 * 9 * 4 * 4),
-            (128, DType::F16, SMALL_WORKSPACE),
-            (300, DType::F16, 300 * 9 * 4 * 2),
-        ] {
-            let conv = Layer::Conv2d(ConvLayer {
-                name: "conv".to_owned(),
-                out_channels: 2,
-                kernel_size: [3, 3],
-                attributes: Conv2dSpec::default(),
-                bias: false,
-            });
-            let case = Case::of_layer("conv2d/long", conv, &[1, channels, 4, 4]).unwrap();
-            assert_eq!(small_workspace(&case, dtype), wanted);
-            let case = rounded(&case, dtype);
-            for way in Way::all(&case, dtype) {
-                let expected = case.expected(&way.precision()).unwrap();
-                let got = way.run(&case, &stream).unwrap();
-                expected.check(got.view()).unwrap();
-            }
-        }
-    }
-
-    #[test]
-    fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
-        let chain = KernelBench85::default().chain().unwrap();
-        let case = Case::of_chain("kernelbench_85/ways", chain, &[1, 8, 10, 14]);
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
-            for way in Way::all(&case, dtype) {
-                let folds = way.to_string().starts_with("folded-scale") && dtype != DType::F32;
-                assert_eq!(way.precision().folds_scale, folds, "{way}");
-            }
-        }
-    }
-}
+mod tests;

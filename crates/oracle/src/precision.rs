@@ -5,6 +5,11 @@
 pub struct Precision {
     /// Unit roundoff of a convolution's products and sums.
     pub products: f64,
+    /// What an instruction of tensor cores cuts off when it adds 16 products to a sum, in parts of the largest of them; 0 where each product is
+    /// added with one rounding.
+    pub cut: f64,
+    /// Such instructions for each 16 products: one for each product of parts of the factors that is added to one sum at full size.
+    pub instructions: usize,
     /// How far off the product of two of its factors may be in parts of itself, because they are not multiplied as they are.
     pub factors: f64,
     /// How far off an input may be of a sample that is all so small that kernels multiply it by the largest power of two that they use: half the
@@ -27,14 +32,17 @@ pub struct Precision {
 
 const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
+/// What of 17 addends, each cut off two bits below the last of the largest, and of their sum is left out at the most: see `cuda_std::mma`.
+const CUT: f64 = 5.25 / (1u64 << 23) as f64;
 /// `2^-125`.
 const LEAST_FACTOR: f64 = 2.0 * f32::MIN_POSITIVE as f64;
 
 impl Precision {
-    /// f32 throughout.
+    /// f32 throughout, each product added by an FMA.
     pub const F32: Self = Self {
         products: F32_UNIT,
-        // Split factors lack up to 3 * 2^-22, and sums are cut off (`convfuse::ops::Precision`): tests hold such products to what FMA would have.
+        cut: 0.0,
+        instructions: 1,
         factors: 0.0,
         // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the most.
         factors_underflow: LEAST_FACTOR,
@@ -48,14 +56,34 @@ impl Precision {
         folds_scale: false,
     };
 
-    /// f32 with convolutions of factors rounded to 11 bits (tf32, or f16 at one scale for each sample and each filter). Their sums are f32's.
+    /// f32 with convolutions on tensor cores of factors that are sums of two f16: each lacks up to `2^-22` of itself, and the product of the
+    /// second parts, as much, is left out. All three products that are there are added to one sum.
+    pub const SPLIT: Self = Self {
+        cut: CUT,
+        instructions: 3,
+        factors: 3.0 / (1u64 << 22) as f64,
+        ..Self::F32
+    };
+
+    /// f32 with convolutions on tensor cores of factors that are sums of three bf16: products of less than `2^-23` of that of the factors are
+    /// left out, and what is added before the products of the first parts is 100 times smaller.
+    pub const PARTS: Self = Self {
+        cut: CUT,
+        factors: 1.0 / (1u64 << 23) as f64,
+        ..Self::F32
+    };
+
+    /// f32 with convolutions of factors rounded to 11 bits (tf32, or f16 at one scale for each sample and each filter), by tensor cores or not.
     pub const TF32: Self = Self {
+        cut: CUT,
         factors: 2.0 * TF32_UNIT,
         ..Self::F32
     };
 
-    /// f32 arithmetic on tensors stored in half precision.
+    /// f32 arithmetic on tensors stored in half precision, convolutions by tensor cores or not: beside what is stored, there is little between
+    /// the two.
     pub const F16: Self = Self {
+        cut: CUT,
         factors_underflow: 0.0,
         factors_of_largest: 0.0,
         storage: TF32_UNIT,
@@ -64,8 +92,9 @@ impl Precision {
         ..Self::F32
     };
 
-    /// f32 arithmetic on tensors stored in bfloat16.
+    /// The same on tensors stored in bfloat16.
     pub const BF16: Self = Self {
+        cut: CUT,
         factors_underflow: 0.0,
         factors_of_largest: 0.0,
         storage: 1.0 / (1u64 << 8) as f64,
@@ -75,6 +104,8 @@ impl Precision {
     /// float64 on both sides: the reference against PyTorch, each with errors of its own.
     pub const F64: Self = Self {
         products: f64::EPSILON,
+        cut: 0.0,
+        instructions: 1,
         factors: 0.0,
         factors_underflow: 0.0,
         factors_of_largest: 0.0,

@@ -135,6 +135,21 @@ pub fn explain_inputs<'a>(
     model.explain_orders(inputs[0].shape(), &orders, options, properties)
 }
 
+/// The kernels of a model's launches for inputs of these shapes that are dense, in order. Of a program that ran, it takes no more than
+/// looking it up.
+///
+/// # Errors
+/// As [`Model::explain`].
+#[cfg(any(test, feature = "lab"))]
+pub fn launched_kernels(
+    model: &Model,
+    input: &[usize],
+    options: &Options,
+) -> Result<Vec<&'static str>> {
+    let program = model.program(input, &model.dense(), options)?;
+    Ok(program.steps().iter().map(|step| step.kernel).collect())
+}
+
 /// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations of the
 /// convolutions' products.
 pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {

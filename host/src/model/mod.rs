@@ -42,9 +42,9 @@ pub(crate) use choice::must_have_kernels;
 pub use comparison::{Comparison, Difference, Tolerance};
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use explain::bytes_and_flop;
-#[cfg(any(test, feature = "lab"))]
-pub use explain::explain_inputs;
 pub use explain::{Explanation, LaunchFacts};
+#[cfg(any(test, feature = "lab"))]
+pub use explain::{explain_inputs, launched_kernels};
 pub use forward::Model;
 pub use inputs::Inputs;
 pub use launches::Launches;

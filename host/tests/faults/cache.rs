@@ -7,7 +7,7 @@ use convfuse::chain::presets::KernelBench79;
 use convfuse::{Device, KernelOrigin, Model, Options, Tensor, data};
 use ndarray::{ArrayD, IxDyn};
 
-use crate::driver::{Script, Work, child, expect_passed, in_child};
+use crate::driver::{Script, Work, child, expect_passed, folder_of_run, in_child};
 
 /// On the next device of those that take what their linker makes of PTX: opens it, plans, and runs. Returns where the
 /// kernels came from.
@@ -80,7 +80,7 @@ fn with_cache(test: &str, cache: &Path) -> Option<Programs> {
 
 /// An empty folder for a test, which its child finds as it is.
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{name}"));
+    let folder = folder_of_run().join(format!("cache-{name}"));
     if in_child().is_none() {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();

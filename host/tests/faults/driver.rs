@@ -1,11 +1,12 @@
 //! The scripted driver, in a child process.
 
 use std::ffi::{CStr, CString, c_char};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::{env, fs, mem};
+use std::sync::OnceLock;
+use std::{env, fs, mem, process};
 
-/// Set in the child, so that it knows what it is.
+/// Set in the child, so that it knows what it is: the parent's process number.
 const CHILD: &str = "CONVFUSE_TEST_CHILD";
 
 /// In the parent: runs the test of this name in a child that finds the scripted driver, and returns `None`. In the
@@ -24,9 +25,30 @@ pub(crate) fn in_child() -> Option<Script> {
     env::var_os(CHILD).is_some().then_some(Script)
 }
 
+/// The folder of this run of the tests, parents and children, which no other run at the same time has.
+pub(crate) fn folder_of_run() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
+        if let Some(parent) = env::var_os(CHILD) {
+            return all.join(parent);
+        }
+        let own = process::id().to_string();
+        // Runs that are over leave theirs to the next one.
+        for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
+            let number = entry.file_name();
+            if *own == *number || !Path::new("/proc").join(number).exists() {
+                // Another run may be about to do the same.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        all.join(own)
+    })
+}
+
 /// A child that runs the test of this name, finds the scripted driver, and keeps no machine code.
 pub(crate) fn child(test: &str) -> Command {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test.replace("::", "-"));
+    let folder = folder_of_run().join(test.replace("::", "-"));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a temporary folder");
     let executable = env::current_exe().expect("the path of this test");
@@ -36,7 +58,7 @@ pub(crate) fn child(test: &str) -> Command {
     let mut command = Command::new(executable);
     command
         .args([test, "--exact", "--nocapture"])
-        .env(CHILD, "1")
+        .env(CHILD, process::id().to_string())
         .env("LD_LIBRARY_PATH", folder)
         // What another run compiled would change the calls.
         .env("CONVFUSE_CACHE", "off");

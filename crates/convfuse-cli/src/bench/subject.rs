@@ -9,7 +9,7 @@ use op_spec::chain::{Chain, Initialisation, Layer};
 use oracle::{Case, Expected};
 
 use super::description::{Description, Part};
-use crate::way::{named, precision, rounded};
+use crate::way::{TensorProducts, named, precision, rounded};
 
 /// A model with an input, ready to be run.
 #[derive(Debug)]
@@ -121,7 +121,8 @@ impl Subject {
         products: ops::Precision,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Expected> {
-        let precision = precision(self.model.dtype(), products == ops::Precision::Fast);
+        let products = TensorProducts::of(self.chain(), products);
+        let precision = precision(self.model.dtype(), products);
         Ok(self.case.expected_with_progress(&precision, progress)?)
     }
 

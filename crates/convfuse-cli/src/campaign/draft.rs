@@ -2,12 +2,12 @@
 
 use convfuse::chain::{Chain, ChainError, Layer};
 use convfuse::{DType, Stream, Tensor, lab};
-use ndarray::ArrayD;
+use ndarray::{ArrayD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use op_spec::data::splitmix64;
 use oracle::Case;
 
 use super::choices::Choices;
-use super::families::{FAMILIES, Family, Plan};
+use super::families::{Family, Plan};
 use super::values;
 use crate::way::round;
 
@@ -49,7 +49,7 @@ impl Lie {
         stream: &Stream,
         values: &ArrayD<f32>,
         dtype: DType,
-    ) -> convfuse::Result<Option<Tensor>> {
+    ) -> convfuse::Result<Tensor> {
         let shape = values.shape();
         let mut strides = vec![0; shape.len()];
         let mut stride = 1;
@@ -58,14 +58,16 @@ impl Lie {
             stride = stride * shape[axis] + gap;
         }
         let mut memory = vec![f32::NAN; self.first + stride];
-        for (at, &value) in values.indexed_iter() {
-            let place: usize = (0..shape.len()).map(|axis| at[axis] * strides[axis]).sum();
-            memory[self.first + place] = value;
+        if !values.is_empty() {
+            let lying = IxDyn(shape).strides(IxDyn(&strides));
+            let places = ArrayViewMutD::from_shape(lying, &mut memory[self.first..]);
+            places.expect("no two of them are one").assign(values);
         }
         let memory = ndarray::Array1::from(memory);
         let memory = Tensor::from_f32_array(stream, &memory, dtype)?;
         let strides: Vec<isize> = strides.iter().map(|&stride| stride as isize).collect();
-        Ok(lab::as_strided(&memory, self.first, shape, &strides))
+        let lying = lab::as_strided(&memory, self.first, shape, &strides);
+        Ok(lying.expect("memory for all that lies so"))
     }
 }
 
@@ -97,25 +99,21 @@ pub(super) struct Impossible {
 }
 
 impl Draft {
-    /// The family of this name.
-    #[must_use]
-    pub fn family(name: &str) -> Option<&'static Family> {
-        FAMILIES.iter().find(|family| family.name == name)
-    }
-
     /// Case `number` of all that `seed` gives: the first draft of a family that costs no more than `most`, as
-    /// [`Case::cost`] counts it. Each draft that costs more makes the next ones smaller. Without a family the number decides
-    /// that, too. `None` if none is cheap enough.
+    /// [`Case::cost`] counts it. Each draft that costs more makes the next ones smaller. Of the families, the number is in turn, see
+    /// [`Family::of_number`]. `None` if none is cheap enough.
+    ///
+    /// # Panics
+    /// Without a family.
     #[must_use]
     pub fn numbered(
-        family: Option<&'static Family>,
+        families: &[&'static Family],
         seed: u64,
         number: u64,
         most: u64,
     ) -> Option<Draft> {
         const ATTEMPTS: u64 = 16;
-        let of_number = &FAMILIES[(number % FAMILIES.len() as u64) as usize];
-        let family = family.unwrap_or(of_number);
+        let family = Family::of_number(families, number);
         let seed = splitmix64(splitmix64(seed).wrapping_add(number));
         let drafts = (0..ATTEMPTS).map(|attempt| {
             let choices = Choices::random(seed.wrapping_add(attempt << 32), 1 + attempt as i32 / 2);

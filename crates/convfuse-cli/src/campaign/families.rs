@@ -30,7 +30,42 @@ pub struct Family {
     pub(super) draw: fn(&mut Choices) -> Plan,
 }
 
-/// All of them. Case number `n` is of family `n` modulo their number.
+impl Family {
+    /// What stands for the families of all operators.
+    pub const OPERATORS: &str = "operators";
+
+    /// What stands for all others, whose cases are chains of several layers.
+    pub const CHAINS: &str = "chains";
+
+    /// The families that a name is of: one, those of all operators, or those of all chains; none of another name.
+    #[must_use]
+    pub fn named(name: &str) -> Vec<&'static Family> {
+        let is_named = |family: &&Family| match name {
+            Family::OPERATORS => family.is_operator(),
+            Family::CHAINS => !family.is_operator(),
+            name => family.name == name,
+        };
+        FAMILIES.iter().filter(is_named).collect()
+    }
+
+    /// Whether its cases are an operator by itself.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        let simplest = (self.draw)(&mut Choices::given(Vec::new()));
+        matches!(&simplest.layers[..], [layer] if layer.operator() == self.name)
+    }
+
+    /// That of case `number` of a campaign of these: each in turn.
+    ///
+    /// # Panics
+    /// Without any.
+    #[must_use]
+    pub fn of_number(families: &[&'static Family], number: u64) -> &'static Family {
+        families[(number % families.len() as u64) as usize]
+    }
+}
+
+/// All of them. Of a campaign of all, case number `n` is of family `n` modulo their number.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "conv1d",

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use convfuse::chain::ChainError;
@@ -9,9 +10,9 @@ use convfuse::{DType, Device, EmulatorOptions, Error, Stream, Tensor, lab};
 use ndarray::{ArrayD, Axis, Slice};
 use oracle::{Case, Expected, Precision};
 
-use super::draft::{Draft, Impossible};
+use super::draft::{Draft, Impossible, Lie};
 use crate::status::{Status, told};
-use crate::way::{Ready, Trouble, Way};
+use crate::way::{Ready, Trouble, Uploaded, Way};
 
 /// Where cases are done.
 #[derive(Debug, Clone)]
@@ -114,6 +115,7 @@ impl Draft {
         }
         let expected = case.expected_at(&different);
         let expected = expected.map_err(|error| trouble(Status::Refused, error.to_string()))?;
+        let inputs = InputsOf::new(self, case, &stream).map_err(|error| of_error(&error))?;
         for (number, way) in ways.iter().enumerate() {
             let at = different
                 .iter()
@@ -124,7 +126,7 @@ impl Draft {
                 ..trouble
             };
             let is_looked_at = self.looks_at(number, &precisions);
-            let done = self.run(case, way, &stream, wanted, is_looked_at, verdict);
+            let done = self.run(&inputs, way, wanted, is_looked_at, verdict);
             done.map_err(of_way)?;
         }
         Ok(())
@@ -139,17 +141,16 @@ impl Draft {
 
     fn run(
         &self,
-        case: &Case,
+        inputs: &InputsOf<'_>,
         way: &Way,
-        stream: &Stream,
         wanted: &Expected,
         is_looked_at: bool,
         verdict: &mut Verdict,
     ) -> Result<(), Trouble> {
         let of = |error: Error| of_error(&error);
-        let ready = way.ready(case, stream).map_err(of)?;
-        let x = Tensor::from_f32_array(stream, &case.x, self.dtype).map_err(of)?;
-        let got = self.output(&ready, &x, &case.inputs).map_err(of)?;
+        let whole = &inputs.whole;
+        let ready = way.ready(whole).map_err(of)?;
+        let got = output(&ready, &whole.x, &whole.further)?;
         let agreement = wanted.check(got.view());
         let agreement = agreement.map_err(|error| trouble(Status::Wrong, error.to_string()))?;
         verdict.runs += 1;
@@ -161,68 +162,15 @@ impl Draft {
         };
         let used = &mut verdict.used[of_precision];
         *used = used.max(agreement.tolerance_used);
-        if !stream.device().is_cpu() {
-            let kernels = ready.kernels(case.x.shape()).map_err(of)?;
+        if !whole.x.device().is_cpu() {
+            let kernels = ready.kernels(whole.x.shape()).map_err(of)?;
             verdict.kernels.extend(kernels);
         }
 
         match is_looked_at {
-            true => self.must_repeat(case, &ready, stream, &got, verdict),
+            true => inputs.must_repeat(&ready, &got, verdict),
             false => Ok(()),
         }
-    }
-
-    fn output(
-        &self,
-        ready: &Ready<'_>,
-        x: &Tensor,
-        further: &[ArrayD<f32>],
-    ) -> convfuse::Result<ArrayD<f32>> {
-        let upload = |values| Tensor::from_f32_array(x.stream(), values, self.dtype);
-        let further = further.iter().map(upload);
-        let further = further.collect::<convfuse::Result<Vec<_>>>()?;
-        ready.run(x, &further)?.to_f32_array()
-    }
-
-    /// The bits of `got` do not depend on how the input lies, nor on which samples are done together.
-    fn must_repeat(
-        &self,
-        case: &Case,
-        ready: &Ready<'_>,
-        stream: &Stream,
-        got: &ArrayD<f32>,
-        verdict: &mut Verdict,
-    ) -> Result<(), Trouble> {
-        let of = |error: Error| of_error(&error);
-        if let Some(lie) = &self.lie {
-            let x = lie.upload(stream, &case.x, self.dtype).map_err(of)?;
-            let x = x.ok_or_else(|| trouble(Status::Failed, "no tensor lies so"))?;
-            let lying = self.output(ready, &x, &case.inputs).map_err(of)?;
-            verdict.runs += 1;
-            must_be_same(got, &lying, &format!("where the input lies as {lie:?}"))?;
-        }
-        let samples = case.x.shape()[0];
-        let is_batched = !case.chain.lacks_batch(case.x.shape());
-        if is_batched && (1..samples).contains(&self.cut) {
-            for part in [0..self.cut, self.cut..samples] {
-                let slice = |values: &ArrayD<f32>| {
-                    let part = Slice::from(part.clone());
-                    values.slice_axis(Axis(0), part).to_owned()
-                };
-                let further: Vec<_> = case.inputs.iter().map(slice).collect();
-                let x = slice(&case.x);
-                // A norm of single values wants several samples.
-                if case.chain.problem(x.shape()).is_err() {
-                    continue;
-                }
-                let x = Tensor::from_f32_array(stream, &x, self.dtype).map_err(of)?;
-                let alone = self.output(ready, &x, &further).map_err(of)?;
-                verdict.runs += 1;
-                let what = format!("where samples {part:?} are done by themselves");
-                must_be_same(&slice(got), &alone, &what)?;
-            }
-        }
-        Ok(())
     }
 
     /// What a specification refuses a device refuses, too, with the same words.
@@ -279,9 +227,91 @@ impl Draft {
     }
 }
 
+/// A draft's inputs on a device, uploaded once for all ways: as they are, and otherwise, which must not change a bit of the output.
+struct InputsOf<'a> {
+    whole: Uploaded<'a>,
+    /// How the first one lies otherwise, and the tensor that does.
+    lying: Option<(&'a Lie, Tensor)>,
+    /// Samples that are done by themselves, with their inputs.
+    parts: Vec<(Range<usize>, Tensor, Vec<Tensor>)>,
+}
+
+impl<'a> InputsOf<'a> {
+    fn new(draft: &'a Draft, case: &'a Case, stream: &'a Stream) -> convfuse::Result<Self> {
+        let dtype = draft.dtype;
+        let lying = match &draft.lie {
+            None => None,
+            Some(lie) => Some((lie, lie.upload(stream, &case.x, dtype)?)),
+        };
+        let mut parts = Vec::new();
+        let samples = case.x.shape()[0];
+        let is_batched = !case.chain.lacks_batch(case.x.shape());
+        if is_batched && (1..samples).contains(&draft.cut) {
+            for part in [0..draft.cut, draft.cut..samples] {
+                let slice = |values: &ArrayD<f32>| samples_of(values, &part);
+                let x = slice(&case.x);
+                // A norm of single values wants several samples.
+                if case.chain.problem(x.shape()).is_err() {
+                    continue;
+                }
+                let upload = |values: &_| Tensor::from_f32_array(stream, values, dtype);
+                let further = case.inputs.iter().map(|values| upload(&slice(values)));
+                let further = further.collect::<convfuse::Result<_>>()?;
+                parts.push((part, upload(&x)?, further));
+            }
+        }
+        Ok(InputsOf {
+            whole: Uploaded::new(case, stream, dtype)?,
+            lying,
+            parts,
+        })
+    }
+
+    /// The bits of `got` do not depend on how the input lies, nor on which samples are done together.
+    fn must_repeat(
+        &self,
+        ready: &Ready<'_>,
+        got: &ArrayD<f32>,
+        verdict: &mut Verdict,
+    ) -> Result<(), Trouble> {
+        if let Some((lie, x)) = &self.lying {
+            let lying = output(ready, x, &self.whole.further)?;
+            verdict.runs += 1;
+            must_be_same(got, &lying, &format!("where the input lies as {lie:?}"))?;
+        }
+        for (part, x, further) in &self.parts {
+            let alone = output(ready, x, further)?;
+            verdict.runs += 1;
+            let what = format!("where samples {part:?} are done by themselves");
+            must_be_same(&samples_of(got, part), &alone, &what)?;
+        }
+        Ok(())
+    }
+}
+
+/// Some samples of a batch.
+fn samples_of(values: &ArrayD<f32>, part: &Range<usize>) -> ArrayD<f32> {
+    let part = Slice::from(part.clone());
+    values.slice_axis(Axis(0), part).to_owned()
+}
+
+fn output(ready: &Ready<'_>, x: &Tensor, further: &[Tensor]) -> Result<ArrayD<f32>, Trouble> {
+    let y = ready.run(x, further).and_then(|y| y.to_f32_array());
+    y.map_err(|error| of_error(&error))
+}
+
 /// Fails unless both are the same bits; NaN is NaN.
 fn must_be_same(one: &ArrayD<f32>, other: &ArrayD<f32>, what: &str) -> Result<(), Trouble> {
     let bits = |v: f32| if v.is_nan() { u32::MAX } else { v.to_bits() };
+    let are_slices = one.as_slice().zip(other.as_slice());
+    if one.shape() == other.shape()
+        && are_slices.is_some_and(|(one, other)| {
+            let mut pairs = one.iter().zip(other);
+            pairs.all(|(one, other)| bits(*one) == bits(*other))
+        })
+    {
+        return Ok(());
+    }
     if one.shape() != other.shape() {
         let text = format!("{:?} {what}, {:?} without", other.shape(), one.shape());
         return Err(trouble(Status::Wrong, text));

@@ -70,6 +70,41 @@ fn a_family_is_drawn_of_alone() {
 }
 
 #[test]
+fn so_many_cases_of_each_of_several_families_are_done() {
+    let ran = campaign("--family tails --family scale --family tails --of-each 5 --json");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let record = ran.json();
+    let counts = families(&record).iter();
+    let counts: Vec<_> = counts
+        .map(|(name, line)| {
+            let done = line["cases"].as_u64().zip(line["too_costly"].as_u64());
+            (name.as_str(), done.map(|(cases, costly)| cases + costly))
+        })
+        .collect();
+    assert_eq!(counts, [("scale", Some(5)), ("tails", Some(5))]);
+    assert_eq!(record["next"], 10);
+
+    let ran = campaign("--family operators --of-each 1");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let mut rows = ran.out.lines().map(|line| line.split_whitespace());
+    let all = rows.find_map(|mut words| (words.next() == Some("all")).then(|| words.next()));
+    assert_eq!(all.flatten(), Some("28"), "{ran:?}");
+    assert!(!ran.out.contains("one_launch_85"), "{ran:?}");
+
+    for (options, words) in [
+        ("--cases 5 --of-each 5", "cannot be used with"),
+        (
+            "--family chains --choices 1,2",
+            "--choices are of one --family",
+        ),
+    ] {
+        let refused = campaign(options);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains(words), "{refused:?}");
+    }
+}
+
+#[test]
 fn choices_repeat_a_case() {
     let choices = "0,0,1,2,4,4,4,1,1";
     let text = || {

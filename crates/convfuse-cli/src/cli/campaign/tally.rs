@@ -1,0 +1,288 @@
+//! What a campaign came to, and how it is told.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use comfy_table::CellAlignment::{Left, Right};
+use convfuse_cli::Status;
+use convfuse_cli::campaign::{Campaign, Done, Draft, Family, Verdict};
+use serde::Serialize;
+use serde_json::json;
+
+use super::super::device::Choice;
+use super::super::failure::Failure;
+use super::super::json::Found;
+use super::super::out::{Out, plain, say};
+use super::super::progress::Step;
+use super::super::table::aligned;
+
+/// What a failure is made smaller for, or a tenth of --seconds.
+const SHRINKING: Duration = Duration::from_secs(60);
+
+/// Failures that are made smaller; the others are told as they are.
+const SHRUNK: usize = 5;
+
+/// What the cases of a family came to.
+#[derive(Debug, Default, Serialize)]
+struct Line {
+    cases: u64,
+    /// That the specification refuses, and the device, too.
+    refused: u64,
+    /// For which no draft was cheap enough.
+    too_costly: u64,
+    runs: usize,
+    elements: usize,
+    wrong: u64,
+    failed: u64,
+    /// The largest part of its tolerance that an element used: of accurate f32, fast f32, f16, bf16.
+    tolerance_used: [f64; 4],
+}
+
+impl Line {
+    /// Takes in what other cases came to.
+    fn add(&mut self, other: &Line) {
+        self.cases += other.cases;
+        self.refused += other.refused;
+        self.too_costly += other.too_costly;
+        self.runs += other.runs;
+        self.elements += other.elements;
+        self.wrong += other.wrong;
+        self.failed += other.failed;
+        self.note_used(other.tolerance_used);
+    }
+
+    fn note_used(&mut self, used: [f64; 4]) {
+        for (largest, used) in self.tolerance_used.iter_mut().zip(used) {
+            *largest = largest.max(used);
+        }
+    }
+
+    /// As the table has it.
+    fn row(&self, name: &str) -> [String; 7] {
+        let used = self
+            .tolerance_used
+            .map(|used| format!("{:.0} %", 100.0 * used));
+        [
+            name.to_owned(),
+            self.cases.to_string(),
+            self.refused.to_string(),
+            self.too_costly.to_string(),
+            self.runs.to_string(),
+            used.join(" "),
+            match (self.wrong, self.failed) {
+                (0, 0) if self.runs == 0 => "NOTHING RAN".to_owned(),
+                (0, 0) => "right".to_owned(),
+                (wrong, failed) => format!("{wrong} WRONG, {failed} FAILED"),
+            },
+        ]
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Complaint {
+    status: Status,
+    number: u64,
+    text: String,
+    case: String,
+    repeat: String,
+}
+
+pub(super) struct Tally {
+    lines: BTreeMap<&'static str, Line>,
+    /// How many cases reached each kernel.
+    kernels: BTreeMap<&'static str, u64>,
+    complaints: Vec<Complaint>,
+    pub(super) status: Status,
+    device: Choice,
+    most: u64,
+    /// The number behind the last of which all before are done.
+    next: u64,
+    behind: Vec<u64>,
+}
+
+impl Tally {
+    pub(super) fn new(device: Choice, campaign: &Campaign) -> Tally {
+        Tally {
+            lines: BTreeMap::new(),
+            kernels: BTreeMap::new(),
+            complaints: Vec::new(),
+            status: Status::Right,
+            device,
+            most: campaign.most,
+            next: campaign.first,
+            behind: Vec::new(),
+        }
+    }
+
+    pub(super) fn all(&mut self, campaign: &Campaign, out: &mut Out) -> Result<(), Failure> {
+        let step = Step::start(format!(
+            "cases from number {} of seed {}",
+            campaign.first, campaign.seed
+        ));
+        let mut count = 0;
+        let done = campaign.run(|done| {
+            count += 1;
+            step.at(count, usize::try_from(campaign.cases).unwrap_or(0), "");
+            self.add(done, campaign, out)
+        });
+        step.done();
+        done
+    }
+
+    pub(super) fn one(
+        &mut self,
+        family: &'static Family,
+        choices: Vec<u32>,
+        campaign: &Campaign,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
+        let draft = Draft::chosen(family, choices, campaign.most).ok_or_else(|| {
+            let text = "the case costs more than --cost".to_owned();
+            Failure::Refused(text)
+        })?;
+        writeln!(out, "{}", plain(&draft.summary()))?;
+        let verdict = draft.judge(&campaign.place);
+        self.note(0, &draft, verdict, None, out)
+    }
+
+    fn add(&mut self, done: Done, campaign: &Campaign, out: &mut Out) -> Result<(), Failure> {
+        self.behind.push(done.number);
+        while let Some(at) = self.behind.iter().position(|&number| number == self.next) {
+            self.behind.swap_remove(at);
+            self.next = self.next.wrapping_add(1);
+        }
+        match done.draft {
+            Some((draft, verdict)) => self.note(done.number, &draft, verdict, Some(campaign), out),
+            None => {
+                let family = Family::of_number(&campaign.families, done.number);
+                self.lines.entry(family.name).or_default().too_costly += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes in what became of a case; one that failed is made smaller where it is part of a campaign.
+    fn note(
+        &mut self,
+        number: u64,
+        draft: &Draft,
+        verdict: Verdict,
+        campaign: Option<&Campaign>,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
+        let line = self.lines.entry(draft.family.name).or_default();
+        line.cases += 1;
+        line.refused += u64::from(verdict.is_refused);
+        line.runs += verdict.runs;
+        line.elements += verdict.elements;
+        line.note_used(verdict.used);
+        for kernel in verdict.kernels {
+            *self.kernels.entry(kernel).or_default() += 1;
+        }
+        let Some(trouble) = verdict.trouble else {
+            return Ok(());
+        };
+        match trouble.status {
+            Status::Wrong => line.wrong += 1,
+            _ => line.failed += 1,
+        }
+        self.status = self.status.and(trouble.status);
+        // Told at once, for the next steps may not end.
+        let family = draft.family.name;
+        writeln!(out, "case {number} ({family}): {}", plain(&trouble.text))?;
+        let repeat = self.repeat(draft);
+        writeln!(out, "  {}\n  repeat: {repeat}", plain(&draft.summary()))?;
+        out.flush()?;
+        let (mut text, mut case, mut repeat) = (trouble.text, draft.summary(), repeat);
+        if let Some(campaign) = campaign
+            && self.complaints.len() < SHRUNK
+            && let Some(same) = Draft::chosen(draft.family, draft.choices.clone(), self.most)
+        {
+            let time = SHRINKING.min(campaign.time / 10);
+            let smaller = same.smaller(&campaign.place, self.most, time);
+            let of_smaller = smaller.judge(&campaign.place).trouble;
+            if let Some(trouble) = of_smaller {
+                (text, case, repeat) = (trouble.text, smaller.summary(), self.repeat(&smaller));
+                writeln!(out, "  smaller: {}\n  {}", plain(&text), plain(&case))?;
+                writeln!(out, "  repeat: {repeat}")?;
+                out.flush()?;
+            }
+        }
+        self.complaints.push(Complaint {
+            status: trouble.status,
+            number,
+            text,
+            case,
+            repeat,
+        });
+        Ok(())
+    }
+
+    /// The command that does a draft again.
+    fn repeat(&self, draft: &Draft) -> String {
+        let choices: Vec<String> = draft.choices.iter().map(u32::to_string).collect();
+        format!(
+            "convfuse campaign --device {} --family {} --cost {} --choices {}",
+            self.device,
+            draft.family.name,
+            self.most,
+            choices.join(",")
+        )
+    }
+
+    /// How many results were compared.
+    pub(super) fn runs(&self) -> usize {
+        self.lines.values().map(|line| line.runs).sum()
+    }
+
+    /// Why none was.
+    pub(super) fn idle(&self, campaign: &Campaign) -> String {
+        let sum = |of: fn(&Line) -> u64| self.lines.values().map(of).sum::<u64>();
+        let (refused, costly) = (sum(|line| line.refused), sum(|line| line.too_costly));
+        let mut text = format!(
+            "nothing ran: {refused} cases are refused, {costly} cost more than --cost {}",
+            self.most
+        );
+        if let [family] = campaign.families[..] {
+            let least = Draft::least_cost(family);
+            text += &format!(", and the simplest of {} costs {least}", family.name);
+        }
+        text
+    }
+
+    pub(super) fn report(&self, out: &mut Out, found: &mut Found) -> Result<(), Failure> {
+        found.note("families", json!(self.lines));
+        let idle = self.lines.iter().filter(|(_, line)| line.runs == 0);
+        let idle: Vec<_> = idle.map(|(name, _)| name).collect();
+        found.note("nothing_ran", json!(idle));
+        found.note("kernels", json!(self.kernels));
+        found.note("complaints", json!(self.complaints));
+        found.note("next", json!(self.next));
+        let mut table = aligned([
+            ("family", Left),
+            ("cases", Right),
+            ("refused", Right),
+            ("too costly", Right),
+            ("runs", Right),
+            ("of tolerance: f32, fast, f16, bf16", Right),
+            ("verdict", Left),
+        ]);
+        let mut all = Line::default();
+        for (name, line) in &self.lines {
+            table.add_row(line.row(name));
+            all.add(line);
+        }
+        if self.lines.len() > 1 {
+            table.add_row(all.row("all"));
+        }
+        writeln!(out, "{}\n", table.trim_fmt())?;
+        if !self.kernels.is_empty() {
+            writeln!(out, "cases that reached a kernel")?;
+            for (kernel, cases) in &self.kernels {
+                writeln!(out, "{cases:>8}  {kernel}")?;
+            }
+        }
+        say(format_args!("the next case is number {}", self.next));
+        out.flush()
+    }
+}

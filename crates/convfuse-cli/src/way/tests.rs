@@ -1,0 +1,117 @@
+use op_spec::Conv2dSpec;
+use op_spec::chain::ConvLayer;
+use op_spec::chain::presets::KernelBench85;
+
+use super::*;
+
+#[test]
+fn chunks_are_small_and_taken_however_long_a_column_is() {
+    let stream = Device::emulator().stream().unwrap();
+    for (channels, dtype, wanted) in [
+        (4, DType::F32, SMALL_WORKSPACE),
+        (128, DType::F32, 128 * 9 * 4 * 4),
+        (128, DType::F16, SMALL_WORKSPACE),
+        (300, DType::F16, 300 * 9 * 4 * 2),
+    ] {
+        let conv = Layer::Conv2d(ConvLayer {
+            name: "conv".to_owned(),
+            out_channels: 2,
+            kernel_size: [3, 3],
+            attributes: Conv2dSpec::default(),
+            bias: false,
+        });
+        let case = Case::of_layer("conv2d/long", conv, &[1, channels, 4, 4]).unwrap();
+        assert_eq!(small_workspace(&case, dtype), wanted);
+        let case = rounded(&case, dtype);
+        for way in Way::all(&case, dtype) {
+            let expected = case.expected(&way.precision()).unwrap();
+            let got = way.run(&case, &stream).unwrap();
+            expected.check(got.view()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
+    let chain = KernelBench85::default().chain().unwrap();
+    let case = Case::of_chain("kernelbench_85/ways", chain, &[1, 8, 10, 14]);
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for way in Way::all(&case, dtype) {
+            let folds = way.to_string().starts_with("folded-scale") && dtype != DType::F32;
+            assert_eq!(way.precision().folds_scale, folds, "{way}");
+        }
+    }
+}
+
+/// A convolution, and what is to be done together behind it with these factors before the norm and behind the clamp.
+fn of_factors(before: &str, behind: &str) -> Case {
+    let layers = [
+        Layer::conv3d(ConvLayer::new("conv", 7, [2; 3])),
+        Layer::scale(before),
+        Layer::instance_norm("norm"),
+        Layer::clamp(-0.5, 0.5),
+        Layer::scale(behind),
+        Layer::channel_max(),
+    ];
+    let chain = Chain::new(3, layers).unwrap();
+    Case::of_chain("volumes/factors", chain, &[2, 3, 5, 6, 7])
+}
+
+#[test]
+fn a_strategy_is_asked_for_where_the_library_has_kernels_for_it() {
+    let device = Device::emulator();
+    let stream = device.stream().unwrap();
+    for (behind, is_asked) in [("factor", true), ("another", false)] {
+        let case = of_factors("factor", behind);
+        let ways = Way::all_on(&device, &case, DType::F32);
+        let name = |way: &Way| way.to_string() == "norm-clamp-multiply-max";
+        assert_eq!(ways.iter().any(name), is_asked, "{behind}");
+        for way in ways {
+            let expected = case.expected(&way.precision()).unwrap();
+            expected
+                .check(way.run(&case, &stream).unwrap().view())
+                .unwrap();
+        }
+    }
+}
+
+#[test]
+fn ways_that_are_one_and_the_same_are_listed_once() {
+    let names = |layers: Vec<Layer>| -> Vec<String> {
+        let chain = Chain::new(4, layers).unwrap();
+        let case = Case::of_chain("ways/different", chain, &[2, 4, 9, 9]);
+        let ways = Way::by_models(&case, DType::F32);
+        ways.iter().map(Way::to_string).collect()
+    };
+    let conv = || Layer::conv2d(ConvLayer::new("conv", 3, [3, 3]));
+    assert_eq!(names(vec![Layer::relu()]), ["fused"]);
+    assert_eq!(
+        names(vec![Layer::scale("scale"), Layer::relu()]),
+        ["unfused", "fused"]
+    );
+    let of_products = ["unfused", "unfused-direct", "fused", "fused fast"];
+    assert_eq!(names(vec![conv()]), of_products);
+    assert_eq!(names(vec![conv(), Layer::relu()]), of_products);
+}
+
+#[test]
+fn only_products_on_tensor_cores_are_allowed_what_those_cut_off() {
+    let conv = Layer::conv2d(ConvLayer::new("conv", 16, [3, 3]));
+    let precision = |layers: &[Layer], name: &str| {
+        let chain = Chain::new(4, layers.to_vec()).unwrap();
+        let case = Case::of_chain("ways/precisions", chain, &[2, 4, 9, 9]);
+        let mut ways = Way::by_models(&case, DType::F32).into_iter();
+        ways.find(|way| way.to_string() == name)
+            .unwrap()
+            .precision()
+    };
+    let alone = [conv.clone(), Layer::relu()];
+    let with_norm = [conv, Layer::group_norm("norm", 4)];
+    assert_eq!(precision(&alone, "unfused"), Precision::F32);
+    assert_eq!(precision(&alone, "fused"), Precision::PARTS);
+    assert_eq!(precision(&alone, "fused fast"), Precision::TF32);
+    assert_eq!(precision(&with_norm, "fused"), Precision::SPLIT);
+    assert_eq!(precision(&with_norm, "unfused-direct"), Precision::F32);
+    let without = [Layer::scale("scale"), Layer::group_norm("norm", 4)];
+    assert_eq!(precision(&without, "fused"), Precision::F32);
+}

@@ -1,0 +1,120 @@
+//! A case on a device.
+
+use std::cell::OnceCell;
+
+use convfuse::lab;
+use convfuse::model::{Model, Options};
+use convfuse::ops::ConvOptions;
+use convfuse::{DType, Parameters, Stream, Tensor};
+use ndarray::{ArrayD, Axis};
+use op_spec::chain::Layer;
+use oracle::Case;
+
+use super::named;
+
+/// A case on a device: its inputs, and what its ways take of its parameters.
+#[derive(Debug)]
+pub struct Uploaded<'a> {
+    pub(super) of: &'a Case,
+    stream: &'a Stream,
+    dtype: DType,
+    /// The first input.
+    pub x: Tensor,
+    /// The further ones, in the chain's order.
+    pub further: Vec<Tensor>,
+    parameters: OnceCell<Vec<Tensor>>,
+    model: OnceCell<Model>,
+}
+
+impl<'a> Uploaded<'a> {
+    /// The inputs on the stream's device, rounded to this type.
+    ///
+    /// # Errors
+    /// What may go wrong on a device.
+    pub fn new(case: &'a Case, stream: &'a Stream, dtype: DType) -> convfuse::Result<Uploaded<'a>> {
+        let upload = |values| Tensor::from_f32_array(stream, values, dtype);
+        let further = case.inputs.iter().map(upload);
+        Ok(Uploaded {
+            of: case,
+            stream,
+            dtype,
+            x: upload(&case.x)?,
+            further: further.collect::<convfuse::Result<_>>()?,
+            parameters: OnceCell::new(),
+            model: OnceCell::new(),
+        })
+    }
+
+    /// The parameters of its only layer, as the operator's function takes them.
+    pub(super) fn parameters(&self, layer: &Layer) -> convfuse::Result<&[Tensor]> {
+        if let Some(parameters) = self.parameters.get() {
+            return Ok(parameters);
+        }
+        let upload = |values: &ArrayD<f32>| {
+            let mut values = values.view();
+            // A factor per channel has trailing extents of 1 in a chain, and none in an operator.
+            while matches!(layer, Layer::Scale(_)) && values.ndim() > 1 {
+                let last = Axis(values.ndim() - 1);
+                values = values.remove_axis(last);
+            }
+            Tensor::from_f32_array(self.stream, &values, self.dtype)
+        };
+        let parameters = self.of.parameters.iter().map(upload);
+        let parameters = parameters.collect::<convfuse::Result<_>>()?;
+        Ok(self.parameters.get_or_init(|| parameters))
+    }
+
+    /// The chain as a model.
+    pub(super) fn model(&self) -> convfuse::Result<&Model> {
+        if let Some(model) = self.model.get() {
+            return Ok(model);
+        }
+        let chain = &self.of.chain;
+        let names = chain.parameters().iter();
+        let names = names.map(|parameter| parameter.name.clone());
+        let values = names.zip(self.of.parameters.iter().cloned());
+        let parameters = Parameters::new(chain, values)?;
+        let model = Model::with_dtype(self.stream, chain, &parameters, self.dtype)?;
+        Ok(self.model.get_or_init(|| model))
+    }
+}
+
+/// A case's layers on a device.
+#[derive(Debug)]
+pub enum Ready<'a> {
+    /// An operator, with its parameters.
+    Operator(&'a Layer, Vec<Tensor>, ConvOptions),
+    /// A model.
+    Model(Model, Box<Options>),
+}
+
+impl Ready<'_> {
+    /// The output for an input and its further ones.
+    ///
+    /// # Errors
+    /// What the layers refuse, and what may go wrong on a device.
+    pub fn run(&self, x: &Tensor, further: &[Tensor]) -> convfuse::Result<Tensor> {
+        match self {
+            Ready::Operator(layer, parameters, options) => {
+                // A residual stands in the place of a parameter.
+                let parameters = parameters.iter().chain(further).cloned();
+                let parameters: Vec<Tensor> = parameters.collect();
+                lab::layer(x, layer, &parameters, options)
+            }
+            Ready::Model(model, options) => {
+                model.forward_with(named(model.chain(), x, further), options)
+            }
+        }
+    }
+
+    /// The kernels that a dense input of this shape takes; none where no model says it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn kernels(&self, input: &[usize]) -> convfuse::Result<Vec<&'static str>> {
+        match self {
+            Ready::Operator(..) => Ok(Vec::new()),
+            Ready::Model(model, options) => lab::launched_kernels(model, input, options),
+        }
+    }
+}
