@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use cuda_builder::{Arch, CudaBuilder, Toolchain};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -87,12 +88,17 @@ fn write_crate(folder: &Path, kernels: &str) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// A builder that keeps its `core` between test runs.
+/// A builder that keeps its `core` between test runs. Of one architecture one at a time builds: the next one's module
+/// takes the place of its own.
 fn builder(crate_path: &Path, arch: Arch) -> CudaBuilder {
     CudaBuilder::new(crate_path)
         .arch(arch)
         .target_dir(Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile"))
 }
+
+/// Held by a test that builds for the architecture of that name.
+static SM_80: Mutex<()> = Mutex::new(());
+static SM_90A: Mutex<()> = Mutex::new(());
 
 fn the_module_is_whole_whatever_the_profile_says() -> TestResult {
     let root = tempfile::tempdir()?;
@@ -182,34 +188,41 @@ fn main() -> ExitCode {
     if let Err(error) = &toolchain {
         println!("{error}");
     }
-    let trial = |name, test: fn() -> TestResult| {
-        let run = move || test().map_err(|error| Failed::from(error.to_string()));
+    let trial = |arch: &'static Mutex<()>, name, test: fn() -> TestResult| {
+        let run = move || {
+            let _turn = arch.lock().unwrap_or_else(PoisonError::into_inner);
+            test().map_err(|error| Failed::from(error.to_string()))
+        };
         Trial::test(name, run).with_ignored_flag(toolchain.is_err())
     };
     let trials = vec![
+        // First, beside those for the other architecture: each compiles a `core`, which takes the longest.
         trial(
-            "the_module_is_whole_whatever_the_profile_says",
-            the_module_is_whole_whatever_the_profile_says,
-        ),
-        trial(
-            "modules_from_different_folders_are_equal_and_name_no_path",
-            modules_from_different_folders_are_equal_and_name_no_path,
-        ),
-        trial(
-            "a_barrier_is_not_copied_into_branches",
-            a_barrier_is_not_copied_into_branches,
-        ),
-        trial(
+            &SM_90A,
             "kernels_can_be_for_one_architecture",
             kernels_can_be_for_one_architecture,
         ),
         trial(
+            &SM_80,
+            "the_module_is_whole_whatever_the_profile_says",
+            the_module_is_whole_whatever_the_profile_says,
+        ),
+        trial(
+            &SM_80,
+            "modules_from_different_folders_are_equal_and_name_no_path",
+            modules_from_different_folders_are_equal_and_name_no_path,
+        ),
+        trial(
+            &SM_80,
+            "a_barrier_is_not_copied_into_branches",
+            a_barrier_is_not_copied_into_branches,
+        ),
+        trial(
+            &SM_80,
             "an_error_in_the_kernels_is_reported_with_its_message",
             an_error_in_the_kernels_is_reported_with_its_message,
         ),
     ];
-    // They share a folder for `core`, which cargo locks anyway.
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
+    let arguments = Arguments::from_args();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -42,18 +42,19 @@ impl Launch {
         // Of each step its bounds, behind the word that says which function it is: tests give clamps.
         let bound = |at: usize| word_at(at).map(f32::from_ne_bytes);
         let steps = word_at(STEPS * STEP_BYTES).map_or(0, u32::from_ne_bytes) as usize;
+        let bounds_at = |at: usize| Some((bound(at + 4)?, bound(at + 8)?));
+        let steps = (0..steps.min(STEPS)).map(|step| bounds_at(step * STEP_BYTES));
+        let Some(clamps) = steps.collect::<Option<Vec<_>>>() else {
+            return;
+        };
         let x: *const f32 = std::ptr::with_exposed_provenance(address(x));
         let y: *mut f32 = std::ptr::with_exposed_provenance_mut(address(y));
         for index in 0..address(elements) {
             // SAFETY: both have as many elements, as the kernel asks of its callers, and are there.
-            unsafe { *y.add(index) = *x.add(index) };
-            for at in (0..steps.min(STEPS)).map(|step| step * STEP_BYTES) {
-                let (Some(low), Some(high)) = (bound(at + 4), bound(at + 8)) else {
-                    return;
-                };
-                // SAFETY: as above.
-                unsafe { *y.add(index) = (*y.add(index)).max(low).min(high) };
-            }
+            let value = unsafe { *x.add(index) };
+            let clamp = |value: f32, &(low, high): &(f32, f32)| value.max(low).min(high);
+            // SAFETY: as above.
+            unsafe { *y.add(index) = clamps.iter().fold(value, clamp) };
         }
     }
 }

@@ -10,7 +10,7 @@ use super::exec::{Exec, Extension, WARPGROUP, fail, with};
 use super::fault::{FaultKind, Place};
 use super::flights::{Flight, ROW_BYTES};
 use super::shared_memory::mapped;
-use super::tensor_sum::{self, Factor};
+use super::tensor_sum;
 use super::waiting::{Chain, Wait, Waiting};
 use super::{access, async_proxy, flights, schedule, tensor};
 
@@ -42,7 +42,7 @@ pub(crate) enum RowsOfA<'a, const STEPS: usize> {
 }
 
 /// A row of A or a column of B in a step.
-type Line = [Factor; K];
+type Line = tensor_sum::Line<K>;
 
 /// Threads on their way to a chain.
 struct Meeting {
@@ -116,7 +116,7 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
         b: b.to_vec(),
         members: Vec::new(),
         finished,
-        rows: vec![[[Factor::ZERO; K]; ROWS]; STEPS],
+        rows: vec![[Line::ZERO; ROWS]; STEPS],
         columns: Vec::new(),
     });
     if meeting.chain != chain || meeting.a != a || meeting.b != b {
@@ -188,7 +188,7 @@ fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u3
     let (row, quad_lane) = place_of(thread);
     for (i, &word) in words.iter().enumerate() {
         for (h, value) in tensor::halves(kind, word).into_iter().enumerate() {
-            rows[row + 8 * (i % 2)][2 * quad_lane + h + 8 * (i / 2)] = value.into();
+            rows[row + 8 * (i % 2)].set(2 * quad_lane + h + 8 * (i / 2), value);
         }
     }
 }
@@ -204,12 +204,12 @@ fn read(chain: &Chain, descriptor: u64, lines: Range<usize>, place: Place) -> Ve
     async_proxy::check(addresses().flatten(), ROW_BYTES, place);
     addresses()
         .map(|addresses| {
-            let mut line = [Factor::ZERO; K];
+            let mut line = Line::ZERO;
             let words = addresses.map(|address| read_row(chain, address, place));
             let values = words.as_flattened().iter();
             let values = values.flat_map(|&word| tensor::halves(chain.kind, word));
-            for (factor, value) in line.iter_mut().zip(values) {
-                *factor = value.into();
+            for (k, value) in values.enumerate() {
+                line.set(k, value);
             }
             line
         })
@@ -250,11 +250,7 @@ fn compute(meeting: &Meeting) {
             let row = row + 8 * (i / 2 % 2);
             let column = 8 * (i / 4) + 2 * quad_lane + i % 2;
             for (rows, columns) in meeting.rows.iter().zip(&meeting.columns) {
-                let products = rows[row]
-                    .iter()
-                    .copied()
-                    .zip(columns[column].iter().copied());
-                *sum = tensor_sum::add(*sum, products);
+                *sum = tensor_sum::add(*sum, &rows[row], &columns[column]);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use half::{bf16, f16};
 
-use super::tensor_sum::{self, Factor};
+use super::tensor_sum::{self, Line};
 
 /// Words that a lane can bring.
 const INPUTS: usize = 10;
@@ -67,36 +67,42 @@ fn half_bits(word: u32, h: usize) -> u16 {
 
 /// `D = A * B + D`. Lanes bring `d` (4 words), `a` (4), `b` (2).
 pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
-    const MOST_K: usize = 16;
-    let mut a = [[Factor::ZERO; MOST_K]; 16];
-    let mut b = [[Factor::ZERO; MOST_K]; 8];
-    let k = if kind == Kind::Tf32 { 8 } else { 16 };
+    match kind {
+        Kind::Tf32 => multiply_lines::<8>(kind, inputs, outputs),
+        Kind::F16 | Kind::Bf16 => multiply_lines::<16>(kind, inputs, outputs),
+    }
+}
+
+/// The same, with the instruction's K.
+fn multiply_lines<const K: usize>(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
+    let mut a = [Line::<K>::ZERO; 16];
+    let mut b = [Line::<K>::ZERO; 8];
     for (lane, input) in inputs.iter().enumerate() {
         let (quad, quad_lane) = (lane / 4, lane % 4);
         let (words_a, words_b) = (&input[4..8], &input[8..10]);
         if kind == Kind::Tf32 {
             for (i, &word) in words_a.iter().enumerate() {
-                a[quad + 8 * (i % 2)][quad_lane + 4 * (i / 2)] = tf32(word).into();
+                a[quad + 8 * (i % 2)].set(quad_lane + 4 * (i / 2), tf32(word));
             }
             for (i, &word) in words_b.iter().enumerate() {
-                b[quad][quad_lane + 4 * i] = tf32(word).into();
+                b[quad].set(quad_lane + 4 * i, tf32(word));
             }
             continue;
         }
         let value = |word, h| {
             let bits = half_bits(word, h);
-            Factor::from(if kind == Kind::F16 {
+            if kind == Kind::F16 {
                 f16::from_bits(bits).to_f64()
             } else {
                 bf16::from_bits(bits).to_f64()
-            })
+            }
         };
         for h in 0..2 {
             for (i, &word) in words_a.iter().enumerate() {
-                a[quad + 8 * (i % 2)][2 * quad_lane + h + 8 * (i / 2)] = value(word, h);
+                a[quad + 8 * (i % 2)].set(2 * quad_lane + h + 8 * (i / 2), value(word, h));
             }
             for (i, &word) in words_b.iter().enumerate() {
-                b[quad][2 * quad_lane + h + 8 * i] = value(word, h);
+                b[quad].set(2 * quad_lane + h + 8 * i, value(word, h));
             }
         }
     }
@@ -104,11 +110,8 @@ pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
         let (quad, quad_lane) = (lane / 4, lane % 4);
         for i in 0..4 {
             let (row, column) = (quad + 8 * (i / 2), 2 * quad_lane + i % 2);
-            let products = a[row][..k]
-                .iter()
-                .copied()
-                .zip(b[column][..k].iter().copied());
-            outputs[lane][i] = tensor_sum::add(f32::from_bits(input[i]), products).to_bits();
+            let sum = tensor_sum::add(f32::from_bits(input[i]), &a[row], &b[column]);
+            outputs[lane][i] = sum.to_bits();
         }
     }
 }

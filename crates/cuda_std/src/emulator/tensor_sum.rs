@@ -12,53 +12,50 @@
 //! add fewer products at once.
 
 /// Bits that a term keeps below the last one of an f32 of the largest term's exponent.
-const EXTRA_BITS: i32 = 2;
+const EXTRA_BITS: i16 = 2;
 
 /// Bits of an f32 behind the first one.
-const FRACTION_BITS: i32 = 23;
+const FRACTION_BITS: i16 = 23;
 
 /// Bits of an f64 behind those that an f32 has.
 const SURPLUS_BITS: u32 = 52 - FRACTION_BITS as u32;
 
 /// Exponents of terms of which at least one is neither 0 nor beyond an f32.
-const LEAST: i32 = -512;
-const MOST: i32 = 128;
+const LEAST: i16 = -512;
+const MOST: i16 = 128;
 
 /// What an f64 adds to its exponent.
-const BIAS: i32 = 1023;
+const BIAS: i16 = 1023;
 
-/// An exponent below all others.
-const NONE: i32 = -1 << 16;
+/// An exponent below all others, and so is the sum of it and any but [`BEYOND`].
+const NONE: i16 = -8000;
 
 /// One above all others, the sum of it and the least one, too: 0 times infinity is not to be overlooked.
-const BEYOND: i32 = 1 << 20;
+const BEYOND: i16 = 16_000;
 
-/// A factor of a product, which an f16, a bf16 or a tf32 holds.
+/// Factors of the products that an instruction adds, which an f16, a bf16 or a tf32 holds: a row of A, or a column of B.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Factor {
-    value: f64,
-    exponent: i32,
+pub(crate) struct Line<const K: usize> {
+    values: [f64; K],
+    exponents: [i16; K],
 }
 
-impl Factor {
+impl<const K: usize> Line<K> {
     pub(crate) const ZERO: Self = Self {
-        value: 0.0,
-        exponent: NONE,
+        values: [0.0; K],
+        exponents: [NONE; K],
     };
-}
 
-impl From<f64> for Factor {
-    fn from(value: f64) -> Self {
-        Self {
-            value,
-            exponent: exponent(value),
-        }
+    /// Puts a factor in its place.
+    pub(crate) fn set(&mut self, k: usize, value: f64) {
+        self.values[k] = value;
+        self.exponents[k] = exponent(value);
     }
 }
 
 /// The exponent of a value that is far from the least ones of f64, [`NONE`] of 0, or [`BEYOND`] of what is not finite.
-fn exponent(value: f64) -> i32 {
-    match (value.to_bits() >> 52 & 0x7ff) as i32 {
+fn exponent(value: f64) -> i16 {
+    match (value.to_bits() >> 52 & 0x7ff) as i16 {
         0 => NONE,
         0x7ff => BEYOND,
         biased => biased - BIAS,
@@ -66,28 +63,37 @@ fn exponent(value: f64) -> i32 {
 }
 
 /// `2^exponent`, a normal number.
-fn power_of_two(exponent: i32) -> f64 {
-    f64::from_bits(((exponent + BIAS) as u64) << 52)
+fn power_of_two(exponent: i16) -> f64 {
+    f64::from_bits((i64::from(exponent + BIAS) as u64) << 52)
 }
 
-/// `start` and the products, added as one instruction does.
-pub(crate) fn add(start: f32, products: impl Iterator<Item = (Factor, Factor)> + Clone) -> f32 {
+/// `start` and the products, added as one instruction does. Kernels on tensor cores spend much of their time here, in loops of which the
+/// compiler makes vector instructions.
+pub(crate) fn add<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     let start = f64::from(start);
-    let largest = products
-        .clone()
-        .map(|(a, b)| a.exponent + b.exponent)
-        .fold(exponent(start), i32::max);
-    let values = products.map(|(a, b)| a.value * b.value);
+    let mut largest = exponent(start);
+    for k in 0..K {
+        // No sum is more than twice `BEYOND`, or less than twice `NONE`.
+        largest = largest.max(a.exponents[k].wrapping_add(b.exponents[k]));
+    }
+    let product = |k: usize| a.values[k] * b.values[k];
     // Infinities and NaN have the largest exponent there is, zeros the least.
     if !(LEAST..=MOST).contains(&largest) {
-        return values.fold(start, |sum, product| sum + product) as f32;
+        return (0..K).fold(start, |sum, k| sum + product(k)) as f32;
     }
     let unit = largest - FRACTION_BITS - EXTRA_BITS;
     let scale = power_of_two(-unit);
-    // A cast cuts off.
-    let units = |value: f64| (value * scale) as i64;
-    let sum: i64 = values.fold(units(start), |sum, product| sum + units(product));
-    let sum = sum as f64 * power_of_two(unit);
+    // Sums of every fourth term, each of at most `K / 4` rounded up.
+    const { assert!(K <= 60) };
+    let mut sums = [0_i32; 4];
+    for k in 0..K {
+        // SAFETY: factors are below 2 to their exponent + 1, so the product is below 2^(largest + 2), and 2^27 units. The conversion cuts off.
+        let units = unsafe { (product(k) * scale).to_int_unchecked::<i32>() };
+        // No more than 15 of them.
+        sums[k % 4] = sums[k % 4].wrapping_add(units);
+    }
+    let sum: i64 = sums.into_iter().map(i64::from).sum();
+    let sum = (sum + (start * scale) as i64) as f64 * power_of_two(unit);
     f64::from_bits(sum.to_bits() >> SURPLUS_BITS << SURPLUS_BITS) as f32
 }
 
@@ -95,20 +101,36 @@ pub(crate) fn add(start: f32, products: impl Iterator<Item = (Factor, Factor)> +
 mod tests {
     use super::*;
 
+    /// `start` and these products.
+    fn sum<const K: usize>(start: f32, products: [(f64, f64); K]) -> f32 {
+        let (mut a, mut b) = (Line::<K>::ZERO, Line::<K>::ZERO);
+        for (k, (of_a, of_b)) in products.into_iter().enumerate() {
+            a.set(k, of_a);
+            b.set(k, of_b);
+        }
+        add(start, &a, &b)
+    }
+
+    /// `first`, `count` times `other`, and zeros.
+    fn and_zeros(first: (f64, f64), other: (f64, f64), count: usize) -> [(f64, f64); 17] {
+        std::array::from_fn(|k| match k {
+            0 => first,
+            _ if k <= count => other,
+            _ => (0.0, 0.0),
+        })
+    }
+
     /// `count` products of 2^-12 and 2^(12 - e) beside 1; what was measured.
-    fn ulps(sign: f64, e: i32, count: usize) -> f64 {
-        let product = (
-            Factor::from(sign * power_of_two(-12)),
-            Factor::from(power_of_two(12 - e)),
-        );
-        let sum = add(1.0, std::iter::repeat_n(product, count));
+    fn ulps(sign: f64, e: i16, count: usize) -> f64 {
+        let product = (sign * power_of_two(-12), power_of_two(12 - e));
+        let sum = sum(1.0, and_zeros((0.0, 0.0), product, count));
         (f64::from(sum) - 1.0) * power_of_two(24)
     }
 
     #[test]
     fn bits_below_the_second_extra_one_are_cut_off() {
         let counts = [1, 2, 3, 4, 8, 16];
-        let measured = |sign: f64, e: i32| counts.map(|count| ulps(sign, e, count));
+        let measured = |sign: f64, e: i16| counts.map(|count| ulps(sign, e, count));
         assert_eq!(measured(1.0, 23), [2.0, 4.0, 6.0, 8.0, 16.0, 32.0]);
         assert_eq!(measured(1.0, 24), [0.0, 2.0, 2.0, 4.0, 8.0, 16.0]);
         assert_eq!(measured(1.0, 25), [0.0, 0.0, 0.0, 2.0, 4.0, 8.0]);
@@ -121,30 +143,34 @@ mod tests {
     #[test]
     fn terms_keep_their_bits_by_the_exponents_of_the_factors() {
         // 1.5 * 1.5 = 2.25, whose own exponent is 1 and its factors' 0.
-        let square = (Factor::from(1.5), Factor::from(1.5));
-        let small = (
-            Factor::from(power_of_two(-12)),
-            Factor::from(power_of_two(-13)),
-        );
-        let terms = |count| std::iter::once(square).chain(std::iter::repeat_n(small, count));
-        assert_eq!(add(0.0, terms(7)), 2.25);
-        assert_eq!(add(0.0, terms(8)), 2.25 + 0.5_f32.powi(22));
+        let small = (power_of_two(-12), power_of_two(-13));
+        let terms = |count| and_zeros((1.5, 1.5), small, count);
+        assert_eq!(sum(0.0, terms(7)), 2.25);
+        assert_eq!(sum(0.0, terms(8)), 2.25 + 0.5_f32.powi(22));
+    }
+
+    #[test]
+    fn the_largest_terms_fit() {
+        // The largest factors there are, of tf32.
+        let factor = 2.0 - power_of_two(-10);
+        for sign in [1.0, -1.0] {
+            let exact = sign * (factor * factor * 16.0 + 1.0);
+            let terms = [(sign * factor, factor); 16];
+            assert_eq!(sum(sign as f32, terms), exact as f32);
+        }
     }
 
     #[test]
     fn what_is_not_finite_stays_so() {
-        let one = Factor::from(1.0);
-        let product = |a: f64| std::iter::once((Factor::from(a), one));
-        assert_eq!(add(1.0, product(f64::INFINITY)), f32::INFINITY);
-        assert!(add(1.0, product(f64::NAN)).is_nan());
-        assert!(add(f32::NEG_INFINITY, product(f64::INFINITY)).is_nan());
-        assert_eq!(add(f32::INFINITY, product(0.0)), f32::INFINITY);
-        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            let nothing = (Factor::ZERO, Factor::from(f64::from(value)));
-            assert!(add(1.0, std::iter::once(nothing)).is_nan());
-            assert!(add(1.0, product(2.0).chain([nothing])).is_nan());
+        assert_eq!(sum(1.0, [(f64::INFINITY, 1.0)]), f32::INFINITY);
+        assert!(sum(1.0, [(f64::NAN, 1.0)]).is_nan());
+        assert!(sum(f32::NEG_INFINITY, [(f64::INFINITY, 1.0)]).is_nan());
+        assert_eq!(sum(f32::INFINITY, [(0.0, 1.0)]), f32::INFINITY);
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(sum(1.0, [(0.0, value)]).is_nan());
+            assert!(sum(1.0, [(2.0, 1.0), (0.0, value)]).is_nan());
         }
-        assert_eq!(add(0.0, product(0.0)), 0.0);
-        assert_eq!(add(-0.0, std::iter::empty()).to_bits(), 1 << 31);
+        assert_eq!(sum(0.0, [(0.0, 1.0)]), 0.0);
+        assert_eq!(sum(-0.0, []).to_bits(), 1 << 31);
     }
 }

@@ -5,7 +5,7 @@ use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::{Device, Model, Options, PinnedArray, Tensor, data};
 use ndarray::{ArrayD, IxDyn};
 
-use super::{Clean, Part, Program, Results, every_call_in};
+use super::{Calls, Clean, Part, Program, Results, every_call_in};
 use crate::driver::{child, expect_passed, in_child, scripted};
 
 /// What is run, and on which kind of device.
@@ -23,6 +23,7 @@ impl From<Preset> for Program {
             name: preset.name,
             kind: preset.kind,
             has_peer: false,
+            calls: Calls::All,
             run: Box::new(move |part, ordinal| run(&preset, part, ordinal)),
         }
     }
