@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._native import __version__
+try:
+    from ._native import __version__
+except ModuleNotFoundError as error:
+    # In the folder of the sources, which Python looks into before it looks for what is installed.
+    raise ModuleNotFoundError(
+        f"convfuse: {__path__[0]} has the package's sources without its native half: run Python from another folder, where the "
+        "installed package is found, or build it into this one by 'maturin develop --release'",
+        name=error.name,
+    ) from None
 
 if TYPE_CHECKING:
     from . import arrays, nn, ops

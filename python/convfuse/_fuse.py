@@ -16,13 +16,15 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from ._autocast import gives_float32
 from ._fused import FusedChain, State, put, take_out
 from ._layers import begins_a_chain
 from ._match import Candidate, candidates
 from ._report import Entry, Report
+from ._runner import Precision
 from ._timing import judge
 from ._trace import STATE, NotTraced, count_arguments, is_layer, trace
-from .nn import ChainModule, Precision
+from .nn import ChainModule
 
 __all__ = ["Entry", "Report", "fuse", "report", "unfuse"]
 
@@ -184,10 +186,24 @@ class _Fusing:
                 if any(one.key == chain.key for one in found):
                     self.slower.update(one.key for one in found if len(one.operators) > least)
 
+    def running(self) -> set[int]:
+        """The chains that run, by their identities. Notes which of them round what they give somewhere."""
+        running: set[int] = set()
+        for place in self.places:
+            for chain in [one for found in place.found for one in found]:
+                known, runner = self.found.get(chain.key), place.state.runners.get(chain.start.name)
+                if runner is None or known is None or known.runner is not runner:
+                    continue
+                running.add(id(runner))
+                counts = len(runner.parsed.inputs), len(runner.parsed.names)
+                if chain.rounds and gives_float32(runner.steps, *counts):
+                    known.entry.rounds = True
+        return running
+
     def report(self) -> Report:
         """What was done, in the order of the model's modules."""
         order = {path: index for index, path in enumerate(self.paths.values())}
-        running = {id(one) for place in self.places for one in place.state.runners.values()}
+        running = self.running()
         # One that is faster may have gone into a longer one.
         shown = [
             one

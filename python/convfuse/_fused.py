@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from ._chain import evaluate, output_shape, parsed
+from ._autocast import TYPES
+from ._chain import evaluate, output_shape
 from ._layers import kind_of
 from ._match import Candidate, candidates
+from ._runner import Precision, Runner, convolutions_allow_tf32
 from ._trace import STATE, code, replace, trace
-from .nn import Precision, Runner, convolutions_allow_tf32
 
 __all__ = ["FusedChain", "State", "put", "take_out"]
 
@@ -24,7 +25,7 @@ class FusedChain(Runner):
     _allows_tf32 = staticmethod(convolutions_allow_tf32)
 
     def __init__(self, found: Candidate, precision: Precision, cpu: bool) -> None:
-        super().__init__(found.text, found.sources, precision)
+        super().__init__(found.text, found.sources, precision, found.in_place)
         if not self.multiplies:
             self.precision = "accurate"
         # Statistics of batch norms are those that were learnt only as long as they are not trained.
@@ -33,23 +34,25 @@ class FusedChain(Runner):
         self.axes = found.axes
         # A chain that begins with a convolution refuses what that refuses; a norm takes more than a chain, and some of it in another way.
         self.norm = None if self.multiplies else found.modules[0]
-        self.in_channels = parsed(found.text).in_channels
+        self.in_channels = self.parsed.in_channels
         # Is told of the next call before it is made.
-        self.watcher: Callable[[FusedChain, tuple[torch.Tensor, ...]], None] | None = None
+        self.watcher: Callable[[FusedChain, tuple[torch.Tensor, ...], bool], None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"watcher": None}
 
     def layers(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
         """What PyTorch's own layers make of it."""
-        return evaluate(parsed(self.chain), x, self.parameters(), inputs, self.axes)
+        return evaluate(self.parsed, x, self.parameters(), inputs, self.axes, self.in_place)
 
-    def __call__(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+    def __call__(
+        self, x: torch.Tensor, *inputs: torch.Tensor, rounds: bool = False
+    ) -> torch.Tensor:
         if self.watcher is not None:
             watcher, self.watcher = self.watcher, None
-            watcher(self, (x, *inputs))
+            watcher(self, (x, *inputs), rounds)
         is_ours = x.is_cuda or (self.cpu and x.device.type == "cpu")
-        if not is_ours or x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        if not is_ours or x.dtype not in TYPES:
             return self.layers(x, *inputs)
         if self.norms and any([norm.training for norm in self.norms]):
             return self.trained(x, *inputs)
@@ -59,7 +62,7 @@ class FusedChain(Runner):
             return self.layers(x, *inputs)
         if inputs and not self.fits(x, inputs):
             return self.layers(x, *inputs)
-        return super().__call__(x, *inputs)
+        return super().__call__(x, *inputs, rounds=rounds)
 
     def takes(self, x: torch.Tensor) -> bool:
         """Whether a norm that comes first is given a batch of as many channels as it has."""
@@ -67,10 +70,14 @@ class FusedChain(Runner):
         return axes >= 0 and self.axes in (None, axes) and x.shape[1] == self.in_channels
 
     def fits(self, x: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> bool:
-        """Whether residuals are as large as what they are added to, and of its type: PyTorch adds others as well."""
-        chain, given = parsed(self.chain), iter(inputs)
-        if any(one.dtype is not x.dtype for one in inputs):
-            return False
+        """Whether residuals are as large as what they are added to, and of its type: PyTorch adds others as well. Under autocast types
+        may differ, which the layers before may have changed."""
+        chain, given = self.parsed, iter(inputs)
+        if any([one.dtype is not x.dtype for one in inputs]):
+            if not torch.is_autocast_enabled(x.device.type):
+                return False
+            if any([one.dtype not in TYPES or one.device != x.device for one in inputs]):
+                return False
         for index, (operator, _) in enumerate(chain.layers):
             if operator == "add":
                 before = output_shape(chain, x.shape, index)

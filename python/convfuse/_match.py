@@ -24,6 +24,7 @@ from ._layers import (
     of_module,
     own_axes,
 )
+from ._readers import round_it
 
 __all__ = ["Candidate", "candidates"]
 
@@ -45,6 +46,10 @@ class Candidate:
     sources: list[tuple[nn.Module, str]]
     x: fx.Node
     residuals: list[fx.Node]
+    in_place: frozenset[int]
+    """Which layers write into what they are given, and so keep its type."""
+    rounds: bool
+    """Whether under autocast all that read the output round it to 16 bits."""
     nodes: list[fx.Node] = field(repr=False)
 
     @property
@@ -60,7 +65,7 @@ class Candidate:
     @property
     def key(self) -> tuple[Any, ...]:
         """The same for chains that are the same layers with the same parameters, wherever they stand."""
-        return (self.text, *((id(module), name) for module, name in self.sources))
+        return (self.text, self.in_place, *((id(module), name) for module, name in self.sources))
 
 
 class _Walk:
@@ -75,6 +80,7 @@ class _Walk:
         self.item: fx.Node | None = None
         self.nodes = [start]
         self.residuals: list[fx.Node] = []
+        self.in_place: set[int] = set()
         self.places: dict[str, tuple[nn.Module, str]] = {}
         self.names: dict[tuple[int, str], str] = {}
         name = self.name(self.first)
@@ -118,6 +124,8 @@ class _Walk:
             [self.places[one] for one in table],
             self.nodes[0].args[0],
             list(self.residuals),
+            frozenset(self.in_place),
+            round_it(self.root, self.nodes[-1]),
             list(self.nodes),
         )
 
@@ -180,10 +188,16 @@ class _Walk:
         (other,) = [one for one in user.args if one is not node] or [None]
         if not isinstance(other, fx.Node) or other.op == "get_attr":
             raise Refused
-        if user.args[0] is not node and user.target in (operator.iadd, "add_"):
-            raise Refused
+        self.write(user, node, (operator.iadd, "add_"))
         self.residuals.append(other)
         return {"add": {"input": f"r{len(self.residuals)}"}}
+
+    def write(self, user: fx.Node, node: fx.Node, writing: tuple[Any, ...]) -> None:
+        """Notes whether the next layer is one of those that write into their first argument, which is to be ``node`` then."""
+        if user.target in writing:
+            if user.args[0] is not node:
+                raise Refused
+            self.in_place.add(len(self.layers))
 
     def prelu(self, user: fx.Node) -> dict[str, Any]:
         """A function with slopes that a module has."""
@@ -204,8 +218,7 @@ class _Walk:
         (other,) = [one for one in user.args if one is not node] or [None]
         if not isinstance(other, fx.Node) or other.op != "get_attr":
             raise Refused
-        if user.args[0] is not node and user.target in (operator.imul, "mul_"):
-            raise Refused
+        self.write(user, node, (operator.imul, "mul_"))
         module, attribute, value = _attribute(self.root, other.target)
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
         if self.axes is None:

@@ -23,6 +23,8 @@ class Entry:
     """What PyTorch's layers took for the example."""
     fused_us: float | None = None
     """What the chain took."""
+    rounds: bool = False
+    """Whether under autocast it gives 16 bits where PyTorch's layers would give float32, since all that read it round it to 16 bits."""
 
 
 @dataclass
@@ -44,9 +46,10 @@ class Report:
             times = ""
             if entry.layers_us is not None and entry.fused_us is not None:
                 times = f" ({entry.layers_us:.1f} us by PyTorch, {entry.fused_us:.1f} us fused)"
+            rounds = ", 16 bits under autocast" if entry.rounds else ""
             sign = "+" if entry.replaced else "-"
             where = entry.module or "the model"
-            lines.append(f"{sign} {where}: {entry.chain}: {entry.reason}{times}")
+            lines.append(f"{sign} {where}: {entry.chain}: {entry.reason}{times}{rounds}")
         for path, why in self.not_traced:
             lines.append(f"? {path or 'the model'}: not traced: {why}")
         return "\n".join(lines)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ._chain import evaluate, parsed
+from ._chain import evaluate
 from ._fused import FusedChain
 from ._report import Entry
 
@@ -18,19 +18,32 @@ __all__ = ["judge"]
 _MARGIN = 0.98
 
 
-def judge(runner: FusedChain, inputs: tuple[torch.Tensor, ...], entry: Entry) -> None:
-    """Times both ways on an example, and holds the results against float64."""
-    x = inputs[0]
-    fused, layers = (lambda: runner(*inputs)), (lambda: runner.layers(*inputs))
+def judge(
+    runner: FusedChain, inputs: tuple[torch.Tensor, ...], rounds: bool, entry: Entry
+) -> None:
+    """Times both ways on an example, and holds the results against float64. Where the chain rounds for its readers, as it may if
+    ``rounds`` says so, PyTorch's way has their rounding, too."""
+    x, rounded = inputs[0], None
+
+    def fused() -> torch.Tensor:
+        return runner(*inputs, rounds=rounds)
+
+    def layers() -> torch.Tensor:
+        y = runner.layers(*inputs)
+        return y if rounded is None else y.to(rounded)
+
     with torch.no_grad():
         ours, theirs = fused(), layers()
+        if rounds and theirs.dtype is torch.float32 and ours.dtype is not torch.float32:
+            rounded = ours.dtype
+            theirs = layers()
         if ours.dtype is not theirs.dtype:
             entry.replaced, entry.reason = False, f"PyTorch gives {theirs.dtype}"
             return
         with torch.autocast(x.device.type, enabled=False):
             values = [value.double() for value in runner.parameters()]
             doubles = [one.double() for one in inputs]
-            exact = evaluate(parsed(runner.chain), doubles[0], values, doubles[1:], runner.axes)
+            exact = evaluate(runner.parsed, doubles[0], values, doubles[1:], runner.axes)
         if not _is_within_bound(runner, ours, theirs, exact):
             entry.replaced, entry.reason = False, "the results differ by more than the bound"
             return

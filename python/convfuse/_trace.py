@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,6 +33,45 @@ def is_layer(module: nn.Module) -> bool:
     return not any(True for _ in module.children())
 
 
+def _switches() -> tuple[int, bool, bool]:
+    """What code may switch that no graph has: how many autocasts it is in, and whether gradients are recorded."""
+    nesting = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    return nesting, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
+def _writing(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The function of an assignment like ``+=``, to be called in the code of a graph: written as a statement it would change the variable of
+    a value that cannot be written into."""
+
+    def write(value: Any, other: Any) -> Any:
+        return function(value, other)
+
+    write.__name__ = f"_convfuse_{function.__name__}"
+    return write
+
+
+_ASSIGNMENTS = (
+    "iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift imatmul".split()
+)
+_WRITING = {getattr(operator, name): _writing(getattr(operator, name)) for name in _ASSIGNMENTS}
+
+
+class _Proxy(fx.Proxy):
+    """A value that is traced, for which ``+=`` is what it is for tensors; ``fx`` would make a new value."""
+
+
+def _assignment(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def assign(self: _Proxy, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return assign
+
+
+for _name in _ASSIGNMENTS:
+    setattr(_Proxy, f"__{_name}__", _assignment(getattr(operator, _name)))
+
+
 class _Tracer(fx.Tracer):
     """Looks into all modules but layers, those that are fused by themselves, and those that somebody listens to."""
 
@@ -40,6 +80,15 @@ class _Tracer(fx.Tracer):
     def __init__(self, opaque: Sequence[nn.Module]) -> None:
         super().__init__()
         self.opaque = {id(module) for module in opaque}
+        self.switches = _switches()
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
+    def create_node(self, *arguments: Any, **named: Any) -> fx.Node:
+        if _switches() != self.switches:
+            raise NotTraced("its code switches autocast or the recording of gradients")
+        return super().create_node(*arguments, **named)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if isinstance(m, ChainModule) or id(m) in self.opaque or not is_plain(m):
@@ -113,7 +162,10 @@ def trace(module: nn.Module, opaque: Sequence[nn.Module], count: int) -> fx.Grap
         for one, _ in kinds:
             one.__class__ = kind_of(one)
         module.__class__ = type(own.__name__, (own,), entry)
-        return _Tracer(opaque).trace(module)
+        with torch.inference_mode(False), torch.enable_grad():
+            return _Tracer(opaque).trace(module)
+    except NotTraced:
+        raise
     except Exception as error:  # whatever the module's code raises for values that have no numbers
         words = str(error).strip().splitlines() or [type(error).__name__]
         raise NotTraced(words[0].split(". ")[0]) from None
@@ -128,7 +180,8 @@ def replace(graph: fx.Graph, found: Candidate) -> None:
     with graph.inserting_before(found.last):
         call = graph.create_node("get_attr", f"_convfuse__{found.start.name}")
         call.meta["convfuse"] = name
-        value = graph.create_node("call_function", _call, (call, found.x, *found.residuals))
+        calling = _call_rounding if found.rounds else _call
+        value = graph.create_node("call_function", calling, (call, found.x, *found.residuals))
     found.last.replace_all_uses_with(value)
     for node in reversed(found.nodes):
         graph.erase_node(node)
@@ -138,8 +191,17 @@ def _call(chain: Callable[..., Any], x: torch.Tensor, *inputs: torch.Tensor) -> 
     return chain(x, *inputs)
 
 
+def _call_rounding(
+    chain: Callable[..., Any], x: torch.Tensor, *inputs: torch.Tensor
+) -> torch.Tensor:
+    return chain(x, *inputs, rounds=True)
+
+
 def code(graph: fx.Graph) -> Callable[..., Any]:
     """The function that a graph is, of a module and its arguments."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target in _WRITING:
+            node.target = _WRITING[node.target]
     written = graph.python_code("self")
     text = written.src
     for node in graph.nodes:

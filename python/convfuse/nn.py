@@ -7,18 +7,15 @@ They are ordinary modules of PyTorch: their parameters lie where PyTorch's own l
 from __future__ import annotations
 
 import json
-import secrets
-import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules import module as _module
 
-from . import _native
 from ._chain import Parsed, parsed
-from .ops import _Run, _run
+from ._runner import PRECISIONS, Precision, Runner
 
 __all__ = [
     "Chain",
@@ -27,18 +24,6 @@ __all__ = [
     "Conv3dMultiplyInstanceNormClampMultiplyMax",
 ]
 
-Precision = Literal["auto", "accurate", "fast"]
-
-# Names that a call looks up once less.
-_is_compiling = torch.compiler.is_compiling
-_is_grad_enabled = torch.is_grad_enabled
-_matmul_precision = torch.get_float32_matmul_precision
-_cudnn_allows_tf32 = torch._C._get_cudnn_allow_tf32
-_float32_precision = torch._C._get_fp32_precision_getter
-_is_any_autocast_enabled = torch._C._is_any_autocast_enabled
-# The operator without the layer in Python that compilers look for.
-_run_eagerly = _run._op
-
 # Hooks of all modules of the process.
 _HOOKS = (
     _module._global_forward_pre_hooks,
@@ -46,146 +31,6 @@ _HOOKS = (
     _module._global_backward_pre_hooks,
     _module._global_backward_hooks,
 )
-
-_PRECISIONS = ("auto", "accurate", "fast")
-
-# Norms that autocast computes in float32, and whose output it leaves so, and what it gives 16 bits to; all else keeps what it is given.
-_WIDENED = frozenset({"group_norm", "layer_norm"})
-_NARROWED = frozenset({"conv1d", "conv2d", "conv3d", "prelu"})
-
-
-# PyTorch has two interfaces for how float32 is multiplied. The older one is asked in a third of the time, but raises errors once the
-# caller has used the newer one (fp32_precision) for some operators; from then on that one is asked, which always answers.
-_NEWER = []
-
-
-@torch.compiler.assume_constant_result
-def _matrix_products_allow_tf32() -> bool:
-    """Whether the caller's settings allow matrix products of float32 with fewer bits, which PyTorch's defaults do not."""
-    if not _NEWER:
-        try:
-            return _matmul_precision() != "highest"
-        except (RuntimeError, UserWarning):
-            _NEWER.append(True)
-    return _float32_precision("cuda", "matmul") == "tf32"
-
-
-@torch.compiler.assume_constant_result
-def convolutions_allow_tf32() -> bool:
-    """Whether PyTorch's own convolutions of float32 may be made with fewer bits, as its defaults have them, or matrix products may."""
-    if not _NEWER:
-        try:
-            return _cudnn_allows_tf32() or _matmul_precision() != "highest"
-        except (RuntimeError, UserWarning):
-            _NEWER.append(True)
-    conv, matmul = _float32_precision("cuda", "conv"), _float32_precision("cuda", "matmul")
-    return "tf32" in (conv, matmul)
-
-
-class Runner:
-    """A chain with the places of its parameters, and what is needed to run it on tensors.
-
-    Not a module: it is held by one, whose parameters it refers to.
-    """
-
-    # What "auto" stands for.
-    _allows_tf32 = staticmethod(_matrix_products_allow_tf32)
-
-    def __init__(
-        self,
-        chain: str,
-        sources: Sequence[tuple[nn.Module, str]],
-        precision: Precision = "auto",
-    ) -> None:
-        if precision not in _PRECISIONS:
-            raise ValueError(f"convfuse: precision is {precision!r}, must be one of {_PRECISIONS}")
-        self.chain = chain
-        self.sources = tuple(sources)
-        self.precision = precision
-        operators = [operator for operator, _ in parsed(chain).layers]
-        self.multiplies = any(operator.startswith("conv") for operator in operators)
-        deciding = [operator for operator in operators if operator in _WIDENED | _NARROWED]
-        self.widens, self.narrows = (
-            deciding[-1:] != [] and deciding[-1] in some for some in (_WIDENED, _NARROWED)
-        )
-        self._begin()
-
-    def _begin(self) -> None:
-        # A number that no other process has: compiled programs are kept beyond this one.
-        self.owner = secrets.randbits(62)
-        self._places: tuple[tuple[dict[str, Any], str], ...] | None = None
-        _native.begin(self.owner, self.chain)
-        weakref.finalize(self, _native.forget, self.owner).atexit = False
-
-    def _find_places(self) -> tuple[tuple[dict[str, Any], str], ...]:
-        # The dictionaries stay those of their modules. Not found at once: a module that is being copied has none yet.
-        self._places = tuple(
-            (module._parameters if name in module._parameters else module._buffers, name)
-            for module, name in self.sources
-        )
-        return self._places
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        del state["owner"], state["_places"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
-
-    def parameters(self) -> list[torch.Tensor]:
-        """The parameters as they are now, in the order of the chain's table."""
-        return [getattr(module, name) for module, name in self.sources]
-
-    def release(self) -> None:
-        """Gives back what is kept of the parameters; it is made again when it is needed."""
-        _native.release(self.owner)
-
-    def __call__(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
-        # Every line here is part of what a call costs the host.
-        if _is_compiling():
-            return self._any(x, self.parameters(), inputs)
-        places = self._places or self._find_places()
-        parameters = [place[name] for place, name in places]
-        if type(x) is not torch.Tensor or _is_any_autocast_enabled() or _is_grad_enabled():
-            return self._any(x, parameters, inputs)
-        # The chain itself is known by the number.
-        return _run_eagerly(x, parameters, inputs, "", self.owner, self._is_fast())
-
-    def _any(
-        self, x: torch.Tensor, parameters: list[torch.Tensor], inputs: tuple[torch.Tensor, ...]
-    ) -> torch.Tensor:
-        """The output under whatever holds: compilation, autocast, the recording of gradients."""
-        kind = x.device.type
-        if torch.is_autocast_enabled(kind):
-            return self._autocast(kind, x, parameters, inputs)
-        return self._run(x, parameters, inputs, self._is_fast())
-
-    def _is_fast(self) -> bool:
-        precision = self.precision
-        return self._allows_tf32() if precision == "auto" else precision == "fast"
-
-    def _autocast(self, kind, x, parameters, inputs):
-        """What the layers would give under autocast: convolutions with operands of 16 bits, and float32 behind a norm that is
-        computed in it, as group norms are on a GPU."""
-        dtype, widens = torch.get_autocast_dtype(kind), self.widens and kind == "cuda"
-        with torch.autocast(kind, enabled=False):
-            if widens and (x.dtype is torch.float32 or not self.multiplies):
-                # Operands of 11 bits, and nothing has to be converted before or behind.
-                return self._run(x.float(), parameters, [one.float() for one in inputs], True)
-            if not self.multiplies:
-                y = self._run(x, parameters, inputs, False)
-                return y.to(dtype) if self.narrows and kind == "cuda" else y
-            y = self._run(x.to(dtype), parameters, [one.to(dtype) for one in inputs], False)
-            return y.float() if widens else y
-
-    def _run(self, x, parameters, inputs, fast):
-        if torch.is_grad_enabled():
-            tensors = (*parameters, *inputs)
-            if x.requires_grad or any([tensor.requires_grad for tensor in tensors]):
-                return _Run.apply(self.chain, self.owner, fast, len(parameters), x, *tensors)
-        return _run(x, parameters, inputs, self.chain, self.owner, fast)
 
 
 class ChainModule(nn.Module):
@@ -217,8 +62,8 @@ class ChainModule(nn.Module):
 
     @precision.setter
     def precision(self, precision: Precision) -> None:
-        if precision not in _PRECISIONS:
-            raise ValueError(f"convfuse: precision is {precision!r}, must be one of {_PRECISIONS}")
+        if precision not in PRECISIONS:
+            raise ValueError(f"convfuse: precision is {precision!r}, must be one of {PRECISIONS}")
         self._runner.precision = precision
 
     def _apply(self, fn, recurse=True):

@@ -7,6 +7,8 @@ import json
 import pytest
 import torch
 
+import convfuse
+from convfuse import _fuse
 from convfuse import nn as fused_nn
 from convfuse._chain import evaluate, parsed
 
@@ -133,3 +135,19 @@ def expect_same(actual, expected):
 
 def chain_text(channels, *layers):
     return json.dumps({"in_channels": channels, "layers": list(layers)})
+
+
+def chains(model, replaced=True):
+    """The chains of a fused model by where they begin: those that are replaced, or those that are not."""
+    found = convfuse.report(model).entries
+    return {one.module: one.chain for one in found if one.replaced is replaced}
+
+
+def decided_by(monkeypatch, is_faster):
+    """Has chains be faster or not by their operators, not by a clock."""
+
+    def judge(runner, inputs, rounds, entry):
+        entry.replaced = bool(is_faster(entry.chain))
+        entry.reason = "faster" if entry.replaced else "PyTorch's layers are as fast"
+
+    monkeypatch.setattr(_fuse, "judge", judge)

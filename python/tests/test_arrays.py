@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -99,11 +96,12 @@ def test_refusals_say_what_is_wrong():
         arrays.parameters('{"in_channels": 3, "layers": [{"relu": {"slope": 1}}]}')
 
 
-def test_import_works_without_torch():
+def test_import_works_without_torch(child):
     code = (
         "import sys; sys.modules['torch'] = None; import convfuse, convfuse.arrays\n"
         "try: convfuse.fuse\n"
         "except ImportError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = child(code)
+    assert done.returncode == 0, done.stderr
     assert "convfuse.fuse needs PyTorch 2.10" in done.stdout

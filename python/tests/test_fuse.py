@@ -210,9 +210,9 @@ def test_training_takes_the_layers(device):
 def test_an_example_decides(device, monkeypatch):
     tried, judge = [], _fuse.judge
 
-    def listened(runner, inputs, entry):
+    def listened(runner, inputs, rounds, entry):
         tried.append((entry.module, entry.chain))
-        judge(runner, inputs, entry)
+        judge(runner, inputs, rounds, entry)
 
     monkeypatch.setattr(_fuse, "judge", listened)
     torch.manual_seed(3)
@@ -253,6 +253,30 @@ def test_residuals_that_are_broadcast_take_the_layers(monkeypatch):
             expected = convfuse.unfuse(model)(x, residual)
             expect_same(convfuse.fuse(model, cpu=True)(x, residual), expected)
     assert convfuse.report(model).entries[0].chain == "conv2d group_norm add relu"
+
+
+def test_assignments_write_into_what_they_are_given():
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 8, 1), nn.GroupNorm(2, 8)
+
+        def forward(self, x):
+            height = total = x.shape[2]
+            total += x.shape[3]
+            y = self.norm(self.conv(x))
+            half = y[:, :4]
+            half *= 3
+            x += total
+            return F.relu(y) + height
+
+    model, x = Writes().eval(), torch.randn(2, 3, 6, 5)
+    redraw(model)
+    with torch.no_grad():
+        given = x.clone(), x.clone()
+        expected = model(given[0])
+        expect_same(convfuse.fuse(model, cpu=True)(given[1]), expected)
+    assert convfuse.report(model).replaced == 1 and torch.equal(*given)
 
 
 def test_layers_that_somebody_listens_to_are_left_alone():

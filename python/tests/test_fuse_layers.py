@@ -8,12 +8,12 @@ import pickle
 
 import pytest
 import torch
-from support import DEVICES, expect_same, products_in_full, redraw  # noqa: F401
+from support import DEVICES, chains, decided_by, expect_same, products_in_full, redraw  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
 
 import convfuse
-from convfuse import _fuse, _native
+from convfuse import _native
 from convfuse import nn as fused_nn
 
 pytestmark = pytest.mark.usefixtures("products_in_full")
@@ -71,21 +71,6 @@ class Outer(nn.Module):
 
     def forward(self, x):
         return F.relu(self.last(self.inner(self.first(x))))
-
-
-def chains(model, replaced=True):
-    found = convfuse.report(model).entries
-    return {one.module: one.chain for one in found if one.replaced is replaced}
-
-
-def decided_by(monkeypatch, is_faster):
-    """Has chains be faster or not by their operators, not by a clock."""
-
-    def judge(runner, inputs, entry):
-        entry.replaced = bool(is_faster(entry.chain))
-        entry.reason = "faster" if entry.replaced else "PyTorch's layers are as fast"
-
-    monkeypatch.setattr(_fuse, "judge", judge)
 
 
 CASES = {

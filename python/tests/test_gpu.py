@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -207,7 +205,7 @@ def test_a_second_device_is_used_whichever_is_current():
     assert torch.cuda.current_device() == 0
 
 
-def test_a_fork_before_the_first_use_is_survived():
+def test_a_fork_before_the_first_use_is_survived(child):
     code = """
 import os, sys, torch
 from convfuse import nn
@@ -219,7 +217,7 @@ if child == 0:
     os._exit(0 if y.isfinite().all().item() else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = child(code)
     assert done.returncode == 0, done.stderr
 
 

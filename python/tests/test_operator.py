@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -209,7 +207,7 @@ def test_shapes_are_known_beforehand(name, size):
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_the_cpu_is_refused_after_a_fork_alone(used):
+def test_the_cpu_is_refused_after_a_fork_alone(used, child):
     code = f"""
 import os, sys, torch
 from convfuse import nn
@@ -228,5 +226,5 @@ with torch.no_grad():
         os._exit(0 if ("is a fork" in words) == {used} else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = child(code)
     assert done.returncode == 0, done.stderr

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from support import problem
 from torch import nn
 
 import convfuse
-from convfuse.nn import convolutions_allow_tf32
+from convfuse._runner import convolutions_allow_tf32
 
 # Statements, and whether then convolutions and matrix products of float32 may be made with fewer bits, by PyTorch and by ``fuse``, and by modules.
 SETTINGS = {
@@ -69,9 +66,8 @@ for setting in SETTINGS:
 """
 
 
-def test_auto_is_what_the_caller_allows():
-    program = [sys.executable, "-c", CODE.replace("SETTINGS", repr(list(SETTINGS)))]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+def test_auto_is_what_the_caller_allows(child):
+    done = child(CODE.replace("SETTINGS", repr(list(SETTINGS))), timeout=300)
     assert done.returncode == 0, done.stderr
     expected = [f"[{fused}, {module}, False]" for fused, module in SETTINGS.values()]
     assert list(zip(SETTINGS, done.stdout.splitlines(), strict=True)) == list(zip(SETTINGS, expected))

@@ -1,0 +1,470 @@
+"""Autocast: the types of chains in it, and what is rounded for those who read it.
+
+What it does on a GPU is seen on any machine: tensors without values (``FakeTensorMode``) have devices, too.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+from contextlib import contextmanager
+
+import pytest
+import torch
+from support import DEVICES, chains, decided_by, products_in_full, redraw  # noqa: F401
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import convfuse
+from convfuse import nn as fused_nn
+from convfuse._autocast import TYPES, steps, type_of_layers, way
+from convfuse._chain import evaluate, parsed
+
+pytestmark = pytest.mark.usefixtures("products_in_full")
+
+LOWS = [torch.float16, torch.bfloat16]
+
+
+@contextmanager
+def autocast(kind, low):
+    """Autocast, for GPUs where there is none, too."""
+    before = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+    torch.set_autocast_enabled(kind, True)
+    torch.set_autocast_dtype(kind, low)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(kind, before[0])
+        torch.set_autocast_dtype(kind, before[1])
+        torch.clear_autocast_cache()
+
+
+class Runs(TorchDispatchMode):
+    """Sees the types in which chains run."""
+
+    def __init__(self):
+        super().__init__()
+        self.types = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        y = function(*arguments, **(named or {}))
+        if function is torch.ops.convfuse.run.default:
+            self.types.append(y.dtype)
+        return y
+
+
+LAYERS = {
+    "conv2d": {"name": "conv2d", "out_channels": 8, "kernel_size": 3, "padding": 1},
+    "group_norm": {"name": "group_norm", "num_groups": 2},
+    "layer_norm": {"name": "layer_norm", "normalized_shape": [8, 4, 4]},
+    "instance_norm": {"name": "instance_norm", "affine": True},
+    "batch_norm": {"name": "batch_norm"},
+    "scale": {"name": "scale"},
+    "prelu": {"name": "prelu"},
+    "add": {"input": "add"},
+    "clamp": {"min": 0.0},
+    "max_pool2d": {"kernel_size": 1},
+    "avg_pool2d": {"kernel_size": 1},
+    "adaptive_avg_pool2d": {"output_size": 1},
+    "conv3d": {"name": "conv3d", "out_channels": 8, "kernel_size": 3, "padding": 1},
+    "max_pool3d": {"kernel_size": 1},
+    "avg_pool3d": {"kernel_size": 1},
+    "adaptive_avg_pool3d": {"output_size": 1},
+    **{
+        one: {}
+        for one in (
+            "relu leaky_relu silu gelu sigmoid tanh hardswish elu softplus mish channel_max".split()
+        )
+    },
+}
+# Those that leave the size, each before each other.
+OF_ONE_SIZE = [*LAYERS][:11]
+
+
+def chain_of(*operators):
+    """A chain of eight channels."""
+    layers = [{one: LAYERS[one]} for one in operators]
+    return parsed(json.dumps({"in_channels": 8, "layers": layers}))
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+@pytest.mark.parametrize("low", LOWS)
+def test_types_are_those_of_pytorch(kind, low):
+    one, two = [(a,) for a in LAYERS], [*itertools.permutations(OF_ONE_SIZE, 2)]
+    with autocast(kind, low), FakeTensorMode(), torch.no_grad():
+        for operators in one + two:
+            chain = chain_of(*operators)
+            written = [index for index, one in enumerate(operators) if one in ("add", "scale")]
+            axes = 3 if operators[0].endswith("3d") else 2
+            shape = (2, 8, *[4] * axes)
+            for given, stored in [*itertools.product(TYPES, [torch.float32, low])]:
+                if stored is not torch.float32 and "batch_norm" in operators:
+                    continue
+                values = [
+                    torch.empty(shape, dtype=stored, device=kind) for _, shape, _ in chain.parameters
+                ]
+                x = torch.empty(shape, dtype=given, device=kind)
+                for residual in TYPES if "add" in operators else TYPES[:1]:
+                    inputs = [x.to(residual)] * len(chain.inputs)
+                    for in_place in ([], written) if written else ([],):
+                        y = evaluate(chain, x, values, inputs, in_place=in_place)
+                        types = [one.dtype for one in inputs], [one.dtype for one in values]
+                        deciding = steps(chain, in_place)
+                        found = type_of_layers(deciding, kind, low, given, *types)
+                        assert found is y.dtype, (operators, given, stored, residual, in_place)
+
+
+def test_no_residual_is_rounded_and_no_input_of_a_norm():
+    low, wide = torch.float16, torch.float32
+    for x, layers, rounds in itertools.product((low, wide), (low, wide), (False, True)):
+        # Products are made of 16 bits unless somebody wants float32 of float32.
+        in_full = layers is wide and x is wide and not rounds
+        expected = (wide, wide) if in_full else (low, low if rounds else layers)
+        assert way(True, low, layers, rounds, x, [low]) == expected
+        assert way(True, low, layers, rounds, x, [wide]) == (wide, layers)
+        gives = low if rounds else layers
+        expected = (low, low) if gives is low and x is low else (wide, layers)
+        assert way(False, low, layers, rounds, x, [low]) == expected
+        assert way(False, low, layers, rounds, x, [wide]) == (wide, layers)
+
+
+class Block(nn.Module):
+    """A residual block as diffusion models have it."""
+
+    def __init__(self, channels=8):
+        super().__init__()
+        self.norm1, self.conv1 = nn.GroupNorm(4, channels), nn.Conv2d(channels, channels, 3, 1, 1)
+        self.norm2, self.conv2 = nn.GroupNorm(4, channels), nn.Conv2d(channels, channels, 3, 1, 1)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = self.conv1(F.silu(self.norm1(x)))
+        y = self.conv2(self.dropout(F.silu(self.norm2(y))))
+        return x + y
+
+
+class Decoder(nn.Sequential):
+    def __init__(self):
+        first, last = nn.Conv2d(3, 8, 3, 1, 1), nn.Conv2d(8, 3, 3, 1, 1)
+        head = nn.GroupNorm(2, 8), nn.SiLU()
+        super().__init__(first, Block(), Block(), *head, last)
+
+
+def on_a_gpu(kind):
+    """A model on a GPU that need not be there, to be used in a ``FakeTensorMode``."""
+    with torch.device("cuda"):
+        return kind().eval()
+
+
+@pytest.mark.parametrize("low", LOWS)
+def test_a_decoder_runs_in_16_bits_on_a_gpu(low, monkeypatch):
+    decided_by(monkeypatch, lambda chain: True)
+    with FakeTensorMode(), torch.no_grad(), autocast("cuda", low):
+        model, x = on_a_gpu(Decoder), torch.empty(2, 3, 10, 12, device="cuda")
+        assert model(x).dtype is low
+        convfuse.fuse(model, x)
+        with Runs() as seen:
+            assert model(x).dtype is low
+    found = convfuse.report(model).entries
+    assert all(one.replaced for one in found) and seen.types == [low] * len(found)
+    # The second residual goes into a norm, with that norm into the last convolution.
+    assert {one.module: one.rounds for one in found} == {
+        "0": False,
+        "1.norm1": True,
+        "1.conv1": True,
+        "1.conv2": False,
+        "2.norm1": True,
+        "2.conv1": True,
+        "2.conv2": True,
+        "5": False,
+    }
+    words = str(convfuse.report(model)).splitlines()
+    assert "+ 1.norm1: group_norm silu: faster, 16 bits under autocast" in words
+    assert "+ 5: conv2d: faster" in words
+
+
+def test_without_autocast_nothing_is_rounded(monkeypatch):
+    decided_by(monkeypatch, lambda chain: True)
+    with FakeTensorMode(), torch.no_grad():
+        model, x = on_a_gpu(Decoder), torch.empty(2, 3, 10, 12, device="cuda")
+        convfuse.fuse(model, x)
+        with Runs() as seen:
+            assert model(x).dtype is torch.float32
+            with autocast("cuda", torch.float16), torch.autocast("cpu", enabled=False):
+                torch.set_autocast_enabled("cuda", False)
+                assert model(x).dtype is torch.float32
+    assert set(seen.types) == {torch.float32}
+
+
+def test_where_gradients_are_recorded_nothing_is_rounded():
+    with FakeTensorMode(), autocast("cuda", torch.float16):
+        model = convfuse.fuse(on_a_gpu(lambda: nn.Sequential(nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 3))))
+        x = torch.empty(2, 8, 5, 5, device="cuda", dtype=torch.float16)
+        for may_record, expected in ((True, torch.float32), (False, torch.float16)):
+            with Runs() as seen, torch.set_grad_enabled(may_record):
+                model(x)
+            assert seen.types == [expected]
+
+
+def heard():
+    conv = convolution()
+    conv.register_forward_pre_hook(lambda module, given: None)
+    return conv
+
+
+def of_function(function):
+    """A module that reads a norm's value by a function."""
+
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.conv, self.linear = nn.GroupNorm(2, 8), nn.Conv2d(8, 8, 1), nn.Linear(6, 6)
+            self.again = nn.GroupNorm(4, 8)
+
+        def forward(self, x):
+            return function(self, self.norm(x))
+
+    return Reader
+
+
+def after(*layers):
+    return lambda: nn.Sequential(nn.GroupNorm(2, 8), *(layer() for layer in layers))
+
+
+def convolution():
+    return nn.Conv2d(8, 4, 3)
+
+
+ROUNDED = {
+    "conv": after(convolution),
+    "conv_transpose": after(lambda: nn.ConvTranspose2d(8, 4, 2, 2)),
+    "dropout": after(nn.Dropout, nn.Identity, convolution),
+    "nearest": after(lambda: nn.Upsample(scale_factor=2), convolution),
+    "linear": after(nn.Flatten, lambda: nn.Linear(288, 2)),
+    "pad": of_function(lambda m, y: m.conv(F.pad(y, (1, 2, 0, 1)))),
+    "interpolate": of_function(lambda m, y: m.conv(F.interpolate(y, scale_factor=2.0, mode="nearest"))),
+    "pooled": of_function(lambda m, y: (m.conv(F.max_pool2d(y, 2)), m.conv(y))),
+    "two": of_function(lambda m, y: m.conv(y) + m.linear(y)),
+    "skip": of_function(lambda m, y: m.conv(torch.cat([m.conv(y), y], 1)[:, :8])),
+    "attention": of_function(
+        lambda m, y: m.linear(y.view(y.shape[0], y.size(1), -1, 6).permute(0, 2, 1, 3))
+    ),
+    "products": of_function(lambda m, y: torch.matmul(y, y.transpose(2, 3)) @ y.float()),
+    "scores": of_function(lambda m, y: F.scaled_dot_product_attention(y, y, y)),
+}
+
+LEFT = {
+    "leaves": of_function(lambda m, y: (m.conv(y), y)),
+    "added": of_function(lambda m, y: m.conv(y) + y),
+    "bilinear": after(lambda: nn.Upsample(scale_factor=2, mode="bilinear"), convolution),
+    "dropout in training": after(nn.Dropout, convolution),
+    "heard": after(heard),
+    "softmax": of_function(lambda m, y: m.conv(torch.softmax(y, 1))),
+    "normed again": of_function(lambda m, y: m.conv(y) + m.again(y)),
+    "written to": of_function(lambda m, y: m.conv(y) + y.view(2, 8, 6, 6).mul_(2)),
+    "asked for its type": of_function(lambda m, y: m.conv(y.to(m.linear.weight.dtype).to(y.dtype))),
+    "indices": of_function(lambda m, y: m.conv(F.max_pool2d(y, 1, return_indices=True)[0])),
+    "padded with ones": of_function(lambda m, y: m.conv(F.pad(y, (1, 1), value=1.0))),
+    "dropout by function": of_function(lambda m, y: m.conv(F.dropout(y))),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "rounds"), [*[(name, True) for name in ROUNDED], *[(name, False) for name in LEFT]]
+)
+def test_only_what_is_rounded_at_once_is_rounded_before(model, rounds):
+    kind = (ROUNDED if rounds else LEFT)[model]
+    with FakeTensorMode(), torch.no_grad(), autocast("cuda", torch.bfloat16):
+        model = on_a_gpu(kind)
+        for layer in model.modules():
+            if isinstance(layer, nn.Dropout) and kind is LEFT["dropout in training"]:
+                layer.train()
+        x = torch.empty(2, 8, 6, 6, device="cuda", dtype=torch.bfloat16)
+        expected = model(x)
+        convfuse.fuse(model)
+        norm, *_ = convfuse.report(model).entries
+        assert norm.replaced and norm.rounds is rounds, convfuse.report(model)
+        with Runs() as seen:
+            y = model(x)
+        assert seen.types[0] is (torch.bfloat16 if rounds else torch.float32)
+        for ours, theirs in zip(
+            *([one] if isinstance(one, torch.Tensor) else one for one in (y, expected))
+        ):
+            assert ours.dtype is theirs.dtype and ours.shape == theirs.shape
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("low", LOWS)
+def test_what_is_rounded_before_is_what_would_be_rounded_behind(low, device):
+    module = fused_nn.Chain(8, [{"group_norm": LAYERS["group_norm"]}, {"silu": {}}]).to(device)
+    redraw(module)
+    with torch.no_grad():
+        # Parameters that 16 bits hold; others are rounded once.
+        for value in module.parameters():
+            value.copy_(value.to(low))
+        x = torch.randn(2, 8, 9, 11, device=device).to(low)
+        rounded, behind = module(x), module(x.float()).to(low)
+    # Sums of statistics may be taken in another order.
+    apart = (rounded.double() - behind.double()).abs()
+    assert (apart <= torch.finfo(low).eps * behind.double().abs()).all()
+    assert (apart == 0).float().mean() >= 0.99
+
+
+class Switching(nn.Module):
+    """Code that switches autocast, within code that does not."""
+
+    def __init__(self, device, enabled):
+        super().__init__()
+        self.norm, self.conv = nn.GroupNorm(2, 8), nn.Conv2d(8, 8, 1)
+        self.device, self.enabled = device, enabled
+
+    def forward(self, x):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.enabled):
+            return self.conv(F.relu(self.norm(x)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize("outside", [False, True])
+def test_code_that_switches_autocast_is_not_traced(outside, enabled, device):
+    torch.manual_seed(3)
+
+    class Switches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 3)
+            self.inner = Switching(device, enabled)
+
+        def forward(self, x):
+            return self.last(self.inner(F.relu(self.first(x))).to(x.dtype))
+
+    model = Switches().eval()
+    redraw(model)
+    model, x = model.to(device), torch.randn(2, 8, 6, 7, device=device)
+    with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=outside):
+        expected = model(x)
+        convfuse.fuse(model, cpu=True)
+        y = model(x)
+    assert y.dtype is expected.dtype
+    error = (y.double() - expected.double()).abs().max().item()
+    eps = torch.finfo(torch.bfloat16 if outside or enabled else torch.float32).eps
+    assert error <= 4 * eps * expected.abs().max().item()
+    found = convfuse.report(model)
+    assert ("inner", "its code switches autocast or the recording of gradients") in found.not_traced
+    # The norm by itself, and the chain before what is not looked into, whose value anybody may read.
+    assert chains(model) == {"first": "group_norm relu", "inner.norm": "group_norm"}
+    assert not any(one.rounds for one in found.entries)
+
+
+def test_code_that_switches_the_recording_of_gradients_is_not_traced():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.conv = nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 3)
+
+        def forward(self, x):
+            with torch.no_grad():
+                y = F.relu(self.norm(x))
+            return self.conv(y)
+
+    model, x = Frozen().eval(), torch.randn(2, 8, 6, 7)
+    with torch.no_grad():
+        convfuse.fuse(model, cpu=True)
+    assert chains(model) == {"norm": "group_norm"}
+    model(x).sum().backward()
+    assert model.norm.weight.grad is None and model.conv.weight.grad is not None
+
+
+def low_block(device, low=torch.bfloat16):
+    """A block whose input has 16 bits, with what its layers make of it in float64."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), Block(), Block()).eval()
+    redraw(model)
+    model, x = model.to(device), torch.randn(2, 3, 10, 12, device=device)
+    with torch.no_grad():
+        exact = copy.deepcopy(model).double()(x.double())
+    return model, x, exact
+
+
+def error(y, exact):
+    return ((y.double() - exact).abs().max() / exact.abs().max()).item()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("low", LOWS)
+def test_residual_blocks_are_as_near_as_pytorch(low, device, monkeypatch):
+    decided_by(monkeypatch, lambda chain: True)
+    model, x, exact = low_block(device)
+    with torch.no_grad(), torch.autocast(device, low):
+        expected = model(x)
+        convfuse.fuse(model, x, cpu=True)
+        assert chains(model)["1.conv2"].startswith("conv2d add")
+        with Runs() as seen:
+            y = model(x)
+        assert set(seen.types) == {low} and y.dtype is expected.dtype
+    assert error(y, exact) <= 1.5 * error(expected, exact)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_example_is_timed_under_the_autocast_around_it(device):
+    model, x, _ = low_block(device)
+    with torch.no_grad(), torch.autocast(device, torch.bfloat16):
+        dtype = model(x).dtype
+        convfuse.fuse(model, x, cpu=True)
+        assert model(x).dtype is dtype
+    found = convfuse.report(model).entries
+    assert len(found) >= 5 and all(one.layers_us and one.fused_us for one in found), found
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_models_under_autocast_are_compiled_exported_and_copied(device, monkeypatch):
+    torch._dynamo.reset()
+    decided_by(monkeypatch, lambda chain: True)
+    model, x, _ = low_block(device)
+    before = [type(one) for one in model.modules()]
+    with torch.no_grad(), torch.autocast(device, torch.bfloat16):
+        convfuse.fuse(model, x, cpu=True)
+        with Runs() as seen:
+            y = model(x)
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(x), y)
+        exported = torch.export.export(model, (x,)).module()
+        assert torch.equal(exported(x), y)
+        for one in copy.deepcopy(model), pickle.loads(pickle.dumps(model)):
+            with Runs() as again:
+                assert torch.equal(one(x), y)
+            assert again.types == seen.types
+            found = convfuse.report(one).entries
+            assert [a.rounds for a in found] == [a.rounds for a in convfuse.report(model).entries]
+            assert [type(inner) for inner in convfuse.unfuse(one).modules()] == before
+            with Runs() as none:
+                one(x)
+            assert none.types == []
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_residuals_that_are_written_into_keep_the_type(device, monkeypatch):
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(8, 8, 1)
+            self.scale = nn.Parameter(torch.randn(8, 1, 1))
+
+        def forward(self, x):
+            y = self.conv(x)
+            y += x
+            y *= self.scale
+            return y
+
+    decided_by(monkeypatch, lambda chain: True)
+    model, x = Writes().eval().to(device), torch.randn(2, 8, 5, 6, device=device)
+    with torch.no_grad(), torch.autocast(device, torch.bfloat16):
+        expected = model(x)
+        y = convfuse.fuse(model, x, cpu=True)(x)
+    assert chains(model) == {"conv": "conv2d add scale"}
+    assert y.dtype is expected.dtype is torch.bfloat16
+    assert (y - expected).abs().max() <= 4 * torch.finfo(y.dtype).eps * expected.abs().max()
