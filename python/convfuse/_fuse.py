@@ -238,6 +238,11 @@ class _Fusing:
         return False
 
 
+def _expect_module(model: Any, name: str) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"convfuse: {name} takes a torch.nn.Module, not {type(model).__name__}")
+
+
 def fuse(
     model: nn.Module,
     example_input: torch.Tensor | tuple[Any, ...] | None = None,
@@ -265,8 +270,10 @@ def fuse(
 
     :func:`report` tells what was done, :func:`unfuse` undoes it. A model that is fused already is fused anew.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"convfuse: fuse takes a torch.nn.Module, not {type(model).__name__}")
+    _expect_module(model, "fuse")
+    if not isinstance(example_input, (torch.Tensor, tuple, list, type(None))):
+        kind = type(example_input).__name__
+        raise TypeError(f"convfuse: example_input is a tensor or a tuple of arguments, not {kind}")
     unfuse(model)
     work = _Fusing(model, precision, cpu, example_input is not None)
     work.trace_all()
@@ -284,6 +291,7 @@ def fuse(
 
 def unfuse(model: nn.Module) -> nn.Module:
     """Makes of a model what it was before :func:`fuse`, in place, and returns it."""
+    _expect_module(model, "unfuse")
     for module in model.modules():
         if STATE in module.__dict__:
             take_out(module)
@@ -293,6 +301,7 @@ def unfuse(model: nn.Module) -> nn.Module:
 
 def report(model: nn.Module) -> Report:
     """What :func:`fuse` did to this model: which chains were replaced, which were not, why, and what it brought."""
+    _expect_module(model, "report")
     found = model.__dict__.get(_REPORT)
     if found is None:
         raise ValueError("convfuse: the model was not given to fuse, or unfuse has undone it")

@@ -13,7 +13,7 @@ from torch import nn
 from . import _native
 from ._autocast import TYPES, steps, type_of_layers, way
 from ._chain import parsed
-from .ops import _Run, _run
+from .ops import OWNERS, _Run, _run
 
 __all__ = ["PRECISIONS", "Precision", "Runner", "convolutions_allow_tf32"]
 
@@ -95,6 +95,7 @@ class Runner:
         self.owner = secrets.randbits(62)
         self._places: tuple[tuple[dict[str, Any], str], ...] | None = None
         _native.begin(self.owner, self.chain)
+        OWNERS[self.owner] = self
         weakref.finalize(self, _native.forget, self.owner).atexit = False
 
     def _find_places(self) -> tuple[tuple[dict[str, Any], str], ...]:
@@ -144,6 +145,8 @@ class Runner:
         rounds: bool,
     ) -> torch.Tensor:
         """The output under whatever holds: compilation, autocast, the recording of gradients."""
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"convfuse: the input is of {type(x).__name__}, must be a torch.Tensor")
         kind = x.device.type
         if torch.is_autocast_enabled(kind) and all([one.dtype in TYPES for one in (x, *inputs)]):
             return self._autocast(kind, x, parameters, inputs, rounds)

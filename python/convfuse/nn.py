@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as _module
 
+from ._autocast import TYPES
 from ._chain import Parsed, parsed
 from ._runner import PRECISIONS, Precision, Runner
 
@@ -41,11 +42,16 @@ class ChainModule(nn.Module):
     def _set_chain(
         self, chain: str, paths: Mapping[str, str] | None = None, precision: Precision = "auto"
     ) -> None:
-        """``paths`` says where the parameters of the chain are that lie under other names here."""
+        """``paths`` says where the parameters of the chain are that lie under other names here. ``ValueError`` says which has another
+        shape than the chain has it, or a type that there are no kernels for."""
         sources = []
-        for name in parsed(chain).names:
+        for name, shape, _ in parsed(chain).parameters:
             path, _, attribute = (paths or {}).get(name, name).rpartition(".")
             sources.append((self.get_submodule(path), attribute))
+            value = getattr(*sources[-1])
+            if tuple(value.shape) != shape:
+                raise ValueError(f"convfuse: {name} has shape {tuple(value.shape)}, must be {shape}")
+            _expect_type(value.dtype)
         self._runner = Runner(chain, sources, precision)
 
     @property
@@ -117,14 +123,17 @@ class Chain(ChainModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        content = {"in_channels": in_channels, "layers": [dict(layer) for layer in layers]}
-        text = json.dumps(content)
+        is_list = isinstance(layers, Sequence) and all(isinstance(one, Mapping) for one in layers)
+        if not is_list:
+            raise TypeError("convfuse: layers are a list of dictionaries, one for each layer")
+        text = _text(in_channels, [dict(layer) for layer in layers])
         _make_parameters(self, parsed(text), device, dtype)
         self._set_chain(text, precision=precision)
 
     @classmethod
     def from_json(cls, text: str, **options: Any) -> Chain:
         """The chain in the text of a file, which ``convfuse explain --chain`` and ``convfuse verify --chain`` take as well."""
+        parsed(text)
         content = json.loads(text)
         return cls(content["in_channels"], content["layers"], **options)
 
@@ -133,20 +142,42 @@ class Chain(ChainModule):
         return f"{names}, precision={self.precision!r}"
 
 
+def _text(in_channels: int, layers: Sequence[Mapping[str, Any]]) -> str:
+    """A chain in JSON, which has no word for NaN and infinity."""
+    try:
+        return json.dumps({"in_channels": in_channels, "layers": layers}, allow_nan=False)
+    except ValueError as error:
+        raise ValueError(f"convfuse: an attribute of a layer is not finite: {error}") from None
+
+
+def _expect_type(dtype: torch.dtype) -> None:
+    if dtype not in TYPES:
+        raise ValueError(f"convfuse: parameters are of {dtype}, must be of one of {TYPES}")
+
+
+def _expect_free(owner: nn.Module, part: str, name: str) -> None:
+    taken = hasattr(type(owner), part) or hasattr(owner, part) or part == "_runner"
+    if not part or taken:
+        raise ValueError(f"convfuse: no parameter can be called {name}: {part!r} is empty or taken")
+
+
 def _make_parameters(
     module: nn.Module,
     chain: Parsed,
     device: torch.device | str | None,
     dtype: torch.dtype | None,
 ) -> None:
+    _expect_type(dtype or torch.get_default_dtype())
     shapes = {name: shape for name, shape, _ in chain.parameters}
     for name, shape, how in chain.parameters:
         path, _, attribute = name.rpartition(".")
         owner = module
         for part in path.split(".") if path else ():
             if part not in owner._modules:
+                _expect_free(owner, part, name)
                 owner.add_module(part, nn.Module())
             owner = owner._modules[part]
+        _expect_free(owner, attribute, name)
         value = torch.empty(shape, device=device, dtype=dtype)
         if isinstance(how, float):
             nn.init.constant_(value, how)
@@ -201,8 +232,7 @@ class Conv2dGroupNormScaleMaxPoolClamp(ChainModule):
             {"max_pool2d": {"kernel_size": _axes(maxpool_kernel_size)}},
             {"clamp": {"min": clamp_min, "max": clamp_max}},
         ]
-        chain = json.dumps({"in_channels": in_channels, "layers": layers})
-        self._set_chain(chain, precision=precision)
+        self._set_chain(_text(in_channels, layers), precision=precision)
 
 
 class Conv3dMultiplyInstanceNormClampMultiplyMax(ChainModule):
@@ -239,5 +269,4 @@ class Conv3dMultiplyInstanceNormClampMultiplyMax(ChainModule):
             multiply,
             {"channel_max": {}},
         ]
-        chain = json.dumps({"in_channels": in_channels, "layers": layers})
-        self._set_chain(chain, precision=precision)
+        self._set_chain(_text(in_channels, layers), precision=precision)

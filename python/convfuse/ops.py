@@ -7,8 +7,10 @@ through :func:`run`. The operator by itself records no gradients.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 
@@ -18,6 +20,9 @@ from ._chain import evaluate, output_shape, parsed
 __all__ = ["run"]
 
 _native.register()
+
+# Those whose number stands for their chain in calls.
+OWNERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 _run = torch.ops.convfuse.run.default
 
@@ -35,7 +40,14 @@ def _(
     owner: int,
     fast: bool,
 ) -> torch.Tensor:
-    return x.new_empty(output_shape(parsed(chain), x.shape))
+    for one in (*parameters, *inputs):
+        if one.device != x.device:
+            raise RuntimeError(
+                f"convfuse: the input is on {x.device}, a parameter or a further input on {one.device}; move the module and its inputs "
+                "to one device"
+            )
+    known = OWNERS[owner].parsed if chain == "" and owner in OWNERS else parsed(chain)
+    return x.new_empty(output_shape(known, x.shape))
 
 
 @torch.library.custom_op("convfuse::backward", mutates_args=())

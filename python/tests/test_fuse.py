@@ -279,6 +279,18 @@ def test_assignments_write_into_what_they_are_given():
     assert convfuse.report(model).replaced == 1 and torch.equal(*given)
 
 
+def test_what_is_no_model_and_no_example_is_refused():
+    model = nn.Sequential(nn.GroupNorm(2, 8))
+    for function in (convfuse.fuse, convfuse.unfuse, convfuse.report):
+        with pytest.raises(TypeError, match=f"{function.__name__} takes a torch.nn.Module, not int"):
+            function(3)
+    for example in (3, {"input": torch.ones(1)}):
+        with pytest.raises(TypeError, match="example_input is a tensor or a tuple of arguments, not"):
+            convfuse.fuse(model, example)
+    with pytest.raises(ValueError, match="must be one of"):
+        convfuse.fuse(model, precision="high")
+
+
 def test_layers_that_somebody_listens_to_are_left_alone():
     model, x, count = made("unet", "cpu")
     seen = []

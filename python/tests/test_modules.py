@@ -211,3 +211,82 @@ def test_under_autocast_the_last_layer_that_has_a_type_decides(layers, widens, d
     widens = widens and device == "cuda"
     with torch.no_grad(), torch.autocast(device, torch.bfloat16):
         assert module(x).dtype == (torch.float32 if widens else torch.bfloat16)
+
+
+CONV = {"name": "conv", "out_channels": 8, "kernel_size": 3}
+
+
+def conv(**attributes):
+    return {"conv2d": CONV | attributes}
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ([conv(groups=3)], "in_channels is 6, which is not a multiple|out_channels is 8, which is not"),
+        ([conv(stride=0)], r"stride\[0\] is 0, minimum 1"),
+        ([conv(kernel_size=[3, 0])], r"kernel_size\[1\] is 0, minimum 1"),
+        ([conv(padding="same", stride=2)], "expected 1 with padding same"),
+        ([conv(padding_mode="mirror")], "unknown variant `mirror`"),
+        ([conv(strides=2)], "unknown field `strides`"),
+        ([conv(), {"group_norm": {"name": "norm", "num_groups": 3}}], "not a multiple of num_groups 3"),
+        ([conv(), {"group_norm": {"name": "norm", "num_groups": 2, "eps": float("nan")}}], "not finite"),
+        ([conv(), {"layer_norm": {"name": "norm", "normalized_shape": [4, 7, 7]}}], "is 4, expected 8"),
+        ([conv(), {"prelu": {"name": "act", "num_parameters": 3}}], "expected 1 or the channels, 8"),
+        ([conv(), {"max_pool3d": {"kernel_size": 2}}], "spatial dimensions are 2, expected 3"),
+        ([{"max_pool2d": {"kernel_size": 2, "padding": 2}}], r"padding\[0\] is 2, limit"),
+        ([{"avg_pool2d": {"kernel_size": 2, "divisor_override": 0}}], "divisor_override is 0"),
+        ([{"channel_max": {}}, conv()], "the input has no channels"),
+        ([conv(), {"scale": {"name": "conv"}}], "no parameter can be called conv: 'conv' is empty or taken"),
+        ([{"scale": {"name": "chain"}}], "no parameter can be called chain"),
+        ([{"scale": {"name": "_runner"}}], "no parameter can be called _runner"),
+        ([{"scale": {"name": "a..b"}}], "no parameter can be called a..b"),
+        ([], "layers are none"),
+    ],
+)
+def test_constructors_refuse_what_no_input_could_be_right_for(layers, words):
+    with pytest.raises(ValueError, match=words):
+        fused_nn.Chain(6, layers)
+
+
+def test_constructors_refuse_types_and_shapes_without_kernels():
+    with pytest.raises(ValueError, match="parameters are of torch.float64, must be of one of"):
+        fused_nn.Chain(6, [conv()], dtype=torch.float64)
+    with pytest.raises(TypeError, match="layers are a list of dictionaries"):
+        fused_nn.Chain(6, conv())
+    with pytest.raises(TypeError, match="layers are a list of dictionaries"):
+        fused_nn.Chain(6, ["relu"])
+    for text in ("{", "[]", '{"layers": []}', '{"in_channels": 3, "layers": [{"relu": {}}], "more": 1}'):
+        with pytest.raises(ValueError, match="convfuse: chain: "):
+            fused_nn.Chain.from_json(text)
+    with pytest.raises(ValueError, match=r"scale has shape \(1,\), must be \(64, 1, 1\)"):
+        fused_nn.Conv2dGroupNormScaleMaxPoolClamp(8, 64, 3, 16, (1,), 4, 0.0, 1.0)
+    with pytest.raises(ValueError, match=r"multiplier has shape \(8, 1, 1, 1\), must be"):
+        fused_nn.Conv3dMultiplyInstanceNormClampMultiplyMax(3, 16, 3, (8, 1, 1, 1), -1.0, 1.0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_calls_refuse_what_is_no_tensor_of_theirs(device):
+    module, (x,) = block("residual_unit", device)
+    with torch.no_grad():
+        for one in ([1.0], None, x.cpu().numpy()):
+            with pytest.raises(TypeError, match="must be a torch.Tensor"):
+                module(one)
+        for one in (x.double(), x.int(), x.bool(), x.to(torch.complex64)):
+            with pytest.raises(RuntimeError, match="another element type .* convert it"):
+                module(one)
+        with pytest.raises(RuntimeError, match="move the module and its inputs to one device"):
+            module(x.to("meta"))
+        with pytest.raises(RuntimeError, match="input has 0 dimensions, minimum 2"):
+            module(x.sum())
+        assert module.to("meta")(x.to("meta")).shape == (2, 16, *x.shape[2:])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_views_are_read_as_they_are_meant(device):
+    module, (x,) = block("decoder", device)
+    with torch.no_grad():
+        imaginary = torch.complex(torch.zeros_like(x), x).conj().imag
+        assert imaginary.is_neg() and torch.equal(module(imaginary), module(-x))
+        assert torch.equal(module(x.flip(3)), module(x.flip(3).contiguous()))
+        assert torch.equal(module.train()(x), module.eval()(x))

@@ -179,7 +179,7 @@ impl TorchTensor {
             _ if number == names.f16 => Ok(DType::F16),
             _ if number == names.bf16 => Ok(DType::BF16),
             _ => Err(format!(
-                "convfuse: {what} has another element type than torch.float32, torch.float16 and torch.bfloat16, which are those that there are kernels for"
+                "convfuse: {what} has another element type than torch.float32, torch.float16 and torch.bfloat16, which are those that there are kernels for; convert it, for example by .float()"
             )),
         }
     }
