@@ -126,6 +126,8 @@ def main():
     arguments.add_argument("--host", action="store_true", help="host times alone")
     arguments.add_argument("--compile", action="store_true", help="time torch.compile, too")
     options = arguments.parse_args()
+    if not torch.cuda.is_available():
+        arguments.error("PyTorch finds no GPU here, and GPUs are what this measures")
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}\n")
     print("| call | host, us |\n|---|---:|")
     for name, microseconds in host_times():

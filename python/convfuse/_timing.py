@@ -17,6 +17,10 @@ __all__ = ["judge"]
 # How much faster a chain must be than PyTorch's layers to be kept.
 _MARGIN = 0.98
 
+# How often each way is timed, and after how many seconds that is enough.
+_ROUNDS = 12
+_ENOUGH = 0.2
+
 
 def judge(
     runner: FusedChain, inputs: tuple[torch.Tensor, ...], rounds: bool, entry: Entry
@@ -68,12 +72,17 @@ def _is_within_bound(
     return same and error <= max(2 * reference, 32 * unit * (4096 if is_fast else 1))
 
 
-def _duration(call: Callable[[], Any], device: torch.device, rounds: int = 12) -> float:
-    """Microseconds: on a GPU by events around several calls, so that the device's time counts where it is longer than the host's."""
+def _duration(call: Callable[[], Any], device: torch.device) -> float:
+    """Microseconds: on a GPU by events around several calls, so that the device's time counts where it is longer than the host's. What
+    takes long is called less often."""
+    until = time.perf_counter() + _ENOUGH
     for _ in range(3):
         call()
-    times = []
-    for _ in range(rounds):
+        if time.perf_counter() > until:
+            break
+    times: list[float] = []
+    until = time.perf_counter() + _ENOUGH
+    while len(times) < 3 or (len(times) < _ROUNDS and time.perf_counter() < until):
         if device.type == "cuda":
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+# Tensors here are small: with a thread for each core, in several processes of pytest-xdist or in a container that has a part of the cores,
+# threads wait for each other most of the time. Known before PyTorch is loaded, and to the processes that tests start.
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // _WORKERS))
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+    os.environ.setdefault(_name, str(_THREADS))
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
