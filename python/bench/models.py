@@ -114,6 +114,7 @@ class Bench:
     def __init__(self, name, options):
         self.name, self.options = name, options
         self.cuda = options.device.startswith("cuda")
+        self.low = torch.float16 if self.cuda else torch.bfloat16
         torch.manual_seed(0)
         model, x = MODELS[name](options.size)
         self.model = model.eval().to(options.device)
@@ -176,7 +177,7 @@ class Bench:
         kind, model, x = self.options.device.partition(":")[0], self.model, self.x
 
         def autocast():
-            with torch.autocast(kind, torch.float16 if self.cuda else torch.bfloat16):
+            with torch.autocast(kind, self.low):
                 return model(x)
 
         self.row("f32, PyTorch", lambda: model(x))
@@ -194,6 +195,11 @@ class Bench:
         self.row("f32, fused" if first == "auto" else f"f32, fused, {first}", lambda: model(x))
         self.row("autocast, fused", autocast)
         self.ways()
+        with torch.autocast(kind, self.low):
+            self.fuse(x, first)
+        print("\n".join("    " + line for line in str(convfuse.report(model)).splitlines()), flush=True)
+        self.row("autocast, fused under it", autocast)
+        self.compiled("autocast, fused under it and torch.compile", autocast)
         convfuse.unfuse(model)
         if not self.cuda:
             return
