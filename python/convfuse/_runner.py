@@ -123,9 +123,7 @@ class Runner:
         """Gives back what is kept of the parameters; it is made again when it is needed."""
         _native.release(self.owner)
 
-    def __call__(
-        self, x: torch.Tensor, *inputs: torch.Tensor, rounds: bool = False
-    ) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, *inputs: torch.Tensor, rounds: bool = False) -> torch.Tensor:
         """The output. ``rounds`` says that under autocast whoever reads it rounds it to 16 bits."""
         # Every line here is part of what a call costs the host.
         if _is_compiling():

@@ -6,6 +6,9 @@ import json
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import convfuse
 from convfuse import _fuse
@@ -151,3 +154,32 @@ def decided_by(monkeypatch, is_faster):
         entry.reason = "faster" if entry.replaced else "PyTorch's layers are as fast"
 
     monkeypatch.setattr(_fuse, "judge", judge)
+
+
+class Runs(TorchDispatchMode):
+    """Sees the types in which chains run."""
+
+    def __init__(self):
+        super().__init__()
+        self.types = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        y = function(*arguments, **(named or {}))
+        if function is torch.ops.convfuse.run.default:
+            self.types.append(y.dtype)
+        return y
+
+
+class ResidualBlock(nn.Module):
+    """A residual block as diffusion models have it."""
+
+    def __init__(self, channels=8):
+        super().__init__()
+        self.norm1, self.conv1 = nn.GroupNorm(4, channels), nn.Conv2d(channels, channels, 3, 1, 1)
+        self.norm2, self.conv2 = nn.GroupNorm(4, channels), nn.Conv2d(channels, channels, 3, 1, 1)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = self.conv1(F.silu(self.norm1(x)))
+        y = self.conv2(self.dropout(F.silu(self.norm2(y))))
+        return x + y
