@@ -87,6 +87,7 @@ class Runner:
         layers = self.parsed.layers
         self.multiplies = any(operator.startswith("conv") for operator, _ in layers)
         self.steps = steps(self.parsed, self.in_place)
+        self.scales = any(step.operator == "scale" for step in self.steps)
 
     def _begin(self) -> None:
         # Kept, since compilers do not know what makes it.
@@ -157,12 +158,14 @@ class Runner:
     def _autocast(self, kind, x, parameters, inputs, rounds):
         """What the layers would give under autocast. Where gradients are recorded nothing is rounded that the layers would not round."""
         low, types = torch.get_autocast_dtype(kind), [one.dtype for one in inputs]
-        stored = [one.dtype for one in parameters]
+        stored = [one.dtype for one in parameters] if self.scales else ()
         layers = type_of_layers(self.steps, kind, low, x.dtype, types, stored)
         rounds = rounds and not torch.is_grad_enabled()
         runs, gives = way(self.multiplies, low, layers, rounds, x.dtype, types)
-        fast = self.multiplies and runs is torch.float32
-        return self._run(x.to(runs), parameters, [one.to(runs) for one in inputs], fast).to(gives)
+        x = x if x.dtype is runs else x.to(runs)
+        inputs = [one if one.dtype is runs else one.to(runs) for one in inputs]
+        y = self._run(x, parameters, inputs, self.multiplies and runs is torch.float32)
+        return y if runs is gives else y.to(gives)
 
     def _run(self, x, parameters, inputs, fast):
         if torch.is_grad_enabled():
