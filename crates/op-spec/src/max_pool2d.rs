@@ -14,7 +14,10 @@ const OPERATOR: &str = "max_pool2d";
 #[cfg_attr(
     feature = "chain",
     derive(serde::Serialize, serde::Deserialize),
-    serde(try_from = "layer::MaxPool2dFile", into = "layer::MaxPool2dFile")
+    serde(
+        try_from = "crate::pool::layer::MaximumFile",
+        into = "crate::pool::layer::MaximumFile"
+    )
 )]
 pub struct MaxPool2dSpec {
     /// Window extents.
@@ -188,82 +191,5 @@ impl MaxPool2dProblem {
             block_tasks: 0,
         }
         .planned())
-    }
-}
-
-#[cfg(feature = "chain")]
-mod layer {
-    use alloc::vec::Vec;
-
-    use serde::{Deserialize, Serialize};
-
-    use super::MaxPool2dSpec;
-    use crate::SpecError;
-    use crate::chain::file::{Axes, AxesError, axes, is_false};
-    use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
-
-    impl Layer {
-        /// The maximum of windows.
-        #[must_use]
-        pub const fn max_pool2d(attributes: MaxPool2dSpec) -> Layer {
-            Layer::MaxPool2d(attributes)
-        }
-    }
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    pub(super) struct MaxPool2dFile {
-        kernel_size: Axes,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        stride: Option<Axes>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        padding: Option<Axes>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        dilation: Option<Axes>,
-        #[serde(default, skip_serializing_if = "is_false")]
-        ceil_mode: bool,
-    }
-
-    impl TryFrom<MaxPool2dFile> for MaxPool2dSpec {
-        type Error = AxesError;
-
-        fn try_from(file: MaxPool2dFile) -> Result<Self, AxesError> {
-            let stride = file.stride.as_ref();
-            Ok(Self {
-                kernel_size: file.kernel_size.values("kernel_size")?,
-                stride: stride.map(|stride| stride.values("stride")).transpose()?,
-                padding: axes("padding", file.padding.as_ref(), 0)?,
-                dilation: axes("dilation", file.dilation.as_ref(), 1)?,
-                ceil_mode: file.ceil_mode,
-            })
-        }
-    }
-
-    impl From<MaxPool2dSpec> for MaxPool2dFile {
-        fn from(spec: MaxPool2dSpec) -> Self {
-            Self {
-                kernel_size: Axes::of(&spec.kernel_size),
-                stride: spec.stride.map(|stride| Axes::of(&stride)),
-                padding: Axes::unless(&spec.padding, 0),
-                dilation: Axes::unless(&spec.dilation, 1),
-                ceil_mode: spec.ceil_mode,
-            }
-        }
-    }
-
-    impl ChainLayer for MaxPool2dSpec {
-        fn dimensions(&self) -> Option<usize> {
-            Some(2)
-        }
-
-        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
-            self.check().map(|()| Some(channels))
-        }
-
-        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
-            let problem = self.problem(input)?;
-            let output = problem.output_shape().to_vec();
-            Ok((LayerProblem::MaxPool2d(problem), output))
-        }
     }
 }

@@ -164,7 +164,10 @@ impl fmt::Display for AxesError {
 
 /// A number for all axes, or one for each.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a number that is not negative, or one for each axis"
+)]
 pub(crate) enum Axes {
     All(usize),
     Each(Vec<usize>),

@@ -97,7 +97,10 @@ struct ConvFile {
 
 /// Numbers, or the name of a rule.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected `same`, `valid`, a number that is not negative, or one for each axis"
+)]
 enum PaddingFile {
     Named(String),
     Axes(Axes),

@@ -5,11 +5,17 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec};
-use crate::SpecError;
 use crate::chain::file::{Axes, AxesError, axes, is_false, is_true, yes};
 use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
+use crate::{MaxPool2dSpec, SpecError};
 
 impl Layer {
+    /// The maximum of windows of images.
+    #[must_use]
+    pub const fn max_pool2d(attributes: MaxPool2dSpec) -> Layer {
+        Layer::MaxPool2d(attributes)
+    }
+
     /// The maximum of windows of volumes.
     #[must_use]
     pub const fn max_pool3d(attributes: MaxPool3dSpec) -> Layer {
@@ -44,7 +50,7 @@ impl Layer {
 /// A maximum of windows.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MaximumFile {
+pub(crate) struct MaximumFile {
     kernel_size: Axes,
     #[serde(skip_serializing_if = "Option::is_none")]
     stride: Option<Axes>,
@@ -56,32 +62,39 @@ pub(super) struct MaximumFile {
     ceil_mode: bool,
 }
 
-impl TryFrom<MaximumFile> for MaxPool3dSpec {
-    type Error = AxesError;
+/// How a specification of maxima is such a file, and the other way round.
+macro_rules! maxima {
+    ($($Spec:ty)+) => {
+        $(impl TryFrom<MaximumFile> for $Spec {
+            type Error = AxesError;
 
-    fn try_from(file: MaximumFile) -> Result<Self, AxesError> {
-        let stride = file.stride.as_ref();
-        Ok(Self {
-            kernel_size: file.kernel_size.values("kernel_size")?,
-            stride: stride.map(|stride| stride.values("stride")).transpose()?,
-            padding: axes("padding", file.padding.as_ref(), 0)?,
-            dilation: axes("dilation", file.dilation.as_ref(), 1)?,
-            ceil_mode: file.ceil_mode,
-        })
-    }
-}
-
-impl From<MaxPool3dSpec> for MaximumFile {
-    fn from(spec: MaxPool3dSpec) -> Self {
-        Self {
-            kernel_size: Axes::of(&spec.kernel_size),
-            stride: spec.stride.map(|stride| Axes::of(&stride)),
-            padding: Axes::unless(&spec.padding, 0),
-            dilation: Axes::unless(&spec.dilation, 1),
-            ceil_mode: spec.ceil_mode,
+            fn try_from(file: MaximumFile) -> Result<Self, AxesError> {
+                let stride = file.stride.as_ref();
+                Ok(Self {
+                    kernel_size: file.kernel_size.values("kernel_size")?,
+                    stride: stride.map(|stride| stride.values("stride")).transpose()?,
+                    padding: axes("padding", file.padding.as_ref(), 0)?,
+                    dilation: axes("dilation", file.dilation.as_ref(), 1)?,
+                    ceil_mode: file.ceil_mode,
+                })
+            }
         }
-    }
+
+        impl From<$Spec> for MaximumFile {
+            fn from(spec: $Spec) -> Self {
+                Self {
+                    kernel_size: Axes::of(&spec.kernel_size),
+                    stride: spec.stride.map(|stride| Axes::of(&stride)),
+                    padding: Axes::unless(&spec.padding, 0),
+                    dilation: Axes::unless(&spec.dilation, 1),
+                    ceil_mode: spec.ceil_mode,
+                }
+            }
+        })+
+    };
 }
+
+maxima! { MaxPool2dSpec MaxPool3dSpec }
 
 /// An average of windows.
 #[derive(Serialize, Deserialize)]
@@ -176,6 +189,7 @@ macro_rules! layers {
 }
 
 layers! {
+    MaxPool2dSpec: 2, MaxPool2d;
     MaxPool3dSpec: 3, MaxPool3d;
     AvgPoolSpec<2>: 2, AvgPool2d;
     AvgPoolSpec<3>: 3, AvgPool3d;

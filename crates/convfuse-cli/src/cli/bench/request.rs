@@ -118,7 +118,10 @@ pub(in crate::cli) struct Attributes {
 
 /// A number for all axes, or one for each.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a number that is not negative, or one for each axis"
+)]
 enum Axes {
     All(usize),
     Each(Vec<usize>),
