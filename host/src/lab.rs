@@ -19,7 +19,7 @@ use crate::ops::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3
 use crate::ops::{instance_norm, layer_norm, max_pool2d, pointwise, prelu, scale};
 use crate::tensor_file::{self, TensorFileError};
 
-pub use crate::model::{explain_inputs, forward_array_cut, launched_kernels};
+pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
 
 /// Whether the host has so many bytes now, all at a time: for what takes its memory without asking.
 ///

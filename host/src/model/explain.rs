@@ -5,15 +5,13 @@ use std::fmt;
 use op_spec::chain::{Chain, ChainInput, ChainProblem, LayerProblem, NormalForm};
 
 #[cfg(any(test, feature = "lab"))]
-use super::Inputs;
-#[cfg(any(test, feature = "lab"))]
 use super::Model;
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
 use super::choice::Chosen;
 use super::question::{Question, RunFacts};
 #[cfg(any(test, feature = "lab"))]
-use crate::device::Tensor;
+use crate::device::Order;
 use crate::device::{DType, DeviceProperties};
 #[cfg(any(test, feature = "lab"))]
 use crate::error::Result;
@@ -119,20 +117,22 @@ impl Explanation {
     }
 }
 
-/// What would run on inputs that lie in memory as these do, on a device of these properties.
+/// What would run on a first input of this shape that lies in memory as if its axes came in the order `axes`, the outermost
+/// first, and on further ones that are dense, on a device of these properties.
 ///
 /// # Errors
-/// As [`Model::explain`] and [`Model::plan_for`].
+/// As [`Model::explain`].
 #[cfg(any(test, feature = "lab"))]
-pub fn explain_inputs<'a>(
+pub fn explain_axes(
     model: &Model,
-    inputs: impl Into<Inputs<&'a Tensor>>,
+    input: &[usize],
+    axes: &[usize],
     options: &Options,
     properties: &DeviceProperties,
 ) -> Result<Explanation> {
-    let inputs = inputs.into().arranged("model", model.chain().inputs())?;
-    let orders = model.orders("model", &inputs, inputs[0].stream())?;
-    model.explain_orders(inputs[0].shape(), &orders, options, properties)
+    let mut orders = model.dense();
+    orders[0] = Order::of_axes(input, axes)?;
+    model.explain_orders(input, &orders, options, properties)
 }
 
 /// The kernels of a model's launches for inputs of these shapes that are dense, in order. Of a program that ran, it takes no more than

@@ -44,7 +44,7 @@ pub use comparison::{Comparison, Difference, Tolerance};
 pub(crate) use explain::bytes_and_flop;
 pub use explain::{Explanation, LaunchFacts};
 #[cfg(any(test, feature = "lab"))]
-pub use explain::{explain_inputs, launched_kernels};
+pub use explain::{explain_axes, launched_kernels};
 pub use forward::Model;
 pub use inputs::Inputs;
 pub use launches::Launches;

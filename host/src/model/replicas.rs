@@ -269,6 +269,7 @@ impl ReplicaPlans {
 mod tests {
     use super::*;
     use crate::data;
+    use crate::dtype::DType;
     use op_spec::chain::presets::KernelBench79;
 
     const SHAPE: [usize; 5] = [5, 3, 5, 6, 7];
@@ -331,6 +332,22 @@ mod tests {
         let model = model(&one);
         same_bits(&model, std::slice::from_ref(&one));
         same_bits(&model, &[one, Device::emulator()]);
+    }
+
+    #[test]
+    fn replicas_hold_what_the_model_holds() {
+        let one = Device::emulator();
+        let chain = KernelBench79::default().chain().unwrap();
+        let parameters = crate::Parameters::init(&chain, 3).unwrap();
+        let x = data::signed(1, SHAPE);
+        for dtype in [DType::F16, DType::BF16] {
+            let stream = one.stream().unwrap();
+            let model = Model::with_dtype(&stream, &chain, &parameters, dtype).unwrap();
+            let replicas = Replicas::new(&model, &[one.clone(), Device::emulator()]).unwrap();
+            assert!(replicas.models().iter().all(|model| model.dtype() == dtype));
+            let y = replicas.forward_array(&x).unwrap();
+            assert_eq!(bits(&y), bits(&model.forward_array(&x).unwrap()));
+        }
     }
 
     #[test]

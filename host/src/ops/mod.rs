@@ -21,6 +21,10 @@
 //! operator's own condition: the sum of magnitudes for a convolution, their average for an average, `rstd * |weight| * (|x| + mean|x|) +
 //! |y| + |bias|` for a norm by statistics of its input, `|gain * x| + |shift|` for a batch norm. Maxima and clamps are exact; of the
 //! functions with exponentials the error is some ulps of the value, however small that is.
+//!
+//! That holds as long as there are the numbers on the way: where a convolution's sum of magnitudes, or a norm's sum or sum of squared
+//! deviations, is beyond 3.4e38, or what is stored between operators is beyond its type, a result may be infinite or NaN although the exact one
+//! is not.
 
 pub(crate) mod add;
 pub(crate) mod batch_norm;

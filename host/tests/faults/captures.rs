@@ -130,6 +130,31 @@ fn parameters_outlive_what_a_plan_ran_before_the_capture_in_which_it_was_dropped
 }
 
 #[test]
+fn a_graph_takes_no_input_of_another_stream() {
+    let test = "captures::a_graph_takes_no_input_of_another_stream";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let (home, stream) = (device.stream().unwrap(), device.stream().unwrap());
+    let (plan, x, y) = scaled(&home, &stream);
+    // A graph waits for no other stream, so what that still writes would be read too early.
+    let theirs = Tensor::zeros(&home, x.shape(), x.dtype()).unwrap();
+    drop((x, y));
+    let refused = plan.capture(theirs);
+    assert!(
+        matches!(
+            refused,
+            Err(Error::TensorInUse {
+                argument: "input",
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    script.expect_no_violations();
+}
+
+#[test]
 fn a_graph_may_be_dropped_in_a_capture_of_the_stream_that_it_was_launched_on() {
     let test =
         "captures::a_graph_may_be_dropped_in_a_capture_of_the_stream_that_it_was_launched_on";

@@ -95,7 +95,7 @@ pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// A NaN of the input and one of a filter spoil what they are multiplied with, and no scale.
+/// A NaN of the input, one of a filter and an infinity spoil what they are multiplied with, and no scale.
 pub(crate) fn not_a_number<F: Packed>(run: &Run) -> Outcome {
     let mut conv =
         Convolution::new::<F::Stored>([2, 16, 20], [1, 5, 9], [1, 1, 1], ConvSpec::default());
@@ -103,6 +103,21 @@ pub(crate) fn not_a_number<F: Packed>(run: &Run) -> Outcome {
     conv.case.parameters[0][[2, 5, 0, 0, 0]] = f32::NAN;
     for tile in USUAL {
         check_convolution::<F>(run, "NaN", &conv, F::PRODUCTS, None, tile, 1)?;
+    }
+    // An infinity is no largest value either: what it does not meet, of another group, f16 holds only scaled.
+    let groups = ConvSpec {
+        groups: 2,
+        ..ConvSpec::default()
+    };
+    let mut conv = Convolution::new::<F::Stored>([2, 16, 20], [1, 5, 9], [1, 1, 1], groups);
+    if F::OPERANDS.scaled {
+        conv.case = conv.case.scaled(f32::exp2(20.0));
+    }
+    // With a NaN beside it, so that whatever meets it is NaN and nothing else.
+    conv.case.x[[1, 3, 0, 2, 4]] = f32::INFINITY;
+    conv.case.x[[1, 4, 0, 2, 4]] = f32::NAN;
+    for tile in USUAL {
+        check_convolution::<F>(run, "infinity", &conv, F::PRODUCTS, None, tile, 1)?;
     }
     Ok(())
 }

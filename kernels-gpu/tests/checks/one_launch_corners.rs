@@ -67,7 +67,13 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
         let spread = problem85::outputs::<F>(run, &case, F::CONFIG.spread())?;
         same_bits(corner.what, &spread, &y)?;
     }
-    Ok(())
+    // A bias that all channels share, however large, is taken away by the norm to the last bit.
+    let mut case = problem85::case_of::<F::Stored>(KernelBench85::default(), 1, 10);
+    case.parameters[1].fill(0.0);
+    let without = problem85::outputs::<F>(run, &case, F::CONFIG)?;
+    case.parameters[1].fill(4096.0);
+    let with = problem85::outputs::<F>(run, &case, F::CONFIG)?;
+    same_bits("a bias of all channels", &with, &without)
 }
 
 /// What a corner of problem 79 is like: the preset, what the input is multiplied with and what is added to it, and what is done to a
@@ -135,7 +141,16 @@ fn of_problem79_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -> Ou
             compare(&what, &of_cluster, &wanted.expect("a volume"))?;
         }
     }
-    Ok(())
+    // A value far larger than all before it, in rows of a tall volume that the first items need and that did not choose the scale.
+    let late = |mut case: oracle::Case| {
+        case.x[[0, 1, 2, 60, 5]] = stored::<F::Stored>(1000.0);
+        case
+    };
+    let (_, usual, ..) = corners79()[3];
+    let subject = problem79::Subject::<F::Stored>::of(run, usual, (1, 3, 64), late)?;
+    let y = subject.result(run, choose(&subject.g, 1))?;
+    let wanted = subject.case.expected_of_one_kernel(&precision);
+    compare("a late value", &y, &wanted.expect("a volume"))
 }
 
 /// Every corner of problem 79, warp by warp.

@@ -32,7 +32,7 @@ fn spec(
 /// Of these rows, the one without a bias.
 const WITHOUT_BIAS: usize = 7;
 
-fn rows() -> [Row; 8] {
+fn rows() -> [Row; 9] {
     [
         // Rows and columns that no whole window has; several blocks of a plane.
         (
@@ -89,6 +89,13 @@ fn rows() -> [Row; 8] {
             [3, 1, 1, 3, 3],
             spec([1; 3], [0, 1, 1], [1; 3], 3),
             Some([2, 2]),
+        ),
+        // Items of which one row, or one column, is at the edge, and no more.
+        (
+            [1, 2, 1, 24, 64],
+            [2, 1, 1, 3, 3],
+            spec([1; 3], [0, 1, 1], [1; 3], 2),
+            None,
         ),
     ]
 }

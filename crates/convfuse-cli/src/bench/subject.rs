@@ -1,7 +1,7 @@
 //! Models with parameters and inputs that can be made again anywhere.
 
-use convfuse::model::{Explanation, Model, Options};
-use convfuse::{DType, DeviceProperties, Inputs, Parameters, Result, Stream, Tensor};
+use convfuse::model::Model;
+use convfuse::{DType, Inputs, Parameters, Result, Stream, Tensor};
 use convfuse::{data, lab, ops};
 use ndarray::{ArrayD, IxDyn};
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
@@ -89,14 +89,6 @@ impl Subject {
             further,
             case,
         })
-    }
-
-    /// What runs under these options on a device of these properties, and why.
-    ///
-    /// # Errors
-    /// As [`Model::explain`].
-    pub fn explain(&self, options: &Options, properties: &DeviceProperties) -> Result<Explanation> {
-        lab::explain_inputs(&self.model, self.inputs(), options, properties)
     }
 
     /// The layers.

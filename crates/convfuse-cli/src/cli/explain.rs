@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use convfuse::DType;
 use convfuse::chain::ChainInput;
 use convfuse::model::{
-    Considered, Explanation, LaunchFacts, Precision, RunFacts, Strategy, Verdict,
+    Considered, Explanation, LaunchFacts, Model, Precision, RunFacts, Strategy, Verdict,
 };
+use convfuse::{DType, Parameters, lab};
 use convfuse_cli::Status;
-use convfuse_cli::bench::Subject;
 use serde_json::{Value, json};
 
 use super::bench::{Attributes, Request, Shape, describe, dtype, read, shape};
@@ -69,8 +68,7 @@ fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         attributes: arguments.attributes.clone(),
         chain,
     };
-    let mut description = describe(&request, arguments.dtype, 0)?;
-    description.channels_last = arguments.channels_last;
+    let description = describe(&request, arguments.dtype, 0)?;
     let strategies = Strategy::parse(&description.chain, &arguments.strategy)?;
     if strategies.is_empty() {
         return Err(Failure::Refused(format!(
@@ -78,13 +76,21 @@ fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
             arguments.strategy
         )));
     }
+    let (chain, input) = (&description.chain, &description.input[..]);
+    let problem = chain.problem(input)?;
     let stream = choice.open()?.stream()?;
     let properties = properties.unwrap_or_else(|| stream.device().properties());
-    let subject = Subject::new(&stream, &description)?;
+    // Nothing is computed, so there need not be an input.
+    let parameters = Parameters::init(chain, 0).map_err(convfuse::Error::from)?;
+    let model = Model::with_dtype(&stream, chain, &parameters, arguments.dtype)?;
+    let mut axes: Vec<usize> = (0..input.len()).collect();
+    if arguments.channels_last {
+        axes[usize::from(problem.is_batched)..].rotate_left(1);
+    }
     for strategy in strategies {
         let options = strategy.options().precision(arguments.precision);
         let options = options.batch_invariant(!arguments.batch_dependent);
-        let explanation = subject.explain(&options, &properties)?;
+        let explanation = lab::explain_axes(&model, input, &axes, &options, &properties)?;
         writeln!(out, "{explanation}")?;
         found.push("explanations", record(strategy.name, &explanation));
     }

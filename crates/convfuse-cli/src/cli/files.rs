@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 use super::interrupt;
@@ -12,6 +13,13 @@ use super::out::{Out, of_stdout};
 
 /// What stands for standard input and standard output in place of a file's name.
 const STANDARD: &str = "-";
+
+/// How long whoever is to read a pipe may take to open it.
+const READER_COMES: Duration = Duration::from_secs(3);
+
+/// Linux's `O_NONBLOCK`, and its `ENXIO`, of which `ErrorKind` has no stable name.
+const NONBLOCKING: i32 = 0o4000;
+const NO_READER: i32 = 6;
 
 /// The most bytes that a file of text may have.
 const MOST_TEXT: u64 = 1 << 30;
@@ -169,10 +177,7 @@ impl Target {
                 let file = stdout.as_fd().try_clone_to_owned().map(File::from);
                 file.map(|file| (None, file))
             }
-            Target::Direct(path) => {
-                let file = OpenOptions::new().write(true).truncate(true).open(path);
-                file.map(|file| (None, file))
-            }
+            Target::Direct(path) => direct(path).map(|file| (None, file)),
             Target::File(path) => temporary(&folder(path))
                 .map(|(temporary, file)| (Some((temporary, path.clone())), file)),
         };
@@ -191,6 +196,31 @@ impl Target {
             Target::Direct(path) | Target::File(path) => Some(path),
         }
     }
+}
+
+/// Opens what is no ordinary file. Nothing is written to a pipe before somebody reads it, who gets [`READER_COMES`] to begin.
+fn direct(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(true);
+    if fs::metadata(path)?.file_type().is_fifo() {
+        let begun = Instant::now();
+        // Such an open fails where an ordinary one would wait, for ever if need be.
+        let attempt = || options.clone().custom_flags(NONBLOCKING).open(path);
+        loop {
+            match attempt() {
+                // The pipe is opened as every other file is while this holds it.
+                Ok(_held) => return options.open(path),
+                Err(error) if error.raw_os_error() != Some(NO_READER) => return Err(error),
+                Err(_) if begun.elapsed() > READER_COMES => {
+                    let text = "is a pipe that nobody reads";
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+    options.open(path)
 }
 
 /// Whether a name is one of the file, pipe or terminal that standard output is.

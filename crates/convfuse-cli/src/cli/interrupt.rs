@@ -1,19 +1,25 @@
-//! What is done when somebody ends the program by SIGINT (Ctrl-C) or SIGTERM: files that are half written go, results that are
-//! there are kept, and the program ends by the signal, as it would have without this.
+//! What is done when a signal ends the program, such as that of Ctrl-C: files that are half written go, results that are there are kept,
+//! and the program ends by the signal, as it would have without this.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use signal_hook::consts::{SIGINT, SIGPIPE, SIGTERM};
-use signal_hook::flag::register_conditional_default;
+use signal_hook::consts::{
+    SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGXCPU, SIGXFSZ,
+};
+use signal_hook::flag::{register, register_conditional_default};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::out;
 
-/// The signals that end the program. That of a terminal which is closed is not among them: it may be turned off (`nohup`).
-const ENDING: [i32; 2] = [SIGINT, SIGTERM];
+/// The signals that end the program: of those that would, all but the ones of a program gone wrong. SIGXCPU says that
+/// the time of `ulimit -t` is over.
+const ENDING: [i32; 10] = [
+    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2,
+];
 
 /// Whether somebody has begun to end the program.
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -34,15 +40,32 @@ fn at_end() -> MutexGuard<'static, AtEnd> {
     AT_END.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The signals of [`ENDING`], less those that whoever started the program has turned off, as `nohup` does for SIGHUP. SIGINT and SIGTERM stay:
+/// of a program in a script's background the shell has turned SIGINT off, and nobody has asked for that.
+fn wanted() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Where nobody can tell, the two alone are taken.
+    let ignored = ignored.unwrap_or(u64::MAX);
+    let is_wanted =
+        |signal: &i32| matches!(*signal, SIGINT | SIGTERM) || ignored >> (*signal - 1) & 1 == 0;
+    ENDING.into_iter().filter(is_wanted).collect()
+}
+
 /// Begins to wait for signals, in a thread of its own.
 pub(super) fn watch() {
+    // Handled by doing nothing, so that what writes beyond `ulimit -f` is told by an error.
+    let _ = register(SIGXFSZ, Arc::default());
     let ending = Arc::new(AtomicBool::new(false));
-    for signal in ENDING {
+    let signals = wanted();
+    for &signal in &signals {
         // Whoever asks a second time does not want to wait.
         let _ = register_conditional_default(signal, Arc::clone(&ending));
     }
     // A system that grants no handler or no thread leaves its own way to end a program.
-    let Ok(mut signals) = Signals::new(ENDING) else {
+    let Ok(mut signals) = Signals::new(signals) else {
         return;
     };
     let end = move || {

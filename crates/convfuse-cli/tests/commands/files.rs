@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Program, system};
+use crate::program::{Program, Ran, system};
 
 const SMALL: &str = "bench --device cpu --shape 1,8,9,9";
 
@@ -122,6 +122,69 @@ fn standard_output_has_many_names() {
     let folder = program.run(&format!("{SMALL} --save -"));
     folder.was_refused(&["must be a folder"]);
     assert!(program.names().is_empty());
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_not_waited_for() {
+    let program = Program::new();
+    program.pipe("pipe.json");
+    let ran = program.run("info --json pipe.json");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(
+        ran.complaint(),
+        "convfuse: pipe.json: is a pipe that nobody reads"
+    );
+    let mut command = program.command("info --json pipe.json");
+    let mut running = command.stdout(Stdio::null()).spawn().expect("the program");
+    // Whoever comes a moment later is waited for.
+    let record = parsed(&program.read("pipe.json"));
+    assert_eq!(record["kind"], "info");
+    assert_eq!(running.wait().expect("the program").code(), Some(0));
+}
+
+#[test]
+fn links_that_lead_to_each_other_are_no_file() {
+    let program = Program::new();
+    symlink("b.json", program.path("a.json")).expect("a link");
+    symlink("a.json", program.path("b.json")).expect("a link");
+    for option in ["--json", "--compare"] {
+        let ran = program.run(&format!("{SMALL} {option} a.json"));
+        ran.was_refused(&["a.json: Too many levels of symbolic links"]);
+    }
+}
+
+/// Runs the program from a shell that has set this limit.
+fn limited(program: &Program, limit: &str, arguments: &str) -> Ran {
+    let run = format!("ulimit {limit}; exec \"$0\" {arguments}");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &run, env!("CARGO_BIN_EXE_convfuse")]);
+    command
+        .current_dir(program.path(""))
+        .env("CONVFUSE_CACHE", "off");
+    command.output().expect("a shell").into()
+}
+
+#[test]
+fn a_file_that_may_not_be_so_long_is_one_line_and_status_3() {
+    let program = Program::new();
+    program.file("a.json", "before");
+    let ran = limited(&program, "-f 0", &format!("{SMALL} --json a.json"));
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert_eq!(
+        ran.complaint(),
+        "convfuse: a.json: File too large (os error 27)"
+    );
+    assert_eq!(program.read("a.json"), "before");
+    assert_eq!(program.names(), ["a.json"]);
+}
+
+#[test]
+fn a_small_stack_is_enough() {
+    let program = Program::new();
+    for arguments in [SMALL, "verify --emulator --shapes smoke --only channel_max"] {
+        let ran = limited(&program, "-s 64", arguments);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
 }
 
 #[test]

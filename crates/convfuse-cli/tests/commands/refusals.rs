@@ -224,6 +224,20 @@ fn shapes_that_cannot_be_counted_together_are_no_panic() {
 }
 
 #[test]
+fn explanations_need_no_memory_for_what_they_explain() {
+    let program = Program::new();
+    // More than machines have, of which nothing is computed.
+    for options in ["", "--channels-last", "--dtype f16 --strategy unfused"] {
+        let ran = program.run(&format!(
+            "explain --device h200 --shape 100,8,4000,4000 {options}"
+        ));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let copied = ran.out.contains("copy_strided_f32_f32");
+        assert_eq!(copied, options == "--channels-last", "{ran:?}");
+    }
+}
+
+#[test]
 fn a_window_of_billions_ends() {
     let ran = Program::new().run(
         "bench --device cpu --shape 1,8,9,9 --max-pool 1000000000 --max-pool-padding 500000000",

@@ -157,7 +157,56 @@ fn what_does_not_fit_is_refused_before_it_runs() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_the_output_of_before() {
+fn heads_of_arrays_say_each_thing_once() {
+    let program = prepared();
+    let whole = fs::read(program.path("x.npy")).expect("a file");
+    // In place of blanks behind the dictionary, so that all lengths stay.
+    let with = |from: &str, to: &str| {
+        let mut head = whole[10..128].to_vec();
+        let at = head
+            .windows(from.len())
+            .position(|found| found == from.as_bytes());
+        let at = at.expect("a part of the head");
+        head.splice(at..at + from.len(), to.bytes());
+        head.truncate(head.trim_ascii_end().len());
+        head.resize(117, b' ');
+        head.push(b'\n');
+        program.file("x.npy", [&whole[..10], &head, &whole[128..]].concat());
+        program.run(&format!("{RUN} --output y.npy"))
+    };
+    for (from, to) in [
+        ("'<f4'", "\"<f4\""),
+        (", }", "}"),
+        ("{", "  {"),
+        (": ", ":"),
+    ] {
+        let ran = with(from, to);
+        assert_eq!(ran.code, Some(0), "{from}: {ran:?}");
+    }
+    for (from, to, words) in [
+        (", }", "", "no dictionary"),
+        (", }", ", 'shape': (7, 2, 6, 5)}", "has shape twice"),
+        (", }", ", 'more': 1}", "has more, which no .npy file has"),
+        ("'fortran_order': False, ", "", "has no fortran_order"),
+        (", }", ", }}", "no dictionary"),
+        (", 'shape'", " 'shape'", "no dictionary"),
+        ("'<f4'", "[('x', '<f4')]", "must be <f8, <f4 or <f2"),
+        ("'<f4'", "'|O'", "must be <f8, <f4 or <f2"),
+        ("'<f4'", "'>f4'", "must be <f8, <f4 or <f2"),
+        ("False", "True", "Fortran's order"),
+        ("(7, 2, 6, 5)", "[7, 2, 6, 5]", "no tuple"),
+    ] {
+        with(from, to).was_refused(&["x.npy: ", words]);
+    }
+    for version in [[4, 0], [0, 0], [1, 1]] {
+        program.file("x.npy", [&whole[..6], &version, &whole[8..]].concat());
+        let ran = program.run(&format!("{RUN} --output y.npy"));
+        ran.was_refused(&["x.npy: ", "must be 1.0 to 3.0"]);
+    }
+}
+
+#[test]
+fn an_ended_run_leaves_the_output_of_before() {
     let program = prepared();
     // As many samples as take minutes, one at a time; the file has holes in their place.
     let samples = 2_000_000;
@@ -168,19 +217,48 @@ fn an_interrupted_run_leaves_the_output_of_before() {
         .expect("a file");
     file.set_len(128 + samples * 240).expect("holes");
     program.file("y.npy", "before");
-    let mut command = program.command(&format!("{RUN} --output y.npy --chunk 1"));
-    let mut running = command.stdout(Stdio::null()).spawn().expect("the program");
     let is_half = || program.names().iter().any(|name| name.ends_with(".tmp"));
-    while !is_half() {
-        std::thread::yield_now();
+    // One that is turned off for these tests, by `nohup` for example, is turned off for the program.
+    let status = fs::read_to_string("/proc/self/status").expect("Linux");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.expect("a mask").trim(), 16).expect("a number");
+    let is_ignored = |number: i32| number != 2 && ignored >> (number - 1) & 1 == 1;
+    let signals = [
+        ("INT", 2),
+        ("HUP", 1),
+        ("QUIT", 3),
+        ("XCPU", 24),
+        ("USR1", 10),
+    ];
+    let signals = signals
+        .into_iter()
+        .filter(|(_, number)| !is_ignored(*number));
+    for (signal, number) in signals {
+        let mut command = program.command(&format!("{RUN} --output y.npy --chunk 1"));
+        let mut running = command.stdout(Stdio::null()).spawn().expect("the program");
+        while !is_half() {
+            std::thread::yield_now();
+        }
+        let id = running.id().to_string();
+        system("kill", &["-s".as_ref(), signal.as_ref(), id.as_ref()]);
+        let status = running.wait().expect("the program");
+        assert_eq!(status.signal(), Some(number), "{signal}: {status:?}");
+        assert_eq!(program.read("y.npy"), "before");
+        assert!(!is_half(), "{signal}: {:?}", program.names());
     }
-    system(
-        "kill",
-        &["-INT".as_ref(), running.id().to_string().as_ref()],
-    );
-    assert_eq!(running.wait().expect("the program").signal(), Some(2));
-    assert_eq!(program.read("y.npy"), "before");
-    assert!(!is_half(), "{:?}", program.names());
+}
+
+#[test]
+fn a_signal_that_is_turned_off_ends_nothing() {
+    let program = prepared();
+    // As `nohup` does, with the signals sent to a process that becomes the program.
+    let send = "(for i in 1 2 3 4 5 6 7 8 9; do kill -HUP $$; sleep 0.01; done) &";
+    let run = format!("trap '' HUP; {send} exec \"$0\" {RUN} --output y.npy");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &run, env!("CARGO_BIN_EXE_convfuse")]);
+    command.current_dir(program.path("")).stdout(Stdio::null());
+    let status = command.status().expect("a shell");
+    assert_eq!(status.code(), Some(0), "{status:?}");
 }
 
 #[test]

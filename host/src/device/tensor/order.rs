@@ -4,7 +4,7 @@ use std::fmt;
 
 use op_spec::launch::copy_strided::Collapsed;
 
-use super::Tensor;
+use super::{Layout, Tensor};
 use crate::error::{Error, Result};
 
 /// Bytes that kernels read at once, and so what dense tensors start on.
@@ -45,20 +45,45 @@ impl fmt::Display for Order {
     }
 }
 
+impl Order {
+    /// That of a tensor with this layout.
+    fn of(layout: &Layout, is_aligned: bool) -> Result<Order> {
+        if layout.len() == 0 || (is_aligned && layout.is_contiguous()) {
+            return Ok(Order::Dense);
+        }
+        Ok(Order::Strided {
+            axes: Collapsed::new(layout.shape(), &layout.strides())?,
+            is_aligned,
+        })
+    }
+
+    /// That of a tensor that starts as dense ones do and whose elements lie as if its axes came in the order `axes`, the outermost first.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] for more axes than the copying kernel takes.
+    #[cfg(any(test, feature = "lab"))]
+    pub(crate) fn of_axes(shape: &[usize], axes: &[usize]) -> Result<Order> {
+        let mut strides = vec![0; shape.len()];
+        let mut stride = 1isize;
+        for &axis in axes.iter().rev() {
+            strides[axis] = stride;
+            stride = stride.wrapping_mul(shape[axis].max(1) as isize);
+        }
+        match Layout::strided(shape, &strides) {
+            Some((layout, ..)) => Order::of(&layout, true),
+            // More elements than memory has: no kernel comes to read them.
+            None => Ok(Order::Dense),
+        }
+    }
+}
+
 impl Tensor {
     /// How the tensor lies, where kernels are to read it.
     ///
     /// # Errors
     /// [`Error::Spec`] for more axes than the copying kernel takes.
     pub(crate) fn order(&self) -> Result<Order> {
-        let is_aligned = self.is_aligned();
-        if self.is_empty() || (is_aligned && self.is_contiguous()) {
-            return Ok(Order::Dense);
-        }
-        Ok(Order::Strided {
-            axes: Collapsed::new(self.shape(), &self.strides())?,
-            is_aligned,
-        })
+        Order::of(&self.layout, self.is_aligned())
     }
 
     /// Refuses a tensor that lies otherwise than `expected`. One of the CPU device, which runs no kernels, is refused where it is

@@ -6,6 +6,7 @@ use crate::data;
 use crate::device::Device;
 use crate::dtype::{DType, f16};
 use crate::error::Error;
+use crate::ops::Precision;
 use op_spec::chain::presets::KernelBench79;
 use op_spec::chain::{Chain, Layer};
 
@@ -87,6 +88,22 @@ fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
     model.trim_memory();
     assert!(model.rings().kept().is_empty());
+}
+
+#[test]
+fn a_ring_is_used_again_for_the_same_options_alone() {
+    let model = model(&Device::emulator(), DType::F32);
+    let x = data::signed(1, SHAPE).into_dyn();
+    let cut = small(sample_bytes(&model));
+    let shares = Share::whole(&model, &SHAPE);
+    let all = [Precision::Accurate, Precision::Fast].map(|precision| {
+        let options = Options::default().precision(precision);
+        let y = fresh(&shares, &[x.view()], &options, &cut).unwrap();
+        let whole = model.forward_array_with(&x, &options).unwrap();
+        assert_eq!(bits(&y), bits(&whole), "{precision}");
+        bits(&y)
+    });
+    assert_ne!(all[0], all[1]);
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl TensorFile {
         }
         let entries = match () {
             () if !is_long => Err("has fewer than 8 bytes".to_owned()),
-            () if first.starts_with(NUMPY) => numpy(&mut file, first[6], len),
+            () if first.starts_with(NUMPY) => numpy(&mut file, [first[6], first[7]], len),
             () => safetensors(&mut file, u64::from_le_bytes(first), len),
         };
         let refused = |flaw: String| {
@@ -197,34 +197,76 @@ fn safetensors(file: &mut File, head_len: u64, len: u64) -> Result<Vec<Entry>, S
     }
 }
 
-fn numpy(file: &mut File, version: u8, len: u64) -> Result<Vec<Entry>, String> {
+/// What stands behind each of these keys in a dictionary of Python that has them all, once, and no others.
+fn dictionary<'a, const COUNT: usize>(
+    text: &'a str,
+    keys: [&str; COUNT],
+) -> Result<[&'a str; COUNT], String> {
+    const NONE: &str = "its head is no dictionary";
+    let inner = text.trim().strip_prefix('{');
+    let inner = inner.and_then(|text| text.strip_suffix('}'));
+    let mut left = inner.ok_or(NONE)?.trim();
+    let mut values = [None; COUNT];
+    while !left.is_empty() {
+        let quote = if left.starts_with('"') { '"' } else { '\'' };
+        let key = left
+            .strip_prefix(quote)
+            .and_then(|text| text.split_once(quote));
+        let (key, rest) = key.ok_or(NONE)?;
+        let rest = rest
+            .trim_start()
+            .strip_prefix(':')
+            .ok_or(NONE)?
+            .trim_start();
+        // A comma ends the value, but not one in a tuple, or in a list, which is refused whatever it has.
+        let end = match rest.chars().next() {
+            Some('(') => rest.find(')').ok_or(NONE)? + 1,
+            Some('[') => rest.rfind(']').ok_or(NONE)? + 1,
+            _ => rest.find(',').unwrap_or(rest.len()),
+        };
+        let (value, rest) = rest.split_at(end);
+        let index = keys.iter().position(|known| *known == key);
+        let place = index.map(|index| &mut values[index]);
+        match place.ok_or_else(|| format!("its head has {key}, which no .npy file has"))? {
+            Some(_) => return Err(format!("its head has {key} twice")),
+            place => *place = Some(value.trim_end()),
+        }
+        left = rest.trim_start();
+        if !left.is_empty() {
+            left = left.strip_prefix(',').ok_or(NONE)?.trim_start();
+        }
+    }
+    for (value, key) in values.iter().zip(keys) {
+        value.ok_or_else(|| format!("its head has no {key}"))?;
+    }
+    Ok(values.map(Option::unwrap_or_default))
+}
+
+fn numpy(file: &mut File, version: [u8; 2], len: u64) -> Result<Vec<Entry>, String> {
     let mut size = [0; 4];
-    let count = if version == 1 { 2 } else { 4 };
+    let count = match version {
+        [1, 0] => 2,
+        [2 | 3, 0] => 4,
+        [major, minor] => return Err(format!("is of version {major}.{minor}, must be 1.0 to 3.0")),
+    };
     let read = file.read_exact(&mut size[..count]);
     read.map_err(|error| error.to_string())?;
     let (head_len, before) = (u64::from(u32::from_le_bytes(size)), 8 + count as u64);
     let text = head(file, head_len, len.saturating_sub(before))?;
-    // A dictionary of Python: of each key what follows, up to the next one.
-    let behind = |key: &str| {
-        let found = text.find(&format!("'{key}'"));
-        let rest = found.map(|at| text[at + key.len() + 2..].trim_start());
-        let rest = rest.and_then(|rest| rest.strip_prefix(':'));
-        rest.map(str::trim_start)
-            .ok_or_else(|| format!("its head has no {key}"))
-    };
-    let kind = match behind("descr")?.get(..5) {
-        Some("'<f8'") => Kind::F64,
-        Some("'<f4'") => Kind::F32,
-        Some("'<f2'") => Kind::F16,
+    let [descr, fortran_order, shape] = dictionary(&text, ["descr", "fortran_order", "shape"])?;
+    let kind = match descr.trim_matches(['\'', '"']) {
+        "<f8" => Kind::F64,
+        "<f4" => Kind::F32,
+        "<f2" => Kind::F16,
         _ => return Err("its elements must be <f8, <f4 or <f2".to_owned()),
     };
-    if !behind("fortran_order")?.starts_with("False") {
+    if fortran_order != "False" {
         return Err("its elements are in Fortran's order, must be in C's".to_owned());
     }
-    let shape = behind("shape")?.strip_prefix('(');
-    let shape = shape.and_then(|shape| shape.split_once(')'));
-    let (shape, _) = shape.ok_or("its shape is no tuple")?;
+    let shape = shape.strip_prefix('(');
+    let shape = shape.and_then(|shape| shape.strip_suffix(')'));
     let extents = shape
+        .ok_or("its shape is no tuple")?
         .split(',')
         .map(str::trim)
         .filter(|extent| !extent.is_empty());
