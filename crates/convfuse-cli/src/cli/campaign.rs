@@ -2,6 +2,8 @@
 
 mod tally;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use convfuse_cli::Status;
@@ -10,6 +12,7 @@ use serde_json::json;
 
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
+use super::interrupt;
 use super::json::{Found, Json};
 use super::out::Out;
 use tally::Tally;
@@ -102,14 +105,36 @@ fn usual_cost(choice: Choice) -> u64 {
     }
 }
 
+/// How long whoever ends the program waits for the cases under way, and for what all of them came to.
+const LAST_CASES: Duration = Duration::from_secs(60);
+
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let json = &arguments.json;
-    json.record("campaign", out, |out, found| {
-        campaign(arguments, out, found)
-    })
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let (at_end, ended) = mpsc::channel::<()>();
+    let tell = Arc::clone(&is_interrupted);
+    let guard = interrupt::wait(move || {
+        tell.store(true, Ordering::Relaxed);
+        // Nothing is sent: the other end goes when all is told, or nobody is there to tell it.
+        let _ = ended.recv_timeout(LAST_CASES);
+    });
+    let outcome = json.record("campaign", out, |out, found| {
+        campaign(arguments, &is_interrupted, out, found)
+    });
+    drop((at_end, guard));
+    // Whoever waited ends the program now.
+    while is_interrupted.load(Ordering::Relaxed) {
+        std::thread::park();
+    }
+    outcome
 }
 
-fn campaign(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
+fn campaign(
+    arguments: &Arguments,
+    is_interrupted: &AtomicBool,
+    out: &mut Out,
+    found: &mut Found,
+) -> Outcome {
     let choice = arguments.device;
     let families = arguments.families();
     let by_choices = match &arguments.choices {
@@ -143,10 +168,12 @@ fn campaign(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome 
             "{name} is left out: its simplest case costs {least}, --cost is {most}"
         )?;
     }
+    // The table comes at the end, which may be far.
+    out.flush()?;
     let mut tally = Tally::new(choice, &campaign);
     let done = match by_choices {
         Some((family, choices)) => tally.one(family, choices, &campaign, out),
-        None => tally.all(&campaign, out),
+        None => tally.all(&campaign, is_interrupted, out),
     };
     tally.report(out, found)?;
     done?;

@@ -27,12 +27,15 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 struct AtEnd {
     /// Files that are being written.
     temporary: Vec<PathBuf>,
+    /// Waits for the interrupted thread, which ends early and tells what it has found.
+    wait: Option<Box<dyn FnMut() + Send>>,
     /// Writes what has been found so far.
     keep: Option<Box<dyn FnMut() + Send>>,
 }
 
 static AT_END: Mutex<AtEnd> = Mutex::new(AtEnd {
     temporary: Vec::new(),
+    wait: None,
     keep: None,
 });
 
@@ -71,6 +74,11 @@ pub(super) fn watch() {
     let end = move || {
         if let Some(signal) = signals.forever().next() {
             ending.store(true, Ordering::SeqCst);
+            // While it waits, the interrupted thread may still write.
+            let wait = at_end().wait.take();
+            if let Some(mut wait) = wait {
+                wait();
+            }
             BEGUN.store(true, Ordering::SeqCst);
             // Not under the lock, for this writes a file, too.
             let keep = at_end().keep.take();
@@ -123,11 +131,18 @@ pub(super) fn keep(keep: impl FnMut() + Send + 'static) -> Keep {
     Keep
 }
 
-/// See [`keep`].
+/// Has `wait` called before anything else if the program is ended, until the guard is dropped.
+pub(super) fn wait(wait: impl FnMut() + Send + 'static) -> Keep {
+    at_end().wait = Some(Box::new(wait));
+    Keep
+}
+
+/// See [`keep`] and [`wait`].
 pub(super) struct Keep;
 
 impl Drop for Keep {
     fn drop(&mut self) {
-        at_end().keep = None;
+        let mut at_end = at_end();
+        (at_end.wait, at_end.keep) = (None, None);
     }
 }

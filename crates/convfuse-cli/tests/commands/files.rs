@@ -80,6 +80,37 @@ fn whoever_interrupts_keeps_what_there_is() {
 }
 
 #[test]
+fn whoever_interrupts_a_campaign_is_told_what_it_came_to() {
+    let program = Program::new();
+    let mut command = program.command(
+        "campaign --device cpu --cost 20000 --cases 100000000 --seed 3 --threads 2 --json a.json",
+    );
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = command.spawn().expect("the program");
+    let out = BufReader::new(running.stdout.take().expect("a pipe"));
+    let mut lines = out.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("is left out")));
+    system(
+        "kill",
+        &["-INT".as_ref(), running.id().to_string().as_ref()],
+    );
+    assert!(lines.any(|line| line.trim_start().starts_with("family")));
+    assert!(lines.next().is_some_and(|line| line.contains("right")));
+    drop(lines);
+    let status = running.wait().expect("the program");
+    assert_eq!(status.signal(), Some(2), "{status:?}");
+    let record = parsed(&program.read("a.json"));
+    assert_eq!(
+        (&record["error"], &record["status"]),
+        (&"interrupted".into(), &3.into())
+    );
+    let families = record["families"].as_object().expect("families");
+    let cases = families.values().map(|line| line["cases"].as_u64());
+    assert!(cases.sum::<Option<u64>>().expect("counts") > 0);
+    assert_eq!(program.names(), ["a.json"]);
+}
+
+#[test]
 fn a_killed_program_leaves_a_whole_record() {
     let program = Program::new();
     let (mut running, out) = start_long(&program);

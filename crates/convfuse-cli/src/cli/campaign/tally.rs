@@ -1,6 +1,7 @@
 //! What a campaign came to, and how it is told.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use comfy_table::CellAlignment::{Left, Right};
@@ -114,7 +115,13 @@ impl Tally {
         }
     }
 
-    pub(super) fn all(&mut self, campaign: &Campaign, out: &mut Out) -> Result<(), Failure> {
+    /// All cases, or those that have begun when somebody ends the program.
+    pub(super) fn all(
+        &mut self,
+        campaign: &Campaign,
+        is_interrupted: &AtomicBool,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
         let step = Step::start(format!(
             "cases from number {} of seed {}",
             campaign.first, campaign.seed
@@ -123,7 +130,11 @@ impl Tally {
         let done = campaign.run(|done| {
             count += 1;
             step.at(count, usize::try_from(campaign.cases).unwrap_or(0), "");
-            self.add(done, campaign, out)
+            self.add(done, campaign, out)?;
+            match is_interrupted.load(Ordering::Relaxed) {
+                true => Err(Failure::Machine("interrupted".to_owned())),
+                false => Ok(()),
+            }
         });
         step.done();
         done
