@@ -31,7 +31,7 @@ type Row = (
     bool,
 );
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 15] = [
     ([1, 1, 1, 1], [1, 1], [1, 1], [0, 0], [1, 1], false),
     ([2, 3, 18, 21], [4, 4], [4, 4], [0, 0], [1, 1], false),
     ([1, 2, 13, 11], [3, 3], [2, 2], [1, 1], [1, 1], false),
@@ -47,6 +47,9 @@ const ROWS: [Row; 13] = [
     ([5, 4, 9, 8], [3, 3], [2, 1], [0, 0], [1, 1], false),
     ([2, 3, 37, 41], [3, 3], [2, 2], [1, 1], [1, 1], false),
     ([3, 1, 70, 131], [3, 3], [2, 2], [1, 1], [1, 1], false),
+    // None, though all but the dilation would do: the nearest column, or row, that is in the input may be in no window.
+    ([2, 3, 12, 9], [3, 3], [2, 1], [1, 1], [1, 2], false),
+    ([2, 2, 19, 9], [3, 3], [2, 2], [1, 1], [2, 1], false),
 ];
 
 /// The pool of a row.
