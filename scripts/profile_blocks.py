@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-# Heading, metric, and whether it is that of the whole launch or a share of what the device can do.
+# Heading and metric.
 METRICS = [
     ("us", "gpu__time_duration.sum"),
     ("tensor cores", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"),
@@ -34,7 +34,7 @@ METRICS = [
 KERNEL = "Kernel Name"
 # The first launches of a process: those of one forward pass, and of measurements behind it, which are left out.
 LAUNCHES = 12
-OF_MEASUREMENTS = ("peak_", "flush_")
+OF_MEASUREMENTS = "peak_"
 MICROSECONDS = {"ns": 1e-3, "us": 1.0, "usecond": 1.0, "nsecond": 1e-3, "ms": 1e3, "msecond": 1e3}
 SECONDS_OF_A_PROBLEM = 120
 

@@ -99,8 +99,9 @@ fn rows() -> Vec<Row> {
         ),
         // A sample that is not looked through beforehand.
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, Some([3, 5]), 30.0),
-        // One whose sample is packed again: at the usual scale f16 would not hold its largest values.
+        // Ones whose samples are packed again: at the usual scale f16 would not hold their largest values, by little and by far.
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 200.0),
+        ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 1e4),
         // A long sum, of positive terms.
         ([1, 8192, 3], [1, 2, 5], [1, 1, 1], plain, None, 1.0),
         // Rows of an even and of an odd length, and pooled ones, with every tile.

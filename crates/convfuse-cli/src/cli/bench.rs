@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
         interrupt::keep(move || {
             let mut report = locked(&report);
             report.status = report.status.and(Status::Failed);
-            report.error = Some("interrupted".to_owned());
+            report.error = Some(interrupt::INTERRUPTED.to_owned());
             // The error of a program that is ended is not the one to tell.
             let _ = json.write_beside(&out::json(&*report));
         })
@@ -145,7 +145,7 @@ impl Bench<'_> {
             let mut problem = Problem::of(&task.description);
             problem.title.clone_from(&task.title);
             // Until it is done: somebody may end the program before.
-            problem.error = Some("interrupted".to_owned());
+            problem.error = Some(interrupt::INTERRUPTED.to_owned());
             locked(&self.report).problems.push(problem);
             let ran = self.task(index, task);
             let problem = {

@@ -21,6 +21,9 @@ const ENDING: [i32; 10] = [
     SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2,
 ];
 
+/// What records say of a command that was ended.
+pub(super) const INTERRUPTED: &str = "interrupted";
+
 /// Whether somebody has begun to end the program.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
@@ -90,7 +93,7 @@ pub(super) fn watch() {
             for path in at_end.temporary.drain(..) {
                 let _ = std::fs::remove_file(path);
             }
-            out::err("\nconvfuse: interrupted\n");
+            out::err(&format!("\nconvfuse: {INTERRUPTED}\n"));
             let _ = emulate_default_handler(signal);
             std::process::exit(128 + signal);
         }

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::super::device::Choice;
 use super::super::failure::Failure;
+use super::super::interrupt::INTERRUPTED;
 use super::super::json::Found;
 use super::super::out::{Out, plain, say};
 use super::super::progress::Step;
@@ -132,7 +133,7 @@ impl Tally {
             step.at(count, usize::try_from(campaign.cases).unwrap_or(0), "");
             self.add(done, campaign, out)?;
             match is_interrupted.load(Ordering::Relaxed) {
-                true => Err(Failure::Machine("interrupted".to_owned())),
+                true => Err(Failure::Machine(INTERRUPTED.to_owned())),
                 false => Ok(()),
             }
         });
