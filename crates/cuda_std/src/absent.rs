@@ -66,6 +66,7 @@ safe! {
     wait_group[const N: u32]();
     wait_all();
     opaque_to_compiler(u32) -> u32;
+    not_unrolled();
     fence_async_proxy();
     increase_registers[const N: u32]();
     decrease_registers[const N: u32]();

@@ -28,6 +28,15 @@ pub fn to_compiler(value: u32) -> u32 {
     backend::opaque_to_compiler(value)
 }
 
+/// Tells the assembler to leave a loop as it is, at the start of whose body this stands: it unrolls short ones four times, whatever
+/// a loop is that the compiler was kept from unrolling. `.pragma "nounroll"`.
+///
+/// In front of an instruction of the loop it is without effect, which machine code shows.
+#[inline(always)]
+pub fn not_unrolled() {
+    backend::not_unrolled();
+}
+
 /// `value`, opaque to the compiler and the assembler, which then have a register for it of its own.
 /// `shfl.sync.bfly.b32`.
 ///

@@ -3,8 +3,7 @@
 
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::wide::{
-    BLOCK_THREADS, HALVES, PATCH_WARPS, WARP_FILTERS, WARPS, WRITTEN_PITCH, WideRings, chain_bytes,
-    filter_word,
+    BLOCK_THREADS, HALVES, PATCH_WARPS, WARPS, WRITTEN_WORDS, WideRings, chain_bytes, filter_word,
 };
 use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, STEP_CELLS, WIDE};
 use op_spec::{Conv3dSpec, ConvSpec};
@@ -105,12 +104,7 @@ fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
         ("sources", at.sources, 4 * g.patch_cells, 4),
         ("channels", at.channels, 16 * rings.tiles * filters, 16),
         ("barriers", at.barriers, 8 * rings.barriers(), 8),
-        (
-            "results",
-            at.results,
-            4 * WARPS * WARP_FILTERS * WRITTEN_PITCH,
-            16,
-        ),
+        ("results", at.results, 4 * WARPS * WRITTEN_WORDS, 16),
         ("exchange", at.exchange, 4 * rings.exchanged(), 16),
         (
             "patches",

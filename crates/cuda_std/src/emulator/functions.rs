@@ -279,3 +279,5 @@ pub(crate) fn wait_all() {
 pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
     value
 }
+
+pub(crate) fn not_unrolled() {}

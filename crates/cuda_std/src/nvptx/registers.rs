@@ -28,3 +28,14 @@ pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
     }
     same
 }
+
+#[inline(always)]
+pub(crate) fn not_unrolled() {
+    // SAFETY: says something to the assembler, and does nothing.
+    unsafe {
+        asm!(
+            ".pragma \"nounroll\";",
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+}

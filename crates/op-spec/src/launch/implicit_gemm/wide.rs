@@ -39,12 +39,16 @@ pub const BLOCK_THREADS: u32 = (WARPS + 1 + PATCH_WARPS) * WARP_THREADS;
 /// Filters of a warp.
 pub const WARP_FILTERS: u32 = 16;
 
-/// Pixels of which a warp has the results in shared memory at a time.
-pub const WRITTEN_PIXELS: u32 = 64;
+/// Bytes of a filter's results that a warp has in shared memory at a time: of 64 pixels in f32, of 128 in 16 bits.
+pub const WRITTEN_BYTES: u32 = 256;
 
-/// Floats from one filter's results there to the next one's: eight banks more than pixels, so that four
-/// rows of two floats for each of four lanes touch all banks once.
-pub const WRITTEN_PITCH: u32 = WRITTEN_PIXELS + 8;
+/// Values between one filter's results there and the next one's, so that rows of two values for each of four lanes touch all banks
+/// once: two for each word of rows of 16 bits, of which eight are stored at a time, and one for each of f32, of which
+/// four are.
+pub const WRITTEN_PADDING: u32 = 8;
+
+/// Words of a warp's results there, which 16-bit ones do not fill.
+pub const WRITTEN_WORDS: u32 = WARP_FILTERS * (WRITTEN_BYTES / 4 + WRITTEN_PADDING);
 
 /// Bytes of the filters of one step of a tile, of each part.
 pub const STEP_BYTES: u32 = WIDE.filters() * STEP_CELLS * CELL_BYTES;
@@ -250,7 +254,7 @@ impl GemmGeometry {
         let channels = (sources + 4 * self.patch_cells).next_multiple_of(CELL_BYTES);
         let barriers = channels + rings.tiles * WIDE.filters() * 4 * 4;
         let results = (barriers + 8 * rings.barriers()).next_multiple_of(CELL_BYTES);
-        let exchange = results + WARPS * WARP_FILTERS * WRITTEN_PITCH * 4;
+        let exchange = results + 4 * WARPS * WRITTEN_WORDS;
         let patches = exchange + 4 * rings.exchanged();
         let filters = patches + rings.patches * self.stage_bytes(format.parts);
         WideLayout {

@@ -49,6 +49,15 @@ impl Inside {
                 });
             }
         });
+        Self::of_bits(bits)
+    }
+
+    /// Those that `bits` has: of what a lane has of octet `n`, `2 * n` and one more.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    pub(in super::super) unsafe fn of_bits(bits: u32) -> Self {
         warp::sync_warp(warp::ALL_LANES);
         Self::of(bits, sum_of_quad(bits.count_ones() as f32))
     }
@@ -98,6 +107,48 @@ impl Inside {
             }
         });
         [mean, sum_of_quad(m2)]
+    }
+
+    /// The same of two rows of values, in turn: neither waits for the other's additions.
+    ///
+    /// # Safety
+    /// As [`moments`](Self::moments).
+    #[inline(always)]
+    pub(in super::super) unsafe fn moments_of_two(
+        &self,
+        octets: u32,
+        values: impl Fn(usize, usize, usize) -> f32,
+    ) -> [[f32; 2]; 2] {
+        let mut sums = [0.0; 2];
+        unroll!(16, |n| {
+            if (n as u32) < octets {
+                unroll!(2, |j| {
+                    unroll!(2, |i| {
+                        sums[i] += if self.has(n, j) { values(i, n, j) } else { 0.0 };
+                    });
+                });
+            }
+        });
+        let means = [
+            sum_of_quad(sums[0]) * self.each,
+            sum_of_quad(sums[1]) * self.each,
+        ];
+        let mut m2 = [0.0; 2];
+        unroll!(16, |n| {
+            if (n as u32) < octets {
+                unroll!(2, |j| {
+                    unroll!(2, |i| {
+                        let deviation = values(i, n, j) - means[i];
+                        let deviation = if self.has(n, j) { deviation } else { 0.0 };
+                        m2[i] = math::fma(deviation, deviation, m2[i]);
+                    });
+                });
+            }
+        });
+        [
+            [means[0], sum_of_quad(m2[0])],
+            [means[1], sum_of_quad(m2[1])],
+        ]
     }
 }
 

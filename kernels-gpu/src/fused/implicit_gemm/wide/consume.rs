@@ -122,17 +122,30 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             patch = patch.next(patch_ring.slots);
             stage += 1;
         }
+        let next = opaque::to_compiler(item + work.item_step);
+        let more = next < g.items() as u32;
+        // Divisions, while the last chain is under way.
+        let place = Place::of(opaque::to_compiler(next - work.item_step), g);
+        let place = Place {
+            sample: opaque::to_compiler(place.sample),
+            tile: 0,
+            z: opaque::to_compiler(place.z),
+            p: opaque::to_compiler(place.p),
+            q: opaque::to_compiler(place.q),
+        };
         let mut sums = F::finish(sums);
         if let Some(over) = used {
             over.give_back(&filter_ring, &patch_ring);
         }
-        let next = opaque::to_compiler(item + work.item_step);
-        let more = next < g.items() as u32;
         let is_mine = work.splits == 1
             || exchange::is_owner(g, memory.rings, memory.format, parity, more, &mut sums);
         if is_mine {
-            let place = Place::of(next - work.item_step, g);
-            Results::<F, SUMS>::new(g, memory.rings, output, filter_tile, first_half, &place)
+            // Not before, for a register less while sums are exchanged.
+            let place = Place {
+                tile: next - work.item_step - place.sample * g.pixel_tiles(),
+                ..place
+            };
+            Results::<F, SUMS>::new(work, memory.rings, output, filter_tile, first_half, &place)
                 .finish(sums);
         }
         parity ^= 1;

@@ -49,9 +49,10 @@ impl Memory {
     pub(super) unsafe fn init_exchange(&self) {
         let mut warp = 0;
         while warp < WARPS {
+            opaque::not_unrolled();
             self.come(warp).init(self.rings.splits - 1);
             self.taken(warp).init(1);
-            warp += 1;
+            warp = opaque::to_compiler(warp + 1);
         }
         cluster::fence_barriers();
     }
@@ -149,10 +150,11 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     if more && lane == 0 {
         let mut other = 0;
         while other < rings.splits {
+            opaque::not_unrolled();
             if other != owner {
                 cluster::arrive_at(memory.taken(warp), other);
             }
-            other += 1;
+            other = opaque::to_compiler(other + 1);
         }
     }
     true

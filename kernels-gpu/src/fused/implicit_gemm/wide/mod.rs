@@ -44,6 +44,7 @@ mod exchange;
 mod format;
 mod produce;
 mod results;
+mod rows;
 mod unpacked;
 
 use cuda_std::global::Global;
@@ -52,7 +53,7 @@ use cuda_std::shared::{self, Shared};
 use cuda_std::{async_proxy, cluster, kernel, opaque, registers, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{
-    BLOCK_THREADS, WARP_FILTERS, WARPS, WRITTEN_PITCH, WideRings, chain_bytes,
+    BLOCK_THREADS, WARPS, WRITTEN_WORDS, WideRings, chain_bytes,
 };
 use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OperandFormat, WIDE};
 
@@ -116,7 +117,7 @@ impl Memory {
             sources: shared::dynamic(layout.sources, g.patch_cells),
             channels: shared::dynamic(layout.channels, rings.tiles * WIDE.filters() * CELL_WORDS),
             barriers: shared::dynamic(layout.barriers, rings.barriers()),
-            results: shared::dynamic(layout.results, WARPS * WARP_FILTERS * WRITTEN_PITCH),
+            results: shared::dynamic(layout.results, WARPS * WRITTEN_WORDS),
             exchange: shared::dynamic(layout.exchange, rings.exchanged()),
             patches: shared::dynamic(
                 layout.patches,
@@ -208,10 +209,11 @@ impl Ring {
     unsafe fn init(&self) {
         let mut slot = 0;
         while slot < self.slots {
+            opaque::not_unrolled();
             // Whoever brings something arrives once.
             self.filled(slot).init(1);
             self.free(slot).init(WARPS);
-            slot += 1;
+            slot = opaque::to_compiler(slot + 1);
         }
     }
 
