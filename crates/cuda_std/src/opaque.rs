@@ -4,7 +4,7 @@
 //! not change in it, and keep one register for what they know to be equal. That is right until registers are short:
 //! what was computed early takes registers from the whole loop, and a value that two instructions want in different
 //! registers, as tensor cores do with their operands, is moved from one to the other in each turn. A value
-//! that is opaque is computed, or loaded, where the kernel says.
+//! that is opaque is computed, or loaded, where the kernel says. Both unroll loops as well, which [`not_unrolled`] keeps the assembler from.
 //!
 //! | | instruction | hides a value from | costs |
 //! |---|---|---|---|

@@ -1,4 +1,6 @@
 //! Where a warp's results go: rows in shared memory, and from there the output.
+//!
+//! Nothing is computed of them on this way, so that a store is a load, a sum of addresses, and a question whether there is such a filter.
 
 use core::mem::size_of;
 
@@ -60,8 +62,8 @@ impl<T: Storage> OfLane<T> {
 }
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
-    /// Writes the rows, of pixels from `first` of the tile on: 16 bytes at a time where these are neighbours in the output, else a
-    /// word or a value.
+    /// Writes the rows, of pixels from `first` of the tile on: 16 bytes at a time where these are neighbours in the output, else two
+    /// words, where a word is two values, or a word or a value.
     ///
     /// # Safety
     /// All lanes of the warp call it, behind a barrier of the warp since the rows were stored.
@@ -78,6 +80,13 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
                 [4 * of_word, of_word],
                 |from| words.load_vec::<4>(from),
                 |to, four| GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, four),
+            );
+        } else if of_word > 1 && neighbours.is_multiple_of(2 * of_word) {
+            self.write_by(
+                first,
+                [2 * of_word, of_word],
+                |from| words.load_vec::<2>(from),
+                |to, two| GlobalMut::<u32>::new(to.cast(), 2).store_vec(0, two),
             );
         } else if neighbours.is_multiple_of(of_word) {
             self.write_by(
@@ -108,6 +117,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
     ) {
         let (g, conv) = (&self.g, &self.g.conv);
         let spatial = conv.output_pixels() as usize;
+        // Computed anew for each half, or what depends on it would take more registers than there are.
+        let lane = opaque::to_compiler(self.lane);
         let limits = limits(g, self.place);
         let of_tile = (self.place.z * conv.p + self.place.p) * conv.q + self.place.q;
         let (pixels, pitch) = (Rows::<F::Stored>::PIXELS, Rows::<F::Stored>::PITCH);
@@ -120,8 +131,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
         let mut round = 0;
         loop {
             opaque::not_unrolled();
-            let pixel = round / groups * of_round + self.lane % lanes * together;
-            let filter = round % groups * TOGETHER as u32 * step + self.lane / lanes;
+            let pixel = round / groups * of_round + lane % lanes * together;
+            let filter = round % groups * TOGETHER as u32 * step + lane / lanes;
             if is_inside(limits, self.memory.pixels.load(first + pixel)) {
                 let position = of_tile + self.memory.positions.load(first + pixel);
                 let to = self.plane(filter) * spatial + position as usize;
