@@ -209,8 +209,8 @@ bugs! {
     {
         name: wide_tiles_are_written_in_32_bits,
         check: far_products::wide::<f16>,
-        file: "fused/implicit_gemm/wide/results.rs",
-        right: "                    let to = «self.plane(filter) * spatial + position as usize»;",
+        file: "fused/implicit_gemm/wide/rows.rs",
+        right: "                let to = «self.plane(filter) * spatial + position as usize»;",
         wrong: "(self.plane(filter) * spatial + position as usize) as u32 as usize",
     }
     {

@@ -153,8 +153,8 @@ bugs! {
         name: wide_moments_are_of_the_first_half,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",
-        right: "self.write_moments(filter, «half_of_tile», ",
-        wrong: "half as u32",
+        right: "self.write_moments(filter, «half», ",
+        wrong: "0",
     }
     {
         name: wide_moments_take_unused_pixels,
@@ -167,21 +167,35 @@ bugs! {
         name: wide_results_are_overwritten_while_they_are_written,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",
-        right: "                    // Nobody reads what was there before.\n                    «warp::sync_warp(warp::ALL_LANES);»",
+        right: "                // Nobody reads what was there before.\n                «warp::sync_warp(warp::ALL_LANES);»",
         wrong: "",
     }
     {
         name: wide_results_are_read_before_they_are_there,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",
-        right: "                    «warp::sync_warp(warp::ALL_LANES);»\n                    seen |= self.write(",
+        right: "                «warp::sync_warp(warp::ALL_LANES);»\n                if piece",
         wrong: "",
+    }
+    {
+        name: wide_second_half_is_the_first_again,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "sums[at] = sums[(«HALF_SUMS + at») % SUMS];",
+        wrong: "at",
+    }
+    {
+        name: wide_rows_of_every_round_are_the_first_ones,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/rows.rs",
+        right: "let filter = «round % groups» * TOGETHER",
+        wrong: "0",
     }
     {
         name: wide_results_of_filters_that_do_not_exist_are_written,
         check: implicit_gemm::wide::<f16>,
-        file: "fused/implicit_gemm/wide/results.rs",
-        right: "            while filter < «self.filters» {",
+        file: "fused/implicit_gemm/wide/rows.rs",
+        right: "if filter + i as u32 * step < «self.filters» {",
         wrong: "WARP_FILTERS",
     }
     {
