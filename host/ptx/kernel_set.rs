@@ -21,7 +21,6 @@ pub(crate) fn kernel_set(root: &Path) -> KernelSet {
         machine_code: vec![
             Arch::Sm80,
             Arch::Sm86,
-            Arch::Sm89,
             Arch::Sm90a,
             Arch::Sm100,
             Arch::Sm120,
