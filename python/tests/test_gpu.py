@@ -172,27 +172,27 @@ def test_memory_is_given_back_with_the_module():
 
 
 def test_host_time_of_a_call():
-    import statistics
     import time
 
     module, _ = problem(85)
     # One launch.
     module, x = module.cuda(), torch.randn(1, 8, 128, 128, device="cuda")
 
-    def host_time(call):
-        for _ in range(300):
+    def calls(call, count):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(count):
             call(x)
-        times = []
-        for _ in range(20):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(100):
-                call(x)
-            times.append(time.perf_counter() - start)
-        return statistics.median(times)
+        return time.perf_counter() - start
 
     with torch.no_grad():
-        assert host_time(module) <= MOST_OF_A_LAYER * host_time(torch.nn.ReLU())
+        ways = module, torch.nn.ReLU()
+        for way in ways:
+            calls(way, 300)
+        # By turns, and the least of each: what other processes take of the host makes some rounds longer, and none shorter.
+        rounds = [[calls(way, 100) for way in ways] for _ in range(20)]
+    of_module, of_layer = map(min, zip(*rounds, strict=True))
+    assert of_module <= MOST_OF_A_LAYER * of_layer
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
