@@ -33,7 +33,7 @@ pub struct Campaign {
     pub seed: u64,
     /// The first number.
     pub first: u64,
-    /// How many.
+    /// How many. Behind the last number comes 0.
     pub cases: u64,
     /// What a case may cost at the most, as [`oracle::Case::cost`] counts it.
     pub most: u64,

@@ -93,6 +93,20 @@ impl Arguments {
             _ => Err(Failure::Refused("--choices are of one --family".to_owned())),
         }
     }
+
+    /// How many cases there are, of which each has a number.
+    fn cases(&self) -> Result<u64, Failure> {
+        let families = self.families().len() as u64;
+        let cases = match self.of_each {
+            Some(cases) => cases.checked_mul(families),
+            None => Some(self.cases),
+        };
+        let is_numbered = |cases: &u64| self.first.checked_add(*cases).is_some();
+        cases.filter(is_numbered).ok_or_else(|| {
+            let words = "--first and the number of cases come to more than 2^64 - 1";
+            Failure::Refused(words.to_owned())
+        })
+    }
 }
 
 /// What a device does of a case in about a second, as [`oracle::Case::cost`] counts it: all ways, and the reference.
@@ -136,7 +150,7 @@ fn campaign(
     found: &mut Found,
 ) -> Outcome {
     let choice = arguments.device;
-    let families = arguments.families();
+    let (families, cases) = (arguments.families(), arguments.cases()?);
     let by_choices = match &arguments.choices {
         Some(choices) => Some((arguments.only_family()?, choices.clone())),
         None => None,
@@ -150,10 +164,7 @@ fn campaign(
     };
     let campaign = Campaign {
         place,
-        cases: match arguments.of_each {
-            Some(cases) => cases.saturating_mul(families.len() as u64),
-            None => arguments.cases,
-        },
+        cases,
         families,
         seed: arguments.seed,
         first: arguments.first,

@@ -97,6 +97,14 @@ fn so_many_cases_of_each_of_several_families_are_done() {
             "--family chains --choices 1,2",
             "--choices are of one --family",
         ),
+        (
+            "--first 18446744073709551615 --cases 2",
+            "more than 2^64 - 1",
+        ),
+        (
+            "--of-each 18446744073709551615 --family operators",
+            "more than 2^64 - 1",
+        ),
     ] {
         let refused = campaign(options);
         assert_eq!(refused.code, Some(2), "{refused:?}");
