@@ -136,10 +136,10 @@ def _norm(module: nn.Module, name: str) -> dict[str, Any]:
     raise Refused
 
 
-def _pool_attributes(kernel, stride, padding, **others: Any) -> dict[str, Any]:
-    kernel = _numbers(kernel)
-    attributes = {"kernel_size": kernel, "padding": _numbers(padding)}
-    attributes["stride"] = _numbers(kernel if stride is None else stride)
+def _pool_attributes(kernel_size, stride, padding, **others: Any) -> dict[str, Any]:
+    kernel_size = _numbers(kernel_size)
+    attributes = {"kernel_size": kernel_size, "padding": _numbers(padding)}
+    attributes["stride"] = _numbers(kernel_size if stride is None else stride)
     return attributes | others
 
 
