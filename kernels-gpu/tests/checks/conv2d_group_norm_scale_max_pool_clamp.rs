@@ -15,15 +15,16 @@ use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, compare, precision, same_bits, stored};
 
 /// An image: samples, height, what the input is multiplied with and what is added to it, and what
-/// one row of it is multiplied with besides.
+/// some rows of it are multiplied with besides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Image {
     n: usize,
     height: usize,
     scale: f32,
     added: f32,
-    /// Makes the kernels choose another power of two for the input on the way.
-    loud_row: Option<usize>,
+    /// Each makes the kernels choose another power of two for the input on the way: the first is 1024 times as loud as the others,
+    /// the next one 1024 times as loud as that.
+    loud_rows: &'static [usize],
     /// Puts a NaN in the second sample and an infinity in the third.
     poisoned: bool,
 }
@@ -34,30 +35,42 @@ const fn image(n: usize, height: usize) -> Image {
         height,
         scale: 1.0,
         added: 0.0,
-        loud_row: None,
+        loud_rows: &[],
         poisoned: false,
     }
 }
 
 /// The smallest image, in a batch of which a cluster has three samples; a ring of slots that is used more than once, with
-/// rows that the pooling leaves over, far from zero; a row that does not fit the first rows' scale.
-const IMAGES: [Image; 3] = [
+/// rows that the pooling leaves over, far from zero; a row that does not fit the first rows' scale; values so small that no power of two
+/// brings them where others are.
+const IMAGES: [Image; 4] = [
     image(5, 10),
     Image {
         added: 100.0,
         ..image(1, 53)
     },
     Image {
-        loud_row: Some(9),
+        loud_rows: &[9],
         ..image(1, 25)
     },
+    Image {
+        scale: 1e-33,
+        ..image(1, 10)
+    },
 ];
+
+/// Rows that are louder than all before them where the ring of either f32 format has just come round: then the rows that are scaled anew,
+/// and those that still need the scale before, are of different rounds. No 16-bit type has such values.
+const EVER_LOUDER: Image = Image {
+    loud_rows: &[17, 25],
+    ..image(1, 49)
+};
 
 /// For comparisons of kernels alone: NaN and infinity, each in a sample of its own, and a row that is
 /// too loud in all of them.
 const POISONED: Image = Image {
     poisoned: true,
-    loud_row: Some(13),
+    loud_rows: &[13],
     ..image(4, 18)
 };
 
@@ -99,8 +112,9 @@ fn case<T: Storage>(image: Image) -> Case {
     };
     let mut case = case_of::<T>(preset, n, height);
     for (i, x) in case.x.iter_mut().enumerate() {
-        let loud = Some(i / width % height) == image.loud_row;
-        let loud = if loud { 1024.0 } else { 1.0 };
+        let row = i / width % height;
+        let loud = image.loud_rows.iter().position(|&loud| loud == row);
+        let loud = loud.map_or(1.0, |before| 1024f32.powi(before as i32 + 1));
         *x = stored::<T>(*x * image.scale * loud + image.added);
     }
     if image.poisoned {
@@ -140,7 +154,8 @@ pub(crate) fn matches<F: Configured>(run: &Run) -> Outcome {
         products: F::PRODUCTS / 4.0,
         ..precision::<F::Stored>()
     };
-    for image in IMAGES {
+    let louder = (size_of::<F::Stored>() == 4).then_some(EVER_LOUDER);
+    for image in IMAGES.into_iter().chain(louder) {
         let case = case::<F::Stored>(image);
         let y = outputs::<F>(run, &case, F::CONFIG)?;
         let wanted = case.expected_of_one_kernel(&precision).expect("an image");

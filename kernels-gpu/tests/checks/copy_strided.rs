@@ -10,14 +10,15 @@ use super::{Outcome, Run, label, same_bits};
 /// Extents, and strides.
 type Row<'a> = (&'a [usize], &'a [isize]);
 
-/// In rows: dense ones, rows that end inside vectors, rows with gaps, whole vectors and not; short rows of many axes; backwards,
-/// repeated, every second element. In tiles: channels last with few, some and many channels, several tiles and parts of
-/// them along either axis, the long axis read or written; backwards, with gaps.
-const ROWS: [Row; 20] = [
+/// In rows: dense ones, rows that end inside vectors, rows with gaps, whole vectors and not, along either of two axes; short rows of
+/// many axes; backwards, repeated, every second element. In tiles: channels last with few, some and many channels, several tiles and
+/// parts of them along either axis, the long axis read or written; backwards, with gaps.
+const ROWS: [Row; 21] = [
     (&[5001], &[1]),
     (&[1], &[7]),
     (&[70, 131], &[131, 1]),
     (&[3, 2048], &[2052, 1]),
+    (&[2, 3, 8], &[44, 14, 1]),
     (&[30, 131], &[200, 1]),
     (&[2, 3, 4, 5, 6], &[1200, 300, 60, 10, 1]),
     (

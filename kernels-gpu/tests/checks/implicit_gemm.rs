@@ -107,6 +107,15 @@ fn rows() -> Vec<Row> {
         // Rows of an even and of an odd length, and pooled ones, with every tile.
         ([2, 9, 19], [3, 7, 12], [2, 2, 3], plain, None, 1.0),
         ([1, 9, 19], [1, 9, 11], [1, 3, 3], plain, None, 1.0),
+        // Rows of a tile that are a multiple of two pixels apart, and slices that are not, of rows of eight.
+        (
+            [1, 8, 19],
+            [2, 5, 9],
+            [1, 1, 2],
+            spec([1, 2, 1], [0; 3], [1; 3], 1),
+            None,
+            1.0,
+        ),
         ([1, 9, 19], [1, 13, 16], [1, 3, 3], plain, Some([2, 2]), 1.0),
         // Filters of three wide tiles, and rows of a multiple of eight pixels.
         ([1, 20, 140], [1, 9, 18], [1, 3, 3], plain, None, 1.0),

@@ -32,7 +32,7 @@ fn spec(
 /// Of these rows, the one without a bias.
 const WITHOUT_BIAS: usize = 7;
 
-fn rows() -> [Row; 9] {
+fn rows() -> [Row; 10] {
     [
         // Rows and columns that no whole window has; several blocks of a plane.
         (
@@ -95,6 +95,13 @@ fn rows() -> [Row; 9] {
             [1, 2, 1, 24, 64],
             [2, 1, 1, 3, 3],
             spec([1; 3], [0, 1, 1], [1; 3], 2),
+            None,
+        ),
+        // One item, which ends where the plane does: behind its last column lanes have nothing to load.
+        (
+            [1, 1, 1, 10, 22],
+            [1, 1, 1, 3, 3],
+            spec([1; 3], [0; 3], [1; 3], 1),
             None,
         ),
     ]
