@@ -124,6 +124,16 @@ fn cases() -> Vec<(Case, &'static str)> {
     };
     let two = [head(), vec![strided.clone()]].concat();
     let two_heads = [head(), vec![conv("b", 8), group_norm(2), clamp()]].concat();
+    // The second and the third have filters of one form.
+    let alike = ["a", "b", "c"].map(|name| [conv(name, 24), group_norm(4), clamp()]);
+    // No kernel takes these factors into a norm whose groups have several channels, nor the least for the largest.
+    let factors_before = vec![conv("conv", 24), scale(), group_norm(4), clamp()];
+    let falling = vec![
+        conv("conv", 24),
+        group_norm(4),
+        Layer::leaky_relu(-0.5),
+        pool(2),
+    ];
     vec![
         (case("conv2d", vec![conv("conv", 6)]), "direct"),
         (
@@ -132,6 +142,9 @@ fn cases() -> Vec<(Case, &'static str)> {
         ),
         (case("two_convolutions", two), "implicit-gemm"),
         (case("two_heads", two_heads), "implicit-gemm"),
+        (case("alike", alike.concat()), "implicit-gemm"),
+        (case("factors_before", factors_before), "implicit-gemm"),
+        (case("falling", falling), "implicit-gemm"),
         (
             case("convolutions_alone", vec![conv("a", 6), strided, clamp()]),
             "direct",

@@ -172,6 +172,10 @@ fn residuals_are_cut_along(device: &Device) {
         let y = fresh(&shares, &arranged, &Options::default(), &cut).unwrap();
         assert_eq!(bits(&y), wanted);
     }
+    // As devices share a batch: what is not the first one's has samples of its own.
+    let parts = [0..3, 3..7].map(|samples| Share::part(&model, &SHAPE, samples));
+    let y = fresh(&parts, &arranged, &Options::default(), &cut).unwrap();
+    assert_eq!(bits(&y), wanted);
     let pin = |values: &ArrayD<f32>| {
         let mut pinned = PinnedArray::<f32>::zeros(device, values.shape()).unwrap();
         pinned.view_mut().unwrap().assign(values);
