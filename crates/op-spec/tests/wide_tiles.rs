@@ -353,6 +353,30 @@ fn extents_of_wide_tiles_are_chosen_by_whole_rounds() {
 }
 
 #[test]
+fn results_of_16_bits_fill_sectors_where_rows_are_long_enough() {
+    let extents = |channels, [d, w]: [usize; 2], stride, format| {
+        let g = padded(channels, [d, w, w], stride, format).geometry;
+        [g.tile_d, g.tile_h, g.tile_w]
+    };
+    for (channels, input, stride) in [
+        ([128, 128], [1, 512], 1),
+        ([512, 512], [1, 64], 1),
+        ([128, 128], [32, 32], 1),
+        ([32, 64], [128, 128], 2),
+    ] {
+        let stored = extents(channels, input, stride, OperandFormat::STORED);
+        assert_eq!(stored, [1, 16, 16], "{channels:?}, {input:?}");
+        // Those of f32 do with eight neighbours, whose patch is smaller.
+        let rounded = extents(channels, input, stride, OperandFormat::ROUNDED);
+        assert_eq!(rounded, [1, 32, 8], "{channels:?}, {input:?}");
+    }
+    // Of rows of 24 no tile has 16 neighbours throughout.
+    let short = extents([256, 256], [1, 24], 1, OperandFormat::STORED);
+    let rounded = extents([256, 256], [1, 24], 1, OperandFormat::ROUNDED);
+    assert_eq!(short, rounded);
+}
+
+#[test]
 fn whether_tiles_are_wide_does_not_depend_on_the_batch() {
     for format in FORMATS {
         let chosen = |n| -> Vec<_> {

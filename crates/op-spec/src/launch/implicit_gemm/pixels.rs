@@ -75,6 +75,10 @@ const WIDE_ROW_WEIGHT: u64 = 2;
 /// cells come meanwhile: so these count little.
 const WIDE_TAP_WEIGHT: u64 = 256;
 
+/// The same for a tile whose results of 16 bits are at most eight neighbours of the output at a time, 16 bytes: half of what the level-2
+/// cache takes at once, so that it takes twice as many stores.
+const HALF_SECTORS_WEIGHT: u64 = 15_000;
+
 /// How far the windows of `outputs` neighbouring outputs reach along one axis.
 pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Option<u32> {
     let last = (outputs - 1).checked_mul(stride)?;
@@ -262,6 +266,14 @@ impl GemmGeometry {
         (plane <= u32::MAX / CELL_WORDS).then_some(candidate)
     }
 
+    /// What says which pixels of a tile are neighbours in the output: where a power of two divides it, as many are from each multiple of
+    /// that on.
+    #[must_use]
+    #[inline(always)]
+    pub const fn neighbours(&self) -> u32 {
+        self.conv.q | self.tile_w | self.tile_pitch | self.slice_pitch
+    }
+
     /// What all tiles of a plane cost, in units of no meaning, but for wide ones.
     fn pixel_cost(&self, tile: GemmTile) -> u64 {
         let rows = u64::from(self.patch_rows());
@@ -296,7 +308,11 @@ impl GemmGeometry {
         let taps = u64::from(self.taps) * WIDE_TAP_WEIGHT;
         let cells = PATCH_WEIGHT * u64::from(self.patch_cells);
         let rows = WIDE_ROW_WEIGHT * u64::from(self.patch_rows());
-        let tile = depth_stages * (taps + cells + rows);
+        let mut tile = depth_stages * (taps + cells + rows);
+        if format.is_stored() && !self.neighbours().is_multiple_of(2 * INSTRUCTION_PIXELS) {
+            // The rest is of each plane.
+            tile += HALF_SECTORS_WEIGHT / u64::from(self.planes.max(1));
+        }
         let items = USUAL_BATCH.checked_mul(self.pixel_tiles().into())?;
         let tiles = items.checked_mul(self.filter_sets().into())?;
         let multiprocessors = u64::from(device.multiprocessors);

@@ -21,7 +21,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     pub(super) unsafe fn write_rows(&self, place: &Place, filters: &FilterSet) {
         let (g, conv) = (&self.g, &self.g.conv);
         // Whether every second pixel and the next one are neighbours in the output, from an even element on.
-        let in_pairs = (conv.q | g.tile_w | g.tile_pitch | g.slice_pitch).is_multiple_of(2);
+        let in_pairs = g.neighbours().is_multiple_of(2);
         let seen = if in_pairs {
             self.write_rows_of::<2>(place, filters)
         } else {

@@ -72,8 +72,7 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
         let g = &self.g;
         let (values, words) = (self.rows.0, self.rows.0.cast::<u32>());
         let of_word = Rows::<F::Stored>::OF_WORD;
-        // Pixels are neighbours from each multiple of this on, as many as its last bit that is set says.
-        let neighbours = g.conv.q | g.tile_w | g.tile_pitch | g.slice_pitch;
+        let neighbours = g.neighbours();
         if neighbours.is_multiple_of(4 * of_word) {
             self.write_by(
                 first,
