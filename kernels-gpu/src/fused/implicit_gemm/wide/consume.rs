@@ -4,17 +4,14 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::wgmma::{self, MatrixDescriptor};
 use cuda_std::{opaque, thread};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, WARPS, chain_bytes};
+use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, chain_bytes};
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, WIDE};
 
 use super::super::place::Place;
 use super::exchange;
 use super::format::{Operands, WideFormat};
 use super::results::{Output, Results};
-use super::{Memory, Ring, Turn, Work};
-
-/// Warps of a warpgroup.
-const WARPGROUP_WARPS: u32 = WARPS / 2;
+use super::{Memory, Ring, Turn, Work, share_of};
 
 /// Units of the filters of one part of a step, and of one cell of them.
 const STEP_UNITS: u32 = STEP_BYTES / wgmma::UNIT_BYTES;
@@ -58,12 +55,8 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let g = work.g;
     let (parts, step_parts) = (memory.format.parts, F::OPERANDS.step_parts());
     let tiles = memory.rings.tiles;
-    let warpgroup = warp / WARPGROUP_WARPS;
-    let (filter_tile, first_half) = if tiles == 2 {
-        (warpgroup, 0)
-    } else {
-        (0, warpgroup)
-    };
+    let (first_filter, first_half) = share_of(warp, tiles);
+    let filter_tile = first_filter / WIDE.filters();
     let (patch_ring, filter_ring) = (memory.patches(), memory.filters());
     let (mut patch, mut filters) = (Turn::FIRST, Turn::FIRST);
 
@@ -145,8 +138,7 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
                 tile: next - work.item_step - place.sample * g.pixel_tiles(),
                 ..place
             };
-            Results::<F, SUMS>::new(work, memory.rings, output, filter_tile, first_half, &place)
-                .finish(sums);
+            Results::<F, SUMS>::new(work, memory.rings, output, &place).finish(sums);
         }
         parity ^= 1;
         item = next;

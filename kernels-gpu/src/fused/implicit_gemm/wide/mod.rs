@@ -53,7 +53,7 @@ use cuda_std::shared::{self, Shared};
 use cuda_std::{async_proxy, cluster, kernel, opaque, registers, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{
-    BLOCK_THREADS, WARPS, WRITTEN_WORDS, WideRings, chain_bytes,
+    BLOCK_THREADS, WARP_FILTERS, WARPS, WRITTEN_WORDS, WideRings, chain_bytes,
 };
 use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OperandFormat, WIDE};
 
@@ -68,6 +68,9 @@ use unpacked::is_unpacked;
 /// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
 const MULTIPLYING_REGISTERS: u32 = 224;
 const FILLING_REGISTERS: u32 = 56;
+
+/// Warps of a warpgroup.
+const WARPGROUP_WARPS: u32 = WARPS / 2;
 
 /// How many tiles a block has.
 pub(super) trait Tiles {
@@ -286,11 +289,33 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The output channel of a warp's first filter, which is `filter` among those of the block, and how many of its filters there are.
+    #[inline(always)]
+    fn channels(&self, filter: u32) -> (u32, u32) {
+        let of_all = self.g.conv.group_k;
+        let of_group = self.filter_tile * WIDE.filters() + filter;
+        let filters = of_all.saturating_sub(of_group).min(WARP_FILTERS);
+        (self.group * of_all + of_group, filters)
+    }
+
     /// The block's first stage, and the one behind its last; computed where it is asked for.
     #[inline(always)]
     fn stages(&self) -> [u32; 2] {
         let splits = opaque::to_compiler(self.splits);
         self.g.wide_stages(rank(splits), splits)
+    }
+}
+
+/// What warp `warp` has part of in a block of `tiles` tiles of filters: the first of its filters among those of the block, and the
+/// first half of the pixels.
+#[inline(always)]
+fn share_of(warp: u32, tiles: u32) -> (u32, u32) {
+    let warpgroup = warp / WARPGROUP_WARPS;
+    let of_tile = warp % WARPGROUP_WARPS * WARP_FILTERS;
+    if tiles == 2 {
+        (warpgroup * WIDE.filters() + of_tile, 0)
+    } else {
+        (of_tile, warpgroup)
     }
 }
 

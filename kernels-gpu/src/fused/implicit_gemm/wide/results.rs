@@ -5,7 +5,7 @@ use cuda_std::{Storage, math, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::wide::{
-    BLOCK_THREADS, HALF_PIXELS, HALVES, WARP_FILTERS, WARPS, WRITTEN_WORDS, WideRings,
+    BLOCK_THREADS, HALF_PIXELS, HALVES, WRITTEN_WORDS, WideRings,
 };
 use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
@@ -16,7 +16,7 @@ use super::super::place::Place;
 use super::super::results::moments::Inside;
 use super::super::results::{in_order, is_inside, is_normal, is_within, limits};
 use super::rows::Rows;
-use super::{Memory, Work};
+use super::{Memory, Work, share_of};
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a half.
@@ -89,7 +89,7 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
     });
 }
 
-/// The results of a warp: of [`WARP_FILTERS`] filters, and of the tile's pixels from the first of half `first_half` on as many
+/// The results of a warp: of `WARP_FILTERS` filters, and of the tile's pixels from the first of half `first_half` on as many
 /// as it has sums for.
 pub(super) struct Results<'a, F: Format, const SUMS: usize> {
     pub(super) memory: Memory,
@@ -111,14 +111,12 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
     /// In how many pieces a half goes through shared memory.
     const PIECES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
 
-    /// Those of tile `filter_tile` of the block's.
+    /// Those of this thread's warp.
     #[inline(always)]
     pub(super) unsafe fn new(
         work: &Work<'_>,
         rings: WideRings,
         output: &'a Output<F>,
-        filter_tile: u32,
-        first_half: u32,
         place: &'a Place,
     ) -> Self {
         // Computed anew, or what depends on it would take the products' registers.
@@ -133,13 +131,14 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             },
             ..*g
         };
-        let (group, first) = (
-            opaque::to_compiler(work.group),
-            opaque::to_compiler(work.filter_tile),
-        );
+        let work = Work {
+            group: opaque::to_compiler(work.group),
+            filter_tile: opaque::to_compiler(work.filter_tile),
+            ..*work
+        };
         let warp = thread / WARP_THREADS;
-        let filter = filter_tile * WIDE.filters() + warp % (WARPS / 2) * WARP_FILTERS;
-        let of_group = first * WIDE.filters() + filter;
+        let (filter, first_half) = share_of(warp, (SUMS / HALF_SUMS) as u32);
+        let (channel, filters) = work.channels(filter);
         let memory = Memory::of(&g, rings, F::OPERANDS);
         let words = (memory.results).slice(warp * WRITTEN_WORDS, WRITTEN_WORDS);
         Self {
@@ -150,8 +149,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             first_half,
             lane: thread % WARP_THREADS,
             filter,
-            channel: group * g.conv.group_k + of_group,
-            filters: g.conv.group_k.saturating_sub(of_group).min(WARP_FILTERS),
+            channel,
+            filters,
             rows: Rows::of(words),
         }
     }
