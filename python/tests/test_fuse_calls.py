@@ -99,7 +99,7 @@ LEFT = {
     "where the maximum is": lambda y, _: torch.max(y, 1)[1].float(),
     "a dropout that drops": lambda y, _: F.dropout(y, 1.0, training=True),
     "bounds that are tensors": lambda y, own: torch.clamp(y, max=own.vector),
-    "a share of a sum": lambda y, vector: torch.add(y, y * 1.0, alpha=2),
+    "a share of a sum": lambda y, _: torch.add(y, y * 1.0, alpha=2),
 }
 
 
