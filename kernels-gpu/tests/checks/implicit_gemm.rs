@@ -231,6 +231,9 @@ pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
         ),
         // Octets of several slices, and all of the filter's in a stage.
         ([1, 24, 9], [9, 9, 9], [2, 2, 2], plain, None, 1.0),
+        // Two tiles a block, whose rows are a multiple of four pixels, and of an odd number.
+        ([1, 8, 140], [1, 4, 12], [1, 1, 1], plain, None, 1.0),
+        ([1, 8, 140], [1, 3, 11], [1, 1, 1], plain, None, 1.0),
     ];
     if F::OPERANDS.parts == 1 {
         // Patches of which shared memory has fewer than there are warps to bring them. In two parts the row above has such.

@@ -75,6 +75,8 @@ fn rows() -> Vec<Row> {
         row([1, 130, 3], [1, 3, 6], [1, 2, 3], padded, false, None),
         // Filters of three wide tiles, pixels of several.
         row([1, 9, 140], [1, 20, 40], [1, 1, 3], padded, true, relu()),
+        // The same, so few pixels that a block has two of them.
+        row([1, 9, 140], [1, 9, 12], [1, 1, 3], padded, true, relu()),
     ]
 }
 
