@@ -11,7 +11,7 @@ use crate::{Arch, Error, Module, Result, split};
 /// all kernels for Hopper, 8 MB, takes 0.82 MB in sections of a sixteenth, 0.65 in such ones.
 const PTX_SECTION_BYTES: usize = 4 << 20;
 
-/// A section of machine code, which a program waits for when it starts: some 13 ms for the last kernel of one. That of all kernels,
+/// A section of machine code, which a program waits for when it starts: some 13 ms for the last kernel of one (liblzma). That of all kernels,
 /// 25.4 MB, takes 2.73 MB in sections of two thirds of this, 2.58 in such ones.
 const MACHINE_CODE_SECTION_BYTES: usize = 3 << 19;
 

@@ -3,7 +3,7 @@
 //! # Idea
 //! The widest instructions keep the tensor cores busiest, and leave a thread no registers but for sums. So the filters
 //! come to shared memory too, once for 256 pixels. Two warpgroups do nothing but multiply (`consume`) and finish their tiles
-//! (`results`, `rows`), each by itself, so that one finishes while the other multiplies. The warps of a third bring operands into two
+//! (`results`, `rows`), each by itself, so that neither waits for the other but for operands. The warps of a third bring operands into two
 //! rings of slots (`produce`): one brings filters by bulk copies, three bring patches, cell by cell, in turn, from the packed input or,
 //! where that is cells as it lies, from the input itself (`unpacked`).
 //!
