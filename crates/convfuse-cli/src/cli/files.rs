@@ -244,15 +244,11 @@ fn temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!(".convfuse.{}.{count}.tmp", std::process::id());
         let path = folder.join(name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
-        match file {
+        let create = || OpenOptions::new().write(true).create_new(true).open(&path);
+        match interrupt::begin(&path, create) {
             // What a killed process of the same number has left.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            file => {
-                let file = file?;
-                interrupt::begin(&path);
-                return Ok((path, file));
-            }
+            file => return Ok((path, file?)),
         }
     }
 }

@@ -114,9 +114,17 @@ pub(super) fn end_by_closed_pipe() {
     let _ = emulate_default_handler(SIGPIPE);
 }
 
-/// Notes that a file is being written, which must go if the program is ended.
-pub(super) fn begin(temporary: &Path) {
-    at_end().temporary.push(temporary.to_owned());
+/// Begins the writing of a file, which must go if the program is ended: `create` makes it.
+///
+/// # Errors
+///
+/// That of `create`, which has then made no file.
+pub(super) fn begin<T, E>(temporary: &Path, create: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    // Under the lock, so that no file is there that the end of the program does not know.
+    let mut at_end = at_end();
+    let created = create()?;
+    at_end.temporary.push(temporary.to_owned());
+    Ok(created)
 }
 
 /// Ends the writing of such a file: `finish` moves or removes it.
