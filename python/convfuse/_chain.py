@@ -112,8 +112,12 @@ def _layer(
         case "layer_norm":
             return F.layer_norm(x, a["normalized_shape"], weight, bias, a.get("eps", 1e-5))
         case "scale":
+            factor = values[name]
+            if lacks_batch and factor.dim() > x.dim():
+                # Behind it there is a batch of one.
+                return x * factor
             axes = x.dim() - (1 if lacks_batch else 2)
-            return x * values[name].reshape(-1, *[1] * axes)
+            return x * factor.reshape(-1, *[1] * axes)
         case "prelu":
             return F.prelu(x, weight)
         case "channel_max":
@@ -160,11 +164,11 @@ def evaluate(
     channels where the chain does not: one less than a batch has them, and there is none. Layers whose number is in ``in_place`` give
     the type that they are given."""
     axes = chain.axes or axes
-    lacks_batch = axes is not None and x.dim() == axes + 1
     values = dict(zip(chain.names, parameters, strict=True))
     further = dict(zip(chain.inputs, inputs, strict=True))
     for index, (operator, attributes) in enumerate(chain.layers):
         dtype = x.dtype
+        lacks_batch = axes is not None and x.dim() == axes + 1
         if operator == "add":
             x = x + further[attributes["input"]]
         else:

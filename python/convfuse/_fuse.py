@@ -108,7 +108,7 @@ class _Fusing:
             if node.op == "call_module":
                 self.seen.add(id(module.get_submodule(node.target)))
         found = [one for one in candidates(module, graph) if one]
-        self.places.append(_Place(module, State(module.training, count, opaque), found))
+        self.places.append(_Place(module, State(module, count, opaque), found))
 
     def choose(self) -> None:
         """Has every module run the longest chains that are not known to be slower."""

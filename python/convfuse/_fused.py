@@ -10,7 +10,7 @@ from torch import nn
 
 from ._autocast import TYPES
 from ._chain import evaluate, output_shape
-from ._layers import kind_of
+from ._layers import BATCH_NORMS, kind_of
 from ._match import Candidate, candidates
 from ._runner import Precision, Runner, convolutions_allow_tf32
 from ._trace import STATE, code, replace, trace
@@ -28,13 +28,20 @@ class FusedChain(Runner):
         super().__init__(found.text, found.sources, precision, found.in_place)
         if not self.multiplies:
             self.precision = "accurate"
-        # Statistics of batch norms are those that were learnt only as long as they are not trained.
-        self.norms = tuple(one for one, name in found.sources if name == "running_mean")
         self.cpu = cpu
         self.axes = found.axes
         # A chain that begins with a convolution refuses what that refuses; a norm takes more than a chain, and some of it in another way.
         self.norm = None if self.multiplies else found.modules[0]
         self.in_channels = self.parsed.in_channels
+        # A factor with an axis for the batch gives one to what has none.
+        scales = {a["name"] for operator, a in self.parsed.layers if operator == "scale"}
+        stored = zip(self.parsed.names, self.parameters(), strict=True)
+        self.needs_batch = any(map(_needs_batch, self.parsed.layers)) or any(
+            name in scales and value.dim() > found.axes + 1 for name, value in stored
+        )
+        # Batch norms in training write their statistics without a count of it; what they count is how often they were trained.
+        self.norms = tuple(one for one, name in found.sources if name == "running_mean")
+        self.trained = self.count_trainings()
         # Is told of the next call before it is made.
         self.watcher: Callable[[FusedChain, tuple[torch.Tensor, ...], bool], None] | None = None
 
@@ -54,8 +61,10 @@ class FusedChain(Runner):
         is_ours = x.is_cuda or (self.cpu and x.device.type == "cpu")
         if not is_ours or x.dtype not in TYPES:
             return self.layers(x, *inputs)
-        if self.norms and any([norm.training for norm in self.norms]):
-            return self.trained(x, *inputs)
+        if self.norms and not torch.compiler.is_compiling():
+            self.notice_training()
+        if self.needs_batch and self.axes is not None and x.dim() == self.axes + 1:
+            return self.layers(x, *inputs)
         if self.norm is not None and not self.takes(x):
             if hasattr(self.norm, "_check_input_dim"):
                 self.norm._check_input_dim(x)
@@ -63,6 +72,17 @@ class FusedChain(Runner):
         if inputs and not self.fits(x, inputs):
             return self.layers(x, *inputs)
         return super().__call__(x, *inputs, rounds=rounds)
+
+    def count_trainings(self) -> list[int]:
+        counts = [norm.num_batches_tracked for norm in self.norms]
+        return [0 if one is None or one.is_inference() else one._version for one in counts]
+
+    def notice_training(self) -> None:
+        """Has statistics read again that were learnt since."""
+        trained = self.count_trainings()
+        if trained != self.trained:
+            self.trained = trained
+            self.release()
 
     def takes(self, x: torch.Tensor) -> bool:
         """Whether a norm that comes first is given a batch of as many channels as it has."""
@@ -73,6 +93,9 @@ class FusedChain(Runner):
         """Whether residuals are as large as what they are added to, and of its type: PyTorch adds others as well. Under autocast types
         may differ, which the layers before may have changed."""
         chain, given = self.parsed, iter(inputs)
+        if not all([isinstance(one, torch.Tensor) for one in inputs]):
+            # An extent, for example.
+            return False
         if any([one.dtype is not x.dtype for one in inputs]):
             if not torch.is_autocast_enabled(x.device.type):
                 return False
@@ -85,34 +108,63 @@ class FusedChain(Runner):
                     return False
         return True
 
-    def trained(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
-        """The layers with a batch norm that is in training, in a model that is not."""
-        raise RuntimeError(
-            "convfuse: a batch norm was put into training mode after fuse; call convfuse.unfuse(model) before training"
-        )
+
+def _needs_batch(layer: tuple[str, dict[str, Any]]) -> bool:
+    """Whether a layer takes the first axis for the batch: without one it does something else, or nothing."""
+    operator, attributes = layer
+    if operator == "prelu":
+        return attributes["num_parameters"] != 1
+    return operator in ("group_norm", "batch_norm", "channel_max")
 
 
 class State:
     """What a fused module has beside what it had: how it was traced, and the chains by the names of their first nodes."""
 
-    def __init__(self, training: bool, count: int, opaque: Sequence[nn.Module]) -> None:
-        self.training, self.count = training, count
-        self.opaque = tuple(opaque)
+    def __init__(self, module: nn.Module, count: int, opaque: Sequence[nn.Module]) -> None:
+        self.count, self.opaque = count, tuple(opaque)
+        # Of all in it, since its code may ask any.
+        self.modes = tuple((one, one.training) for one in module.modules())
         self.runners: dict[str, FusedChain] = {}
         self.run: Callable[..., Any] | None = None
+        # Those whose mode the code that runs does not ask any more.
+        self.decided: tuple[tuple[nn.Module, bool], ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"run": None}
+        return self.__dict__ | {"run": None, "decided": ()}
 
     def build(self, module: nn.Module) -> None:
-        """Makes the code that runs."""
-        graph = trace(module, self.opaque, self.count)
-        for found in candidates(module, graph):
-            runner = self.runners.get(found[0].start.name) if found else None
-            same = [one for one in found if runner is not None and one.text == runner.chain]
-            if same:
-                replace(graph, same[-1])
+        """Makes the code that runs, in the modes that there were when chains were looked for."""
+        now = [(one, one.training) for one, _ in self.modes]
+        try:
+            for one, training in self.modes:
+                one.training = training
+            graph = trace(module, self.opaque, self.count)
+            for found in candidates(module, graph):
+                runner = self.runners.get(found[0].start.name) if found else None
+                same = [one for one in found if runner is not None and one.text == runner.chain]
+                if same:
+                    replace(graph, same[-1])
+        finally:
+            for one, training in now:
+                one.training = training
+        called = [
+            module.get_submodule(one.target) for one in graph.nodes if one.op == "call_module"
+        ]
+        asked = {id(inner) for one in called for inner in one.modules()}
+        self.decided = tuple(
+            (one, training)
+            for one, training in self.modes
+            if one is module or (id(one) not in asked and not _is_the_same_in_training(one))
+        )
         self.run = code(graph)
+
+
+def _is_the_same_in_training(module: nn.Module) -> bool:
+    """Whether a module does not ask which mode it is in: PyTorch's, but dropouts and batch norms."""
+    kind = kind_of(module)
+    if not kind.__module__.startswith("torch.nn.modules."):
+        return False
+    return "Dropout" not in kind.__name__ and kind not in BATCH_NORMS
 
 
 class _Fused:
@@ -120,8 +172,10 @@ class _Fused:
 
     def forward(self, *arguments, **named):
         state = self._convfuse_state
-        if named or len(arguments) != state.count or self.training is not state.training:
+        if named or len(arguments) != state.count:
             return super().forward(*arguments, **named)
+        if any([one.training is not training for one, training in state.decided]):
+            return super().forward(*arguments)
         for argument in arguments:
             if not isinstance(argument, torch.Tensor):
                 return super().forward(*arguments)

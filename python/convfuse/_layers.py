@@ -126,13 +126,19 @@ def _convolution(module: nn.Module, name: str) -> dict[str, Any]:
 
 def _norm(module: nn.Module, name: str) -> dict[str, Any]:
     kind = kind_of(module)
+    if kind not in (nn.GroupNorm, *INSTANCE_NORMS, *BATCH_NORMS):
+        raise Refused
+    affine = module.weight is not None
+    if affine != (module.bias is not None):
+        # One was taken away. Chains have both, or none.
+        raise Refused
+    attributes = {"name": name, "eps": module.eps, "affine": affine}
     if kind is nn.GroupNorm:
-        groups = {"num_groups": module.num_groups}
-        return {"group_norm": {"name": name, **groups, "eps": module.eps, "affine": module.affine}}
+        return {"group_norm": attributes | {"num_groups": module.num_groups}}
     if kind in INSTANCE_NORMS and not module.track_running_stats:
-        return {"instance_norm": {"name": name, "eps": module.eps, "affine": module.affine}}
+        return {"instance_norm": attributes}
     if kind in BATCH_NORMS and not module.training and module.running_mean is not None:
-        return {"batch_norm": {"name": name, "eps": module.eps, "affine": module.affine}}
+        return {"batch_norm": attributes}
     raise Refused
 
 
@@ -191,7 +197,8 @@ def of_first(module: nn.Module, name: str) -> tuple[dict[str, Any], int, int]:
 
 def given(node: fx.Node, names: list[str], defaults: dict[str, Any]) -> dict[str, Any]:
     """Arguments behind the first, by name."""
-    if len(node.args) - 1 > len(names) or any(isinstance(a, fx.Node) for a in node.args[1:]):
+    values = (*node.args[1:], *node.kwargs.values())
+    if len(node.args) - 1 > len(names) or any(isinstance(one, fx.Node) for one in values):
         raise Refused
     values = defaults | dict(zip(names, node.args[1:])) | node.kwargs
     values.pop("inplace", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from ._layers import (
     Refused,
     begins_a_chain,
     given,
+    is_plain,
     kind_of,
     of_call,
     of_first,
@@ -25,6 +27,7 @@ from ._layers import (
     own_axes,
 )
 from ._readers import round_it
+from .nn import ChainModule
 
 __all__ = ["Candidate", "candidates"]
 
@@ -111,10 +114,11 @@ class _Walk:
                 yield self.candidate()
 
     def candidate(self) -> Candidate:
-        text = json.dumps({"in_channels": self.in_channels, "layers": self.layers})
+        content = {"in_channels": self.in_channels, "layers": self.layers}
         try:
+            text = json.dumps(content, default=_number)
             table = [one for one, _, _ in _native.parameters(text)]
-        except ValueError:
+        except (TypeError, ValueError):
             raise Refused from None
         return Candidate(
             text,
@@ -133,6 +137,9 @@ class _Walk:
         """The layer that ``user`` is, which is given ``node``."""
         if user.op == "call_module" and user.args == (node,) and not user.kwargs:
             module = self.root.get_submodule(user.target)
+            if begins_a_chain(module) and own_axes(module) is not None:
+                # It takes what has one axis less for what has no batch.
+                self.expect_axes(own_axes(module))
             name = self.name(module)
             layer = of_module(module, name)
             if layer is not None and "name" in next(iter(layer.values())):
@@ -151,9 +158,12 @@ class _Walk:
             operator_name = next(iter(layer))
             if operator_name.endswith(("1d", "2d", "3d")):
                 # What a norm takes any number of, a pool behind it takes two or three of.
-                if self.axes not in (None, int(operator_name[-2])):
-                    raise Refused
-                self.axes = int(operator_name[-2])
+                self.expect_axes(int(operator_name[-2]))
+
+    def expect_axes(self, axes: int) -> None:
+        if self.axes not in (None, axes):
+            raise Refused
+        self.axes = axes
 
     def function(self, user: fx.Node, node: fx.Node) -> dict[str, Any] | None:
         target, is_method = user.target, user.op == "call_method"
@@ -237,15 +247,40 @@ def _attribute(root: nn.Module, path: str) -> tuple[nn.Module, str, Any]:
     return module, name, getattr(module, name)
 
 
+def _number(value: Any) -> int | float:
+    """A number of NumPy's, which JSON does not know, as one of Python's."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    raise TypeError
+
+
 def _writes(root: nn.Module, node: fx.Node) -> bool:
     """Whether a node may write to what it is given."""
+    if node.op == "call_module":
+        return _module_writes(root.get_submodule(node.target))
+    if node.op not in ("call_method", "call_function"):
+        return False
+    if node.kwargs.get("inplace", False) or node.kwargs.get("out") is not None:
+        return True
     if node.op == "call_method":
         return node.target.endswith("_") and not node.target.endswith("__")
-    if node.op == "call_module":
-        return bool(getattr(root.get_submodule(node.target), "inplace", False))
     name = getattr(node.target, "__name__", "")
     of_operator = node.target in vars(operator).values() and name.startswith("i")
-    return of_operator or name.endswith("_") or bool(node.kwargs.get("inplace", False))
+    return of_operator or name.endswith("_")
+
+
+def _module_writes(module: nn.Module) -> bool:
+    """The same of a module: of those that are not PyTorch's, and of hooks, nothing is known."""
+    if isinstance(module, ChainModule):
+        return not is_plain(module)
+    return any(
+        not is_plain(one)
+        or not kind_of(one).__module__.startswith("torch.nn.")
+        or bool(getattr(one, "inplace", False))
+        for one in module.modules()
+    )
 
 
 def _may_move(root: nn.Module, candidate: Candidate) -> bool:

@@ -124,13 +124,19 @@ class Runner:
         """Gives back what is kept of the parameters; it is made again when it is needed."""
         _native.release(self.owner)
 
-    def __call__(self, x: torch.Tensor, *inputs: torch.Tensor, rounds: bool = False) -> torch.Tensor:
+    def __call__(
+        self, x: torch.Tensor, *inputs: torch.Tensor, rounds: bool = False
+    ) -> torch.Tensor:
         """The output. ``rounds`` says that under autocast whoever reads it rounds it to 16 bits."""
         # Every line here is part of what a call costs the host.
         if _is_compiling():
             return self._any(x, self.parameters(), inputs, rounds)
         places = self._places or self._find_places()
-        parameters = [place[name] for place, name in places]
+        try:
+            parameters = [place[name] for place, name in places]
+        except KeyError:
+            # Computed of others by now, by a parametrisation.
+            parameters = self.parameters()
         if type(x) is not torch.Tensor or _is_any_autocast_enabled() or _is_grad_enabled():
             return self._any(x, parameters, inputs, rounds)
         # The chain itself is known by the number.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import linecache
 import operator
+import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._layers import begins_a_chain, is_plain, kind_of
 from ._match import Candidate
@@ -96,6 +99,54 @@ class _Tracer(fx.Tracer):
         return super().is_leaf_module(m, module_qualified_name)
 
 
+class _Nothing(TorchDispatchMode):
+    """Computes nothing: what code computes of other tensors than its arguments and parameters would be computed now, once and for all."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        raise NotTraced("its code makes tensors, or computes of buffers")
+
+
+_SHALLOW = (list, dict, set)
+
+
+@contextmanager
+def _nothing_kept(root: nn.Module) -> Iterator[None]:
+    """Raises where code keeps something on a module, as it would be kept now alone, and takes it away again."""
+    before = []
+    for module in root.modules():
+        content = module.__dict__
+        lists = [(one, one.copy()) for one in content.values() if type(one) in _SHALLOW]
+        before.append((content, content.copy(), lists))
+    numbers = random.getstate()
+    changed = False
+    try:
+        yield
+    finally:
+        for content, copy, lists in before:
+            if not _is_same(content, copy):
+                content.clear()
+                content.update(copy)
+                changed = True
+            for one, kept in lists:
+                if not _is_same(one, kept):
+                    one.clear()
+                    (one.extend if isinstance(one, list) else one.update)(kept)
+                    changed = True
+        if random.getstate() != numbers:
+            random.setstate(numbers)
+            changed = True
+    if changed:
+        raise NotTraced("its code keeps what it computes, or draws numbers")
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if len(one) != len(other):
+        return False
+    if isinstance(one, dict):
+        return all(key in other and value is other[key] for key, value in one.items())
+    return all(a is b for a, b in zip(one, other)) if isinstance(one, list) else one == other
+
+
 def count_arguments(module: nn.Module) -> int:
     """How many arguments ``forward`` must be given."""
     try:
@@ -162,7 +213,7 @@ def trace(module: nn.Module, opaque: Sequence[nn.Module], count: int) -> fx.Grap
         for one, _ in kinds:
             one.__class__ = kind_of(one)
         module.__class__ = type(own.__name__, (own,), entry)
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), _nothing_kept(module), _Nothing():
             return _Tracer(opaque).trace(module)
     except NotTraced:
         raise

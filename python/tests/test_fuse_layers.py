@@ -278,9 +278,13 @@ def test_a_batch_norm_is_taken_with_what_follows(monkeypatch):
         convfuse.fuse(model, x, cpu=True)
         assert chains(model) == {"norm1": "batch_norm relu"}
         expect_same(model(x), expected)
-        with pytest.raises(RuntimeError, match="unfuse"):
-            model.norm1.train()
-            model(x)
+        # Of one that is trained by itself the statistics are those of the input.
+        model.norm1.train()
+        trained = copy.deepcopy(model)
+        expected = convfuse.unfuse(trained)(x)
+        assert torch.equal(model(x), expected)
+        model.norm1.eval()
+        expect_same(model(x), trained.eval()(x))
 
 
 def test_convolutions_alone_are_timed(monkeypatch):
