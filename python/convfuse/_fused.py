@@ -135,6 +135,7 @@ class State:
     def build(self, module: nn.Module) -> None:
         """Makes the code that runs, in the modes that there were when chains were looked for."""
         now = [(one, one.training) for one, _ in self.modes]
+        replaced: set[int] = set()
         try:
             for one, training in self.modes:
                 one.training = training
@@ -143,6 +144,7 @@ class State:
                 runner = self.runners.get(found[0].start.name) if found else None
                 same = [one for one in found if runner is not None and one.text == runner.chain]
                 if same:
+                    replaced.update(map(id, same[-1].modules))
                     replace(graph, same[-1])
         finally:
             for one, training in now:
@@ -150,7 +152,8 @@ class State:
         called = [
             module.get_submodule(one.target) for one in graph.nodes if one.op == "call_module"
         ]
-        asked = {id(inner) for one in called for inner in one.modules()}
+        # One that is called in another place as well is asked there alone.
+        asked = {id(inner) for one in called for inner in one.modules()} - replaced
         self.decided = tuple(
             (one, training)
             for one, training in self.modes

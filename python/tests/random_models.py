@@ -191,16 +191,10 @@ class Draw:
         ones = [1] * self.axes
         if self.factors and self.pick(True, False):
             return f"own.factor{self.rng.randrange(self.factors)}"
-        shape = self.pick([channels, *ones], [channels, *ones], [1, channels, *ones], [columns], [])
+        each, of_batch = [channels, *ones], [1, channels, *ones]
+        shape = self.pick(each, each, of_batch, of_batch, [columns], [channels], [])
         name, self.factors = f"factor{self.factors}", self.factors + 1
-        value = nn.Parameter(torch.ones(shape, dtype=torch.float64))
-        if self.pick(True, False, False) and shape:
-            value = nn.Parameter(
-                torch.ones([2 * one for one in shape], dtype=torch.float64)[
-                    tuple([slice(None, None, 2)] * len(shape))
-                ]
-            )
-        model.register_parameter(name, value)
+        model.register_parameter(name, nn.Parameter(torch.ones(shape, dtype=torch.float64)))
         return f"own.{name}"
 
     def layer(self, model: Model, text: str) -> str:
@@ -214,23 +208,23 @@ class Draw:
         channel = value.dim() - self.axes - 1
         channels = value.shape[channel] if 0 <= channel < value.dim() else value.shape[0]
         begins = not last.startswith("own.layers")
-        kind = self.rng.choices(
-            [
-                "first",
-                "norm",
-                "activation",
-                "call",
-                "pool",
-                "pooling",
-                "sum",
-                "product",
-                "view",
-                "maximum",
-                "again",
-                "block",
-            ],
-            [5 if begins else 2, 3, 3, 4, 2, 1.5, 4, 3, 1, 0.7, 0.7, 0.0 if inner else 1],
-        )[0]
+        follows = bool(model.layers) and last.endswith(f"layers[{len(model.layers) - 1}](y)")
+        follows = follows and "Norm" in type(model.layers[-1]).__name__
+        weights = {
+            "first": 5 if begins else 2,
+            "norm": 1 if follows else 3,
+            "activation": 3,
+            "call": 4,
+            "pool": 2,
+            "pooling": 2.5,
+            "sum": 4,
+            "product": 5 if follows else 3,
+            "view": 1,
+            "maximum": 0.7,
+            "again": 0.7,
+            "block": 0 if inner else 1,
+        }
+        (kind,) = self.rng.choices([*weights], [*weights.values()])
         other = self.pick(
             "z", "z", "z" if inner else "r", "z" if inner else "r", "z.mean(-1, keepdim=True)"
         )
@@ -280,9 +274,7 @@ class Draw:
         values, last, r = [x], "", None
         for _ in range(self.rng.randint(2, 4) if inner else self.rng.randint(4, 12)):
             layers = len(model.layers)
-            source = (
-                len(values) - 1 if self.rng.random() < 0.9 else self.rng.randrange(len(values))
-            )
+            source = len(values) - 1 if self.rng.random() < 0.9 else self.rng.randrange(len(values))
             text = self.step(model, values[source], inner, last)
             # Another one of its shape, if there is.
             alike = [i for i, one in enumerate(values) if one.shape == values[source].shape]
@@ -296,10 +288,8 @@ class Draw:
             except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
                 del model.layers[layers:]
                 continue
-            is_small = (
-                value.numel() < 20000 and value.isfinite().all() and value.abs().max() < LARGEST
-            )
-            if value.numel() == 0 or not is_small:
+            # NaN is not below it.
+            if not (0 < value.numel() < 20000 and value.abs().max() < LARGEST):
                 del model.layers[layers:]
                 continue
             model.steps.append(step)

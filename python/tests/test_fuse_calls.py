@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support import chains, expect_same, products_in_full, redraw  # noqa: F401
+from support import Runs, chains, decided_by, expect_same, products_in_full, redraw  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
 
@@ -24,7 +24,14 @@ class Tail(nn.Module):
         self.factors = nn.Parameter(torch.linspace(-1, 2, 8).reshape(8, 1, 1))
 
     def forward(self, x):
-        return self.function(self.norm(x), self)
+        return self.function(self.norm(x), Around(self, x))
+
+
+class Around:
+    """A module, and what it is given."""
+
+    def __init__(self, module, given):
+        self.vector, self.factors, self.given = module.vector, module.factors, given
 
 
 # Odd rows, so that windows hang over; as many columns as channels.
@@ -68,6 +75,8 @@ TAKEN = {
     ],
     "max_pool2d": [
         lambda y, _: F.max_pool2d(y, 2),
+        lambda y, _: F.max_pool2d(y, 3, 2, 1),
+        lambda y, _: F.max_pool2d(y, 3, 1, 0, 2),
         lambda y, _: F.max_pool2d(y, 2, ceil_mode=True),
         lambda y, _: F.max_pool2d(y, 3, 2, 1, 1, True),
         lambda y, _: F.max_pool2d(y, (2, 3), stride=(1, 2), padding=(1, 0), dilation=(3, 1)),
@@ -99,7 +108,8 @@ LEFT = {
     "where the maximum is": lambda y, _: torch.max(y, 1)[1].float(),
     "a dropout that drops": lambda y, _: F.dropout(y, 1.0, training=True),
     "bounds that are tensors": lambda y, own: torch.clamp(y, max=own.vector),
-    "a share of a sum": lambda y, _: torch.add(y, y * 1.0, alpha=2),
+    "a share of a sum": lambda y, own: torch.add(y, own.given, alpha=2),
+    "a share of a sum, as a method": lambda y, own: y.add(own.given, alpha=-0.5),
 }
 
 
@@ -186,3 +196,70 @@ def test_layers_in_training_among_others_are_left():
         torch.manual_seed(5)
         expect_same(model(x), expected)
     assert chains(model) == {"0": "group_norm"}
+
+
+@pytest.mark.parametrize("operator", ["scale", "scale scale"])
+def test_factors_of_one_module_are_told_apart(operator):
+    class Factors(Tail):
+        def __init__(self):
+            super().__init__(None)
+            self.other = nn.Parameter(torch.linspace(3, 1, 8).reshape(1, 8, 1, 1))
+
+        def forward(self, x):
+            y = self.norm(x) * self.other
+            return y if operator == "scale" else y * self.factors
+
+    torch.manual_seed(3)
+    model = Factors().eval()
+    # Every second element of something longer.
+    model.other = nn.Parameter(torch.linspace(3, 1, 16).reshape(1, 16, 1, 1)[:, ::2])
+    check(model, torch.randn(SHAPE), f"instance_norm {operator}")
+
+
+@pytest.mark.parametrize("norm", [nn.GroupNorm, nn.InstanceNorm2d, nn.BatchNorm2d])
+def test_norms_are_taken_with_their_eps(norm, monkeypatch):
+    arguments = (2, 8) if norm is nn.GroupNorm else (8,)
+    model = nn.Sequential(nn.Conv2d(8, 8, 1), norm(*arguments, eps=0.5)).eval()
+    decided_by(monkeypatch, lambda _: True)
+    x = torch.randn(SHAPE)
+    with torch.no_grad():
+        expected = model(x)
+        convfuse.fuse(model, x, cpu=True)
+        assert len(chains(model)["0"].split()) == 2
+        expect_same(model(x), expected)
+
+
+def test_values_that_are_given_as_well_end_a_chain():
+    class Both(Tail):
+        def forward(self, x):
+            y = self.norm(x)
+            return y.relu(), y
+
+    torch.manual_seed(3)
+    model, x = Both(None).eval(), torch.randn(SHAPE)
+    with torch.no_grad():
+        expected = model(x)
+        convfuse.fuse(model, cpu=True)
+        assert chains(model) == {"norm": "instance_norm"}
+        for actual, wanted in zip(model(x), expected, strict=True):
+            expect_same(actual, wanted)
+
+
+def test_residuals_behind_windows_that_hang_over_are_fused():
+    class Windows(Tail):
+        def __init__(self):
+            super().__init__(None)
+            self.pool = nn.MaxPool2d(2, 2, 1, ceil_mode=True)
+
+        def forward(self, x, residual):
+            return self.pool(self.norm(x)) + residual
+
+    torch.manual_seed(3)
+    model, x = Windows().eval(), torch.randn(2, 8, 9, 8)
+    residual = torch.randn_like(model.pool(x))
+    with torch.no_grad(), Runs() as runs:
+        expected = model(x, residual)
+        convfuse.fuse(model, cpu=True)
+        expect_same(model(x, residual), expected)
+    # Not by PyTorch's layers, to which residuals of other shapes are left.
+    assert chains(model) == {"norm": "instance_norm max_pool2d add"} and len(runs.types) == 1

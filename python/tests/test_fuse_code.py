@@ -239,6 +239,14 @@ def test_one_layer_in_training_is_noticed(cpu):
         assert torch.equal(y, inferred) is not training
 
 
+def test_a_layer_in_training_that_is_also_called_elsewhere_is_noticed():
+    model, x = made(lambda own, x: own.dropout(body(own, x)) + own.dropout(x), dropout=nn.Dropout(0.5))
+    reference = copy.deepcopy(model)
+    convfuse.fuse(model, cpu=True).dropout.train()
+    reference.dropout.train()
+    expect_same(seeded(model, x)[0], seeded(reference, x)[0])
+
+
 @pytest.mark.parametrize("function", [dropping, asking])
 def test_copies_made_in_training_infer(function):
     model, x = made(function, dropout=nn.Dropout(0.5))
