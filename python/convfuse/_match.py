@@ -247,6 +247,10 @@ def _attribute(root: nn.Module, path: str) -> tuple[nn.Module, str, Any]:
     return module, name, getattr(module, name)
 
 
+# Whose functions write to what they are given if their names or arguments say so.
+_OF_VALUES = frozenset({"_operator", "builtins", "math", "operator", "torch", "torchvision"})
+
+
 def _number(value: Any) -> int | float:
     """A number of NumPy's, which JSON does not know, as one of Python's."""
     if isinstance(value, numbers.Integral):
@@ -265,10 +269,16 @@ def _writes(root: nn.Module, node: fx.Node) -> bool:
     if node.kwargs.get("inplace", False) or node.kwargs.get("out") is not None:
         return True
     if node.op == "call_method":
-        return node.target.endswith("_") and not node.target.endswith("__")
-    name = getattr(node.target, "__name__", "")
+        if node.target.endswith("__"):
+            return node.target.startswith(("__i", "__set"))
+        return node.target.endswith("_")
+    owner, name = getattr(node.target, "__module__", None), getattr(node.target, "__name__", "")
+    if owner is not None and owner.partition(".")[0] not in _OF_VALUES:
+        # Code of somebody's that is not traced.
+        return True
+    schema = getattr(node.target, "_schema", None)
     of_operator = node.target in vars(operator).values() and name.startswith("i")
-    return of_operator or name.endswith("_")
+    return of_operator or name.endswith("_") or (schema is not None and schema.is_mutable)
 
 
 def _module_writes(module: nn.Module) -> bool:

@@ -89,10 +89,22 @@ class Two(Model):
         return self.run(x, r)
 
 
-def disturb(value, noise):
-    """Changes a value in place as rounding would."""
+def disturb(value, noise, largest=0.0):
+    """Changes a value in place as rounding would, of it and of summands up to ``largest``."""
     drawn = torch.empty(value.shape, dtype=value.dtype).uniform_(-1, 1)
-    value.add_(drawn, alpha=noise * value.abs().max().item())
+    value.add_(drawn, alpha=noise * (largest + value.abs().max().item()))
+
+
+def steepness(norm, x):
+    """By how much a norm multiplies, at most: a value and its mean, whose difference may be much less than both."""
+    if isinstance(norm, nn.GroupNorm):
+        variance = x.reshape(x.shape[0], norm.num_groups, -1).var(-1, unbiased=False)
+    elif isinstance(norm, nn.modules.instancenorm._InstanceNorm):
+        variance = x.flatten(-int(type(norm).__name__[-2])).var(-1, unbiased=False)
+    else:
+        variance = norm.running_var
+    weight = 1.0 if norm.weight is None else norm.weight.abs().max()
+    return ((variance + norm.eps).rsqrt().max() * weight).item()
 
 
 def doubled(module, given, value):

@@ -137,6 +137,8 @@ WRITING = {
     "a container with a hook": (lambda own, x: own.inner(x), heard),
     "code that is not traced": (lambda own, x: own.inner(x), Unknown),
     "a call with out": (lambda own, x: torch.mul(x, 2, out=x), nn.Identity),
+    "an item": (lambda own, x: x.__setitem__((slice(None), 0), 0.0), nn.Identity),
+    "an overload": (lambda own, x: torch.ops.aten.mul_.Tensor(x, 2.0), nn.Identity),
     "nothing": (lambda own, x: torch.mul(x, 2), nn.Identity),
 }
 
@@ -240,7 +242,9 @@ def test_one_layer_in_training_is_noticed(cpu):
 
 
 def test_a_layer_in_training_that_is_also_called_elsewhere_is_noticed():
-    model, x = made(lambda own, x: own.dropout(body(own, x)) + own.dropout(x), dropout=nn.Dropout(0.5))
+    model, x = made(
+        lambda own, x: own.dropout(body(own, x)) + own.dropout(x), dropout=nn.Dropout(0.5)
+    )
     reference = copy.deepcopy(model)
     convfuse.fuse(model, cpu=True).dropout.train()
     reference.dropout.train()
