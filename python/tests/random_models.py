@@ -7,7 +7,7 @@ import random
 from typing import NamedTuple
 
 import torch
-from random_steps import ACTIVATIONS, CALLS, MAXIMA, PRODUCTS, SUMS, VIEWS
+from random_steps import ACTIVATIONS, CALLS, MAXIMA, PRODUCTS, SUMS, VIEWS, WRITES
 from torch import nn
 from torch.nn import functional as F  # noqa: F401  steps name it
 
@@ -232,6 +232,7 @@ class Draw:
             "sum": 4,
             "product": 5 if follows else 3,
             "view": 1,
+            "write": 1,
             "maximum": 0.7,
             "again": 0.7,
             "block": 0 if inner else 1,
@@ -260,6 +261,8 @@ class Draw:
             return self.pick(*PRODUCTS[:3], *PRODUCTS, f"F.prelu(y, {p})").format(p=p, q=q)
         if kind == "view":
             return self.pick(*VIEWS).format(o=other)
+        if kind == "write":
+            return self.pick(*WRITES)
         if kind == "maximum":
             return self.pick(*MAXIMA)
         if kind == "again" and len(model.layers):

@@ -122,6 +122,17 @@ VIEWS = (
     "y.unsqueeze(0)[0]",
 )
 
+# These give the value that they take, and write to another one in between.
+WRITES = (
+    "(F.relu(z, inplace=True), y)[1]",
+    "(F.leaky_relu(z, 0.5, True), y)[1]",
+    "(z.mul_(0.5), y)[1]",
+    "(operator.iadd(z, 0.25), y)[1]",
+    "(torch.relu_(z), y)[1]",
+    "(torch.add(z, 0.5, out=z), y)[1]",
+    "(z[:1].clamp_(max=0.5), y)[1]",
+)
+
 MAXIMA = (
     "y.amax(1)",
     "torch.amax(y, 1)",

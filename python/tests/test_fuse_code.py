@@ -129,6 +129,10 @@ def heard():
 class Unknown(nn.Module):
     """Code that cannot be traced, and writes."""
 
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Identity()
+
     def forward(self, x):
         return x.relu_() if x.sum() < 1e9 else x
 
