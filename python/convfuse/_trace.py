@@ -63,16 +63,24 @@ _WRITING = {getattr(operator, name): _writing(getattr(operator, name)) for name 
 class _Proxy(fx.Proxy):
     """A value that is traced, for which ``+=`` is what it is for tensors; ``fx`` would make a new value."""
 
+    def __getattr__(self, name: str) -> fx.Proxy:
+        return _Attribute(self, name)
+
+
+class _Attribute(fx.proxy.Attribute):
+    """The same of what a value has: the values of a maximum, for example."""
+
 
 def _assignment(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def assign(self: _Proxy, other: Any) -> Any:
+    def assign(self: fx.Proxy, other: Any) -> Any:
         return self.tracer.create_proxy("call_function", function, (self, other), {})
 
     return assign
 
 
 for _name in _ASSIGNMENTS:
-    setattr(_Proxy, f"__{_name}__", _assignment(getattr(operator, _name)))
+    for _kind in (_Proxy, _Attribute):
+        setattr(_kind, f"__{_name}__", _assignment(getattr(operator, _name)))
 
 
 class _Tracer(fx.Tracer):

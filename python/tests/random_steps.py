@@ -103,10 +103,11 @@ PRODUCTS = (
     "y / {p}",
 )
 
+# Whether what is made contiguous is a copy depends on the layout, which chains do not keep.
 VIEWS = (
-    "y.contiguous()",
+    "y.contiguous() * 1",
     "y.view(y.shape)",
-    "y.reshape(y.size(0), -1).reshape(y.shape)",
+    "y.reshape(y.size(0), -1).reshape(y.shape) * 1",
     "y.flatten(1).view(y.shape)",
     "y.transpose(0, 1).transpose(1, 0)",
     "y[:, :4]",

@@ -219,6 +219,17 @@ def test_without_a_batch_layers_do_what_pytorch_s_do(what, cpu):
     check(model, torch.randn(8, 8, 7), {"conv": f"conv2d instance_norm {operators}"}, cpu=cpu)
 
 
+def test_assignments_to_attributes_write_into_them():
+    def function(own, x):
+        largest = torch.max(body(own, x), 1).values
+        scaled = largest
+        scaled *= 2
+        return largest
+
+    model, x = made(function)
+    check(model, x, {"conv": "conv2d instance_norm channel_max"})
+
+
 def test_norms_of_other_axes_are_left():
     model, _ = made(lambda own, x: own.rows(own.conv(x)), rows=nn.InstanceNorm1d(8))
     check(model, torch.randn(8, 8, 7), {"rows": "instance_norm"})

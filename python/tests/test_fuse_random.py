@@ -161,16 +161,18 @@ class Case:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             generator = torch.Generator().manual_seed(self.seed)
-            inputs = self.inputs(generator, self.shape)
-            inputs = inputs or given(self.model, generator, self.shape, "dense")
-            others = self.inputs(generator, self.other) or inputs
+            inputs = self.inputs(generator, self.shape, self.layout)
+            inputs = inputs or self.inputs(generator, self.shape, "dense")
+            if inputs is None:
+                return
+            others = self.inputs(generator, self.other, self.layout) or inputs
             self.in_float64(inputs, others)
             self.in_type(inputs, counts)
 
-    def inputs(self, generator, shape):
+    def inputs(self, generator, shape, layout):
         """Inputs of a shape; none where PyTorch's layers refuse them, or give nothing or nothing finite for them."""
         try:
-            inputs = given(self.model, generator, shape, self.layout)
+            inputs = given(self.model, generator, shape, layout)
             exact, bounds = disturbed(self.model, inputs, UNITS[torch.float64])
         except (RuntimeError, ValueError, IndexError):
             return None
