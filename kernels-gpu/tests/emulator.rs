@@ -137,6 +137,12 @@ tests! {
         checks::implicit_gemm_corners::sums_and_rows::<Split>
             => checks::implicit_gemm_corners::sums_and_rows::<Rounded>,
             checks::implicit_gemm_corners::sums_and_rows::<f16>, checks::implicit_gemm_corners::sums_and_rows::<bf16>;
+    stencils_and_tiles_of_warpgroups_match_where_no_two_axes_are_alike:
+        checks::draws::stencils::<f32> => checks::draws::stencils::<bf16>, checks::draws::warpgroups;
+    pools_match_where_no_two_axes_are_alike:
+        checks::draws_pools::images::<f32> => checks::draws_pools::volumes::<f16>;
+    convolutions_match_where_no_two_axes_are_alike:
+        checks::draws::on_cores::<f32> => checks::draws::warps, checks::draws::without_norm;
     group_norm_takes_statistics_that_say_how_many_values_they_are_of:
         checks::counted::matches::<f32> => checks::counted::matches::<f16>, checks::counted::matches::<bf16>;
     implicit_gemm_pools_windows_of_any_extent_in_every_tile:

@@ -186,32 +186,53 @@ impl<T: Storage> Convolution<T> {
 /// Both tiles of the direct convolution, on every row.
 pub(crate) fn direct<T: Storage, const D: usize>(run: &Run) -> Outcome {
     for row in rows::<T, D>(1..if D == 2 { 4 } else { 3 }) {
-        for tile in [ChannelTile::Wide, ChannelTile::Narrow] {
-            let conv = Convolution::<T>::new(run, &row)?;
-            let g = conv.geometry;
-            let arguments = (conv.x(), conv.weight(), conv.bias(), conv.y.ptr(), g);
-            let labels = [Label::Number(D as u32), tile.name().into(), label::<T>()];
-            run.launch(&CONV_DIRECT, &labels, g.direct_shape(tile), arguments)?;
-            compare(&format!("{tile:?} {}", conv.name), &conv.y, &conv.wanted)?;
+        check_direct::<T, D>(run, &row)?;
+    }
+    Ok(())
+}
+
+fn check_direct<T: Storage, const D: usize>(run: &Run, row: &(Layer, Vec<usize>)) -> Outcome {
+    for tile in [ChannelTile::Wide, ChannelTile::Narrow] {
+        let conv = Convolution::<T>::new(run, row)?;
+        let g = conv.geometry;
+        let arguments = (conv.x(), conv.weight(), conv.bias(), conv.y.ptr(), g);
+        let labels = [Label::Number(D as u32), tile.name().into(), label::<T>()];
+        run.launch(&CONV_DIRECT, &labels, g.direct_shape(tile), arguments)?;
+        compare(&format!("{tile:?} {}", conv.name), &conv.y, &conv.wanted)?;
+    }
+    Ok(())
+}
+
+/// Both tiles of the matrix product, on every row.
+pub(crate) fn gemm<T: Storage, const D: usize>(run: &Run) -> Outcome {
+    for row in rows::<T, D>(if D == 2 { 2..4 } else { 1..3 }) {
+        check_gemm::<T, D>(run, &row)?;
+    }
+    Ok(())
+}
+
+/// With workspaces for all, for one sample, for a part.
+fn check_gemm<T: Storage, const D: usize>(run: &Run, row: &(Layer, Vec<usize>)) -> Outcome {
+    for tile in [TALL, FLAT] {
+        let conv = Convolution::<T>::new(run, row)?;
+        let g = conv.geometry;
+        let rows = u64::from(g.input_channels() * g.taps());
+        let sample = rows * u64::from(g.output_pixels()).next_multiple_of(4);
+        for workspace in [1 << 30, sample, rows * 12] {
+            check_plan::<T, D>(run, &conv, tile, workspace)?;
         }
     }
     Ok(())
 }
 
-/// Both tiles of the matrix product, with workspaces for all, for one sample, for a part.
-pub(crate) fn gemm<T: Storage, const D: usize>(run: &Run) -> Outcome {
-    for row in rows::<T, D>(if D == 2 { 2..4 } else { 1..3 }) {
-        for tile in [TALL, FLAT] {
-            let conv = Convolution::<T>::new(run, &row)?;
-            let g = conv.geometry;
-            let rows = u64::from(g.input_channels() * g.taps());
-            let sample = rows * u64::from(g.output_pixels()).next_multiple_of(4);
-            for workspace in [1 << 30, sample, rows * 12] {
-                check_plan::<T, D>(run, &conv, tile, workspace)?;
-            }
-        }
-    }
-    Ok(())
+/// Both algorithms, with a workspace for a part of a sample that is no whole row.
+pub(super) fn both<T: Storage, const D: usize>(run: &Run, row: &(Layer, Vec<usize>)) -> Outcome {
+    check_direct::<T, D>(run, row)?;
+    let conv = Convolution::<T>::new(run, row)?;
+    let g = conv.geometry;
+    let rows = u64::from(g.input_channels() * g.taps());
+    let most = u64::from(g.output_pixels()).div_ceil(3).next_multiple_of(4);
+    check_plan::<T, D>(run, &conv, g.gemm_tile(), rows * most)
 }
 
 fn check_plan<T: Storage, const D: usize>(

@@ -6,6 +6,7 @@ use op_spec::launch::implicit_gemm::{Ending, GemmConfig, GemmTile, M32N128, TILE
 use op_spec::{BatchNormSpec, ConvSpec};
 use oracle::{Case, Expected, Precision};
 
+use super::draws::Drawn;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WIDE_TILES, Packed, spec};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_wide, prepare};
 use super::{Loaded, Outcome, Run, case, compare, precision, same_bits, stored};
@@ -228,6 +229,20 @@ pub(crate) fn scales<F: Packed>(run: &Run) -> Outcome {
     }
     bias.iter_mut().take(5).for_each(|bias| *bias = 0.0);
     check::<F>(run, "scales", &row, &case)
+}
+
+/// One that is drawn, with every tile that takes it, and a function behind it.
+pub(super) fn drawn<F: Packed>(run: &Run, drawn: &Drawn, batch_norm: bool) -> Outcome {
+    let row = Row {
+        channels: drawn.channels,
+        input: drawn.input,
+        filter: drawn.filter,
+        attributes: drawn.attributes,
+        batch_norm,
+        function: Some(Layer::leaky_relu(0.25)),
+    };
+    let case = case_of::<F>(&row);
+    check::<F>(run, &format!("{drawn:?}"), &row, &case)
 }
 
 fn check<F: Packed>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {

@@ -117,16 +117,40 @@ pub(crate) fn same_bits_as_packed<F: Packed>(run: &Run) -> Outcome {
                 }
             }
         }
-        check::<F>(run, &format!("row {number}"), &conv, &config)?;
-        let all = conv.case.x.len();
-        let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
-        for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
-            *conv.case.x.iter_mut().nth(index).expect("an element") = value;
-        }
-        let what = format!("row {number}, alone");
-        check::<F>(run, &what, &conv, &config.without_norm())?;
+        with_and_without_norm::<F>(run, &format!("row {number}"), conv, &config)?;
     }
     Ok(())
+}
+
+fn with_and_without_norm<F: Packed>(
+    run: &Run,
+    what: &str,
+    mut conv: Convolution,
+    config: &GemmConfig,
+) -> Outcome {
+    check::<F>(run, what, &conv, config)?;
+    let all = conv.case.x.len();
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
+        *conv.case.x.iter_mut().nth(index).expect("an element") = value;
+    }
+    let what = format!("{what}, alone");
+    check::<F>(run, &what, &conv, &config.without_norm())
+}
+
+/// One that is drawn, if it is of cells and of several wide tiles; how many are.
+pub(super) fn drawn<F: Packed>(run: &Run, what: &str, conv: Convolution) -> Result<usize, Failure> {
+    let geometry = conv.geometry;
+    let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, WIDE);
+    let strides = strides(&geometry);
+    let of_cells = config.filter(|config| {
+        config.geometry.pixel_tiles() > 1 && config.unpacked(&DEVICE, strides).is_some()
+    });
+    let Some(config) = of_cells else {
+        return Ok(0);
+    };
+    with_and_without_norm::<F>(run, what, conv, &config)?;
+    Ok(1)
 }
 
 fn check<F: Packed>(run: &Run, what: &str, conv: &Convolution, config: &GemmConfig) -> Outcome {

@@ -22,7 +22,7 @@ use super::{
 };
 
 /// `[n, c, h, w]` and attributes: kernel, stride, padding, dilation, ceil_mode.
-type Row = (
+pub(super) type Row = (
     [usize; 4],
     [usize; 2],
     [usize; 2],
@@ -79,51 +79,54 @@ fn with_specials<T: Storage>(layers: impl IntoIterator<Item = Layer>, row: &Row)
     case
 }
 
-/// Plain, clamped, and scaled and clamped.
+/// Every row.
 pub(crate) fn max_pool2d<T: Storage>(run: &Run) -> Outcome {
+    ROWS.iter().try_for_each(|row| check_row::<T>(run, row))
+}
+
+/// Plain, clamped, and scaled and clamped.
+pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     let labels = [label::<T>()];
-    for row in &ROWS {
-        let g = geometry(row);
-        let (pool, clamp) = (Layer::max_pool2d(spec(row)), Layer::clamp(0.25, 0.75));
-        let plain = with_specials::<T>([pool.clone()], row);
-        let clamped = with_specials::<T>([pool.clone(), clamp.clone()], row);
-        let mut scaled = with_specials::<T>([Layer::scale("scale"), pool, clamp], row);
-        // The third channel's extremes do not say what is largest: zero times infinity is NaN.
-        let scale = scaled.parameters[0].iter_mut().skip(1);
-        let specials = scale.zip([0.0, f32::INFINITY]);
-        specials.for_each(|(scale, special)| *scale = special);
-        let Loaded { x, parameters } = run.load::<T>(&scaled)?;
-        let outputs = g.outputs() as usize;
+    let g = geometry(row);
+    let (pool, clamp) = (Layer::max_pool2d(spec(row)), Layer::clamp(0.25, 0.75));
+    let plain = with_specials::<T>([pool.clone()], row);
+    let clamped = with_specials::<T>([pool.clone(), clamp.clone()], row);
+    let mut scaled = with_specials::<T>([Layer::scale("scale"), pool, clamp], row);
+    // The third channel's extremes do not say what is largest: zero times infinity is NaN.
+    let scale = scaled.parameters[0].iter_mut().skip(1);
+    let specials = scale.zip([0.0, f32::INFINITY]);
+    specials.for_each(|(scale, special)| *scale = special);
+    let Loaded { x, parameters } = run.load::<T>(&scaled)?;
+    let outputs = g.outputs() as usize;
 
-        let y = run.empty::<T>(outputs)?;
-        run.launch(&MAX_POOL2D, &labels, g.shape(), (x.source(), y.ptr(), g))?;
-        compare(&format!("{row:?}"), &y, &rounded_once::<T>(&plain))?;
+    let y = run.empty::<T>(outputs)?;
+    run.launch(&MAX_POOL2D, &labels, g.shape(), (x.source(), y.ptr(), g))?;
+    compare(&format!("{row:?}"), &y, &rounded_once::<T>(&plain))?;
 
-        // As planes that are too long for a reciprocal.
-        if g.plane_tasks() > g.block_tasks.into() {
-            let mut g = g;
-            g.near = Reciprocal::of(g.block_tasks);
-            let far = run.empty::<T>(outputs)?;
-            let arguments = (x.source(), far.ptr(), g);
-            run.launch(&MAX_POOL2D, &labels, g.shape(), arguments)?;
-            same_bits(&format!("{row:?} far"), &far, &y)?;
-        }
-
-        let bounds = Bounds::new(Some(0.25), Some(0.75));
-        let y = run.empty::<T>(outputs)?;
-        let arguments = (x.source(), y.ptr(), g, bounds);
-        run.launch(&MAX_POOL2D_CLAMP, &labels, g.shape(), arguments)?;
-        compare(
-            &format!("{row:?} clamped"),
-            &y,
-            &rounded_once::<T>(&clamped),
-        )?;
-
-        let y = run.empty::<T>(outputs)?;
-        let arguments = (x.source(), parameters[0].source(), y.ptr(), g, bounds);
-        run.launch(&SCALE_MAX_POOL2D_CLAMP, &labels, g.shape(), arguments)?;
-        compare(&format!("{row:?} scaled"), &y, &rounded_once::<T>(&scaled))?;
+    // As planes that are too long for a reciprocal.
+    if g.plane_tasks() > g.block_tasks.into() {
+        let mut g = g;
+        g.near = Reciprocal::of(g.block_tasks);
+        let far = run.empty::<T>(outputs)?;
+        let arguments = (x.source(), far.ptr(), g);
+        run.launch(&MAX_POOL2D, &labels, g.shape(), arguments)?;
+        same_bits(&format!("{row:?} far"), &far, &y)?;
     }
+
+    let bounds = Bounds::new(Some(0.25), Some(0.75));
+    let y = run.empty::<T>(outputs)?;
+    let arguments = (x.source(), y.ptr(), g, bounds);
+    run.launch(&MAX_POOL2D_CLAMP, &labels, g.shape(), arguments)?;
+    compare(
+        &format!("{row:?} clamped"),
+        &y,
+        &rounded_once::<T>(&clamped),
+    )?;
+
+    let y = run.empty::<T>(outputs)?;
+    let arguments = (x.source(), parameters[0].source(), y.ptr(), g, bounds);
+    run.launch(&SCALE_MAX_POOL2D_CLAMP, &labels, g.shape(), arguments)?;
+    compare(&format!("{row:?} scaled"), &y, &rounded_once::<T>(&scaled))?;
     Ok(())
 }
 
@@ -138,41 +141,45 @@ const NORMED: [(Row, usize); 6] = [
     (([1, 3, 95, 97], [95, 97], [1, 1], [0, 0], [1, 1], false), 3),
 ];
 
-/// Normalised, scaled, pooled and clamped.
+/// Every row.
 pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
-    for (row, groups) in &NORMED {
-        let layers = [
-            Layer::group_norm("norm", *groups),
-            Layer::scale("scale"),
-            Layer::max_pool2d(spec(row)),
-            Layer::clamp(-0.5, 1.0),
-        ];
-        let case = case::<T>(layers, &row.0).shifted(0.5).rounded(stored::<T>);
-        let Loaded { x, parameters } = run.load::<T>(&case)?;
-        let [n, channels, h, w] = row.0;
-        let (groups_of, spatial) = (*groups as u32, (h * w) as u64);
-        let g = NormGeometry::new(n as u64, channels as u32, groups_of, spatial, EPS);
-        let g = g.affine(true, true);
-        let pool = geometry(row);
-        let partials = statistics(run, &x, g)?;
-        let y = run.empty::<T>(pool.outputs() as usize)?;
-        let [weight, bias, scale] = [0, 1, 2].map(|index| parameters[index].source());
-        let arguments = (
-            x.source(),
-            partials.source(),
-            weight,
-            bias,
-            scale,
-            y.ptr(),
-            g,
-            pool,
-            Bounds::new(Some(-0.5), Some(1.0)),
-        );
-        let (family, shape) = (&GROUP_NORM_SCALE_MAX_POOL2D_CLAMP, pool.norm_shape(&g));
-        run.launch(family, &[label::<T>()], shape, arguments)?;
-        let what = format!("{row:?} in {groups} groups");
-        compare(&what, &y, &expected::<T>(&case))?;
-    }
+    let mut rows = NORMED.iter();
+    rows.try_for_each(|(row, groups)| check_normed::<T>(run, row, *groups))
+}
+
+/// Normalised, scaled, pooled and clamped.
+pub(super) fn check_normed<T: Storage>(run: &Run, row: &Row, groups: usize) -> Outcome {
+    let layers = [
+        Layer::group_norm("norm", groups),
+        Layer::scale("scale"),
+        Layer::max_pool2d(spec(row)),
+        Layer::clamp(-0.5, 1.0),
+    ];
+    let case = case::<T>(layers, &row.0).shifted(0.5).rounded(stored::<T>);
+    let Loaded { x, parameters } = run.load::<T>(&case)?;
+    let [n, channels, h, w] = row.0;
+    let (groups_of, spatial) = (groups as u32, (h * w) as u64);
+    let g = NormGeometry::new(n as u64, channels as u32, groups_of, spatial, EPS);
+    let g = g.affine(true, true);
+    let pool = geometry(row);
+    let partials = statistics(run, &x, g)?;
+    let y = run.empty::<T>(pool.outputs() as usize)?;
+    let [weight, bias, scale] = [0, 1, 2].map(|index| parameters[index].source());
+    let arguments = (
+        x.source(),
+        partials.source(),
+        weight,
+        bias,
+        scale,
+        y.ptr(),
+        g,
+        pool,
+        Bounds::new(Some(-0.5), Some(1.0)),
+    );
+    let (family, shape) = (&GROUP_NORM_SCALE_MAX_POOL2D_CLAMP, pool.norm_shape(&g));
+    run.launch(family, &[label::<T>()], shape, arguments)?;
+    let what = format!("{row:?} in {groups} groups");
+    compare(&what, &y, &expected::<T>(&case))?;
     Ok(())
 }
 

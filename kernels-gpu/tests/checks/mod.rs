@@ -26,6 +26,8 @@ pub(crate) mod conv_border;
 pub(crate) mod convolved;
 pub(crate) mod copy_strided;
 pub(crate) mod counted;
+pub(crate) mod draws;
+pub(crate) mod draws_pools;
 pub(crate) mod elementwise;
 pub(crate) mod far;
 pub(crate) mod far_norms;

@@ -11,7 +11,7 @@ use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use super::{Loaded, Outcome, Run, case, compare, expected, label, same_bits};
 
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
-type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
+pub(super) type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
 
 const ROWS: [Row; 6] = [
     ([1, 1, 1, 1, 1], [1; 3], [1; 3], [0; 3], false),
@@ -25,7 +25,7 @@ const ROWS: [Row; 6] = [
 
 /// A row's maximum, with gaps where they fit, and its averages by every divisor.
 fn layers(row: &Row) -> Vec<Layer> {
-    let &(_, kernel_size, stride, padding, ceil_mode) = row;
+    let &(input, kernel_size, stride, padding, ceil_mode) = row;
     let maximum = MaxPool3dSpec {
         stride: Some(stride),
         padding,
@@ -48,8 +48,9 @@ fn layers(row: &Row) -> Vec<Layer> {
         average(false, None),
         average(true, Some(-3)),
     ];
-    if padding == [1; 3] {
-        let dilation = [2, 1, 3];
+    let dilation = [2, 1, 3];
+    let reaches = |axis: usize| dilation[axis] * (kernel_size[axis] - 1);
+    if (0..3).all(|axis| reaches(axis) < input[2 + axis] + 2 * padding[axis]) {
         layers.push(Layer::max_pool3d(MaxPool3dSpec {
             dilation,
             ..maximum
@@ -68,30 +69,33 @@ fn problem(case: &Case) -> PoolProblem {
     }
 }
 
-/// Maxima and averages of windows, those of whole planes among them; NaN and infinities.
+/// Every row.
 pub(crate) fn windows<T: Storage>(run: &Run) -> Outcome {
-    for row in &ROWS {
-        for layer in layers(row) {
-            let case = case::<T>([layer.clone()], &row.0).special();
-            let problem = problem(&case);
-            let g = problem.geometry().expect("a small case");
-            let Loaded { x, .. } = run.load::<T>(&case)?;
-            let outputs = problem.output_shape().elements();
-            let y = run.empty::<T>(outputs)?;
-            let labels = [label::<T>()];
-            run.launch(&POOL, &labels, g.shape(), (x.source(), y.ptr(), g))?;
-            let what = format!("{layer:?} of {:?}", row.0);
-            compare(&what, &y, &expected::<T>(&case))?;
+    ROWS.iter().try_for_each(|row| check_row::<T>(run, row))
+}
 
-            // As planes that are too long for a reciprocal.
-            if g.plane_outputs() > BLOCK_OUTPUTS.into() {
-                let mut g = g;
-                g.near = Reciprocal::of(BLOCK_OUTPUTS);
-                let far = run.empty::<T>(outputs)?;
-                let arguments = (x.source(), far.ptr(), g);
-                run.launch(&POOL, &labels, g.shape(), arguments)?;
-                same_bits(&format!("{what} far"), &far, &y)?;
-            }
+/// Maxima and averages of windows, those of whole planes among them; NaN and infinities.
+pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
+    for layer in layers(row) {
+        let case = case::<T>([layer.clone()], &row.0).special();
+        let problem = problem(&case);
+        let g = problem.geometry().expect("a small case");
+        let Loaded { x, .. } = run.load::<T>(&case)?;
+        let outputs = problem.output_shape().elements();
+        let y = run.empty::<T>(outputs)?;
+        let labels = [label::<T>()];
+        run.launch(&POOL, &labels, g.shape(), (x.source(), y.ptr(), g))?;
+        let what = format!("{layer:?} of {:?}", row.0);
+        compare(&what, &y, &expected::<T>(&case))?;
+
+        // As planes that are too long for a reciprocal.
+        if g.plane_outputs() > BLOCK_OUTPUTS.into() {
+            let mut g = g;
+            g.near = Reciprocal::of(BLOCK_OUTPUTS);
+            let far = run.empty::<T>(outputs)?;
+            let arguments = (x.source(), far.ptr(), g);
+            run.launch(&POOL, &labels, g.shape(), arguments)?;
+            same_bits(&format!("{what} far"), &far, &y)?;
         }
     }
     Ok(())

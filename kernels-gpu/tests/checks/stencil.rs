@@ -107,42 +107,51 @@ fn rows() -> [Row; 10] {
     ]
 }
 
-/// All rows, from the input to combined moments.
+/// All rows.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
-    for (number, (x, filter, spec, pool)) in rows().into_iter().enumerate() {
-        let [n, c, d, h, w] = x;
-        let [k, _, t, r, s] = filter;
+    for (number, ([n, c, d, h, w], [k, _, t, r, s], spec, pool)) in rows().into_iter().enumerate() {
         let convolution = match number {
             WITHOUT_BIAS => Convolution::without_bias::<T>,
             _ => Convolution::new::<T>,
         };
         let conv = convolution([n, c, k], [d, h, w], [t, r, s], spec);
-        let g = StencilGeometry::new(&conv.geometry, pool).expect("a geometry");
-        let values = conv.values(2.0 * Precision::F32.products);
-        let moments = conv.moments::<T>(&values);
-        let wanted = conv.results::<T>(values, pool);
-
-        let Loaded { x, parameters } = run.load::<T>(&conv.case)?;
-        let scale: Vec<f32> = conv.scale.iter().copied().collect();
-        let scale = run.tensor::<T>(&scale)?;
-        let y = run.empty::<T>(wanted.shape().iter().product())?;
-        let partial = run.empty::<f32>(g.moment_elements() as usize)?;
-        let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
-        let arguments = (
-            x.source(),
-            parameters[0].source(),
-            optional(parameters.get(1)),
-            std::ptr::null(),
-            scale.source(),
-            y.ptr(),
-            partial.ptr(),
-            g,
-        );
-        run.launch(&STENCIL, &[label::<T>()], g.shape(), arguments)?;
-        combine::whole(run, &partial, g.plane_blocks, &combined)?;
-
-        compare(&format!("row {number}, moments"), &combined, &moments)?;
-        compare(&format!("row {number}"), &y, &wanted)?;
+        check::<T>(run, &format!("row {number}"), &conv, pool)?;
     }
     Ok(())
+}
+
+/// One, from the input to combined moments.
+pub(super) fn check<T: Storage>(
+    run: &Run,
+    what: &str,
+    conv: &Convolution,
+    pool: Option<[u32; 2]>,
+) -> Outcome {
+    let g = StencilGeometry::new(&conv.geometry, pool).expect("a geometry");
+    let values = conv.values(2.0 * Precision::F32.products);
+    let moments = conv.moments::<T>(&values);
+    let wanted = conv.results::<T>(values, pool);
+
+    let Loaded { x, parameters } = run.load::<T>(&conv.case)?;
+    let scale: Vec<f32> = conv.scale.iter().copied().collect();
+    let scale = run.tensor::<T>(&scale)?;
+    let y = run.empty::<T>(wanted.shape().iter().product())?;
+    let partial = run.empty::<f32>(g.moment_elements() as usize)?;
+    let planes = conv.geometry.n as usize * conv.geometry.output_channels() as usize;
+    let combined = run.empty::<f32>(planes * COUNTED_ELEMENTS)?;
+    let arguments = (
+        x.source(),
+        parameters[0].source(),
+        optional(parameters.get(1)),
+        std::ptr::null(),
+        scale.source(),
+        y.ptr(),
+        partial.ptr(),
+        g,
+    );
+    run.launch(&STENCIL, &[label::<T>()], g.shape(), arguments)?;
+    combine::whole(run, &partial, g.plane_blocks, &combined)?;
+
+    compare(&format!("{what}, moments"), &combined, &moments)?;
+    compare(what, &y, &wanted)
 }

@@ -1,0 +1,357 @@
+//! Convolutions that are drawn: no two axes of one are alike in stride, dilation, padding or extent, so that what takes one axis for
+//! another shows. Of each tile of the implicit product there is one of each kind that a launch can be of: with tiles along every axis,
+//! with one axis alone that tiles do not divide, and the like, which a table of problems has where somebody thought of it.
+
+use std::ops::Range;
+
+use cuda_std::{Storage, bf16, f16};
+use op_spec::ConvSpec;
+use op_spec::chain::{ConvLayer, Layer};
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::{
+    GemmConfig, GemmTile, KEPT_STEPS, OperandFormat, STEP_CELLS, TILES, WIDE,
+};
+
+use super::convolved::{Convolution, Parts, Rounded, Split};
+use super::implicit_gemm::{DEVICE, Packed, check_convolution, spec};
+use super::{Failure, Outcome, Run, conv, implicit_gemm_alone, implicit_gemm_unpacked, stencil};
+
+/// Numbers that a seed gives.
+pub(super) struct Draw(u64);
+
+impl Draw {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number from `least` to `most`.
+    pub(super) fn from(&mut self, least: usize, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        least + (self.0 >> 33) as usize % (most - least + 1)
+    }
+
+    pub(super) fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.from(0, all.len() - 1)]
+    }
+
+    /// Three that differ, in any order.
+    pub(super) fn apart(&mut self, mut three: [usize; 3]) -> [usize; 3] {
+        for axis in [2, 1] {
+            three.swap(axis, self.from(0, axis));
+        }
+        three
+    }
+}
+
+/// What is convolved, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drawn {
+    pub(super) channels: [usize; 3],
+    pub(super) input: [usize; 3],
+    pub(super) filter: [usize; 3],
+    pub(super) attributes: ConvSpec<3>,
+    pub(super) pool: Option<[u32; 2]>,
+}
+
+/// More products than this take long in the emulator.
+const MOST_PRODUCTS: usize = 1_500_000;
+
+impl Drawn {
+    /// A volume, or an image where there are windows behind it; of few products.
+    fn new(draw: &mut Draw, pools: bool) -> Self {
+        loop {
+            // With an axis of one tap, or without padding, and without such an axis.
+            let more = draw.from(0, 1);
+            let mut filter = draw.apart([1, 2, 3]).map(|taps| taps + more);
+            let mut stride = draw.apart([1, 2, 3]);
+            let (mut dilation, mut padding) = (draw.apart([1, 2, 3]), draw.apart([0, 1, 2]));
+            padding = padding.map(|padding| padding + more);
+            let is_broad = draw.from(0, 1) == 0;
+            let mut output = match is_broad {
+                true => [draw.from(2, 7), draw.from(3, 24), draw.from(4, 70)],
+                false => [draw.from(2, 5), draw.from(3, 9), draw.from(4, 24)],
+            };
+            if draw.from(0, 2) == 0 {
+                // Of which tiles may have all rows and columns.
+                (output[1], output[2]) = (draw.of(&[4, 8, 16]), draw.of(&[8, 16, 32]));
+            }
+            let (is_plain, is_image) = (draw.from(0, 2) == 0, pools || draw.from(0, 2) == 0);
+            if is_plain {
+                (stride, dilation, padding) = ([1; 3], [1; 3], [0; 3]);
+            }
+            if draw.from(0, 2) == 0 {
+                filter[2] = draw.from(3, 7);
+            }
+            if is_image {
+                (filter[0], stride[0], dilation[0]) = (1, 1, 1);
+                (padding[0], output[0]) = (0, 1);
+            }
+            let groups = draw.of(&[1, 1, 2, 3]);
+            let (of_group, filters) = match is_broad {
+                true => (draw.from(1, 4), draw.from(1, 5)),
+                false => (draw.of(&[3, 7, 8, 16, 24, 40]), draw.from(1, 23)),
+            };
+            let input = [0, 1, 2].map(|axis| {
+                let reach =
+                    (output[axis] - 1) * stride[axis] + (filter[axis] - 1) * dilation[axis] + 1;
+                // Up to what one more output would take.
+                let unused = draw.from(0, stride[axis] - 1);
+                (reach + unused).saturating_sub(2 * padding[axis])
+            });
+            let outputs: usize = output.iter().product();
+            let taps: usize = filter.iter().product();
+            let products = outputs * taps * of_group * filters * groups;
+            let is_long = of_group * taps > 1024;
+            if products > MOST_PRODUCTS || is_long || input.contains(&0) {
+                continue;
+            }
+            let pool = pools.then(|| [draw.from(1, 5) as u32, draw.from(1, 7) as u32]);
+            let has_window =
+                pool.is_none_or(|[h, w]| output[1] >= h as usize && output[2] >= w as usize);
+            if !has_window {
+                continue;
+            }
+            return Self {
+                channels: [draw.from(1, 2), groups * of_group, groups * filters],
+                input,
+                filter,
+                attributes: spec(stride, padding, dilation, groups),
+                pool,
+            };
+        }
+    }
+
+    /// Of a few draws the one with the fewest products.
+    fn small(draw: &mut Draw, pools: bool) -> Self {
+        let drawn = [(); 8].map(|()| Self::new(draw, pools));
+        let least = drawn.into_iter().min_by_key(|drawn| {
+            let g = drawn.geometry();
+            g.n * u64::from(g.output_pixels() * g.output_channels() * g.reduction())
+        });
+        least.expect("several draws")
+    }
+
+    fn convolution<T: Storage>(&self) -> Convolution {
+        Convolution::new::<T>(self.channels, self.input, self.filter, self.attributes)
+    }
+
+    fn geometry(&self) -> ConvGeometry {
+        let ([n, c, k], [d, h, w], [t, r, s]) = (self.channels, self.input, self.filter);
+        let weight = [k, c / self.attributes.groups, t, r, s];
+        let problem = self.attributes.problem(&[n, c, d, h, w], &weight, None);
+        problem
+            .expect("a sound problem")
+            .geometry()
+            .expect("a small problem")
+    }
+}
+
+/// Whether a launch is of a kind.
+type Kind = fn(&GemmConfig) -> bool;
+
+/// What a launch may be of, of which each tile gets one where it can be.
+const KINDS: [(&str, Kind); 11] = [
+    (
+        "several tiles along each axis, the last of each a part",
+        |config| {
+            let [d, h, w] = tiles(config);
+            [d, h, w].iter().all(|&(count, left)| count > 1 && left > 0)
+        },
+    ),
+    (
+        "several tiles along rows and columns of an image",
+        |config| {
+            let [(d, _), h, w] = tiles(config);
+            d == 1 && [h, w].iter().all(|&(count, left)| count > 1 && left > 0)
+        },
+    ),
+    ("whole tiles, but for their depth", |config| {
+        is_left(config, 0)
+    }),
+    ("whole tiles, but for their rows", |config| {
+        is_left(config, 1)
+    }),
+    ("whole tiles, but for their columns", |config| {
+        is_left(config, 2)
+    }),
+    ("cells of a channel", |config| {
+        config.geometry.cell_channels == 1
+    }),
+    ("cells of two channels", |config| {
+        config.geometry.cell_channels == 2
+    }),
+    ("cells of four channels", |config| {
+        config.geometry.cell_channels == 4
+    }),
+    ("stages, the last of which has fewer planes", |config| {
+        let g = &config.geometry;
+        g.stages > 2 * g.depth_stages && g.planes % g.stage_planes != 0
+    }),
+    (
+        "an odd number of cells, or of columns that go in pairs",
+        |config| {
+            let g = &config.geometry;
+            let is_odd = match g.paired {
+                0 => g.stage_cells() % STEP_CELLS == 1,
+                _ => g.pair_cells > 0 && g.column_taps % STEP_CELLS == 1,
+            };
+            is_odd && g.pixel_tiles() > 1
+        },
+    ),
+    (
+        "several tiles of more steps than sums are kept for",
+        |config| {
+            let g = &config.geometry;
+            g.stages * g.steps > 2 * KEPT_STEPS && g.items() > 1 && g.stages > 1
+        },
+    ),
+];
+
+/// How many tiles there are along each axis, and how much of the last one is not used.
+fn tiles(config: &GemmConfig) -> [(u32, u32); 3] {
+    let (g, conv) = (&config.geometry, &config.geometry.conv);
+    [
+        (g.tiles_d, g.tiles_d * g.tile_d - conv.z),
+        (g.tiles_h, g.tiles_h * g.tile_h - conv.p),
+        (g.tiles_w, g.tiles_w * g.tile_w - conv.q),
+    ]
+}
+
+/// Whether tiles have all of their pixels, and this axis alone is no multiple of theirs.
+fn is_left(config: &GemmConfig, axis: usize) -> bool {
+    let left = tiles(config).map(|(_, left)| left > 0);
+    let is_full = config.geometry.tile_pixels() == config.tile.pixels();
+    is_full && left == std::array::from_fn(|other| other == axis)
+}
+
+/// How many draws are looked through for a kind, and of how many that are of it the least work is taken. Those that a tile can be of
+/// are found in far fewer.
+const TRIES: usize = 1500;
+const CANDIDATES: usize = 6;
+
+/// A draw that is of a kind.
+fn find(seed: usize, tile: GemmTile, format: OperandFormat, kind: Kind) -> Option<Drawn> {
+    let mut draw = Draw::new(1 + seed as u64);
+    let candidates = (0..TRIES).filter_map(|n| {
+        let drawn = Drawn::new(&mut draw, tile != WIDE && n % 3 == 0);
+        let config = GemmConfig::with_tile(&drawn.geometry(), drawn.pool, format, &DEVICE, tile)?;
+        let g = &config.geometry;
+        let steps = g.items() * u64::from(g.filter_sets() * g.stages * g.steps);
+        let work = steps * u64::from(tile.pixels() * tile.filters());
+        kind(&config).then_some((work, drawn))
+    });
+    let least = candidates.take(CANDIDATES).min_by_key(|(work, _)| *work);
+    least.map(|(_, drawn)| drawn)
+}
+
+/// A launch of each kind with each of these tiles, if it can be of it.
+fn each_kind(run: &Run, tiles: Range<usize>) -> Outcome {
+    let mut found = [0; KINDS.len()];
+    for (number, &tile) in TILES.iter().enumerate().take(tiles.end).skip(tiles.start) {
+        for (index, (name, kind)) in KINDS.into_iter().enumerate() {
+            let seed = KINDS.len() * number + index;
+            // Of the many tiles of warps, three for each kind.
+            if tiles.len() > 2 && (number + index) % tiles.len() > 2 {
+                continue;
+            }
+            found[index] += match seed % 4 {
+                0 => check::<Split>(run, seed, tile, name, kind)?,
+                1 => check::<Rounded>(run, seed, tile, name, kind)?,
+                2 => check::<f16>(run, seed, tile, name, kind)?,
+                _ => check::<bf16>(run, seed, tile, name, kind)?,
+            };
+        }
+    }
+    match found.contains(&0) {
+        false => Ok(()),
+        true => Err(Failure::new(format!("none of a kind: {found:?}"))),
+    }
+}
+
+/// Tiles of warps.
+pub(crate) fn warps(run: &Run) -> Outcome {
+    each_kind(run, 0..TILES.len() - 2)
+}
+
+/// Tiles of warpgroups.
+pub(crate) fn warpgroups(run: &Run) -> Outcome {
+    each_kind(run, TILES.len() - 2..TILES.len())
+}
+
+/// One launch of a kind, if there is one; how many there were.
+fn check<F: Packed>(
+    run: &Run,
+    seed: usize,
+    tile: GemmTile,
+    name: &str,
+    kind: Kind,
+) -> Result<usize, Failure> {
+    let Some(drawn) = find(seed, tile, F::OPERANDS, kind) else {
+        return Ok(0);
+    };
+    let (conv, pool) = (drawn.convolution::<F::Stored>(), drawn.pool);
+    let what = format!("{name}, {drawn:?}");
+    check_convolution::<F>(run, &what, &conv, F::PRODUCTS, pool, Some(tile), 1)?;
+    Ok(1)
+}
+
+/// No norm behind them: values that are not finite, batch norms, functions; inputs that lie as cells, too.
+pub(crate) fn without_norm(run: &Run) -> Outcome {
+    let mut draw = Draw::new(7);
+    for n in 0..6 {
+        let drawn = Drawn::small(&mut draw, false);
+        let batch_norm = n % 2 == 0;
+        match n % 3 {
+            0 => implicit_gemm_alone::drawn::<f16>(run, &drawn, batch_norm)?,
+            1 => implicit_gemm_alone::drawn::<Rounded>(run, &drawn, batch_norm)?,
+            _ => implicit_gemm_alone::drawn::<Parts>(run, &drawn, batch_norm)?,
+        }
+    }
+    let mut of_cells = 0;
+    while of_cells < 3 {
+        let mut drawn = Drawn::small(&mut draw, false);
+        drawn.channels[1] = drawn.attributes.groups * draw.of(&[8, 16]);
+        let (what, conv) = (format!("{drawn:?}"), drawn.convolution::<bf16>());
+        of_cells += implicit_gemm_unpacked::drawn::<bf16>(run, &what, conv)?;
+    }
+    Ok(())
+}
+
+/// Stencils, with and without windows, half of them large enough for items that are at no edge, or at one.
+pub(crate) fn stencils<T: Storage>(run: &Run) -> Outcome {
+    let mut draw = Draw::new(11);
+    for n in 0..32 {
+        let mut drawn = Drawn::new(&mut draw, n % 4 == 0);
+        let channels = draw.from(1, 3);
+        drawn.channels[1..].fill(channels);
+        drawn.attributes.groups = channels;
+        if n % 4 < 2 {
+            drawn.input[1] += draw.from(24, 40);
+            drawn.input[2] += draw.from(50, 80);
+        }
+        let conv = drawn.convolution::<T>();
+        stencil::check::<T>(run, &format!("{drawn:?}"), &conv, drawn.pool)?;
+    }
+    Ok(())
+}
+
+/// Convolutions that no tensor cores do.
+pub(crate) fn on_cores<T: Storage>(run: &Run) -> Outcome {
+    let mut draw = Draw::new(13);
+    for n in 0..6 {
+        let Drawn {
+            channels,
+            input,
+            filter,
+            attributes,
+            ..
+        } = Drawn::small(&mut draw, n % 4 == 0);
+        let mut layer = ConvLayer::new("conv", channels[2], filter);
+        (layer.attributes, layer.bias) = (attributes, n % 2 == 0);
+        let shape = [&channels[..2], &input].concat();
+        conv::both::<T, 3>(run, &(Layer::conv3d(layer), shape))?;
+    }
+    Ok(())
+}
