@@ -184,3 +184,70 @@ pub(crate) fn append_reducing(
     let factors = parameters.factors.expect("the form has factors");
     normalise_and_reduce(program, &input, factors, clamp, channel_max)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::MaxPool2dSpec;
+
+    /// The indices of an axis that each window has, by its attributes.
+    fn windows(pool: &MaxPool2dProblem, axis: usize) -> Vec<Vec<usize>> {
+        let of = |output: usize| {
+            let taps = 0..pool.kernel_size[axis];
+            let places = taps.map(|tap| output * pool.stride[axis] + tap * pool.dilation[axis]);
+            let inside = places.filter_map(|place| place.checked_sub(pool.padding[axis]));
+            inside.filter(|&place| place < pool.input[axis]).collect()
+        };
+        (0..pool.output[axis]).map(of).collect()
+    }
+
+    /// Kernels that pool what they convolve have windows that follow one another from the first row and column on, all of them whole.
+    #[test]
+    fn windows_are_side_by_side_that_share_nothing_and_lack_nothing() {
+        let mut found = [0; 2];
+        // One number for each attribute of both axes.
+        for number in 0..3 * 3 * 2 * 2 * 2 * 2 * 2 * 7 * 7 {
+            let mut left = number;
+            let mut next = |count: usize| {
+                let value = left % count;
+                left /= count;
+                value
+            };
+            let kernel_size = [1 + next(3), 1 + next(3)];
+            let stride = [kernel_size[0] + next(2), kernel_size[1] + next(2)];
+            let dilation = [1 + next(2), 1 + next(2)];
+            let pads = next(2) == 1;
+            let input = [4 + next(7), 4 + next(7)];
+            for (padding, ceil_mode) in [([0, 0], false), ([0, 0], true), ([0, 1], false)] {
+                if (padding[1] == 1) != pads || padding[1] > kernel_size[1] / 2 {
+                    continue;
+                }
+                let spec = MaxPool2dSpec {
+                    stride: Some(stride),
+                    padding,
+                    dilation,
+                    ceil_mode,
+                    ..MaxPool2dSpec::new(kernel_size)
+                };
+                let Ok(pool) = spec.problem(&[1, 1, input[0], input[1]]) else {
+                    continue;
+                };
+                let follow = (0..2).all(|axis| {
+                    let extent = kernel_size[axis];
+                    let whole =
+                        (0..input[axis] / extent).map(|p| (p * extent..(p + 1) * extent).collect());
+                    windows(&pool, axis) == whole.collect::<Vec<Vec<usize>>>()
+                });
+                let wanted = follow.then_some(kernel_size.map(|extent| extent as u32));
+                // A stride that no second window takes may be any.
+                let is_one =
+                    (0..2).any(|axis| pool.output[axis] == 1 && stride[axis] != kernel_size[axis]);
+                if !is_one {
+                    assert_eq!(windows_side_by_side(&pool), wanted, "{pool:?}");
+                }
+                found[usize::from(follow)] += 1;
+            }
+        }
+        assert!(found.iter().all(|&count| count > 1000), "{found:?}");
+    }
+}

@@ -245,3 +245,6 @@ pub(crate) fn append(
         parts: config.moment_parts(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+use super::super::convolved::Parameters;
+use super::super::preparation::Preparations;
+use super::*;
+use crate::data;
+use crate::device::{Device, Tensor};
+use crate::ops::conv::Filters;
+use crate::ops::launching::Affine;
+use crate::spec::Conv3dSpec;
+
+/// Filters as a config's product takes them: what was prepared, and what of it is to be compared.
+fn prepared_for(
+    weight: &Tensor,
+    preparations: &Preparations,
+    config: &GemmConfig,
+    options: FusedOptions,
+) -> [Tensor; 2] {
+    let mut program = ProgramBuilder::new(weight.device());
+    let filters = Filters {
+        weight: program.parameter(weight),
+        bias: None,
+    };
+    let parameters = Parameters {
+        filters,
+        norm: Affine {
+            weight: None,
+            bias: None,
+        },
+        folded: None,
+        factors: None,
+        layer: 0,
+        preparations,
+    };
+    let prepared = prepare(&mut program, &parameters, config, options.precision).unwrap();
+    prepared.map(|value| program.known(value).clone())
+}
+
+/// A layer's filters are prepared once for all sizes of the input, ways and precisions in which they are laid out alike. What is found for
+/// one is what would be prepared for it.
+#[test]
+fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
+    let device = Device::emulator();
+    let stream = device.stream().unwrap();
+    let properties = device.properties();
+    for [channels, filters] in [[3, 5], [72, 5], [40, 70]] {
+        for dtype in [DType::F32, DType::F16] {
+            let shape = [filters, channels, 2, 3, 3];
+            let values = data::signed(1, shape);
+            let weight = Tensor::from_f32_array(&stream, &values, dtype).unwrap();
+            let (all, mut held) = (Preparations::default(), Vec::new());
+            let mut layouts = Vec::new();
+            for extent in [3, 4, 5, 7, 9, 12, 16, 23, 40, 70] {
+                let input = [2, channels, 3, extent, extent + 5];
+                let problem = Conv3dSpec::default().problem(&input, &shape, None);
+                let geometry = problem.unwrap().geometry().unwrap();
+                for precision in Precision::ALL {
+                    let options = FusedOptions {
+                        precision,
+                        batch_invariant: true,
+                    };
+                    let configs = [
+                        gemm_config(&geometry, None, dtype, &properties, options),
+                        gemm_config_alone(&geometry, dtype, &properties, options),
+                    ];
+                    for config in configs.into_iter().flatten() {
+                        let found = prepared_for(&weight, &all, &config, options);
+                        let fresh = Preparations::default();
+                        let wanted = prepared_for(&weight, &fresh, &config, options);
+                        let bits = |tensor: &Tensor| {
+                            let values = tensor.to_array::<f32>().unwrap();
+                            values.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+                        };
+                        // What undoes scales is there where values are scaled.
+                        for index in 0..1 + usize::from(config.format.scaled) {
+                            let of = [&found[index], &wanted[index]].map(bits);
+                            assert!(of[0] == of[1], "{extent} {dtype} {config:?}");
+                        }
+                        layouts.push((config.tile, config.geometry.stage_planes));
+                        held.push(found);
+                    }
+                }
+            }
+            let other_planes =
+                |(tile, planes)| layouts.iter().any(|&(t, p)| t == tile && p != planes);
+            let is_told_apart = layouts.iter().any(|&layout| other_planes(layout));
+            assert!(
+                is_told_apart || channels == 3,
+                "{channels} {dtype}: {layouts:?}"
+            );
+        }
+    }
+}
