@@ -73,7 +73,7 @@ fn column_major(rank: usize) -> Vec<usize> {
     (0..rank).rev().collect()
 }
 
-const WAYS: [Way; 6] = [
+pub(crate) const WAYS: [Way; 6] = [
     way("channels last", channels_last),
     way("column-major", column_major),
     Way {

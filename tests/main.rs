@@ -28,6 +28,7 @@ mod conv2d;
 mod conv3d;
 mod devices;
 mod explanations;
+mod first_layers;
 mod fused;
 mod graphs;
 mod group_norm;
@@ -70,6 +71,7 @@ fn main() {
         conv3d::trials(),
         devices::trials(),
         explanations::trials(),
+        first_layers::trials(),
         fused::trials(),
         graphs::trials(),
         group_norm::trials(),

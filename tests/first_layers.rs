@@ -1,0 +1,96 @@
+//! First layers of every kind, which read what lies in any way: alone, and with a norm and a function that kernels do with them.
+
+use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::spec::{AvgPoolSpec, ConvSpec, MaxPool2dSpec, Padding, PaddingMode};
+use convfuse::{DType, Model, Parameters, Tensor, data};
+use libtest_mimic::Trial;
+
+use crate::backend::{Backend, Outcome};
+use crate::layouts::{WAYS, bits_of, lying};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    Backend::trials(
+        &Backend::DEVICES,
+        "first_layers",
+        &[("give_the_bits_of_contiguous_inputs", any_way)],
+    )
+}
+
+/// Samples, channels and extents of inputs, for as many dimensions as layers have.
+const INPUTS: [&[usize]; 3] = [&[2, 8, 13], &[2, 8, 7, 9], &[2, 8, 3, 6, 5]];
+
+/// What a convolution does at its edges, and whether in groups. Even filters that keep extents have more on one side than on the other.
+fn edges<const D: usize>() -> [(ConvSpec<D>, [usize; D]); 5] {
+    let plain = ConvSpec::default();
+    let with = |padding, padding_mode, groups| ConvSpec {
+        padding,
+        padding_mode,
+        groups,
+        ..plain
+    };
+    let zeros = PaddingMode::Zeros;
+    [
+        (plain, [3; D]),
+        (with([1; D].into(), zeros, 2), [3; D]),
+        (with([1; D].into(), zeros, 8), [3; D]),
+        (with(Padding::Same, zeros, 1), [2; D]),
+        (with([1; D].into(), PaddingMode::Circular, 1), [3; D]),
+    ]
+}
+
+fn convolutions<const D: usize>(layer: fn(ConvLayer<D>) -> Layer) -> impl Iterator<Item = Layer> {
+    edges().into_iter().map(move |(attributes, filter)| {
+        layer(ConvLayer {
+            attributes,
+            ..ConvLayer::new("conv", 16, filter)
+        })
+    })
+}
+
+/// First layers, each with the input that it takes.
+fn layers() -> Vec<(Layer, &'static [usize])> {
+    let [line, image, volume] = INPUTS;
+    let convolutions = convolutions::<1>(Layer::conv1d)
+        .map(|layer| (layer, line))
+        .chain(convolutions::<2>(Layer::conv2d).map(|layer| (layer, image)))
+        .chain(convolutions::<3>(Layer::conv3d).map(|layer| (layer, volume)));
+    let others = [
+        (Layer::group_norm("norm", 2), volume),
+        (Layer::layer_norm("norm", &image[1..]), image),
+        (Layer::scale("scale"), volume),
+        (Layer::prelu("prelu", 8), image),
+        (Layer::silu(), volume),
+        (Layer::max_pool2d(MaxPool2dSpec::new([3, 2])), image),
+        (Layer::avg_pool3d(AvgPoolSpec::new([2, 3, 1])), volume),
+        (Layer::channel_max(), volume),
+    ];
+    convolutions.chain(others).collect()
+}
+
+fn any_way(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let ways = WAYS.iter().step_by(2);
+    for (number, (layer, input)) in layers().into_iter().enumerate() {
+        let is_convolution = number < 15;
+        let mut chains = vec![vec![layer.clone()]];
+        if is_convolution {
+            chains.push(vec![layer, Layer::group_norm("norm", 4), Layer::relu()]);
+        }
+        for (index, layers) in chains.into_iter().enumerate() {
+            let chain = Chain::new(input[1], layers)?;
+            let values = data::signed(1, input);
+            let parameters = Parameters::init(&chain, 3)?;
+            let dtype = [DType::F32, DType::F16][(number + index) % 2];
+            let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+            let x = Tensor::from_f32_array(&stream, &values, dtype)?;
+            let wanted = bits_of(&model.forward(&x)?)?;
+            for way in ways.clone() {
+                let x = lying(&stream, &values, dtype, way)?;
+                let got = bits_of(&model.forward(&x)?)?;
+                let what = format!("{} in {dtype}, {}", chain.operators(), way.name);
+                assert!(got == wanted, "layer {number}: {what}");
+            }
+        }
+    }
+    Ok(())
+}
