@@ -342,12 +342,13 @@ pub(crate) fn on_cores<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(13);
     for n in 0..6 {
         let Drawn {
-            channels,
+            mut channels,
             input,
             filter,
             attributes,
             ..
         } = Drawn::small(&mut draw, n % 4 == 0);
+        channels[0] = 3;
         let mut layer = ConvLayer::new("conv", channels[2], filter);
         (layer.attributes, layer.bias) = (attributes, n % 2 == 0);
         let shape = [&channels[..2], &input].concat();
