@@ -56,10 +56,18 @@ pub(crate) struct Flight {
     number: u64,
     /// The stamp of the reads.
     read: u64,
-    /// Addresses of rows of core matrices.
-    rows: Vec<u32>,
+    /// Rows of core matrices.
+    rows: Vec<Row>,
     /// The write stamps of their cells.
     writes: Vec<u64>,
+}
+
+/// A row of a core matrix.
+#[derive(Debug)]
+struct Row {
+    address: u32,
+    /// Of cells of `1 << shift` bytes at the start; an access to less divides them.
+    shift: u32,
 }
 
 /// Bytes of a row of a core matrix.
@@ -72,23 +80,35 @@ impl Flight {
         rows.sort_unstable();
         rows.dedup();
         let writes = (rows.iter()).flat_map(|&row| writes(row)).collect();
+        let rows = rows.into_iter().map(|address| {
+            let (region, _) = at(address);
+            // SAFETY: shared regions live as long as the launch.
+            let shift = unsafe { &*region }.shift();
+            Row { address, shift }
+        });
         Self {
             number: 0,
             read: with().stamp(place),
-            rows,
+            rows: rows.collect(),
             writes,
         }
     }
 
     /// Reads again what was read at the start, which must be as it was.
     fn land(&self, place: Place) {
-        let mut before = self.writes.iter();
-        for &row in &self.rows {
-            for (cell, write) in writes(row).enumerate() {
-                if before.next() != Some(&write) {
-                    self.refuse(row, cell, place);
+        let mut before = self.writes.as_slice();
+        for row in &self.rows {
+            let (of_row, others) = before.split_at(ROW_BYTES >> row.shift);
+            let parts = (writes(row.address).count() / of_row.len()).max(1);
+            let was = of_row
+                .iter()
+                .flat_map(|&write| std::iter::repeat_n(write, parts));
+            for (cell, (write, was)) in writes(row.address).zip(was).enumerate() {
+                if write != was {
+                    self.refuse(row.address, cell, place);
                 }
             }
+            before = others;
         }
         let exec = with();
         // Nobody has heard of this thread since: whoever overwrites is a race with the first read.
@@ -96,8 +116,8 @@ impl Flight {
             return;
         }
         let loaded = exec.loaded;
-        for &row in &self.rows {
-            let (region, offset) = at(row);
+        for row in &self.rows {
+            let (region, offset) = at(row.address);
             access::read(region, offset, ROW_BYTES, place);
         }
         with().loaded = loaded;

@@ -43,6 +43,8 @@ enum Bug {
     Outside,
     /// A consumer writes a row of its own slot before the wait.
     WritesItsRow,
+    /// No mistake: it reads a part of a word of that row.
+    ReadsItsRow,
 }
 
 /// What differs between widths: the chain.
@@ -168,6 +170,9 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
             if bug == Bug::WritesItsRow && round == 2 && t == 0 {
                 rows.store(slot * a_words as u32, 0);
             }
+            if bug == Bug::ReadsItsRow && round == 2 && t == 0 {
+                let _ = rows.cast::<u16>().load(2 * slot * a_words as u32);
+            }
             // The slot of the round before is read no more.
             let early = match bug {
                 Bug::GivenBackEarly => true,
@@ -267,6 +272,14 @@ fn chains_of_128_columns_multiply_slots_that_are_refilled() {
 fn chains_of_256_columns_multiply_slots_that_are_refilled() {
     multiplies::<F16N256>("n256_f16");
     multiplies::<Bf16N256>("n256_bf16");
+}
+
+/// What checks know of memory is divided then, while a chain is under way that was started before.
+#[test]
+fn parts_of_words_may_be_read_while_a_chain_reads_them() {
+    for launch in launches::<F16N128>("n128_f16", Bug::ReadsItsRow) {
+        launch.unwrap_or_else(|fault| panic!("{fault}"));
+    }
 }
 
 #[test]
