@@ -11,7 +11,8 @@ use checks::convolved::{Parts, Rounded, Split};
 use checks::{Outcome, Run};
 use cuda_std::{bf16, f16};
 
-/// Orders of threads: the natural one, and two shuffled ones. A check runs in the first two, and with other types in the third.
+/// Orders of threads: the natural one, and two shuffled ones. A check runs in the first two, or in the first if it takes long, and with other
+/// types in the third.
 const ORDERS: [Option<u64>; 3] = [None, Some(1), Some(2)];
 
 /// Runs a check in these orders; where a variable chooses among all of them, `natural` or `shuffled`, in those that it leaves. `cargo xtask`
@@ -31,13 +32,13 @@ fn run_in(orders: &[Option<u64>], check: fn(&Run) -> Outcome) {
     }
 }
 
-/// Tests of checks. Behind `=>` are those before it with other types.
+/// Tests of checks in so many orders. Behind `=>` are those before it with other types.
 macro_rules! tests {
-    ($($name:ident: $($check:expr),+ $(=> $($other:expr),+)?;)+) => {
+    (in $orders:literal: $($name:ident: $($check:expr),+ $(=> $($other:expr),+)?;)+) => {
         $(
             #[test]
             fn $name() {
-                $(run_in(&ORDERS[..2], $check);)+
+                $(run_in(&ORDERS[..$orders], $check);)+
                 $($(run_in(&ORDERS[2..], $other);)+)?
             }
         )+
@@ -45,6 +46,7 @@ macro_rules! tests {
 }
 
 tests! {
+    in 2:
     conv2d_direct_matches_on_ragged_shapes: checks::conv::direct::<f32, 2>;
     conv2d_direct_matches_in_half_precision: checks::conv::direct::<f16, 2> => checks::conv::direct::<bf16, 2>;
     conv3d_direct_matches_on_ragged_shapes: checks::conv::direct::<f32, 3>;
@@ -107,19 +109,12 @@ tests! {
     conv2d_group_norm_scale_max_pool_clamp_matches_in_half_precision:
         checks::conv2d_group_norm_scale_max_pool_clamp::matches::<f16>
             => checks::conv2d_group_norm_scale_max_pool_clamp::matches::<bf16>;
-    conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks:
-        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Split>
-            => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Rounded>;
-    conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks_in_half_precision:
-        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<f16>
-            => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<bf16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<Split>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<Rounded>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_in_half_precision:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<f16>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<bf16>;
-    implicit_gemm_matches: checks::implicit_gemm::matches::<Split> => checks::implicit_gemm::matches::<Rounded>;
     implicit_gemm_matches_in_half_precision:
         checks::implicit_gemm::matches::<f16> => checks::implicit_gemm::matches::<bf16>;
     implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_pieces;
@@ -182,20 +177,11 @@ tests! {
         checks::implicit_gemm::wide::<Split> => checks::implicit_gemm::wide::<Rounded>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles_in_half_precision:
         checks::implicit_gemm::wide::<f16> => checks::implicit_gemm::wide::<bf16>;
-    implicit_gemm_adds_sums_that_a_cluster_split:
-        checks::implicit_gemm::split::<Split>
-            => checks::implicit_gemm::split::<Rounded>, checks::implicit_gemm::split::<f16>,
-            checks::implicit_gemm::split::<bf16>;
     implicit_gemm_gives_the_same_bits_where_the_input_is_cells_as_it_lies:
         checks::implicit_gemm_unpacked::same_bits_as_packed::<f16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;
-    conv3d_multiply_instance_norm_clamp_multiply_max_gives_the_same_bits_in_clusters:
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>
-            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
-            checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<bf16>;
     peak_kernels_store_what_their_chains_come_to: peak::copy, peak::fma, peak::mma, peak::wgmma;
     copy_strided_keeps_the_bits_of_any_array:
         checks::copy_strided::copies::<f32, f32>
@@ -230,6 +216,26 @@ tests! {
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed::<f32>;
     instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
         checks::channel_max::normed::<f16> => checks::channel_max::normed::<bf16>;
+}
+
+tests! {
+    in 1:
+    conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks:
+        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Split>
+            => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Rounded>;
+    conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks_in_half_precision:
+        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<f16>
+            => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<bf16>;
+    implicit_gemm_matches: checks::implicit_gemm::matches::<Split> => checks::implicit_gemm::matches::<Rounded>;
+    implicit_gemm_adds_sums_that_a_cluster_split:
+        checks::implicit_gemm::split::<Split>
+            => checks::implicit_gemm::split::<Rounded>, checks::implicit_gemm::split::<f16>,
+            checks::implicit_gemm::split::<bf16>;
+    conv3d_multiply_instance_norm_clamp_multiply_max_gives_the_same_bits_in_clusters:
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>
+            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
+            checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<bf16>;
 }
 
 #[test]
