@@ -26,6 +26,8 @@ pub(crate) struct Block {
 /// Memory that a pool keeps.
 struct Spare {
     start: usize,
+    /// The allocation that it was last, since the one before may be given back only now.
+    id: u64,
     context: u32,
     /// The stream in whose order it was given back.
     stream: Handle,
@@ -122,7 +124,7 @@ impl Memory {
         self.owners.remove(&start);
         fill(start, self.capacities[&start], GONE);
         for spare in &mut self.spare {
-            spare.done |= spare.start == start;
+            spare.done |= spare.id == id;
         }
         owned
     }
@@ -275,7 +277,7 @@ driver! {
             return Err(state.stale("allocation of a pool", start));
         };
         let context = block.context;
-        state.memory.spare.push(Spare { start, context, stream, done: false });
+        state.memory.spare.push(Spare { start, id: block.id, context, stream, done: false });
         state.give(stream, Work::Give { start, id: block.id })
     }
 
