@@ -10,7 +10,7 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 use oracle::{Case, Precision};
 
 use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
-use super::convolved::{Format, Rounded, Split};
+use super::convolved::{Format, Rounded, Split, set_filters_apart};
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, compare, precision, same_bits, stored};
 
@@ -95,11 +95,15 @@ impl Configured for bf16 {
     const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::STORED;
 }
 
-/// Images of these many rows.
+/// Images of these many rows; in f32, where filters are scaled, of filters that are scaled apart.
 pub(super) fn case_of<T: Storage>(preset: KernelBench85, n: usize, height: usize) -> Case {
     let layers = preset.chain().expect("layers that fit");
     let shape = [n, preset.in_channels, height, WIDTH as usize];
-    super::case::<T>(layers.layers().iter().cloned(), &shape)
+    let mut case = super::case::<T>(layers.layers().iter().cloned(), &shape);
+    if size_of::<T>() == size_of::<f32>() {
+        set_filters_apart(&mut case.parameters[0], 1);
+    }
+    case
 }
 
 /// An image with parameters, of either sign and 0, and bounds that leave something to see.

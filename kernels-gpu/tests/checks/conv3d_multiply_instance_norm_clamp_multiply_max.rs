@@ -12,7 +12,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 use oracle::{Case, Precision};
 
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
-use super::convolved::{Format, Split};
+use super::convolved::{Format, Split, set_filters_apart};
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, precision, stored};
 
@@ -77,7 +77,12 @@ impl<T: Storage> Subject<T> {
     ) -> Result<Self, Failure> {
         let layers = preset.chain().expect("layers that fit");
         let shape = [n, CHANNELS, depth, height, WIDTH];
-        let mut case = change(case::<T>(layers.layers().iter().cloned(), &shape));
+        let mut case = case::<T>(layers.layers().iter().cloned(), &shape);
+        if size_of::<T>() == size_of::<f32>() {
+            // In f32, where filters are scaled.
+            set_filters_apart(&mut case.parameters[0], 1);
+        }
+        let mut case = change(case);
         let multiplier = if preset.bias { 2 } else { 1 };
         case.parameters[multiplier]
             .as_slice_mut()

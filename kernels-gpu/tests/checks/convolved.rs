@@ -67,6 +67,32 @@ impl Format for bf16 {
     const PRODUCTS: f64 = SPLIT_UNIT;
 }
 
+/// Gives samples, groups, channels and filters magnitudes of their own, by powers of two, which round nothing: what is multiplied by the scale of
+/// another shows, and so does a scale that one group alone was asked for. A first group's
+/// scale takes the others beyond what f16 holds.
+fn set_apart(case: &mut Case, groups: usize) {
+    let of_group = case.x.shape()[1] / groups;
+    for (sample, mut x) in case.x.outer_iter_mut().enumerate() {
+        for (channel, mut plane) in x.outer_iter_mut().enumerate() {
+            let in_first = groups > 1 && channel < of_group;
+            let exponent = 4 * (sample % 2) + channel % 2 + 6 * usize::from(in_first);
+            let factor = f32::exp2(-(exponent as f32));
+            plane.mapv_inplace(|value| value * factor);
+        }
+    }
+    set_filters_apart(&mut case.parameters[0], groups);
+}
+
+/// The filters alone. Those of two groups at one place differ as well, but for some numbers of them.
+pub(super) fn set_filters_apart(filters: &mut ArrayD<f32>, groups: usize) {
+    const EXPONENTS: [f32; 7] = [0.0, -3.0, 2.0, -1.0, 4.0, -2.0, 1.0];
+    let of_group = filters.shape()[0] / groups;
+    for (k, mut filter) in filters.outer_iter_mut().enumerate() {
+        let factor = f32::exp2(EXPONENTS[(k + k / of_group) % EXPONENTS.len()]);
+        filter.mapv_inplace(|value| value * factor);
+    }
+}
+
 /// A convolution of volumes with a bias, and a factor for each channel, whose sign a pool behind it has to know.
 pub(super) struct Convolution {
     pub(super) case: Case,
@@ -101,7 +127,11 @@ impl Convolution {
     }
 
     fn of<T: Storage>([n, c, k]: [usize; 3], [d, h, w]: [usize; 3], layer: ConvLayer<3>) -> Self {
-        let case = case::<T>([Layer::conv3d(layer)], &[n, c, d, h, w]);
+        let groups = layer.attributes.groups;
+        let mut case = case::<T>([Layer::conv3d(layer)], &[n, c, d, h, w]);
+        if size_of::<T>() == size_of::<f32>() {
+            set_apart(&mut case, groups);
+        }
         let problem = case.problem().expect("a sound problem").steps[0].problem;
         let LayerProblem::Conv3d(conv) = problem else {
             unreachable!("a convolution of volumes")

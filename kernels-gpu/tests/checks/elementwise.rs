@@ -20,10 +20,10 @@ pub(super) const SHAPES: [(usize, usize, usize); 6] = [
     (1, 2, 8195),
 ];
 
-/// Every shape, and in place.
+/// Every shape, and in place; NaN and infinities.
 pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
     for (n, c, spatial) in SHAPES {
-        let case = case::<T>([Layer::scale("scale")], &[n, c, spatial]);
+        let case = case::<T>([Layer::scale("scale")], &[n, c, spatial]).special();
         let wanted = rounded_once::<T>(&case);
         let Loaded { x, parameters } = run.load::<T>(&case)?;
         let y = run.empty::<T>(case.x.len())?;

@@ -1,6 +1,7 @@
 //! The implicit matrix product where other checks do not go: cells of few channels, no bias, windows in every tile, magnitudes at their
 //! ends, what is not finite.
 
+use ndarray::Axis;
 use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WIDE};
 
@@ -75,7 +76,7 @@ pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
 }
 
 /// f32 so small that what undoes both scales is no normal number, the input's being the smaller one and the filters'; nothing but
-/// zeros, in the input, in a filter; and an input that f16 does not hold.
+/// zeros, in the input, in a filter; an input that f16 does not hold; and one of which a block among many does not.
 pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     for (of_input, of_filters) in [(-60, -70), (-75, -55), (-10_000, 0), (20, 0)] {
@@ -85,14 +86,24 @@ pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
             unreachable!("a weight and a bias")
         };
         weight.mapv_inplace(|w| w * f32::exp2(of_filters as f32));
-        weight.index_axis_mut(ndarray::Axis(0), 3).fill(0.0);
+        weight.index_axis_mut(Axis(0), 3).fill(0.0);
         bias.fill(0.0);
         for tile in USUAL.into_iter().chain([Some(M64N32)]) {
             let what = format!("input of 2^{of_input}, filters of 2^{of_filters}");
             check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
         }
     }
-    Ok(())
+    // More blocks pack a sample than a block has threads, and the last one has what is largest. Few terms of a sum are not 0.
+    let mut conv = Convolution::new::<F::Stored>([1, 2064, 3], [1, 3, 3], [1, 1, 1], plain);
+    for (channel, mut plane) in conv.case.x.axis_iter_mut(Axis(1)).enumerate() {
+        let factor = match channel {
+            0..16 => 1.0,
+            2063 => 1e4,
+            _ => 0.0,
+        };
+        plane.mapv_inplace(|value| value * factor);
+    }
+    check_convolution::<F>(run, "many blocks", &conv, F::PRODUCTS, None, None, 1)
 }
 
 /// A NaN of the input, one of a filter and an infinity spoil what they are multiplied with, and no scale.

@@ -1,5 +1,5 @@
 //! Problems 85 and 79 in one launch where other checks do not go: without bias or affine parameters, bounds in the wrong order, filters of
-//! zeros, filters with a NaN, inputs without any deviation, an eps of 0.
+//! zeros, filters with a NaN, inputs without any deviation, an eps of 0 and a large one, input and filters that are both tiny.
 
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::{ClampSpec, GroupNormSpec, InstanceNormSpec};
@@ -11,6 +11,9 @@ use super::convolved::Format;
 use super::{Outcome, Run, compare, precision, same_bits, stored};
 use problem79::{Choose, of_warpgroups, of_warps};
 use problem85::Configured;
+
+/// As much as matters beside the variance of what is convolved here, which is about 8.
+const LARGE_EPS: f64 = 0.5;
 
 /// What a corner of problem 85 is like.
 struct Corner85 {
@@ -30,7 +33,10 @@ fn corners85() -> [Corner85; 2] {
         ..KernelBench85::default()
     };
     let groups = KernelBench85 {
-        group_norm: GroupNormSpec::new(8),
+        group_norm: GroupNormSpec {
+            eps: LARGE_EPS,
+            ..GroupNormSpec::new(8)
+        },
         clamp: ClampSpec::new(-0.5, 1.5),
         ..KernelBench85::default()
     };
@@ -43,7 +49,7 @@ fn corners85() -> [Corner85; 2] {
         },
         // A last window row whose rows are all in one slot.
         Corner85 {
-            what: "groups of eight channels, filters of zeros",
+            what: "groups of eight channels, a large eps, filters of zeros",
             preset: groups,
             height: 11,
             zeros_from: 60,
@@ -67,6 +73,15 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
         let spread = problem85::outputs::<F>(run, &case, F::CONFIG.spread())?;
         same_bits(corner.what, &spread, &y)?;
     }
+    if size_of::<F::Stored>() == 4 {
+        // What undoes the scale of either is a normal number, and what undoes both would be none if each were as large as it could.
+        let mut case = problem85::case_of::<F::Stored>(KernelBench85::default(), 1, 10);
+        case = case.scaled(f32::exp2(-100.0));
+        case.parameters[0].mapv_inplace(|weight| weight * f32::exp2(-40.0));
+        let y = problem85::outputs::<F>(run, &case, F::CONFIG)?;
+        let wanted = case.expected_of_one_kernel(&precision).expect("an image");
+        compare("tiny input, tiny filters", &y, &wanted)?;
+    }
     // A bias that all channels share, however large, is taken away by the norm to the last bit.
     let mut case = problem85::case_of::<F::Stored>(KernelBench85::default(), 1, 10);
     case.parameters[1].fill(0.0);
@@ -88,6 +103,7 @@ fn corners79() -> [Corner79; 7] {
     };
     let bare = KernelBench79 {
         bias: false,
+        instance_norm: InstanceNormSpec { eps: LARGE_EPS },
         ..usual
     };
     let bounds = KernelBench79 {
@@ -99,7 +115,7 @@ fn corners79() -> [Corner79; 7] {
         ..usual
     };
     [
-        ("no bias", bare, [1.0, 0.0], None),
+        ("no bias, a large eps", bare, [1.0, 0.0], None),
         ("min above max", bounds, [1.0, 0.0], None),
         // A multiplier of 0 leaves no deviation.
         ("no eps", no_eps, [1.0, 0.0], None),
