@@ -4,10 +4,12 @@ use std::ptr::null_mut;
 
 use convfuse::chain::{Chain, Layer};
 use convfuse::spec::{ClampSpec, PointwiseSpec};
-use convfuse::{DType, Device, Error, Model, Options, Stream, Tensor, data};
+use convfuse::{DType, Device, Error, Inputs, Model, Options, Stream, Tensor, data};
 use cust::sys::{self, CUresult};
+use ndarray::Array3;
 
-use crate::ordering::{Current, WITH_POOLS, array, holds, late, tensor};
+use crate::ordering::{Current, LEN, WITH_POOLS, array, holds, late, tensor};
+use crate::others::{foreign, over};
 
 /// What `work` does on a stream in capture, by the driver's own calls, and how the capture ends.
 pub(crate) fn captured(device: &Device, stream: &Stream, work: impl FnOnce()) -> CUresult {
@@ -41,6 +43,10 @@ fn a_capture_reads_of_other_streams_what_it_has_read_before() {
         .unwrap();
     let mut y = plan.output().unwrap();
     let x = Tensor::from_array(&home, &data::fill(1, [1, 2, 5, 5])).unwrap();
+    // That a third stream has read it is in the order of that stream alone.
+    let third = x.on(&device.stream().unwrap()).unwrap();
+    third.to_array::<f32>().unwrap();
+    model.forward(&third).unwrap();
     let ended = captured(&device, &stream, || {
         let refused = plan.execute(&x, &mut y);
         assert!(
@@ -210,5 +216,31 @@ fn a_stream_is_named_in_its_capture_and_in_that_of_another() {
     let again = unsafe { Stream::from_raw(&device, raw) }.unwrap();
     x.on(&again).unwrap();
     drop((launches, y, x));
+    script.expect_no_violations();
+}
+
+#[test]
+fn each_input_of_a_graph_is_written_by_its_name() {
+    let test = "captures::each_input_of_a_graph_is_written_by_its_name";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let stream = device.stream().unwrap();
+    let names = ["first", "second"];
+    let chain = Chain::new(1, names.map(Layer::add)).unwrap();
+    let model = Model::init(&stream, &chain, 1).unwrap();
+    let shape = [1, 1, LEN];
+    let plan = model.plan(&stream, &shape, &Options::default()).unwrap();
+    let memory = [(); 3].map(|()| foreign(&device));
+    let [x, first, second] = memory.map(|pointer| over(&stream, pointer).reshape(&shape).unwrap());
+    let inputs = Inputs::new(x).with(names[0], first).with(names[1], second);
+    let mut captured = plan.capture(inputs).unwrap();
+    let values = |value: f32| Array3::from_elem(shape, value);
+    captured.write(&values(1.0)).unwrap();
+    captured.write_input(names[1], &values(3.0)).unwrap();
+    captured.write_input(names[0], &values(2.0)).unwrap();
+    let held = memory.map(|pointer| over(&stream, pointer).to_array::<f32>().unwrap().sum());
+    assert_eq!(held, [1.0, 2.0, 3.0].map(|value| value * LEN as f32));
+    drop(captured);
     script.expect_no_violations();
 }

@@ -24,7 +24,8 @@ fn prepared(home: &Stream, stream: &Stream, x: &Tensor) -> (Model, convfuse::Res
     (model, launches)
 }
 
-fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> convfuse::Result<Tensor> {
+/// The output of a run over memory of the stream.
+pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> convfuse::Result<Tensor> {
     let y = Tensor::zeros(stream, launches.output_shape(), launches.dtype())?;
     let words = launches.workspace_bytes().div_ceil(4) as usize;
     let workspace = Tensor::zeros(stream, &[words], DType::F32)?;
@@ -56,6 +57,7 @@ fn any_stream_runs_what_was_prepared_and_is_waited_for_when_it_goes() {
     // What was prepared goes before anything that was queued is done; the streams, and memory for others, after it.
     drop((launches, model));
     let next = Tensor::zeros(&home, &[1 << 16], DType::F32).unwrap();
+    home.synchronize().unwrap();
     for stream in &others {
         stream.synchronize().unwrap();
     }

@@ -6,6 +6,7 @@
 //! * `ordering`, `captures`: work is done no sooner than it is waited for, so that an order that is missing shows.
 //! * `clusters`: a launch that says its clusters itself.
 //! * `launches`: runs over memory that each is given.
+//! * `drawn`: copies between streams and arrays in orders that are drawn.
 //! * `lost`: a call finds the device lost, or the process is a fork of the one that used it.
 //! * `others`: memory, allocators and arrays that come from outside.
 //! * `threads`: two threads meet at a call of the driver that returns late.
@@ -15,6 +16,7 @@ mod cache;
 mod campaign;
 mod captures;
 mod clusters;
+mod drawn;
 mod driver;
 mod launches;
 mod lost;

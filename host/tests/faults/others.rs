@@ -18,7 +18,7 @@ use crate::driver::Script;
 use crate::ordering::{Current, LEN, WITH_POOLS, array, holds, late, tensor};
 
 /// Memory of the device that this library does not know.
-fn foreign(device: &Device) -> RawPointer {
+pub(crate) fn foreign(device: &Device) -> RawPointer {
     let _current = Current::of(device);
     let mut address = 0;
     // SAFETY: a place for one address.
@@ -26,7 +26,7 @@ fn foreign(device: &Device) -> RawPointer {
     with_exposed_provenance_mut(address as usize)
 }
 
-fn over(stream: &Stream, pointer: RawPointer) -> Tensor {
+pub(crate) fn over(stream: &Stream, pointer: RawPointer) -> Tensor {
     // SAFETY: the memory has as many floats, stays to the end of the process, and is written in the stream's order only.
     let lent =
         unsafe { Tensor::from_raw_parts(stream, pointer, &[LEN], None, DType::F32, Box::new(())) };
@@ -364,6 +364,8 @@ fn memory_that_many_streams_read_remembers_a_few() {
     let alive = script.alive(device.ordinal().unwrap_or_default());
     drop(x);
     let overwritten = tensor(&home, &two);
+    // The stream that overwrites goes first: whoever reads has to be waited for.
+    home.synchronize().unwrap();
     assert!(backs.iter().all(|back| holds(back, 1.0)), "read before");
     drop((overwritten, backs));
     script.expect_no_violations();

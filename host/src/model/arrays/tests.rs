@@ -61,6 +61,9 @@ fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
         places: 2,
     };
     assert_eq!(chunks, Some(two));
+    // What the batch decides is decided by the whole one.
+    let by_batch = Options::default().batch_invariant(false);
+    assert_eq!(shares[0].chunks(&by_batch, &cut).unwrap(), None);
     // The second time through the ring of the first.
     for _ in 0..2 {
         assert_eq!(bits(&through_chunks(&model, &x.view())), wanted);
