@@ -8,7 +8,7 @@ use convfuse::spec::{
 use convfuse::{DType, Tensor};
 use convfuse_cli::{compare, rounded};
 use libtest_mimic::Trial;
-use oracle::Case;
+use oracle::{Case, Precision};
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
@@ -26,6 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     for backend in Backend::KERNELS {
         let name = "take_the_fewest_launches_there_are";
         trials.push(backend.trial("other_chains", name, launches));
+        let name = "do_functions_in_their_order";
+        trials.push(backend.trial("other_chains", name, orders_of_functions));
     }
     trials
 }
@@ -209,6 +211,45 @@ fn match_reference(backend: Backend, dtype: DType) -> Outcome {
         }
     }
     all_right(&complaints)
+}
+
+/// Two functions that come to something else the other way round, in either order, wherever a chain may have functions: behind a norm, with and
+/// without a convolution, and behind or on both sides of a pool, whose windows are side by side or share pixels.
+fn orders_of_functions(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let functions = [Layer::leaky_relu(0.25), Layer::clamp(-0.2, 0.5)];
+    let apart = Layer::max_pool2d(MaxPool2dSpec {
+        stride: Some([2, 2]),
+        ..MaxPool2dSpec::new([3, 3])
+    });
+    let norm = || Layer::group_norm("norm", 4);
+    // Of so many filters that a product takes them.
+    let heads = [vec![conv("conv", 24), norm()], vec![norm()]];
+    for [first, second] in [[0, 1], [1, 0]] {
+        let [f, g] = [first, second].map(|index: usize| functions[index].clone());
+        let mut tails = vec![vec![f.clone(), g.clone()]];
+        for pool in [pool(2), apart.clone()] {
+            tails.push(vec![pool.clone(), f.clone(), g.clone()]);
+            tails.push(vec![f.clone(), pool.clone(), g.clone()]);
+            tails.push(vec![f.clone(), g.clone(), pool]);
+        }
+        let chains = heads.iter().flat_map(|head| {
+            let tails = tails.iter();
+            tails.map(move |tail| [&head[..], &tail[..]].concat())
+        });
+        for layers in chains.chain(tails[1..2].iter().cloned()) {
+            let chain = Chain::new(8, layers)?;
+            let name = format!("{first} and {second}: {}", chain.operators());
+            let case = Case::of_chain(&name, chain, &[1, 8, 9, 11]);
+            let x = Tensor::from_array(&stream, &case.x)?;
+            let y = chains::model(&stream, &case, DType::F32)?.forward(&x)?;
+            let checked = case
+                .expected(&Precision::SPLIT)?
+                .check(y.to_array()?.view());
+            checked.map_err(|complaint| format!("{name}: {complaint}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// What is explained is what is launched, under every strategy; the fused one takes no more launches than others.
