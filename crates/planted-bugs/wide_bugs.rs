@@ -6,8 +6,71 @@ bugs! {
         name: wide_ring_comes_round_without_a_new_parity,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/mod.rs",
-        right: "parity: «self.parity ^ 1»,",
+        right: "parity: «self.parity ^ ring.comes_round»,",
         wrong: "self.parity",
+    }
+    {
+        name: wide_filters_that_stay_are_awaited_in_the_next_round,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "comes_round: «1 - self.rings.stay»,",
+        wrong: "1",
+    }
+    {
+        name: wide_filters_that_stay_come_again_while_they_are_used,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "        «if ring.comes_round == 0 {\n            break;\n        }»\n",
+        wrong: "",
+    }
+    {
+        name: wide_second_output_is_written_over_the_first,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "self.place.z * self.g.outputs_d + «self.output_d()»",
+        wrong: "0",
+    }
+    {
+        name: wide_moments_of_both_outputs_have_one_place,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "(self.place.tile * outputs + «self.output_d()») * HALVES + half)",
+        wrong: "0",
+    }
+    {
+        name: wide_second_output_is_there_as_often_as_the_first,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "«self.g.outputs_d - 1 - self.output_d()»",
+        wrong: "self.g.outputs_d - 1",
+    }
+    {
+        name: wide_limits_of_an_output_that_is_not_there_are_taken,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "if «self.place.z < made.conv.z» {",
+        wrong: "true",
+    }
+    {
+        name: wide_filters_of_the_second_output_begin_with_the_first_slice,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/filters.rs",
+        right: ".wrapping_sub(«self.behind * conv.r»)",
+        wrong: "0",
+    }
+    {
+        name: wide_tiles_of_two_outputs_are_a_slice_apart,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "let z = place.z * «g.slice_stride()»",
+        wrong: "conv.stride_d",
+    }
+    {
+        name: wide_slices_of_a_tile_of_two_outputs_are_neighbours,
+        check: implicit_gemm::two_outputs::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "position: (d * «outputs_d(g, tile)» * conv.p + h)",
+        wrong: "1",
     }
     {
         name: wide_filters_are_overwritten_in_use,
@@ -160,8 +223,8 @@ bugs! {
         name: wide_moments_take_unused_pixels,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",
-        right: "let is_whole = «g.tile_pixels() == WIDE.pixels() && is_within(g, self.place)»;",
-        wrong: "is_within(g, self.place)",
+        right: "let is_whole = «g.tile_pixels() == WIDE.pixels() && is_within(&self.made(), self.place)»;",
+        wrong: "is_within(&self.made(), self.place)",
     }
     {
         name: wide_results_are_overwritten_while_they_are_written,
@@ -202,14 +265,14 @@ bugs! {
         name: wide_slice_of_the_filter_is_the_first,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/produce.rs",
-        right: "let z = place.z * conv.stride_d + «filter_slice * conv.dilation_d»;",
+        right: " + «filter_slice * conv.dilation_d»;",
         wrong: "0",
     }
     {
         name: wide_filters_of_all_depths_are_those_of_the_first_slice,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/filters.rs",
-        right: "let row = «depth * conv.r + row»;",
+        right: "let row = («depth * conv.r + row»)",
         wrong: "row",
     }
     {
@@ -230,8 +293,8 @@ bugs! {
         name: wide_slices_of_a_tile_are_neighbours_in_spite_of_the_stride,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/tables.rs",
-        right: "    («slice * conv.stride_d» + t * conv.dilation_d, h, strip)",
-        wrong: "slice",
+        right: "let d = slice * «conv.stride_d» * outputs_d(g, tile)",
+        wrong: "1",
     }
     {
         name: wide_rows_of_the_filter_are_a_row_of_one_octet_apart,
@@ -391,14 +454,14 @@ bugs! {
         name: unpacked_slices_of_the_filter_read_the_same,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
         file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "place.z * conv.stride_d + «filter_slice * conv.dilation_d»,",
+        right: "place.z * g.slice_stride() + «filter_slice * conv.dilation_d»,",
         wrong: "0",
     }
     {
         name: unpacked_results_are_computed_again_from_a_dense_input,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
         file: "fused/implicit_gemm/again.rs",
-        right: "let is_unpacked = UNPACKED && «opaque::to_compiler(g.cells.is_unpacked) != 0»;",
+        right: "let is_unpacked = WIDE && «opaque::to_compiler(g.cells.is_unpacked) != 0»;",
         wrong: "false",
     }
 }

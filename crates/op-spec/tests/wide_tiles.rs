@@ -5,7 +5,9 @@ use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::wide::{
     BLOCK_THREADS, HALVES, PATCH_WARPS, WARPS, WRITTEN_WORDS, WideRings, chain_bytes, filter_word,
 };
-use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, STEP_CELLS, WIDE};
+use op_spec::launch::implicit_gemm::{
+    CHAIN_STEPS, GemmConfig, GemmDevice, OperandFormat, STEP_CELLS, WIDE,
+};
 use op_spec::{Conv3dSpec, ConvSpec};
 
 const HOPPER: GemmDevice = GemmDevice {
@@ -131,20 +133,32 @@ fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
 
 #[test]
 fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
-    let mut fewest = [u32::MAX; 2];
+    let (mut fewest, mut stay) = ([u32::MAX; 2], [false; 2]);
     for conv in problems(3) {
-        for (format, device) in FORMATS
+        for (config, device) in FORMATS
             .into_iter()
             .flat_map(|f| devices().map(move |d| (f, d)))
+            .flat_map(|(format, device)| {
+                let one = wide(&conv, format, &device);
+                let two = GemmConfig::with_two_outputs(&conv, format, &device);
+                one.into_iter()
+                    .chain(two)
+                    .map(move |config| (config, device))
+            })
         {
-            let Some(config) = wide(&conv, format, &device) else {
-                continue;
-            };
+            let format = config.format;
             let g = &config.geometry;
             for blocks in [[1, 1], [2, 1], [1, 2], [2, 2], [1, 4], [2, 4]] {
                 if let Some(rings) = g.wide_rings(format, blocks, device.shared_bytes) {
                     assert_eq!([rings.tiles, rings.splits], blocks);
-                    assert!(rings.patches >= 2 && rings.filters >= 2, "{rings:?}");
+                    let chains = (g.stages * g.steps).div_ceil(CHAIN_STEPS);
+                    if rings.stay == 1 {
+                        assert_eq!((rings.filters, rings.splits), (chains, 1));
+                        assert!(rings.patches >= PATCH_WARPS, "{rings:?}");
+                    } else {
+                        assert!(rings.patches >= 2 && rings.filters >= 2, "{rings:?}");
+                    }
+                    stay[rings.stay as usize] = true;
                     assert!(rings.patches <= PATCH_WARPS + 1, "{rings:?}");
                     lies_apart(&config, rings, device.shared_bytes);
                     fewest[0] = fewest[0].min(rings.patches);
@@ -156,8 +170,9 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_slots_of_each_ring() {
             assert_eq!(config.shared_bytes(&device), layout.end);
         }
     }
-    // The rows have some for which memory is short.
+    // The rows have some for which memory is short, and some whose filters stay.
     assert_eq!(fewest[0], 2);
+    assert_eq!(stay, [true; 2]);
 }
 
 #[test]
@@ -180,6 +195,7 @@ fn no_further_slot_fits_shared_memory() {
                 splits: 1,
                 patches: 2,
                 filters: 2,
+                stay: 0,
             };
             let Some(rings) = g.wide_rings(format, [tiles, 1], shared_bytes) else {
                 assert!(bytes(fewest) > shared_bytes, "{config:?}");
@@ -188,7 +204,7 @@ fn no_further_slot_fits_shared_memory() {
             full += 1;
             let one_more = [
                 (rings.patches <= PATCH_WARPS, [1, 0]),
-                (rings.filters < MOST_FILTERS, [0, 1]),
+                (rings.filters < MOST_FILTERS && rings.stay == 0, [0, 1]),
             ];
             for (_, [patches, filters]) in one_more.into_iter().filter(|(may, _)| *may) {
                 let more = WideRings {
@@ -196,6 +212,7 @@ fn no_further_slot_fits_shared_memory() {
                     splits: 1,
                     patches: rings.patches + patches,
                     filters: rings.filters + filters,
+                    stay: rings.stay,
                 };
                 assert!(bytes(more) > shared_bytes, "{rings:?}, {config:?}");
             }

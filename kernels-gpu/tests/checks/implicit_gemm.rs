@@ -263,6 +263,55 @@ pub(crate) fn split<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// Rows whose tiles have two neighbouring outputs in depth for each place of a pixel.
+pub(crate) fn two_outputs<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    let padded = spec([1; 3], [1; 3], [1; 3], 1);
+    let rows: [Row; 6] = [
+        // An even number of outputs in depth, in tiles of one slice, that share filters which stay; padding on all sides.
+        ([1, 16, 32], [6, 17, 18], [3, 3, 3], padded, None, 1.0),
+        // An odd number, of which tiles of several slices have the last alone; fewer filters than half a tile.
+        ([1, 24, 25], [9, 9, 9], [3, 3, 3], padded, None, 1.0),
+        // All slices of the filter in a stage; more rows and columns than tiles have.
+        ([1, 16, 27], [5, 18, 20], [2, 2, 2], plain, None, 1.0),
+        // Groups, strides and dilation along the rows and columns; filters that come round.
+        (
+            [2, 96, 52],
+            [3, 11, 14],
+            [4, 3, 3],
+            spec([1, 2, 2], [2, 1, 0], [1, 2, 1], 2),
+            None,
+            1.0,
+        ),
+        // One plane, whose neighbouring columns make a step.
+        (
+            [2, 8, 30],
+            [3, 9, 14],
+            [2, 3, 5],
+            spec([1; 3], [0, 1, 2], [1, 1, 3], 1),
+            None,
+            1.0,
+        ),
+        // An odd number of slices, in tiles of one: half of the last ones' filters make nothing.
+        ([1, 16, 32], [5, 18, 18], [3, 3, 3], plain, None, 1.0),
+    ];
+    for (number, row) in rows.into_iter().enumerate() {
+        let (channels, input, filter, spec, ..) = row;
+        let conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
+        for splits in [1, 2] {
+            let config = GemmConfig::with_two_outputs(&conv.geometry, F::OPERANDS, &DEVICE);
+            let config = config.and_then(|config| config.split_by(splits, &FOR_WIDE_TILES));
+            let Some(config) = config else {
+                assert!(splits > 1, "row {number}");
+                continue;
+            };
+            let what = format!("row {number}, {splits} blocks a sum");
+            check_config::<F>(run, &what, &conv, F::PRODUCTS, None, &config)?;
+        }
+    }
+    Ok(())
+}
+
 fn check_row<F: Packed>(
     run: &Run,
     number: usize,
@@ -311,6 +360,18 @@ pub(super) fn check_convolution<F: Packed>(
         splits,
         ..config.expect("a config")
     };
+    check_config::<F>(run, what, conv, products, pool, &config)
+}
+
+/// The same with `config`.
+fn check_config<F: Packed>(
+    run: &Run,
+    what: &str,
+    conv: &Convolution,
+    products: f64,
+    pool: Option<[u32; 2]>,
+    config: &GemmConfig,
+) -> Outcome {
     let [n, k] = [
         conv.geometry.n as usize,
         conv.geometry.output_channels() as usize,
@@ -326,13 +387,13 @@ pub(super) fn check_convolution<F: Packed>(
     let moments = run.empty::<f32>(config.moment_elements() as usize)?;
     let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
 
-    let operands = prepare::<F>(run, &config, &x, &parameters[0])?;
+    let operands = prepare::<F>(run, config, &x, &parameters[0])?;
     let alone = Ended::NONE;
     let none = run.empty::<F::Stored>(0)?;
     let bias = parameters.get(1).unwrap_or(&none);
     if config.tile.is_wide() {
         let multiply = |device: &GemmDevice, y: &Tensor<F::Stored>, moments: &Tensor<f32>| {
-            multiply_wide::<F>(run, &config, device, &operands, bias, &alone, y, moments)
+            multiply_wide::<F>(run, config, device, &operands, bias, &alone, y, moments)
         };
         let tiles = multiply(&FOR_WIDE_TILES, &y, &moments)?;
         if tiles == 2 {
@@ -344,11 +405,11 @@ pub(super) fn check_convolution<F: Packed>(
             same_bits(&format!("{what}, moments"), &other_moments, &moments)?;
         }
     } else {
-        multiply::<F>(run, &config, &operands, bias, &scale, &alone, &y, &moments)?;
+        multiply::<F>(run, config, &operands, bias, &scale, &alone, &y, &moments)?;
     }
     combine::whole(run, &moments, config.moment_parts(), &combined)?;
 
-    let what = format!("{what}, {:?}, split by {splits}", config.tile);
+    let what = format!("{what}, {:?}, split by {}", config.tile, config.splits);
     compare(&format!("{what}, moments"), &combined, &wanted_moments)?;
     compare(&what, &y, &wanted)
 }

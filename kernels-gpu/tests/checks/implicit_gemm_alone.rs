@@ -272,7 +272,7 @@ fn check<F: Packed>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
         shift: shift.source(),
         ending,
     };
-    for tile in tiles::<F>(row) {
+    let of_tile = |tile: Option<GemmTile>| {
         let config = match tile {
             Some(tile) => {
                 let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, tile);
@@ -282,17 +282,27 @@ fn check<F: Packed>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
         };
         // Three parts of two planes with residues do not fit shared memory twice.
         let is_large = F::OPERANDS.parts == 3 && row.attributes.stride != [1; 3];
-        if config.is_none() && tile == Some(WIDE) && is_large {
-            continue;
-        }
-        let config = config.expect("a config");
+        let may_lack = tile == Some(WIDE) && is_large;
+        assert!(config.is_some() || may_lack, "{name}, {tile:?}");
+        config
+    };
+    // Where one output's zeros meet what is not finite in the other's window, too.
+    let two_outputs = GemmConfig::with_two_outputs(&geometry, F::OPERANDS, &DEVICE);
+    let two_outputs = two_outputs.map(GemmConfig::without_norm);
+    let is_deep = geometry.z > 1 && geometry.stride_d == 1;
+    assert_eq!(two_outputs.is_some(), is_deep, "{name}");
+    for config in (tiles::<F>(row).into_iter())
+        .filter_map(of_tile)
+        .chain(two_outputs)
+    {
         assert_eq!(config.moment_elements(), 0);
         let operands = prepare::<F>(run, &config, &x, &parameters[0])?;
         let bias = &parameters[1];
         let elements = wanted.shape().iter().product();
         let y = run.empty::<F::Stored>(elements)?;
         let none = run.empty::<f32>(0)?;
-        let what = format!("{name}, {:?}", config.tile);
+        let outputs = config.geometry.outputs_d;
+        let what = format!("{name}, {:?} of {outputs}", config.tile);
         if config.tile.is_wide() {
             let multiply = |device, y| {
                 multiply_wide::<F>(run, &config, device, &operands, bias, &ended, y, &none)

@@ -245,6 +245,9 @@ pub struct GemmGeometry {
     pub alone: u32,
     /// Where the cells of an input lie that is not packed.
     pub cells: CellStrides,
+    /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a wide tile's filters makes one. Tiles, patches
+    /// and the packed input are then those of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked for.
+    pub outputs_d: u32,
 }
 
 impl GemmGeometry {
@@ -264,6 +267,13 @@ impl GemmGeometry {
     #[must_use]
     pub const fn filter_sets(&self) -> u32 {
         self.conv.groups * self.filter_tiles
+    }
+
+    /// Slices of the input from one slice of a tile to the next.
+    #[must_use]
+    #[inline(always)]
+    pub const fn slice_stride(&self) -> u32 {
+        self.conv.stride_d * self.outputs_d
     }
 
     /// Pooling windows of a tile.

@@ -99,6 +99,7 @@ fn prepare(
         stage_planes: geometry.stage_planes,
         passes: config.format.passes,
         depth_stages: geometry.depth_stages,
+        outputs_d: geometry.outputs_d,
     };
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
     let label = label(config, precision, program.dtype(weight));

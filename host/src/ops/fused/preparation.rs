@@ -22,6 +22,7 @@ pub(crate) enum Preparation {
         stage_planes: u32,
         passes: u32,
         depth_stages: u32,
+        outputs_d: u32,
     },
 }
 

@@ -100,10 +100,10 @@ impl Pixels {
 /// The sum of the products of filter `channel` with the window of one output of a sample, one after another: taps in
 /// order, and of each the channels, as `conv_direct` has them. Padding is a value of 0.
 ///
-/// Only where `UNPACKED` is the input ever unpacked.
+/// Only of `WIDE` tiles is the input ever unpacked.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-unsafe fn convolve<T: Storage, const UNPACKED: bool>(
+unsafe fn convolve<T: Storage, const WIDE: bool>(
     x: *const T,
     weight: *const T,
     g: &GemmGeometry,
@@ -112,7 +112,7 @@ unsafe fn convolve<T: Storage, const UNPACKED: bool>(
 ) -> f32 {
     let conv = &g.conv;
     let pixels = conv.input_pixels() as usize;
-    let is_unpacked = UNPACKED && opaque::to_compiler(g.cells.is_unpacked) != 0;
+    let is_unpacked = WIDE && opaque::to_compiler(g.cells.is_unpacked) != 0;
     let all = if is_unpacked {
         (g.cells.all_cells(conv) * u64::from(CELL_VALUES)) as usize
     } else {
@@ -174,6 +174,8 @@ pub(super) struct Written<'a, T: Storage> {
     pub(super) y: GlobalMut<T>,
     pub(super) g: &'a GemmGeometry,
     pub(super) place: &'a Place,
+    /// Which of neighbouring outputs in depth they are; only of wide tiles there are several.
+    pub(super) output_d: u32,
     /// For each pixel, its place in the tile.
     pub(super) pixels: Shared<u32>,
     /// For each filter of the block: bias, reciprocal of its scale, gain, shift.
@@ -182,7 +184,7 @@ pub(super) struct Written<'a, T: Storage> {
     pub(super) first_filter: u32,
     pub(super) filter_step: u32,
     pub(super) filters_end: u32,
-    /// The output channel of the block's filter 0.
+    /// The output channel of the block's filter 0, as far before that of the first one as their numbers are apart: wrapped, of a second half.
     pub(super) first_channel: u32,
     /// The pixels.
     pub(super) first_pixel: u32,
@@ -190,13 +192,13 @@ pub(super) struct Written<'a, T: Storage> {
 }
 
 impl<T: Storage> Written<'_, T> {
-    /// Computes again what the warp wrote that is NaN, if any lane has seen one. Only where `UNPACKED` is the input ever unpacked.
+    /// Computes again what the warp wrote that is NaN, if any lane has seen one. Only of `WIDE` tiles is the input ever unpacked.
     ///
     /// # Safety
     /// All lanes of the warp call it together, and no other warp wrote these results.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-    pub(super) unsafe fn look_again<const UNPACKED: bool>(&self, seen: bool) {
+    pub(super) unsafe fn look_again<const WIDE: bool>(&self, seen: bool) {
         warp::sync_warp(warp::ALL_LANES);
         if !warp::warp_vote_any(warp::ALL_LANES, seen) {
             return;
@@ -205,25 +207,25 @@ impl<T: Storage> Written<'_, T> {
         let conv = &g.conv;
         let mut filter = self.first_filter;
         while filter < self.filters_end {
-            let channel = self.first_channel + filter;
+            let channel = self.first_channel.wrapping_add(filter);
             let plane = place.sample as usize * conv.output_channels() as usize + channel as usize;
             let mut pixel = self.first_pixel + thread::thread_idx_x() % WARP_THREADS;
             while pixel < self.pixels_end {
                 let word = self.pixels.load(pixel);
                 let [d, h, w] = from_word(word);
-                let (z, p, q) = (place.z + d, place.p + h, place.q + w);
+                let slice = if WIDE {
+                    (place.z + d) * g.outputs_d + self.output_d
+                } else {
+                    place.z + d
+                };
+                let (z, p, q) = (slice, place.p + h, place.q + w);
                 if word != OUTSIDE && z < conv.z && p < conv.p && q < conv.q {
                     let at = (z * conv.p + p) * conv.q + q;
                     let to = plane * conv.output_pixels() as usize + at as usize;
                     if self.y.load(to).to_f32().is_nan() {
                         let of = (place.sample, channel);
-                        let sum = convolve::<T, UNPACKED>(
-                            self.alone.x,
-                            self.alone.weight,
-                            g,
-                            of,
-                            [z, p, q],
-                        );
+                        let sum =
+                            convolve::<T, WIDE>(self.alone.x, self.alone.weight, g, of, [z, p, q]);
                         let [bias, _, gain, shift] =
                             self.channels.load_vec::<4>(filter * CELL_WORDS);
                         let value = self.alone.map([gain, shift], sum + bias);

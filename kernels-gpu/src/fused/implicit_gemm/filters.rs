@@ -16,6 +16,8 @@ use crate::parts::prescale::prescale_for;
 struct Filter<'a, T: Storage> {
     weight: Global<T>,
     scale: f32,
+    /// Slices of zeros before it.
+    behind: u32,
     g: &'a GemmGeometry,
 }
 
@@ -57,12 +59,13 @@ impl<T: Storage> Filter<'_, T> {
         let (g, conv) = (self.g, &self.g.conv);
         let (stage, depth) = div_rem(stage, g.depth_stages);
         let (row, column) = div_rem(tap, g.column_taps);
-        // Where the filter's slices are stages, those of one have its rows.
-        let row = depth * conv.r + row;
+        // Where the filter's slices are stages, those of one have its rows. Before the first, wrapped.
+        let row = (depth * conv.r + row).wrapping_sub(self.behind * conv.r);
         let (j, c) = div_rem(value, g.cell_channels);
         let channel = (stage * g.stage_planes + plane) * g.cell_channels + c;
         let s = column * g.cell_columns + j;
-        if plane < g.stage_planes && channel < conv.group_c && s < conv.s {
+        let in_filter = row < conv.t * conv.r && s < conv.s;
+        if plane < g.stage_planes && channel < conv.group_c && in_filter {
             let at = channel * conv.taps() + row * conv.s + s;
             self.weight.load(at as usize).to_f32() * self.scale
         } else {
@@ -105,8 +108,14 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         return;
     }
     let reduction = conv.reduction() as usize;
-    let filter = (group * conv.group_k + k) as usize;
-    let exists = k < conv.group_k;
+    // Each half of a tile's filters makes an output of its own.
+    let (behind, of_group) = if g.outputs_d == 1 {
+        (0, k)
+    } else {
+        div_rem(k, tile.filters() / 2)
+    };
+    let filter = (group * conv.group_k + of_group) as usize;
+    let exists = of_group < conv.group_k;
     let weight = Global::new(weight, conv.output_channels() as usize * reduction);
     let weight = weight.slice(if exists { filter * reduction } else { 0 }, reduction);
 
@@ -124,7 +133,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         warp::sync_warp(warp::ALL_LANES);
         let [up, down] = prescale_for(f32::from_bits(warp::warp_reduce_max(warp::ALL_LANES, bits)));
         scale = up;
-        if exists && lane == 0 {
+        if exists && behind == 0 && lane == 0 {
             GlobalMut::new(descales, conv.output_channels() as usize).store(filter, down);
         }
     }
@@ -139,7 +148,12 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let (filter_tile, set) = div_rem(set, sets);
     let (high_row, quad) = div_rem(row, 8);
     let all_steps = g.stages * g.steps;
-    let filter = Filter { weight, scale, g };
+    let filter = Filter {
+        weight,
+        scale,
+        behind,
+        g,
+    };
     // Four lanes, two words each, for each step.
     let mut at = lane;
     while at < all_steps * 8 {

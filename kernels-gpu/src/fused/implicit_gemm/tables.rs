@@ -19,6 +19,12 @@ fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if tile.warpgroups == 0 { 0 } else { g.strips }
 }
 
+/// Neighbouring outputs in depth that a tile's filters make: known to the compiler where it always is one.
+#[inline(always)]
+fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
+    if tile.is_wide() { g.outputs_d } else { 1 }
+}
+
 /// Three coordinates in a tile, in one word. Above each is a bit that is 0.
 #[inline(always)]
 pub(super) fn to_word(a: u32, b: u32, c: u32) -> u32 {
@@ -144,7 +150,7 @@ impl CellPlace {
             let (d, h) = div_rem(row, g.patch_h);
             (d, h, 0)
         } else {
-            row_of_octet(g, row)
+            row_of_octet(g, tile, row)
         };
         let column = column + strip * OCTET_PIXELS;
         Self {
@@ -158,7 +164,7 @@ impl CellPlace {
 
 /// Depth, row and strip of a row of a patch of octets.
 #[inline(always)]
-unsafe fn row_of_octet(g: &GemmGeometry, row: u32) -> (u32, u32, u32) {
+unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32, u32) {
     let conv = &g.conv;
     let (row, strip) = div_rem(row, g.strips);
     let (row, slice) = div_rem(row, g.tile_d);
@@ -166,7 +172,8 @@ unsafe fn row_of_octet(g: &GemmGeometry, row: u32) -> (u32, u32, u32) {
     let (t, residue) = div_rem(row, g.row_residues);
     // Residues have as many rows each, of which the last may be one that nobody reads.
     let h = (residue_row * conv.stride_h + residue).min(g.patch_h - 1);
-    (slice * conv.stride_d + t * conv.dilation_d, h, strip)
+    let d = slice * conv.stride_d * outputs_d(g, tile) + t * conv.dilation_d;
+    (d, h, strip)
 }
 
 /// How far the cell that entry `entry` of the table of offsets stands for is from a pixel's first: a cell of the
@@ -250,7 +257,7 @@ impl PixelPlace {
         Self {
             base: if used { base } else { 0 },
             coordinates: if used { to_word(d, h, w) } else { OUTSIDE },
-            position: (d * conv.p + h) * conv.q + w,
+            position: (d * outputs_d(g, tile) * conv.p + h) * conv.q + w,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::pixels::{choose_pixels, reach};
 use super::stages::MAX_STAGE_CELLS;
 use super::{
     BLOCK_THREADS, CELL_VALUES, CELL_WORDS, CellStrides, GemmGeometry, GemmTile, OperandFormat,
-    SCANNED_ELEMENTS, SPREAD_THREADS, TILES, wide,
+    SCANNED_ELEMENTS, SPREAD_THREADS, TILES, WIDE, wide,
 };
 use crate::launch::conv::ConvGeometry;
 use crate::launch::norm::COUNTED_ELEMENTS;
@@ -80,7 +80,8 @@ impl GemmConfig {
         TILES
             .into_iter()
             .filter(|&tile| takes(tile))
-            .filter_map(|tile| input.config(tile, pool, format, device))
+            .flat_map(|tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
+            .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, pool, format, device))
             .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
             .map(|config| config.with_splits(device, batch))
             .filter_map(|config| Some((config.cost(device, samples)?, config)))
@@ -101,7 +102,17 @@ impl GemmConfig {
         device: &GemmDevice,
         tile: GemmTile,
     ) -> Option<Self> {
-        PackedInput::new(conv)?.config(tile, pool, format, device)
+        PackedInput::new(conv)?.config(tile, 1, pool, format, device)
+    }
+
+    /// The config with wide tiles whose filters make two neighbouring outputs in depth each, if there may be such.
+    #[must_use]
+    pub fn with_two_outputs(
+        conv: &ConvGeometry,
+        format: OperandFormat,
+        device: &GemmDevice,
+    ) -> Option<Self> {
+        PackedInput::new(conv)?.config(WIDE, 2, None, format, device)
     }
 
     /// The config if its launches can be made.
@@ -166,7 +177,8 @@ impl GemmConfig {
     /// Moments of each channel that a sample's tiles leave.
     #[must_use]
     pub const fn moment_parts(&self) -> u32 {
-        self.geometry.pixel_tiles() * self.tile.moments()
+        let g = &self.geometry;
+        g.pixel_tiles() * g.outputs_d * self.tile.moments()
     }
 
     /// f32 elements of the moments that the product leaves, `[n][k][part]`; none where no norm follows.
@@ -229,15 +241,20 @@ impl<'a> PackedInput<'a> {
         })
     }
 
-    /// The config with this tile of filters times pixels.
+    /// The config with this tile of filters times pixels, whose filters make so many neighbouring outputs in depth.
     fn config(
         &self,
         tile: GemmTile,
+        outputs_d: u32,
         pool: Option<[u32; 2]>,
         format: OperandFormat,
         device: &GemmDevice,
     ) -> Option<GemmConfig> {
-        let conv = self.conv;
+        let asked = self.conv;
+        let conv = match outputs_d {
+            1 => *asked,
+            _ => two_outputs(asked, tile)?,
+        };
         if tile.warpgroups != 0 && !device.warpgroups {
             return None;
         }
@@ -254,7 +271,7 @@ impl<'a> PackedInput<'a> {
         let cell_columns = CELL_VALUES / self.cell_channels;
         let column_taps = conv.s.div_ceil(cell_columns);
         let mut geometry = GemmGeometry {
-            conv: *conv,
+            conv,
             cell_channels: self.cell_channels,
             cell_columns,
             column_taps,
@@ -299,12 +316,14 @@ impl<'a> PackedInput<'a> {
             scans: u32::from(sample <= SCANNED_ELEMENTS),
             alone: 0,
             cells: CellStrides::PACKED,
+            outputs_d,
         };
         if geometry.taps > MAX_STAGE_CELLS {
             return None;
         }
         choose_pixels(&mut geometry, tile, format, device)?;
         geometry.choose_stages(format);
+        geometry.conv = *asked;
         if format.step_parts() == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;
         }
@@ -316,6 +335,24 @@ impl<'a> PackedInput<'a> {
         };
         (config.shared_bytes(device) <= device.shared_bytes).then_some(config)
     }
+}
+
+/// The convolution whose tiles are those of `conv` with two neighbouring outputs in depth for each place of a tile's pixels: half of the tile's filters
+/// are those of `conv` with a slice of zeros behind them, the other half with one before them. Three quarters of the products of filters of three slices are used, where half
+/// of a tile for as many filters would be.
+///
+/// That a slice meets zeros is noticed in an infinity alone. There is no slice that only such zeros meet: the other output's
+/// window has it. So where a norm follows, the infinity is in what its statistics are taken over; and results that no norm follows are computed again.
+fn two_outputs(conv: &ConvGeometry, tile: GemmTile) -> Option<ConvGeometry> {
+    let overlaps = conv.stride_d == 1 && conv.dilation_d == 1 && conv.t > 1 && conv.z > 1;
+    let are_half = 2 * conv.group_k <= tile.filters();
+    (tile.is_wide() && overlaps && are_half).then(|| ConvGeometry {
+        group_k: tile.filters(),
+        t: conv.t + 1,
+        z: conv.z.div_ceil(2),
+        stride_d: 2,
+        ..*conv
+    })
 }
 
 /// Channels of a pixel that share a cell with other columns of the filter's reach, or all eight.

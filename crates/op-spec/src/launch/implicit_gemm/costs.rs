@@ -57,7 +57,8 @@ impl GemmConfig {
             return steps && self.blocks_per_processor(device) > 1;
         }
         let places = u64::from(g.filter_tiles * self.tile.filters());
-        steps && 4 * u64::from(g.conv.group_k) >= 3 * places
+        let filters = u64::from(g.conv.group_k) * u64::from(g.outputs_d);
+        steps && 4 * filters >= 3 * places
     }
 
     /// About how many cycles the product takes on a device. Blocks run in rounds, each as long as its

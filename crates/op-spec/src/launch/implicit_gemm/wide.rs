@@ -56,8 +56,11 @@ pub const STEP_BYTES: u32 = WIDE.filters() * STEP_CELLS * CELL_BYTES;
 /// Fewer slots than this leave nothing to fill while others are read.
 const FEWEST_SLOTS: u32 = 2;
 
-/// More filter slots than this bring nothing.
+/// More filter slots than this bring nothing, unless there is one for each chain.
 const MOST_FILTER_SLOTS: u32 = 8;
+
+/// Chains whose filters may stay: as many as any shared memory has room for.
+const MOST_STAYING: u32 = 64;
 
 /// As many patch slots have one to read, and one for each warp that brings patches.
 const MOST_PATCH_SLOTS: u32 = PATCH_WARPS + 1;
@@ -99,6 +102,8 @@ pub struct WideRings {
     pub patches: u32,
     /// Slots for filters.
     pub filters: u32,
+    /// 1 if these are slots for all of a block's filters, which come once and stay, else 0.
+    pub stay: u32,
 }
 
 /// Bytes of shared memory at which its parts start.
@@ -181,6 +186,37 @@ impl GemmGeometry {
         self.conv.groups * self.filter_tiles.div_ceil(tiles)
     }
 
+    /// Chains of a tile.
+    #[must_use]
+    const fn chains(&self) -> u32 {
+        (self.stages * self.steps).div_ceil(CHAIN_STEPS)
+    }
+
+    /// Slots for all of a block's filters, if they leave room for one patch for each warp that brings patches.
+    const fn filters_stay(
+        &self,
+        format: OperandFormat,
+        rings: WideRings,
+        shared_bytes: u32,
+    ) -> Option<WideRings> {
+        let mut rings = WideRings {
+            patches: MOST_PATCH_SLOTS,
+            filters: self.chains(),
+            stay: 1,
+            ..rings
+        };
+        if rings.splits > 1 || rings.filters > MOST_STAYING {
+            return None;
+        }
+        while rings.patches >= PATCH_WARPS {
+            if self.wide_layout(format, rings).end <= shared_bytes {
+                return Some(rings);
+            }
+            rings.patches -= 1;
+        }
+        None
+    }
+
     /// As many slots as there is room for, if it is enough, of blocks of `tiles` tiles, `splits` of which split their sums.
     #[must_use]
     pub const fn wide_rings(
@@ -194,7 +230,11 @@ impl GemmGeometry {
             splits,
             patches: FEWEST_SLOTS,
             filters: FEWEST_SLOTS,
+            stay: 0,
         };
+        if let Some(rings) = self.filters_stay(format, rings, shared_bytes) {
+            return Some(rings);
+        }
         if self.wide_layout(format, rings).end > shared_bytes {
             return None;
         }
@@ -224,7 +264,7 @@ impl GemmGeometry {
 
     /// The time that `items` tiles of pixels take in blocks of one tile and of two, in hundredths of one tile of filters, where
     /// `splits` blocks share sums; more than anything where there are none of two: for split values, whose sums leave registers for
-    /// one, and where shared memory has no room.
+    /// one, for filters that make two outputs, of which there is one tile in a group, and where shared memory has no room.
     pub(super) fn wide_rounds(
         &self,
         format: OperandFormat,
@@ -237,7 +277,7 @@ impl GemmGeometry {
             Some(clusters.div_ceil(clusters_at_once(splits, device)))
         };
         let two = self.wide_rings(format, [2, splits], device.shared_bytes);
-        if format.parts > 1 || two.is_none() {
+        if format.parts > 1 || self.outputs_d > 1 || two.is_none() {
             return Some([rounds(1)?.checked_mul(100)?, u64::MAX]);
         }
         let one = rounds(1)?.checked_mul(ONE_TILE_COST)?;

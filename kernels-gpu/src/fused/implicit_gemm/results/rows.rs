@@ -34,6 +34,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 y: GlobalMut::new(self.output.y, planes * conv.output_pixels() as usize),
                 g,
                 place,
+                output_d: 0,
                 pixels: self.pixels,
                 channels: self.channels,
                 first_filter: self.thread / WARP_THREADS,

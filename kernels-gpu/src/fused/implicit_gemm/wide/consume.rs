@@ -110,9 +110,9 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
                 if let Some(over) = over {
                     over.give_back(&filter_ring, &patch_ring);
                 }
-                filters = filters.next(filter_ring.slots);
+                filters = filters.next(&filter_ring);
             }
-            patch = patch.next(patch_ring.slots);
+            patch = patch.next(&patch_ring);
             stage += 1;
         }
         let next = opaque::to_compiler(item + work.item_step);

@@ -69,6 +69,10 @@ use unpacked::is_unpacked;
 const MULTIPLYING_REGISTERS: u32 = 224;
 const FILLING_REGISTERS: u32 = 56;
 
+/// Filters of a tile that make the same one of two outputs.
+const HALF_FILTERS: u32 = WIDE.filters() / 2;
+const _: () = assert!(HALF_FILTERS.is_multiple_of(WARP_FILTERS));
+
 /// Warps of a warpgroup.
 const WARPGROUP_WARPS: u32 = WARPS / 2;
 
@@ -137,6 +141,7 @@ impl Memory {
             barriers: self.barriers,
             first: 0,
             slots: self.rings.patches,
+            comes_round: 1,
         }
     }
 
@@ -145,6 +150,7 @@ impl Memory {
             barriers: self.barriers,
             first: 2 * self.rings.patches,
             slots: self.rings.filters,
+            comes_round: 1 - self.rings.stay,
         }
     }
 
@@ -205,6 +211,8 @@ struct Ring {
     barriers: Shared<u64>,
     first: u32,
     slots: u32,
+    /// 0 if each slot is filled once, and stays so, else 1.
+    comes_round: u32,
 }
 
 impl Ring {
@@ -231,7 +239,7 @@ impl Ring {
     }
 }
 
-/// The slot that comes next, and the parity of how often the ring has come round.
+/// The slot that comes next, and the parity of how often the ring has come round, if it does.
 #[derive(Clone, Copy)]
 struct Turn {
     slot: u32,
@@ -242,11 +250,11 @@ impl Turn {
     const FIRST: Self = Self { slot: 0, parity: 0 };
 
     #[inline(always)]
-    fn next(self, slots: u32) -> Self {
-        if self.slot + 1 == slots {
+    fn next(self, ring: &Ring) -> Self {
+        if self.slot + 1 == ring.slots {
             Self {
                 slot: 0,
-                parity: self.parity ^ 1,
+                parity: self.parity ^ ring.comes_round,
             }
         } else {
             Self {
@@ -289,13 +297,16 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The output channel of a warp's first filter, which is `filter` among those of the block, and how many of its filters there are.
+    /// What a warp's filters make, the first of which is `filter` among those of the block.
     #[inline(always)]
-    fn channels(&self, filter: u32) -> (u32, u32) {
+    fn made_by(&self, filter: u32) -> Made {
         let of_all = self.g.conv.group_k;
-        let of_group = self.filter_tile * WIDE.filters() + filter;
-        let filters = of_all.saturating_sub(of_group).min(WARP_FILTERS);
-        (self.group * of_all + of_group, filters)
+        let output = which_output(self.g, filter);
+        let of_group = self.filter_tile * WIDE.filters() + filter - output * HALF_FILTERS;
+        Made {
+            channel: self.group * of_all + of_group,
+            filters: of_all.saturating_sub(of_group).min(WARP_FILTERS),
+        }
     }
 
     /// The block's first stage, and the one behind its last; computed where it is asked for.
@@ -303,6 +314,25 @@ impl<'a> Work<'a> {
     fn stages(&self) -> [u32; 2] {
         let splits = opaque::to_compiler(self.splits);
         self.g.wide_stages(rank(splits), splits)
+    }
+}
+
+/// What a warp's filters make.
+#[derive(Clone, Copy)]
+struct Made {
+    /// The output channel of the first.
+    channel: u32,
+    /// How many of them there are.
+    filters: u32,
+}
+
+/// Which of neighbouring outputs in depth filter `filter` of a block makes, which has one tile if there are two.
+#[inline(always)]
+fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
+    if g.outputs_d == 1 {
+        0
+    } else {
+        filter / HALF_FILTERS
     }
 }
 

@@ -17,7 +17,7 @@ use crate::parts::unroll::unroll;
 /// Cells whose places a lane looks up before it copies the first of them.
 const TOGETHER: usize = 8;
 
-/// Brings the filters of all of the block's work, chain by chain.
+/// Brings the filters of all of the block's work, chain by chain; once, if they stay.
 ///
 /// # Safety
 /// One thread calls it, after the barrier behind `prepare`.
@@ -49,8 +49,11 @@ pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: G
                 copy_bulk(to, operands, at as usize, chain_words * 4, filled);
                 tile += 1;
             }
-            turn = turn.next(ring.slots);
+            turn = turn.next(&ring);
             step += CHAIN_STEPS;
+        }
+        if ring.comes_round == 0 {
+            break;
         }
         item += work.item_step;
     }
@@ -94,7 +97,7 @@ pub(super) unsafe fn bring_patches<F: Format>(
                 others = warps;
             }
             others -= 1;
-            turn = turn.next(ring.slots);
+            turn = turn.next(&ring);
             stage += 1;
         }
         item += work.item_step;
@@ -133,7 +136,7 @@ unsafe fn start_packed_patch(
     let conv = &g.conv;
     let plane_words = g.plane_cells() as usize * CELL_WORDS as usize;
     let (stage, filter_slice) = div_rem(stage, g.depth_stages);
-    let z = place.z * conv.stride_d + filter_slice * conv.dilation_d;
+    let z = place.z * g.slice_stride() + filter_slice * conv.dilation_d;
     let first = (z * g.packed_h + place.p * conv.stride_h) * g.row_cells() + place.q;
     let of_group = place.sample as usize * conv.groups as usize + work.group as usize;
     let first_plane = stage * g.stage_planes;

@@ -7,20 +7,23 @@ use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::wide::{
     BLOCK_THREADS, HALF_PIXELS, HALVES, WRITTEN_WORDS, WideRings,
 };
-use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, WIDE};
+use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, OUTSIDE, PLACE_BITS, WIDE};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
 use super::super::again::{Alone, Written, judged};
 use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::moments::Inside;
-use super::super::results::{in_order, is_inside, is_normal, is_within, limits};
+use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, limits};
 use super::rows::Rows;
-use super::{Memory, Work, share_of};
+use super::{Made, Memory, Work, share_of, which_output};
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a half.
 const HALF_OCTETS: u32 = HALF_PIXELS / 8;
+
+/// Limits that no coordinates are within: the bit above those of the depth is not set.
+const NOTHING: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
 
 /// Sums that a thread has of a half: two pixels of each octet, of two filters.
 const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
@@ -56,13 +59,13 @@ pub(super) unsafe fn load_channels<F: Format>(
 ) {
     let conv = &work.g.conv;
     let channels = conv.output_channels() as usize;
-    let first = work.filter_tile * WIDE.filters();
     let mut filter = thread::thread_idx_x();
     while filter < memory.rings.tiles * WIDE.filters() {
         // What is computed for filters that do not exist is written nowhere.
         let mut of_channel = [0.0, 1.0, 0.0, 0.0];
-        if first + filter < conv.group_k {
-            let channel = (work.group * conv.group_k + first + filter) as usize;
+        let made = work.made_by(filter);
+        if made.filters > 0 {
+            let channel = made.channel as usize;
             if conv.has_bias != 0 {
                 of_channel[0] = Global::new(bias, channels).load_readonly(channel).to_f32();
             }
@@ -125,6 +128,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         let g = GemmGeometry {
             offsets: opaque::to_compiler(g.offsets),
             filter_tiles: opaque::to_compiler(g.filter_tiles),
+            // Blocks of two tiles make one output.
+            outputs_d: if SUMS == HALF_SUMS { g.outputs_d } else { 1 },
             conv: ConvGeometry {
                 z: opaque::to_compiler(g.conv.z),
                 ..g.conv
@@ -138,7 +143,9 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         };
         let warp = thread / WARP_THREADS;
         let (filter, first_half) = share_of(warp, (SUMS / HALF_SUMS) as u32);
-        let (channel, filters) = work.channels(filter);
+        let Made {
+            channel, filters, ..
+        } = work.made_by(filter);
         let memory = Memory::of(&g, rings, F::OPERANDS);
         let words = (memory.results).slice(warp * WRITTEN_WORDS, WRITTEN_WORDS);
         Self {
@@ -162,7 +169,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
     #[inline(always)]
     pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS]) {
         let g = &self.g;
-        let is_whole = g.tile_pixels() == WIDE.pixels() && is_within(g, self.place);
+        let is_whole = g.tile_pixels() == WIDE.pixels() && is_within(&self.made(), self.place);
         let mut seen = false;
         let mut half = self.first_half;
         loop {
@@ -245,10 +252,47 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         }
     }
 
+    /// Which of neighbouring outputs in depth the warp's filters make.
+    #[inline(always)]
+    fn output_d(&self) -> u32 {
+        which_output(&self.g, self.filter)
+    }
+
+    /// The geometry with the outputs in depth that the warp's filters make, alone.
+    #[inline(always)]
+    fn made(&self) -> GemmGeometry {
+        let others = self.g.outputs_d - 1 - self.output_d();
+        GemmGeometry {
+            conv: ConvGeometry {
+                z: (self.g.conv.z + others) >> self.g.outputs_d.trailing_zeros(),
+                ..self.g.conv
+            },
+            ..self.g
+        }
+    }
+
+    /// The last coordinates in the tile that are in the output, as [`limits`] has them.
+    #[inline(always)]
+    pub(super) unsafe fn limits(&self) -> u32 {
+        let made = self.made();
+        // Of two outputs the last may not be there.
+        if self.place.z < made.conv.z {
+            limits(&made, self.place)
+        } else {
+            NOTHING
+        }
+    }
+
+    /// The first of the tile's slices of the output.
+    #[inline(always)]
+    pub(super) fn first_slice(&self) -> u32 {
+        self.place.z * self.g.outputs_d + self.output_d()
+    }
+
     /// Which pixels of half `half` are in the output.
     #[inline(always)]
     unsafe fn inside(&self, half: u32) -> Inside {
-        let limits = limits(&self.g, self.place);
+        let limits = self.limits();
         let first = half * HALF_PIXELS + 2 * (self.lane % 4);
         let (mut bits, mut n) = (0, 0);
         while n < HALF_OCTETS {
@@ -276,6 +320,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             y: GlobalMut::new(self.output.y, planes * g.conv.output_pixels() as usize),
             g,
             place: self.place,
+            output_d: self.output_d(),
             pixels: self.memory.pixels,
             channels: self.memory.channels,
             first_filter: self.filter,
@@ -327,9 +372,11 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
     #[inline(always)]
     unsafe fn write_moments(&self, filter: u32, half: u32, moments: [f32; COUNTED_ELEMENTS]) {
         let conv = &self.g.conv;
-        let parts = (self.g.pixel_tiles() * HALVES) as usize;
+        let outputs = self.g.outputs_d;
+        let parts = (self.g.pixel_tiles() * outputs * HALVES) as usize;
         let planes = conv.n as usize * conv.output_channels() as usize;
-        let at = self.plane(filter) * parts + (self.place.tile * HALVES + half) as usize;
+        let at = self.plane(filter) * parts
+            + ((self.place.tile * outputs + self.output_d()) * HALVES + half) as usize;
         GlobalMut::new(self.output.moments, planes * parts * COUNTED_ELEMENTS)
             .store_vec(at * COUNTED_ELEMENTS, moments);
     }

@@ -11,7 +11,7 @@ use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{WARP_FILTERS, WRITTEN_BYTES, WRITTEN_PADDING};
 
 use super::super::format::Format;
-use super::super::results::{is_inside, limits};
+use super::super::results::is_inside;
 use super::results::Results;
 use crate::parts::unroll::unroll;
 
@@ -114,12 +114,12 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
         load: impl Fn(u32) -> V,
         store: impl Fn(*mut F::Stored, V),
     ) {
-        let (g, conv) = (&self.g, &self.g.conv);
+        let conv = &self.g.conv;
         let spatial = conv.output_pixels() as usize;
         // Computed anew for each half, or what depends on it would take more registers than there are.
         let lane = opaque::to_compiler(self.lane);
-        let limits = limits(g, self.place);
-        let of_tile = (self.place.z * conv.p + self.place.p) * conv.q + self.place.q;
+        let limits = self.limits();
+        let of_tile = (self.first_slice() * conv.p + self.place.p) * conv.q + self.place.q;
         let (pixels, pitch) = (Rows::<F::Stored>::PIXELS, Rows::<F::Stored>::PITCH);
         // Lanes side by side along the pixels, and how many filters they have at a time.
         let lanes = (pixels / together).min(WARP_THREADS);

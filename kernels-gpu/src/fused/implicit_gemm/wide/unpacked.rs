@@ -116,7 +116,7 @@ pub(super) unsafe fn start_patch(
     let (conv, strides) = (&g.conv, &g.cells);
     let (stage, filter_slice) = div_rem(stage, g.depth_stages);
     let from = [
-        place.z * conv.stride_d + filter_slice * conv.dilation_d,
+        place.z * g.slice_stride() + filter_slice * conv.dilation_d,
         place.p * conv.stride_h,
         place.q * conv.stride_w,
     ];
