@@ -269,14 +269,14 @@ pub(crate) fn two_outputs<F: Packed>(run: &Run) -> Outcome {
     let padded = spec([1; 3], [1; 3], [1; 3], 1);
     let rows: [Row; 6] = [
         // An even number of outputs in depth, in tiles of one slice, that share filters which stay; padding on all sides.
-        ([1, 16, 32], [6, 17, 18], [3, 3, 3], padded, None, 1.0),
+        ([1, 16, 32], [4, 17, 10], [3, 3, 3], padded, None, 1.0),
         // An odd number, of which tiles of several slices have the last alone; fewer filters than half a tile.
         ([1, 24, 25], [9, 9, 9], [3, 3, 3], padded, None, 1.0),
         // All slices of the filter in a stage; more rows and columns than tiles have.
-        ([1, 16, 27], [5, 18, 20], [2, 2, 2], plain, None, 1.0),
+        ([1, 16, 27], [4, 18, 10], [2, 2, 2], plain, None, 1.0),
         // Groups, strides and dilation along the rows and columns; filters that come round.
         (
-            [2, 96, 52],
+            [2, 32, 52],
             [3, 11, 14],
             [4, 3, 3],
             spec([1, 2, 2], [2, 1, 0], [1, 2, 1], 2),
@@ -293,12 +293,12 @@ pub(crate) fn two_outputs<F: Packed>(run: &Run) -> Outcome {
             1.0,
         ),
         // An odd number of slices, in tiles of one: half of the last ones' filters make nothing.
-        ([1, 16, 32], [5, 18, 18], [3, 3, 3], plain, None, 1.0),
+        ([1, 16, 32], [5, 10, 18], [3, 3, 3], plain, None, 1.0),
     ];
     for (number, row) in rows.into_iter().enumerate() {
         let (channels, input, filter, spec, ..) = row;
         let conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
-        for splits in [1, 2] {
+        for splits in [1, 2].into_iter().take(1 + number % 2) {
             let config = GemmConfig::with_two_outputs(&conv.geometry, F::OPERANDS, &DEVICE);
             let config = config.and_then(|config| config.split_by(splits, &FOR_WIDE_TILES));
             let Some(config) = config else {
