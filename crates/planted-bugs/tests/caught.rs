@@ -28,6 +28,7 @@ macro_rules! bugs {
 
 include!("../bugs.rs");
 include!("../wide_bugs.rs");
+include!("../unpacked_bugs.rs");
 include!("../hardware_bugs.rs");
 
 /// No bug's number.
@@ -76,7 +77,9 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     let mut checks = BTreeMap::new();
-    let bugs = BUGS.iter().chain(WIDE_BUGS).chain(HARDWARE_BUGS);
+    let bugs = [BUGS, WIDE_BUGS, UNPACKED_BUGS, HARDWARE_BUGS]
+        .into_iter()
+        .flatten();
     for (number, &(name, check, called)) in (0..).zip(bugs) {
         trials.push(Trial::test(format!("notices::{name}"), move || {
             is_noticed(check, number)
