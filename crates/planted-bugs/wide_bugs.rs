@@ -10,13 +10,6 @@ bugs! {
         wrong: "self.parity",
     }
     {
-        name: wide_filters_that_stay_are_awaited_in_the_next_round,
-        check: implicit_gemm::two_outputs::<f16>,
-        file: "fused/implicit_gemm/wide/mod.rs",
-        right: "comes_round: «1 - self.rings.stay»,",
-        wrong: "1",
-    }
-    {
         name: wide_filters_that_stay_come_again_while_they_are_used,
         check: implicit_gemm::two_outputs::<f16>,
         file: "fused/implicit_gemm/wide/produce.rs",
