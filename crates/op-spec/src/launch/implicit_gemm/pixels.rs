@@ -173,8 +173,9 @@ impl GemmGeometry {
             };
             octets.for_warpgroup(tile.pixels(), rows - h)
         };
-        // A slice of the filter a stage, if its taps fill whole chains.
-        match (self.taps / conv.t).is_multiple_of(CHAIN_STEPS) {
+        // A slice of the filter a stage, if its taps leave no more than an eighth of their chains empty.
+        let taps = self.taps / conv.t;
+        match 8 * taps.next_multiple_of(CHAIN_STEPS) <= 9 * taps {
             true if tile.is_wide() => all(conv.t),
             _ => all(1),
         }
