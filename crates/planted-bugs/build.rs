@@ -24,6 +24,7 @@ macro_rules! bugs {
 include!("bugs.rs");
 include!("wide_bugs.rs");
 include!("unpacked_bugs.rs");
+include!("alternating_bugs.rs");
 include!("hardware_bugs.rs");
 
 /// What a library's root file says for the whole crate, and a module's must not say.
@@ -82,6 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=bugs.rs");
     println!("cargo::rerun-if-changed=wide_bugs.rs");
     println!("cargo::rerun-if-changed=unpacked_bugs.rs");
+    println!("cargo::rerun-if-changed=alternating_bugs.rs");
     println!("cargo::rerun-if-changed=hardware_bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
     // The copy is for the emulator, which has all that Hopper has; as in the build script of the kernels.
@@ -149,7 +151,14 @@ impl Copy {
 
     /// Plants the bugs. Several of them may be of the same place.
     fn plant(&mut self) -> Result<(), String> {
-        let bugs = [BUGS, WIDE_BUGS, UNPACKED_BUGS, HARDWARE_BUGS].concat();
+        let bugs = [
+            BUGS,
+            WIDE_BUGS,
+            UNPACKED_BUGS,
+            ALTERNATING_BUGS,
+            HARDWARE_BUGS,
+        ]
+        .concat();
         for (number, bug) in bugs.iter().enumerate() {
             let is_here = |other: &Bug| (other.file, other.right) == (bug.file, bug.right);
             if bugs[..number].iter().any(is_here) {

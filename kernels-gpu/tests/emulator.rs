@@ -176,7 +176,9 @@ tests! {
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
         checks::implicit_gemm::wide::<Split> => checks::implicit_gemm::wide::<Rounded>;
     implicit_gemm_makes_two_outputs_in_depth_of_a_wide_tile:
-        checks::implicit_gemm::two_outputs::<f16> => checks::implicit_gemm::two_outputs::<Split>;
+        checks::wide_tiles::two_outputs::<f16> => checks::wide_tiles::two_outputs::<Split>;
+    implicit_gemm_warpgroups_alternate_in_wide_tiles:
+        checks::wide_tiles::alternating::<f16>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles_in_half_precision:
         checks::implicit_gemm::wide::<f16> => checks::implicit_gemm::wide::<bf16>;
     implicit_gemm_gives_the_same_bits_where_the_input_is_cells_as_it_lies:

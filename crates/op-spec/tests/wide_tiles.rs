@@ -196,6 +196,7 @@ fn no_further_slot_fits_shared_memory() {
                 patches: 2,
                 filters: 2,
                 stay: 0,
+                alternate: 0,
             };
             let Some(rings) = g.wide_rings(format, [tiles, 1], shared_bytes) else {
                 assert!(bytes(fewest) > shared_bytes, "{config:?}");
@@ -213,12 +214,50 @@ fn no_further_slot_fits_shared_memory() {
                     patches: rings.patches + patches,
                     filters: rings.filters + filters,
                     stay: rings.stay,
+                    alternate: rings.alternate,
                 };
                 assert!(bytes(more) > shared_bytes, "{rings:?}, {config:?}");
             }
         }
     }
     assert!(full > 0);
+}
+
+#[test]
+fn warpgroups_alternate_where_filters_stay_or_little_is_brought() {
+    let volume = |n, [c, k]: [usize; 2], extent, stride| {
+        let spec = ConvSpec {
+            padding: [1; 3].into(),
+            stride: [stride; 3],
+            ..ConvSpec::default()
+        };
+        conv([n, c, k], [extent; 3], [3; 3], spec)
+    };
+    let (rounded, stored) = (OperandFormat::ROUNDED, OperandFormat::STORED);
+    for (what, conv, format, wanted) in [
+        ("filters stay", volume(2, [32, 32], 64, 1), rounded, [1, 1]),
+        ("they do not", volume(2, [64, 64], 64, 1), rounded, [0, 0]),
+        ("16 bits", volume(2, [64, 64], 64, 1), stored, [0, 1]),
+        (
+            "patches are large",
+            volume(2, [32, 64], 64, 2),
+            stored,
+            [0, 0],
+        ),
+        ("few tiles", volume(1, [32, 32], 16, 1), stored, [1, 0]),
+        (
+            "one adds",
+            volume(2, [16, 32], 64, 1),
+            OperandFormat::SPLIT,
+            [0, 0],
+        ),
+    ] {
+        let config = GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a product");
+        let rings = config.wide_rings(&HOPPER).expect("a wide tile");
+        assert_eq!([rings.stay, rings.alternate], wanted, "{what}: {config:?}");
+        assert_eq!(rings.label() == "whole", rings.alternate == 1, "{what}");
+        assert_eq!(rings.readers() * (1 + rings.alternate), WARPS, "{what}");
+    }
 }
 
 #[test]

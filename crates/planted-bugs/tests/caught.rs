@@ -29,6 +29,7 @@ macro_rules! bugs {
 include!("../bugs.rs");
 include!("../wide_bugs.rs");
 include!("../unpacked_bugs.rs");
+include!("../alternating_bugs.rs");
 include!("../hardware_bugs.rs");
 
 /// No bug's number.
@@ -77,9 +78,15 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     let mut checks = BTreeMap::new();
-    let bugs = [BUGS, WIDE_BUGS, UNPACKED_BUGS, HARDWARE_BUGS]
-        .into_iter()
-        .flatten();
+    let bugs = [
+        BUGS,
+        WIDE_BUGS,
+        UNPACKED_BUGS,
+        ALTERNATING_BUGS,
+        HARDWARE_BUGS,
+    ]
+    .into_iter()
+    .flatten();
     for (number, &(name, check, called)) in (0..).zip(bugs) {
         trials.push(Trial::test(format!("notices::{name}"), move || {
             is_noticed(check, number)

@@ -283,7 +283,6 @@ fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
     let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
     if tile.is_wide() {
         let rings = config.wide_rings(&MANY).expect("a wide tile");
-        let tiles = if rings.tiles == 2 { "two" } else { "one" };
         let arguments = (
             packed.source(),
             descales.source(),
@@ -300,7 +299,7 @@ fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
             rings,
             alone.ending,
         );
-        let labels = [tiles.into(), labels[0]];
+        let labels = [rings.label().into(), labels[0]];
         run.launch_some(&IMPLICIT_GEMM_WIDE, &labels, shape, &[last], arguments)?;
     } else {
         let arguments = (

@@ -263,55 +263,6 @@ pub(crate) fn split<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows whose tiles have two neighbouring outputs in depth for each place of a pixel.
-pub(crate) fn two_outputs<F: Packed>(run: &Run) -> Outcome {
-    let plain = ConvSpec::default();
-    let padded = spec([1; 3], [1; 3], [1; 3], 1);
-    let rows: [Row; 6] = [
-        // An even number of outputs in depth, in tiles of one slice, that share filters which stay; padding on all sides.
-        ([1, 16, 32], [4, 17, 10], [3, 3, 3], padded, None, 1.0),
-        // An odd number, of which tiles of several slices have the last alone; fewer filters than half a tile.
-        ([1, 24, 25], [9, 9, 9], [3, 3, 3], padded, None, 1.0),
-        // All slices of the filter in a stage; more rows and columns than tiles have.
-        ([1, 16, 27], [4, 18, 10], [2, 2, 2], plain, None, 1.0),
-        // Groups, strides and dilation along the rows and columns; filters that come round.
-        (
-            [2, 32, 52],
-            [3, 11, 14],
-            [4, 3, 3],
-            spec([1, 2, 2], [2, 1, 0], [1, 2, 1], 2),
-            None,
-            1.0,
-        ),
-        // One plane, whose neighbouring columns make a step.
-        (
-            [2, 8, 30],
-            [3, 9, 14],
-            [2, 3, 5],
-            spec([1; 3], [0, 1, 2], [1, 1, 3], 1),
-            None,
-            1.0,
-        ),
-        // An odd number of slices, in tiles of one: half of the last ones' filters make nothing.
-        ([1, 16, 32], [5, 10, 18], [3, 3, 3], plain, None, 1.0),
-    ];
-    for (number, row) in rows.into_iter().enumerate() {
-        let (channels, input, filter, spec, ..) = row;
-        let conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
-        for splits in [1, 2].into_iter().take(1 + number % 2) {
-            let config = GemmConfig::with_two_outputs(&conv.geometry, F::OPERANDS, &DEVICE);
-            let config = config.and_then(|config| config.split_by(splits, &FOR_WIDE_TILES));
-            let Some(config) = config else {
-                assert!(splits > 1, "row {number}");
-                continue;
-            };
-            let what = format!("row {number}, {splits} blocks a sum");
-            check_config::<F>(run, &what, &conv, F::PRODUCTS, None, &config)?;
-        }
-    }
-    Ok(())
-}
-
 fn check_row<F: Packed>(
     run: &Run,
     number: usize,
@@ -364,7 +315,7 @@ pub(super) fn check_convolution<F: Packed>(
 }
 
 /// The same with `config`.
-fn check_config<F: Packed>(
+pub(super) fn check_config<F: Packed>(
     run: &Run,
     what: &str,
     conv: &Convolution,
@@ -395,14 +346,23 @@ fn check_config<F: Packed>(
         let multiply = |device: &GemmDevice, y: &Tensor<F::Stored>, moments: &Tensor<f32>| {
             multiply_wide::<F>(run, config, device, &operands, bias, &alone, y, moments)
         };
-        let tiles = multiply(&FOR_WIDE_TILES, &y, &moments)?;
-        if tiles == 2 {
-            // One tile a block gives the same bits.
-            let other = run.empty::<F::Stored>(wanted.shape().iter().product())?;
-            let other_moments = run.empty::<f32>(config.moment_elements() as usize)?;
-            assert_eq!(multiply(&FOR_SINGLE_TILES, &other, &other_moments)?, 1);
-            same_bits(what, &other, &y)?;
-            same_bits(&format!("{what}, moments"), &other_moments, &moments)?;
+        multiply(&FOR_WIDE_TILES, &y, &moments)?;
+        let blocks = |device| {
+            config
+                .wide_rings(device)
+                .map(|rings| (rings.tiles, rings.alternate))
+        };
+        let mut seen = vec![blocks(&FOR_WIDE_TILES)];
+        for device in [&DEVICE, &FOR_SINGLE_TILES] {
+            // However a block's warpgroups share tiles, the bits are the same.
+            if !seen.contains(&blocks(device)) {
+                seen.push(blocks(device));
+                let other = run.empty::<F::Stored>(wanted.shape().iter().product())?;
+                let other_moments = run.empty::<f32>(config.moment_elements() as usize)?;
+                multiply(device, &other, &other_moments)?;
+                same_bits(what, &other, &y)?;
+                same_bits(&format!("{what}, moments"), &other_moments, &moments)?;
+            }
         }
     } else {
         multiply::<F>(run, config, &operands, bias, &scale, &alone, &y, &moments)?;

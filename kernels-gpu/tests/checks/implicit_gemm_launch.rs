@@ -94,7 +94,6 @@ pub(super) fn multiply_wide<F: Packed>(
     moments: &Tensor<f32>,
 ) -> Result<u32, Failure> {
     let rings = config.wide_rings(device).expect("a wide tile");
-    let label = if rings.tiles == 2 { "two" } else { "one" };
     let arguments = (
         of.packed.source(),
         of.descales.source(),
@@ -111,7 +110,7 @@ pub(super) fn multiply_wide<F: Packed>(
         rings,
         ended.ending,
     );
-    let labels = [label.into(), Label::Name(F::LABEL)];
+    let labels = [rings.label().into(), Label::Name(F::LABEL)];
     let shape = config.shape(device);
     run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)?;
     Ok(rings.tiles)

@@ -47,6 +47,7 @@ pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod stencil;
 pub(crate) mod stencil_nan;
+pub(crate) mod wide_tiles;
 
 /// Why a check failed: what the emulator reported, or what differs.
 #[derive(Debug)]

@@ -194,8 +194,7 @@ pub(crate) fn append(
     let (gain, shift) = folded.unzip();
     let (label, shape) = (label(config, precision, dtype), config.shape(&device));
     if let Some(rings) = config.wide_rings(&device) {
-        let tiles = if rings.tiles == 2 { "two" } else { "one" };
-        let (kernel, shape) = kernel(&IMPLICIT_GEMM_WIDE, &[tiles.into(), label], shape)?;
+        let (kernel, shape) = kernel(&IMPLICIT_GEMM_WIDE, &[rings.label().into(), label], shape)?;
         let arguments = (
             words,
             descales,

@@ -14,6 +14,10 @@
 //! the stages. A warp finishes a share of the tile's results in one of the blocks, to which the warps of its number in the others
 //! send their sums. Sums of sums are rounded, so results depend on the number of blocks ([`GemmConfig::splits`]).
 
+mod rings;
+
+pub use rings::{WideLayout, WideRings};
+
 use super::{
     CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmConfig, GemmDevice, GemmGeometry, OperandFormat,
     STEP_CELLS, USUAL_BATCH, WIDE,
@@ -29,6 +33,9 @@ pub const HALF_PIXELS: u32 = WIDE.pixels() / HALVES;
 
 /// Warps that multiply.
 pub const WARPS: u32 = 8;
+
+/// The warpgroups that they are.
+pub const WARPGROUPS: u32 = 2;
 
 /// Warps that bring patches, beside one that brings filters.
 pub const PATCH_WARPS: u32 = 3;
@@ -65,6 +72,10 @@ const MOST_STAYING: u32 = 64;
 /// As many patch slots have one to read, and one for each warp that brings patches.
 const MOST_PATCH_SLOTS: u32 = PATCH_WARPS + 1;
 
+/// Where filters come anew for each tile, more bytes of a patch than this for each step are better brought for halves of a tile than for warpgroups that alternate
+/// (docs/tuning.md).
+const ALTERNATING_STEP_BYTES: u32 = 2048;
+
 /// Blocks that may split a sum.
 const SPLITS: [u32; 3] = [1, 2, 4];
 
@@ -90,84 +101,6 @@ const TILE_SUMS: u32 = WIDE.filters() * WIDE.pixels() / (WARPS * WARP_THREADS);
 /// half as many filters.
 const ONE_TILE_COST: u64 = 115;
 
-/// The slots of a block.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WideRings {
-    /// Tiles of a block: 1 or 2.
-    pub tiles: u32,
-    /// Blocks of a cluster that split the sums of these tiles: 1, 2 or 4.
-    pub splits: u32,
-    /// Slots for patches.
-    pub patches: u32,
-    /// Slots for filters.
-    pub filters: u32,
-    /// 1 if these are slots for all of a block's filters, which come once and stay, else 0.
-    pub stay: u32,
-}
-
-/// Bytes of shared memory at which its parts start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WideLayout {
-    /// For each step of a stage, how far its first cell of the patch is from a pixel's.
-    pub offsets: u32,
-    /// For each pixel, its place in the tile, in one word; [`super::OUTSIDE`] for one that is not used.
-    pub pixels: u32,
-    /// For each pixel, its place in the output plane, from the tile's first.
-    pub positions: u32,
-    /// For each cell of a patch, the first word of its cell of the packed input, from the patch's first; of an unpacked input its coordinates
-    /// in the patch, in one word.
-    pub sources: u32,
-    /// Four numbers for each filter.
-    pub channels: u32,
-    /// Two barriers for each slot: filled, free. Where sums are split, two for each warp that multiplies: come, taken.
-    pub barriers: u32,
-    /// Results, for each warp.
-    pub results: u32,
-    /// Where sums are split, those of other blocks.
-    pub exchange: u32,
-    /// The patches.
-    pub patches: u32,
-    /// The filters.
-    pub filters: u32,
-    /// The end.
-    pub end: u32,
-}
-
-impl WideRings {
-    /// Barriers of a block.
-    #[must_use]
-    pub const fn barriers(&self) -> u32 {
-        let slots = 2 * (self.patches + self.filters);
-        if self.splits > 1 {
-            slots + 2 * WARPS
-        } else {
-            slots
-        }
-    }
-
-    /// Warps whose results a block finishes.
-    #[must_use]
-    #[inline(always)]
-    pub const fn finishing_warps(&self) -> u32 {
-        // Splits are powers of two; a division would have to ask whether they are 0.
-        WARPS >> self.splits.trailing_zeros()
-    }
-
-    /// Sums that other blocks send: those of each lane of the warps that finish, from each other block.
-    #[must_use]
-    pub const fn exchanged(&self) -> u32 {
-        self.finishing_warps() * (self.splits - 1) * self.sums() * WARP_THREADS
-    }
-
-    /// Sums of a lane.
-    #[must_use]
-    #[inline(always)]
-    pub const fn sums(&self) -> u32 {
-        self.tiles * TILE_SUMS
-    }
-}
-
 impl GemmGeometry {
     /// The stages of block `rank` of `splits`, a power of two, that split them: the first one, and the one behind the last.
     #[must_use]
@@ -183,7 +116,15 @@ impl GemmGeometry {
     /// Sets of filters for blocks of `tiles` tiles.
     #[must_use]
     pub const fn wide_sets(&self, tiles: u32) -> u32 {
-        self.conv.groups * self.filter_tiles.div_ceil(tiles)
+        self.conv.groups * self.wide_sets_of_group(tiles)
+    }
+
+    /// Those of a group.
+    #[must_use]
+    #[inline(always)]
+    pub const fn wide_sets_of_group(&self, tiles: u32) -> u32 {
+        // Of one tile or two; a division would have to ask whether it is by 0.
+        (self.filter_tiles + tiles - 1) >> (tiles - 1)
     }
 
     /// Chains of a tile.
@@ -225,12 +166,23 @@ impl GemmGeometry {
         [tiles, splits]: [u32; 2],
         shared_bytes: u32,
     ) -> Option<WideRings> {
+        self.most_slots(format, [tiles, splits, 0], shared_bytes)
+    }
+
+    /// The same with blocks whose warpgroups take tiles of pixels in turn, if `alternate` is 1.
+    const fn most_slots(
+        &self,
+        format: OperandFormat,
+        [tiles, splits, alternate]: [u32; 3],
+        shared_bytes: u32,
+    ) -> Option<WideRings> {
         let mut rings = WideRings {
             tiles,
             splits,
             patches: FEWEST_SLOTS,
             filters: FEWEST_SLOTS,
             stay: 0,
+            alternate,
         };
         if let Some(rings) = self.filters_stay(format, rings, shared_bytes) {
             return Some(rings);
@@ -341,7 +293,24 @@ impl GemmConfig {
         if !self.tile.is_wide() {
             return None;
         }
-        self.rings_of(self.wide_tiles(device), device)
+        let tiles = self.wide_tiles(device);
+        let alternating = || self.alternating_rings(device);
+        let alternating = (tiles == 1).then(alternating).flatten();
+        alternating.or_else(|| self.rings_of(tiles, device))
+    }
+
+    /// Those of warpgroups that alternate, where that takes less time: with more than one tile for a block, and with filters that stay, or results of 16 bits and little to
+    /// bring for a step. Results do not depend on it.
+    fn alternating_rings(&self, device: &GemmDevice) -> Option<WideRings> {
+        let (g, format) = (&self.geometry, self.format);
+        let tiles = g.items().checked_mul(g.wide_sets(1).into())?;
+        let has_two = tiles > u64::from(device.multiprocessors);
+        if format.parts > 1 || self.splits > 1 || !has_two {
+            return None;
+        }
+        let rings = g.most_slots(format, [1, 1, 1], device.shared_bytes)?;
+        let brings_little = g.stage_bytes(format.parts) <= ALTERNATING_STEP_BYTES * g.steps;
+        (rings.stay == 1 || format.is_stored() && brings_little).then_some(rings)
     }
 
     /// The same for blocks of `tiles` tiles.

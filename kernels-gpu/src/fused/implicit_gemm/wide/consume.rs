@@ -5,13 +5,13 @@ use cuda_std::wgmma::{self, MatrixDescriptor};
 use cuda_std::{opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, chain_bytes};
-use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, WIDE};
+use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmGeometry, WIDE};
 
 use super::super::place::Place;
 use super::exchange;
 use super::format::{Operands, WideFormat};
-use super::results::{Output, Results};
-use super::{Memory, Ring, Turn, Work, share_of};
+use super::results::{HALF_SUMS, Output, Results};
+use super::{Memory, Ring, Turn, WARPGROUP_WARPS, Work, share_of};
 
 /// Units of the filters of one part of a step, and of one cell of them.
 const STEP_UNITS: u32 = STEP_BYTES / wgmma::UNIT_BYTES;
@@ -23,6 +23,44 @@ unsafe fn give_back(barrier: Barrier) {
     if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
         barrier.arrive();
     }
+}
+
+/// The warpgroup's number; computed anew, or it would take a register.
+#[inline(always)]
+unsafe fn warpgroup() -> u32 {
+    opaque::uniform(opaque::to_compiler(thread::thread_idx_x()) / (WARPGROUP_WARPS * WARP_THREADS))
+}
+
+/// Which of the block's tiles of pixels are the warpgroup's, each in a round of its own.
+struct Rounds<'a, const SUMS: usize> {
+    work: &'a Work<'a>,
+    /// Whether the other warpgroup has every second tile.
+    alternate: u32,
+}
+
+impl<const SUMS: usize> Rounds<'_, SUMS> {
+    /// How many of the other warpgroup's tiles come first.
+    #[inline(always)]
+    unsafe fn behind(&self) -> u32 {
+        if SUMS == HALF_SUMS {
+            0
+        } else {
+            self.alternate * warpgroup()
+        }
+    }
+
+    /// The tile of round `round`.
+    #[inline(always)]
+    unsafe fn item(&self, round: u32) -> u32 {
+        let tile = (opaque::to_compiler(round) << self.alternate) + self.behind();
+        self.work.first_item + tile * self.work.item_step
+    }
+}
+
+/// Chains of a tile whose sums are not split.
+#[inline(always)]
+fn chains(g: &GemmGeometry) -> u32 {
+    opaque::to_compiler(g.stages) * (g.steps / CHAIN_STEPS)
 }
 
 /// Slots of two rings: of the chain before, and of the stage before if that chain was its last.
@@ -55,7 +93,8 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let g = work.g;
     let (parts, step_parts) = (memory.format.parts, F::OPERANDS.step_parts());
     let tiles = memory.rings.tiles;
-    let (first_filter, first_half) = share_of(warp, tiles);
+    let has_half = SUMS == HALF_SUMS;
+    let (first_filter, first_half) = share_of(warp, tiles, has_half);
     let filter_tile = first_filter / WIDE.filters();
     let (patch_ring, filter_ring) = (memory.patches(), memory.filters());
     let (mut patch, mut filters) = (Turn::FIRST, Turn::FIRST);
@@ -67,10 +106,25 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let first_pixels = wgmma::unit(memory.patches.addr(0)) + first_half * half_units;
     let first_filters = wgmma::unit(memory.filters.addr(0)) + filter_tile * chain_units;
 
-    let mut parity = 0;
-    // The tile's number is the next one's less a step: both would take a register more than there is while sums are exchanged.
-    let mut item = opaque::to_compiler(work.first_item);
-    while item < g.items() as u32 {
+    let rounds = Rounds::<SUMS> {
+        work,
+        alternate: if has_half { 0 } else { memory.rings.alternate },
+    };
+    let alternate = rounds.alternate;
+    // Where warpgroups alternate, each leaves out what the other one does of the rings.
+    if alternate == 1 {
+        patch = patch.skip(rounds.behind() * g.stages, &patch_ring);
+        filters = filters.skip(rounds.behind() * chains(g), &filter_ring);
+    }
+
+    let mut round = 0;
+    while rounds.item(round) < g.items() as u32 {
+        let parity = opaque::to_compiler(round) & 1;
+        if alternate == 1 {
+            // A new barrier's phase of parity 1 is over, as it were: the first one to begin is the first warpgroup.
+            let warpgroup = warpgroup();
+            memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);
+        }
         let mut sums = F::nothing();
         let mut used: Option<Used> = None;
         let [mut stage, end_stage] = work.stages();
@@ -115,10 +169,15 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             patch = patch.next(&patch_ring);
             stage += 1;
         }
-        let next = opaque::to_compiler(item + work.item_step);
-        let more = next < g.items() as u32;
+        if alternate == 1 {
+            // The warp has waited for all that its tile has of the rings, so what they come to next is the other's.
+            give_back(memory.may_begin(1 - warpgroup()));
+            patch = patch.skip(g.stages, &patch_ring);
+            filters = filters.skip(chains(g), &filter_ring);
+        }
+        let more = rounds.item(round + 1) < g.items() as u32;
         // Divisions, while the last chain is under way.
-        let place = Place::of(opaque::to_compiler(next - work.item_step), g);
+        let place = Place::of(rounds.item(round), g);
         let place = Place {
             sample: opaque::to_compiler(place.sample),
             tile: 0,
@@ -135,13 +194,12 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
         if is_mine {
             // Not before, for a register less while sums are exchanged.
             let place = Place {
-                tile: next - work.item_step - place.sample * g.pixel_tiles(),
+                tile: rounds.item(round) - place.sample * g.pixel_tiles(),
                 ..place
             };
             Results::<F, SUMS>::new(work, memory.rings, output, &place).finish(sums);
         }
-        parity ^= 1;
-        item = next;
+        round += 1;
     }
 }
 const _: () = assert!(CHAIN_STEPS == 3);

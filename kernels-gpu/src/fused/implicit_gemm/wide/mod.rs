@@ -26,14 +26,20 @@
 //! says why). These are the first product's registers, so a block has one tile of split values, never two.
 //! In the format of parts chains go on as where values have one, and every few of them their sums are put aside likewise.
 //!
+//! # Alternation
+//! Where a block has one tile of filters, its warpgroups may alternate (`rings.alternate`): each has every second tile of pixels. Both rings are then one
+//! warpgroup's for a whole tile, and the other's for the next, so the tensor cores have one warpgroup's chains at a time while the other finishes its
+//! tile. A barrier tells the parity of its phase alone, so nobody may wait for a slot that is to be filled twice until then: a warpgroup begins when all
+//! warps of the other one have waited for all of their tile, which they say at a barrier as the last chain is started.
+//!
 //! # Clusters
 //! Where sums are split (`rings.splits`), the blocks of a cluster have the same tiles and a share of the stages each; behind a tile's last
 //! chain they add up what they have (`exchange`), and each warp's results are finished in one of the blocks.
 //!
 //! # Barriers
 //! One of the block, or the cluster, when tables and barriers are there. From then on a slot has two transaction barriers: it is filled, for which
-//! who fills it arrives; and it is free again, for which each of the eight warps arrives after its own products
-//! with the slot are over. Where sums are split, `exchange` has its own.
+//! who fills it arrives; and it is free again, for which each of the eight warps, or of the four whose turn it is, arrives after its own products
+//! with the slot are over. Where warpgroups alternate, there is one for each that says that it may begin. Where sums are split, `exchange` has its own.
 //!
 //! # Invariants
 //! - A warp's results are in shared memory of its own.
@@ -44,6 +50,7 @@ mod exchange;
 mod format;
 mod produce;
 mod results;
+mod rings;
 mod rows;
 mod unpacked;
 
@@ -62,7 +69,8 @@ use super::format::{Bf16, F16, Parts, Rounded, Split};
 use super::tables::{PixelPlace, coordinates, offset, source};
 use crate::parts::index::div_rem;
 use format::WideFormat;
-use results::Output;
+use results::{HALF_SUMS, Output};
+use rings::{Ring, Turn};
 use unpacked::is_unpacked;
 
 /// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
@@ -76,22 +84,22 @@ const _: () = assert!(HALF_FILTERS.is_multiple_of(WARP_FILTERS));
 /// Warps of a warpgroup.
 const WARPGROUP_WARPS: u32 = WARPS / 2;
 
-/// How many tiles a block has.
-pub(super) trait Tiles {
-    const TILES: u32;
+/// What a warpgroup has of a tile's pixels.
+pub(super) trait Share {
+    const SUMS: usize;
 }
 
-/// A tile, of whose pixels each warpgroup has half.
-pub(super) struct One;
-/// A tile for each warpgroup.
-pub(super) struct Two;
+/// Half of them, and the other warpgroup the other half.
+pub(super) struct Halves;
+/// All of them. The other warpgroup has another tile: of further filters and the same pixels, or, if they alternate, the block's next one.
+pub(super) struct Whole;
 
-impl Tiles for One {
-    const TILES: u32 = 1;
+impl Share for Halves {
+    const SUMS: usize = HALF_SUMS;
 }
 
-impl Tiles for Two {
-    const TILES: u32 = 2;
+impl Share for Whole {
+    const SUMS: usize = 2 * HALF_SUMS;
 }
 
 /// Views of what `WideLayout` describes.
@@ -145,6 +153,13 @@ impl Memory {
         }
     }
 
+    /// Where warpgroups alternate: `warpgroup` may begin its next tile, as the other one's warps wait for nothing of theirs any more.
+    #[inline(always)]
+    fn may_begin(&self, warpgroup: u32) -> Barrier {
+        let slots = 2 * (self.rings.patches + self.rings.filters);
+        Barrier::at(self.barriers, slots + warpgroup)
+    }
+
     fn filters(&self) -> Ring {
         Ring {
             barriers: self.barriers,
@@ -162,10 +177,15 @@ impl Memory {
     unsafe fn prepare<F: WideFormat<64>>(&self, g: &GemmGeometry) {
         let thread = thread::thread_idx_x();
         if thread == 0 {
-            self.patches().init();
-            self.filters().init();
+            let readers = self.rings.readers();
+            self.patches().init(readers);
+            self.filters().init(readers);
             if self.rings.splits > 1 {
                 self.init_exchange();
+            }
+            if self.rings.alternate == 1 {
+                self.may_begin(0).init(WARPGROUP_WARPS);
+                self.may_begin(1).init(WARPGROUP_WARPS);
             }
         }
         let mut entry = thread;
@@ -205,66 +225,6 @@ impl Memory {
     }
 }
 
-/// The barriers of a ring of slots: of each slot one for that it is filled, and one for that it is free.
-#[derive(Clone, Copy)]
-struct Ring {
-    barriers: Shared<u64>,
-    first: u32,
-    slots: u32,
-    /// 0 if each slot is filled once, and stays so, else 1.
-    comes_round: u32,
-}
-
-impl Ring {
-    #[inline(always)]
-    unsafe fn init(&self) {
-        let mut slot = 0;
-        while slot < self.slots {
-            opaque::not_unrolled();
-            // Whoever brings something arrives once.
-            self.filled(slot).init(1);
-            self.free(slot).init(WARPS);
-            slot = opaque::to_compiler(slot + 1);
-        }
-    }
-
-    #[inline(always)]
-    fn filled(&self, slot: u32) -> Barrier {
-        Barrier::at(self.barriers, self.first + 2 * slot)
-    }
-
-    #[inline(always)]
-    fn free(&self, slot: u32) -> Barrier {
-        Barrier::at(self.barriers, self.first + 2 * slot + 1)
-    }
-}
-
-/// The slot that comes next, and the parity of how often the ring has come round, if it does.
-#[derive(Clone, Copy)]
-struct Turn {
-    slot: u32,
-    parity: u32,
-}
-
-impl Turn {
-    const FIRST: Self = Self { slot: 0, parity: 0 };
-
-    #[inline(always)]
-    fn next(self, ring: &Ring) -> Self {
-        if self.slot + 1 == ring.slots {
-            Self {
-                slot: 0,
-                parity: self.parity ^ ring.comes_round,
-            }
-        } else {
-            Self {
-                slot: self.slot + 1,
-                ..self
-            }
-        }
-    }
-}
-
 /// What a block computes: its filters, and one tile of pixels after another, of the sums of which it has some stages.
 #[derive(Clone, Copy)]
 struct Work<'a> {
@@ -286,7 +246,7 @@ impl<'a> Work<'a> {
         let shift = splits.trailing_zeros();
         let (first_item, set) = div_rem(thread::block_idx_x() >> shift, sets);
         let (item_step, _) = div_rem(thread::grid_dim_x() >> shift, sets);
-        let (group, set) = div_rem(set, g.filter_tiles.div_ceil(tiles));
+        let (group, set) = div_rem(set, g.wide_sets_of_group(tiles));
         Self {
             g,
             group,
@@ -337,15 +297,15 @@ fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
 }
 
 /// What warp `warp` has part of in a block of `tiles` tiles of filters: the first of its filters among those of the block, and the
-/// first half of the pixels.
+/// first half of the pixels, of which it has one half or both.
 #[inline(always)]
-fn share_of(warp: u32, tiles: u32) -> (u32, u32) {
+fn share_of(warp: u32, tiles: u32, has_half: bool) -> (u32, u32) {
     let warpgroup = warp / WARPGROUP_WARPS;
     let of_tile = warp % WARPGROUP_WARPS * WARP_FILTERS;
-    if tiles == 2 {
-        (warpgroup * WIDE.filters() + of_tile, 0)
-    } else {
+    if has_half {
         (of_tile, warpgroup)
+    } else {
+        (warpgroup * (tiles - 1) * WIDE.filters() + of_tile, 0)
     }
 }
 
@@ -369,12 +329,12 @@ fn rank(splits: u32) -> u32 {
 /// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are else as for
 /// `implicit_gemm`. `y` and `moments` are apart from all else and start on 16 bytes.
 #[kernel(
-    instances(S: [one: One], F: [split_f32: Split, parts_f32: Parts]),
-    instances(S: [one: One, two: Two], F: [rounded_f32: Rounded, f16: F16, bf16: Bf16]),
+    instances(S: [halves: Halves], F: [split_f32: Split, parts_f32: Parts]),
+    instances(S: [halves: Halves, whole: Whole], F: [rounded_f32: Rounded, f16: F16, bf16: Bf16]),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
 )]
-pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
+pub unsafe fn implicit_gemm_wide<S: Share, F: WideFormat<64> + WideFormat<128>>(
     packed: *const u32,
     input_descales: *const f32,
     operands: *const u32,
@@ -391,7 +351,7 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
     ending: Ending,
 ) {
     let format = F::OPERANDS;
-    let work = Work::of(g, S::TILES, rings.splits);
+    let work = Work::of(g, rings.tiles, rings.splits);
     let memory = Memory::of(g, rings, format);
     memory.prepare::<F>(g);
     let channels = g.conv.output_channels() as usize;
@@ -436,7 +396,7 @@ pub unsafe fn implicit_gemm_wide<S: Tiles, F: WideFormat<64> + WideFormat<128>>(
         return;
     }
     registers::increase::<MULTIPLYING_REGISTERS>();
-    if S::TILES == 2 {
+    if S::SUMS > HALF_SUMS {
         consume::consume::<F, 128>(&work, &memory, &output, warp);
     } else {
         consume::consume::<F, 64>(&work, &memory, &output, warp);

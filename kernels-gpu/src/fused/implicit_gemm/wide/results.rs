@@ -26,7 +26,7 @@ const HALF_OCTETS: u32 = HALF_PIXELS / 8;
 const NOTHING: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
 
 /// Sums that a thread has of a half: two pixels of each octet, of two filters.
-const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
+pub(super) const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
 const _: () = assert!(HALF_OCTETS == 16);
 
 /// The tensors behind the product, and what undoes the scaling of each sample.
@@ -128,8 +128,6 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         let g = GemmGeometry {
             offsets: opaque::to_compiler(g.offsets),
             filter_tiles: opaque::to_compiler(g.filter_tiles),
-            // Blocks of two tiles make one output.
-            outputs_d: if SUMS == HALF_SUMS { g.outputs_d } else { 1 },
             conv: ConvGeometry {
                 z: opaque::to_compiler(g.conv.z),
                 ..g.conv
@@ -142,7 +140,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             ..*work
         };
         let warp = thread / WARP_THREADS;
-        let (filter, first_half) = share_of(warp, (SUMS / HALF_SUMS) as u32);
+        let (filter, first_half) =
+            share_of(warp, opaque::to_compiler(rings.tiles), SUMS == HALF_SUMS);
         let Made {
             channel, filters, ..
         } = work.made_by(filter);

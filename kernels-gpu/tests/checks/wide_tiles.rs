@@ -1,0 +1,97 @@
+//! Wide tiles whose filters make two outputs, and those whose warpgroups alternate.
+
+use op_spec::ConvSpec;
+use op_spec::launch::implicit_gemm::{GemmConfig, WIDE};
+
+use super::convolved::Convolution;
+use super::implicit_gemm::{DEVICE, FOR_WIDE_TILES, Packed, Row, check_config, spec};
+use super::{Outcome, Run};
+
+/// Rows whose tiles have two neighbouring outputs in depth for each place of a pixel.
+pub(crate) fn two_outputs<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    let padded = spec([1; 3], [1; 3], [1; 3], 1);
+    let rows: [Row; 6] = [
+        // An even number of outputs in depth, in tiles of one slice, that share filters which stay; padding on all sides.
+        ([1, 16, 32], [4, 17, 10], [3, 3, 3], padded, None, 1.0),
+        // An odd number, of which tiles of several slices have the last alone; fewer filters than half a tile.
+        ([1, 24, 25], [9, 9, 9], [3, 3, 3], padded, None, 1.0),
+        // All slices of the filter in a stage; more rows and columns than tiles have.
+        ([1, 16, 27], [4, 18, 10], [2, 2, 2], plain, None, 1.0),
+        // Groups, strides and dilation along the rows and columns; filters that come round.
+        (
+            [2, 32, 52],
+            [3, 11, 14],
+            [4, 3, 3],
+            spec([1, 2, 2], [2, 1, 0], [1, 2, 1], 2),
+            None,
+            1.0,
+        ),
+        // One plane, whose neighbouring columns make a step.
+        (
+            [2, 8, 30],
+            [3, 9, 14],
+            [2, 3, 5],
+            spec([1; 3], [0, 1, 2], [1, 1, 3], 1),
+            None,
+            1.0,
+        ),
+        // An odd number of slices, in tiles of one: half of the last ones' filters make nothing.
+        ([1, 16, 32], [5, 10, 18], [3, 3, 3], plain, None, 1.0),
+    ];
+    for (number, row) in rows.into_iter().enumerate() {
+        let (channels, input, filter, spec, ..) = row;
+        let conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
+        for splits in [1, 2].into_iter().take(1 + number % 2) {
+            let config = GemmConfig::with_two_outputs(&conv.geometry, F::OPERANDS, &DEVICE);
+            let config = config.and_then(|config| config.split_by(splits, &FOR_WIDE_TILES));
+            let Some(config) = config else {
+                assert!(splits > 1, "row {number}");
+                continue;
+            };
+            let what = format!("row {number}, {splits} blocks a sum");
+            check_config::<F>(run, &what, &conv, F::PRODUCTS, None, &config)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows whose warpgroups alternate, with as many tiles as leave one of them another one more.
+pub(crate) fn alternating<F: Packed>(run: &Run) -> Outcome {
+    let plain = ConvSpec::default();
+    let rows: [Row; 4] = [
+        // One stage a tile, fewer than there are slots; filters that stay.
+        ([5, 16, 40], [1, 9, 12], [1, 1, 1], plain, None, 1.0),
+        // Both rings come round within a tile and from one to the next.
+        ([1, 72, 60], [5, 18, 20], [3, 3, 3], plain, None, 1.0),
+        // Two groups of one tile, whose filters stay; patches come round.
+        (
+            [1, 48, 80],
+            [1, 35, 20],
+            [1, 3, 3],
+            spec([1; 3], [0, 1, 1], [1; 3], 2),
+            None,
+            1.0,
+        ),
+        // Strides.
+        (
+            [2, 24, 48],
+            [7, 11, 19],
+            [3, 3, 3],
+            spec([1, 1, 2], [1; 3], [1; 3], 1),
+            None,
+            1.0,
+        ),
+    ];
+    for (number, row) in rows.into_iter().enumerate() {
+        let (channels, input, filter, spec, ..) = row;
+        let conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
+        let config = GemmConfig::with_tile(&conv.geometry, None, F::OPERANDS, &DEVICE, WIDE);
+        let config = config.expect("a config");
+        let rings = config.wide_rings(&DEVICE).expect("a wide tile");
+        assert_eq!(rings.alternate, 1, "row {number}: {rings:?}");
+        let what = format!("row {number}, alternating");
+        check_config::<F>(run, &what, &conv, F::PRODUCTS, None, &config)?;
+    }
+    Ok(())
+}
