@@ -233,29 +233,19 @@ fn warpgroups_alternate_where_filters_stay_or_little_is_brought() {
         };
         conv([n, c, k], [extent; 3], [3; 3], spec)
     };
-    let (rounded, stored) = (OperandFormat::ROUNDED, OperandFormat::STORED);
+    let [_, split, rounded, stored] = FORMATS;
     for (what, conv, format, wanted) in [
         ("filters stay", volume(2, [32, 32], 64, 1), rounded, [1, 1]),
         ("they do not", volume(2, [64, 64], 64, 1), rounded, [0, 0]),
         ("16 bits", volume(2, [64, 64], 64, 1), stored, [0, 1]),
-        (
-            "patches are large",
-            volume(2, [32, 64], 64, 2),
-            stored,
-            [0, 0],
-        ),
+        ("large patches", volume(2, [32, 64], 64, 2), stored, [0, 0]),
         ("few tiles", volume(1, [32, 32], 16, 1), stored, [1, 0]),
-        (
-            "one adds",
-            volume(2, [16, 32], 64, 1),
-            OperandFormat::SPLIT,
-            [0, 0],
-        ),
+        ("one adds", volume(2, [16, 32], 64, 1), split, [0, 0]),
     ] {
         let config = GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a product");
         let rings = config.wide_rings(&HOPPER).expect("a wide tile");
         assert_eq!([rings.stay, rings.alternate], wanted, "{what}: {config:?}");
-        assert_eq!(rings.label() == "whole", rings.alternate == 1, "{what}");
+        assert_eq!(rings.label(), ["halves", "whole"][wanted[1] as usize]);
         assert_eq!(rings.readers() * (1 + rings.alternate), WARPS, "{what}");
     }
 }

@@ -13,7 +13,7 @@ use op_spec::launch::implicit_gemm::{
 };
 
 use super::convolved::{Convolution, Parts, Rounded, Split};
-use super::implicit_gemm::{DEVICE, Packed, check_convolution, spec};
+use super::implicit_gemm::{DEVICE, Packed, check_config, check_convolution, spec};
 use super::{Failure, Outcome, Run, conv, implicit_gemm_alone, implicit_gemm_unpacked, stencil};
 
 /// Numbers that a seed gives.
@@ -227,8 +227,8 @@ fn is_left(config: &GemmConfig, axis: usize) -> bool {
 }
 
 /// How many draws are looked through for a kind, and of how many that are of it the least work is taken. Those that a tile can be of
-/// are found in far fewer.
-const TRIES: usize = 1500;
+/// are found in fewer.
+const TRIES: usize = 4000;
 const CANDIDATES: usize = 6;
 
 /// A draw that is of a kind.
@@ -277,7 +277,29 @@ pub(crate) fn warps(run: &Run) -> Outcome {
 
 /// Tiles of warpgroups.
 pub(crate) fn warpgroups(run: &Run) -> Outcome {
-    each_kind(run, TILES.len() - 2..TILES.len())
+    each_kind(run, TILES.len() - 2..TILES.len())?;
+    let mut draw = Draw::new(23);
+    let mut checked = 0;
+    while checked < 4 {
+        let drawn = Drawn::small(&mut draw, false);
+        checked += match checked % 2 {
+            0 => two_outputs::<f16>(run, &drawn)?,
+            _ => two_outputs::<Split>(run, &drawn)?,
+        };
+    }
+    Ok(())
+}
+
+/// Filters that make two outputs in depth, where they may; how many launches that were.
+fn two_outputs<F: Packed>(run: &Run, drawn: &Drawn) -> Result<usize, Failure> {
+    let conv = drawn.convolution::<F::Stored>();
+    let config = GemmConfig::with_two_outputs(&conv.geometry, F::OPERANDS, &DEVICE);
+    let Some(config) = config else {
+        return Ok(0);
+    };
+    let what = format!("two outputs, {drawn:?}");
+    check_config::<F>(run, &what, &conv, F::PRODUCTS, None, &config)?;
+    Ok(1)
 }
 
 /// One launch of a kind, if there is one; how many there were.
