@@ -27,7 +27,7 @@ pub struct WideRings {
 pub struct WideLayout {
     /// For each step of a stage, how far its first cell of the patch is from a pixel's.
     pub offsets: u32,
-    /// For each pixel, its place in the tile, in one word; [`super::OUTSIDE`] for one that is not used.
+    /// For each pixel, its place in the tile, in one word; [`super::super::OUTSIDE`] for one that is not used.
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
