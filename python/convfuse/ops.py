@@ -7,6 +7,7 @@ through :func:`run`. The operator by itself records no gradients.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,15 @@ def _(
     return x.new_empty(output_shape(known, x.shape))
 
 
+@functools.cache
+def _dispatch_of_a_fresh_thread() -> tuple[torch._C.DispatchKeySet, torch._C.DispatchKeySet]:
+    """What PyTorch's dispatcher includes and excludes in a thread that has switched nothing on or off."""
+    sets = torch._C._dispatch_tls_local_include_set, torch._C._dispatch_tls_local_exclude_set
+    with ThreadPoolExecutor(1) as fresh:
+        include, exclude = fresh.map(lambda of: of(), sets)
+    return include, exclude
+
+
 @torch.library.custom_op("convfuse::backward", mutates_args=())
 def _backward(
     gradient: torch.Tensor,
@@ -61,24 +71,10 @@ def _backward(
 ) -> list[torch.Tensor]:
     """The gradients of a chain with respect to the first input, the parameters and the further inputs; an empty tensor for those
     that are not wanted. The chain is computed once more, by PyTorch's own layers."""
-    sources = [x, *parameters, *inputs]
-    stream = torch.cuda.current_stream(x.device) if x.is_cuda else None
-    # An operator's kernel runs beneath autograd. What a thread has switched off there, a fresh one has not.
-    with ThreadPoolExecutor(1) as fresh:
-        work = fresh.submit(_differentiate, gradient, sources, len(parameters), chain, wanted, stream)
-        return work.result()
-
-
-def _differentiate(
-    gradient: torch.Tensor,
-    sources: Sequence[torch.Tensor],
-    count: int,
-    chain: str,
-    wanted: Sequence[bool],
-    stream: torch.cuda.Stream | None,
-) -> list[torch.Tensor]:
-    # No stream is no guard.
-    with torch.cuda.stream(stream), torch.enable_grad():
+    sources, count = [x, *parameters, *inputs], len(parameters)
+    # An operator's kernel runs beneath autograd, which a fresh thread has not switched off. It is in this thread all the same: autograd has one for
+    # each GPU, which is this one, and would wait for itself if another asked for gradients on that GPU.
+    with torch._C._ForceDispatchKeyGuard(*_dispatch_of_a_fresh_thread()), torch.enable_grad():
         leaves = [one.detach().requires_grad_(want) for one, want in zip(sources, wanted)]
         x, parameters, inputs = leaves[0], leaves[1 : 1 + count], leaves[1 + count :]
         y = evaluate(parsed(chain), x, [one.to(x.dtype) for one in parameters], inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import pytest
 import torch
@@ -190,6 +191,23 @@ def test_gradients_are_those_of_the_layers(name, device):
     largest = max(one.abs().max() for one in expected)
     for ours, one in zip(gradients, expected, strict=True):
         assert (ours.double().cpu() - one).abs().max() <= 1e-4 * largest
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_are_computed_by_the_thread_that_is_asked_for_them(device, monkeypatch):
+    # Autograd has one thread for a GPU: asked for gradients there by another one, it would wait for itself.
+    module, inputs = block("decoder", device)
+    threads = []
+
+    def recorded(*arguments):
+        threads.append(threading.get_ident())
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(ops, "evaluate", recorded)
+    y = module(inputs[0].requires_grad_())
+    y.register_hook(lambda _: threads.append(threading.get_ident()))
+    y.sum().backward()
+    assert len(threads) == 2 and len(set(threads)) == 1
 
 
 @pytest.mark.parametrize("name", BLOCKS)
