@@ -140,6 +140,8 @@ tests! {
         checks::draws::on_cores::<f32> => checks::draws::warps, checks::draws::without_norm;
     group_norm_takes_statistics_that_say_how_many_values_they_are_of:
         checks::counted::matches::<f32> => checks::counted::matches::<f16>, checks::counted::matches::<bf16>;
+    group_norm_gives_the_same_bits_for_statistics_in_parts_and_combined_ones:
+        checks::counted::bits::<f32> => checks::counted::bits::<f16>;
     implicit_gemm_pools_windows_of_any_extent_in_every_tile:
         checks::implicit_gemm_corners::windows::<Split>
             => checks::implicit_gemm_corners::windows::<Rounded>, checks::implicit_gemm_corners::windows::<f16>,

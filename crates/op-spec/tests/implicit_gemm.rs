@@ -378,7 +378,7 @@ fn many_moments_are_combined_in_two_steps() {
         let tiles = config.geometry.pixel_tiles();
         for channels in [1, 4, 64] {
             let mut left = u64::from(tiles) * u64::from(channels);
-            for launch in combining(tiles, channels).into_iter().flatten() {
+            for launch in combining(tiles, channels, 1).into_iter().flatten() {
                 assert_eq!(launch.count, left);
                 left = launch.pieces.into();
                 let blocks = launch.shape(3).map(|shape| u64::from(shape.grid[0]));
@@ -387,8 +387,9 @@ fn many_moments_are_combined_in_two_steps() {
             assert_eq!(left, 1);
         }
     }
-    let steps = |tiles, channels| combining(tiles, channels).map(|step| step.map(|s| s.pieces));
-    assert_eq!(steps(1, 1), [None, None]);
+    let steps = |tiles, channels| combining(tiles, channels, 8).map(|step| step.map(|s| s.pieces));
+    assert_eq!(steps(2, 4), [None, None]);
+    assert_eq!(steps(9, 1), [Some(1), None]);
     assert_eq!(steps(512, 4), [Some(1), None]);
     assert_eq!(steps(16_384, 1), [Some(16), Some(1)]);
     assert_eq!(steps(2049, 1), [Some(3), Some(1)]);

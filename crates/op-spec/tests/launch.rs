@@ -153,6 +153,21 @@ fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
 }
 
 #[test]
+fn blocks_combine_the_moments_of_few_rows_themselves() {
+    let of = |n, channels, groups, spatial| {
+        let norm = NormGeometry::new(n, channels, groups, spatial, 0.0);
+        norm.apply(2).combined_moments()
+    };
+    // Blocks of 4,096 elements: a row; at most three of 1,976; at most ten of 512, and 17 of 256.
+    assert_eq!(of(2, 256, 256, 4096), 32);
+    assert_eq!(of(2, 256, 32, 247), 32);
+    assert_eq!(of(8, 512, 512, 512), 32);
+    assert_eq!(of(16, 512, 512, 256), 1);
+    // Rows of four elements.
+    assert_eq!(of(2, 256, 256, 4), 1);
+}
+
+#[test]
 fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
     let geometry = |shape: [usize; 4], stride: [usize; 2], padding: [usize; 2], dilation: usize| {
         let mut spec = MaxPool2dSpec::new([3, 3]);

@@ -127,7 +127,10 @@ pub(crate) fn append_mapped(
 ) -> Result<Value> {
     let MappedForm { norm, output, .. } = problem;
     let convolved = convolution.append(program, x, parameters, output)?;
-    let input = convolved.statistics(program, parameters.norm, norm.norm.geometry()?)?;
+    let geometry = norm.norm.geometry()?;
+    let pass = geometry.apply(program.dtype(convolved.y).size() as u32);
+    let by_readers = pass.combined_moments();
+    let input = convolved.statistics(program, parameters.norm, geometry, by_readers)?;
     let tail = Tail {
         before,
         scale,
@@ -150,7 +153,8 @@ pub(crate) fn append_pooling(
         false => &problem.convolved,
     };
     let convolved = (choice.convolution).append(program, x, parameters, output)?;
-    let input = convolved.statistics(program, parameters.norm, problem.norm.geometry()?)?;
+    let norm = problem.norm.geometry()?;
+    let input = convolved.statistics(program, parameters.norm, norm, 1)?;
     let (scale, functions) = (parameters.factors, &problem.functions[..]);
     if choice.is_pooled {
         let tail = Tail {
@@ -179,7 +183,8 @@ pub(crate) fn append_reducing(
     convolution: &StatisticsConvolution,
 ) -> Result<Value> {
     let convolved = convolution.append(program, x, parameters, &problem.convolved)?;
-    let input = convolved.statistics(program, parameters.norm, problem.norm.geometry()?)?;
+    let norm = problem.norm.geometry()?;
+    let input = convolved.statistics(program, parameters.norm, norm, 1)?;
     let (clamp, channel_max) = (&problem.clamp, &problem.channel_max);
     let factors = parameters.factors.expect("the form has factors");
     normalise_and_reduce(program, &input, factors, clamp, channel_max)

@@ -39,14 +39,16 @@ pub(crate) struct Convolved {
 }
 
 impl Convolved {
-    /// Appends what combines the moments to the statistics of a norm of the convolution's output.
+    /// Appends what combines the moments to the statistics of a norm of the convolution's output, unless a row has no more than
+    /// `by_readers`, which the kernel that follows combines itself.
     pub(crate) fn statistics(
         &self,
         program: &mut ProgramBuilder,
         affine: Affine,
         norm: NormGeometry,
+        by_readers: u64,
     ) -> Result<NormInput> {
-        let combining = combining(self.parts, norm.row_channels);
+        let combining = combining(self.parts, norm.row_channels, by_readers);
         let mut partials = self.moments;
         for combining in combining.into_iter().flatten() {
             let elements: usize = program.shape(partials).iter().product();

@@ -3,10 +3,6 @@
 use super::SPREAD_THREADS;
 use crate::launch::LaunchShape;
 
-/// More moments than this of one row are combined before the norm's own kernels, which would
-/// combine them again in every block, and take longer for it than a launch.
-const COMBINED_BY_READERS: u64 = 1;
-
 /// More moments than this of one row are combined in pieces first.
 const COMBINED_AT_ONCE: u64 = 2048;
 
@@ -47,12 +43,13 @@ impl Combining {
 }
 
 /// The launches that combine the moments of a norm's row, each of which takes those that the one before leaves. A row
-/// has `row_channels` channels, and of each a moment for each of `tiles` tiles. One block would take long for many of
+/// has `row_channels` channels, and of each a moment for each of `tiles` tiles. Up to `by_readers` of them are left to
+/// the kernel that reads them. One block would take long for many of
 /// them, however idle the device is, so pieces come first.
 #[must_use]
-pub fn combining(tiles: u32, row_channels: u32) -> [Option<Combining>; 2] {
+pub fn combining(tiles: u32, row_channels: u32, by_readers: u64) -> [Option<Combining>; 2] {
     let count = u64::from(tiles) * u64::from(row_channels);
-    if count <= COMBINED_BY_READERS {
+    if count <= by_readers {
         return [None, None];
     }
     if count <= COMBINED_AT_ONCE {

@@ -36,7 +36,8 @@ pub struct WideLayout {
     pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,
-    /// Two barriers for each slot: filled, free. Where sums are split, two for each warp that multiplies: come, taken.
+    /// Two barriers for each slot: filled, free. Where sums are split, two for each warp that multiplies, too: come, taken. Where warpgroups
+    /// alternate, one for each: it may begin.
     pub barriers: u32,
     /// Results, for each warp.
     pub results: u32,
