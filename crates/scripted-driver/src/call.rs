@@ -12,6 +12,7 @@ use crate::state::State;
 pub(crate) type Outcome<T = ()> = Result<T, u32>;
 
 pub(crate) const INVALID_VALUE: u32 = 1;
+pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const INVALID_DEVICE: u32 = 101;
 pub(crate) const INVALID_CONTEXT: u32 = 201;
 pub(crate) const NO_BINARY_FOR_GPU: u32 = 209;

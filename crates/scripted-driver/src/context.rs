@@ -23,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) retained: u32,
     /// The code that it answers with once it is lost.
     pub(crate) lost: Option<u32>,
+    /// The bytes of memory that the device has for pools, if a test says so.
+    pub(crate) room: Option<usize>,
 }
 
 /// The handle of a device's primary context, which is none of [`State::handle`].
@@ -44,6 +46,11 @@ pub(crate) fn has_linker(ordinal: u32) -> bool {
 
 pub(crate) fn takes_machine_code(ordinal: u32) -> bool {
     matches!(ordinal % 4, 1 | 3)
+}
+
+/// Shared memory that a block can have.
+pub(crate) fn shared_bytes(ordinal: u32) -> u32 {
+    if is_hopper(ordinal) { 232_448 } else { 166_912 }
 }
 
 /// The ordinal that a device handle is.
@@ -98,7 +105,7 @@ driver! {
             38 => 50 << 20,              // bytes of the second cache
             75 => if hopper { 9 } else { 8 },
             76 => 0,
-            97 => if hopper { 232_448 } else { 166_912 }, // shared memory of a block
+            97 => shared_bytes(ordinal) as c_int,
             115 => c_int::from(has_pools(ordinal)),
             _ => return Err(INVALID_VALUE),
         })
@@ -162,6 +169,12 @@ impl State {
     pub(crate) fn ordinal_of(&self, context: Handle) -> Option<u32> {
         let ordinal = u32::try_from(context.checked_sub(1 << 40)? / 16).ok()?;
         self.contexts.contains_key(&ordinal).then_some(ordinal)
+    }
+
+    /// Whether a device has so many bytes more than it holds.
+    pub(crate) fn has_room(&self, context: u32, bytes: usize) -> bool {
+        let room = self.contexts[&context].room.unwrap_or(usize::MAX);
+        self.memory.held(context).saturating_add(bytes) <= room
     }
 
     /// Fails as waiting for all work of a context does while some of its streams is in capture.

@@ -70,6 +70,15 @@ extern "C" fn scripted_schedule(before_call: extern "C" fn(), thread: extern "C"
     });
 }
 
+/// From now on a device that was opened has so many bytes for pools of memory.
+#[unsafe(no_mangle)]
+extern "C" fn scripted_room(ordinal: u32, bytes: usize) {
+    call::with(|state| {
+        let context = state.contexts.entry(ordinal).or_default();
+        context.room = Some(bytes);
+    });
+}
+
 /// Does all work that is left, the streams made last first if `backwards` is not 0.
 #[unsafe(no_mangle)]
 extern "C" fn scripted_finish(backwards: u32) {

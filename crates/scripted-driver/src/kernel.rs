@@ -125,10 +125,11 @@ impl State {
         let Some(known) = self.functions.get(&function) else {
             return Err(self.stale("function", function));
         };
-        let (context, name, sizes) = (known.context, known.name.clone(), known.parameters.clone());
+        let (context, granted) = (known.context, known.granted);
+        let (name, sizes) = (known.name.clone(), known.parameters.clone());
         self.must_be_current(context)?;
         let stream = self.stream_to_use(stream)?;
-        if grid.contains(&0) || block.contains(&0) {
+        if grid.contains(&0) || block.contains(&0) || shared > granted {
             return Err(INVALID_VALUE);
         }
         let mut parameters = Vec::new();

@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 
-use crate::call::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome, put};
+use crate::call::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome, put};
 use crate::context::has_pools;
 use crate::queue::{Place, Work};
 use crate::state::{Handle, State};
@@ -78,7 +78,7 @@ impl Memory {
         // SAFETY: the size is not zero.
         let start = unsafe { alloc(layout(capacity)) }.expose_provenance();
         if start == 0 {
-            return Err(2);
+            return Err(OUT_OF_MEMORY);
         }
         self.capacities.insert(start, capacity);
         Ok(start)
@@ -141,6 +141,14 @@ impl Memory {
         blocks.filter(|block| block.context == context).count()
     }
 
+    /// Bytes that blocks of a context have, and what its pools keep.
+    pub(crate) fn held(&self, context: u32) -> usize {
+        let blocks = (self.blocks.iter()).filter(|(_, block)| block.context == context);
+        let spare = (self.spare.iter()).filter(|spare| spare.context == context);
+        let starts = (blocks.map(|(start, _)| start)).chain(spare.map(|spare| &spare.start));
+        starts.map(|start| self.capacities[start]).sum()
+    }
+
     pub(crate) fn pinned_of(&self, context: u32) -> usize {
         let blocks = self.pinned.values();
         blocks.filter(|block| block.context == context).count()
@@ -196,7 +204,8 @@ impl State {
         self.refuse_in_capture(stream)?;
         let start = match self.memory.reuse(context, stream, bytes) {
             Some(start) => start,
-            None => self.memory.acquire(bytes)?,
+            None if self.has_room(context, bytes) => self.memory.acquire(bytes)?,
+            None => return Err(OUT_OF_MEMORY),
         };
         let id = self.add_block(start, bytes, true)?;
         self.give(stream, Work::Take { start, id })?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::call::{
     INVALID_HANDLE, INVALID_VALUE, NO_BINARY_FOR_GPU, NOT_FOUND, NOT_SUPPORTED, Outcome, put,
 };
-use crate::context::{has_linker, takes_machine_code};
+use crate::context::{has_linker, shared_bytes, takes_machine_code};
 use crate::state::{Handle, State};
 
 /// What machine code starts with, and what that does that this driver's linker made: the PTX follows.
@@ -24,7 +24,12 @@ pub(crate) struct Function {
     pub(crate) name: Arc<str>,
     /// Bytes of each parameter, if the PTX tells.
     pub(crate) parameters: Option<Arc<[usize]>>,
+    /// Bytes of shared memory that a launch may name.
+    pub(crate) granted: u32,
 }
+
+/// What every launch may name.
+const SHARED_WITHOUT_GRANT: u32 = 48 << 10;
 
 pub(crate) struct Linker {
     pub(crate) context: u32,
@@ -123,7 +128,8 @@ driver! {
             None => None,
         };
         let name = name.into();
-        state.functions.insert(handle, Function { context, name, parameters });
+        let granted = SHARED_WITHOUT_GRANT;
+        state.functions.insert(handle, Function { context, name, parameters, granted });
         put(function, handle)
     }
 
@@ -134,11 +140,17 @@ driver! {
         }
     }
 
-    fn cuFuncSetAttribute(state; function: Handle, _attribute: c_int, _value: c_int) {
-        match state.functions.contains_key(&function) {
-            true => Ok(()),
-            false => Err(state.stale("function", function)),
+    fn cuFuncSetAttribute(state; function: Handle, attribute: c_int, value: c_int) {
+        let Some(known) = state.functions.get_mut(&function) else {
+            return Err(state.stale("function", function));
+        };
+        // How much shared memory a launch may name.
+        if attribute == 8 {
+            let granted = u32::try_from(value).ok();
+            let granted = granted.filter(|&bytes| bytes <= shared_bytes(known.context));
+            known.granted = granted.ok_or(INVALID_VALUE)?;
         }
+        Ok(())
     }
 
     fn cuLinkCreate_v2(

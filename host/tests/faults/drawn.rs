@@ -13,11 +13,15 @@ use crate::launches;
 use crate::ordering::{LEN, WITH_POOLS, WITHOUT_POOLS, array, holds, late, tensor};
 
 /// Numbers that a seed gives.
-struct Draw(u64);
+pub(crate) struct Draw(u64);
 
 impl Draw {
+    pub(crate) fn new(seed: u64) -> Draw {
+        Draw(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed))
+    }
+
     /// A number below `end`.
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -101,7 +105,7 @@ impl Things {
 
 fn as_the_calls_say(device: &Device) {
     for seed in 1..=150 {
-        let mut draw = Draw(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let mut draw = Draw::new(seed);
         let mut things = Things::new(device);
         for number in 1..=40 {
             things.call(&mut draw, number);

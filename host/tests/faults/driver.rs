@@ -131,6 +131,13 @@ impl Script {
         open();
     }
 
+    /// Lets a device have so many bytes of memory for pools.
+    pub(crate) fn room(&self, ordinal: u32, bytes: usize) {
+        // SAFETY: this is the function's type.
+        let room: extern "C" fn(u32, usize) = unsafe { function(c"scripted_room") };
+        room(ordinal, bytes);
+    }
+
     /// Does all work that is left, the newest streams' first.
     pub(crate) fn finish(&self) {
         // SAFETY: this is the function's type.

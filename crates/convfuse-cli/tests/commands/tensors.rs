@@ -300,6 +300,59 @@ fn elements_are_compared_one_by_one() {
     );
 }
 
+/// A safetensors file with these tensors of f32, each by its name, its number of elements and the place of the one that is not 1.
+fn safetensors(tensors: &[(&str, usize, Option<usize>)]) -> Vec<u8> {
+    let (mut entries, mut data) = (Vec::new(), Vec::new());
+    for &(name, len, other) in tensors {
+        let start = data.len();
+        let values = (0..len).map(|index| if Some(index) == other { 2.0f32 } else { 1.0 });
+        data.extend(values.flat_map(f32::to_le_bytes));
+        let end = data.len();
+        entries.push(format!(
+            r#""{name}": {{"dtype": "F32", "shape": [{len}], "data_offsets": [{start}, {end}]}}"#
+        ));
+    }
+    let head = format!("{{{}}}", entries.join(", "));
+    let mut bytes = (head.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(head.into_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+/// Each tensor of a file decides the exit status, wherever it differs: the middle one has more elements than are read at a time.
+#[test]
+fn every_tensor_is_compared_to_its_end() {
+    const TENSORS: [(&str, usize); 3] = [("a", 3), ("b", (1 << 20) + 5), ("c", 2)];
+    let program = Program::new();
+    let file = |name: &str, different: Option<(usize, usize)>| {
+        let place = |number| different.and_then(|(of, index)| (of == number).then_some(index));
+        let tensors = [0, 1, 2].map(|number| (TENSORS[number].0, TENSORS[number].1, place(number)));
+        program.file(name, safetensors(&tensors));
+    };
+    file("expected.safetensors", None);
+    let last = |(number, (_, len)): (usize, &(&str, usize))| Some((number, len - 1));
+    for different in TENSORS.iter().enumerate().map(last).chain([None]) {
+        file("actual.safetensors", different);
+        let ran = program.run("compare actual.safetensors expected.safetensors --json");
+        let status = i32::from(different.is_some());
+        assert_eq!(ran.code, Some(status), "{different:?}: {ran:?}");
+        let record = ran.json();
+        assert_eq!(record["status"], status);
+        for (number, (name, len)) in TENSORS.iter().enumerate() {
+            let tensor = &record["tensors"][number];
+            let index = different.filter(|(of, _)| *of == number);
+            assert_eq!(tensor["name"], *name);
+            assert_eq!(tensor["elements"], *len);
+            assert_eq!(tensor["different"], usize::from(index.is_some()));
+            let first = index.map(|(_, index)| index);
+            assert_eq!(
+                tensor["first_beyond"].as_u64(),
+                first.map(|index| index as u64)
+            );
+        }
+    }
+}
+
 #[test]
 fn records_are_compared() {
     let program = Program::new();

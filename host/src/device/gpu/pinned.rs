@@ -168,3 +168,30 @@ impl Drop for PinnedMemory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All pairs of copies within a few bytes, told by the bytes that they have in common.
+    #[test]
+    fn copies_exclude_one_another_that_share_a_byte_which_one_of_them_writes() {
+        const BYTES: usize = 5;
+        let ranges = (0..BYTES).flat_map(|start| (start + 1..=BYTES).map(move |end| start..end));
+        let uses = ranges.flat_map(|bytes| {
+            [false, true].map(|writes| Use {
+                bytes: bytes.clone(),
+                writes,
+            })
+        });
+        let uses: Vec<Use> = uses.collect();
+        for (one, other) in uses
+            .iter()
+            .flat_map(|one| uses.iter().map(move |other| (one, other)))
+        {
+            let meet = one.bytes.clone().any(|byte| other.bytes.contains(&byte));
+            let excludes = meet && (one.writes || other.writes);
+            assert_eq!(one.excludes(other), excludes, "{one:?} and {other:?}");
+        }
+    }
+}
