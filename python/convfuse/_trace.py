@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -181,13 +182,33 @@ _ENTRIES = [
 ]
 
 
-def _asks_for_tensors(module: nn.Module, opaque: Sequence[nn.Module]) -> bool:
-    """Whether code that is traced asks what is a tensor: of values that are traced the answer would be wrong."""
+# What asks whether something is a tensor, or of which type it is.
+_ASKING = re.compile(r"isinstance\([^)]*Tensor|is_tensor\(|(?<![\w.])type\((?!self\b)")
+
+
+def _asks(function: Any, owner: type, seen: set[Any]) -> bool:
+    """Whether a function of a class asks, or one that it calls by name, of the class or of its file; PyTorch's are known not to."""
+    function = inspect.unwrap(function)
+    if not isinstance(function, FunctionType) or function in seen:
+        return False
+    seen.add(function)
+    if function.__module__.partition(".")[0] == "torch":
+        return False
     try:
-        source = inspect.getsource(kind_of(module).forward)
+        source = inspect.getsource(function)
     except (OSError, TypeError):
         source = ""
-    if re.search(r"isinstance\([^)]*Tensor|is_tensor\(", source):
+    if _ASKING.search(source):
+        return True
+    names = function.__code__.co_names
+    called = [(function.__globals__.get(name), getattr(owner, name, None)) for name in names]
+    return any(_asks(one, owner, seen) for some in called for one in some if callable(one))
+
+
+def _asks_for_tensors(module: nn.Module, opaque: Sequence[nn.Module]) -> bool:
+    """Whether code that is traced asks what is a tensor: of values that are traced the answer would be wrong."""
+    kind = kind_of(module)
+    if _asks(kind.forward, kind, set()):
         return True
     for child in module.children():
         is_list = isinstance(child, (nn.Sequential, nn.ModuleList, nn.ModuleDict))

@@ -126,6 +126,74 @@ def heard():
     return layers
 
 
+class IsInstance(nn.Module):
+    """Code with a norm that asks whether it is given a tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(4, 8)
+
+    def forward(self, x):
+        return self.norm(x) if isinstance(x, torch.Tensor) else x
+
+
+class IsInstanceOfSome(IsInstance):
+    def forward(self, x):
+        if isinstance(x, (list, torch.Tensor)):
+            return self.norm(x)
+        return x
+
+
+class IsTensor(IsInstance):
+    def forward(self, x):
+        return self.norm(x) if torch.is_tensor(x) else x
+
+
+class IsOfType(IsInstance):
+    def forward(self, x):
+        return self.norm(x) if type(x) is torch.Tensor else x
+
+
+class HasMethod(IsInstance):
+    def asks(self, x):
+        return isinstance(x, torch.Tensor)
+
+    def forward(self, x):
+        return self.norm(x) if self.asks(x) else x
+
+
+def normed(norm, x):
+    return norm(x) if isinstance(x, torch.Tensor) else x
+
+
+class CallsFunction(IsInstance):
+    def forward(self, x):
+        return normed(self.norm, x)
+
+
+PLACES = {
+    "by itself": lambda asks: asks,
+    "first": lambda asks: nn.Sequential(asks, nn.Conv2d(8, 8, 1), nn.GroupNorm(2, 8)),
+    "behind": lambda asks: nn.Sequential(nn.Conv2d(8, 8, 1), nn.GroupNorm(2, 8), asks),
+    "within": lambda asks: nn.Sequential(nn.GroupNorm(2, 8), nn.Sequential(nn.ReLU(), asks)),
+    "in a block": lambda asks: Block(lambda own, x: own.asks(body(own, x)), asks=asks),
+    "deep": lambda asks: Block(lambda own, x: body(own, own.asks(x)), asks=nn.Sequential(asks)),
+}
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize(
+    "kind", [IsInstance, IsInstanceOfSome, IsTensor, IsOfType, HasMethod, CallsFunction]
+)
+def test_code_that_asks_for_tensors_is_told_the_truth(kind, where):
+    torch.manual_seed(3)
+    model, x = PLACES[where](kind()).eval(), torch.randn(SHAPE)
+    redraw(model)
+    expected = seeded(model, x)[0]
+    expect_same(seeded(convfuse.fuse(model, cpu=True), x)[0], expected)
+    assert any("asks whether" in why for _, why in convfuse.report(model).not_traced)
+
+
 class Unknown(nn.Module):
     """Code that cannot be traced, and writes."""
 
