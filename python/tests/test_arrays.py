@@ -79,6 +79,47 @@ def test_outputs_keep_their_memory():
     assert np.array_equal(first, kept)
 
 
+ASKED = {
+    "nothing": ({}, None),
+    "no stream": ({"stream": None}, None),
+    "a version": ({"max_version": (1, 0)}, None),
+    "no copy": ({"copy": False}, None),
+    "a copy": ({"copy": True}, "uncopied"),
+    "its own device": ({"dl_device": (1, 0)}, None),
+    "a GPU": ({"dl_device": (2, 0)}, "where it is"),
+    "another number": ({"dl_device": (1, 1)}, "where it is"),
+    "its device, copied": ({"dl_device": (1, 0), "copy": True}, "uncopied"),
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_outputs_are_given_as_they_are_or_not_at_all(what):
+    asked, refusal = ASKED[what]
+    values, x, shortcut = drawn()
+    model = arrays.Model(CHAIN, values)
+    given = []
+
+    class Asks:
+        """An array whose kind takes what a model gives by a call of its own."""
+
+        def __init__(self, array):
+            self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+        def __array_namespace__(self):
+            return self
+
+        def from_dlpack(self, y):
+            given.append(y)
+            return y.__dlpack__(**asked)
+
+    if refusal is None:
+        assert "dltensor" in repr(model(Asks(x), shortcut))
+    else:
+        with pytest.raises(BufferError, match=refusal):
+            model(Asks(x), shortcut)
+    assert given[0].__dlpack_device__() == (1, 0) and tuple(given[0].shape) == (2, 6, 7, 9)
+
+
 def test_refusals_say_what_is_wrong():
     values, x, shortcut = drawn()
     model = arrays.Model(CHAIN, values)

@@ -81,11 +81,17 @@ def test_types_are_those_of_pytorch(kind, low):
             written = [index for index, one in enumerate(operators) if one in ("add", "scale")]
             axes = 3 if operators[0].endswith("3d") else 2
             shape = (2, 8, *[4] * axes)
-            for given, stored in [*itertools.product(TYPES, [torch.float32, low])]:
+            stored_as = [torch.float32, low]
+            # Factors that are of another type than the parameters around them.
+            factors_as = stored_as if "scale" in operators and len(operators) > 1 else [None]
+            for given, stored, factors in itertools.product(TYPES, stored_as, factors_as):
                 if stored is not torch.float32 and "batch_norm" in operators:
                     continue
                 values = [
-                    torch.empty(shape, dtype=stored, device=kind) for _, shape, _ in chain.parameters
+                    torch.empty(
+                        shape, dtype=factors if name == "scale" and factors else stored, device=kind
+                    )
+                    for name, shape, _ in chain.parameters
                 ]
                 x = torch.empty(shape, dtype=given, device=kind)
                 for residual in TYPES if "add" in operators else TYPES[:1]:

@@ -8,6 +8,7 @@ import threading
 import pytest
 import torch
 from support import BLOCKS, DEVICES, block, chain_text, exact, expect_close, problem, redraw
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from convfuse import _native, ops
 from convfuse import nn as fused_nn
@@ -167,6 +168,39 @@ def test_opcheck_is_content(device):
     arguments = (x, values, [torch.randn_like(x)], module.chain, 0, False)
     outcome = torch.library.opcheck(torch.ops.convfuse.run.default, arguments)
     assert set(outcome.values()) == {"SUCCESS"}
+
+
+def lying(x):
+    """The values of an input, as they may lie in memory."""
+    axes = [0, *range(2, x.dim()), 1]
+    last = x.permute(axes).contiguous().permute([0, x.dim() - 1, *range(1, x.dim() - 1)])
+    wide = x.repeat_interleave(2, -1)[..., ::2]
+    return {"dense": x, "channels last": last, "strided": wide, "transposed": x.mT.contiguous().mT}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_what_is_known_beforehand_comes(name, dtype, device):
+    """Compiled code goes by what the operators' fake implementations say of their outputs, strides included."""
+    module, inputs = block(name, device, dtype)
+    names, values = parsed(module.chain).names, module._runner.parameters()
+
+    def outputs(x, values, further):
+        y = torch.ops.convfuse.run(x, values, further, module.chain, 0, False)
+        wanted = [True, *("running_" not in name for name in names), *(True for _ in further)]
+        arguments = (torch.ones_like(y), x, values, further, module.chain, wanted)
+        return [y, *torch.ops.convfuse.backward(*arguments)]
+
+    def facts(tensors):
+        return [(one.shape, one.stride(), one.dtype, one.device) for one in tensors]
+
+    for how in lying(inputs[0]):
+        x, *further = (lying(one)[how] for one in inputs)
+        real = facts(outputs(x, values, further))
+        with FakeTensorMode() as mode:
+            fake = [[*map(mode.from_tensor, some)] for some in ([x], values, further)]
+            assert facts(outputs(*fake[0], *fake[1:])) == real, how
 
 
 @pytest.mark.parametrize("device", DEVICES)
