@@ -125,6 +125,9 @@ def test_refusals_say_what_is_wrong():
     model = arrays.Model(CHAIN, values)
     with pytest.raises(ValueError, match="parameters are .* must be"):
         arrays.Model(CHAIN, {"conv.weight": values["conv.weight"]})
+    for more in ("conv.bia", "norm", ""):
+        with pytest.raises(ValueError, match="parameters are .* must be"):
+            arrays.Model(CHAIN, values | {more: values["conv.bias"]})
     with pytest.raises(ValueError, match="there are 1 inputs"):
         model(x)
     with pytest.raises(RuntimeError, match=r"input\[1\] is 3, expected 4"):

@@ -237,7 +237,7 @@ def test_an_example_decides(device, monkeypatch):
     assert "us by PyTorch" in str(found)
 
 
-def test_residuals_that_are_broadcast_take_the_layers(monkeypatch):
+def test_residuals_of_other_shapes_and_types_take_the_layers():
     class Broadcast(nn.Module):
         def __init__(self):
             super().__init__()
@@ -248,8 +248,9 @@ def test_residuals_that_are_broadcast_take_the_layers(monkeypatch):
 
     model, x = Broadcast().eval(), torch.randn(2, 3, 8, 8)
     with torch.no_grad():
-        for shape in [(2, 8, 6, 6), (1, 8, 1, 1), (6,)]:
-            residual = torch.randn(shape)
+        residuals = [torch.randn(shape) for shape in [(2, 8, 6, 6), (1, 8, 1, 1), (6,)]]
+        types = torch.float16, torch.bfloat16, torch.float64, torch.int64
+        for residual in residuals + [(3 * residuals[0]).to(dtype) for dtype in types]:
             expected = convfuse.unfuse(model)(x, residual)
             expect_same(convfuse.fuse(model, cpu=True)(x, residual), expected)
     assert convfuse.report(model).entries[0].chain == "conv2d group_norm add relu"

@@ -10,6 +10,7 @@ import threading
 import pytest
 import torch
 from support import BLOCKS, DEVICES, block, exact, expect_close, problem, redraw
+from torch.nn.modules import module as _module
 
 from convfuse import nn as fused_nn
 
@@ -153,6 +154,26 @@ def test_fast_products_are_chosen_by_the_setting(device):
     expect_close(allowed, exact(module, x), factor=200)
     with pytest.raises(ValueError, match="must be one of"):
         module.precision = "high"
+
+
+HOOKS = ["forward_pre_hook", "forward_hook", "full_backward_pre_hook", "full_backward_hook"]
+
+
+@pytest.mark.parametrize("of_all", [False, True])
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hooks_are_called(hook, of_all):
+    module, (x,) = block("decoder", "cpu")
+    called = []
+    register = getattr(_module if of_all else module, f"register_{'module_' * of_all}{hook}")
+    handle = register(lambda one, *_: called.append(one))
+    try:
+        module(x.requires_grad_()).sum().backward()
+        assert module in called
+    finally:
+        handle.remove()
+    called.clear()
+    module(x).sum().backward()
+    assert not called
 
 
 @pytest.mark.parametrize("device", DEVICES)

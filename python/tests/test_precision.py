@@ -8,6 +8,7 @@ from support import problem
 from torch import nn
 
 import convfuse
+from convfuse import _timing
 from convfuse._runner import convolutions_allow_tf32
 
 # Statements, and whether then convolutions and matrix products of float32 may be made with fewer bits, by PyTorch and by ``fuse``, and by modules.
@@ -101,3 +102,31 @@ def test_compiled_models_keep_the_setting(monkeypatch):
         with torch.no_grad():
             torch.compile(model, fullgraph=True, backend=backend)(x)
     assert seen == [True, False]
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_kept"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], True),
+        ([1.0, 2.0 + 1e-6], [1.0, 2.0], True),
+        ([1.0, 2.1], [1.0, 2.0], False),
+        # Twice as far as PyTorch's layers are.
+        ([1.0, 2.1], [1.0, 1.94], True),
+        ([1.0, 2.1], [1.0, 1.96], False),
+        ([1.0, NAN], [1.0, 2.0], False),
+        ([NAN, NAN], [1.0, 2.0], False),
+    ],
+)
+def test_what_is_as_near_as_pytorch_is_kept(ours, theirs, is_kept):
+    runner = convfuse.fuse(nn.Sequential(nn.GroupNorm(1, 2)), cpu=True)._convfuse_state
+    (runner,) = runner.runners.values()
+    exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    found = _timing._is_within_bound(runner, torch.tensor(ours), torch.tensor(theirs), exact)
+    assert found is is_kept
+    # NaN is to be where float64 has it, whatever PyTorch's layers make of it.
+    lost = exact.masked_fill(torch.tensor([False, True]), NAN)
+    found = _timing._is_within_bound(runner, torch.tensor(ours), torch.tensor(theirs), lost)
+    assert found is (ours[1] != ours[1] and ours[0] == ours[0])

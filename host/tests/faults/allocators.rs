@@ -131,3 +131,28 @@ fn all_memory_of_a_stream_is_from_its_allocator_and_goes_back() {
     assert_eq!(held(), 0);
     script.expect_no_violations();
 }
+
+/// A stream with an allocator is the stream that it was: what was made on the one is the other's, on every kind of device.
+#[test]
+fn a_stream_stays_what_it_is_with_an_allocator() {
+    let test = "allocators::a_stream_stays_what_it_is_with_an_allocator";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    for of in [device.clone(), Device::cpu()] {
+        let plain = of.stream().unwrap();
+        let own = Arc::new(Own {
+            device: device.clone(),
+            held: Mutex::default(),
+        });
+        let with = plain.with_allocator(own);
+        assert!(with == plain && with != of.stream().unwrap());
+        let model = Model::init(&plain, &KernelBench79::default().chain().unwrap(), 7).unwrap();
+        let shape = [1, 3, 5, 6, 7];
+        let mut plan = model.plan(&with, &shape, &Options::default()).unwrap();
+        let x = Tensor::from_array(&plain, &data::fill(1, IxDyn(&shape))).unwrap();
+        let mut y = Tensor::zeros(&plain, plan.output_shape(), plan.dtype()).unwrap();
+        plan.execute(&x, &mut y).unwrap();
+    }
+    script.expect_no_violations();
+}

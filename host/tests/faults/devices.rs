@@ -94,6 +94,28 @@ fn drawn_calls_on_two_devices_come_to_what_they_say() {
     script.expect_no_violations();
 }
 
+/// Whoever waits for an event, on whatever device, waits for the work before it.
+#[test]
+fn streams_of_every_device_wait_for_events() {
+    let test = "devices::streams_of_every_device_wait_for_events";
+    let Some((script, device)) = late(test, WITH_POOLS) else {
+        return;
+    };
+    let [_, other] = devices(&device);
+    let waiting = [device.clone(), other, Device::cpu()].map(|device| device.stream().unwrap());
+    for (number, waiting) in (1u8..).zip(&waiting) {
+        let home = device.stream().unwrap();
+        let array = rows(&device, f32::from(number));
+        let x = Tensor::from_pinned(&home, &array).unwrap();
+        waiting.wait(&home.record().unwrap()).unwrap();
+        waiting.synchronize().unwrap();
+        let address: *const f32 = x.as_raw().unwrap().cast_const().cast();
+        // SAFETY: this driver's memory is the host's, and the copy is done, or else it is filled with a pattern.
+        assert_eq!(unsafe { *address }, f32::from(number), "{waiting:?}");
+    }
+    script.expect_no_violations();
+}
+
 /// Whose outputs are read by their addresses is done when [`synchronize`](convfuse::model::ReplicaPlans::synchronize) returns.
 #[test]
 fn replicas_are_waited_for_on_every_device() {

@@ -197,23 +197,6 @@ fn what_is_written_anew_is_waited_for_anew() {
 }
 
 #[test]
-fn a_copy_to_another_device_comes_after_the_writing_and_before_the_giving_back() {
-    let test =
-        "ordering::a_copy_to_another_device_comes_after_the_writing_and_before_the_giving_back";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    let other = Device::gpu(WITH_POOLS + 4).unwrap();
-    let (home, there) = (device.stream().unwrap(), other.stream().unwrap());
-    let ones = array(&device, 1.0);
-    let copy = tensor(&home, &ones).to(&there).unwrap();
-    let overwritten = Tensor::zeros(&home, &[LEN], DType::F32).unwrap();
-    assert_eq!(sum(&overwritten), 0.0);
-    assert_eq!(sum(&copy), LEN as f32);
-    script.expect_no_violations();
-}
-
-#[test]
 fn pinned_memory_stays_until_its_copies_are_done() {
     let Some((script, device)) = late(
         "ordering::pinned_memory_stays_until_its_copies_are_done",

@@ -81,6 +81,20 @@ fn a_run_gives_what_bench_gives_in_chunks_of_any_size() {
 }
 
 /// The parameters of one block of a network.
+/// Whatever a model stores, both formats have its values.
+#[test]
+fn a_run_writes_the_same_values_in_every_format() {
+    let program = prepared();
+    for dtype in ["f32", "f16", "bf16"] {
+        for output in ["y.safetensors", "y.npy"] {
+            let ran = program.run(&format!("{RUN} --dtype {dtype} --output {output}"));
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+        }
+        let same = program.run("compare y.safetensors y.npy");
+        assert_eq!(same.code, Some(0), "{dtype}: {same:?}");
+    }
+}
+
 #[test]
 fn a_run_takes_a_block_of_a_checkpoint() {
     let program = prepared();
