@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import threading
 
 import pytest
@@ -173,24 +172,6 @@ def test_opcheck_is_content(device):
     arguments = (x, values, [torch.randn_like(x)], module.chain, 0, False)
     outcome = torch.library.opcheck(torch.ops.convfuse.run.default, arguments)
     assert set(outcome.values()) == {"SUCCESS"}
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
-def test_convolutions_of_every_border_are_those_of_the_layers(mode, device):
-    """Gradients, and what is not fused, are computed by PyTorch's layers."""
-    # No axis is as the other; of even filters a border has sides of two widths.
-    extents = itertools.product(([3, 2], [4, 3]), ([1, 1], [2, 1]), ([1, 1], [1, 2]))
-    for kernel, dilation, stride in extents:
-        for padding in ("same", "valid", 1, [1, 2]):
-            if padding == "same" and stride != [1, 1]:
-                continue
-            conv = {"name": "conv", "out_channels": 2, "kernel_size": kernel, "stride": stride}
-            conv |= {"dilation": dilation, "padding": padding, "padding_mode": mode}
-            module = fused_nn.Chain(2, [{"conv2d": conv}]).to(device)
-            x = torch.randn(2, 2, 9, 10, device=device)
-            with torch.no_grad():
-                expect_close(module(x), exact(module, x))
 
 
 def lying(x):
