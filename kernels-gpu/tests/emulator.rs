@@ -89,6 +89,7 @@ tests! {
     fold_scale_matches:
         checks::elementwise::fold::<f32> => checks::elementwise::fold::<f16>, checks::elementwise::fold::<bf16>;
     max_pool2d_matches_alone_and_fused: checks::max_pool2d::max_pool2d::<f32>;
+    max_pool2d_stacks_match_at_any_edge: checks::max_pool2d::stacks;
     max_pool2d_matches_in_half_precision:
         checks::max_pool2d::max_pool2d::<f16> => checks::max_pool2d::max_pool2d::<bf16>;
     group_norm_scale_max_pool2d_clamp_matches: checks::max_pool2d::normed::<f32>;
@@ -119,7 +120,8 @@ tests! {
         checks::implicit_gemm::matches::<f16> => checks::implicit_gemm::matches::<bf16>;
     implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_pieces;
     implicit_gemm_keeps_to_windows_where_no_norm_follows:
-        checks::implicit_gemm_alone::matches::<f16> => checks::implicit_gemm_alone::matches::<bf16>;
+        checks::implicit_gemm_alone::matches::<f16>, checks::implicit_gemm_alone::zeros::<f16>
+            => checks::implicit_gemm_alone::matches::<bf16>;
     implicit_gemm_keeps_magnitudes_to_windows_in_parts:
         checks::implicit_gemm_alone::matches::<Parts>, checks::implicit_gemm_alone::magnitudes::<Parts>;
     implicit_gemm_keeps_scales_to_samples_and_filters_where_no_norm_follows:
@@ -192,6 +194,8 @@ tests! {
     copy_strided_keeps_the_bits_of_any_array:
         checks::copy_strided::copies::<f32, f32>
             => checks::copy_strided::copies::<f16, f16>, checks::copy_strided::copies::<bf16, bf16>;
+    copy_strided_keeps_all_bits_of_numbers_of_16:
+        checks::copy_strided::bits::<f16> => checks::copy_strided::bits::<bf16>;
     copy_strided_rounds_to_the_target:
         checks::copy_strided::copies::<f32, f16>
             => checks::copy_strided::copies::<f32, bf16>, checks::copy_strided::copies::<f16, f32>,

@@ -5,12 +5,13 @@ use op_spec::InstanceNormSpec;
 use op_spec::chain::{InstanceNormLayer, Layer};
 use op_spec::launch::channel_max::ChannelMaxGeometry;
 use op_spec::launch::elementwise::Bounds;
+use oracle::Case;
 
 use super::super::kernels::channel_max::*;
 use super::super::kernels::fused::clamp_multiply_channel_max::*;
 use super::super::kernels::fused::instance_norm_clamp_multiply_channel_max::*;
 use super::norm::{Norm, optional, statistics};
-use super::{Loaded, Outcome, Run, case, compare, expected, label, rounded_once};
+use super::{Loaded, Outcome, Run, case, compare, expected, label, rounded_once, stored};
 
 /// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, more channels than
 /// are staged at a time, a row of several splits.
@@ -24,11 +25,37 @@ const SHAPES: [(usize, usize, usize); 7] = [
     (1, 2, 9000),
 ];
 
+/// Shapes of as many positions that each channel from the 225th on, some before and some behind the last that are staged first, is
+/// the largest somewhere: along vectors and not.
+const DECIDED: [(usize, usize, usize); 2] = [(2, 287, 31), (1, 280, 56)];
+
+/// Makes a channel the largest of each position, the last one first, and its multiplier one that no channel 256 before has.
+fn decide<T: Storage>(case: &mut Case, multiplier: Option<usize>) {
+    let (c, spatial) = (case.x.shape()[1], case.x.shape()[2]);
+    let winner = |sample: usize, position: usize| c - 1 - (sample * spatial + position) % c;
+    for (index, x) in case.x.indexed_iter_mut() {
+        let k = index[1];
+        *x = stored::<T>(match winner(index[0], index[2]) == k {
+            true => 0.5 + (k % 61) as f32 / 256.0,
+            false => -0.25,
+        });
+    }
+    if let Some(multiplier) = multiplier {
+        let all = case.parameters[multiplier].iter_mut().enumerate();
+        all.for_each(|(k, m)| *m = stored::<T>(0.5 + k as f32 / 1024.0));
+    }
+}
+
 /// Plain, and clamped and multiplied.
 pub(crate) fn channel_max<T: Storage>(run: &Run) -> Outcome {
-    for (n, c, spatial) in SHAPES {
+    let random = SHAPES.into_iter().map(|shape| (shape, false));
+    let decided = DECIDED.into_iter().map(|shape| (shape, true));
+    for ((n, c, spatial), is_decided) in random.chain(decided) {
         let shape = [n, c, spatial];
-        let plain = case::<T>([Layer::channel_max()], &shape).special();
+        let mut plain = case::<T>([Layer::channel_max()], &shape).special();
+        if is_decided {
+            decide::<T>(&mut plain, None);
+        }
         let x = run.load::<T>(&plain)?.x;
         let g = ChannelMaxGeometry::new(n as u64, c as u32, spatial as u64);
         let y = run.empty::<T>(n * spatial)?;
@@ -41,7 +68,10 @@ pub(crate) fn channel_max<T: Storage>(run: &Run) -> Outcome {
             Layer::scale("multiplier"),
             Layer::channel_max(),
         ];
-        let fused = case::<T>(layers, &shape).special();
+        let mut fused = case::<T>(layers, &shape).special();
+        if is_decided {
+            decide::<T>(&mut fused, Some(0));
+        }
         let Loaded { x, parameters } = run.load::<T>(&fused)?;
         let y = run.empty::<T>(n * spatial)?;
         let bounds = Bounds::new(Some(-0.5), Some(0.75));
@@ -56,7 +86,9 @@ pub(crate) fn channel_max<T: Storage>(run: &Run) -> Outcome {
 /// Multiplied, normalised, clamped and multiplied again, with multipliers of either sign
 /// and of 0, and with and without the norm's weight and bias.
 pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
-    for (n, channels, spatial) in SHAPES.into_iter().skip(1) {
+    let random = SHAPES.into_iter().skip(1).map(|shape| (shape, false));
+    let decided = DECIDED.into_iter().map(|shape| (shape, true));
+    for ((n, channels, spatial), is_decided) in random.chain(decided) {
         let norm = Norm {
             n,
             channels,
@@ -77,6 +109,9 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
                 Layer::channel_max(),
             ];
             let mut case = norm.case::<T>(layers);
+            if is_decided {
+                decide::<T>(&mut case, Some(0));
+            }
             case.parameters[0][channels / 2] = 0.0;
             let Loaded { x, parameters } = run.load::<T>(&case)?;
             let partials = statistics(run, &x, norm.geometry())?;

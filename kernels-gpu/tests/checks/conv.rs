@@ -41,7 +41,7 @@ fn spec<const D: usize>(
 }
 
 /// Ragged shapes: no extent divides a tile, strides differ from dilations, groups, size 1.
-fn ragged2() -> [Row<2>; 6] {
+fn ragged2() -> [Row<2>; 7] {
     [
         (
             [1, 1, 1],
@@ -76,6 +76,14 @@ fn ragged2() -> [Row<2>; 6] {
             [9, 15],
             [2, 3],
             spec([1, 2], [0, 1], [2, 1], 1),
+            true,
+        ),
+        // More pixels than two blocks of any kernel have.
+        (
+            [1, 2, 3],
+            [35, 33],
+            [1, 2],
+            spec([1, 1], [0, 1], [1, 1], 1),
             true,
         ),
         // More filter rows than are staged at a time, and more pixels than a tile has.

@@ -76,8 +76,8 @@ fn rows() -> Vec<Row> {
         row([1, 130, 3], [1, 3, 6], [1, 2, 3], padded, false, None),
         // Filters of three wide tiles, pixels of several.
         row([1, 9, 140], [1, 20, 40], [1, 1, 3], padded, true, relu()),
-        // The same, so few pixels that a block has two of them.
-        row([1, 9, 140], [1, 9, 12], [1, 1, 3], padded, true, relu()),
+        // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is beside their windows.
+        row([1, 8, 140], [1, 11, 19], [1, 1, 3], padded, true, relu()),
     ]
 }
 
@@ -113,6 +113,12 @@ fn case_of<F: Packed>(row: &Row) -> Case {
     let mut case = case::<F::Stored>(layers, &[n, c, d, h, w]);
     if row.batch_norm {
         case.parameters[3].mapv_inplace(|v| stored::<F::Stored>(v.abs() + 0.1));
+    }
+    // At the end of each row, so that every part of a tile meets some beside its windows.
+    for (index, x) in case.x.indexed_iter_mut() {
+        if index[1] + 1 == c && index[4] + 1 == w {
+            *x = f32::INFINITY;
+        }
     }
     let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     let all = case.x.len();
@@ -229,6 +235,28 @@ pub(crate) fn scales<F: Packed>(run: &Run) -> Outcome {
     }
     bias.iter_mut().take(5).for_each(|bias| *bias = 0.0);
     check::<F>(run, "scales", &row, &case)
+}
+
+/// Results that are 0, with slopes that are not finite or negative: what is not above 0 is multiplied, so the one is NaN there, and the
+/// other leaves a zero.
+pub(crate) fn zeros<F: Packed>(run: &Run) -> Outcome {
+    for slope in [f64::INFINITY, -0.5] {
+        let row = Row {
+            channels: [1, 8, 9],
+            input: [1, 3, 9],
+            filter: [1, 1, 3],
+            attributes: ConvSpec::default(),
+            batch_norm: false,
+            function: Some(Layer::leaky_relu(slope)),
+        };
+        let mut case = case_of::<F>(&row);
+        case.x.fill(0.5);
+        case.parameters[0].fill(0.0);
+        let bias = case.parameters[1].iter_mut().enumerate();
+        bias.for_each(|(k, b)| *b = (k % 3) as f32);
+        check::<F>(run, &format!("zeros, slope {slope}"), &row, &case)?;
+    }
+    Ok(())
 }
 
 /// One that is drawn, with every tile that takes it, and a function behind it.

@@ -30,7 +30,7 @@ pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Infinities in the columns between windows: columns of the filter's reach may be neighbours in a cell with these, where they would meet
+/// Infinities in the columns between windows and behind the last one: columns of the filter's reach may be neighbours in a cell with these, where they would meet
 /// a filter of 0.
 pub(crate) fn between_windows<F: Packed>(run: &Run) -> Outcome {
     // `[n, c, k]`, columns of the input and of the filter, stride, dilation.
@@ -41,6 +41,9 @@ pub(crate) fn between_windows<F: Packed>(run: &Run) -> Outcome {
         // The dilation is not 1.
         ([1, 2, 9], 13, 3, 2, 3),
         ([1, 4, 9], 14, 3, 3, 2),
+        // Columns behind the last window, in a cell with columns of its.
+        ([1, 4, 9], 18, 3, 2, 1),
+        ([1, 1, 9], 21, 7, 4, 1),
     ];
     for (number, (channels, width, taps, stride, dilation)) in rows.into_iter().enumerate() {
         let attributes = spec([1, 1, stride], [0; 3], [1, 1, dilation], 1);

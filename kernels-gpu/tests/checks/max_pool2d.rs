@@ -52,6 +52,46 @@ const ROWS: [Row; 15] = [
     ([2, 2, 19, 9], [3, 3], [2, 2], [1, 1], [2, 1], false),
 ];
 
+/// Stacks of every extent up to two windows beyond the least, with every padding and stride that they may have: windows that begin in
+/// the last column or row, or beside it, and such as hang over, are among them.
+pub(crate) fn stacks(run: &Run) -> Outcome {
+    let mut count = 0;
+    for number in 0..7 * 5 * 2 * 3 * 2 {
+        let mut left = number;
+        let mut next = |count: usize| {
+            let value = left % count;
+            left /= count;
+            value
+        };
+        let [w, h] = [1 + next(7), 7 + next(5)];
+        let (padding, stride, ceil_mode) = (next(2), 1 + next(3), next(2) == 1);
+        let row = (
+            [1, 1, h, w],
+            [3, 3],
+            [2, stride],
+            [1 - padding, padding],
+            [1, 1],
+            ceil_mode,
+        );
+        let Ok(problem) = spec(&row).problem(&row.0) else {
+            continue;
+        };
+        let g = problem.geometry().expect("a small case");
+        if g.stacked == 0 {
+            continue;
+        }
+        count += 1;
+        let case = case::<f32>([Layer::max_pool2d(spec(&row))], &row.0);
+        let x = run.load::<f32>(&case)?.x;
+        let y = run.empty::<f32>(g.outputs() as usize)?;
+        let arguments = (x.source(), y.ptr(), g);
+        run.launch(&MAX_POOL2D, &[label::<f32>()], g.shape(), arguments)?;
+        compare(&format!("{row:?}"), &y, &rounded_once::<f32>(&case))?;
+    }
+    assert!(count > 200, "{count} stacks");
+    Ok(())
+}
+
 /// The pool of a row.
 fn spec(row: &Row) -> MaxPool2dSpec {
     let &(_, kernel_size, stride, padding, dilation, ceil_mode) = row;

@@ -92,6 +92,7 @@ fn functions() -> Vec<Layer> {
         Layer::elu(1.5),
         Layer::softplus(1.0, 20.0),
         Layer::softplus(-2.5, 30.0),
+        Layer::softplus(2.0, 1.0),
         Layer::mish(),
     ]
 }
@@ -104,6 +105,12 @@ const UNITS: f64 = 7.0;
 /// relative to the value, however small that is, and with its sign where it is 0.
 pub(crate) fn all_magnitudes(run: &Run) -> Outcome {
     let mut values: Vec<f32> = vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    // Where functions go over from one formula to another, and the numbers on either side.
+    for bend in [0.5f32, 3.0, 6.0, 12.0, 20.0] {
+        for bits in bend.to_bits() - 1..=bend.to_bits() + 1 {
+            values.extend([f32::from_bits(bits), -f32::from_bits(bits)]);
+        }
+    }
     let mut random = 1u32;
     for exponent in 0..255u32 {
         let count = if (112..136).contains(&exponent) {

@@ -89,3 +89,78 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
         }
     }
 }
+
+/// Memory between launches has room for what they leave there, however many blocks make it: each sample by itself comes to the same bits,
+/// and the emulator lets nothing be written behind. Samples of more blocks than repack one, in groups, of planes of several blocks.
+#[test]
+fn launches_have_room_for_what_they_leave_to_each_other() {
+    let device = Device::emulator();
+    let stream = device.stream().unwrap();
+    // Channels, groups, rows and columns.
+    let inputs = [(136, 1, [12, 11]), (300, 2, [8, 9]), (2, 1, [90, 95])];
+    for (channels, groups, [h, w]) in inputs {
+        let spec = Conv3dSpec {
+            groups,
+            ..Conv3dSpec::default()
+        };
+        let shape = [2 * groups, channels / groups, 1, 1, 2];
+        let dtype = DType::F32;
+        for precision in Precision::ALL {
+            let weight = data::signed(1, shape);
+            let weight = Tensor::from_f32_array(&stream, &weight, dtype).unwrap();
+            let options = FusedOptions {
+                precision,
+                batch_invariant: true,
+            };
+            // Magnitudes that the usual scale does not suit.
+            let values = data::signed(2, [2, channels, 1, h, w]).mapv(|x| 1e-3 * x);
+            let convolve = |values: &ndarray::ArrayD<f32>| {
+                let problem = spec.problem(values.shape(), &shape, None).unwrap();
+                let geometry = problem.geometry().unwrap();
+                let config = gemm_config(&geometry, None, dtype, &device.properties(), options);
+                let config = config.unwrap();
+                let preparations = Preparations::default();
+                let mut program = ProgramBuilder::new(&device);
+                let x = Tensor::from_f32_array(&stream, values, dtype).unwrap();
+                let input = program
+                    .input(x.shape(), dtype, &x.order().unwrap())
+                    .unwrap();
+                let parameters = Parameters {
+                    filters: Filters {
+                        weight: program.parameter(&weight),
+                        bias: None,
+                    },
+                    norm: Affine {
+                        weight: None,
+                        bias: None,
+                    },
+                    folded: None,
+                    factors: None,
+                    layer: 0,
+                    preparations: &preparations,
+                };
+                let output = problem.output_shape();
+                let config = (&config, Ending::NONE);
+                let convolved =
+                    append(&mut program, input, &parameters, config, precision, &output).unwrap();
+                let program = program.finish(&[convolved.y]);
+                let y = program.run_once("conv3d", &stream, &[&x]).unwrap();
+                y[0].to_array::<f32>().unwrap()
+            };
+            let values = values.into_dyn();
+            let both = convolve(&values);
+            for sample in 0..2 {
+                let axis = ndarray::Axis(0);
+                let of = |all: &ndarray::ArrayD<f32>| {
+                    let one = all.index_axis(axis, sample).insert_axis(axis);
+                    one.as_standard_layout().into_owned()
+                };
+                let alone = convolve(&of(&values));
+                let bits = |all: &ndarray::ArrayD<f32>| all.mapv(f32::to_bits);
+                let what = format!("{channels} {groups} {precision:?}, sample {sample}");
+                assert!(alone.iter().any(|y| *y != 0.0), "{what}");
+                assert!(bits(&alone) == bits(&of(&both)), "{what}");
+            }
+        }
+    }
+}
