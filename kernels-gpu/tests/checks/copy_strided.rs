@@ -54,13 +54,13 @@ pub(crate) fn copies<S: Storage, T: Storage>(run: &Run) -> Outcome {
 pub(crate) fn bits<T: Storage>(run: &Run) -> Outcome {
     const ALL: usize = 1 << 16;
     // Two to a word; no copy of words looks at what they are.
-    let word = |i: u32| f32::from_bits(2 * i | (2 * i + 1) << 16);
+    let word = |i: u32| f32::from_bits((2 * i) | ((2 * i + 1) << 16));
     let words: Vec<f32> = (0..ALL as u32 / 2).map(word).collect();
     let x = run.tensor::<f32>(&words)?;
     let rows: [Row; 3] = [(&[ALL], &[1]), (&[ALL], &[-1]), (&[256, 256], &[1, 256])];
     for (shape, strides) in rows {
         let collapsed = Collapsed::new(shape, strides).expect("few axes");
-        let g = CopyGeometry::new(&collapsed, before(shape, strides) % 4 == 0);
+        let g = CopyGeometry::new(&collapsed, before(shape, strides).is_multiple_of(4));
         let start = x.source::<T>().wrapping_add(before(shape, strides));
         let y = run.empty::<f32>(ALL / 2)?;
         let labels = [label::<T>(), label::<T>()];
@@ -75,7 +75,7 @@ pub(crate) fn bits<T: Storage>(run: &Run) -> Outcome {
             [1, 256] => i % 256 * 256 + i / 256,
             _ => i,
         };
-        let wanted = |i: u32| f32::from_bits(place(2 * i) | place(2 * i + 1) << 16);
+        let wanted = |i: u32| f32::from_bits(place(2 * i) | (place(2 * i + 1) << 16));
         let wanted: Vec<f32> = (0..ALL as u32 / 2).map(wanted).collect();
         let wanted = run.tensor::<f32>(&wanted)?;
         same_bits(&format!("all bits by {strides:?}"), &y, &wanted)?;
