@@ -165,6 +165,8 @@ fn blocks_combine_the_moments_of_few_rows_themselves() {
     assert_eq!(of(16, 512, 512, 256), 1);
     // Rows of four elements.
     assert_eq!(of(2, 256, 256, 4), 1);
+    // No samples: nothing is too many.
+    assert_eq!(of(0, 256, 32, 1), 32);
 }
 
 #[test]

@@ -237,7 +237,7 @@ impl NormGeometry {
 
 /// How many segments of `length`, back to back, `span` consecutive elements can touch, wherever they start.
 const fn touched(span: u64, length: u64) -> u64 {
-    if length == 0 {
+    if span == 0 || length == 0 {
         return 0;
     }
     (span + length - 2) / length + 1
