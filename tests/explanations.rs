@@ -1,6 +1,7 @@
 //! Explanations: what was chosen, why, and what will be launched.
 
 use convfuse::chain::presets::KernelBench85;
+use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::model::Verdict;
 use convfuse::{DType, Model, Options, Parameters};
 use libtest_mimic::Trial;
@@ -17,6 +18,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     // On a GPU the rows depend on which one it is.
     add(Backend::Emulator, "name_rows_and_rules", rows_and_rules);
     add(Backend::Emulator, "name_launches_and_bytes", launches);
+    add(
+        Backend::Emulator,
+        "leave_few_moments_to_the_norm",
+        few_moments,
+    );
     add(Backend::Cpu, "are_refused_where_there_are_no_kernels", none);
     for backend in Backend::KERNELS {
         add(backend, "are_the_same_of_a_plan", of_a_plan);
@@ -107,6 +113,25 @@ fn launches(backend: Backend) -> Outcome {
             explanation.bytes
         );
         assert!(text.contains(&bytes), "{text}");
+    }
+    Ok(())
+}
+
+/// Up to 32 moments of a row are combined where they are read; more take a launch.
+fn few_moments(backend: Backend) -> Outcome {
+    let layers = [
+        Layer::conv2d(ConvLayer::new("conv", 256, [3, 3])),
+        Layer::group_norm("norm", 32),
+        Layer::relu(),
+    ];
+    let chain = Chain::new(256, layers)?;
+    let parameters = Parameters::init(&chain, 1)?;
+    let model = Model::with_dtype(&backend.stream()?, &chain, &parameters, DType::F16)?;
+    for ([h, w], combining) in [([15, 21], 0), ([52, 78], 1)] {
+        let explanation = model.explain(&[2, 256, h, w], &Options::default())?;
+        let launches = explanation.launches.iter();
+        let combine = launches.filter(|launch| launch.kernel == "implicit_gemm_combine");
+        assert_eq!(combine.count(), combining, "{h} by {w}: {explanation}");
     }
     Ok(())
 }

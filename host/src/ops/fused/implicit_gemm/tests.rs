@@ -7,20 +7,10 @@ use crate::ops::conv::Filters;
 use crate::ops::launching::Affine;
 use crate::spec::Conv3dSpec;
 
-/// Filters as a config's product takes them: what was prepared, and what of it is to be compared.
-fn prepared_for(
-    weight: &Tensor,
-    preparations: &Preparations,
-    config: &GemmConfig,
-    options: FusedOptions,
-) -> [Tensor; 2] {
-    let mut program = ProgramBuilder::new(weight.device());
-    let filters = Filters {
-        weight: program.parameter(weight),
-        bias: None,
-    };
-    let parameters = Parameters {
-        filters,
+/// The parameters of a chain's first layer that has filters alone.
+fn filters_alone(weight: Value, preparations: &Preparations) -> Parameters<'_> {
+    Parameters {
+        filters: Filters { weight, bias: None },
         norm: Affine {
             weight: None,
             bias: None,
@@ -29,7 +19,18 @@ fn prepared_for(
         factors: None,
         layer: 0,
         preparations,
-    };
+    }
+}
+
+/// Filters as a config's product takes them: what was prepared, and what of it is to be compared.
+fn prepared_for(
+    weight: &Tensor,
+    preparations: &Preparations,
+    config: &GemmConfig,
+    options: FusedOptions,
+) -> [Tensor; 2] {
+    let mut program = ProgramBuilder::new(weight.device());
+    let parameters = filters_alone(program.parameter(weight), preparations);
     let prepared = prepare(&mut program, &parameters, config, options.precision).unwrap();
     prepared.map(|value| program.known(value).clone())
 }
@@ -125,20 +126,7 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 let input = program
                     .input(x.shape(), dtype, &x.order().unwrap())
                     .unwrap();
-                let parameters = Parameters {
-                    filters: Filters {
-                        weight: program.parameter(&weight),
-                        bias: None,
-                    },
-                    norm: Affine {
-                        weight: None,
-                        bias: None,
-                    },
-                    folded: None,
-                    factors: None,
-                    layer: 0,
-                    preparations: &preparations,
-                };
+                let parameters = filters_alone(program.parameter(&weight), &preparations);
                 let output = problem.output_shape();
                 let config = (&config, Ending::NONE);
                 let convolved =
