@@ -11,4 +11,5 @@ mod properties;
 mod refusals;
 mod split_sums;
 mod unpacked;
+mod wide_choice;
 mod wide_tiles;

@@ -1,5 +1,4 @@
-//! Configs of wide tiles: where all lies in shared memory, what depends on the number of a block's tiles, and
-//! which problems take them.
+//! Configs of wide tiles: where all lies in shared memory, and what depends on the number of a block's tiles.
 
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::wide::{
@@ -10,13 +9,13 @@ use op_spec::launch::implicit_gemm::{
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
-const HOPPER: GemmDevice = GemmDevice {
+pub(crate) const HOPPER: GemmDevice = GemmDevice {
     multiprocessors: 132,
     shared_bytes: 227 * 1024,
     warpgroups: true,
 };
 
-const FORMATS: [OperandFormat; 4] = [
+pub(crate) const FORMATS: [OperandFormat; 4] = [
     OperandFormat::PARTS,
     OperandFormat::SPLIT,
     OperandFormat::ROUNDED,
@@ -24,7 +23,7 @@ const FORMATS: [OperandFormat; 4] = [
 ];
 
 /// Samples, channels, filters; extents of input and filter.
-fn conv(
+pub(crate) fn conv(
     [n, c, k]: [usize; 3],
     [d, h, w]: [usize; 3],
     [t, r, s]: [usize; 3],
@@ -39,7 +38,7 @@ fn conv(
 }
 
 /// Problems of all kinds, for `n` samples.
-fn problems(n: usize) -> Vec<ConvGeometry> {
+pub(crate) fn problems(n: usize) -> Vec<ConvGeometry> {
     let plain = Conv3dSpec::default();
     let spec = |stride, dilation, groups| ConvSpec {
         stride,
@@ -311,131 +310,4 @@ fn filters_fill_a_step() {
     let places = cells.flat_map(|(cell, k)| (0..words).map(move |word| filter_word(k, cell, word)));
     // Filters of a cell follow one another, and cells do.
     assert!(places.eq(0..STEP_CELLS * WIDE.filters() * words));
-}
-
-/// What is chosen for a square image of `c` channels, as many filters, and this extent.
-fn chosen(c: usize, extent: usize, pool: Option<[u32; 2]>, device: &GemmDevice) -> GemmConfig {
-    let plain = Conv3dSpec::default();
-    let conv = conv([8, c, c], [1, extent, extent], [1, 3, 3], plain);
-    GemmConfig::new(&conv, pool, OperandFormat::STORED, device, None).expect("a config")
-}
-
-#[test]
-fn wide_tiles_are_for_many_channels_and_pixels() {
-    let is_wide = |c, extent, pool, device| chosen(c, extent, pool, device).tile == WIDE;
-    let without = GemmDevice {
-        warpgroups: false,
-        ..HOPPER
-    };
-    for (c, extent) in [(128, 128), (256, 64), (512, 128)] {
-        assert!(is_wide(c, extent, None, &HOPPER), "{c} channels");
-        assert!(!is_wide(c, extent, None, &without), "{c} channels");
-        assert!(!is_wide(c, extent, Some([2, 2]), &HOPPER), "{c} channels");
-    }
-    for (c, extent) in [(8, 128), (16, 64), (32, 8)] {
-        assert!(!is_wide(c, extent, None, &HOPPER), "{c} channels");
-    }
-    for (pool, device) in [(Some([2, 2]), HOPPER), (None, without)] {
-        for conv in problems(2) {
-            for format in FORMATS {
-                assert_eq!(
-                    GemmConfig::with_tile(&conv, pool, format, &device, WIDE),
-                    None
-                );
-            }
-        }
-    }
-}
-
-/// The config that is chosen for channels, filters, extents of the input and a stride, of a filter of 3 along each axis that is longer
-/// than 1, padded to the input's extents.
-fn padded(
-    [c, k]: [usize; 2],
-    extents: [usize; 3],
-    stride: usize,
-    format: OperandFormat,
-) -> GemmConfig {
-    let of = |inside: usize| extents.map(|extent| if extent > 1 { inside } else { 1 });
-    let spec = ConvSpec {
-        stride: of(stride),
-        padding: extents.map(|extent| usize::from(extent > 1)).into(),
-        ..ConvSpec::default()
-    };
-    let conv = conv([2, c, k], extents, of(3), spec);
-    GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a config")
-}
-
-#[test]
-fn volumes_and_planes_of_even_extents_fill_wide_tiles() {
-    for (channels, extents, stride) in [
-        ([32, 64], [128; 3], 2),
-        ([64, 64], [64; 3], 1),
-        ([64, 128], [64; 3], 2),
-        ([128, 128], [32; 3], 1),
-        ([128, 256], [32; 3], 2),
-        ([256, 256], [16; 3], 1),
-        ([256, 320], [16; 3], 2),
-        ([320, 320], [8; 3], 1),
-        ([512, 512], [1, 128, 128], 1),
-        ([512, 512], [1, 16, 16], 1),
-    ] {
-        let config = padded(channels, extents, stride, OperandFormat::STORED);
-        assert_eq!(config.tile, WIDE, "{channels:?}");
-        assert_eq!(config.geometry.tile_pixels(), WIDE.pixels(), "{config:?}");
-        // Two slots for patches are the least; three let one arrive while another waits. Sums that other blocks send may take its room.
-        let rings = config.wide_rings(&HOPPER).expect("a wide tile");
-        let patches = if rings.splits == 1 { 3 } else { 2 };
-        assert!(rings.patches >= patches && rings.filters >= 4, "{rings:?}");
-        let split = padded(channels, extents, stride, OperandFormat::SPLIT);
-        assert_eq!(split.tile, WIDE, "{channels:?}");
-    }
-}
-
-#[test]
-fn extents_of_wide_tiles_are_chosen_by_whole_rounds() {
-    let config = padded([256, 256], [1, 100, 152], 1, OperandFormat::STORED);
-    assert_eq!(config.tile, WIDE);
-    assert!(config.geometry.pixel_tiles() <= 66, "{config:?}");
-}
-
-#[test]
-fn results_of_16_bits_fill_sectors_where_rows_are_long_enough() {
-    let extents = |channels, [d, w]: [usize; 2], stride, format| {
-        let g = padded(channels, [d, w, w], stride, format).geometry;
-        [g.tile_d, g.tile_h, g.tile_w]
-    };
-    for (channels, input, stride) in [
-        ([128, 128], [1, 512], 1),
-        ([512, 512], [1, 64], 1),
-        ([128, 128], [32, 32], 1),
-        ([32, 64], [128, 128], 2),
-    ] {
-        let stored = extents(channels, input, stride, OperandFormat::STORED);
-        assert_eq!(stored, [1, 16, 16], "{channels:?}, {input:?}");
-        // Those of f32 do with eight neighbours, whose patch is smaller.
-        let rounded = extents(channels, input, stride, OperandFormat::ROUNDED);
-        assert_eq!(rounded, [1, 32, 8], "{channels:?}, {input:?}");
-    }
-    // Of rows of 24 no tile has 16 neighbours throughout.
-    let short = extents([256, 256], [1, 24], 1, OperandFormat::STORED);
-    let rounded = extents([256, 256], [1, 24], 1, OperandFormat::ROUNDED);
-    assert_eq!(short, rounded);
-}
-
-#[test]
-fn whether_tiles_are_wide_does_not_depend_on_the_batch() {
-    for format in FORMATS {
-        let chosen = |n| -> Vec<_> {
-            let tile = |conv: &ConvGeometry| {
-                let config = GemmConfig::new(conv, None, format, &HOPPER, None).ok()?;
-                Some((config.tile, config.moment_parts()))
-            };
-            problems(n).iter().map(tile).collect()
-        };
-        let alone = chosen(1);
-        assert!(alone.iter().flatten().any(|(tile, _)| *tile == WIDE));
-        for n in [2, 8, 31, 1000] {
-            assert_eq!(chosen(n), alone);
-        }
-    }
 }

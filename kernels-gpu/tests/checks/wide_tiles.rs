@@ -59,7 +59,7 @@ pub(crate) fn two_outputs<F: Packed>(run: &Run) -> Outcome {
 /// Rows whose warpgroups alternate, with as many tiles as leave one of them another one more.
 pub(crate) fn alternating<F: Packed>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
-    let rows: [Row; 4] = [
+    let rows: [Row; 6] = [
         // One stage a tile, fewer than there are slots; filters that stay.
         ([5, 16, 40], [1, 9, 12], [1, 1, 1], plain, None, 1.0),
         // Both rings come round within a tile and from one to the next.
@@ -79,6 +79,24 @@ pub(crate) fn alternating<F: Packed>(run: &Run) -> Outcome {
             [7, 11, 19],
             [3, 3, 3],
             spec([1, 1, 2], [1; 3], [1; 3], 1),
+            None,
+            1.0,
+        ),
+        // A first layer: one plane, in which two columns are a cell and neighbouring cells a step, and strides.
+        (
+            [2, 3, 48],
+            [1, 37, 41],
+            [1, 7, 7],
+            spec([1, 2, 2], [0, 3, 3], [1; 3], 1),
+            None,
+            1.0,
+        ),
+        // That of a volume, with slices.
+        (
+            [1, 4, 60],
+            [5, 9, 18],
+            [3, 3, 3],
+            spec([1; 3], [1; 3], [1; 3], 1),
             None,
             1.0,
         ),

@@ -14,7 +14,7 @@ const STEP_COSTS_PER_CYCLE: u64 = 10_000;
 const RESULT_COST: u64 = 3_000;
 
 /// Bytes of a patch that a multiprocessor copies in a cycle.
-const COPIED_PER_CYCLE: u64 = 16;
+pub(super) const COPIED_PER_CYCLE: u64 = 16;
 
 /// Cycles of a tile that nothing else of its block overlaps with.
 const TILE_CYCLES: u64 = 3_000;

@@ -18,6 +18,7 @@ mod rings;
 
 pub use rings::{WideLayout, WideRings};
 
+use super::costs::COPIED_PER_CYCLE;
 use super::{
     CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmConfig, GemmDevice, GemmGeometry, OperandFormat,
     STEP_CELLS, USUAL_BATCH, WIDE,
@@ -294,16 +295,16 @@ impl GemmConfig {
             return None;
         }
         let tiles = self.wide_tiles(device);
-        let alternating = || self.alternating_rings(device);
+        let alternating = || self.alternating_rings(device, self.geometry.items());
         let alternating = (tiles == 1).then(alternating).flatten();
         alternating.or_else(|| self.rings_of(tiles, device))
     }
 
-    /// Those of warpgroups that alternate, where that takes less time: with more than one tile for a block, and with filters that stay, or results of 16 bits and little to
-    /// bring for a step. Results do not depend on it.
-    fn alternating_rings(&self, device: &GemmDevice) -> Option<WideRings> {
+    /// Those of warpgroups that alternate, where that takes less time for `items` tiles of pixels: with more than one tile for a block, and with filters that stay, or
+    /// results of 16 bits and little to bring for a step. Results do not depend on it.
+    fn alternating_rings(&self, device: &GemmDevice, items: u64) -> Option<WideRings> {
         let (g, format) = (&self.geometry, self.format);
-        let tiles = g.items().checked_mul(g.wide_sets(1).into())?;
+        let tiles = items.checked_mul(g.wide_sets(1).into())?;
         let has_two = tiles > u64::from(device.multiprocessors);
         if format.parts > 1 || self.splits > 1 || !has_two {
             return None;
@@ -334,21 +335,34 @@ impl GemmConfig {
     }
 
     /// About how many cycles `items` tiles of pixels take, where the products of a tile of filters take `multiplying` and what
-    /// is made of them `finishing`, and `alone` is what nothing overlaps with.
+    /// is made of them `finishing`, and `alone` is what nothing overlaps with. Of warpgroups that alternate one multiplies while the other
+    /// does all else, so two tiles take what one takes from its first product to its last result, or the products of both, or their patches.
     pub(super) fn wide_cost(
         &self,
         device: &GemmDevice,
         items: u64,
         [multiplying, finishing, alone]: [u64; 3],
     ) -> Option<u64> {
-        let stages = self.geometry.stages;
+        let g = &self.geometry;
+        let stages = g.stages;
         let most_stages = stages.div_ceil(self.splits);
         let of_block = multiplying * u64::from(most_stages) / u64::from(stages);
         let exchange = if self.splits > 1 { EXCHANGE_CYCLES } else { 0 };
         let tile = of_block + finishing / u64::from(self.splits) + alone + exchange;
-        let g = &self.geometry;
-        let rounds = g.wide_rounds(self.format, self.splits, device, items)?;
-        Some(rounds.into_iter().min()?.checked_mul(tile)? / 100)
+        let [one, two] = g.wide_rounds(self.format, self.splits, device, items)?;
+        let alternating = (one < two).then(|| self.alternating_rings(device, items));
+        if let Some(rings) = alternating.flatten() {
+            let tiles = items.checked_mul(g.wide_sets(1).into())?;
+            let rounds = tiles.div_ceil(device.multiprocessors.into());
+            let bytes = u64::from(stages) * u64::from(g.stage_bytes(self.format.parts));
+            // One slot is read, and each warp fills one.
+            let warps = u64::from((rings.patches - 1).min(PATCH_WARPS));
+            let copying = bytes * u64::from(PATCH_WARPS) / (COPIED_PER_CYCLE * warps);
+            let bound = of_block.max(copying);
+            let others = (rounds - 1).checked_mul(bound.max(tile / 2))?;
+            return others.checked_add(tile);
+        }
+        Some(one.min(two).checked_mul(tile)? / 100)
     }
 
     /// The same with sums split as suits a batch of `batch` samples best, or, if that must not matter, small batches.
