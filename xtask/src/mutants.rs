@@ -166,7 +166,7 @@ fn candidates(all: Vec<Mutant>, arguments: &Arguments) -> (Vec<Mutant>, usize) {
         .into_iter()
         .chain(candidates)
         .chain(late.into_iter().filter(|(at, _)| *at >= arguments.skip));
-    (order.map(|(_, mutant)| mutant).collect(), wanted)
+    (rewrite::apart(order.map(|(_, mutant)| mutant)), wanted)
 }
 
 fn results<'a>(mutants: &'a [Mutant], outcomes: &'a BTreeMap<u32, Outcome>) -> Vec<OutcomeOf<'a>> {

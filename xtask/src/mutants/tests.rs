@@ -378,3 +378,18 @@ fn kinds_are_asked_for_by_their_names() {
     }
     assert!(Kind::of("variables").is_err_and(|error| error.contains("condition, variable, term")));
 }
+
+#[test]
+fn places_that_overlap_are_in_no_copy_together() {
+    let all = mutants("fn f() { g(a, b, c); }");
+    let is = |one: &Mutant| one.site.kind == Kind::Argument;
+    assert_eq!(all.iter().filter(|one| is(one)).count(), 2);
+    let apart = super::rewrite::apart(all.into_iter());
+    assert_eq!(apart.iter().filter(|one| is(one)).count(), 1);
+    // Within each other, and side by side.
+    let all = mutants("fn f() { a + b + c; d + e; }");
+    assert_eq!(
+        super::rewrite::apart(all.clone().into_iter()).len(),
+        all.len()
+    );
+}
