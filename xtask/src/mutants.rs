@@ -2,7 +2,7 @@
 //! the tests notice them.
 //!
 //! 1. `sites` reads the sources (in macros, too: `macros`) and lists every place that can be changed, of each kind of
-//!    `kinds` (`changes`); a mutant's number is its place in that list.
+//!    `kinds` (`changes`, and `slips` by what `names` knows); a mutant's number is its place in that list.
 //! 2. `sample` draws as many as are asked for.
 //! 3. `copy` writes the sources with all of them into target/mutants, as `if active(number) { wrong } else { right }`
 //!    (`rewrite`, `switch`), takes out those that do not compile (`known`), and builds the kernels' and the specifications' tests once.
@@ -15,10 +15,12 @@ mod copy;
 mod kinds;
 mod known;
 mod macros;
+mod names;
 mod report;
 mod rewrite;
 mod sample;
 mod sites;
+mod slips;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -31,6 +33,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use copy::{Built, Copy};
+use kinds::Kind;
 use report::Result as OutcomeOf;
 use rewrite::Mutant;
 use trial::Outcome;
@@ -47,6 +50,9 @@ pub(crate) struct Arguments {
     /// What they are drawn by.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Of these kinds alone, by the names that reports have for them [default: of all].
+    #[arg(long, value_delimiter = ',', value_parser = Kind::of)]
+    kinds: Vec<Kind>,
     /// Of the sample, and beside it, try these alone.
     #[arg(long, value_delimiter = ',')]
     only: Vec<u32>,
@@ -145,10 +151,13 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
 /// that are to be.
 fn candidates(all: Vec<Mutant>, arguments: &Arguments) -> (Vec<Mutant>, usize) {
     let wanted = arguments.sample.saturating_sub(arguments.skip);
-    let drawn = sample::drawn(all, arguments.seed).into_iter();
+    let is_asked_for = |number: u32| arguments.only.contains(&number);
+    let of_kind = |kind: Kind| arguments.kinds.is_empty() || arguments.kinds.contains(&kind);
+    let all = all.into_iter();
+    let all = all.filter(|mutant| of_kind(mutant.site.kind) || is_asked_for(mutant.number));
+    let drawn = sample::drawn(all.collect(), arguments.seed).into_iter();
     let (mut candidates, others): (Vec<_>, Vec<_>) =
         drawn.enumerate().partition(|(at, _)| *at >= arguments.skip);
-    let is_asked_for = |number: u32| arguments.only.contains(&number);
     let late = candidates.split_off(wanted.min(candidates.len()));
     let (asked, late): (Vec<_>, Vec<_>) =
         (late.into_iter().chain(others)).partition(|(_, mutant)| is_asked_for(mutant.number));
@@ -157,7 +166,7 @@ fn candidates(all: Vec<Mutant>, arguments: &Arguments) -> (Vec<Mutant>, usize) {
         .into_iter()
         .chain(candidates)
         .chain(late.into_iter().filter(|(at, _)| *at >= arguments.skip));
-    (order.map(|(_, mutant)| mutant).collect(), wanted)
+    (rewrite::apart(order.map(|(_, mutant)| mutant)), wanted)
 }
 
 fn results<'a>(mutants: &'a [Mutant], outcomes: &'a BTreeMap<u32, Outcome>) -> Vec<OutcomeOf<'a>> {
@@ -172,8 +181,10 @@ fn all<'a>(
     sources: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<Vec<Mutant>, Box<dyn Error>> {
     let mut all = Vec::new();
+    let sources: Vec<_> = sources.collect();
+    let types = names::Types::of(sources.iter().map(|(_, text)| *text))?;
     for (file, text) in sources {
-        for site in sites::sites(text).map_err(|error| format!("{file}: {error}"))? {
+        for site in sites::sites(text, &types).map_err(|error| format!("{file}: {error}"))? {
             let number = all.len() as u32 + 1;
             all.push(Mutant {
                 number,

@@ -1,12 +1,12 @@
 //! Launch shapes: everything is covered, once, by what a device can launch.
 
-use op_spec::MaxPool2dSpec;
 use op_spec::launch::channel_max::{self, ChannelMaxGeometry};
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, GEMM_THREADS, TALL};
+use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
 use op_spec::launch::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
 use op_spec::launch::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
-use op_spec::{Conv2dSpec, ConvSpec};
+use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec, MaxPool2dSpec};
 
 fn conv(n: usize, c: usize, k: usize, image: [usize; 2], spec: Conv2dSpec) -> ConvGeometry {
     let weight = [k, c / spec.groups, 3, 3];
@@ -402,5 +402,39 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
             geometry_of(Conv3dSpec::default(), true, [1, 3, 8, 8, 32]),
             None
         );
+    }
+}
+
+#[test]
+fn planes_of_more_cells_than_32_bits_address_have_no_plan() {
+    let config = |input: [usize; 3], spec: Conv3dSpec| {
+        let [d, h, w] = input;
+        let filter = if spec == Conv3dSpec::default() { 1 } else { 2 };
+        let problem = spec.problem(&[1, 8, d, h, w], &[8, 8, 1, filter, filter], None);
+        let conv = problem
+            .expect("a sound problem")
+            .geometry()
+            .expect("a geometry");
+        let device = GemmDevice {
+            multiprocessors: 132,
+            shared_bytes: 227 * 1024,
+            warpgroups: false,
+        };
+        GemmConfig::new(&conv, None, OperandFormat::SPLIT, &device, None)
+    };
+    let strided = ConvSpec {
+        stride: [1, 1, 3],
+        ..Conv3dSpec::default()
+    };
+    // A cell has four words. Of each extent, and of columns kept apart by a stride.
+    for (extents, spec) in [
+        ([1, 8192, 131_008], Conv3dSpec::default()),
+        ([131_008, 8192, 1], Conv3dSpec::default()),
+        ([131_008, 1, 8192], Conv3dSpec::default()),
+        ([1, 8192, 131_008], strided),
+    ] {
+        assert!(config(extents, spec).is_ok(), "{extents:?}, {spec:?}");
+        let beyond = extents.map(|extent| if extent == 131_008 { 131_328 } else { extent });
+        assert!(config(beyond, spec).is_err(), "{beyond:?}, {spec:?}");
     }
 }

@@ -7,38 +7,45 @@ use op_spec::launch::elementwise::{fold_shape, shape};
 
 use super::super::kernels::batch_norm::{BATCH_NORM, FOLD_BATCH_NORM};
 use super::elementwise::SHAPES;
+use super::norm::optional;
 use super::{Loaded, Outcome, Run, case, compare, direct, expected, label, stored};
 
-/// The folded parameters to the last bit of f32, with and without weight and bias; then every shape, and in place.
+/// The folded parameters to the last bit of f32, with and without weight and bias, or with one of them alone; then every shape, and in place.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (index, (n, c, spatial)) in SHAPES.into_iter().enumerate() {
-        let affine = index % 2 == 0;
+        let [has_weight, has_bias] = match index {
+            1 => [true, false],
+            2 => [false, true],
+            _ => [index % 2 == 0; 2],
+        };
         let layer = Layer::BatchNorm(BatchNormLayer {
             name: "norm".to_owned(),
             attributes: BatchNormSpec { eps: 1e-3 },
-            affine,
+            affine: true,
         });
         let mut case = case::<T>([layer], &[n, c, spatial]);
         case.parameters[1].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
+        for (index, has, absent) in [(2, has_weight, 1.0), (3, has_bias, 0.0)] {
+            if !has {
+                case.parameters[index].fill(absent);
+            }
+        }
         let Loaded { x, parameters } = run.load::<T>(&case)?;
         let vector = &[c][..];
-        let of_affine = affine.then_some(vector);
         let problem = BatchNormSpec { eps: 1e-3 }.problem(
             &[n, c, spatial],
             vector,
             vector,
-            of_affine,
-            of_affine,
+            has_weight.then_some(vector),
+            has_bias.then_some(vector),
         );
         let problem = problem.expect("a batch norm");
         let [gain, shift] = [run.empty::<f32>(c)?, run.empty::<f32>(c)?];
-        let optional =
-            |index: usize| (parameters.get(index)).map_or(std::ptr::null(), |p| p.source());
         let arguments = (
             parameters[0].source(),
             parameters[1].source(),
-            optional(2),
-            optional(3),
+            optional(has_weight.then_some(&parameters[2])),
+            optional(has_bias.then_some(&parameters[3])),
             gain.ptr(),
             shift.ptr(),
             problem.fold_geometry().expect("few channels"),
@@ -46,11 +53,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         let labels = [label::<T>()];
         run.launch(&FOLD_BATCH_NORM, &labels, fold_shape(c as u32), arguments)?;
         let exact = (0..c).map(|c| {
-            let of = |index: usize, absent| {
-                let values = case.parameters.get(index);
-                values.map_or(absent, |values| f64::from(values[c]))
-            };
-            let parameters = [of(0, 0.0), of(1, 1.0), of(2, 1.0), of(3, 0.0)];
+            let parameters = [0, 1, 2, 3].map(|index| f64::from(case.parameters[index][c]));
             problem.gain_and_shift(parameters, f64::sqrt)
         });
         let exact: Vec<[f64; 2]> = exact.collect();

@@ -84,7 +84,7 @@ pub(crate) fn channel_max<T: Storage>(run: &Run) -> Outcome {
 }
 
 /// Multiplied, normalised, clamped and multiplied again, with multipliers of either sign
-/// and of 0, and with and without the norm's weight and bias.
+/// and of 0, with and without the norm's weight and bias, and with a weight alone.
 pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
     let random = SHAPES.into_iter().skip(1).map(|shape| (shape, false));
     let decided = DECIDED.into_iter().map(|shape| (shape, true));
@@ -96,13 +96,18 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
             spatial,
             shift: 0.5,
         };
-        for affine in [false, true] {
+        // A weight without a bias where that takes no time.
+        let combinations = [[false; 2], [true; 2], [true, false]];
+        let few = combinations
+            .into_iter()
+            .take(if channels == 7 { 3 } else { 2 });
+        for [has_weight, has_bias] in few {
             let layers = [
                 Layer::scale("multiplier"),
                 Layer::InstanceNorm(InstanceNormLayer {
                     name: "norm".into(),
                     attributes: InstanceNormSpec::default(),
-                    affine,
+                    affine: has_weight,
                 }),
                 Layer::clamp(-1.0, 0.75),
                 Layer::scale("multiplier"),
@@ -113,16 +118,19 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
                 decide::<T>(&mut case, Some(0));
             }
             case.parameters[0][channels / 2] = 0.0;
+            if has_weight && !has_bias {
+                case.parameters[2].fill(0.0);
+            }
             let Loaded { x, parameters } = run.load::<T>(&case)?;
             let partials = statistics(run, &x, norm.geometry())?;
-            let g = norm.geometry().affine(affine, affine);
+            let g = norm.geometry().affine(has_weight, has_bias);
             let max = ChannelMaxGeometry::new(n as u64, channels as u32, spatial as u64);
             let y = run.empty::<T>(n * spatial)?;
             let arguments = (
                 x.source(),
                 partials.source(),
                 optional(parameters.get(1)),
-                optional(parameters.get(2)),
+                optional(parameters.get(2).filter(|_| has_bias)),
                 parameters[0].source(),
                 y.ptr(),
                 g,
@@ -131,7 +139,7 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
             );
             let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
             run.launch(family, &[label::<T>()], max.shape(), arguments)?;
-            let what = format!("{norm:?} affine {affine}");
+            let what = format!("{norm:?} weight {has_weight}, bias {has_bias}");
             compare(&what, &y, &expected::<T>(&case))?;
         }
     }

@@ -87,6 +87,15 @@ fn rows() -> Vec<Row> {
             Some([2, 2]),
             1e-3,
         ),
+        // Groups each of which has more filters than a tile.
+        (
+            [1, 6, 140],
+            [1, 5, 9],
+            [1, 1, 2],
+            spec([1; 3], [0; 3], [1; 3], 2),
+            None,
+            1.0,
+        ),
         // Depth; more filters than a tile has.
         ([1, 4, 70], [4, 6, 9], [2, 3, 3], plain, None, 1.0),
         (

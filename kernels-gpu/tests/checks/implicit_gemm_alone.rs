@@ -1,6 +1,7 @@
 //! The implicit matrix product where no norm of its own statistics follows: what is not finite keeps to its windows, and batch norm
 //! and function are done before a result is written.
 
+use ndarray::s;
 use op_spec::chain::{BatchNormLayer, ConvLayer, Layer, LayerProblem};
 use op_spec::launch::implicit_gemm::{Ending, GemmConfig, GemmTile, M32N128, TILES, W64N128, WIDE};
 use op_spec::{BatchNormSpec, ConvSpec};
@@ -74,6 +75,15 @@ fn rows() -> Vec<Row> {
         ),
         // A sum of parts that is put aside.
         row([1, 130, 3], [1, 3, 6], [1, 2, 3], padded, false, None),
+        // So deep that no tile has all of it.
+        row(
+            [1, 4, 9],
+            [9, 9, 18],
+            [2, 2, 3],
+            ConvSpec::default(),
+            false,
+            None,
+        ),
         // Filters of three wide tiles, pixels of several.
         row([1, 9, 140], [1, 20, 40], [1, 1, 3], padded, true, relu()),
         // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is beside their windows.
@@ -203,7 +213,16 @@ pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
     for (index, w) in case.parameters[0].iter_mut().enumerate() {
         *w *= factors[index / filters % 5];
     }
-    check::<F>(run, "magnitudes of filters", &row, &case)
+    check::<F>(run, "magnitudes of filters", &row, &case)?;
+    // Results that f32 holds, and sums of parts that it does not: these go by channels, where f32 goes by taps.
+    case.x.fill(1.5 * 2f32.powi(127));
+    case.parameters.iter_mut().for_each(|of| of.fill(0.0));
+    for (channel, tap, w) in [(0, 0, 1.0), (0, 1, 1.0), (8, 0, -1.0)] {
+        case.parameters[0]
+            .slice_mut(s![.., channel, 0, 0, tap])
+            .fill(w);
+    }
+    check::<F>(run, "sums of parts beyond f32", &row, &case)
 }
 
 /// f32 whose samples and filters have scales of their own, up to those whose products undo to no normal number: what is below f32's range

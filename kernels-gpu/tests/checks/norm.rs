@@ -288,28 +288,32 @@ const RESIDENT: [Norm; 3] = [
     norm(1, 3, 1, 20_001, -10.0),
 ];
 
-/// With and without weight and bias, and a scale.
+/// With and without weight and bias, with a weight alone, and a scale.
 pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
     let norms = match label::<T>() {
         Label::Name("f32") => &RESIDENT[..],
         _ => &RESIDENT[..1],
     };
     for norm in norms {
-        for affine in [true, false] {
+        for [has_weight, has_bias] in [[true; 2], [false; 2], [true, false]] {
             let mut case = norm.case::<T>([norm.layer(), Layer::scale("scale")]);
-            if !affine {
-                case.parameters[0].fill(1.0);
-                case.parameters[1].fill(0.0);
+            for (index, (has, absent)) in
+                [(has_weight, 1.0), (has_bias, 0.0)].into_iter().enumerate()
+            {
+                if !has {
+                    case.parameters[index].fill(absent);
+                }
             }
             let Loaded { x, parameters } = run.load::<T>(&case)?;
-            let g = norm.geometry().affine(affine, affine);
+            let g = norm.geometry().affine(has_weight, has_bias);
             let y = run.empty::<T>(norm.len())?;
-            let [w, b] = [0, 1].map(|index| optional(affine.then_some(&parameters[index])));
+            let w = optional(has_weight.then_some(&parameters[0]));
+            let b = optional(has_bias.then_some(&parameters[1]));
             let arguments = (x.source(), w, b, parameters[2].source(), y.ptr(), g);
             let shape = g.resident_launch(size_of::<T>() as u32);
             let family = &GROUP_NORM_SCALE_RESIDENT;
             run.launch(family, &[label::<T>()], shape, arguments)?;
-            let what = format!("{norm:?} affine {affine}");
+            let what = format!("{norm:?} weight {has_weight}, bias {has_bias}");
             compare(&what, &y, &expected::<T>(&case))?;
         }
     }

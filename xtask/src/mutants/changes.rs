@@ -17,7 +17,7 @@ pub(super) fn is_named_constant(name: &str) -> bool {
 }
 
 /// The path or name that a call goes to.
-fn callee(call: &Expr) -> Option<String> {
+pub(super) fn callee(call: &Expr) -> Option<String> {
     match call {
         Expr::Call(call) => match &*call.func {
             Expr::Path(path) => {
@@ -35,7 +35,7 @@ fn callee(call: &Expr) -> Option<String> {
     }
 }
 
-fn has_let(condition: &Expr) -> bool {
+pub(super) fn has_let(condition: &Expr) -> bool {
     match condition {
         Expr::Let(_) => true,
         Expr::Binary(both) => has_let(&both.left) || has_let(&both.right),
@@ -62,6 +62,8 @@ impl Visitor<'_> {
             };
             self.add(kind, expression, format!("{l} {other} ({r})"));
         }
+        self.part_left_out(expression, left, operator, right);
+        self.late_conversion(expression, left, operator, right);
         match operator {
             BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_) => {
                 self.one_more_and_less(Kind::Bound, right);
@@ -94,6 +96,8 @@ impl Visitor<'_> {
             }
             _ => {}
         }
+        let with_receiver = [std::slice::from_ref(&receiver), &arguments].concat();
+        self.argument_left_out(expression, &name, &with_receiver);
         if takes_index(&name)
             && let Some(first) = call.args.first()
         {
@@ -133,6 +137,7 @@ impl Visitor<'_> {
         {
             self.add(Kind::Nan, expression, other);
         }
+        self.argument_left_out(expression, &name, &arguments);
         if let ("fma", [a, b, c]) = (name.as_str(), arguments.as_slice()) {
             self.add(Kind::Rounding, expression, format!("({a}) * ({b}) + ({c})"));
             self.add(
@@ -188,6 +193,7 @@ impl Visitor<'_> {
     }
 
     pub(super) fn statement(&mut self, statement: &Stmt) {
+        self.statement_left_out(statement);
         let Stmt::Expr(expression, Some(_)) = statement else {
             return;
         };

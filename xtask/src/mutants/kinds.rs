@@ -39,14 +39,68 @@ pub(crate) enum Kind {
     Logic,
     /// The condition of an `if` or a `while` negated.
     Condition,
+    /// Another variable of the function, or another field that it reads of the same value, which likely has the same type.
+    Variable,
+    /// A term, a factor, a part of a condition left out; a sum that becomes its last term.
+    Term,
+    /// Other statements left out: `+=`, calls, an `if` with what it does, `break` and `continue`.
+    Statement,
+    /// Two statements exchanged, of which one assigns what the other has, or synchronises.
+    Order,
+    /// A loop that ends behind its first round.
+    Loop,
+    /// Numbers that go through a shorter type, or are multiplied in one.
+    Conversion,
 }
 
 impl Kind {
+    /// All of them.
+    pub(crate) const ALL: [Self; 24] = [
+        Self::Arithmetic,
+        Self::Bits,
+        Self::Comparison,
+        Self::Bound,
+        Self::Index,
+        Self::MinMax,
+        Self::Nan,
+        Self::Axis,
+        Self::Argument,
+        Self::Constant,
+        Self::Synchronisation,
+        Self::Wait,
+        Self::Parity,
+        Self::Reset,
+        Self::Store,
+        Self::Rounding,
+        Self::Logic,
+        Self::Condition,
+        Self::Variable,
+        Self::Term,
+        Self::Statement,
+        Self::Order,
+        Self::Loop,
+        Self::Conversion,
+    ];
+
+    /// The kind that reports call so.
+    pub(crate) fn of(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("no kind of mutants; there are {names}")
+        })
+    }
+
     /// Whether the order in which threads run may decide if such a mutant shows.
     pub(crate) fn is_of_order(self) -> bool {
         matches!(
             self,
-            Self::Synchronisation | Self::Wait | Self::Parity | Self::Reset | Self::Store
+            Self::Synchronisation
+                | Self::Wait
+                | Self::Parity
+                | Self::Reset
+                | Self::Store
+                | Self::Order
         )
     }
 
@@ -71,6 +125,12 @@ impl Kind {
             Self::Rounding => "rounding",
             Self::Logic => "logic",
             Self::Condition => "condition",
+            Self::Variable => "variable",
+            Self::Term => "term",
+            Self::Statement => "statement",
+            Self::Order => "order",
+            Self::Loop => "loop",
+            Self::Conversion => "conversion",
         }
     }
 }

@@ -47,9 +47,11 @@ fn excerpt(source: &str, mutant: &Mutant) -> (String, String) {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
+    // A place between others.
+    let is = if is.is_empty() { "nothing".into() } else { is };
     (
         is,
-        if site.is_statement {
+        if site.replacement.is_empty() {
             "nothing".into()
         } else {
             becomes

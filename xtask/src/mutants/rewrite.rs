@@ -1,5 +1,6 @@
 //! A source with many mutants in it, of which a number chooses one at run time.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::sites::Site;
@@ -11,6 +12,26 @@ pub(crate) struct Mutant {
     /// Under the repository's root.
     pub(crate) file: String,
     pub(crate) site: Site,
+}
+
+/// Those of the mutants that can stand in one source: without any whose place overlaps that of one before it, unless the one is
+/// within the other. Of three arguments either two can be exchanged, not both.
+pub(crate) fn apart(mutants: impl Iterator<Item = Mutant>) -> Vec<Mutant> {
+    let mut kept: Vec<Mutant> = Vec::new();
+    let mut places: BTreeMap<String, Vec<Range<usize>>> = BTreeMap::new();
+    for mutant in mutants {
+        let places = places.entry(mutant.file.clone()).or_default();
+        let this = &mutant.site.range;
+        let is_within = |a: &Range<usize>, b: &Range<usize>| b.start <= a.start && a.end <= b.end;
+        let is_apart = |a: &Range<usize>, b: &Range<usize>| a.end <= b.start || b.end <= a.start;
+        let fits =
+            |other| is_within(this, other) || is_within(other, this) || is_apart(this, other);
+        if places.iter().all(fits) {
+            places.push(this.clone());
+            kept.push(mutant);
+        }
+    }
+    kept
 }
 
 /// The source with these mutants of it beside what is right, in the order of their places: `if active(number) { wrong } else

@@ -10,6 +10,7 @@ use syn::{Attribute, BinOp, Block, Expr, Member, Stmt, UnOp};
 use super::changes::is_named_constant;
 use super::kinds::{Kind, other_axes};
 use super::macros;
+use super::names::{Names, Types};
 
 /// A change of one place of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(crate) struct Site {
     /// The bytes that are replaced: an expression, or a statement with its semicolon.
     pub(crate) range: Range<usize>,
     pub(crate) line: usize,
-    /// What stands there instead; nothing for a statement.
+    /// What stands there instead; nothing for a statement that is left out.
     pub(crate) replacement: String,
     pub(crate) is_statement: bool,
     /// In a function that may also run when the source is compiled, where nothing can be switched.
@@ -29,12 +30,14 @@ pub(crate) struct Site {
 ///
 /// # Errors
 /// A source that is not Rust.
-pub(crate) fn sites(source: &str) -> syn::Result<Vec<Site>> {
+pub(crate) fn sites(source: &str, types: &Types) -> syn::Result<Vec<Site>> {
     let file = syn::parse_file(source)?;
     let mut visitor = Visitor {
         source,
         sites: Vec::new(),
         is_const: false,
+        types,
+        names: Names::default(),
     };
     visitor.visit_file(&file);
     let mut sites = visitor.sites;
@@ -46,6 +49,8 @@ pub(super) struct Visitor<'a> {
     pub(super) source: &'a str,
     sites: Vec<Site>,
     is_const: bool,
+    pub(super) types: &'a Types,
+    pub(super) names: Names,
 }
 
 /// Whether these attributes leave something out of what the emulator runs.
@@ -82,10 +87,22 @@ impl Visitor<'_> {
         replacement: String,
         is_statement: bool,
     ) {
+        let line = span.start().line;
+        self.add_range(kind, span.byte_range(), line, replacement, is_statement);
+    }
+
+    pub(super) fn add_range(
+        &mut self,
+        kind: Kind,
+        range: Range<usize>,
+        line: usize,
+        replacement: String,
+        is_statement: bool,
+    ) {
         let site = Site {
             kind,
-            range: span.byte_range(),
-            line: span.start().line,
+            range,
+            line,
             replacement,
             is_statement,
             is_const: self.is_const,
@@ -101,7 +118,9 @@ impl Visitor<'_> {
 
     fn function(&mut self, signature: &syn::Signature, block: &Block) {
         let was = std::mem::replace(&mut self.is_const, signature.constness.is_some());
+        let names = std::mem::replace(&mut self.names, Names::of(signature, block));
         self.visit_block(block);
+        self.names = names;
         self.is_const = was;
     }
 
@@ -110,6 +129,7 @@ impl Visitor<'_> {
         match nested {
             macros::Nested::File(file) => self.visit_file(&file),
             macros::Nested::Statements(statements) => {
+                self.exchanged_statements(&statements);
                 for statement in &statements {
                     self.visit_stmt(statement);
                 }
@@ -139,7 +159,12 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             Expr::Call(of) => self.call(expression, of),
             Expr::Lit(of) => self.literal(expression, &of.lit),
             Expr::If(of) => self.condition(&of.cond),
-            Expr::While(of) => self.condition(&of.cond),
+            Expr::While(of) => {
+                self.condition(&of.cond);
+                self.one_round(&of.body);
+            }
+            Expr::ForLoop(of) => self.one_round(&of.body),
+            Expr::Cast(of) => self.conversion(expression, of),
             Expr::Range(of) => {
                 if let Some(end) = &of.end {
                     self.one_more_and_less(Kind::Bound, end);
@@ -155,6 +180,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
                         for other in other_axes(name) {
                             self.add(Kind::Axis, expression, other);
                         }
+                        self.variable(expression, name);
                     }
                     _ => {}
                 }
@@ -162,6 +188,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             Expr::Field(of) => {
                 if let Member::Named(name) = &of.member {
                     self.field(expression, &of.base, &name.to_string());
+                    self.other_field(expression, &of.base, &name.to_string());
                 }
             }
             Expr::Index(of) => {
@@ -235,6 +262,38 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             Expr::Const(_) => {}
             _ => visit::visit_expr(self, expression),
         }
+    }
+
+    fn visit_block(&mut self, block: &'ast Block) {
+        self.exchanged_statements(&block.stmts);
+        self.names.enter();
+        visit::visit_block(self, block);
+        self.names.leave();
+    }
+
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        visit::visit_local(self, local);
+        let value = local.init.as_ref();
+        let of = value.and_then(|value| self.names.type_of(self.types, &value.expr));
+        self.names.bind(&local.pat, of);
+    }
+
+    fn visit_expr_for_loop(&mut self, of: &'ast syn::ExprForLoop) {
+        self.visit_expr(&of.expr);
+        let each = self.names.type_of(self.types, &of.expr);
+        self.names.enter();
+        self.names.bind(&of.pat, each);
+        self.visit_block(&of.body);
+        self.names.leave();
+    }
+
+    fn visit_expr_closure(&mut self, of: &'ast syn::ExprClosure) {
+        self.names.enter();
+        for input in &of.inputs {
+            self.names.bind(input, None);
+        }
+        self.visit_expr(&of.body);
+        self.names.leave();
     }
 
     fn visit_stmt(&mut self, statement: &'ast Stmt) {

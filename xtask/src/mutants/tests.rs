@@ -1,12 +1,19 @@
 //! Of a few lines of source: which mutants there are, and what the copy looks like.
 
-use super::rewrite::{Mutant, blamed, rewritten};
-use super::sites::sites;
+use std::cell::RefCell;
 
-/// Line, kind, what is replaced and by what.
-fn listed(source: &str) -> Vec<String> {
-    let sites = sites(source).unwrap();
-    let line = |site: &super::sites::Site| {
+use super::kinds::Kind;
+use super::names::Types;
+use super::rewrite::{Mutant, blamed, rewritten};
+use super::sites::{Site, sites};
+
+fn sites_of(source: &str) -> Vec<Site> {
+    sites(source, &Types::of([source]).unwrap()).unwrap()
+}
+
+/// Line, kind, what is replaced and by what, of the kinds up to this one.
+fn listed_to(last: Kind, source: &str) -> Vec<String> {
+    let line = |site: &Site| {
         let is = &source[site.range.clone()];
         format!(
             "{} {}: {is} -> {}",
@@ -15,11 +22,28 @@ fn listed(source: &str) -> Vec<String> {
             site.replacement
         )
     };
-    sites.iter().map(line).collect()
+    let sites = sites_of(source);
+    let sites = sites.iter().filter(|site| site.kind <= last);
+    sites.map(line).collect()
 }
 
+fn listed(source: &str) -> Vec<String> {
+    listed_to(Kind::Condition, source)
+}
+
+/// Of one kind: what is replaced and by what.
+fn of_kind(kind: Kind, source: &str) -> Vec<String> {
+    let sites = sites_of(source)
+        .into_iter()
+        .filter(|site| site.kind == kind);
+    let line = |site: Site| format!("{} -> {}", &source[site.range], site.replacement);
+    sites.map(line).collect()
+}
+
+/// Mutants of the same kinds.
 fn mutants(source: &str) -> Vec<Mutant> {
-    let sites = sites(source).unwrap().into_iter();
+    let sites = sites_of(source).into_iter();
+    let sites = sites.filter(|site| site.kind <= Kind::Condition);
     let mutant = |(number, site)| Mutant {
         number,
         file: "a.rs".into(),
@@ -86,7 +110,7 @@ fn what_is_known_when_it_is_compiled_and_what_only_devices_have_is_left_alone() 
         #[cfg(test)] mod tests { fn f() -> u32 { 1 + 2 } }
         #[cfg(target_arch = \"nvptx64\")] fn f() -> u32 { 1 + 2 }
         fn g() { let x: [u32; 4] = h::<{ 2 + 2 }>(); const { 1 + 1 }; assert!(x < 5); match x { 3 => {} _ => {} } }";
-    assert_eq!(listed(source), [""; 0]);
+    assert_eq!(listed_to(Kind::Conversion, source), [""; 0]);
 }
 
 #[test]
@@ -155,6 +179,7 @@ fn a_sample_is_the_beginning_of_a_larger_one_and_has_all_kinds() {
 #[test]
 fn those_that_are_asked_for_are_built_with_the_sample() {
     let all = || mutants("fn f() { a + b + e + f; g < i; sync(); }");
+    let kinds = RefCell::new(Vec::new());
     let of = |sample: usize, skip: usize, only: &[u32]| {
         let only = only.to_vec();
         let json = "report.json".into();
@@ -162,6 +187,7 @@ fn those_that_are_asked_for_are_built_with_the_sample() {
             sample,
             skip,
             seed: 3,
+            kinds: kinds.borrow().clone(),
             only,
             list: false,
             pack: None,
@@ -185,4 +211,185 @@ fn those_that_are_asked_for_are_built_with_the_sample() {
     last_first.extend(drawn.iter().filter(|number| **number != drawn[3]));
     assert_eq!(of(2, 0, &drawn[3..4]), (last_first, 3));
     assert_eq!(of(2, 1, &drawn[..1]).0[0], drawn[0]);
+
+    // Of one kind, and one of another that is asked for.
+    kinds.borrow_mut().push(Kind::Synchronisation);
+    let one = |kind: Kind| {
+        all()
+            .into_iter()
+            .find(|one| one.site.kind == kind)
+            .unwrap()
+            .number
+    };
+    let [sync, bound] = [Kind::Synchronisation, Kind::Bound].map(one);
+    assert_eq!(of(9, 0, &[]), (vec![sync], 9));
+    assert_eq!(of(1, 0, &[sync]).0, [sync]);
+    let mut both = of(2, 0, &[bound]).0;
+    both.sort_unstable();
+    assert_eq!(both, [bound.min(sync), bound.max(sync)]);
+}
+
+#[test]
+fn a_name_becomes_one_beside_it_that_likely_has_its_type() {
+    let source = "struct G { rows: u32, all: u64, tiles: u32, eps: f32 }
+        fn f(g: &G, first: u32, x: f32, at: u64, last: u32) {
+            let (row, big) = (g.rows + first, last as u64);
+            for i in 0..last { h(row, x, i); }
+            { let inner = g.tiles; }
+            h(inner, at, g.eps);
+        }";
+    assert_eq!(
+        of_kind(Kind::Variable, source),
+        [
+            // Fields that the function reads as well, of one type.
+            "g.rows -> g.tiles",
+            "first -> last",
+            "last -> first",
+            // `row` has a type that no text tells, `i` that of the range's end.
+            "last -> first",
+            "i -> last",
+            "g.tiles -> g.rows",
+        ]
+    );
+}
+
+#[test]
+fn names_have_the_types_of_what_they_are_made_of() {
+    let source = "const N: u32 = 4;
+        fn pair(a: u32) -> (u32, u64) { (a, 0) }
+        fn f(a: u32, n: usize, t: [f32; 3]) {
+            let (b, c) = pair(a);
+            let d = N.min(5) * 2;
+            let e = t[0];
+            g(b, c, d, e, n);
+            unroll!(3, |i| { let s = i as u32; g(s, s.load(n as u64)); });
+        }";
+    // Of `a` there is no other before `b`, and of a tuple's other parts and of `n` none at all.
+    assert_eq!(
+        of_kind(Kind::Variable, source),
+        ["b -> a", "b -> d", "d -> b", "s -> d"]
+    );
+}
+
+#[test]
+fn parts_are_left_out() {
+    assert_eq!(
+        of_kind(
+            Kind::Term,
+            "fn f() { a * b - e; x += 1; m & n && o; p + 1; q.wrapping_add(r); fma(s, t, u); max_nan(v, w) }"
+        ),
+        [
+            "a * b -> (a)",
+            "a * b -> (b)",
+            "a * b - e -> (a * b)",
+            "x += 1 -> x = 1",
+            "m & n -> (m)",
+            "m & n -> (n)",
+            "m & n && o -> (m & n)",
+            "m & n && o -> (o)",
+            "q.wrapping_add(r) -> (q)",
+            "fma(s, t, u) -> (s) * (t)",
+            "fma(s, t, u) -> (u)",
+            "max_nan(v, w) -> (v)",
+            "max_nan(v, w) -> (w)",
+        ]
+    );
+    // What an `if let` binds has no other value.
+    assert_eq!(
+        of_kind(Kind::Term, "fn f() { if let Some(a) = b && a { } }"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn statements_are_left_out_and_exchanged() {
+    let source = "fn f() { a += 1; if c { continue; } g(a); h.put(a); sync(); b = a; x = b; k(); s.a[i] = x; s.b = x; s.b += s.a[j]; }";
+    assert_eq!(
+        of_kind(Kind::Statement, source),
+        [
+            "a += 1; -> ",
+            "if c { continue; } -> ",
+            "continue; -> ",
+            "g(a); -> ",
+            "k(); -> ",
+            "s.b += s.a[j]; -> "
+        ]
+    );
+    // Each statement in one pair; `if` stays where it is.
+    assert_eq!(
+        of_kind(Kind::Order, source),
+        [
+            "h.put(a); sync(); -> sync(); h.put(a);",
+            "b = a; x = b; -> x = b; b = a;",
+            "s.b = x; s.b += s.a[j]; -> s.b += s.a[j]; s.b = x;"
+        ]
+    );
+    let all: Vec<Mutant> = (1..)
+        .zip(sites_of(source))
+        .map(|(number, site)| Mutant {
+            number,
+            file: "a.rs".into(),
+            site,
+        })
+        .collect();
+    let text = rewritten(source, &all.iter().collect::<Vec<_>>());
+    syn::parse_file(&text).unwrap();
+}
+
+#[test]
+fn loops_end_early() {
+    let source = "fn f() { for i in 0..4 { g(i); } while a { b(); } }";
+    assert_eq!(of_kind(Kind::Loop, source), [" -> break;"; 2]);
+    let all: Vec<Mutant> = (1..)
+        .zip(
+            sites_of(source)
+                .into_iter()
+                .filter(|site| site.kind == Kind::Loop),
+        )
+        .map(|(number, site)| Mutant {
+            number,
+            file: "a.rs".into(),
+            site,
+        })
+        .collect();
+    let text = rewritten(source, &all.iter().collect::<Vec<_>>());
+    let first = "{ g(i); /*[1*/if ::mutants::active(1) { /*<1*/break;/*1>*/ } else {  }/*1]*/}";
+    assert!(text.contains(first), "{text}");
+}
+
+#[test]
+fn numbers_become_short() {
+    let source =
+        "fn f(a: u32, b: u64) { g(a as u64, b as usize, a as u64 * e as u64, 1 as u64, b as f32) }";
+    assert_eq!(
+        of_kind(Kind::Conversion, source),
+        [
+            "b as usize -> (b) as u32 as usize",
+            "a as u64 * e as u64 -> (a).wrapping_mul(e) as u64",
+            "e as u64 -> (e) as u32 as u64",
+        ]
+    );
+}
+
+#[test]
+fn kinds_are_asked_for_by_their_names() {
+    for kind in Kind::ALL {
+        assert_eq!(Kind::of(kind.name()), Ok(kind));
+    }
+    assert!(Kind::of("variables").is_err_and(|error| error.contains("condition, variable, term")));
+}
+
+#[test]
+fn places_that_overlap_are_in_no_copy_together() {
+    let all = mutants("fn f() { g(a, b, c); }");
+    let is = |one: &Mutant| one.site.kind == Kind::Argument;
+    assert_eq!(all.iter().filter(|one| is(one)).count(), 2);
+    let apart = super::rewrite::apart(all.into_iter());
+    assert_eq!(apart.iter().filter(|one| is(one)).count(), 1);
+    // Within each other, and side by side.
+    let all = mutants("fn f() { a + b + c; d + e; }");
+    assert_eq!(
+        super::rewrite::apart(all.clone().into_iter()).len(),
+        all.len()
+    );
 }
