@@ -179,7 +179,9 @@ fn spread_batch(backend: Backend) -> Outcome {
     let parameters = Parameters::init(&chain, 1)?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
-        for precision in Precision::ALL {
+        // What is stored in 16 bits has one kind of products.
+        let kinds = if dtype == DType::F32 { 2 } else { 1 };
+        for precision in Precision::ALL.into_iter().take(kinds) {
             let options = Options::default().precision(precision);
             let run = |x: &ArrayD<f32>| -> convfuse::Result<ArrayD<f32>> {
                 let x = Tensor::from_f32_array(&stream, x, dtype)?;

@@ -56,13 +56,13 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
-    // What everything is tested for that the oracle knows; then what some need beyond it.
+    // What takes longest, while there is other work left for the other cores; what everything is tested for that the oracle knows;
+    // then what some need beyond it.
+    let longest = [add::trials(), batches::trials()];
     let standard = oracle::all().flat_map(suite::of);
     let own = [
         accuracy::trials(),
-        add::trials(),
         arrays::trials(),
-        batches::trials(),
         blocks::trials(),
         borrowed::trials(),
         channel_max::trials(),
@@ -97,6 +97,9 @@ fn main() {
         scale::trials(),
         streams::trials(),
     ];
-    let trials: Vec<Trial> = standard.chain(own.into_iter().flatten()).collect();
+    let trials: Vec<Trial> = (longest.into_iter().flatten())
+        .chain(standard)
+        .chain(own.into_iter().flatten())
+        .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -86,6 +86,8 @@ pub(crate) fn is_shown(exec: &mut Exec, stamp: u64) -> bool {
 pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: Place) {
     let exec = with();
     let now = exec.now;
+    // Whether a cell is fine depends on this stamp alone, and neighbours have the same, as a rule.
+    let mut fine = None;
     for address in addresses {
         // Addresses outside are reported when they are read.
         let Some(region) = exec.shared_at(address) else {
@@ -103,6 +105,9 @@ pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: P
         for index in first..=last.min((region.len() - 1) >> region.shift()) {
             // SAFETY: `index` is at most that of the region's last byte.
             let write = unsafe { (*region.cell(index)).write };
+            if fine == Some(write) {
+                continue;
+            }
             let visible = proxy.is_shown(write, &now)
                 || proxy.own_writes.contains(&(write >> stamp::SEGMENT_SHIFT));
             // What nothing orders is a race, which the read itself finds.
@@ -118,6 +123,7 @@ pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: P
                     },
                 );
             }
+            fine = Some(write);
         }
     }
 }

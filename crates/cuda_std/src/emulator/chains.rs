@@ -55,7 +55,7 @@ struct Meeting {
     finished: u64,
     /// For each step, A, of which lanes 0 and threads with registers fill in their part.
     rows: Vec<[Line; ROWS]>,
-    /// For each step, B, as a lane 0 read it. If it changes before the others do, that is a race.
+    /// For each step, B, as the first lane 0 read it. If it changes before the others do, that is a race.
     columns: Vec<Vec<Line>>,
 }
 
@@ -142,15 +142,22 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
     if in_block % WARP == 0 {
         let warp = in_block % THREADS / WARP;
         let own = warp * WARP_ROWS..(warp + 1) * WARP_ROWS;
-        let read = |descriptor, lines| read(&chain, descriptor, lines, place);
-        let columns = b.iter().map(|&b| read(b, 0..chain.columns)).collect();
-        let rows: Vec<_> = a.iter().map(|&a| read(a, own.clone())).collect();
+        // Its values are needed once, but what each warp reads is checked.
+        let first = meeting.columns.is_empty();
+        let columns: Vec<_> = (b.iter())
+            .map(|&b| read(&chain, b, 0..chain.columns, first, place))
+            .collect();
+        let rows: Vec<_> = (a.iter())
+            .map(|&a| read(&chain, a, own.clone(), true, place))
+            .collect();
         let of_a = a.iter().flat_map(|&a| line_addresses(a, own.clone()));
         let of_b = b.iter().flat_map(|&b| line_addresses(b, 0..chain.columns));
         flight = Some(Flight::new(of_a.chain(of_b).flatten(), place));
         let meeting = self::meeting(with(), warpgroup).as_mut();
         let meeting = meeting.expect("this thread has come");
-        meeting.columns = columns;
+        if first {
+            meeting.columns = columns;
+        }
         for (all, rows) in meeting.rows.iter_mut().zip(rows) {
             all[own.clone()].copy_from_slice(&rows);
         }
@@ -193,8 +200,14 @@ fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u3
     }
 }
 
-/// Checks that lines of a tile may be read, and reads them.
-fn read(chain: &Chain, descriptor: u64, lines: Range<usize>, place: Place) -> Vec<Line> {
+/// Checks that lines of a tile may be read, and reads them. Their values are given if they are `needed`.
+fn read(
+    chain: &Chain,
+    descriptor: u64,
+    lines: Range<usize>,
+    needed: bool,
+    place: Place,
+) -> Vec<Line> {
     if descriptor & !DESCRIPTOR_BITS != 0 {
         let text =
             format!("{chain}: a start or a distance in descriptor {descriptor:#x} is too large");
@@ -202,18 +215,25 @@ fn read(chain: &Chain, descriptor: u64, lines: Range<usize>, place: Place) -> Ve
     }
     let addresses = || line_addresses(descriptor, lines.clone());
     async_proxy::check(addresses().flatten(), ROW_BYTES, place);
-    addresses()
-        .map(|addresses| {
-            let mut line = Line::ZERO;
-            let words = addresses.map(|address| read_row(chain, address, place));
-            let values = words.as_flattened().iter();
-            let values = values.flat_map(|&word| tensor::halves(chain.kind, word));
-            for (k, value) in values.enumerate() {
-                line.set(k, value);
+    let mut values = Vec::with_capacity(if needed { lines.len() } else { 0 });
+    for addresses in addresses() {
+        let mut line = Line::ZERO;
+        for (matrix, address) in addresses.into_iter().enumerate() {
+            let words = read_row(chain, address, place);
+            if !needed {
+                continue;
             }
-            line
-        })
-        .collect()
+            for (i, word) in words.into_iter().enumerate() {
+                let [low, high] = tensor::halves(chain.kind, word);
+                line.set(ROW_VALUES * matrix + 2 * i, low);
+                line.set(ROW_VALUES * matrix + 2 * i + 1, high);
+            }
+        }
+        if needed {
+            values.push(line);
+        }
+    }
+    values
 }
 
 /// For each line of a tile, the addresses of its pieces along K. Descriptors hold addresses without the block's rank.

@@ -106,17 +106,24 @@ impl Exec {
         self.refresh();
     }
 
-    /// Orders everything that the `givers` did before everything that the `takers` do from now on.
-    pub(crate) fn meet(&mut self, givers: &[Token], takers: impl Iterator<Item = u32>) {
+    /// What those know who have heard of everything that the `givers` did.
+    pub(crate) fn lesson<'a>(&self, givers: impl Iterator<Item = &'a Token> + Clone) -> Lesson {
         let mut known: Option<Rc<Vec<u64>>> = None;
         let mut foreign = None;
-        for giver in givers {
+        // Those who gained their knowledge together come together, as a rule.
+        let mut last: Option<&Rc<Vec<u64>>> = None;
+        for giver in givers.clone() {
             foreign = merged(foreign.as_ref(), giver.foreign.as_ref());
-            match (&mut known, &giver.known) {
-                (_, None) => {}
-                (None, Some(theirs)) => known = Some(Rc::clone(theirs)),
-                (Some(ours), Some(theirs)) if Rc::ptr_eq(ours, theirs) => {}
-                (Some(ours), Some(theirs)) => raise(Rc::<Vec<u64>>::make_mut(ours), theirs),
+            let Some(theirs) = &giver.known else {
+                continue;
+            };
+            if last.is_some_and(|last| Rc::ptr_eq(last, theirs)) {
+                continue;
+            }
+            last = Some(theirs);
+            match &mut known {
+                None => known = Some(Rc::clone(theirs)),
+                Some(ours) => raise(Rc::<Vec<u64>>::make_mut(ours), theirs),
             }
         }
         let mut known = known.unwrap_or_else(|| Rc::new(vec![0; self.threads.len()]));
@@ -125,14 +132,36 @@ impl Exec {
             let entry = &mut entries[giver.thread as usize];
             *entry = (*entry).max(giver.time + 1);
         }
+        Lesson { known, foreign }
+    }
+
+    /// Orders everything that the `givers` did before everything that the `takers` do from now on.
+    pub(crate) fn meet(&mut self, givers: &[Token], takers: impl Iterator<Item = u32>) {
+        let Lesson { known, foreign } = self.lesson(givers.iter());
         let time = self.next_time();
         for taker in takers {
             let thread = &mut self.threads[taker as usize];
             // A taker that gave as well knows all that it knew before.
             thread.known = Some(Rc::clone(&known));
-            thread.foreign = foreign.clone();
+            thread.foreign.clone_from(&foreign);
             thread.time = time;
         }
+        self.refresh();
+    }
+
+    /// Orders everything that a lesson is of before everything that the current thread does from now on.
+    pub(crate) fn learn(&mut self, lesson: &Lesson) {
+        let (id, time) = (self.thread as usize, self.next_time());
+        let thread = &mut self.threads[id];
+        let mut known = Rc::clone(&lesson.known);
+        let entries = Rc::make_mut(&mut known);
+        if let Some(own) = &thread.known {
+            raise(entries, own);
+        }
+        entries[id] = entries[id].max(thread.time + 1);
+        thread.known = Some(known);
+        thread.foreign = merged(thread.foreign.as_ref(), lesson.foreign.as_ref());
+        thread.time = time;
         self.refresh();
     }
 
@@ -183,6 +212,13 @@ impl Exec {
                 .as_ref()
                 .is_some_and(knows)
     }
+}
+
+/// What there is to know of what some threads did, and knew.
+#[derive(Debug)]
+pub(crate) struct Lesson {
+    known: Rc<Vec<u64>>,
+    foreign: Option<Rc<Foreign>>,
 }
 
 /// What a thread brings to a barrier.

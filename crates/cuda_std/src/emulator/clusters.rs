@@ -182,7 +182,9 @@ pub(crate) fn leave(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
             let (who, place) = (stamp::thread(stamp), exec.places.of(stamp));
             return Err(fault_of(exec, who, place, kind));
         }
-        debug_assert!(threads.all(|other| exec.threads[other as usize].done));
+        debug_assert!(
+            threads.all(|other| exec.present[other as usize / 32] >> (other % 32) & 1 == 0)
+        );
     }
     open_if_complete(exec);
     Ok(())

@@ -7,7 +7,7 @@
 //! This is what all kinds of instructions need. What only one kind needs, barriers for example, is
 //! an [`Extension`] that its module brings.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -41,7 +41,6 @@ pub(crate) struct Thread {
     /// The lowest stack address that the thread may reach.
     pub(crate) stack_limit: usize,
     pub(crate) wait: Option<Wait>,
-    pub(crate) done: bool,
     /// The time of the thread's last event: see `stamp`.
     pub(crate) time: u64,
     /// What the thread knows of others since the last barrier of the whole cluster: per thread,
@@ -61,7 +60,6 @@ impl Thread {
             fiber: Fiber::default(),
             stack_limit: 0,
             wait: None,
-            done: false,
             time,
             known: None,
             foreign: None,
@@ -112,6 +110,8 @@ pub(crate) struct Exec {
     pulse: Arc<Pulse>,
     pub(crate) memory: Box<Memory>,
     pub(crate) threads: Vec<Thread>,
+    /// For each warp, the lanes that exist and have not ended.
+    pub(crate) present: Vec<u32>,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) fault: Option<Fault>,
     pub(crate) stats: Stats,
@@ -125,7 +125,7 @@ pub(crate) struct Exec {
     pub(crate) read_sets: [ReadSets; 2],
     pub(crate) sync_variables: HashMap<(usize, usize), SyncVariable>,
     pub(crate) shared: SharedMemory,
-    extensions: Vec<Box<dyn Any>>,
+    extensions: Vec<(TypeId, Box<dyn Any>)>,
 }
 
 /// The launch that the calling OS thread runs.
@@ -200,6 +200,7 @@ impl Exec {
             pulse,
             memory,
             threads: Vec::new(),
+            present: Vec::new(),
             ready: VecDeque::new(),
             fault: None,
             stats: Stats::default(),
@@ -307,14 +308,22 @@ impl Exec {
 
     /// A module's state of the running cluster.
     pub(crate) fn extension<E: Extension>(&mut self) -> &mut E {
-        let found = self.extensions.iter().position(|state| state.is::<E>());
-        let index = found.unwrap_or_else(|| {
-            let state = Box::new(E::new(self));
-            self.extensions.push(state);
-            self.extensions.len() - 1
-        });
-        let state = self.extensions[index].downcast_mut();
-        state.expect("it was found by its type")
+        let wanted = TypeId::of::<E>();
+        let mut states = self.extensions.iter();
+        let index = match states.position(|&(of, _)| of == wanted) {
+            Some(index) => index,
+            None => self.extend::<E>(),
+        };
+        let state: *mut dyn Any = &raw mut *self.extensions[index].1;
+        // SAFETY: it was found by its type, and is borrowed from `self` as long as the result.
+        unsafe { &mut *state.cast::<E>() }
+    }
+
+    #[cold]
+    fn extend<E: Extension>(&mut self) -> usize {
+        let state = Box::new(E::new(self));
+        self.extensions.push((TypeId::of::<E>(), state));
+        self.extensions.len() - 1
     }
 
     /// Ends what modules know of the cluster.

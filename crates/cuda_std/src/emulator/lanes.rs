@@ -158,11 +158,7 @@ pub(crate) fn check_exit(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
 impl Exec {
     /// The lanes of a warp that exist and have not ended.
     pub(crate) fn lanes(&self, warp: usize) -> u32 {
-        let threads = self.threads.iter().skip(warp * 32).take(32);
-        threads
-            .enumerate()
-            .map(|(lane, thread)| u32::from(!thread.done) << lane)
-            .sum()
+        self.present[warp]
     }
 }
 

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 
 use super::atomics::atomic;
-use super::clock::Token;
+use super::clock::{Lesson, Token};
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{Fault, FaultKind, Place};
 use super::knowledge::Atomic;
@@ -45,6 +45,8 @@ struct Barrier {
     /// What arrivers and copies bring to the current phase, and what they brought to the last one.
     tokens: Vec<Token>,
     last_tokens: Vec<Token>,
+    /// What a wait of each reach learns from the last phase, once somebody has asked.
+    lessons: [Option<Lesson>; 2],
     copies: Vec<Transaction>,
     waiting: Vec<u32>,
     /// Accesses of threads that have waited for the last phase, as stamps.
@@ -279,6 +281,7 @@ fn complete_if_due(address: u32, place: Place) {
     barrier.phase += 1;
     barrier.pending = barrier.arrivals;
     barrier.last_tokens = std::mem::take(&mut barrier.tokens);
+    barrier.lessons = [None, None];
     barrier.passed.clear();
     let mut woken = std::mem::take(&mut barrier.waiting);
     exec.stats.barriers += 1;
@@ -331,11 +334,18 @@ pub(crate) fn test(address: u32, parity: u32, reach: Reach, place: Place) -> boo
         return false;
     }
     let heard = |token: &&Token| reach == Reach::Cluster || token.thread / stride == rank;
-    let mut givers: Vec<Token> = barrier.last_tokens.iter().filter(heard).cloned().collect();
-    if !givers.is_empty() {
-        givers.push(exec.token());
-        let me = exec.thread;
-        exec.meet(&givers, std::iter::once(me));
+    if barrier.last_tokens.iter().any(|token| heard(&token)) {
+        let lesson = match barrier.lessons[reach as usize].take() {
+            Some(lesson) => lesson,
+            None => {
+                let givers = std::mem::take(&mut barrier.last_tokens);
+                let lesson = exec.lesson(givers.iter().filter(heard));
+                state(exec, address).last_tokens = givers;
+                lesson
+            }
+        };
+        exec.learn(&lesson);
+        state(exec, address).lessons[reach as usize] = Some(lesson);
     }
     if exec.cluster_blocks > 1 {
         let me = exec.now.me;

@@ -50,6 +50,9 @@ impl Exec {
 
     fn unflatten(&self, thread: u32) -> [u32; 3] {
         let [x, y, _] = self.block_dim;
+        if thread < x {
+            return [thread, 0, 0];
+        }
         [thread % x, thread / x % y, thread / (x * y)]
     }
 }

@@ -180,11 +180,12 @@ fn begin_cluster(exec: &mut Exec, first_block: [u32; 3]) {
     exec.threads
         .extend(numbers.clone().map(|_| Thread::new(time)));
     let mut order = Vec::with_capacity(numbers.len());
+    exec.present.clear();
+    exec.present.resize(numbers.len().div_ceil(32), 0);
     for thread in numbers {
         if exec.in_block(thread) < exec.block_threads {
             order.push(thread);
-        } else {
-            exec.threads[thread as usize].done = true;
+            exec.present[thread as usize / 32] |= 1 << (thread % 32);
         }
     }
     exec.stats.blocks += u64::from(exec.cluster_blocks);
@@ -234,7 +235,9 @@ fn resume(stacks: &mut Stacks, body: &dyn Fn(), thread: u32) -> Result<bool, Fau
     match exec.fault.take() {
         Some(fault) => Err(fault),
         None => {
-            exec.threads[thread as usize].done = ended;
+            if ended {
+                exec.present[thread as usize / 32] &= !(1 << (thread % 32));
+            }
             Ok(ended)
         }
     }
