@@ -1,6 +1,7 @@
 //! Blocks of real networks, as `examples/chains` has them: convolution, norm, functions, and what follows.
 
 use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::model::Precision as Products;
 use convfuse::spec::{Conv2dSpec, GeluApproximation, MaxPool2dSpec};
 use convfuse::{DType, Options, Tensor};
 use convfuse_cli::{compare, rounded};
@@ -49,6 +50,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trials.push(backend.trial("blocks", name, without_norm));
         let name = "make_nan_of_a_whole_sample_and_of_no_other";
         trials.push(backend.trial("blocks", name, special_values));
+        let name = "notice_nothing_that_no_window_has";
+        trials.push(backend.trial("blocks", name, unseen_rows));
     }
     for backend in Backend::KERNELS {
         let mut add = |name, test: fn(Backend) -> Outcome| {
@@ -190,6 +193,42 @@ fn special_values(backend: Backend) -> Outcome {
             assert!(first.iter().all(|y| y.is_nan()), "{} {value}", block.name);
             let wanted = clean.index_axis(ndarray::Axis(0), 1);
             assert_eq!(second, wanted, "{} {value}", block.name);
+        }
+    }
+    Ok(())
+}
+
+/// Infinities in rows between windows change no bit. Seven columns of one plane of cells are an odd number of taps, which warpgroups
+/// multiply two at a time.
+fn unseen_rows(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let attributes = Conv2dSpec {
+        stride: [4, 1],
+        ..Conv2dSpec::default()
+    };
+    let layer = Layer::conv2d(ConvLayer {
+        attributes,
+        ..ConvLayer::new("conv", 64, [3, 7])
+    });
+    let chain = Chain::new(8, [layer, Layer::group_norm("norm", 4)])?;
+    let clean = Case::of_chain("blocks/unseen_rows", chain, &[2, 8, 39, 40]);
+    let mut case = clean.clone();
+    for (index, x) in case.x.indexed_iter_mut() {
+        if index[2] % 4 == 3 {
+            *x = f32::INFINITY;
+        }
+    }
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let model = chains::model(&stream, &clean, dtype)?;
+        for products in [Products::Accurate, Products::Fast] {
+            let options = Options::default().precision(products);
+            let of = |case: &Case| -> convfuse::Result<_> {
+                let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
+                model.forward_with(&x, &options)?.to_f32_array()
+            };
+            let (y, wanted) = (of(&case)?, of(&clean)?);
+            assert!(wanted.iter().all(|y| y.is_finite()));
+            assert_eq!(y, wanted, "{dtype} {products:?}");
         }
     }
     Ok(())

@@ -183,6 +183,12 @@ fn octets_are_equally_far(config: &GemmConfig) {
             assert_eq!(g.planes, 1);
             let taps = 1..g.column_taps;
             taps.for_each(|tap| assert_eq!(column(tap) - column(tap - 1), cells, "{config:?}"));
+            // Each column is one of a pair's, and pairs have no others.
+            let pairs = (0..g.row_pairs()).map(|pair| g.first_of_pair(pair));
+            let mut of_pairs: Vec<u32> = pairs.flat_map(|first| [first, first + 1]).collect();
+            of_pairs.sort_unstable();
+            of_pairs.dedup();
+            assert!(of_pairs.into_iter().eq(0..g.column_taps), "{config:?}");
         }
     }
     let filter_slices = g.filter_slices;
@@ -218,8 +224,7 @@ fn octets_are_equally_far(config: &GemmConfig) {
     // The farthest tap of the last pixel, used or not.
     let rows = (0..filter_slices).flat_map(|t| (0..conv.r).map(move |r| [t, r]));
     let columns = (0..g.column_taps).map(column).max().unwrap_or(0);
-    let behind = g.column_taps % STEP_CELLS * g.pair_cells;
-    let farthest = rows.map(filter_row).max().unwrap_or(0) + columns + behind;
+    let farthest = rows.map(filter_row).max().unwrap_or(0) + columns;
     let reached = first_cell(pixels - 1) + farthest;
     assert!(reached < g.patch_cells, "{config:?}");
 }

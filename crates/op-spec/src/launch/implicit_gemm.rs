@@ -292,10 +292,19 @@ impl GemmGeometry {
         }
     }
 
-    /// Pairs of the columns of taps, the last of which may have one.
+    /// Pairs of the columns of taps. Of an odd number the last pair has one of the pair before again, whose filters are 0 there: no
+    /// pair reads a column that no window has, in which there may be an infinity.
     #[must_use]
     pub const fn row_pairs(&self) -> u32 {
         self.column_taps.div_ceil(STEP_CELLS)
+    }
+
+    /// The first column of pair `pair`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn first_of_pair(&self, pair: u32) -> u32 {
+        let (column, last) = (pair * STEP_CELLS, self.column_taps - STEP_CELLS);
+        if column < last { column } else { last }
     }
 
     /// How many cells of the patch from a step's first cell to its second, where values have `parts` parts.

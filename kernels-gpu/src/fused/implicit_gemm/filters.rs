@@ -34,8 +34,10 @@ impl<T: Storage> Filter<'_, T> {
             };
             if g.pair_cells > 0 {
                 let (row, pair) = div_rem(step, g.row_pairs());
-                let column = pair * STEP_CELLS + half;
-                let exists = column < g.column_taps && row < g.filter_slices * g.conv.r;
+                let column = g.first_of_pair(pair) + half;
+                // Of an odd number of columns the pair before has the first of the last two.
+                let is_new = column >= pair * STEP_CELLS;
+                let exists = is_new && row < g.filter_slices * g.conv.r;
                 let plane = if exists { 0 } else { g.stage_planes };
                 return (pass, (plane, row * g.column_taps + column));
             }

@@ -3,7 +3,7 @@
 use cuda_std::shared::{self, Shared};
 use cuda_std::thread;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PLACE_BITS, STEP_CELLS,
+    BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PLACE_BITS,
 };
 
 use super::format::{Format, INPUT_PARTS, part_of_pass};
@@ -200,7 +200,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
     };
     let (plane, tap) = if g.pair_cells > 0 {
         let (row, pair) = div_rem(entry, g.row_pairs());
-        (0, row * g.column_taps + pair * STEP_CELLS)
+        (0, row * g.column_taps + g.first_of_pair(pair))
     } else {
         div_rem(entry, g.taps)
     };

@@ -211,11 +211,7 @@ impl GemmGeometry {
         let taps = product([last_row, octets_in_row, self.patch_row()])?.checked_add(columns)?;
         let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_cells)?;
         let pair_cells = self.pair_cells()?;
-        // The last pair of columns may have one, and reads another.
-        let behind = pair_cells * (self.column_taps % STEP_CELLS);
-        let reached = (pixels.checked_add(INSTRUCTION_PIXELS)?)
-            .checked_add(taps)?
-            .checked_add(behind)?;
+        let reached = (pixels.checked_add(INSTRUCTION_PIXELS)?).checked_add(taps)?;
         let paired = Self {
             pair_cells,
             patch_cells: reached.max(self.patch_cells),

@@ -5,10 +5,8 @@
 //! the padded input has around the input is not in memory, and comes as zeros.
 //!
 //! # Bits
-//! What a pixel of the output multiplies is the same as from the packed input: cells of its window, and, with filters of 0, those again, or
-//! the column a dilation behind its last. That the packed input has zeros in the columns behind the last that a window sees changes nothing
-//! here: the input has fewer of those than a stride, and columns are paired only where the dilation is a multiple of the stride, so that
-//! the column a dilation behind is one that some window sees, or lies at least a stride behind the last of these.
+//! What a pixel of the output multiplies is the same as from the packed input: cells of its window and, with filters of 0, some of those again. That
+//! the packed input has zeros in the columns behind the last that a window sees changes nothing here: no pixel multiplies them.
 
 use cuda_std::global::Global;
 use cuda_std::{cp_async, opaque, thread};
