@@ -3,7 +3,7 @@
 //!
 //! 1. `sites` reads the sources (in macros, too: `macros`) and lists every place that can be changed, of each kind of
 //!    `kinds` (`changes`, and `slips` by what `names` knows); a mutant's number is its place in that list.
-//! 2. `sample` draws as many as are asked for.
+//! 2. `sample` draws as many as are asked for; or `given` reads mistakes that somebody wrote down.
 //! 3. `copy` writes the sources with all of them into target/mutants, as `if active(number) { wrong } else { right }`
 //!    (`rewrite`, `switch`), takes out those that do not compile (`known`), and builds the kernels' and the specifications' tests once.
 //! 4. `trial` runs each test once to see which mutants it reaches, then, mutant by mutant, the tests that reach it until
@@ -12,6 +12,7 @@
 
 mod changes;
 mod copy;
+mod given;
 mod kinds;
 mod known;
 mod macros;
@@ -25,7 +26,7 @@ mod slips;
 mod tests;
 mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,9 @@ pub(crate) struct Arguments {
     /// Of the sample, and beside it, try these alone.
     #[arg(long, value_delimiter = ',')]
     only: Vec<u32>,
+    /// In place of drawn ones the mistakes that this file lists: JSON, in the form that `xtask/src/mutants/given.rs` describes.
+    #[arg(long, conflicts_with_all = ["sample", "skip", "seed", "kinds"])]
+    given: Option<PathBuf>,
     /// Only print what the mutants would be, those that do not compile among them.
     #[arg(long)]
     list: bool,
@@ -80,10 +84,23 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
         .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
     let root = arguments.packed.as_deref().unwrap_or(root);
     let copy = Copy::new(root, jobs)?;
-    let all = all(copy.sources())?;
+    let source = |file: &str| copy.text(file);
+    let (all, is_drawn) = match &arguments.given {
+        Some(path) => (given::read(path, source)?, false),
+        None => (all(copy.sources())?, true),
+    };
     let key = known::key(&all);
     eprintln!("{} mutants in all; list {key:016x}", all.len());
-    let (candidates, wanted) = candidates(all, arguments);
+    let (candidates, wanted) = if is_drawn {
+        candidates(all, arguments)
+    } else {
+        let places = all.len();
+        let apart = rewrite::apart(all.into_iter());
+        if apart.len() < places {
+            return Err("two of the given mistakes overlap".into());
+        }
+        (apart, places)
+    };
     if arguments.list {
         for mutant in candidates.iter().take(wanted) {
             println!("{}", report::line(mutant, copy.text(&mutant.file)));
@@ -110,11 +127,13 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
     if !arguments.only.is_empty() {
         mutants.retain(|mutant| arguments.only.contains(&mutant.number));
     }
+    // All edits of a given mistake are done at once.
+    let mut numbers = BTreeSet::new();
+    mutants.retain(|mutant| numbers.insert(mutant.number));
     let scratch = root.join("target/mutants/scratch");
     let cases = trial::cases(&tests, &scratch, jobs)?;
     eprintln!("{} tests pass without them", cases.len());
     let outcomes: Mutex<BTreeMap<u32, Outcome>> = Mutex::default();
-    let source = |file: &str| copy.text(file);
     let write = |outcomes: &BTreeMap<u32, Outcome>| {
         let results = results(&mutants, outcomes);
         fs::write(

@@ -51,10 +51,12 @@ pub(crate) enum Kind {
     Loop,
     /// Numbers that go through a shorter type, or are multiplied in one.
     Conversion,
+    /// A mistake that somebody wrote down, of which none are drawn.
+    Given,
 }
 
 impl Kind {
-    /// All of them.
+    /// All that are drawn.
     pub(crate) const ALL: [Self; 24] = [
         Self::Arithmetic,
         Self::Bits,
@@ -101,6 +103,7 @@ impl Kind {
                 | Self::Reset
                 | Self::Store
                 | Self::Order
+                | Self::Given
         )
     }
 
@@ -131,6 +134,7 @@ impl Kind {
             Self::Order => "order",
             Self::Loop => "loop",
             Self::Conversion => "conversion",
+            Self::Given => "given",
         }
     }
 }

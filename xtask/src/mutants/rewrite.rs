@@ -103,18 +103,26 @@ fn choice(source: &str, here: &[&Mutant], inside: &[&Mutant]) -> String {
 /// Which of the mutants the compiler complains of, by the places that it names in the result: those whose own text has the
 /// first of them, or any; else the innermost ones around it.
 pub(crate) fn blamed(text: &str, mutants: &[&Mutant], places: &[Range<usize>]) -> Vec<u32> {
+    // A mistake of several edits is in several places.
     let find = |mutant: &Mutant, which: [usize; 2]| {
         let marks = marks(mutant.number);
-        let [start, end] = which.map(|which| text.find(&marks[which]));
-        Some(start?..end?)
+        let [starts, ends] = which.map(|which| {
+            let places = text.match_indices(&marks[which]);
+            places.map(|(at, _)| at).collect::<Vec<_>>()
+        });
+        let pairs = starts.into_iter().zip(ends);
+        pairs.map(|(start, end)| start..end).collect::<Vec<_>>()
     };
     for which in [[0, 1], [2, 3]] {
         for place in places {
             let around = mutants.iter().filter_map(|mutant| {
-                let range = find(mutant, which)?;
-                let has = range.start <= place.start
-                    && place.end <= range.end + marks(mutant.number)[1].len();
-                has.then(|| (range.end - range.start, mutant))
+                let ranges = find(mutant, which).into_iter();
+                let range = ranges.filter(|range| {
+                    range.start <= place.start
+                        && place.end <= range.end + marks(mutant.number)[1].len()
+                });
+                let length = range.map(|range| range.end - range.start).min()?;
+                Some((length, mutant))
             });
             let around: Vec<_> = around.collect();
             // All that share the innermost place.

@@ -189,6 +189,7 @@ fn those_that_are_asked_for_are_built_with_the_sample() {
             seed: 3,
             kinds: kinds.borrow().clone(),
             only,
+            given: None,
             list: false,
             pack: None,
             packed: None,
