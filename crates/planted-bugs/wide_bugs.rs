@@ -213,6 +213,34 @@ bugs! {
         wrong: "0",
     }
     {
+        name: wide_moments_together_leave_out_the_second_row,
+        check: wide_tiles::moments_together::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "«both[0] = both[0].and(both[1]);»",
+        wrong: "",
+    }
+    {
+        name: wide_moments_together_are_of_every_second_quad,
+        check: wide_tiles::moments_together::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "moments.of_lane_behind(4 * «filters»)",
+        wrong: "8",
+    }
+    {
+        name: wide_moments_together_are_written_by_every_filter,
+        check: wide_tiles::moments_together::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "filter < self.filters« && filter & (together - 1) == 0»",
+        wrong: "",
+    }
+    {
+        name: wide_moments_together_lie_where_each_channel_has_one,
+        check: wide_tiles::moments_together::<f16>,
+        file: "fused/implicit_gemm/wide/results.rs",
+        right: "let at = «(self.plane(filter) >> shift)» * parts",
+        wrong: "self.plane(filter)",
+    }
+    {
         name: wide_moments_take_unused_pixels,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",

@@ -183,6 +183,8 @@ tests! {
         checks::wide_tiles::two_outputs::<f16> => checks::wide_tiles::two_outputs::<Split>;
     implicit_gemm_warpgroups_alternate_in_wide_tiles:
         checks::wide_tiles::alternating::<f16>;
+    implicit_gemm_combines_the_moments_of_neighbouring_channels:
+        checks::wide_tiles::moments_together::<f16> => checks::wide_tiles::moments_together::<Split>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles_in_half_precision:
         checks::implicit_gemm::wide::<f16> => checks::implicit_gemm::wide::<bf16>;
     implicit_gemm_gives_the_same_bits_where_the_input_is_cells_as_it_lies:

@@ -381,9 +381,9 @@ fn what_shared_memory_cannot_hold_has_no_plan() {
 fn many_moments_are_combined_in_two_steps() {
     for config in configs() {
         let tiles = config.geometry.pixel_tiles();
-        for channels in [1, 4, 64] {
+        for channels in [1u32, 4, 64] {
             let mut left = u64::from(tiles) * u64::from(channels);
-            for launch in combining(tiles, channels, 1).into_iter().flatten() {
+            for launch in combining(left, 1).into_iter().flatten() {
                 assert_eq!(launch.count, left);
                 left = launch.pieces.into();
                 let blocks = launch.shape(3).map(|shape| u64::from(shape.grid[0]));
@@ -392,12 +392,12 @@ fn many_moments_are_combined_in_two_steps() {
             assert_eq!(left, 1);
         }
     }
-    let steps = |tiles, channels| combining(tiles, channels, 8).map(|step| step.map(|s| s.pieces));
-    assert_eq!(steps(2, 4), [None, None]);
-    assert_eq!(steps(9, 1), [Some(1), None]);
-    assert_eq!(steps(512, 4), [Some(1), None]);
-    assert_eq!(steps(16_384, 1), [Some(16), Some(1)]);
-    assert_eq!(steps(2049, 1), [Some(3), Some(1)]);
+    let steps = |count| combining(count, 8).map(|step| step.map(|s| s.pieces));
+    assert_eq!(steps(8), [None, None]);
+    assert_eq!(steps(9), [Some(1), None]);
+    assert_eq!(steps(2048), [Some(1), None]);
+    assert_eq!(steps(16_384), [Some(16), Some(1)]);
+    assert_eq!(steps(2049), [Some(3), Some(1)]);
 }
 
 /// Without a norm behind, tiles are those whose kernels look at results again, and there are no moments.

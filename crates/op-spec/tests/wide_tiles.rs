@@ -5,7 +5,7 @@ use op_spec::launch::implicit_gemm::wide::{
     BLOCK_THREADS, HALVES, PATCH_WARPS, WARPS, WRITTEN_WORDS, WideRings, chain_bytes, filter_word,
 };
 use op_spec::launch::implicit_gemm::{
-    CHAIN_STEPS, GemmConfig, GemmDevice, OperandFormat, STEP_CELLS, WIDE,
+    CHAIN_STEPS, GemmConfig, GemmDevice, OperandFormat, STEP_CELLS, W64N128, WIDE,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -301,6 +301,47 @@ fn blocks_are_of_whole_sets_and_do_every_tile() {
             assert!(u64::from(blocks / sets) <= g.items());
         }
     }
+}
+
+#[test]
+fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
+    let of_image = |[groups, k]: [usize; 2], extent, tile, row_channels| {
+        let spec = ConvSpec {
+            groups,
+            ..Conv3dSpec::default()
+        };
+        let conv = conv([3, 16 * groups, k], [1, extent, extent], [1, 3, 3], spec);
+        let config = GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile);
+        let config = config.expect("a config");
+        let [alone, together] = [1, row_channels].map(|row| config.for_rows_of(row));
+        let channels = together.geometry.moment_channels;
+        let elements = together.moment_elements() * u64::from(channels);
+        assert_eq!(alone.moment_elements(), elements);
+        channels
+    };
+    let of = |channels, tile, row_channels| of_image(channels, 18, tile, row_channels);
+    // Those of a warp at most, and as many as are a power of two.
+    let alone = [1, 256];
+    let rows = [
+        (1, 1),
+        (2, 2),
+        (4, 4),
+        (8, 8),
+        (16, 16),
+        (64, 16),
+        (256, 16),
+    ];
+    for (row_channels, together) in rows {
+        assert_eq!(of(alone, WIDE, row_channels), together);
+    }
+    // A warp has no filters of two groups.
+    assert_eq!(of([2, 48], WIDE, 24), 8);
+    assert_eq!(of([2, 20], WIDE, 10), 2);
+    // A row of 16 channels has 64 moments left of 32 tiles, and more of others.
+    assert_eq!(of_image(alone, 66, WIDE, 16), 16);
+    assert_eq!(of_image(alone, 130, WIDE, 16), 1);
+    // Other tiles are combined filter by filter.
+    assert_eq!(of(alone, W64N128, 16), 1);
 }
 
 #[test]

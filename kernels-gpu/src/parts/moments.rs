@@ -14,7 +14,7 @@
 use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
-use cuda_std::{math, thread, warp};
+use cuda_std::{math, opaque, thread, warp};
 use op_spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry, PARTIAL_ELEMENTS};
 use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
 
@@ -159,6 +159,21 @@ impl Moments {
         math::rsqrt(self.variance() + eps)
     }
 
+    /// Those of the lane `distance` behind, or this one's where there is none.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    pub(crate) unsafe fn of_lane_behind(self, distance: u32) -> Self {
+        let down =
+            |value| warp::warp_shuffle_down(warp::ALL_LANES, value, distance, WARP_THREADS).0;
+        Self {
+            count: down(self.count),
+            mean: down(self.mean),
+            m2: down(self.m2),
+        }
+    }
+
     /// Of the elements of all lanes; lane 0 has the result.
     ///
     /// # Safety
@@ -168,16 +183,26 @@ impl Moments {
         let mut all = self;
         let mut distance = WARP_THREADS / 2;
         while distance > 0 {
-            let down =
-                |value| warp::warp_shuffle_down(warp::ALL_LANES, value, distance, WARP_THREADS).0;
-            all = all.and(Self {
-                count: down(all.count),
-                mean: down(all.mean),
-                m2: down(all.m2),
-            });
+            all = all.and(all.of_lane_behind(distance));
             distance /= 2;
         }
         all
+    }
+
+    /// The same of two, as if two warps had them whose moments are then combined. Neither waits for the other's additions.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    unsafe fn of_two_warps([mut first, mut second]: [Self; 2]) -> Self {
+        let mut distance = WARP_THREADS / 2;
+        while distance > 0 {
+            opaque::not_unrolled();
+            first = first.and(first.of_lane_behind(distance));
+            second = second.and(second.of_lane_behind(distance));
+            distance = opaque::to_compiler(distance / 2);
+        }
+        first.and(second)
     }
 
     /// Of the elements of all threads of the block, of `warps` warps; thread 0 has the result.
@@ -311,7 +336,7 @@ pub(crate) unsafe fn partial(
 
 /// The moments of the rows `first..first + count`, each given to `done` with its index less
 /// `first`, by some thread of the block. One thread takes a row that is not split, one warp a row
-/// that is.
+/// that is; where parts have counts, `COMBINED_BY_WARP` of them at most.
 ///
 /// # Safety
 /// All threads of the block call it together, with equal arguments; the block has whole warps, and
@@ -337,13 +362,19 @@ pub(crate) unsafe fn for_each_row(
     let lane = thread % WARP_THREADS;
     let mut row = thread / WARP_THREADS;
     while row < count {
-        let mut all = Moments::EMPTY;
+        let (mut all, mut behind) = (Moments::EMPTY, Moments::EMPTY);
         let mut split = lane;
         while split < g.splits {
-            all = all.and(partial(partials, g, first + row as u64, split));
+            let moments = partial(partials, g, first + row as u64, split);
+            // Those with counts in the order of a launch that combines them, where a second warp has these.
+            if g.counted != 0 && split >= WARP_THREADS {
+                behind = moments;
+            } else {
+                all = all.and(moments);
+            }
             split += WARP_THREADS;
         }
-        let all = all.of_warp();
+        let all = Moments::of_two_warps([all, behind]);
         if lane == 0 {
             done(row, all);
         }

@@ -73,7 +73,7 @@ pub(crate) fn in_pieces(run: &Run) -> Outcome {
         let flat: Vec<f32> = moments.iter().flatten().copied().collect();
         let mut left = run.tensor::<f32>(&flat)?;
         let mut launches = 0;
-        for combining in combining(parts as u32, 1, 1).into_iter().flatten() {
+        for combining in combining(parts as u64, 1).into_iter().flatten() {
             let pieces = combining.pieces as usize;
             let combined = run.empty::<f32>(ROWS * pieces * COUNTED_ELEMENTS)?;
             launch(run, &left, combining, &combined)?;

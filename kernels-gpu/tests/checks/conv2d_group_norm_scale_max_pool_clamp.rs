@@ -25,6 +25,8 @@ pub(crate) struct Image {
     /// Each makes the kernels choose another power of two for the input on the way: the first is 1024 times as loud as the others,
     /// the next one 1024 times as loud as that.
     loud_rows: &'static [usize],
+    /// What the first sample is multiplied with besides.
+    first: f32,
     /// Puts a NaN in the second sample and an infinity in the third.
     poisoned: bool,
 }
@@ -36,6 +38,7 @@ const fn image(n: usize, height: usize) -> Image {
         scale: 1.0,
         added: 0.0,
         loud_rows: &[],
+        first: 1.0,
         poisoned: false,
     }
 }
@@ -65,6 +68,15 @@ const EVER_LOUDER: Image = Image {
     loud_rows: &[17, 25],
     ..image(1, 49)
 };
+
+/// A sample whose cluster had one before that was so loud that at its scale little would be left of this one.
+const LOUD_BEFORE: Image = Image {
+    first: 6.9e10,
+    ..image(3, 10)
+};
+
+/// As many pooled rows as a half has room for, and rows behind them that the pooling leaves over.
+const FULL: Image = image(1, 133);
 
 /// For comparisons of kernels alone: NaN and infinity, each in a sample of its own, and a row that is
 /// too loud in all of them.
@@ -115,11 +127,13 @@ fn case<T: Storage>(image: Image) -> Case {
         ..KernelBench85::default()
     };
     let mut case = case_of::<T>(preset, n, height);
+    let sample = case.x.len() / n;
     for (i, x) in case.x.iter_mut().enumerate() {
         let row = i / width % height;
         let loud = image.loud_rows.iter().position(|&loud| loud == row);
         let loud = loud.map_or(1.0, |before| 1024f32.powi(before as i32 + 1));
-        *x = stored::<T>(*x * image.scale * loud + image.added);
+        let first = if i < sample { image.first } else { 1.0 };
+        *x = stored::<T>(*x * image.scale * loud * first + image.added);
     }
     if image.poisoned {
         case.x[[1, 0, 5, 17]] = f32::NAN;
@@ -158,8 +172,11 @@ pub(crate) fn matches<F: Configured>(run: &Run) -> Outcome {
         products: F::PRODUCTS / 4.0,
         ..precision::<F::Stored>()
     };
-    let louder = (size_of::<F::Stored>() == 4).then_some(EVER_LOUDER);
-    for image in IMAGES.into_iter().chain(louder) {
+    let further = match size_of::<F::Stored>() {
+        4 => &[EVER_LOUDER, LOUD_BEFORE][..],
+        _ => &[FULL],
+    };
+    for image in IMAGES.iter().chain(further).copied() {
         let case = case::<F::Stored>(image);
         let y = outputs::<F>(run, &case, F::CONFIG)?;
         let wanted = case.expected_of_one_kernel(&precision).expect("an image");

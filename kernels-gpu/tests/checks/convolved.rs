@@ -153,10 +153,10 @@ impl Convolution {
         all.expect("a layer that takes this input")
     }
 
-    /// The moments of each plane of what is stored as `T` of `y`: count, mean, sum of squared deviations, 0.
-    pub(super) fn moments<T: Storage>(&self, y: &Bounded) -> Expected {
+    /// The moments of each `channels` planes of what is stored as `T` of `y`: count, mean, sum of squared deviations, 0.
+    pub(super) fn moments<T: Storage>(&self, y: &Bounded, channels: u32) -> Expected {
         let y = y.clone().stored(&precision::<T>());
-        let pixels = self.geometry.output_pixels() as usize;
+        let pixels = (self.geometry.output_pixels() * channels) as usize;
         let values: Vec<f64> = y.values.iter().copied().collect();
         let tolerance: Vec<f64> = y.tolerance.iter().copied().collect();
         let planes = values.chunks(pixels).zip(tolerance.chunks(pixels));

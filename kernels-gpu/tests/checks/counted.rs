@@ -23,14 +23,14 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows of as many parts as a warp combines at most, which has one for each of its lanes, and of fewer; blocks have several rows. The bits are those of
+/// Rows of as many parts as a warp combines at most, which has two for each of its lanes, and of fewer; blocks have several rows. The bits are those of
 /// statistics that were combined before.
 pub(crate) fn bits<T: Storage>(run: &Run) -> Outcome {
     for (channels, groups, spatial) in [(8, 2, 101), (3, 3, 391)] {
         let norm = norm(3, channels, groups, spatial);
         let case = norm.case::<T>([Layer::group_norm("norm", groups)]);
         let row = channels / groups * spatial;
-        for parts in [2, 17, 31, 32] {
+        for parts in [2, 17, 31, 32, 33, 50, 64] {
             // Of 0 to 303 values.
             let starts: Vec<usize> = (0..parts).map(|i| i * i * row / (parts * parts)).collect();
             let moments = moments(run, &norm, &case, &starts)?;

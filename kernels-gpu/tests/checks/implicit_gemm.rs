@@ -337,7 +337,7 @@ pub(super) fn check_config<F: Packed>(
         conv.geometry.output_channels() as usize,
     ];
     let values = conv.values(products);
-    let wanted_moments = conv.moments::<F::Stored>(&values);
+    let wanted_moments = conv.moments::<F::Stored>(&values, config.geometry.moment_channels);
     let wanted = conv.results::<F::Stored>(values, pool);
 
     let Loaded { x, parameters } = run.load::<F::Stored>(&conv.case)?;
@@ -345,7 +345,8 @@ pub(super) fn check_config<F: Packed>(
     let scale = run.tensor::<F::Stored>(&scale)?;
     let y = run.empty::<F::Stored>(wanted.shape().iter().product())?;
     let moments = run.empty::<f32>(config.moment_elements() as usize)?;
-    let combined = run.empty::<f32>(n * k * COUNTED_ELEMENTS)?;
+    let combined = n * k / config.geometry.moment_channels as usize;
+    let combined = run.empty::<f32>(combined * COUNTED_ELEMENTS)?;
 
     let operands = prepare::<F>(run, config, &x, &parameters[0])?;
     let alone = Ended::NONE;

@@ -129,7 +129,7 @@ pub(super) fn check<T: Storage>(
 ) -> Outcome {
     let g = StencilGeometry::new(&conv.geometry, pool).expect("a geometry");
     let values = conv.values(2.0 * Precision::F32.products);
-    let moments = conv.moments::<T>(&values);
+    let moments = conv.moments::<T>(&values, 1);
     let wanted = conv.results::<T>(values, pool);
 
     let Loaded { x, parameters } = run.load::<T>(&conv.case)?;

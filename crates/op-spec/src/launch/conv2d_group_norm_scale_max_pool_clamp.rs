@@ -280,13 +280,18 @@ mod tests {
 
     /// The geometry of the benchmark problem on this input.
     fn geometry(input: [usize; 4]) -> Option<OneLaunch2dGeometry> {
+        pooled_by(input, MaxPool2dSpec::new([4, 4]))
+    }
+
+    /// The same with another pool.
+    fn pooled_by(input: [usize; 4], pool: MaxPool2dSpec) -> Option<OneLaunch2dGeometry> {
         let channels = [64];
         let conv = Conv2dSpec::default().problem(&input, &[64, 8, 3, 3], Some(&channels));
         let conv = conv.unwrap();
         let convolved = conv.output_shape();
         let norm = GroupNormSpec::new(16);
         let norm = norm.problem(&convolved, Some(&channels), Some(&channels));
-        let pool = MaxPool2dSpec::new([4, 4]).problem(&convolved).unwrap();
+        let pool = pool.problem(&convolved).unwrap();
         let clamp = ClampSpec::new(0.0, 1.0).problem(&pool.output_shape());
         OneLaunch2dGeometry::new(&conv.as_conv3d(), &norm.unwrap(), &pool, &clamp.unwrap()).ok()
     }
@@ -296,6 +301,16 @@ mod tests {
         let g = geometry([128, 8, 128, 128]).unwrap();
         let shape = g.launch_shape(OneLaunch2dConfig::SPLIT, 132);
         assert_eq!((shape.grid, shape.block), ([132, 1, 1], [384, 1, 1]));
+    }
+
+    #[test]
+    fn windows_that_are_cut_are_not_taken() {
+        let ceil = MaxPool2dSpec {
+            ceil_mode: true,
+            ..MaxPool2dSpec::new([4, 4])
+        };
+        assert!(geometry([1, 8, 126, 128]).is_some());
+        assert!(pooled_by([1, 8, 126, 128], ceil).is_none());
     }
 
     #[test]

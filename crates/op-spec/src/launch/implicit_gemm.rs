@@ -237,6 +237,8 @@ pub struct GemmGeometry {
     /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a wide tile's filters makes one. Tiles, patches
     /// and the packed input are then those of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked for.
     pub outputs_d: u32,
+    /// Neighbouring channels whose moments become one: 1, or a power of two up to those of a warp of a wide tile.
+    pub moment_channels: u32,
 }
 
 impl GemmGeometry {

@@ -60,9 +60,15 @@ pub(super) const ENOUGH_BLOCKS: u64 = 1024;
 /// The same for passes that normalise, whose blocks have more to prepare: what an H200 runs at a time.
 const ENOUGH_APPLY_BLOCKS: u64 = 512;
 
+/// Moments of a row that a warp combines: one for each lane, or two, of which each has a half.
+pub const COMBINED_BY_WARP: u32 = 2 * WARP_THREADS;
+
 /// Rows of a block of such a pass, at most, whose moments it combines itself: two for each of its warps. More would take it longer than
 /// a launch that does so takes.
 const MAX_COMBINED_ROWS: u64 = 16;
+
+/// The same of rows of more moments than a warp has lanes.
+const MAX_LONG_ROWS: u64 = MAX_COMBINED_ROWS / 2;
 
 /// Planes longer than this are so long that no block touches more than two.
 pub const FAR: u32 = 1 << 30;
@@ -314,11 +320,14 @@ impl ApplyGeometry {
         }
     }
 
-    /// Moments of a row that its blocks combine themselves, a warp all of them, each of its lanes one at most. That takes a block
+    /// Moments of a row that its blocks combine themselves, a warp all of them, each of its lanes one or two. That takes a block
     /// less time than a launch, and gives the same bits: warps combine moments in the same order.
     pub const fn combined_moments(&self) -> u64 {
         let planes = touched(self.block_elements as u64, self.spatial);
-        if touched(planes, self.norm.row_channels as u64) <= MAX_COMBINED_ROWS {
+        let rows = touched(planes, self.norm.row_channels as u64);
+        if rows <= MAX_LONG_ROWS {
+            COMBINED_BY_WARP as u64
+        } else if rows <= MAX_COMBINED_ROWS {
             WARP_THREADS as u64
         } else {
             1

@@ -26,17 +26,18 @@ pub(crate) enum StatisticsConvolution {
 }
 
 impl StatisticsConvolution {
-    /// Appends the convolution of `x`; its output has the shape `output`.
+    /// Appends the convolution of `x`; its output has the shape `output`, and a row of the norm behind it `row_channels` channels.
     pub(crate) fn append(
         &self,
         program: &mut ProgramBuilder,
         x: Value,
         parameters: &Parameters<'_>,
         output: &[usize],
+        row_channels: u32,
     ) -> Result<Convolved> {
         match self {
             Self::Gemm(config, precision) => {
-                let config = (config, Ending::NONE);
+                let config = (&config.for_rows_of(row_channels), Ending::NONE);
                 implicit_gemm::append(program, x, parameters, config, *precision, output)
             }
             Self::Stencil(geometry) => stencil::append(program, x, parameters, geometry, output),
@@ -126,8 +127,8 @@ pub(crate) fn append_mapped(
     convolution: &StatisticsConvolution,
 ) -> Result<Value> {
     let MappedForm { norm, output, .. } = problem;
-    let convolved = convolution.append(program, x, parameters, output)?;
     let geometry = norm.norm.geometry()?;
+    let convolved = convolution.append(program, x, parameters, output, geometry.row_channels)?;
     let pass = geometry.apply(program.dtype(convolved.y).size() as u32);
     let by_readers = pass.combined_moments();
     let input = convolved.statistics(program, parameters.norm, geometry, by_readers)?;
@@ -152,8 +153,9 @@ pub(crate) fn append_pooling(
         true => &problem.output,
         false => &problem.convolved,
     };
-    let convolved = (choice.convolution).append(program, x, parameters, output)?;
     let norm = problem.norm.geometry()?;
+    let convolved =
+        (choice.convolution).append(program, x, parameters, output, norm.row_channels)?;
     let input = convolved.statistics(program, parameters.norm, norm, 1)?;
     let (scale, functions) = (parameters.factors, &problem.functions[..]);
     if choice.is_pooled {
@@ -182,8 +184,9 @@ pub(crate) fn append_reducing(
     problem: &ReducingForm,
     convolution: &StatisticsConvolution,
 ) -> Result<Value> {
-    let convolved = convolution.append(program, x, parameters, &problem.convolved)?;
     let norm = problem.norm.geometry()?;
+    let output = &problem.convolved;
+    let convolved = convolution.append(program, x, parameters, output, norm.row_channels)?;
     let input = convolved.statistics(program, parameters.norm, norm, 1)?;
     let (clamp, channel_max) = (&problem.clamp, &problem.channel_max);
     let factors = parameters.factors.expect("the form has factors");

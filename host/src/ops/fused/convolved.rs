@@ -32,10 +32,12 @@ pub(crate) struct Parameters<'a> {
 pub(crate) struct Convolved {
     /// The output, or the value of each window that will be the largest after norm and scale.
     pub(crate) y: Value,
-    /// Moments of each channel over each part of the pixels.
+    /// Moments of each channel, or of some that become one, over each part of the pixels.
     pub(super) moments: Value,
-    /// Parts of the pixels of a sample that each have a moment for each channel.
+    /// Parts of the pixels of a sample that each have a moment for each channel, or for those.
     pub(super) parts: u32,
+    /// Neighbouring channels, all of one row of the norm, whose moments became one.
+    pub(super) moment_channels: u32,
 }
 
 impl Convolved {
@@ -48,7 +50,8 @@ impl Convolved {
         norm: NormGeometry,
         by_readers: u64,
     ) -> Result<NormInput> {
-        let combining = combining(self.parts, norm.row_channels, by_readers);
+        let splits = norm.row_channels / self.moment_channels * self.parts;
+        let combining = combining(splits.into(), by_readers);
         let mut partials = self.moments;
         for combining in combining.into_iter().flatten() {
             let elements: usize = program.shape(partials).iter().product();
@@ -63,7 +66,7 @@ impl Convolved {
             partials = combined;
         }
         let splits = match combining {
-            [None, None] => norm.row_channels * self.parts,
+            [None, None] => splits,
             _ => 1,
         };
         Ok(NormInput {

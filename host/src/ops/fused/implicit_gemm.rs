@@ -243,6 +243,7 @@ pub(crate) fn append(
         y,
         moments,
         parts: config.moment_parts(),
+        moment_channels: g.moment_channels,
     })
 }
 

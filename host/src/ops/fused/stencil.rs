@@ -36,5 +36,6 @@ pub(crate) fn append(
         y,
         moments,
         parts: geometry.plane_blocks,
+        moment_channels: 1,
     })
 }

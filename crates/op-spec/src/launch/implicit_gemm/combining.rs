@@ -42,13 +42,11 @@ impl Combining {
     }
 }
 
-/// The launches that combine the moments of a norm's row, each of which takes those that the one before leaves. A row
-/// has `row_channels` channels, and of each a moment for each of `tiles` tiles. Up to `by_readers` of them are left to
-/// the kernel that reads them. One block would take long for many of
+/// The launches that combine the `count` moments of a norm's row, each of which takes those that the one before leaves. Up to
+/// `by_readers` of them are left to the kernel that reads them. One block would take long for many of
 /// them, however idle the device is, so pieces come first.
 #[must_use]
-pub fn combining(tiles: u32, row_channels: u32, by_readers: u64) -> [Option<Combining>; 2] {
-    let count = u64::from(tiles) * u64::from(row_channels);
+pub fn combining(count: u64, by_readers: u64) -> [Option<Combining>; 2] {
     if count <= by_readers {
         return [None, None];
     }

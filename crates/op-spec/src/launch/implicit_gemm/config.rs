@@ -7,7 +7,7 @@ use super::{
     SCANNED_ELEMENTS, SPREAD_THREADS, TILES, WIDE, wide,
 };
 use crate::launch::conv::ConvGeometry;
-use crate::launch::norm::COUNTED_ELEMENTS;
+use crate::launch::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
 use crate::launch::{LaunchShape, Refusal, WARP_THREADS};
 
 /// Shared memory that the system takes of each block.
@@ -174,22 +174,44 @@ impl GemmConfig {
         layout.map_or(u32::MAX, |layout| layout.end)
     }
 
-    /// Moments of each channel that a sample's tiles leave.
+    /// Moments that a sample's tiles leave of each channel, or of those whose moments become one.
     #[must_use]
     pub const fn moment_parts(&self) -> u32 {
         let g = &self.geometry;
         g.pixel_tiles() * g.outputs_d * self.tile.moments()
     }
 
-    /// f32 elements of the moments that the product leaves, `[n][k][part]`; none where no norm follows.
+    /// The same for a norm whose rows have `row_channels` channels each. Warps of wide tiles combine the moments of neighbouring channels of
+    /// a row, as many as are a power of two, before they write them, where the norm's blocks can then combine all that are left of a row
+    /// ([`COMBINED_BY_WARP`]). Elsewhere a launch does that, which does not mind how many there are, while nothing covers what a warp does at a tile's end.
+    #[must_use]
+    pub const fn for_rows_of(mut self, row_channels: u32) -> Self {
+        let of_group = self.geometry.conv.group_k;
+        let mut channels = 1;
+        // A warp's first filter is a multiple of its number of filters, in its group.
+        while self.tile.is_wide()
+            && channels < wide::WARP_FILTERS
+            && row_channels.is_multiple_of(2 * channels)
+            && of_group.is_multiple_of(2 * channels)
+        {
+            channels *= 2;
+        }
+        let of_row = self.moment_parts() as u64 * (row_channels / channels) as u64;
+        let few = of_row <= COMBINED_BY_WARP as u64;
+        self.geometry.moment_channels = if few { channels } else { 1 };
+        self
+    }
+
+    /// f32 elements of the moments that the product leaves, `[n][k / moment_channels][part]`; none where no norm follows.
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
-        let conv = &self.geometry.conv;
-        if self.geometry.alone != 0 {
+        let g = &self.geometry;
+        if g.alone != 0 {
             return 0;
         }
-        let channels = conv.n * u64::from(conv.output_channels());
-        channels * u64::from(self.moment_parts()) * COUNTED_ELEMENTS as u64
+        let channels = g.conv.n * u64::from(g.conv.output_channels());
+        let moments = channels / u64::from(g.moment_channels) * u64::from(self.moment_parts());
+        moments * COUNTED_ELEMENTS as u64
     }
 
     /// 32-bit words of the packed input.
@@ -317,6 +339,7 @@ impl<'a> PackedInput<'a> {
             alone: 0,
             cells: CellStrides::PACKED,
             outputs_d,
+            moment_channels: 1,
         };
         if geometry.taps > MAX_STAGE_CELLS {
             return None;

@@ -5,7 +5,7 @@ use cuda_std::{Storage, math, opaque, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::wide::{
-    BLOCK_THREADS, HALF_PIXELS, HALVES, WRITTEN_WORDS, WideRings,
+    BLOCK_THREADS, HALF_PIXELS, HALVES, WARP_FILTERS, WRITTEN_WORDS, WideRings,
 };
 use op_spec::launch::implicit_gemm::{CELL_WORDS, GemmGeometry, OUTSIDE, PLACE_BITS, WIDE};
 use op_spec::launch::norm::COUNTED_ELEMENTS;
@@ -17,6 +17,7 @@ use super::super::results::moments::Inside;
 use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, limits};
 use super::rows::Rows;
 use super::{Made, Memory, Work, share_of, which_output};
+use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a half.
@@ -24,6 +25,10 @@ const HALF_OCTETS: u32 = HALF_PIXELS / 8;
 
 /// Limits that no coordinates are within: the bit above those of the depth is not set.
 const NOTHING: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
+
+/// Filters of a row of a thread's sums: one for each quad.
+const ROW_FILTERS: u32 = WARP_THREADS / 4;
+const _: () = assert!(2 * ROW_FILTERS == WARP_FILTERS);
 
 /// Sums that a thread has of a half: two pixels of each octet, of two filters.
 pub(super) const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
@@ -230,7 +235,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         });
     }
 
-    /// Writes the moments of the warp's filters over half `half` of the tile's pixels.
+    /// Writes the moments of the warp's filters over half `half` of the tile's pixels, or of as many neighbouring ones as make one.
     #[inline(always)]
     unsafe fn take_moments(&self, sums: &[f32; SUMS], half: u32, is_whole: bool) {
         let value = |i: usize, n: usize, j: usize| sums[4 * n + 2 * i + j];
@@ -242,11 +247,23 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             let inside = self.inside(half);
             (inside.count, inside.moments_of_two(HALF_OCTETS, value))
         };
+        let mut both = both.map(|[mean, m2]| Moments { count, mean, m2 });
+        let together = self.g.moment_channels;
+        let mut filters = 1;
+        // Those of the quads that follow, a half of which are of no further use.
+        while filters < together.min(ROW_FILTERS) {
+            opaque::not_unrolled();
+            both = both.map(|moments| moments.and(moments.of_lane_behind(4 * filters)));
+            filters = opaque::to_compiler(2 * filters);
+        }
+        if together > ROW_FILTERS {
+            both[0] = both[0].and(both[1]);
+        }
         // Each lane of a quad has both; two of them write one each.
         let i = self.lane % 4;
-        let [mean, m2] = if i == 0 { both[0] } else { both[1] };
-        let filter = self.lane / 4 + 8 * i;
-        if i < 2 && filter < self.filters {
+        let Moments { count, mean, m2 } = if i == 0 { both[0] } else { both[1] };
+        let filter = self.lane / 4 + ROW_FILTERS * i;
+        if i < 2 && filter < self.filters && filter & (together - 1) == 0 {
             self.write_moments(filter, half, [count, mean, m2, 0.0]);
         }
     }
@@ -367,17 +384,18 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         seen
     }
 
-    /// Writes the moments of the warp's filter `filter` over a half of the tile's pixels.
+    /// Writes the moments of the warp's filter `filter`, and of those behind it that make one with it, over a half of the tile's pixels.
     #[inline(always)]
     unsafe fn write_moments(&self, filter: u32, half: u32, moments: [f32; COUNTED_ELEMENTS]) {
         let conv = &self.g.conv;
         let outputs = self.g.outputs_d;
         let parts = (self.g.pixel_tiles() * outputs * HALVES) as usize;
         let planes = conv.n as usize * conv.output_channels() as usize;
-        let at = self.plane(filter) * parts
+        let shift = self.g.moment_channels.trailing_zeros();
+        let at = (self.plane(filter) >> shift) * parts
             + ((self.place.tile * outputs + self.output_d()) * HALVES + half) as usize;
-        GlobalMut::new(self.output.moments, planes * parts * COUNTED_ELEMENTS)
-            .store_vec(at * COUNTED_ELEMENTS, moments);
+        let elements = (planes >> shift) * parts * COUNTED_ELEMENTS;
+        GlobalMut::new(self.output.moments, elements).store_vec(at * COUNTED_ELEMENTS, moments);
     }
 
     /// The plane of the warp's filter `filter` in a tensor of `(n, k, ..)`.
