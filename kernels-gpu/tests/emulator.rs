@@ -156,6 +156,8 @@ tests! {
         checks::implicit_gemm_nan::between_windows::<Split> => checks::implicit_gemm_nan::between_windows::<f16>;
     implicit_gemm_undoes_scales_of_any_magnitude:
         checks::implicit_gemm_corners::magnitudes::<Split> => checks::implicit_gemm_corners::magnitudes::<Rounded>;
+    implicit_gemm_finds_a_scale_for_each_sample:
+        checks::implicit_gemm_corners::samples_apart::<Split> => checks::implicit_gemm_corners::samples_apart::<Rounded>;
     implicit_gemm_keeps_nan_out_of_scales:
         checks::implicit_gemm_corners::not_a_number::<Split>
             => checks::implicit_gemm_corners::not_a_number::<Rounded>,

@@ -9,7 +9,7 @@ use op_spec::launch::conv::ConvGeometry;
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 
-use super::{case, direct, precision, stored};
+use super::{Failure, Run, Tensor, case, direct, precision, stored};
 
 /// How a kernel multiplies on tensor cores.
 pub(crate) trait Format {
@@ -93,11 +93,19 @@ pub(super) fn set_filters_apart(filters: &mut ArrayD<f32>, groups: usize) {
     }
 }
 
-/// A convolution of volumes with a bias, and a factor for each channel, whose sign a pool behind it has to know.
+/// A convolution of volumes with a bias, and a norm's weight and a factor for each channel, whose signs a pool behind it has to know.
 pub(super) struct Convolution {
     pub(super) case: Case,
     pub(super) geometry: ConvGeometry,
     pub(super) scale: ArrayD<f32>,
+    /// Of an even number of channels; other norms have none.
+    pub(super) norm_weight: Option<ArrayD<f32>>,
+}
+
+/// What is multiplied behind a convolution, on the device.
+pub(super) struct Factors<T: Storage> {
+    pub(super) norm_weight: Option<Tensor<T>>,
+    pub(super) scale: Tensor<T>,
 }
 
 impl Convolution {
@@ -139,8 +147,19 @@ impl Convolution {
         Self {
             geometry: conv.geometry().expect("a small problem"),
             scale: signed(4, &[k]).mapv(stored::<T>),
+            norm_weight: (k % 2 == 0).then(|| signed(9, &[k]).mapv(stored::<T>)),
             case,
         }
+    }
+
+    /// Norm weights, if there are any, and factors on the device.
+    pub(super) fn factors<T: Storage>(&self, run: &Run) -> Result<Factors<T>, Failure> {
+        let load =
+            |values: &ArrayD<f32>| run.tensor::<T>(&values.iter().copied().collect::<Vec<_>>());
+        Ok(Factors {
+            norm_weight: self.norm_weight.as_ref().map(load).transpose()?,
+            scale: load(&self.scale)?,
+        })
     }
 
     /// The convolution, if a product may be off by `products`.
@@ -173,11 +192,20 @@ impl Convolution {
         direct::<f32>(wanted)
     }
 
-    /// What is stored as `T` of `y`: all, or of each window of these extents the value that is the largest after a
-    /// multiplication with the channel's factor.
+    /// What is stored as `T` of `y`: all, or of each window of these extents the value that is the largest after
+    /// multiplications with the channel's norm weight and factor.
     pub(super) fn results<T: Storage>(&self, mut y: Bounded, pool: Option<[u32; 2]>) -> Expected {
         if let Some([h, w]) = pool {
-            let sign = |channel: usize| if self.scale[channel] < 0.0 { -1.0 } else { 1.0 };
+            let negative = |of: &ArrayD<f32>, channel: usize| of[channel] < 0.0;
+            let sign = |channel: usize| {
+                let norm = self.norm_weight.as_ref();
+                let norm = norm.is_some_and(|weight| negative(weight, channel));
+                if norm == negative(&self.scale, channel) {
+                    1.0
+                } else {
+                    -1.0
+                }
+            };
             let signs = Array::from_shape_fn((self.scale.len(), 1, 1), |(k, ..)| sign(k));
             let depth = Axis(2);
             y = Bounded {

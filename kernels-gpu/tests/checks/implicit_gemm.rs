@@ -341,8 +341,7 @@ pub(super) fn check_config<F: Packed>(
     let wanted = conv.results::<F::Stored>(values, pool);
 
     let Loaded { x, parameters } = run.load::<F::Stored>(&conv.case)?;
-    let scale: Vec<f32> = conv.scale.iter().copied().collect();
-    let scale = run.tensor::<F::Stored>(&scale)?;
+    let factors = conv.factors::<F::Stored>(run)?;
     let y = run.empty::<F::Stored>(wanted.shape().iter().product())?;
     let moments = run.empty::<f32>(config.moment_elements() as usize)?;
     let combined = n * k / config.geometry.moment_channels as usize;
@@ -375,7 +374,7 @@ pub(super) fn check_config<F: Packed>(
             }
         }
     } else {
-        multiply::<F>(run, config, &operands, bias, &scale, &alone, &y, &moments)?;
+        multiply::<F>(run, config, &operands, bias, &factors, &alone, &y, &moments)?;
     }
     combine::whole(run, &moments, config.moment_parts(), &combined)?;
 

@@ -7,6 +7,7 @@ use op_spec::launch::implicit_gemm::{Ending, GemmConfig, GemmTile, M32N128, TILE
 use op_spec::{BatchNormSpec, ConvSpec};
 use oracle::{Case, Expected, Precision};
 
+use super::convolved::Factors;
 use super::draws::Drawn;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WIDE_TILES, Packed, spec};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_wide, prepare};
@@ -361,8 +362,11 @@ fn check<F: Packed>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
                 same_bits(&what, &other, &y)?;
             }
         } else {
-            let scale = run.empty::<F::Stored>(0)?;
-            multiply::<F>(run, &config, &operands, bias, &scale, &ended, &y, &none)?;
+            let factors = Factors {
+                norm_weight: None,
+                scale: run.empty(0)?,
+            };
+            multiply::<F>(run, &config, &operands, bias, &factors, &ended, &y, &none)?;
         }
         compare(&what, &y, &wanted)?;
     }

@@ -106,6 +106,21 @@ pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
     check_convolution::<F>(run, "many blocks", &conv, F::PRODUCTS, None, None, 1)
 }
 
+/// Samples that are too large to be looked through before they are packed, of which one, another or two have a scale of their own.
+pub(crate) fn samples_apart<F: Packed>(run: &Run) -> Outcome {
+    for exponents in [[0, 20, -20], [30, 0, 0]] {
+        let channels = [3, 9, 4];
+        let (input, plain) = ([1, 42, 47], ConvSpec::default());
+        let mut conv = Convolution::without_bias::<F::Stored>(channels, input, [1, 1, 1], plain);
+        for (mut sample, exponent) in conv.case.x.outer_iter_mut().zip(exponents) {
+            sample.mapv_inplace(|value| value * f32::exp2(exponent as f32));
+        }
+        let what = format!("samples of 2^{exponents:?}");
+        check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, None, 1)?;
+    }
+    Ok(())
+}
+
 /// A NaN of the input, one of a filter and an infinity spoil what they are multiplied with, and no scale.
 pub(crate) fn not_a_number<F: Packed>(run: &Run) -> Outcome {
     let mut conv =

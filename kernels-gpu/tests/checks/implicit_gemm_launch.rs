@@ -4,7 +4,9 @@ use cuda_std::Label;
 use op_spec::launch::implicit_gemm::{Ending, GemmConfig, GemmDevice};
 
 use super::super::kernels::fused::implicit_gemm::*;
+use super::convolved::Factors;
 use super::implicit_gemm::{DEVICE, Packed};
+use super::norm::optional;
 use super::{Failure, Outcome, Run, Tensor};
 
 /// Packed input and filters, and what undoes their scaling.
@@ -123,7 +125,7 @@ pub(super) fn multiply<F: Packed>(
     config: &GemmConfig,
     of: &Operands,
     bias: &Tensor<F::Stored>,
-    scale: &Tensor<F::Stored>,
+    factors: &Factors<F::Stored>,
     ended: &Ended<F::Stored>,
     y: &Tensor<F::Stored>,
     moments: &Tensor<f32>,
@@ -135,8 +137,8 @@ pub(super) fn multiply<F: Packed>(
         of.operands.source(),
         of.filter_descales.source(),
         bias.source(),
-        std::ptr::null(),
-        scale.source(),
+        optional(factors.norm_weight.as_ref()),
+        factors.scale.source(),
         ended.x.cast(),
         ended.weight.cast(),
         ended.gain,

@@ -133,8 +133,7 @@ pub(super) fn check<T: Storage>(
     let wanted = conv.results::<T>(values, pool);
 
     let Loaded { x, parameters } = run.load::<T>(&conv.case)?;
-    let scale: Vec<f32> = conv.scale.iter().copied().collect();
-    let scale = run.tensor::<T>(&scale)?;
+    let factors = conv.factors::<T>(run)?;
     let y = run.empty::<T>(wanted.shape().iter().product())?;
     let partial = run.empty::<f32>(g.moment_elements() as usize)?;
     let planes = conv.geometry.n as usize * conv.geometry.output_channels() as usize;
@@ -143,8 +142,8 @@ pub(super) fn check<T: Storage>(
         x.source(),
         parameters[0].source(),
         optional(parameters.get(1)),
-        std::ptr::null(),
-        scale.source(),
+        optional(factors.norm_weight.as_ref()),
+        factors.scale.source(),
         y.ptr(),
         partial.ptr(),
         g,

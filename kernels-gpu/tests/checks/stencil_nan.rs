@@ -7,6 +7,7 @@ use oracle::Precision;
 
 use super::super::kernels::fused::stencil::*;
 use super::convolved::Convolution;
+use super::norm::optional;
 use super::{Loaded, Outcome, Run, compare, label};
 
 /// A filter of one tap, so that a NaN is one pixel's.
@@ -28,16 +29,15 @@ pub(crate) fn windows<T: Storage>(run: &Run) -> Outcome {
     let g = StencilGeometry::new(&conv.geometry, pool).expect("a geometry");
     let wanted = conv.results::<T>(conv.values(2.0 * Precision::F32.products), pool);
     let Loaded { x, parameters } = run.load::<T>(&conv.case)?;
-    let scale: Vec<f32> = conv.scale.iter().copied().collect();
-    let scale = run.tensor::<T>(&scale)?;
+    let factors = conv.factors::<T>(run)?;
     let y = run.empty::<T>(wanted.shape().iter().product())?;
     let moments = run.empty::<f32>(g.moment_elements() as usize)?;
     let arguments = (
         x.source(),
         parameters[0].source(),
         parameters[1].source(),
-        std::ptr::null(),
-        scale.source(),
+        optional(factors.norm_weight.as_ref()),
+        factors.scale.source(),
         y.ptr(),
         moments.ptr(),
         g,
