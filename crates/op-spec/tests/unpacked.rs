@@ -89,6 +89,12 @@ fn what_is_no_cell_is_packed() {
     assert_eq!(wide.unpacked(&HOPPER, strides), None);
     strides[3] = i64::MAX - 7;
     assert_eq!(wide.unpacked(&HOPPER, strides), None);
+    // As many cells that in 32 bits hardly any are left of them, along the rows and the columns.
+    for (axis, steps) in [(3, 19), (4, 29)] {
+        let mut strides = last;
+        strides[axis] = 8 * (1i64 << 32).div_euclid(steps) + 8;
+        assert_eq!(wide.unpacked(&HOPPER, strides), None, "{strides:?}");
+    }
 }
 
 #[test]

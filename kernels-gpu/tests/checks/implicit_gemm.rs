@@ -243,6 +243,8 @@ pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
         // Two tiles a block, whose rows are a multiple of four pixels, and of an odd number.
         ([1, 8, 140], [1, 4, 12], [1, 1, 1], plain, None, 1.0),
         ([1, 8, 140], [1, 3, 11], [1, 1, 1], plain, None, 1.0),
+        // More steps in the one stage than a block has threads.
+        ([1, 8, 9], [1, 31, 38], [1, 29, 31], plain, None, 1.0),
     ];
     if F::OPERANDS.parts == 1 {
         // Patches of which shared memory has fewer than there are warps to bring them. In two parts the row above has such.
