@@ -97,8 +97,8 @@ bugs! {
         name: statistics_of_splits_with_lanes_missing,
         check: norm::group_norm::<f32>,
         file: "parts/moments.rs",
-        right: "        let all = «all.of_warp()»;\n        if lane == 0 {",
-        wrong: "if lane < g.splits { all.of_warp() } else { all }",
+        right: "        let all = «Moments::of_two_warps([all, behind])»;",
+        wrong: "if lane < g.splits { Moments::of_two_warps([all, behind]) } else { all }",
     }
     {
         name: convolution_swaps_rows_and_columns,

@@ -230,8 +230,8 @@ bugs! {
         name: wide_moments_together_are_written_by_every_filter,
         check: wide_tiles::moments_together::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",
-        right: "filter < self.filters« && filter & (together - 1) == 0»",
-        wrong: "",
+        right: "filter < self.filters && «filter & (together - 1) == 0»",
+        wrong: "true",
     }
     {
         name: wide_moments_together_lie_where_each_channel_has_one,
