@@ -127,7 +127,7 @@ fn few_moments(backend: Backend) -> Outcome {
     let chain = Chain::new(256, layers)?;
     let parameters = Parameters::init(&chain, 1)?;
     let model = Model::with_dtype(&backend.stream()?, &chain, &parameters, DType::F16)?;
-    for ([h, w], combining) in [([15, 21], 0), ([52, 78], 1)] {
+    for ([h, w], combining) in [([15, 21], 0), ([52, 78], 0), ([102, 154], 1)] {
         let explanation = model.explain(&[2, 256, h, w], &Options::default())?;
         let launches = explanation.launches.iter();
         let combine = launches.filter(|launch| launch.kernel == "implicit_gemm_combine");
