@@ -85,21 +85,18 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
     let root = arguments.packed.as_deref().unwrap_or(root);
     let copy = Copy::new(root, jobs)?;
     let source = |file: &str| copy.text(file);
-    let (all, is_drawn) = match &arguments.given {
-        Some(path) => (given::read(path, source)?, false),
-        None => (all(copy.sources())?, true),
+    let all = match &arguments.given {
+        Some(path) => given::read(path, source)?,
+        None => all(copy.sources())?,
     };
     let key = known::key(&all);
     eprintln!("{} mutants in all; list {key:016x}", all.len());
-    let (candidates, wanted) = if is_drawn {
-        candidates(all, arguments)
-    } else {
-        let places = all.len();
-        let apart = rewrite::apart(all.into_iter());
-        if apart.len() < places {
-            return Err("two of the given mistakes overlap".into());
+    let (candidates, wanted) = match arguments.given {
+        Some(_) => {
+            let places = all.len();
+            (all, places)
         }
-        (apart, places)
+        None => candidates(all, arguments),
     };
     if arguments.list {
         for mutant in candidates.iter().take(wanted) {

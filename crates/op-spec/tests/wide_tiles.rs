@@ -305,43 +305,36 @@ fn blocks_are_of_whole_sets_and_do_every_tile() {
 
 #[test]
 fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
-    let of_image = |[groups, k]: [usize; 2], extent, tile, row_channels| {
+    // Of images of this extent, which tiles of 16 by 16 leave two moments each.
+    let of = |[groups, k]: [usize; 2], extent, tile, row_channels| {
         let spec = ConvSpec {
             groups,
+            padding: [0, 1, 1].into(),
             ..Conv3dSpec::default()
         };
         let conv = conv([3, 16 * groups, k], [1, extent, extent], [1, 3, 3], spec);
         let config = GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile);
-        let config = config.expect("a config");
-        let [alone, together] = [1, row_channels].map(|row| config.for_rows_of(row));
+        let alone = config.expect("a config");
+        let together = alone.for_rows_of(row_channels);
         let channels = together.geometry.moment_channels;
         let elements = together.moment_elements() * u64::from(channels);
         assert_eq!(alone.moment_elements(), elements);
         channels
     };
-    let of = |channels, tile, row_channels| of_image(channels, 18, tile, row_channels);
-    // Those of a warp at most, and as many as are a power of two.
+    // 32 moments of each channel: as many become one as leave a row 64, up to those of a warp; of longer rows none.
     let alone = [1, 256];
-    let rows = [
-        (1, 1),
-        (2, 2),
-        (4, 4),
-        (8, 8),
-        (16, 16),
-        (64, 16),
-        (256, 16),
-    ];
-    for (row_channels, together) in rows {
-        assert_eq!(of(alone, WIDE, row_channels), together);
+    for (row_channels, together) in [(1, 1), (2, 1), (4, 2), (8, 4), (16, 8), (32, 16), (64, 1)] {
+        assert_eq!(of(alone, 64, WIDE, row_channels), together);
     }
-    // A warp has no filters of two groups.
-    assert_eq!(of([2, 48], WIDE, 24), 8);
-    assert_eq!(of([2, 20], WIDE, 10), 2);
-    // A row of 16 channels has 64 moments left of 32 tiles, and more of others.
-    assert_eq!(of_image(alone, 66, WIDE, 16), 16);
-    assert_eq!(of_image(alone, 130, WIDE, 16), 1);
+    // Two of each: of few channels none is one with others.
+    assert_eq!(of(alone, 16, WIDE, 32), 1);
+    assert_eq!(of(alone, 16, WIDE, 64), 2);
+    // A warp has no filters of two groups, and rows are of whole ones. Eight of each.
+    assert_eq!(of([2, 48], 32, WIDE, 24), 4);
+    assert_eq!(of([2, 20], 32, WIDE, 10), 2);
+    assert_eq!(of([2, 18], 32, WIDE, 9), 1);
     // Other tiles are combined filter by filter.
-    assert_eq!(of(alone, W64N128, 16), 1);
+    assert_eq!(of(alone, 32, W64N128, 16), 1);
 }
 
 #[test]

@@ -336,11 +336,12 @@ pub(crate) unsafe fn partial(
 
 /// The moments of the rows `first..first + count`, each given to `done` with its index less
 /// `first`, by some thread of the block. One thread takes a row that is not split, one warp a row
-/// that is; where parts have counts, `COMBINED_BY_WARP` of them at most.
+/// that is.
 ///
 /// # Safety
 /// All threads of the block call it together, with equal arguments; the block has whole warps, and
-/// `partials` is `g`'s buffer of partial results, with `first + count <= g.rows`.
+/// `partials` is `g`'s buffer of partial results, with `first + count <= g.rows`. Where these have counts, a row is in
+/// `COMBINED_BY_WARP` splits at most.
 #[inline(always)]
 pub(crate) unsafe fn for_each_row(
     partials: Global<f32>,

@@ -120,55 +120,20 @@ pub(crate) fn moments_together<F: Packed>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     let grouped = spec([1; 3], [0, 1, 1], [1; 3], 2);
     let padded = spec([1; 3], [1; 3], [1; 3], 1);
-    // Channels of a row of the norm, and how many of them have one moment.
-    let rows: [(Row, u32, u32, [u32; 2]); 7] = [
-        (
-            ([2, 8, 160], [1, 9, 18], [1, 1, 1], plain, None, 1.0),
-            160,
-            16,
-            [1, 1],
-        ),
-        (
-            ([1, 16, 72], [1, 9, 33], [1, 3, 3], plain, None, 1.0),
-            8,
-            8,
-            [1, 1],
-        ),
-        (
-            ([1, 16, 72], [1, 9, 33], [1, 3, 3], plain, None, 1.0),
-            12,
-            4,
-            [1, 1],
-        ),
+    // What is convolved; how many channels have one moment, how many blocks split a sum, how many outputs in depth a tile makes.
+    type Together = ([usize; 3], [usize; 3], [usize; 3], ConvSpec<3>, [u32; 3]);
+    let rows: [Together; 7] = [
+        ([2, 8, 160], [1, 9, 18], [1, 1, 1], plain, [16, 1, 1]),
+        ([1, 16, 72], [1, 9, 33], [1, 3, 3], plain, [8, 1, 1]),
+        ([1, 16, 72], [1, 9, 33], [1, 3, 3], plain, [4, 1, 1]),
         // Of a group of 24 filters the second warp has eight.
-        (
-            ([1, 16, 48], [1, 10, 20], [1, 3, 3], grouped, None, 1.0),
-            24,
-            8,
-            [1, 1],
-        ),
-        (
-            ([1, 16, 36], [1, 10, 20], [1, 3, 3], grouped, None, 1.0),
-            36,
-            2,
-            [1, 1],
-        ),
-        (
-            ([1, 16, 32], [5, 10, 18], [3, 3, 3], padded, None, 1.0),
-            32,
-            16,
-            [1, 2],
-        ),
-        (
-            ([2, 96, 64], [1, 7, 10], [1, 3, 3], plain, None, 1.0),
-            16,
-            16,
-            [2, 1],
-        ),
+        ([1, 16, 48], [1, 10, 20], [1, 3, 3], grouped, [8, 1, 1]),
+        ([1, 16, 36], [1, 10, 20], [1, 3, 3], grouped, [2, 1, 1]),
+        ([1, 16, 32], [5, 10, 18], [3, 3, 3], padded, [16, 1, 2]),
+        ([2, 96, 64], [1, 7, 10], [1, 3, 3], plain, [16, 2, 1]),
     ];
-    for (number, (row, row_channels, together, [splits, outputs_d])) in rows.into_iter().enumerate()
-    {
-        let (channels, input, filter, spec, ..) = row;
+    for (number, (channels, input, filter, spec, of_row)) in rows.into_iter().enumerate() {
+        let [together, splits, outputs_d] = of_row;
         let conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
         let (geometry, format) = (&conv.geometry, F::OPERANDS);
         let config = match outputs_d {
@@ -176,12 +141,11 @@ pub(crate) fn moments_together<F: Packed>(run: &Run) -> Outcome {
             _ => GemmConfig::with_two_outputs(geometry, format, &DEVICE),
         };
         let config = config.expect("a config");
-        let config = match splits {
+        let mut config = match splits {
             1 => config,
             _ => (config.split_by(splits, &FOR_WIDE_TILES)).expect("a sum to split"),
         };
-        let config = config.for_rows_of(row_channels);
-        assert_eq!(config.geometry.moment_channels, together, "row {number}");
+        config.geometry.moment_channels = together;
         let what = format!("row {number}, moments of {together} channels");
         check_config::<F>(run, &what, &conv, F::PRODUCTS, None, &config)?;
     }

@@ -23,13 +23,13 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::kinds::Kind;
-use super::rewrite::Mutant;
+use super::rewrite::{Mutant, apart};
 use super::sites::Site;
 
 /// The mistakes of a file, each edit a mutant of its own with the mistake's number.
 ///
 /// # Errors
-/// A file that is no such list, or an edit of a text that is not there.
+/// A file that is no such list, an edit of a text that is not there, or one whose place overlaps that of another.
 pub(crate) fn read<'a>(
     path: &Path,
     source: impl Fn(&str) -> &'a str,
@@ -55,6 +55,11 @@ pub(crate) fn read<'a>(
                 site,
             });
         }
+    }
+    let places = mutants.len();
+    let mutants = apart(mutants.into_iter());
+    if mutants.len() < places {
+        return Err(format!("{shown}: places of two edits overlap").into());
     }
     Ok(mutants)
 }
@@ -122,6 +127,13 @@ mod tests {
             .map(|mutant| (mutant.number, mutant.file.as_str()))
             .collect();
         assert_eq!(named, [(1, "a.rs"), (2, "a.rs"), (2, "b.rs")]);
+        let overlapping = json!([{ "file": "a.rs", "edits": [
+            { "find": "f() {\n    g", "replace": "h" },
+            { "find": "g(a)", "replace": "g(b)" },
+        ] }]);
+        fs::write(&path, overlapping.to_string()).unwrap();
+        let error = read(&path, |_| SOURCE).unwrap_err().to_string();
+        assert!(error.ends_with("places of two edits overlap"), "{error}");
         fs::write(&path, "[{}]").unwrap();
         let error = read(&path, |_| SOURCE).unwrap_err().to_string();
         assert!(error.ends_with("mistake 1 has no edits"), "{error}");

@@ -67,7 +67,7 @@ pub const COMBINED_BY_WARP: u32 = 2 * WARP_THREADS;
 /// a launch that does so takes.
 const MAX_COMBINED_ROWS: u64 = 16;
 
-/// The same of rows of more moments than a warp has lanes.
+/// The same of rows of more moments than a warp has lanes: one for each warp. No other number was measured.
 const MAX_LONG_ROWS: u64 = MAX_COMBINED_ROWS / 2;
 
 /// Planes longer than this are so long that no block touches more than two.

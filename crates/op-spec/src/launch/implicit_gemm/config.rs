@@ -181,24 +181,24 @@ impl GemmConfig {
         g.pixel_tiles() * g.outputs_d * self.tile.moments()
     }
 
-    /// The same for a norm whose rows have `row_channels` channels each. Warps of wide tiles combine the moments of neighbouring channels of
-    /// a row, as many as are a power of two, before they write them, where the norm's blocks can then combine all that are left of a row
-    /// ([`COMBINED_BY_WARP`]). Elsewhere a launch does that, which does not mind how many there are, while nothing covers what a warp does at a tile's end.
+    /// The config for a norm whose rows have `row_channels` channels each. Where the norm's blocks could not combine all moments of a row
+    /// ([`COMBINED_BY_WARP`]), and could if those of neighbouring channels were one, warps of wide tiles make them one, of no more channels than that takes.
+    /// Elsewhere a launch combines them, or none is needed: nothing covers what a warp does at a tile's end.
     #[must_use]
     pub const fn for_rows_of(mut self, row_channels: u32) -> Self {
         let of_group = self.geometry.conv.group_k;
         let mut channels = 1;
         // A warp's first filter is a multiple of its number of filters, in its group.
-        while self.tile.is_wide()
-            && channels < wide::WARP_FILTERS
-            && row_channels.is_multiple_of(2 * channels)
-            && of_group.is_multiple_of(2 * channels)
-        {
+        while self.tile.is_wide() && channels <= wide::WARP_FILTERS {
+            let are_alike =
+                row_channels.is_multiple_of(channels) && of_group.is_multiple_of(channels);
+            let of_row = self.moment_parts() as u64 * (row_channels / channels) as u64;
+            if are_alike && of_row <= COMBINED_BY_WARP as u64 {
+                self.geometry.moment_channels = channels;
+                break;
+            }
             channels *= 2;
         }
-        let of_row = self.moment_parts() as u64 * (row_channels / channels) as u64;
-        let few = of_row <= COMBINED_BY_WARP as u64;
-        self.geometry.moment_channels = if few { channels } else { 1 };
         self
     }
 
