@@ -28,7 +28,7 @@ struct Extremes<T> {
 }
 
 impl<T: Storage> Extremes<T> {
-    /// Of no elements.
+    /// Of no elements: the smallest is above the largest, as it is of no others.
     #[inline(always)]
     fn none() -> Self {
         Self {
@@ -71,8 +71,7 @@ struct Window {
 ///
 /// # Safety
 /// All threads of the block call it, so that `make_map` may have barriers. `x` has `g.planes` planes of `g.h * g.w`
-/// elements, `y` as many of `g.p * g.q`; the extents are positive and the planes have less than 2^31 elements; each window
-/// has an element in the input; `g` is planned.
+/// elements, `y` as many of `g.p * g.q`; the extents are positive and the planes have less than 2^31 elements; `g` is planned.
 #[inline(always)]
 pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     x: *const T,
@@ -120,7 +119,13 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     let stored = |value: f32| T::from_f32(clamp(bounds, value));
     let decided = |params: M::Params, extremes: Extremes<T>| {
         let [smallest, largest] = [extremes.smallest, extremes.largest].map(T::to_f32);
-        stored(map.of_extremes(params, smallest, largest))
+        // Nothing of a dilated window may be in the input.
+        let value = if smallest > largest {
+            f32::NEG_INFINITY
+        } else {
+            map.of_extremes(params, smallest, largest)
+        };
+        stored(value)
     };
     let store_each_mapped = |plane: u32, p: u32, q: u32, params: M::Params| {
         let window = window(plane, p, q);

@@ -31,7 +31,7 @@ pub(super) type Row = (
     bool,
 );
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 17] = [
     ([1, 1, 1, 1], [1, 1], [1, 1], [0, 0], [1, 1], false),
     ([2, 3, 18, 21], [4, 4], [4, 4], [0, 0], [1, 1], false),
     ([1, 2, 13, 11], [3, 3], [2, 2], [1, 1], [1, 1], false),
@@ -39,6 +39,9 @@ const ROWS: [Row; 15] = [
     ([2, 2, 9, 10], [3, 2], [2, 3], [1, 1], [1, 2], true),
     ([3, 5, 7, 7], [7, 7], [1, 1], [0, 0], [1, 1], false),
     ([1, 1, 70, 131], [2, 3], [2, 3], [0, 0], [1, 1], false),
+    // All rows, or all columns, lie between those of a window, which has nothing of the input.
+    ([2, 3, 5, 9], [2, 2], [1, 1], [1, 0], [6, 1], false),
+    ([1, 3, 9, 3], [2, 2], [1, 1], [0, 1], [1, 4], true),
     // Stacks: padding on no, one or both sides, columns apart or not, windows that begin in the last row or column, planes
     // of one column, planes that share blocks.
     ([1, 3, 8, 9], [3, 3], [2, 2], [1, 1], [1, 1], true),
@@ -172,13 +175,14 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
 
 /// Pools of normalised input: planes and groups; pools that put many planes, and with them many rows, in
 /// one block; rows of several splits; stacks.
-const NORMED: [(Row, usize); 6] = [
+const NORMED: [(Row, usize); 7] = [
     (([2, 6, 15, 13], [3, 3], [2, 2], [1, 1], [1, 1], false), 3),
     (([1, 2, 71, 67], [3, 3], [2, 2], [1, 1], [1, 1], false), 1),
     (([2, 6, 11, 13], [4, 4], [4, 4], [0, 0], [1, 1], false), 3),
     (([3, 8, 6, 5], [3, 3], [2, 2], [1, 1], [1, 1], true), 8),
     (([1, 4, 70, 67], [9, 8], [8, 8], [0, 0], [1, 1], false), 2),
     (([1, 3, 95, 97], [95, 97], [1, 1], [0, 0], [1, 1], false), 3),
+    (([2, 6, 15, 13], [2, 2], [1, 1], [0, 1], [1, 14], false), 3),
 ];
 
 /// Every row.
@@ -236,10 +240,15 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
         f32::NAN,
         -1e-30,
     ];
-    let windows = [([3, 3], [2, 2], [1, 1]), ([2, 3], [2, 1], [1, 0])];
-    for (kernel_size, stride, padding) in windows {
+    // The last lie around all rows, and have no element.
+    let windows = [
+        ([3, 3], [2, 2], [1, 1], [1, 1]),
+        ([2, 3], [2, 1], [1, 0], [1, 1]),
+        ([2, 2], [1, 1], [1, 0], [10, 1]),
+    ];
+    for (kernel_size, stride, padding, dilation) in windows {
         let shape = [3, specials.len() * specials.len(), 9, 7];
-        let pool = geometry(&(shape, kernel_size, stride, padding, [1, 1], false));
+        let pool = geometry(&(shape, kernel_size, stride, padding, dilation, false));
         let [n, channels, h, w] = shape;
         let mut values: Vec<f32> = signed(1, &shape).into_iter().collect();
         // The second sample's rows are constant but for elements too near to be told apart, the third's begin with infinity.

@@ -13,7 +13,8 @@ use super::{Outcome, Run, compare, precision};
 use problem79::{Choose, of_warpgroups, of_warps};
 use problem85::Configured;
 
-/// A sample without, one with a NaN, one with an infinity; parameters of some channels that are NaN, and an infinite bias.
+/// A sample without, one with a NaN, one with an infinity; parameters of some channels that are NaN, an infinite bias and infinite
+/// scales.
 pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     let precision = Precision {
         products: F::PRODUCTS / 4.0,
@@ -32,6 +33,12 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
         (3, 17, f32::NAN),
         (4, 30, f32::NAN),
         (3, 44, f32::INFINITY),
+        (4, 9, f32::INFINITY),
+        (4, 51, f32::NEG_INFINITY),
+        // Of nothing infinity makes NaN.
+        (2, 33, 0.0),
+        (3, 33, 0.0),
+        (4, 33, f32::INFINITY),
     ] {
         let values = case.parameters[parameter].as_slice_mut();
         values.expect("a vector")[channel] = value;

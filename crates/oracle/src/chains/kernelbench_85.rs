@@ -76,6 +76,16 @@ fn ragged() -> Vec<Case> {
         clamp: ClampSpec::new(0.5, -0.5),
         ..base
     };
+    // All rows of what is pooled lie between the rows of a window.
+    let padding_alone = KernelBench85 {
+        max_pool: MaxPool2dSpec {
+            stride: Some([1, 1]),
+            padding: [1, 0],
+            dilation: [12, 1],
+            ..MaxPool2dSpec::new([2, 2])
+        },
+        ..base
+    };
     let without_pooling = KernelBench85 {
         max_pool: MaxPool2dSpec::new([1, 1]),
         ..base
@@ -86,6 +96,7 @@ fn ragged() -> Vec<Case> {
         case("every_attribute", [2, 6, 17, 19], every_attribute),
         case("without_bias_or_affine", [2, 6, 11, 13], bare),
         case("min_above_max", [1, 6, 11, 13], min_above_max),
+        case("windows_around_all_rows", [2, 6, 13, 17], padding_alone),
         case("nan_in_one_sample", [2, 6, 13, 17], base).poisoned(),
         case("input_times_3", [1, 6, 13, 17], base).scaled(3.0),
         case("input_times_a_hundredth", [1, 6, 13, 17], base).scaled(0.01),

@@ -116,6 +116,12 @@ fn ragged() -> Vec<Case> {
         dilation: [2, 2],
         ..MaxPool2dSpec::new([2, 2])
     };
+    let padding_alone = MaxPool2dSpec {
+        stride: Some([1, 1]),
+        padding: [1, 0],
+        dilation: [6, 1],
+        ..MaxPool2dSpec::new([2, 2])
+    };
     let plain = MaxPool2dSpec::new;
     vec![
         case("empty_batch", [0, 3, 8, 9], plain([2, 3])),
@@ -124,6 +130,7 @@ fn ragged() -> Vec<Case> {
         case("overlapping_with_border", [2, 3, 13, 11], overlapping),
         case("dilated_ceil_mode", [1, 5, 17, 23], dilated),
         case("window_around_a_single_pixel", [1, 2, 1, 1], hollow),
+        case("windows_around_all_rows", [2, 3, 5, 7], padding_alone),
         case("nan_and_infinities", [2, 3, 29, 31], plain([3, 2])).special(),
         case(
             "nan_and_infinities_with_border",

@@ -3,7 +3,7 @@
 //! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `descale = sign * 2^-e`: the
 //! filters become operands of `sign * 2^e * filter`, in the order that `format` names, and four
 //! numbers say how to get back: `descale`, the convolution's bias, `weight * scale`, and `bias *
-//! scale`.
+//! scale`; see [`large()`] for an infinite scale.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -14,6 +14,7 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 
 use super::format::{Format, Rounded, Split};
 use super::format_stored::Stored;
+use crate::parts::map::is_not_infinite;
 
 /// The taps of the halves of an operand, by number; nothing where the constant pixels come, or 0.
 type Taps = [Option<u32>; 2];
@@ -36,6 +37,20 @@ const TAPS: [Taps; 7] = [
 
 const _: () = assert!(OneLaunch2dConfig::ROUNDED.fragments == TAPS.len() as u32);
 const _: () = assert!(OneLaunch2dConfig::SPLIT.fragments == 2 * TAPS.len() as u32);
+
+/// In place of an infinite scale, with which a bias and what is added to it may be infinities of both signs, whose sum is NaN: a finite one
+/// that makes about 2^96 of the larger of `weight` and `bias`. A bound clamps what comes of it as it clamps infinity, unless the bound is
+/// beyond 2^90, or what is scaled below 2^-90 of that larger one. Of two zeros infinity makes NaN as it should.
+#[inline(always)]
+fn large(scale: f32, weight: f32, bias: f32) -> f32 {
+    let exponent = |x: f32| ((x.to_bits() >> 23) & 0xff) as i32 - 127;
+    let most = exponent(weight).max(exponent(bias));
+    if most == -127 {
+        return scale;
+    }
+    let power = f32::from_bits(((127 + (96 - most).min(127)) as u32) << 23);
+    if scale < 0.0 { -power } else { power }
+}
 
 /// A block makes the parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma`, on however many blocks.
 ///
@@ -125,6 +140,11 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
     let at = |kind: u32| (kind * OUT_CHANNELS + k) as usize;
     numbers.store(at(0), sign * power(-exponent));
     numbers.store(at(1), filter_bias);
+    let scale = if is_not_infinite(scale) {
+        scale
+    } else {
+        large(scale, weight, bias)
+    };
     numbers.store(at(2), weight * scale);
     numbers.store(at(3), bias * scale);
 

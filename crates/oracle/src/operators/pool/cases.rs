@@ -172,6 +172,12 @@ fn max_ragged() -> Vec<Case> {
         dilation: [2; 3],
         ..plain([2; 3])
     };
+    let padding_alone = MaxPool3dSpec {
+        stride: Some([1; 3]),
+        padding: [0, 1, 0],
+        dilation: [1, 6, 1],
+        ..plain([2; 3])
+    };
     vec![
         max("empty_batch", [0, 3, 4, 8, 9], plain([2, 3, 1])),
         max("identity", [2, 3, 2, 5, 7], plain([1; 3])),
@@ -179,6 +185,7 @@ fn max_ragged() -> Vec<Case> {
         max("overlapping_with_border", [2, 3, 7, 11, 13], overlapping),
         max("dilated_ceil_mode", [1, 5, 11, 9, 17], dilated),
         max("window_around_a_single_voxel", [1, 2, 1, 1, 1], hollow),
+        max("windows_around_all_rows", [2, 3, 4, 5, 7], padding_alone),
         max("nan_and_infinities", [2, 3, 7, 9, 11], plain([2, 3, 2])).special(),
         max("nan_with_border", [1, 2, 11, 7, 13], overlapping).special(),
     ]
