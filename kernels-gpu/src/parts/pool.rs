@@ -1,7 +1,7 @@
 //! The loop of every kernel that takes the maximum over windows.
 //!
 //! What is taken of a window are its smallest and its largest element, as they are stored; the map is applied to these
-//! two. Where they do not decide (see [`PlaneMap::extremes_decide`]) each element is mapped, the slow way.
+//! two. Where they do not decide (see [`PlaneMap::extremes_decide`]), or there are none, each element is mapped, the slow way.
 //!
 //! *Mapping*: a thread has four windows, in one of two ways that the launch chooses (`op_spec::launch::max_pool2d`).
 //! Windows apart go through their elements side by side, so that four loads are in flight at a time; elements in the
@@ -28,13 +28,19 @@ struct Extremes<T> {
 }
 
 impl<T: Storage> Extremes<T> {
-    /// Of no elements: the smallest is above the largest, as it is of no others.
+    /// Of no elements.
     #[inline(always)]
     fn none() -> Self {
         Self {
             smallest: T::from_f32(f32::INFINITY),
             largest: T::from_f32(f32::NEG_INFINITY),
         }
+    }
+
+    /// Whether they are of no elements: of all others the smallest is not above the largest.
+    #[inline(always)]
+    fn are_none(self) -> bool {
+        self.smallest.to_f32() > self.largest.to_f32()
     }
 
     /// Of three elements.
@@ -119,13 +125,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     let stored = |value: f32| T::from_f32(clamp(bounds, value));
     let decided = |params: M::Params, extremes: Extremes<T>| {
         let [smallest, largest] = [extremes.smallest, extremes.largest].map(T::to_f32);
-        // Nothing of a dilated window may be in the input.
-        let value = if smallest > largest {
-            f32::NEG_INFINITY
-        } else {
-            map.of_extremes(params, smallest, largest)
-        };
-        stored(value)
+        stored(map.of_extremes(params, smallest, largest))
     };
     let store_each_mapped = |plane: u32, p: u32, q: u32, params: M::Params| {
         let window = window(plane, p, q);
@@ -227,7 +227,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     let mut all_decided = true;
     unroll!(4, |o| {
         let params = map.params(locate(nth(o as u32)).0);
-        all_decided &= map.extremes_decide(params);
+        all_decided &= map.extremes_decide(params) && !extremes[o].are_none();
         let value = decided(params, extremes[o]);
         let local = thread + o as u32 * BLOCK_THREADS;
         if local < span {
@@ -239,10 +239,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
         let mut local = thread;
         while local < span {
             let (plane, p, q) = locate(local);
-            let params = map.params(plane);
-            if !map.extremes_decide(params) {
-                store_each_mapped(plane, p, q, params);
-            }
+            store_each_mapped(plane, p, q, map.params(plane));
             local += BLOCK_THREADS;
         }
     }
