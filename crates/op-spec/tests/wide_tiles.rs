@@ -333,6 +333,9 @@ fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
     assert_eq!(of([2, 48], 32, WIDE, 24), 4);
     assert_eq!(of([2, 20], 32, WIDE, 10), 2);
     assert_eq!(of([2, 18], 32, WIDE, 9), 1);
+    // Fifty of each, of which those of eight channels would be one: the third row has channels of both groups.
+    assert_eq!(of([2, 48], 80, WIDE, 8), 8);
+    assert_eq!(of([2, 40], 80, WIDE, 8), 1);
     // Other tiles are combined filter by filter.
     assert_eq!(of(alone, 32, W64N128, 16), 1);
 }

@@ -59,6 +59,8 @@ pub(crate) struct NormInput {
     pub(crate) affine: Affine,
     /// The norm, which says how the partial results lie.
     pub(crate) norm: NormGeometry,
+    /// Whether nothing else reads `x`, so that results may take its place.
+    pub(crate) is_spent: bool,
 }
 
 /// Appends the statistics of every row of `x`.
@@ -78,6 +80,7 @@ pub(super) fn statistics(
         partials,
         affine,
         norm,
+        is_spent: false,
     })
 }
 

@@ -142,7 +142,7 @@ pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
 
 /// Planes that a vector can cross up to four of, that are whole vectors, and that no vector fits; with the elements of
 /// a plane that are left of it after pooling. Vectors cross planes, rows and samples, and the last one is not whole. One row is in more
-/// splits than a warp has lanes.
+/// splits than two for each lane of a warp.
 const POOLED: [(Norm, usize); 9] = [
     (norm(181, 6, 3, 4, 0.0), 1),
     (norm(87, 6, 2, 3, 0.0), 2),
@@ -152,7 +152,7 @@ const POOLED: [(Norm, usize); 9] = [
     (norm(31, 7, 7, 25, -5.0), 25),
     (norm(5, 3, 1, 1025, 0.0), 1021),
     (norm(1, 2, 1, 9001, 0.0), 4099),
-    (norm(1, 2, 1, 150_001, 0.0), 3),
+    (norm(1, 2, 1, 300_001, 0.0), 3),
 ];
 
 /// Normalised with the statistics of longer planes, scaled, and given to functions, by blocks of every number of rounds.

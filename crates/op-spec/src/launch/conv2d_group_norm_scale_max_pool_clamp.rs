@@ -285,8 +285,18 @@ mod tests {
 
     /// The same with another pool.
     fn pooled_by(input: [usize; 4], pool: MaxPool2dSpec) -> Option<OneLaunch2dGeometry> {
+        of_layers(input, Conv2dSpec::default(), pool)
+    }
+
+    /// The same with another convolution, too.
+    fn of_layers(
+        input: [usize; 4],
+        conv: Conv2dSpec,
+        pool: MaxPool2dSpec,
+    ) -> Option<OneLaunch2dGeometry> {
         let channels = [64];
-        let conv = Conv2dSpec::default().problem(&input, &[64, 8, 3, 3], Some(&channels));
+        let filters = [64, 8 / conv.groups, 3, 3];
+        let conv = conv.problem(&input, &filters, Some(&channels));
         let conv = conv.unwrap();
         let convolved = conv.output_shape();
         let norm = GroupNormSpec::new(16);
@@ -392,5 +402,15 @@ mod tests {
         assert!(geometry([1, 8, 9, 128]).is_none());
         assert!(geometry([1, 8, 135, 128]).is_none());
         assert!(geometry([0, 8, 128, 128]).is_some());
+        // These give as many pooled pixels as the kernel does, or nearly.
+        let of = |conv| of_layers([1, 8, 128, 128], conv, MaxPool2dSpec::new([4, 4]));
+        let plain = Conv2dSpec::default();
+        let (dilation, padding) = ([2, 2], [1, 1].into());
+        assert!(of(plain).is_some());
+        assert!(of(Conv2dSpec { dilation, ..plain }).is_none());
+        assert!(of(Conv2dSpec { padding, ..plain }).is_none());
+        assert!(of(Conv2dSpec { groups: 2, ..plain }).is_none());
+        let stride = [1, 2];
+        assert!(of(Conv2dSpec { stride, ..plain }).is_none());
     }
 }

@@ -74,6 +74,7 @@ impl Convolved {
             partials,
             affine,
             norm: norm.counted(splits),
+            is_spent: true,
         })
     }
 }

@@ -57,7 +57,11 @@ pub(crate) fn normalise_and_map(
     tail: Tail<'_>,
 ) -> Result<Value> {
     let &NormInput {
-        x, partials, norm, ..
+        x,
+        partials,
+        norm,
+        is_spent,
+        ..
     } = input;
     let Affine { weight, bias } = input.affine;
     let spatial: usize = program.shape(x)[2..].iter().product();
@@ -68,11 +72,11 @@ pub(crate) fn normalise_and_map(
     };
     let (first, rest) = tail.functions.split_at(tail.functions.len().min(MAX_STEPS));
     let list = PointwiseList::take(&mut first.iter().map(|problem| problem.function.step()));
-    let y = program.tensor_like(x)?;
+    let y = if is_spent { x } else { program.tensor_like(x)? };
     let (before, scale) = (tail.before, tail.scale);
     let arguments = (x, partials, before, weight, bias, scale, y, geometry, list);
     let (family, shape) = (&GROUP_NORM_SCALE_POINTWISE, geometry.shape());
-    // SAFETY: `x` and `y` have `spatial` elements for each channel of the norm's rows; the partial results are those of
+    // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows; the partial results are those of
     // these rows; weight and bias have a value per channel where the geometry says that they exist, and so have `before`, which
     // is there only if rows are channels, and `scale`, where they are there, but for a prelu's only slope, for which the geometry's
     // step is 0.
