@@ -173,14 +173,17 @@ pub(super) fn functions(
     layers
 }
 
-/// Windows of images or volumes; most lie side by side, and some reach beyond what a window may.
+/// The largest distance between neighbours in a window. Two of them may lie on either side of an input of fewer rows, both in the padding.
+const MOST_DILATION: usize = 8;
+
+/// Windows of images or volumes; most lie side by side, some reach beyond what a window may, and some around all of their input.
 pub(super) fn max_pool2d(c: &mut Choices, most: usize) -> Layer {
     let kernel_size = c.each(1, most);
     Layer::max_pool2d(MaxPool2dSpec {
         stride: c.once_in(2).then(|| c.each(1, 4)),
         padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
         dilation: match c.once_in(4) {
-            true => c.each(1, 3),
+            true => c.each(1, MOST_DILATION),
             false => [1; 2],
         },
         ceil_mode: c.once_in(3),
@@ -194,7 +197,7 @@ pub(super) fn max_pool3d(c: &mut Choices, most: usize) -> Layer {
         stride: c.once_in(2).then(|| c.each(1, 4)),
         padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
         dilation: match c.once_in(4) {
-            true => c.each(1, 3),
+            true => c.each(1, MOST_DILATION),
             false => [1; 3],
         },
         ceil_mode: c.once_in(3),
