@@ -135,7 +135,7 @@ fn few_moments(backend: Backend) -> Outcome {
         // The packed input, and a little; what is normalised is where the output will be.
         let input = (2 * 256 * h * w * 2) as u64;
         assert!(
-            explanation.workspace_bytes < input + input / 3,
+            explanation.workspace_bytes < input + input / 2,
             "{explanation}"
         );
     }
