@@ -1,7 +1,28 @@
-// The mistakes of wide tiles whose warpgroups alternate, as `bugs.rs` has those of all else.
+// The mistakes of wide tiles whose filters stay, and of those whose warpgroups alternate, as `bugs.rs` has those of all else.
 
 bugs! {
     ALTERNATING_BUGS:
+    {
+        name: wide_filters_that_stay_come_again_while_they_are_used,
+        check: wide_tiles::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/produce.rs",
+        right: "        «if ring.comes_round == 0 {\n            break;\n        }»\n",
+        wrong: "",
+    }
+    {
+        name: wide_filters_that_stay_are_not_awaited,
+        check: wide_tiles::two_outputs::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "if «round == 0» ||",
+        wrong: "false",
+    }
+    {
+        name: wide_filters_are_awaited_in_the_first_round_alone,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "|| «filter_ring.comes_round == 1» {",
+        wrong: "false",
+    }
     {
         name: alternating_begin_before_the_other_has_waited,
         check: wide_tiles::alternating::<f16>,

@@ -10,6 +10,20 @@ bugs! {
         wrong: "true",
     }
     {
+        name: unpacked_patch_is_overwritten_in_use,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/unpacked.rs",
+        right: "memory.patches().free(turn.slot).wait(«turn.parity ^ 1»);",
+        wrong: "1",
+    }
+    {
+        name: unpacked_cells_behind_the_last_are_looked_up,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/unpacked.rs",
+        right: "let of_patch = (cell + i as u32 * lanes_cells).min(«cells - 1»);",
+        wrong: "u32::MAX",
+    }
+    {
         name: unpacked_patches_in_the_padding_alone_have_a_cell,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
         file: "fused/implicit_gemm/wide/unpacked.rs",

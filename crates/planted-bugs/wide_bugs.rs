@@ -10,13 +10,6 @@ bugs! {
         wrong: "self.parity",
     }
     {
-        name: wide_filters_that_stay_come_again_while_they_are_used,
-        check: wide_tiles::two_outputs::<f16>,
-        file: "fused/implicit_gemm/wide/produce.rs",
-        right: "        «if ring.comes_round == 0 {\n            break;\n        }»\n",
-        wrong: "",
-    }
-    {
         name: wide_second_output_is_written_over_the_first,
         check: wide_tiles::two_outputs::<f16>,
         file: "fused/implicit_gemm/wide/results.rs",
@@ -76,7 +69,7 @@ bugs! {
         name: wide_patch_is_overwritten_in_use,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/produce.rs",
-        right: "                ring.free(turn.slot).wait(«turn.parity ^ 1»);\n                start_patch",
+        right: "    memory.patches().free(turn.slot).wait(«turn.parity ^ 1»);\n    while cell",
         wrong: "1",
     }
     {
@@ -111,7 +104,7 @@ bugs! {
         name: wide_filters_are_multiplied_before_they_arrive,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/consume.rs",
-        right: "                «filter_ring.filled(filters.slot).wait(filters.parity);»\n",
+        right: "                    «filter_ring.filled(filters.slot).wait(filters.parity);»\n",
         wrong: "",
     }
     {
@@ -433,7 +426,7 @@ bugs! {
         name: split_patches_are_of_the_first_stages,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/wide/produce.rs",
-        right: "start_patch::<F>(work, memory, input, &place, «stage», turn.slot);",
+        right: "start_patch::<F>(work, memory, input, &place, «stage», turn);",
         wrong: "stage - work.stages()[0]",
     }
     {

@@ -139,16 +139,26 @@ fn patches_that_reach_further_than_their_coordinates_are_packed() {
 
 #[test]
 fn what_every_tile_would_bring_anew_is_packed_once() {
-    let padded = ConvSpec {
-        padding: [1; 3].into(),
-        ..Conv3dSpec::default()
-    };
-    // Patches of three slices, of which the tiles of few pixels read every cell many times; and a little input, of which they do so too.
-    for (extent, channels, is_read) in [(16, 256, false), (4, 32, true)] {
-        let conv = conv(channels, [extent; 3], 3, padded);
-        let unpacked = config(&conv).unpacked(&HOPPER, channels_last(&conv, channels as i64));
+    // With a stride patches are so large that there are slots for two of them, of which one warp at a time fills one.
+    for (extent, stride, channels, filters, is_read) in [
+        (16, 2, 256, 320, false),
+        (16, 1, 256, 256, true),
+        (8, 1, 320, 320, true),
+    ] {
+        let spec = ConvSpec {
+            padding: [1; 3].into(),
+            stride: [stride; 3],
+            ..Conv3dSpec::default()
+        };
+        let conv = ConvGeometry {
+            group_k: filters,
+            ..conv(channels, [extent; 3], 3, spec)
+        };
+        let packed = GemmConfig::new(&conv, None, OperandFormat::STORED, &HOPPER, None);
+        let unpacked = packed.expect("a config");
+        let unpacked = unpacked.unpacked(&HOPPER, channels_last(&conv, channels as i64));
         let saves = unpacked.expect("cells").saves_packing(&HOPPER);
-        assert_eq!(saves, is_read, "{channels} of {extent}^3");
+        assert_eq!(saves, is_read, "{channels} of {extent}^3 by {stride}");
     }
 }
 

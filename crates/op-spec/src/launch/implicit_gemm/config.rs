@@ -83,10 +83,13 @@ impl GemmConfig {
             .flat_map(|tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
             .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, pool, format, device))
             .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
-            .map(|config| config.with_splits(device, batch))
+            .map(|config| config.with_splits(device, samples))
             .filter_map(|config| Some((config.cost(device, samples)?, config)))
             .min_by_key(|(cost, _)| *cost)
-            .map(|(_, config)| config)
+            .map(|(_, config)| match batch {
+                Some(_) => config,
+                None => config.split_for_few(device),
+            })
             .ok_or(Refusal::Needs(
                 "a tile of whole windows whose patch of the packed input fits shared memory",
             ))

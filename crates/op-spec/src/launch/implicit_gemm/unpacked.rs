@@ -4,6 +4,7 @@
 //! packing would make. The product of wide tiles brings such cells from where they lie, and zeros for what is not in the input.
 
 use super::tile::INSTRUCTION_PIXELS;
+use super::wide::PATCH_WARPS;
 use super::{CELL_VALUES, CELL_WORDS, GemmConfig, GemmDevice, GemmGeometry, PLACE_BITS};
 use crate::launch::conv::ConvGeometry;
 
@@ -27,10 +28,10 @@ pub struct CellStrides {
 }
 
 /// Tenths of a cycle that a multiprocessor takes longer to bring a cell of a patch (those counted that keep planes apart) from where it lies than from packed planes, which come
-/// in pieces of a whole row: where a block multiplies one tile at a time, and where it multiplies two, beside which more of it is hidden.
-/// Measured on an H200, as what the product took longer over the cells that each multiprocessor brings: 7 to 8 where it was one
-/// tile, 2 to 5 (strides: 12) where there were two, in tenths of a nanosecond.
-const BRINGING: [u64; 2] = [14, 7];
+/// in pieces of a whole row: where a block multiplies one tile at a time, and where it multiplies two, beside which more of it is hidden. That is where all
+/// warps that bring patches have a slot to fill. Measured on an H200 where there is one tile, as what the product took longer over the cells that each
+/// multiprocessor brings: up to 1 without a stride, 4 with one, and 18 where two slots left one warp to fill them.
+const BRINGING: [u64; 2] = [5, 3];
 
 /// Tenths of a cycle in which all multiprocessors together copy and pack as many cells as there are of them: 45 for the copy, which changes the
 /// order of axes, and 20.
@@ -185,7 +186,9 @@ impl GemmConfig {
         let sets = u64::from(g.wide_sets(rings.tiles));
         let of_tile = u64::from(g.stages) * u64::from(g.stage_planes * g.patch_cells);
         let brought = g.items().saturating_mul(sets).saturating_mul(of_tile);
+        let filling = u64::from(rings.filling_warps());
         let bringing = brought.saturating_mul(BRINGING[usize::from(rings.tiles == 2)]);
+        let bringing = bringing.saturating_mul(PATCH_WARPS.into()) / filling;
         let cells = (g.conv.n * u64::from(g.conv.input_channels()))
             .saturating_mul(g.conv.input_pixels().into())
             / u64::from(CELL_VALUES);

@@ -92,8 +92,9 @@ const SPLIT_QUARTERS: u64 = 5;
 /// Samples of a small batch. Sums are split in as many parts as are best for it, ..
 const FEW_SAMPLES: u64 = 2;
 
-/// .. of those that cost the usual batch no more than this many eighths of what is best for that.
-const USUAL_EIGHTHS: u64 = 9;
+/// .. of those that cost the usual batch no more than so many percent of what is best for that: in two, and in more, which gain less than
+/// they are taken to (docs/tuning.md).
+const USUAL_PERCENT: [u64; 2] = [124, 112];
 
 /// Sums of a lane for each tile of its block: a tile's for the eight warps, or two tiles', of which four have one.
 const TILE_SUMS: u32 = WIDE.filters() * WIDE.pixels() / (WARPS * WARP_THREADS);
@@ -355,9 +356,8 @@ impl GemmConfig {
             let tiles = items.checked_mul(g.wide_sets(1).into())?;
             let rounds = tiles.div_ceil(device.multiprocessors.into());
             let bytes = u64::from(stages) * u64::from(g.stage_bytes(self.format.parts));
-            // One slot is read, and each warp fills one.
-            let warps = u64::from((rings.patches - 1).min(PATCH_WARPS));
-            let copying = bytes * u64::from(PATCH_WARPS) / (COPIED_PER_CYCLE * warps);
+            let filling = u64::from(rings.filling_warps());
+            let copying = bytes * u64::from(PATCH_WARPS) / (COPIED_PER_CYCLE * filling);
             let bound = of_block.max(copying);
             let others = (rounds - 1).checked_mul(bound.max(tile / 2))?;
             return others.checked_add(tile);
@@ -365,32 +365,37 @@ impl GemmConfig {
         Some(one.min(two).checked_mul(tile)? / 100)
     }
 
-    /// The same with sums split as suits a batch of `batch` samples best, or, if that must not matter, small batches.
-    pub(super) fn with_splits(self, device: &GemmDevice, batch: Option<u64>) -> Self {
-        if !self.tile.is_wide() {
-            return self;
-        }
-        let split = SPLITS
-            .map(|splits| self.split_by(splits, device))
-            .into_iter()
-            .flatten();
-        let cost = |config: &Self, batch| config.cost(device, batch).unwrap_or(u64::MAX);
-        let with_margin = |config: &Self, batch| {
-            let quarters = if config.splits > 1 { SPLIT_QUARTERS } else { 4 };
-            cost(config, batch).saturating_mul(quarters)
-        };
-        let best = match batch {
-            Some(batch) => split.min_by_key(|config| with_margin(config, batch)),
-            None => {
-                let usual = |config: &Self| cost(config, USUAL_BATCH);
-                let least = split.clone().map(|config| usual(&config)).min();
-                let most = least.unwrap_or(u64::MAX).saturating_mul(USUAL_EIGHTHS) / 8;
-                split
-                    .filter(|config| config.splits == 1 || usual(config) <= most)
-                    .min_by_key(|config| with_margin(config, FEW_SAMPLES))
-            }
-        };
+    /// The same with sums split as suits a batch of `batch` samples best.
+    pub(super) fn with_splits(self, device: &GemmDevice, batch: u64) -> Self {
+        let split = self.splits_of_sums(device);
+        let best = split.min_by_key(|config| config.cost_with_margin(device, batch));
         best.unwrap_or(self)
+    }
+
+    /// The same, which is best for the usual batch, with sums split as suits small batches best, where that costs the usual one little.
+    pub(super) fn split_for_few(self, device: &GemmDevice) -> Self {
+        let usual = |config: &Self| config.cost(device, USUAL_BATCH).unwrap_or(u64::MAX);
+        let best = usual(&self);
+        let is_cheap = |config: &Self| {
+            let percent = USUAL_PERCENT[usize::from(config.splits > 2)];
+            usual(config) <= best.saturating_mul(percent) / 100
+        };
+        let split = self.splits_of_sums(device).filter(is_cheap);
+        let best = split.min_by_key(|config| config.cost_with_margin(device, FEW_SAMPLES));
+        best.unwrap_or(self)
+    }
+
+    /// The same with sums that are not split, and, if the tile is wide, in each way in which they can be.
+    fn splits_of_sums(self, device: &GemmDevice) -> impl Iterator<Item = Self> {
+        let device = *device;
+        (SPLITS.into_iter()).filter_map(move |splits| self.split_by(splits, &device))
+    }
+
+    /// What it costs, and a quarter more if sums are split.
+    fn cost_with_margin(&self, device: &GemmDevice, batch: u64) -> u64 {
+        let quarters = if self.splits > 1 { SPLIT_QUARTERS } else { 4 };
+        let cost = self.cost(device, batch).unwrap_or(u64::MAX);
+        cost.saturating_mul(quarters)
     }
 
     /// The same with sums split by so many blocks, if each has enough to do and room for what others send.

@@ -133,7 +133,10 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             let pixels_at = first_pixels + patch.slot * slot_units;
             let mut step = 0;
             while step < g.steps {
-                filter_ring.filled(filters.slot).wait(filters.parity);
+                // Filters that stay have been waited for in the first round.
+                if round == 0 || filter_ring.comes_round == 1 {
+                    filter_ring.filled(filters.slot).wait(filters.parity);
+                }
                 let filters_at = first_filters + filters.slot * tiles * chain_units;
                 let filter = |i: u32| {
                     MatrixDescriptor::new(filters_at + i * step_parts * STEP_UNITS, CELL_UNITS)

@@ -86,8 +86,7 @@ pub(super) unsafe fn bring_patches<F: Format>(
         let [mut stage, end_stage] = work.stages();
         while stage < end_stage {
             if others == 0 {
-                ring.free(turn.slot).wait(turn.parity ^ 1);
-                start_patch::<F>(work, memory, input, &place, stage, turn.slot);
+                start_patch::<F>(work, memory, input, &place, stage, turn);
                 cp_async::wait_all();
                 async_proxy::fence_shared();
                 warp::sync_warp(warp::ALL_LANES);
@@ -104,7 +103,7 @@ pub(super) unsafe fn bring_patches<F: Format>(
     }
 }
 
-/// Starts to copy a stage's patch to a slot, from the packed input or, if there is none, from the input as it lies.
+/// Starts to copy a stage's patch to a slot as soon as that is free, from the packed input or, if there is none, from the input as it lies.
 #[inline(always)]
 unsafe fn start_patch<F: Format>(
     work: &Work<'_>,
@@ -112,17 +111,17 @@ unsafe fn start_patch<F: Format>(
     input: Global<u32>,
     place: &Place,
     stage: u32,
-    slot: u32,
+    turn: Turn,
 ) {
     if is_unpacked::<F>(work.g) {
-        unpacked::start_patch(work, memory, input, place, stage, slot);
+        unpacked::start_patch(work, memory, input, place, stage, turn);
     } else {
-        start_packed_patch(work, memory, input, place, stage, slot);
+        start_packed_patch(work, memory, input, place, stage, turn);
     }
 }
 
 /// The same from the packed input: each lane every 32nd cell, of [`TOGETHER`] of which it looks up the places at a time,
-/// for all planes, so that no copy waits for a place.
+/// for all planes, so that no copy waits for a place. All that can be known before the slot is free is.
 #[inline(always)]
 unsafe fn start_packed_patch(
     work: &Work<'_>,
@@ -130,7 +129,7 @@ unsafe fn start_packed_patch(
     packed: Global<u32>,
     place: &Place,
     stage: u32,
-    slot: u32,
+    turn: Turn,
 ) {
     let (g, parts) = (work.g, memory.format.parts);
     let conv = &g.conv;
@@ -144,9 +143,10 @@ unsafe fn start_packed_patch(
     let first = first as usize * CELL_WORDS as usize;
     // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
     let planes = g.stage_planes.min(g.planes - first_plane);
-    let slot = slot * (g.stage_bytes(parts) / 4);
+    let slot = turn.slot * (g.stage_bytes(parts) / 4);
     let cells = g.packed_patch_cells();
     let mut cell = thread::thread_idx_x() % WARP_THREADS;
+    memory.patches().free(turn.slot).wait(turn.parity ^ 1);
     while cell < cells {
         let left = (cells - cell).div_ceil(WARP_THREADS);
         let mut sources = [0; TOGETHER];

@@ -17,7 +17,7 @@ use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::BEYOND;
 use super::super::tables::{from_word, to_word};
-use super::{Memory, Work};
+use super::{Memory, Turn, Work};
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
@@ -80,11 +80,13 @@ impl Inside {
         }
     }
 
+    /// [`NOWHERE`] for coordinates that are not in the input, and 0 for those that are.
     #[inline(always)]
-    fn has(&self, coordinates: u32) -> bool {
+    fn nowhere(&self, coordinates: u32) -> u32 {
         let from_first = (coordinates | BEYOND) - self.first;
         let to_last = self.last - coordinates;
-        from_first & to_last & BEYOND == BEYOND
+        let is_outside = from_first & to_last & BEYOND != BEYOND;
+        u32::from(is_outside).wrapping_neg()
     }
 }
 
@@ -92,7 +94,7 @@ impl Inside {
 /// looks up the places at a time, so that no copy waits for a place.
 ///
 /// # Safety
-/// All lanes of the warp call it, the slot is free, and `input` is what [`words`] gave.
+/// All lanes of the warp call it, and `input` is what [`words`] gave.
 #[inline(always)]
 pub(super) unsafe fn start_patch(
     work: &Work<'_>,
@@ -100,8 +102,9 @@ pub(super) unsafe fn start_patch(
     input: Global<u32>,
     place: &Place,
     stage: u32,
-    slot: u32,
+    turn: Turn,
 ) {
+    memory.patches().free(turn.slot).wait(turn.parity ^ 1);
     // Computed anew for each stage, or what depends on it would take more registers than there are.
     let thread = opaque::to_compiler(thread::thread_idx_x());
     let g = &GemmGeometry {
@@ -137,44 +140,41 @@ pub(super) unsafe fn start_patch(
     let lanes_cells = WARP_THREADS >> shift;
     let first_plane = stage * g.stage_planes;
     let first_of_group = work.group * g.planes;
-    let slot = slot * (g.stage_bytes(1) / 4);
+    let slot = turn.slot * (g.stage_bytes(1) / 4);
     let cells = g.packed_patch_cells();
     let mut cell = lane >> shift;
     while cell < cells {
         let lanes_cells = opaque::to_compiler(lanes_cells);
         let left = (cells - cell + lanes_cells - 1) >> lanes_cells.trailing_zeros();
         let mut sources = [NOWHERE; TOGETHER];
+        // Without a branch for each, so that they are under way together.
         unroll!(4, |i| {
-            if (i as u32) < left {
-                let coordinates = memory.sources.load(cell + i as u32 * lanes_cells);
-                if inside.has(coordinates) {
-                    let [d, h, w] = from_word(coordinates);
-                    let at = first
-                        .wrapping_add(d.wrapping_mul(strides.slice))
-                        .wrapping_add(h.wrapping_mul(strides.row))
-                        .wrapping_add(w.wrapping_mul(strides.column));
-                    // Below 2^32, as is `plane * CELL_WORDS` below: samples of more words are not read as they lie.
-                    sources[i] = at * CELL_WORDS;
-                }
-            }
+            let of_patch = (cell + i as u32 * lanes_cells).min(cells - 1);
+            let coordinates = memory.sources.load(of_patch);
+            let [d, h, w] = from_word(coordinates);
+            let at = first
+                .wrapping_add(d.wrapping_mul(strides.slice))
+                .wrapping_add(h.wrapping_mul(strides.row))
+                .wrapping_add(w.wrapping_mul(strides.column));
+            // Below 2^32, as is `plane * CELL_WORDS` below: samples of more words are not read as they lie.
+            sources[i] = at.wrapping_mul(CELL_WORDS) | inside.nowhere(coordinates);
         });
         let mut local = lane & (together - 1);
         while local < g.stage_planes {
             // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
             let plane = first_of_group + (first_plane + local).min(g.planes - 1);
-            let from = (plane * CELL_WORDS) as usize;
-            let of_plane = sample.slice(from, sample_words - from);
+            let from = plane * CELL_WORDS;
             let target = slot + (local * g.patch_cells + opaque::to_compiler(cell)) * CELL_WORDS;
             unroll!(4, |i| {
                 if (i as u32) < left {
                     let source = opaque::to_compiler(sources[i]);
                     let is_there = source != NOWHERE;
                     let bytes = if is_there { CELL_BYTES } else { 0 };
-                    let source = if is_there { source as usize } else { 0 };
+                    let source = if is_there { source + from } else { 0 };
                     let at = memory
                         .patches
                         .addr(target + i as u32 * lanes_cells * CELL_WORDS);
-                    cp_async::copy16_zfill(at, of_plane, source, bytes);
+                    cp_async::copy16_zfill(at, sample, source as usize, bytes);
                 }
             });
             local += together;

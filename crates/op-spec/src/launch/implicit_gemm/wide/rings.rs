@@ -1,6 +1,6 @@
 //! The rings of a block of wide tiles, and where all lies in its shared memory.
 
-use super::{TILE_SUMS, WARPGROUPS, WARPS};
+use super::{PATCH_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
 use crate::launch::WARP_THREADS;
 
 /// The slots of a block.
@@ -68,6 +68,16 @@ impl WideRings {
     #[inline(always)]
     pub const fn readers(&self) -> u32 {
         WARPS >> self.alternate
+    }
+
+    /// Warps that fill slots with patches at a time: one slot is read.
+    #[must_use]
+    pub const fn filling_warps(&self) -> u32 {
+        if self.patches > PATCH_WARPS {
+            PATCH_WARPS
+        } else {
+            self.patches - 1
+        }
     }
 
     /// What kernels are called whose warpgroups have so many of a tile's pixels.
