@@ -1,4 +1,4 @@
-// The mistakes; those of the product of wide tiles are in `wide_bugs.rs`, `unpacked_bugs.rs` and `alternating_bugs.rs`, those about what hardware does in `hardware_bugs.rs`. Included by the build script, which plants them,
+// The mistakes; those of the product of wide tiles are in `wide_bugs.rs`, `unpacked_bugs.rs`, `split_bugs.rs` and `alternating_bugs.rs`, those about what hardware does in `hardware_bugs.rs`. Included by the build script, which plants them,
 // and by the test, which expects them to be noticed; each defines the macro `bugs` for it:
 //
 // - `name` says what is wrong, and is the name of a test.

@@ -25,6 +25,7 @@ include!("bugs.rs");
 include!("wide_bugs.rs");
 include!("unpacked_bugs.rs");
 include!("alternating_bugs.rs");
+include!("split_bugs.rs");
 include!("hardware_bugs.rs");
 
 /// What a library's root file says for the whole crate, and a module's must not say.
@@ -84,6 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=wide_bugs.rs");
     println!("cargo::rerun-if-changed=unpacked_bugs.rs");
     println!("cargo::rerun-if-changed=alternating_bugs.rs");
+    println!("cargo::rerun-if-changed=split_bugs.rs");
     println!("cargo::rerun-if-changed=hardware_bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
     // The copy is for the emulator, which has all that Hopper has; as in the build script of the kernels.
@@ -156,6 +158,7 @@ impl Copy {
             WIDE_BUGS,
             UNPACKED_BUGS,
             ALTERNATING_BUGS,
+            SPLIT_BUGS,
             HARDWARE_BUGS,
         ]
         .concat();

@@ -30,6 +30,7 @@ include!("../bugs.rs");
 include!("../wide_bugs.rs");
 include!("../unpacked_bugs.rs");
 include!("../alternating_bugs.rs");
+include!("../split_bugs.rs");
 include!("../hardware_bugs.rs");
 
 /// No bug's number.
@@ -83,6 +84,7 @@ fn main() {
         WIDE_BUGS,
         UNPACKED_BUGS,
         ALTERNATING_BUGS,
+        SPLIT_BUGS,
         HARDWARE_BUGS,
     ]
     .into_iter()

@@ -402,7 +402,7 @@ mod tests {
         assert!(geometry([1, 8, 9, 128]).is_none());
         assert!(geometry([1, 8, 135, 128]).is_none());
         assert!(geometry([0, 8, 128, 128]).is_some());
-        // These give as many pooled pixels as the kernel does, or nearly.
+        // All but the last give as many pooled pixels as the kernel does, or a row and a column more.
         let of = |conv| of_layers([1, 8, 128, 128], conv, MaxPool2dSpec::new([4, 4]));
         let plain = Conv2dSpec::default();
         let (dilation, padding) = ([2, 2], [1, 1].into());

@@ -30,7 +30,8 @@ pub struct CellStrides {
 /// Tenths of a cycle that a multiprocessor takes longer to bring a cell of a patch (those counted that keep planes apart) from where it lies than from packed planes, which come
 /// in pieces of a whole row: where a block multiplies one tile at a time, and where it multiplies two, beside which more of it is hidden. That is where all
 /// warps that bring patches have a slot to fill. Measured on an H200 where there is one tile, as what the product took longer over the cells that each
-/// multiprocessor brings: up to 1 without a stride, 4 with one, and 18 where two slots left one warp to fill them.
+/// multiprocessor brings: up to 1 without a stride, 4 with one, and 18 where two slots left one warp to fill them. Of two tiles
+/// it was not measured anew.
 const BRINGING: [u64; 2] = [5, 3];
 
 /// Tenths of a cycle in which all multiprocessors together copy and pack as many cells as there are of them: 45 for the copy, which changes the
