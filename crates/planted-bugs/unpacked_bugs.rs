@@ -52,6 +52,41 @@ bugs! {
         wrong: "0",
     }
     {
+        name: unpacked_planes_side_by_side_are_not_swizzled,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/unpacked.rs",
+        right: "«wgmma::swizzled(target)»",
+        wrong: "target",
+    }
+    {
+        name: unpacked_planes_side_by_side_are_exchanged,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/unpacked.rs",
+        right: "let (plane, of_pair) = (local >> joined, «local & joined»);",
+        wrong: "(joined - (local & joined))",
+    }
+    {
+        name: unpacked_taps_are_as_far_apart_as_in_packed_planes,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "2 * plane * of_plane + («in_patch << joined::<F>(g, tile)»)",
+        wrong: "in_patch",
+    }
+    {
+        name: unpacked_octets_are_as_far_apart_as_in_packed_planes,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/consume.rs",
+        right: "MatrixLayout::swizzled(«octet_units»)",
+        wrong: "g.octet_cells",
+    }
+    {
+        name: unpacked_cells_behind_the_patch_are_left_to_chance,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/mod.rs",
+        right: "let behind = («g.patch_cells - brought») << joined;",
+        wrong: "0",
+    }
+    {
         name: unpacked_results_are_computed_again_from_a_dense_input,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
         file: "fused/implicit_gemm/again.rs",

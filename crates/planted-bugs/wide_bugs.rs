@@ -167,7 +167,7 @@ bugs! {
         name: wide_octets_are_eight_cells_apart,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/consume.rs",
-        right: "MatrixDescriptor::apart(first, k_units, «g.octet_cells»)",
+        right: "let octet_units = «g.octet_cells << joined»;",
         wrong: "8",
     }
     {
@@ -195,7 +195,7 @@ bugs! {
         name: wide_second_half_is_as_far_as_in_other_layouts,
         check: implicit_gemm::wide::<Split>,
         file: "fused/implicit_gemm/wide/consume.rs",
-        right: "let half_units = «HALF_PIXELS / CELL_VALUES * g.octet_cells»;",
+        right: "let half_units = «HALF_PIXELS / CELL_VALUES * octet_units»;",
         wrong: "HALF_PIXELS",
     }
     {
@@ -328,7 +328,7 @@ bugs! {
         name: wide_cells_behind_the_patch_are_zeros_in_one_slot,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/mod.rs",
-        right: "let planes = «self.rings.patches * g.stage_planes * self.format.parts»;",
+        right: "let planes = («self.rings.patches * g.stage_planes * self.format.parts») >> joined;",
         wrong: "g.stage_planes * self.format.parts",
     }
     {

@@ -16,6 +16,8 @@
 //! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16
 //! bytes for each column, 128 bytes in all. Core matrices of neighbouring columns follow each
 //! other, or lie equally far apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]).
+//! Or a column is 32 bytes in one piece, *swizzled*: its halves are exchanged where bit 7 of their address is set
+//! ([`MatrixLayout::swizzled`]), so that what the tensor cores read of eight columns at once touches all banks.
 //!
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
@@ -47,6 +49,48 @@ const CORE_MATRIX_UNITS: u32 = 128 / UNIT_BYTES;
 /// Bytes of the unit in which B is addressed.
 pub const UNIT_BYTES: u32 = 16;
 
+/// The bits of a descriptor's high word that say that columns are 32 bytes, swizzled.
+const SWIZZLED: u32 = 3 << 30;
+
+/// How the columns of B lie, or the rows of A.
+#[derive(Debug, Clone, Copy)]
+pub struct MatrixLayout {
+    low: u32,
+    high: u32,
+}
+
+impl MatrixLayout {
+    /// In core matrices: those of the second half of K lie `k_units` behind those of the first, and those of eight columns `octet_units` behind those of the
+    /// eight before them, in units of 16 bytes.
+    #[must_use]
+    #[inline(always)]
+    pub const fn apart(k_units: u32, octet_units: u32) -> Self {
+        Self {
+            low: k_units << 16,
+            high: octet_units,
+        }
+    }
+
+    /// In pieces of 32 bytes, on multiples of as many, the halves of K where [`swizzled`] says: eight columns one after the other,
+    /// and the next eight `octet_units` of 16 bytes behind their start.
+    #[must_use]
+    #[inline(always)]
+    pub const fn swizzled(octet_units: u32) -> Self {
+        // Tensor cores do not look at the distance along K.
+        Self {
+            low: 1 << 16,
+            high: octet_units | SWIZZLED,
+        }
+    }
+}
+
+/// Where the half of a swizzled column lies that would be at `address` if columns were not.
+#[must_use]
+#[inline(always)]
+pub const fn swizzled(address: SharedAddr) -> SharedAddr {
+    SharedAddr(address.0 ^ (address.0 >> 3 & UNIT_BYTES))
+}
+
 /// Where B of one step lies, or A.
 #[derive(Debug, Clone, Copy)]
 pub struct MatrixDescriptor(u64);
@@ -65,8 +109,14 @@ impl MatrixDescriptor {
     #[must_use]
     #[inline(always)]
     pub const fn apart(first: u32, k_units: u32, octet_units: u32) -> Self {
-        let low = (first + (k_units << 16)) as u64;
-        Self(low | (octet_units as u64) << 32)
+        Self::laid_out(first, MatrixLayout::apart(k_units, octet_units))
+    }
+
+    /// The first of whose columns starts at `first`, in units of 16 bytes likewise.
+    #[must_use]
+    #[inline(always)]
+    pub const fn laid_out(first: u32, layout: MatrixLayout) -> Self {
+        Self((first + layout.low) as u64 | (layout.high as u64) << 32)
     }
 
     /// The same layout `units` units of 16 bytes further.

@@ -105,19 +105,19 @@ fn lies_apart(config: &GemmConfig, rings: WideRings, shared_bytes: u32) {
         ("sources", at.sources, 4 * g.patch_cells, 4),
         ("channels", at.channels, 16 * rings.tiles * filters, 16),
         ("barriers", at.barriers, 8 * rings.barriers(), 8),
-        ("results", at.results, 4 * WARPS * WRITTEN_WORDS, 16),
-        ("exchange", at.exchange, 4 * rings.exchanged(), 16),
-        (
-            "patches",
-            at.patches,
-            rings.patches * g.stage_bytes(parts),
-            16,
-        ),
+        ("results", at.results, 4 * WARPS * WRITTEN_WORDS, 128),
+        ("exchange", at.exchange, 4 * rings.exchanged(), 128),
         (
             "filters",
             at.filters,
             rings.filters * rings.tiles * chain_bytes(config.format.step_parts()),
-            16,
+            128,
+        ),
+        (
+            "patches",
+            at.patches,
+            rings.patches * g.stage_bytes(parts),
+            128,
         ),
     ];
     let mut end = 0;

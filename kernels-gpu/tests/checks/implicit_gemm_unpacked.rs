@@ -143,9 +143,8 @@ pub(super) fn drawn<F: Packed>(run: &Run, what: &str, conv: Convolution) -> Resu
     let geometry = conv.geometry;
     let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, WIDE);
     let strides = strides(&geometry);
-    let of_cells = config.filter(|config| {
-        config.geometry.pixel_tiles() > 1 && config.unpacked(&DEVICE, strides).is_some()
-    });
+    let of_cells = config
+        .filter(|config| config.geometry.pixel_tiles() > 1 && config.unpacked(strides).is_some());
     let Some(config) = of_cells else {
         return Ok(0);
     };
@@ -185,7 +184,7 @@ fn check<F: Packed>(run: &Run, what: &str, conv: &Convolution, config: &GemmConf
     let is_whole = conv.geometry.output_channels() <= WIDE.filters();
     let devices = [&FOR_WIDE_TILES, &FOR_SINGLE_TILES];
     for device in devices.into_iter().take(2 - usize::from(is_whole)) {
-        let unpacked = config.unpacked(device, strides).expect("cells");
+        let unpacked = config.unpacked(strides).expect("cells");
         let (other, other_moments) = multiply(&unpacked, device, &operands, &x)?;
         same_bits(what, &other, &y)?;
         same_bits(&format!("{what}, moments"), &other_moments, &moments)?;

@@ -25,8 +25,15 @@ const K: usize = 16;
 const ROW_VALUES: usize = ROW_BYTES / 2;
 const K_MATRICES: usize = K / ROW_VALUES;
 
-/// The bits of a descriptor that a matrix without swizzle uses: start, and distances along K and along the lines.
-const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32;
+/// The bits of a descriptor that are known here: start, distances along K and along the lines, and swizzle.
+const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32 | SWIZZLE;
+
+/// Those for the swizzle, and what they are where lines are 32 bytes.
+const SWIZZLE: u64 = 3 << 62;
+const SWIZZLE_OF_32_BYTES: u64 = 3 << 62;
+
+/// The bits that are 0 in a start, and in a distance along the lines, that are multiples of 32 bytes.
+const LINE_UNITS: u64 = 1 | 1 << 32;
 
 /// Columns of B, of a chain that gives each thread `results` results.
 const fn columns(results: usize) -> usize {
@@ -213,6 +220,18 @@ fn read(
             format!("{chain}: a start or a distance in descriptor {descriptor:#x} is too large");
         fail(place, FaultKind::Argument(text));
     }
+    let refuse = |what| {
+        let text = format!("{chain}: {what} of descriptor {descriptor:#x}");
+        fail(place, FaultKind::Argument(text))
+    };
+    match descriptor & SWIZZLE {
+        0 => (),
+        SWIZZLE_OF_32_BYTES if descriptor & LINE_UNITS != 0 => {
+            refuse("32 bytes do not start on a multiple of as many, by the start or the distance");
+        }
+        SWIZZLE_OF_32_BYTES => (),
+        _ => refuse("another swizzle is asked for than the one that is known here, in the bits"),
+    }
     let addresses = || line_addresses(descriptor, lines.clone());
     async_proxy::check(addresses().flatten(), ROW_BYTES, place);
     let mut values = Vec::with_capacity(if needed { lines.len() } else { 0 });
@@ -240,11 +259,22 @@ fn read(
 fn line_addresses(descriptor: u64, lines: Range<usize>) -> impl Iterator<Item = [u32; K_MATRICES]> {
     let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
     let (start, k_stride, stride) = (field(0), field(16), field(32));
+    let is_swizzled = descriptor & SWIZZLE != 0;
+    let line_bytes = (ROW_BYTES as u32) << u32::from(is_swizzled);
     let rank = with().rank;
     lines.map(move |line| {
         let line = line as u32;
-        let first = start + line / 8 * stride + line % 8 * ROW_BYTES as u32;
-        std::array::from_fn(|k| mapped(first + k as u32 * k_stride, rank))
+        let first = start + line / 8 * stride + line % 8 * line_bytes;
+        std::array::from_fn(|k| {
+            let address = if is_swizzled {
+                // By the address as a whole, whatever the matrix starts on.
+                let address = first + (k * ROW_BYTES) as u32;
+                address ^ (address >> 3 & ROW_BYTES as u32)
+            } else {
+                first + k as u32 * k_stride
+            };
+            mapped(address, rank)
+        })
     })
 }
 

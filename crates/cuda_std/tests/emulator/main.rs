@@ -24,6 +24,7 @@ mod shared_chains;
 mod shown;
 mod sparse;
 mod support;
+mod swizzled;
 mod tensor_cores;
 mod warps;
 mod wide_chains;

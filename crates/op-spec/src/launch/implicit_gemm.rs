@@ -201,8 +201,7 @@ pub struct GemmGeometry {
     pub patch_h: u32,
     /// Columns of a residue of a patch's row.
     pub patch_columns: u32,
-    /// Cells of one part of one plane of a patch; some behind those of the input are read by pixels that are not used, or keep planes
-    /// apart in banks.
+    /// Cells of one part of one plane of a patch; some behind those of the input are read by pixels that are not used.
     pub patch_cells: u32,
     /// Tiles of filters in a group.
     pub filter_tiles: u32,

@@ -169,7 +169,7 @@ pub(crate) fn append(
     let device = gemm_device(program.properties());
     let strides = program.strides(x);
     let unpacked = strides
-        .and_then(|strides| config.unpacked(&device, strides))
+        .and_then(|strides| config.unpacked(strides))
         .filter(|unpacked| unpacked.saves_packing(&device));
     let (x, packed, config) = match &unpacked {
         Some(unpacked) => (x, None, unpacked),

@@ -25,6 +25,16 @@ fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if tile.is_wide() { g.outputs_d } else { 1 }
 }
 
+/// 1 where the two cells of a step are side by side in the patch, else 0, which is known to the compiler where they never are.
+#[inline(always)]
+pub(super) fn joined<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
+    if tile.is_wide() && F::OPERANDS.is_stored() {
+        g.joined()
+    } else {
+        0
+    }
+}
+
 /// Three coordinates in a tile, in one word. Above each is a bit that is 0.
 #[inline(always)]
 pub(super) fn to_word(a: u32, b: u32, c: u32) -> u32 {
@@ -221,7 +231,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
     }
     let of_plane = format.parts * g.patch_cells;
     if g.paired != 0 {
-        2 * plane * of_plane + in_patch
+        2 * plane * of_plane + (in_patch << joined::<F>(g, tile))
     } else {
         (plane * of_plane + in_patch) * CELL_BYTES
     }

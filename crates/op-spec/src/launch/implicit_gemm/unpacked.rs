@@ -27,7 +27,7 @@ pub struct CellStrides {
     pub is_unpacked: u32,
 }
 
-/// Tenths of a cycle that a multiprocessor takes longer to bring a cell of a patch (those counted that keep planes apart) from where it lies than from packed planes, which come
+/// Tenths of a cycle that a multiprocessor takes longer to bring a cell of a patch from where it lies than from packed planes, which come
 /// in pieces of a whole row: where a block multiplies one tile at a time, and where it multiplies two, beside which more of it is hidden. That is where all
 /// warps that bring patches have a slot to fill. Measured on an H200 where there is one tile, as what the product took longer over the cells that each
 /// multiprocessor brings: up to 1 without a stride, 4 with one, and 18 where two slots left one warp to fill them. Of two tiles
@@ -114,6 +114,18 @@ const fn planes(conv: &ConvGeometry) -> u64 {
 }
 
 impl GemmGeometry {
+    /// 1 if the two cells of a step are side by side in the patch, as two planes of a pixel of an unpacked input are in memory, else 0: then planes are apart. Where
+    /// a sector of memory is 32 bytes of shared memory in one piece, it is one request to the level-2 cache, else two.
+    #[must_use]
+    #[inline(always)]
+    pub const fn joined(&self) -> u32 {
+        if self.pair_cells == 0 {
+            self.cells.is_unpacked
+        } else {
+            0
+        }
+    }
+
     /// How many planes of an unpacked input neighbouring lanes bring of a pixel, so that they read what memory transfers at once: as many
     /// as the planes of every stage are a multiple of, up to four.
     #[must_use]
@@ -122,26 +134,6 @@ impl GemmGeometry {
         let most = self.stage_planes & self.stage_planes.wrapping_neg();
         if most < 4 { most } else { 4 }
     }
-
-    /// The same with as many cells to a plane of the patch that what neighbouring lanes write at once, some pixels in all planes that
-    /// are brought together, meets in no banks.
-    const fn without_meetings(self) -> Self {
-        // Eight cells touch all banks once: four planes of two pixels, or two of four.
-        let patch_cells = match self.planes_together() {
-            4 => next_with_rest(self.patch_cells, 2, 4),
-            2 => next_with_rest(self.patch_cells, 4, 8),
-            _ => self.patch_cells,
-        };
-        Self {
-            patch_cells,
-            ..self
-        }
-    }
-}
-
-/// The least number from `number` on that leaves `rest` when it is divided by `divisor`.
-const fn next_with_rest(number: u32, rest: u32, divisor: u32) -> u32 {
-    number + (divisor + rest - number % divisor) % divisor
 }
 
 impl GemmConfig {
@@ -149,7 +141,7 @@ impl GemmConfig {
     /// multiple of 16 bytes on, if the product can read it there. Results are the same bits as from a packed input;
     /// [`saves_packing`](Self::saves_packing) says whether they come sooner.
     #[must_use]
-    pub fn unpacked(&self, device: &GemmDevice, strides: [i64; 5]) -> Option<Self> {
+    pub fn unpacked(&self, strides: [i64; 5]) -> Option<Self> {
         let g = &self.geometry;
         if !self.tile.is_wide() || !self.format.is_stored() {
             return None;
@@ -163,17 +155,11 @@ impl GemmConfig {
         {
             return None;
         }
-        let unpacked = GemmGeometry {
+        let geometry = GemmGeometry {
             cells: CellStrides::new(&g.conv, strides)?,
             ..*g
         };
-        let with = |geometry| Self { geometry, ..*self };
-        let apart = with(unpacked.without_meetings());
-        // Not at the price of a slot.
-        match apart.wide_rings(device) == self.wide_rings(device) {
-            true => Some(apart),
-            false => Some(with(unpacked)),
-        }
+        Some(Self { geometry, ..*self })
     }
 
     /// Of the config of an unpacked input: whether bringing cells anew for each tile from where they lie takes less time than copying and packing

@@ -1,13 +1,14 @@
 //! The warpgroups that multiply.
 
 use cuda_std::mbarrier::Barrier;
-use cuda_std::wgmma::{self, MatrixDescriptor};
+use cuda_std::wgmma::{self, MatrixDescriptor, MatrixLayout};
 use cuda_std::{opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, chain_bytes};
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmGeometry, WIDE};
 
 use super::super::place::Place;
+use super::super::tables::joined;
 use super::exchange;
 use super::format::{Operands, WideFormat};
 use super::results::{HALF_SUMS, Output, Results};
@@ -99,8 +100,14 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let (patch_ring, filter_ring) = (memory.patches(), memory.filters());
     let (mut patch, mut filters) = (Turn::FIRST, Turn::FIRST);
 
-    let half_units = HALF_PIXELS / CELL_VALUES * g.octet_cells;
-    let k_units = g.second_cell(parts);
+    let joined = joined::<F>(g, WIDE);
+    let octet_units = g.octet_cells << joined;
+    let half_units = HALF_PIXELS / CELL_VALUES * octet_units;
+    let layout = if joined == 0 {
+        MatrixLayout::apart(g.second_cell(parts), octet_units)
+    } else {
+        MatrixLayout::swizzled(octet_units)
+    };
     let slot_units = g.stage_bytes(parts) / wgmma::UNIT_BYTES;
     let chain_units = chain_bytes(step_parts) / wgmma::UNIT_BYTES;
     let first_pixels = wgmma::unit(memory.patches.addr(0)) + first_half * half_units;
@@ -143,7 +150,7 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
                 };
                 let pixel = |i: u32| {
                     let first = pixels_at + memory.offsets.load(step + i);
-                    MatrixDescriptor::apart(first, k_units, g.octet_cells)
+                    MatrixDescriptor::laid_out(first, layout)
                 };
                 let filter_operands = Operands {
                     first: [filter(0), filter(1), filter(2)],

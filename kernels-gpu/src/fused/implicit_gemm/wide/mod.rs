@@ -66,7 +66,7 @@ use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OperandFo
 
 use super::again::Alone;
 use super::format::{Bf16, F16, Parts, Rounded, Split};
-use super::tables::{PixelPlace, coordinates, offset, source};
+use super::tables::{PixelPlace, coordinates, joined, offset, source};
 use crate::parts::index::div_rem;
 use format::WideFormat;
 use results::{HALF_SUMS, Output};
@@ -211,13 +211,14 @@ impl Memory {
             self.sources.store(cell, from);
             cell += BLOCK_THREADS;
         }
-        // The cells behind those of the packed input, in each plane of each slot.
-        let behind = g.patch_cells - brought;
-        let planes = self.rings.patches * g.stage_planes * self.format.parts;
+        // The cells behind those that are brought, in each plane of each slot, or in each two of them.
+        let joined = joined::<F>(g, WIDE);
+        let behind = (g.patch_cells - brought) << joined;
+        let planes = (self.rings.patches * g.stage_planes * self.format.parts) >> joined;
         let mut cell = thread;
         while cell < behind * planes {
             let (plane, cell_of_plane) = div_rem(cell, behind);
-            let at = plane * g.patch_cells + brought + cell_of_plane;
+            let at = ((plane * g.patch_cells + brought) << joined) + cell_of_plane;
             self.patches.store_vec(at * CELL_WORDS, [0u32; 4]);
             cell += BLOCK_THREADS;
         }

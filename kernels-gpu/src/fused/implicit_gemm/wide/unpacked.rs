@@ -1,7 +1,8 @@
 //! Patches of an input that is cells as it lies: the eight channels of a cell are neighbours in memory, and so are the planes of a pixel.
 //!
 //! Neighbouring lanes bring neighbouring planes of a pixel, so that where stages have an even number of planes they read whole sectors
-//! of 32 bytes. What
+//! of 32 bytes. There two planes of a pixel are side by side in the patch, too, swizzled (`cuda_std::wgmma`), so that a sector is one request
+//! to the level-2 cache. What
 //! the padded input has around the input is not in memory, and comes as zeros.
 //!
 //! # Bits
@@ -9,7 +10,7 @@
 //! the packed input has zeros in the columns behind the last that a window sees changes nothing here: no pixel multiplies them.
 
 use cuda_std::global::Global;
-use cuda_std::{cp_async, opaque, thread};
+use cuda_std::{cp_async, opaque, thread, wgmma};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_WORDS, GemmGeometry, NO_COORDINATE};
 
@@ -134,6 +135,7 @@ pub(super) unsafe fn start_patch(
     let before = place.sample as usize * strides.sample as usize * CELL_WORDS as usize;
     let sample = input.slice(before, sample_words);
 
+    let joined = work.g.joined();
     let together = g.planes_together();
     let shift = together.trailing_zeros();
     let lane = thread % WARP_THREADS;
@@ -164,16 +166,25 @@ pub(super) unsafe fn start_patch(
             // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
             let plane = first_of_group + (first_plane + local).min(g.planes - 1);
             let from = plane * CELL_WORDS;
-            let target = slot + (local * g.patch_cells + opaque::to_compiler(cell)) * CELL_WORDS;
+            let cell = opaque::to_compiler(cell);
+            // Planes are apart, or two are side by side.
+            let (plane, of_pair) = (local >> joined, local & joined);
+            let target = ((plane * g.patch_cells + cell) << joined) + of_pair;
+            let target = memory.patches.addr(slot + target * CELL_WORDS);
+            // The lane's next cells are multiples of what swizzles repeat after further on.
+            let target = if joined == 0 {
+                target
+            } else {
+                wgmma::swizzled(target)
+            };
+            let step = (lanes_cells * CELL_BYTES) << joined;
             unroll!(4, |i| {
                 if (i as u32) < left {
                     let source = opaque::to_compiler(sources[i]);
                     let is_there = source != NOWHERE;
                     let bytes = if is_there { CELL_BYTES } else { 0 };
                     let source = if is_there { source + from } else { 0 };
-                    let at = memory
-                        .patches
-                        .addr(target + i as u32 * lanes_cells * CELL_WORDS);
+                    let at = target.offset(i as u32 * step);
                     cp_async::copy16_zfill(at, sample, source as usize, bytes);
                 }
             });

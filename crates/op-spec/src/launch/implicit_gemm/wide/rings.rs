@@ -43,10 +43,10 @@ pub struct WideLayout {
     pub results: u32,
     /// Where sums are split, those of other blocks.
     pub exchange: u32,
-    /// The patches.
-    pub patches: u32,
     /// The filters.
     pub filters: u32,
+    /// The patches.
+    pub patches: u32,
     /// The end.
     pub end: u32,
 }
