@@ -29,8 +29,9 @@ shared_array! {
 #[repr(u32)]
 enum Bug {
     None,
-    /// The start of B is not one of a column, or the distance of eight columns is no number of them.
+    /// B starts at the second half of a column.
     HalfAColumn,
+    /// Eight columns are half a column further than a whole number of columns.
     HalfADistance,
 }
 
@@ -130,6 +131,10 @@ fn columns_that_no_multiple_of_their_bytes_starts_are_reported() {
         );
         let fault = run_faulty::<multiply>(&device, &shape(1, THREADS), arguments);
         assert_kind!(fault, FaultKind::Argument(_));
+        assert!(
+            fault.to_string().contains("no multiple of 32 bytes"),
+            "{fault}"
+        );
     }
 }
 
