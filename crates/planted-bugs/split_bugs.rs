@@ -83,7 +83,7 @@ bugs! {
         name: split_patches_are_of_the_first_stages,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/wide/produce.rs",
-        right: "start_patch::<F>(work, memory, input, &place, «stage», turn);",
+        right: "start_patch(work, memory, packed, &place, «stage», turn);",
         wrong: "stage - work.stages()[0]",
     }
     {

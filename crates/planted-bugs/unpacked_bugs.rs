@@ -1,89 +1,145 @@
-// The mistakes of wide tiles on inputs that are cells as they lie, as `bugs.rs` has those of all else.
+// The mistakes of wide tiles on patches of lines, of inputs that are cells as they lie or packed likewise, as `bugs.rs` has those of all else.
 
 bugs! {
     UNPACKED_BUGS:
     {
-        name: unpacked_padding_is_read_from_memory,
+        name: lines_patch_is_overwritten_in_use,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "let is_there = «source != NOWHERE»;",
-        wrong: "true",
-    }
-    {
-        name: unpacked_patch_is_overwritten_in_use,
-        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "memory.patches().free(turn.slot).wait(«turn.parity ^ 1»);",
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "ring.free(turn.slot).wait(«turn.parity ^ 1»);",
         wrong: "1",
     }
     {
-        name: unpacked_cells_behind_the_last_are_looked_up,
+        name: lines_are_expected_of_one_plane,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "let of_patch = (cell + i as u32 * lanes_cells).min(«cells - 1»);",
-        wrong: "u32::MAX",
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "«g.stage_planes» * CELL_BYTES;",
+        wrong: "1",
     }
     {
-        name: unpacked_patches_in_the_padding_alone_have_a_cell,
+        name: lines_of_gaps_are_expected,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "first[axis] = if «end == 0» {",
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "own_boxes * «g.box_used()»",
+        wrong: "g.box_lines()",
+    }
+    {
+        name: lines_of_all_planes_are_those_of_the_first,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "let channel = (first_channel + «plane * CELL_VALUES») as i32;",
+        wrong: "0",
+    }
+    {
+        name: lines_of_all_planes_go_to_those_of_the_first,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "to_planes += «g.patch_cells * line_words»;",
+        wrong: "0",
+    }
+    {
+        name: lines_of_groups_are_those_of_the_first,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "let first_channel = («work.group * g.planes» + first_plane)",
+        wrong: "0",
+    }
+    {
+        name: lines_of_a_slice_of_the_filter_are_the_first_ones,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "(place.z * g.slice_stride() + «filter_slice * conv.dilation_d») as i32",
+        wrong: "0",
+    }
+    {
+        name: lines_start_behind_the_padding,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "as i32 - «conv.pad_w as i32»;",
+        wrong: "0",
+    }
+    {
+        name: lines_of_all_strips_are_the_first_ones,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "let w = «strip * OCTET_PIXELS * conv.stride_w»",
+        wrong: "0",
+    }
+    {
+        name: lines_of_all_residues_of_a_column_are_the_first_ones,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: " + «residue»;\n        sources",
+        wrong: "0",
+    }
+    {
+        name: lines_of_all_residues_of_a_row_are_the_first_ones,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "let h = row * conv.stride_h + «row_residue»;",
+        wrong: "0",
+    }
+    {
+        name: lines_have_slices_and_rows_in_one_order,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/wide/lines.rs",
+        right: "    if «g.strips == 0» {\n        [channel, w, h, d, sample]",
         wrong: "false",
     }
     {
-        name: unpacked_planes_go_on_beyond_the_last,
-        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "let plane = first_of_group + «(first_plane + local).min(g.planes - 1)»;",
-        wrong: "(first_plane + local)",
-    }
-    {
-        name: unpacked_groups_have_the_first_ones_planes,
-        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "let first_of_group = «work.group * g.planes»;",
-        wrong: "0",
-    }
-    {
-        name: unpacked_slices_of_the_filter_read_the_same,
-        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "place.z * g.slice_stride() + «filter_slice * conv.dilation_d»,",
-        wrong: "0",
-    }
-    {
-        name: unpacked_planes_side_by_side_are_not_swizzled,
-        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "«wgmma::swizzled(target)»",
-        wrong: "target",
-    }
-    {
-        name: unpacked_planes_side_by_side_are_exchanged,
-        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/unpacked.rs",
-        right: "let (plane, of_pair) = (local >> joined, «local & joined»);",
-        wrong: "(joined - (local & joined))",
-    }
-    {
-        name: unpacked_taps_are_as_far_apart_as_in_packed_planes,
+        name: lines_of_a_tap_are_those_of_a_patch_of_planes,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
         file: "fused/implicit_gemm/tables.rs",
-        right: "2 * plane * of_plane + («in_patch << joined::<F>(g, tile)»)",
-        wrong: "in_patch",
+        right: "        if «has_lines::<F>(g, tile)» {\n            let [rows, slices]",
+        wrong: "false",
     }
     {
-        name: unpacked_octets_are_as_far_apart_as_in_packed_planes,
+        name: lines_have_all_planes_where_the_first_one_is,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        file: "fused/implicit_gemm/wide/consume.rs",
-        right: "MatrixLayout::swizzled(«octet_units»)",
-        wrong: "g.octet_cells",
+        file: "fused/implicit_gemm/tables.rs",
+        right: "(in_patch << shift) + «of_line»",
+        wrong: "0",
     }
     {
-        name: unpacked_cells_behind_the_patch_are_left_to_chance,
+        name: lines_leave_what_is_behind_boxes_to_chance,
         check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
         file: "fused/implicit_gemm/wide/mod.rs",
-        right: "let behind = («g.patch_cells - brought») << joined;",
+        right: "let lines = «pieces * of_each» + g.patch_cells - all;",
+        wrong: "0",
+    }
+    {
+        name: odd_octets_are_those_of_even_ones,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/wide/format.rs",
+        right: "let odd = $pixels.offset(«$second»);",
+        wrong: "0",
+    }
+    {
+        name: lines_are_packed_without_regard_to_planes_of_others,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/pack.rs",
+        right: "let of_pixel = («2 * pair» + odd) as usize;",
+        wrong: "0",
+    }
+    {
+        name: lines_of_two_lanes_are_written_in_one_place,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/pack.rs",
+        right: "packed.store_vec(at(«of_even + 2»), second);",
+        wrong: "of_even",
+    }
+    {
+        name: lines_have_halves_of_two_pixels,
+        check: implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        file: "fused/implicit_gemm/pack.rs",
+        right: "let given = if «odd == 0» { words[4 + i] }",
+        wrong: "odd != 0",
+    }
+    {
+        name: stages_of_a_slice_have_the_first_ones_planes,
+        check: implicit_gemm::wide::<f16>,
+        file: "fused/implicit_gemm/tables.rs",
+        right: "let plane = group * g.slice_planes + «(of_group & shift) * g.stage_planes»;",
         wrong: "0",
     }
     {

@@ -83,7 +83,7 @@ bugs! {
         name: wide_slot_is_free_before_the_chain_before_is_over,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/format.rs",
-        right: "                sums.wait_for_older::<1>();",
+        right: "                «sums.wait_for_older::<1>();»",
         wrong: "sums.wait_for_older::<2>();",
     }
     {
@@ -167,7 +167,7 @@ bugs! {
         name: wide_octets_are_eight_cells_apart,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/consume.rs",
-        right: "let octet_units = «g.octet_cells << joined»;",
+        right: "let octet_units = opaque::to_compiler(«g.octets_in_turn[usize::from(F::IN_TURN)]»);",
         wrong: "8",
     }
     {
@@ -195,7 +195,7 @@ bugs! {
         name: wide_second_half_is_as_far_as_in_other_layouts,
         check: implicit_gemm::wide::<Split>,
         file: "fused/implicit_gemm/wide/consume.rs",
-        right: "let half_units = «HALF_PIXELS / CELL_VALUES * octet_units»;",
+        right: "    } else {\n        «HALF_OCTETS * to_next»\n    };",
         wrong: "HALF_PIXELS",
     }
     {
@@ -314,21 +314,21 @@ bugs! {
         name: wide_rows_of_the_filter_are_a_row_of_one_octet_apart,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/tables.rs",
-        right: "        «row * g.tile_d * g.strips»\n",
-        wrong: "row",
+        right: "«(of_residue * g.residue_rows + row) * g.tile_d * g.strips»;",
+        wrong: "(of_residue * g.residue_rows + row)",
     }
     {
         name: wide_cells_behind_the_patch_are_not_zeros,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/mod.rs",
-        right: "        while cell < «behind * planes» {",
+        right: "        while cell < «cells * planes» {",
         wrong: "0",
     }
     {
         name: wide_cells_behind_the_patch_are_zeros_in_one_slot,
         check: implicit_gemm::wide::<f16>,
         file: "fused/implicit_gemm/wide/mod.rs",
-        right: "let planes = («self.rings.patches * g.stage_planes * self.format.parts») >> joined;",
+        right: "let planes = («self.rings.patches * g.stage_planes * self.format.parts») >> shift;",
         wrong: "g.stage_planes * self.format.parts",
     }
     {

@@ -189,8 +189,9 @@ tests! {
         checks::wide_tiles::moments_together::<f16> => checks::wide_tiles::moments_together::<Split>;
     implicit_gemm_fills_and_frees_all_slots_of_wide_tiles_in_half_precision:
         checks::implicit_gemm::wide::<f16> => checks::implicit_gemm::wide::<bf16>;
-    implicit_gemm_gives_the_same_bits_where_the_input_is_cells_as_it_lies:
-        checks::implicit_gemm_unpacked::same_bits_as_packed::<f16>;
+    implicit_gemm_gives_the_same_bits_where_patches_are_of_lines:
+        checks::implicit_gemm_unpacked::same_bits_as_packed::<f16>,
+        checks::implicit_gemm_unpacked::same_bits_as_packed::<Rounded>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;

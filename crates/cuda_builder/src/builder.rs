@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cargo::Compilation;
-use crate::{Arch, Error, PtxVersion, Result, Toolchain, apply_launch_bounds};
+use crate::{Arch, Error, PtxVersion, Result, Toolchain, align_tensor_maps, apply_launch_bounds};
 
 /// The PTX version of modules unless told otherwise: what the drivers of CUDA 12.0 read.
 const DEFAULT_PTX_VERSION: PtxVersion = PtxVersion::new(8, 0);
@@ -173,7 +173,7 @@ impl CudaBuilder {
 
         let assembly = compilation.assembly();
         let text = fs::read_to_string(&assembly).map_err(Error::io("reading", &assembly))?;
-        let ptx = without_comments(&apply_launch_bounds(&text)?);
+        let ptx = without_comments(&align_tensor_maps(&apply_launch_bounds(&text)?)?);
         let path = self
             .copy_to
             .unwrap_or_else(|| assembly.with_extension("ptx"));

@@ -7,7 +7,8 @@
 //! 1. It finds a compiler whose sources of `core` are installed ([`Toolchain::find`]).
 //! 2. It builds `core` and the kernel crate with fat link-time optimisation, so that the assembly
 //!    of the last crate is the whole PTX module, and no linker is needed.
-//! 3. It writes into the module what Rust cannot say: launch bounds ([`apply_launch_bounds`]).
+//! 3. It writes into the module what Rust cannot say: launch bounds ([`apply_launch_bounds`]), and on what tensor maps lie
+//!    ([`align_tensor_maps`]).
 //!
 //! The builder has the names of Rust-CUDA's `cuda_builder`, so a build script written for that one
 //! needs little change. What does not apply to stock rustc (libnvvm options, optix) is not there.
@@ -43,6 +44,7 @@ mod launch_bounds;
 mod shipped;
 mod source_hash;
 mod split;
+mod tensor_maps;
 mod toolchain;
 
 pub use arch::{Arch, PtxVersion};
@@ -53,4 +55,5 @@ pub use launch_bounds::apply_launch_bounds;
 pub use shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive};
 pub use source_hash::source_hash;
 pub use split::{KernelModule, split};
+pub use tensor_maps::align_tensor_maps;
 pub use toolchain::{Places, Rejected, Toolchain, Verdict};

@@ -8,7 +8,7 @@
     reason = "the signatures are those of the other backends"
 )]
 
-use crate::common::{Element, WarpReductionOp, WarpShuffleMode};
+use crate::common::{AXES, Element, TensorMap, WarpReductionOp, WarpShuffleMode};
 
 #[path = "emulator/math.rs"]
 mod math;
@@ -108,6 +108,7 @@ trusting! {
     mbarrier_try_wait(u32, u32) -> bool;
     mbarrier_wait(u32, u32);
     copy_bulk[T](u32, GlobalView, usize, u32, u32);
+    copy_box(u32, &TensorMap, [i32; AXES], u32);
     m64n32_f16_7(&[[u32; 4]; 7], &[u64; 7]) -> [f32; 16];
     m64n32_bf16_7(&[[u32; 4]; 7], &[u64; 7]) -> [f32; 16];
     start_f16_5(&[[u32; 4]; 5], &[u64; 5]) -> [f32; 32];
@@ -138,6 +139,17 @@ macro_rules! shared_chains {
 shared_chains!(64, 9: start_shared_n128_f16_9);
 shared_chains!(64, 3: add_shared_n128_f16_3, add_shared_n128_bf16_3);
 shared_chains!(128, 3: add_shared_n256_f16_3, add_shared_n256_bf16_3);
+
+macro_rules! interleaved_chains {
+    ($sums:literal: $($name:ident),*) => {$(
+        pub(crate) unsafe fn $name(_: &mut [f32; $sums], _: &[u64; 3], _: [&[u64; 3]; 2]) {
+            absent()
+        }
+    )*};
+}
+
+interleaved_chains!(64: add_interleaved_n128_f16_3, add_interleaved_n128_bf16_3);
+interleaved_chains!(128: add_interleaved_n256_f16_3, add_interleaved_n256_bf16_3);
 
 /// Which chain a wait is for.
 #[derive(Debug, Clone, Copy)]

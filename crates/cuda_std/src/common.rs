@@ -51,3 +51,85 @@ pub enum WarpReductionOp {
     /// The bitwise exclusive or.
     Xor,
 }
+
+/// Axes of a tensor.
+pub const AXES: usize = 5;
+
+/// What a copy starts on in shared memory.
+pub const TARGET_BYTES: u32 = 128;
+
+/// The map of a tensor, as the device wants it, or the emulator. It lies on 64 bytes: on the device `cuda_builder` sees to it, as the compiler passes nothing that takes
+/// more than 16.
+#[cfg_attr(target_arch = "nvptx64", repr(C, align(16)))]
+#[cfg_attr(not(target_arch = "nvptx64"), repr(C, align(64)))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TensorMap(pub [u64; 16]);
+
+impl TensorMap {
+    /// That of no tensor, for launches that do not look at it.
+    pub const NONE: Self = Self([0; 16]);
+}
+
+/// The boxes of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boxes {
+    /// The tensor's extents.
+    pub extents: [u32; AXES],
+    /// Bytes from an index to the next along each axis but the first: multiples of 16.
+    pub strides: [u64; AXES - 1],
+    /// Indices from a box's first to its last along each axis, and one.
+    pub reaches: [u32; AXES],
+    /// From one index that a box has to the next: 1 along the first axis.
+    pub steps: [u32; AXES],
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Boxes {
+    /// Indices that a box has along each axis.
+    #[must_use]
+    pub fn counts(&self) -> [u32; AXES] {
+        std::array::from_fn(|axis| self.reaches[axis].div_ceil(self.steps[axis].max(1)))
+    }
+
+    /// Bytes of a line.
+    #[must_use]
+    pub fn line_bytes(&self) -> u32 {
+        2 * self.reaches[0]
+    }
+
+    /// The map of a tensor at `address`, for the emulator.
+    #[must_use]
+    pub fn emulated(&self, address: *const u8) -> TensorMap {
+        let [a, b, c, d] = self.strides;
+        let pair = |of: &[u32; AXES], first: usize| {
+            u64::from(of[first]) | (of.get(first + 1).copied().map_or(0, u64::from)) << 32
+        };
+        let mut words = [0; 16];
+        words[..5].copy_from_slice(&[address.addr() as u64, a, b, c, d]);
+        for (i, of) in [&self.extents, &self.reaches, &self.steps]
+            .into_iter()
+            .enumerate()
+        {
+            for (j, word) in words[5 + 3 * i..8 + 3 * i].iter_mut().enumerate() {
+                *word = pair(of, 2 * j);
+            }
+        }
+        TensorMap(words)
+    }
+
+    /// What [`emulated`](Self::emulated) was made of.
+    #[cfg(feature = "emulator")]
+    pub(crate) fn of_emulated(map: &TensorMap) -> (usize, Self) {
+        let words = &map.0;
+        let of = |first: usize| {
+            std::array::from_fn(|axis| (words[first + axis / 2] >> (32 * (axis % 2))) as u32)
+        };
+        let boxes = Self {
+            strides: [words[1], words[2], words[3], words[4]],
+            extents: of(5),
+            reaches: of(8),
+            steps: of(11),
+        };
+        (words[0] as usize, boxes)
+    }
+}

@@ -44,6 +44,7 @@ pub mod packed;
 pub mod registers;
 pub mod shared;
 pub mod storage;
+pub mod tensor_map;
 pub mod thread;
 pub mod warp;
 pub mod wgmma;

@@ -16,8 +16,9 @@
 //! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16
 //! bytes for each column, 128 bytes in all. Core matrices of neighbouring columns follow each
 //! other, or lie equally far apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]).
-//! Or a column is 32 bytes in one piece, *swizzled*: its halves are exchanged where bit 7 of their address is set
-//! ([`MatrixLayout::swizzled`]), so that what the tensor cores read of eight columns at once touches all banks.
+//! Or a column is 32 bytes in one piece, in a line of 32 bytes or 64, *swizzled* ([`MatrixLayout::swizzled`]): a unit of 16 bytes that would lie at an address
+//! lies where bit 4 of it is inverted if bit 7 is set, and in lines of 64 bytes bit 5 if bit 8 is. So what the tensor cores read of eight
+//! columns at once touches all banks, and [`crate::tensor_map::copy_box`] brings them so.
 //!
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
@@ -49,9 +50,6 @@ const CORE_MATRIX_UNITS: u32 = 128 / UNIT_BYTES;
 /// Bytes of the unit in which B is addressed.
 pub const UNIT_BYTES: u32 = 16;
 
-/// The bits of a descriptor's high word that say that columns are 32 bytes, swizzled.
-const SWIZZLED: u32 = 3 << 30;
-
 /// How the columns of B lie, or the rows of A.
 #[derive(Debug, Clone, Copy)]
 pub struct MatrixLayout {
@@ -71,24 +69,17 @@ impl MatrixLayout {
         }
     }
 
-    /// In pieces of 32 bytes, on multiples of as many, the halves of K where [`swizzled`] says: eight columns one after the other,
-    /// and the next eight `octet_units` of 16 bytes behind their start.
+    /// In lines of `1 << shift` units of 16 bytes, two or four, on multiples of as many: a column each, eight one after the other, and the next eight
+    /// `octet_units` behind their start. A matrix starts at any line, or at its second half of four units.
     #[must_use]
     #[inline(always)]
-    pub const fn swizzled(octet_units: u32) -> Self {
-        // Tensor cores do not look at the distance along K.
+    pub const fn swizzled(shift: u32, octet_units: u32) -> Self {
+        // Tensor cores do not look at the distance along K. The highest bits are 3 for lines of 32 bytes, and 2 for 64.
         Self {
             low: 1 << 16,
-            high: octet_units | SWIZZLED,
+            high: octet_units | (4 - shift) << 30,
         }
     }
-}
-
-/// Where the half of a swizzled column lies that would be at `address` if columns were not.
-#[must_use]
-#[inline(always)]
-pub const fn swizzled(address: SharedAddr) -> SharedAddr {
-    SharedAddr(address.0 ^ (address.0 >> 3 & UNIT_BYTES))
 }
 
 /// Where B of one step lies, or A.
@@ -328,6 +319,38 @@ add_shared! {
     add_shared_n128_bf16_3, "bf16", 128, 64, 3;
     add_shared_n256_f16_3, "f16", 256, 128, 3;
     add_shared_n256_bf16_3, "bf16", 256, 128, 3;
+}
+
+macro_rules! add_interleaved {
+    ($($name:ident, $ty:literal, $columns:literal, $half:literal, $sums:literal;)*) => {$(
+        #[doc = concat!("Starts to add the products of 3 steps of ", $ty, " to sums of ", $columns, " columns, which may be under way, with A in shared memory: the first eight columns are")]
+        #[doc = concat!("the first of `even`, the next eight the first of `odd`, and so on. Two instructions for each step, `wgmma.mma_async.sync.aligned.m64n", $half, "k16.f32.", $ty, ".", $ty, "`.")]
+        ///
+        /// # Safety
+        /// As above, for A as for both Bs.
+        #[must_use]
+        #[track_caller]
+        #[inline(always)]
+        pub unsafe fn $name(
+            chain: InFlight<$sums>,
+            a: &[MatrixDescriptor; 3],
+            even: &[MatrixDescriptor; 3],
+            odd: &[MatrixDescriptor; 3],
+        ) -> InFlight<$sums> {
+            let [a, even, odd] = [a, even, odd].map(|lines| lines.map(|lines| lines.0));
+            let mut sums = chain.sums;
+            // SAFETY: the caller's promise is the backend's.
+            unsafe { backend::$name(&mut sums, &a, [&even, &odd]) };
+            InFlight { sums, chain: backend::newest_chain() }
+        }
+    )*};
+}
+
+add_interleaved! {
+    add_interleaved_n128_f16_3, "f16", 128, 64, 64;
+    add_interleaved_n128_bf16_3, "bf16", 128, 64, 64;
+    add_interleaved_n256_f16_3, "f16", 256, 128, 128;
+    add_interleaved_n256_bf16_3, "bf16", 256, 128, 128;
 }
 
 /// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits for them.

@@ -101,11 +101,16 @@ impl Kernel<'_> {
         let cfgs = self.cfgs_of(instance);
         let names = self.parameters.iter().map(|one| &one.name);
         let types = self.parameters.iter().map(|one| &one.ty);
-        let passed = self.parameters.iter().map(|parameter| {
-            let name = &parameter.name;
-            parameter.pass(&quote! { #name })
-        });
+        let parameters = self.parameters.iter().enumerate();
+        let passed = parameters.map(|(i, parameter)| parameter.pass_on_device(symbol, i));
+        let parameters = self.parameters.iter().enumerate();
+        let comments = parameters.filter_map(|(i, parameter)| parameter.comment(symbol, i));
         quote! {
+            #(
+                #[cfg(target_arch = "nvptx64")]
+                #cfgs
+                ::core::arch::global_asm!(#comments);
+            )*
             #[cfg(target_arch = "nvptx64")]
             #cfgs
             #[allow(missing_docs)]
@@ -311,6 +316,24 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(text.matches("::cuda_std::Kernelfor").count(), 4);
+    }
+
+    #[test]
+    fn a_tensor_map_is_taken_where_the_launch_put_it() {
+        let text = expanded(
+            "instances(T: [f32, f16])",
+            &parse_quote! { pub unsafe fn k<T: Storage>(x: *const T, map: &tensor_map::TensorMap) {} },
+        );
+        for part in [
+            "global_asm!(\"//@tensor_mapk_f16_param_1\")",
+            "\"mov.b64{0},k_f16_param_1;\"",
+            "type Args=(*const::core::ffi::c_void,tensor_map::TensorMap,);",
+            "k::<f16>(arguments.0.cast(),&arguments.1)",
+        ] {
+            let part = part.replace(' ', "");
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+        assert_eq!(text.matches("//@tensor_map").count(), 2);
     }
 
     #[test]

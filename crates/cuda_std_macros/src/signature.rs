@@ -25,6 +25,8 @@ enum Form {
     Pointer,
     /// By reference.
     Reference,
+    /// By reference to where the launch put it, of which the device makes no copy: a tensor map.
+    InPlace,
 }
 
 impl Parameter {
@@ -33,8 +35,44 @@ impl Parameter {
         match self.form {
             Form::Value => quote! { #given },
             Form::Pointer => quote! { #given.cast() },
-            Form::Reference => quote! { &#given },
+            Form::Reference | Form::InPlace => quote! { &#given },
         }
+    }
+
+    /// What the compiler calls parameter number `index` of the entry point `symbol`.
+    fn on_device(symbol: &Ident, index: usize) -> String {
+        format!("{symbol}_param_{index}")
+    }
+
+    /// For a tensor map the comment by which `cuda_builder` aligns it.
+    pub(crate) fn comment(&self, symbol: &Ident, index: usize) -> Option<String> {
+        let is_map = matches!(self.form, Form::InPlace);
+        is_map.then(|| format!("//@tensor_map {}", Self::on_device(symbol, index)))
+    }
+
+    /// The same in the entry point `symbol` on the device, whose parameter number `index` it is.
+    pub(crate) fn pass_on_device(&self, symbol: &Ident, index: usize) -> TokenStream {
+        let name = &self.name;
+        let Form::InPlace = self.form else {
+            return self.pass(&quote! { #name });
+        };
+        // A reference would be one to a copy in the thread's own memory.
+        let parameter = Self::on_device(symbol, index);
+        let address = format!("mov.b64 {{0}}, {parameter};");
+        quote! {{
+            let _ = #name;
+            let address: *const ::cuda_std::tensor_map::TensorMap;
+            // SAFETY: parameters stay while the kernel runs, and the generic address of one is a reference to it.
+            unsafe {
+                ::core::arch::asm!(
+                    #address,
+                    "cvta.param.u64 {0}, {0};",
+                    out(reg64) address,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+                &*address
+            }
+        }}
     }
 }
 
@@ -109,6 +147,9 @@ pub(crate) fn parameters(function: &ItemFn) -> Result<Vec<Parameter>> {
                     "is a reference, but a function that is not generic is its own entry point",
                 );
             }
+            Type::Reference(reference) if is_tensor_map(&reference.elem) => {
+                (Form::InPlace, reference.elem.to_token_stream())
+            }
             Type::Reference(reference) => (Form::Reference, reference.elem.to_token_stream()),
             other => (Form::Value, other.to_token_stream()),
         };
@@ -128,6 +169,15 @@ pub(crate) fn name(parameter: &GenericParam) -> &Ident {
         GenericParam::Type(ty) => &ty.ident,
         GenericParam::Const(constant) => &constant.ident,
     }
+}
+
+/// Whether a type is called as `cuda_std`'s tensor map is.
+fn is_tensor_map(ty: &Type) -> bool {
+    let Type::Path(path) = ty else {
+        return false;
+    };
+    let last = path.path.segments.last();
+    last.is_some_and(|last| last.ident == "TensorMap")
 }
 
 /// Whether a generic parameter of the function occurs in `tokens`.

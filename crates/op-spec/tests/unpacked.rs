@@ -1,4 +1,4 @@
-//! Which inputs a product of wide tiles reads as they lie, and what changes where it does.
+//! Which inputs a product of wide tiles reads as they lie or packs in lines, and what changes where it does.
 
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
@@ -49,7 +49,7 @@ fn plain() -> ConvGeometry {
 #[test]
 fn strides_are_counted_in_cells() {
     let conv = plain();
-    let unpacked = config(&conv).unpacked(channels_last(&conv, 64));
+    let unpacked = config(&conv).unpacked(channels_last(&conv, 64), &HOPPER);
     let cells = unpacked.expect("cells").geometry.cells;
     let expected = CellStrides {
         sample: 20 * 30 * 8,
@@ -57,12 +57,14 @@ fn strides_are_counted_in_cells() {
         row: 30 * 8,
         column: 8,
         is_unpacked: 1,
+        line_planes: 4,
+        boxes: cells.boxes,
     };
     assert_eq!(cells, expected);
     assert_eq!(cells.sample_cells(&conv), 20 * 30 * 8);
     assert_eq!(cells.all_cells(&conv), 2 * 20 * 30 * 8);
     // With gaps, the last of which is not there.
-    let unpacked = config(&conv).unpacked(channels_last(&conv, 80));
+    let unpacked = config(&conv).unpacked(channels_last(&conv, 80), &HOPPER);
     let cells = unpacked.expect("cells").geometry.cells;
     assert_eq!(cells.all_cells(&conv), 2 * 20 * 30 * 10 - 2);
 }
@@ -72,28 +74,36 @@ fn what_is_no_cell_is_packed() {
     let conv = plain();
     let wide = config(&conv);
     let last = channels_last(&conv, 64);
-    assert!(wide.unpacked(last).is_some());
+    assert!(wide.unpacked(last, &HOPPER).is_some());
     let contiguous = [64 * 600, 600, 600, 30, 1];
-    assert_eq!(wide.unpacked(contiguous), None);
-    for (axis, stride) in [(0, 1), (0, -8), (1, 2), (3, 30 * 64 + 4), (4, 68), (4, -64)] {
+    assert_eq!(wide.unpacked(contiguous, &HOPPER), None);
+    for (axis, stride) in [
+        (0, 1),
+        (0, 0),
+        (0, -8),
+        (1, 2),
+        (3, 30 * 64 + 4),
+        (4, 68),
+        (4, -64),
+    ] {
         let mut strides = last;
         strides[axis] = stride;
-        assert_eq!(wide.unpacked(strides), None, "{strides:?}");
+        assert_eq!(wide.unpacked(strides, &HOPPER), None, "{strides:?}");
     }
     // The one slice lies anywhere.
     let mut strides = last;
     strides[2] = -3;
-    assert!(wide.unpacked(strides).is_some());
+    assert!(wide.unpacked(strides, &HOPPER).is_some());
     // More words of a sample than 32 bits count.
     strides[3] = 1 << 33;
-    assert_eq!(wide.unpacked(strides), None);
+    assert_eq!(wide.unpacked(strides, &HOPPER), None);
     strides[3] = i64::MAX - 7;
-    assert_eq!(wide.unpacked(strides), None);
+    assert_eq!(wide.unpacked(strides, &HOPPER), None);
     // As many cells that in 32 bits hardly any are left of them, along the rows and the columns.
     for (axis, steps) in [(3, 19), (4, 29)] {
         let mut strides = last;
         strides[axis] = 8 * (1i64 << 32).div_euclid(steps) + 8;
-        assert_eq!(wide.unpacked(strides), None, "{strides:?}");
+        assert_eq!(wide.unpacked(strides, &HOPPER), None, "{strides:?}");
     }
 }
 
@@ -107,91 +117,131 @@ fn other_formats_tiles_and_groups_are_packed() {
         OperandFormat::PARTS,
     ] {
         let config = GemmConfig::with_tile(&conv, None, format, &HOPPER, WIDE).expect("a config");
-        assert_eq!(config.unpacked(last), None, "{format:?}");
+        assert_eq!(config.unpacked(last, &HOPPER), None, "{format:?}");
     }
     let format = OperandFormat::STORED;
     let narrow = GemmConfig::with_tile(&conv, None, format, &HOPPER, W64N128).expect("a config");
-    assert_eq!(narrow.unpacked(last), None);
+    assert_eq!(narrow.unpacked(last, &HOPPER), None);
     let spec = ConvSpec {
         groups: 4,
         ..Conv3dSpec::default()
     };
-    // Of 16 channels, and of 12.
-    for (channels, are_cells) in [(64, true), (48, false)] {
+    // Of 16 channels, of 12, and of 24, of which a line would have those of the next group.
+    for (channels, are_cells) in [(64, true), (48, false), (96, false)] {
         let conv = self::conv(channels, [1, 20, 30], 3, spec);
-        let unpacked = config(&conv).unpacked(channels_last(&conv, channels as i64));
+        let config = config(&conv);
+        let unpacked = config.unpacked(channels_last(&conv, channels as i64), &HOPPER);
         assert_eq!(unpacked.is_some(), are_cells, "{channels}");
+        // Packing fills lines up.
+        let lined = config.packed_in_lines(&HOPPER).expect("lines");
+        let g = lined.geometry;
+        assert!(g.planes.is_multiple_of(g.cells.line_planes) && g.cells.column == 4 * g.planes);
     }
 }
 
 #[test]
-fn patches_that_reach_further_than_their_coordinates_are_packed() {
-    for (dilation, are_cells) in [(200, true), (260, false)] {
-        let spec = ConvSpec {
-            dilation: [1, 1, dilation],
-            ..Conv3dSpec::default()
-        };
-        let conv = conv(16, [1, 4, 2 * dilation + 8], 3, spec);
-        let unpacked = config(&conv).unpacked(channels_last(&conv, 16));
-        assert_eq!(unpacked.is_some(), are_cells, "{dilation}");
-    }
-}
-
-#[test]
-fn what_every_tile_would_bring_anew_is_packed_once() {
-    // With a stride patches are so large that there are slots for two of them, of which one warp at a time fills one.
-    for (extent, stride, channels, filters, is_read) in [
-        (16, 2, 256, 320, false),
-        (16, 1, 256, 256, true),
-        (8, 1, 320, 320, true),
+fn boxes_reach_no_further_than_a_tensor_map_lets_them() {
+    // How far a box goes along the columns, and what it leaves out of them.
+    for (columns, dilation, stride, has_lines) in [
+        (100, 20, 1, true),
+        (600, 260, 1, false),
+        (400, 1, 8, true),
+        (400, 1, 9, false),
     ] {
         let spec = ConvSpec {
-            padding: [1; 3].into(),
-            stride: [stride; 3],
+            dilation: [1, 1, dilation],
+            stride: [1, 1, stride],
             ..Conv3dSpec::default()
         };
+        let conv = conv(16, [1, 4, columns], 3, spec);
+        let config = config(&conv);
+        let unpacked = config.unpacked(channels_last(&conv, 16), &HOPPER);
+        let lined = config.packed_in_lines(&HOPPER);
+        assert_eq!(unpacked.is_some(), has_lines, "{dilation} {stride}");
+        assert_eq!(lined.is_some(), has_lines, "{dilation} {stride}");
+    }
+}
+
+fn spec(stride: usize, padding: usize) -> Conv3dSpec {
+    ConvSpec {
+        stride: [stride; 3],
+        padding: [padding; 3].into(),
+        ..ConvSpec::default()
+    }
+}
+
+#[test]
+fn lines_are_long_where_they_leave_filters_enough_slots() {
+    let of = |c: usize, extents: [usize; 3], stride: usize, filters: u32| {
         let conv = ConvGeometry {
             group_k: filters,
-            ..conv(channels, [extent; 3], 3, spec)
+            ..conv(c, extents, 3, spec(stride, usize::from(extents[0] > 1)))
         };
-        let packed = GemmConfig::new(&conv, None, OperandFormat::STORED, &HOPPER, None);
-        let unpacked = packed.expect("a config");
-        let unpacked = unpacked.unpacked(channels_last(&conv, channels as i64));
-        let saves = unpacked.expect("cells").saves_packing(&HOPPER);
-        assert_eq!(saves, is_read, "{channels} of {extent}^3 by {stride}");
-    }
+        let config = GemmConfig::new(&conv, None, OperandFormat::STORED, &HOPPER, None);
+        let config = config.expect("a config");
+        let unpacked = config.unpacked(channels_last(&conv, c as i64), &HOPPER);
+        let unpacked = unpacked.expect("cells");
+        let rings = unpacked.wide_rings(&HOPPER).expect("slots");
+        (unpacked.geometry.cells.line_planes, rings.stay)
+    };
+    assert_eq!(of(32, [128; 3], 2, 64), (4, 0));
+    assert_eq!(of(512, [1, 64, 64], 1, 512), (4, 0));
+    // Two tiles of filters in a block leave too few slots beside patches of long lines with a stride.
+    assert_eq!(of(64, [64; 3], 2, 128), (2, 0));
+    // Filters stay where lines are short.
+    assert_eq!(of(32, [128; 3], 1, 32), (2, 1));
+    // Blocks that split sums have an odd number of stages each.
+    assert_eq!(of(320, [8; 3], 1, 320), (2, 0));
 }
 
 #[test]
 fn nothing_that_decides_about_bits_changes() {
-    let spec = |stride: usize, padding: usize| ConvSpec {
-        stride: [stride; 3],
-        padding: [padding; 3].into(),
-        ..Conv3dSpec::default()
-    };
     // The last has one plane, of which two columns make a step.
     let one_plane = conv(8, [1, 60, 60], 3, Conv3dSpec::default());
-    for (conv, joined) in [
-        (plain(), 1),
-        (conv(512, [1, 64, 64], 3, Conv3dSpec::default()), 1),
-        (conv(32, [32, 32, 32], 3, spec(2, 1)), 1),
-        (conv(64, [16, 16, 16], 3, spec(1, 1)), 1),
-        (conv(256, [1, 25, 38], 1, Conv3dSpec::default()), 1),
-        (one_plane, 0),
+    for (conv, planes) in [
+        (plain(), 4),
+        (conv(24, [1, 20, 30], 3, Conv3dSpec::default()), 2),
+        (conv(512, [1, 64, 64], 3, Conv3dSpec::default()), 4),
+        (conv(32, [32, 32, 32], 3, spec(2, 1)), 4),
+        (conv(64, [16, 16, 16], 3, spec(1, 1)), 4),
+        (conv(256, [1, 25, 38], 1, Conv3dSpec::default()), 4),
+        // Of four strips.
+        (conv(256, [1, 102, 154], 3, Conv3dSpec::default()), 4),
+        (one_plane, 1),
     ] {
         let packed = config(&conv);
         let strides = channels_last(&conv, conv.input_channels().into());
-        let unpacked = packed.unpacked(strides).expect("cells");
-        let (from, to) = (packed.geometry, unpacked.geometry);
-        let same = op_spec::launch::implicit_gemm::GemmGeometry {
-            cells: from.cells,
-            ..to
-        };
-        assert_eq!(same, from);
-        assert_eq!(unpacked.splits, packed.splits);
-        assert_eq!(unpacked.wide_rings(&HOPPER), packed.wide_rings(&HOPPER));
-        assert_eq!(to.joined(), joined);
-        assert!(to.stage_planes.is_multiple_of(to.planes_together()));
-        assert!(joined == 0 || to.planes_together().is_multiple_of(2));
+        let unpacked = packed.unpacked(strides, &HOPPER).expect("cells");
+        let lined = packed.packed_in_lines(&HOPPER);
+        assert_eq!(lined.is_some(), planes > 1);
+        for with_lines in [Some(unpacked), lined].into_iter().flatten() {
+            let (from, to) = (packed.geometry, with_lines.geometry);
+            assert_eq!(to.cells.line_planes, planes);
+            assert_eq!(with_lines.splits, packed.splits);
+            // The same steps in the same order: slices of the filter take turns after as many planes.
+            let slice_planes = |g: &op_spec::launch::implicit_gemm::GemmGeometry| {
+                if g.depth_stages > 1 {
+                    g.slice_planes
+                } else {
+                    0
+                }
+            };
+            assert_eq!(slice_planes(&to), slice_planes(&from));
+            assert_eq!(to.stages * to.steps, from.stages * from.steps);
+            assert_eq!(to.stages * to.stage_planes, from.stages * from.stage_planes);
+            let same = op_spec::launch::implicit_gemm::GemmGeometry {
+                cells: from.cells,
+                planes: from.planes,
+                stage_planes: from.stage_planes,
+                slice_planes: from.slice_planes,
+                stages: from.stages,
+                steps: from.steps,
+                offsets: from.offsets,
+                octets_in_turn: from.octets_in_turn,
+                patch_cells: from.patch_cells,
+                ..to
+            };
+            assert_eq!(same, from);
+        }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cuda_std::tensor_map::{Boxes, TensorMap};
+
 use super::emulator::Emulator;
 #[cfg(feature = "emulator")]
 use super::emulator::EmulatorOptions;
@@ -79,6 +81,17 @@ impl Device {
         let gpu = Gpu::open(ordinal)?;
         tracing::debug!(target: "convfuse::device", ordinal, name = gpu.facts().name, "a GPU is open");
         Ok(Device(Kind::Gpu(gpu)))
+    }
+
+    /// How copies of boxes know a tensor at `address`.
+    ///
+    /// # Errors
+    /// What the driver says, on a GPU.
+    pub(crate) fn tensor_map(&self, boxes: &Boxes, address: *const u8) -> Result<TensorMap> {
+        match self.kind() {
+            Kind::Gpu(gpu) => gpu::tensor_map(&gpu.make_current()?, boxes, address),
+            Kind::Cpu(_) | Kind::Emulator(_) => Ok(boxes.emulated(address)),
+        }
     }
 
     /// How many GPUs the driver sees.

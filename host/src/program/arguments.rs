@@ -5,9 +5,12 @@
 
 use std::ffi::c_void;
 
+use cuda_std::tensor_map::{Boxes, TensorMap};
+
 use super::Value;
 use crate::device::DType;
 use crate::dtype::Element;
+use crate::error::Result;
 
 /// What kernels take the elements of a value as.
 pub(crate) trait Stored: 'static {
@@ -49,48 +52,94 @@ impl Value {
     }
 }
 
+/// Where values are when a program runs.
+pub(crate) trait Places {
+    /// Where a value is, of which this is done.
+    fn address(&mut self, used: Use) -> *mut u8;
+
+    /// The map of the boxes of a tensor that is there.
+    fn tensor_map(&mut self, boxes: &Boxes, address: *const u8) -> Result<TensorMap>;
+}
+
 /// What gives a kernel's parameter of type `T` when the program runs.
 pub(crate) trait Argument<T>: Copy + Send + Sync + 'static {
-    /// The parameter. `address` is told what is done with each value behind it, and tells where the value is.
-    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> T;
+    /// The parameter. `places` is told what is done with each value behind it, and tells where the value is.
+    ///
+    /// # Errors
+    /// What the driver says of a tensor map.
+    fn resolve(self, places: &mut dyn Places) -> Result<T>;
 }
 
 impl<T: Copy + Send + Sync + 'static> Argument<T> for T {
-    fn resolve(self, _address: &mut dyn FnMut(Use) -> *mut u8) -> T {
-        self
+    fn resolve(self, _: &mut dyn Places) -> Result<T> {
+        Ok(self)
     }
 }
 
 impl<T: Stored> Argument<*const T> for Value {
-    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> *const T {
-        address(self.used::<T>(false)).cast_const().cast()
+    fn resolve(self, places: &mut dyn Places) -> Result<*const T> {
+        Ok(places.address(self.used::<T>(false)).cast_const().cast())
     }
 }
 
 impl<T: Stored> Argument<*const T> for Option<Value> {
-    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> *const T {
-        self.map_or(std::ptr::null(), |value| value.resolve(address))
+    fn resolve(self, places: &mut dyn Places) -> Result<*const T> {
+        self.map_or(Ok(std::ptr::null()), |value| value.resolve(places))
     }
 }
 
 impl<T: Stored> Argument<*mut T> for Value {
-    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> *mut T {
-        address(self.used::<T>(true)).cast()
+    fn resolve(self, places: &mut dyn Places) -> Result<*mut T> {
+        Ok(places.address(self.used::<T>(true)).cast())
+    }
+}
+
+/// A value of which a kernel reads boxes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BoxesOf {
+    pub(crate) value: Value,
+    pub(crate) boxes: Boxes,
+}
+
+impl Argument<TensorMap> for Option<BoxesOf> {
+    fn resolve(self, places: &mut dyn Places) -> Result<TensorMap> {
+        let Some(BoxesOf { value, boxes }) = self else {
+            return Ok(TensorMap::NONE);
+        };
+        let address = places.address(value.used::<c_void>(false));
+        places.tensor_map(&boxes, address)
+    }
+}
+
+/// Writes down what is done with values, which are nowhere.
+#[derive(Default)]
+struct Uses(Vec<Use>);
+
+impl Places for Uses {
+    fn address(&mut self, used: Use) -> *mut u8 {
+        self.0.push(used);
+        std::ptr::null_mut()
+    }
+
+    fn tensor_map(&mut self, _: &Boxes, _: *const u8) -> Result<TensorMap> {
+        Ok(TensorMap::NONE)
     }
 }
 
 /// All arguments of a kernel whose parameters are `P`: a tuple with one for each.
 pub(crate) trait Arguments<P>: Copy + Send + Sync + 'static {
     /// The parameters, as [`Argument::resolve`] gives each.
-    fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> P;
+    ///
+    /// # Errors
+    /// As there.
+    fn resolve(self, places: &mut dyn Places) -> Result<P>;
 
     /// What is done with the values behind them: first what is read, then what is written.
     fn uses(self) -> Vec<Use> {
-        let mut uses = Vec::new();
-        self.resolve(&mut |used| {
-            uses.push(used);
-            std::ptr::null_mut()
-        });
+        let mut uses = Uses::default();
+        // Nothing fails where nothing is.
+        let _ = self.resolve(&mut uses);
+        let Uses(mut uses) = uses;
         uses.sort_by_key(|used| used.is_written);
         uses
     }
@@ -100,9 +149,9 @@ macro_rules! arguments {
     ($($name:ident $Parameter:ident)*) => {
         impl<$($name: Argument<$Parameter>, $Parameter),*> Arguments<($($Parameter,)*)> for ($($name,)*) {
             #[allow(non_snake_case, reason = "a type's name is its argument's, too")]
-            fn resolve(self, address: &mut dyn FnMut(Use) -> *mut u8) -> ($($Parameter,)*) {
+            fn resolve(self, places: &mut dyn Places) -> Result<($($Parameter,)*)> {
                 let ($($name,)*) = self;
-                ($($name.resolve(address),)*)
+                Ok(($($name.resolve(places)?,)*))
             }
         }
     };

@@ -1,10 +1,11 @@
 //! How a program is made: values and launches, one after the other.
 
+use cuda_std::tensor_map::{Boxes, TensorMap};
 use cuda_std::{Instance, KernelArgs};
 use kernels_gpu::copy_strided::COPY_STRIDED;
 use op_spec::launch::copy_strided::{Collapsed, CopyGeometry};
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Places, Use};
 use super::memory::{Life, pack};
 use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, DeviceProperties, LaunchShape, Order, Stream, Tensor};
@@ -357,6 +358,22 @@ impl ProgramBuilder {
     }
 }
 
+/// Where the values of a launch are.
+struct Addresses<'a> {
+    stream: &'a Stream,
+    addresses: &'a [*mut u8],
+}
+
+impl Places for Addresses<'_> {
+    fn address(&mut self, used: Use) -> *mut u8 {
+        self.addresses[used.value.0]
+    }
+
+    fn tensor_map(&mut self, boxes: &Boxes, address: *const u8) -> Result<TensorMap> {
+        self.stream.device().tensor_map(boxes, address)
+    }
+}
+
 /// A launch of a kernel whose parameters are `A`.
 struct Typed<A: 'static, R> {
     kernel: &'static Instance<A>,
@@ -374,7 +391,8 @@ impl<A: KernelArgs, R: Arguments<A>> Launch for Typed<A, R> {
         shape: LaunchShape,
         addresses: &[*mut u8],
     ) -> Result<()> {
-        let arguments = (self.arguments).resolve(&mut |used| addresses[used.value.0]);
+        let mut places = Addresses { stream, addresses };
+        let arguments = self.arguments.resolve(&mut places)?;
         // SAFETY: who appended the launch vouched for these arguments, and the caller for the addresses.
         unsafe { stream.launch(self.kernel, shape, arguments) }
     }

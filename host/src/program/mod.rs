@@ -20,7 +20,7 @@ mod tests;
 
 use std::fmt;
 
-pub(crate) use arguments::Arguments;
+pub(crate) use arguments::{Arguments, BoxesOf};
 pub(crate) use builder::ProgramBuilder;
 pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;

@@ -1,5 +1,6 @@
 //! Convolutions of images and volumes of almost 2³¹ elements, several of them: as in `far`, the last blocks run.
 
+use cuda_std::tensor_map::TensorMap;
 use cuda_std::{Label, Storage};
 use op_spec::ConvSpec;
 use op_spec::launch::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
@@ -295,6 +296,7 @@ fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
             alone.shift,
             y.ptr(),
             moments.ptr(),
+            TensorMap::NONE,
             g,
             rings,
             alone.ending,

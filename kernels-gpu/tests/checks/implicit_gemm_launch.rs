@@ -1,6 +1,7 @@
 //! Launches of the implicit matrix product: what packs input and filters, and the product.
 
 use cuda_std::Label;
+use cuda_std::tensor_map::TensorMap;
 use op_spec::launch::implicit_gemm::{Ending, GemmConfig, GemmDevice};
 
 use super::super::kernels::fused::implicit_gemm::*;
@@ -96,6 +97,12 @@ pub(super) fn multiply_wide<F: Packed>(
     moments: &Tensor<f32>,
 ) -> Result<u32, Failure> {
     let rings = config.wide_rings(device).expect("a wide tile");
+    let g = &config.geometry;
+    let map = match (g.has_lines(), g.cells.is_unpacked) {
+        (false, _) => TensorMap::NONE,
+        (true, 0) => boxes(g).emulated(of.packed.source::<u32>().cast()),
+        (true, _) => boxes(g).emulated(ended.x.cast()),
+    };
     let arguments = (
         of.packed.source(),
         of.descales.source(),
@@ -108,6 +115,7 @@ pub(super) fn multiply_wide<F: Packed>(
         ended.shift,
         y.ptr(),
         moments.ptr(),
+        map,
         config.geometry,
         rings,
         ended.ending,

@@ -1,4 +1,4 @@
-//! The product of wide tiles on inputs that are cells as they lie: the same bits as from packed ones.
+//! The product of wide tiles on patches of lines, of inputs that are cells as they lie and of packed ones: the same bits as from planes.
 
 use cuda_std::Storage;
 use ndarray::ArrayD;
@@ -28,9 +28,9 @@ fn rows() -> Vec<Row> {
             spec([1, 2, 2], [0, 1, 0], [1; 3], 1),
             1,
         ),
-        // Groups; a last stage that is not full.
+        // Groups.
         (
-            [2, 48, 10],
+            [2, 64, 10],
             [1, 9, 11],
             [1, 3, 3],
             spec([1; 3], [0, 1, 0], [1, 1, 2], 2),
@@ -62,6 +62,16 @@ fn rows() -> Vec<Row> {
             spec([1; 3], [0, 40, 1], [1; 3], 1),
             1,
         ),
+        // Groups of six planes, of which a stage has four, in two lines.
+        (
+            [1, 96, 10],
+            [1, 6, 8],
+            [1, 1, 1],
+            spec([1; 3], [0; 3], [1; 3], 2),
+            1,
+        ),
+        // Four strips, whose boxes are rows.
+        ([1, 32, 9], [1, 8, 32], [1, 3, 3], around, 1),
         // Sums that two blocks split.
         ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, 2),
     ]
@@ -99,6 +109,7 @@ fn laid_out<T: Storage>(
 
 /// All rows, with a norm behind them and without, on values that are not finite, too.
 pub(crate) fn same_bits_as_packed<F: Packed>(run: &Run) -> Outcome {
+    let mut strips = std::collections::BTreeSet::new();
     for (number, row) in rows().into_iter().enumerate() {
         let (channels, input, filter, spec, splits) = row;
         let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
@@ -117,7 +128,15 @@ pub(crate) fn same_bits_as_packed<F: Packed>(run: &Run) -> Outcome {
                 }
             }
         }
+        strips.insert(config.geometry.strips);
         with_and_without_norm::<F>(run, &format!("row {number}"), conv, &config)?;
+    }
+    // Boxes of each kind.
+    if F::OPERANDS.is_stored() {
+        assert!(
+            [0, 1, 2, 4].iter().all(|kind| strips.contains(kind)),
+            "{strips:?}"
+        );
     }
     Ok(())
 }
@@ -143,8 +162,9 @@ pub(super) fn drawn<F: Packed>(run: &Run, what: &str, conv: Convolution) -> Resu
     let geometry = conv.geometry;
     let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, WIDE);
     let strides = strides(&geometry);
-    let of_cells = config
-        .filter(|config| config.geometry.pixel_tiles() > 1 && config.unpacked(strides).is_some());
+    let of_cells = config.filter(|config| {
+        config.geometry.pixel_tiles() > 1 && config.unpacked(strides, &FOR_WIDE_TILES).is_some()
+    });
     let Some(config) = of_cells else {
         return Ok(0);
     };
@@ -177,17 +197,34 @@ fn check<F: Packed>(run: &Run, what: &str, conv: &Convolution, config: &GemmConf
     };
     let operands = prepare::<F>(run, config, &x, weight)?;
     let (y, moments) = multiply(config, &FOR_WIDE_TILES, &operands, &x)?;
-    let operands = operands.without_input(run)?;
-    let strides = strides(&conv.geometry);
-    let x = laid_out::<F::Stored>(run, &conv.case.x, strides)?;
     // One tile a block and two, which bring patches alike.
     let is_whole = conv.geometry.output_channels() <= WIDE.filters();
     let devices = [&FOR_WIDE_TILES, &FOR_SINGLE_TILES];
-    for device in devices.into_iter().take(2 - usize::from(is_whole)) {
-        let unpacked = config.unpacked(strides).expect("cells");
-        let (other, other_moments) = multiply(&unpacked, device, &operands, &x)?;
-        same_bits(what, &other, &y)?;
-        same_bits(&format!("{what}, moments"), &other_moments, &moments)?;
+    let devices = &devices[..2 - usize::from(is_whole)];
+    let same = |way: &str, (other, other_moments): Results<F::Stored>| {
+        same_bits(&format!("{what}, {way}"), &other, &y)?;
+        same_bits(&format!("{what}, {way}, moments"), &other_moments, &moments)
+    };
+    for device in devices {
+        let Some(lined) = config.packed_in_lines(device) else {
+            let g = &config.geometry;
+            let is_odd = g.conv.input_pixels() % 2 == 1;
+            let is_in_turn = g.strips == 2 && !F::OPERANDS.is_stored();
+            assert!(g.pair_cells > 0 || is_odd || is_in_turn, "{what}: no lines");
+            continue;
+        };
+        let operands = prepare::<F>(run, &lined, &x, weight)?;
+        same("in lines", multiply(&lined, device, &operands, &x)?)?;
+    }
+    if !F::OPERANDS.is_stored() {
+        return Ok(());
+    }
+    let operands = operands.without_input(run)?;
+    let strides = strides(&conv.geometry);
+    let x = laid_out::<F::Stored>(run, &conv.case.x, strides)?;
+    for device in devices {
+        let unpacked = config.unpacked(strides, device).expect("cells");
+        same("unpacked", multiply(&unpacked, device, &operands, &x)?)?;
     }
     Ok(())
 }

@@ -28,8 +28,8 @@ const K_MATRICES: usize = K / ROW_VALUES;
 /// The bits of a descriptor that a matrix without swizzle uses: start, and distances along K and along the lines.
 const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32;
 
-/// Those that are set besides where lines are 32 bytes, swizzled. Other swizzles nobody can ask for.
-const SWIZZLED: u64 = 3 << 62;
+/// Those that are set besides where lines are swizzled, of 32 bytes and of 64. Other swizzles nobody can ask for.
+const SWIZZLED: [u64; 2] = [3 << 62, 2 << 62];
 
 /// The bits that are 0 in a start, and in a distance along the lines, that are multiples of 32 bytes.
 const LINE_UNITS: u64 = 1 | 1 << 32;
@@ -41,10 +41,10 @@ const fn columns(results: usize) -> usize {
 
 /// Where a thread has A of each step.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum RowsOfA<'a, const STEPS: usize> {
-    Registers(&'a [[u32; 4]; STEPS]),
+pub(crate) enum RowsOfA<'a> {
+    Registers(&'a [[u32; 4]]),
     /// Descriptors.
-    Shared(&'a [u64; STEPS]),
+    Shared(&'a [u64]),
 }
 
 /// A row of A or a column of B in a step.
@@ -53,9 +53,9 @@ type Line = tensor_sum::Line<K>;
 /// Threads on their way to a chain.
 struct Meeting {
     chain: Chain,
-    /// Descriptors of A (none if it is in registers) and of B, one for each step.
+    /// Descriptors of A (none if it is in registers) and of B, one for each step, or of B two, of which columns are eight in turn.
     a: Vec<u64>,
-    b: Vec<u64>,
+    b: Vec<Vec<u64>>,
     members: Vec<Member>,
     /// Chains that each of them has waited for.
     finished: u64,
@@ -86,14 +86,17 @@ struct Member {
     result: *mut f32,
 }
 
-/// Adds the products of all steps to `result`. What they read is in flight until the wait.
-pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
+/// Adds the products of all steps to `result`. What they read is in flight until the wait. Of two Bs there are eight columns in turn.
+pub(crate) fn multiply(
     kind: tensor::Kind,
-    result: &mut [f32; RESULTS],
-    a: RowsOfA<'_, STEPS>,
-    b: &[u64; STEPS],
+    result: &mut [f32],
+    a: RowsOfA<'_>,
+    b: &[&[u64]],
     place: Place,
 ) {
+    let (parts, steps) = (b.len(), b[0].len());
+    let of_step = |step: usize| b.iter().map(|part| part[step]).collect();
+    let b: Vec<Vec<u64>> = (0..steps).map(of_step).collect();
     let exec = with();
     exec.tick(place);
     let (registers, a): (&[_], &[_]) = match a {
@@ -102,9 +105,10 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
     };
     let chain = Chain {
         kind,
-        steps: STEPS,
-        columns: columns(RESULTS),
+        steps,
+        columns: columns(result.len()),
         shared_a: !a.is_empty(),
+        parts,
     };
     let refuse = |problem: String| {
         let op = chain.to_string();
@@ -122,11 +126,11 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
         b: b.to_vec(),
         members: Vec::new(),
         finished,
-        rows: vec![[Line::ZERO; ROWS]; STEPS],
+        rows: vec![[Line::ZERO; ROWS]; steps],
         columns: Vec::new(),
     });
     if meeting.chain != chain || meeting.a != a || meeting.b != b {
-        let mine = whereabouts(&chain, a, b);
+        let mine = whereabouts(&chain, a, &b);
         let theirs = whereabouts(&meeting.chain, &meeting.a, &meeting.b);
         refuse(format!(
             "threads of one warpgroup disagree: {mine} and {theirs}"
@@ -151,13 +155,15 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
         // Its values are needed once, but what each warp reads is checked.
         let first = meeting.columns.is_empty();
         let columns: Vec<_> = (b.iter())
-            .map(|&b| read(&chain, b, 0..chain.columns, first, place))
+            .map(|b| read(&chain, b, 0..chain.columns, first, place))
             .collect();
         let rows: Vec<_> = (a.iter())
-            .map(|&a| read(&chain, a, own.clone(), true, place))
+            .map(|a| read(&chain, std::slice::from_ref(a), own.clone(), true, place))
             .collect();
-        let of_a = a.iter().flat_map(|&a| line_addresses(a, own.clone()));
-        let of_b = b.iter().flat_map(|&b| line_addresses(b, 0..chain.columns));
+        let of_a = a
+            .iter()
+            .flat_map(|a| line_addresses(std::slice::from_ref(a), own.clone()));
+        let of_b = b.iter().flat_map(|b| line_addresses(b, 0..chain.columns));
         flight = Some(Flight::new(of_a.chain(of_b).flatten(), place));
         let meeting = self::meeting(with(), warpgroup).as_mut();
         let meeting = meeting.expect("this thread has come");
@@ -189,7 +195,7 @@ pub(crate) fn multiply<const STEPS: usize, const RESULTS: usize>(
 }
 
 /// A chain and where it reads, for messages.
-fn whereabouts(chain: &Chain, a: &[u64], b: &[u64]) -> String {
+fn whereabouts(chain: &Chain, a: &[u64], b: &[Vec<u64>]) -> String {
     match a {
         [] => format!("{chain}, B at {b:x?}"),
         _ => format!("{chain}, A at {a:x?}, B at {b:x?}"),
@@ -209,23 +215,24 @@ fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u3
 /// Checks that lines of a tile may be read, and reads them. Their values are given if they are `needed`.
 fn read(
     chain: &Chain,
-    descriptor: u64,
+    descriptors: &[u64],
     lines: Range<usize>,
     needed: bool,
     place: Place,
 ) -> Vec<Line> {
-    let swizzle = descriptor & !DESCRIPTOR_BITS;
-    let problem = match swizzle {
-        SWIZZLED if descriptor & LINE_UNITS != 0 => Some("no multiple of 32 bytes"),
-        0 | SWIZZLED => None,
-        _ => Some("too large"),
-    };
-    if let Some(problem) = problem {
+    for descriptor in descriptors {
+        let swizzle = descriptor & !DESCRIPTOR_BITS;
+        let is_swizzled = SWIZZLED.contains(&swizzle);
+        let problem = match swizzle {
+            _ if is_swizzled && descriptor & LINE_UNITS != 0 => "no multiple of 32 bytes",
+            _ if is_swizzled || swizzle == 0 => continue,
+            _ => "too large",
+        };
         let text =
             format!("{chain}: a start or a distance in descriptor {descriptor:#x} is {problem}");
         fail(place, FaultKind::Argument(text));
     }
-    let addresses = || line_addresses(descriptor, lines.clone());
+    let addresses = || line_addresses(descriptors, lines.clone());
     async_proxy::check(addresses().flatten(), ROW_BYTES, place);
     let mut values = Vec::with_capacity(if needed { lines.len() } else { 0 });
     for addresses in addresses() {
@@ -248,26 +255,37 @@ fn read(
     values
 }
 
-/// For each line of a tile, the addresses of its pieces along K. Descriptors hold addresses without the block's rank.
-fn line_addresses(descriptor: u64, lines: Range<usize>) -> impl Iterator<Item = [u32; K_MATRICES]> {
-    let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
-    let (start, k_stride, stride) = (field(0), field(16), field(32));
-    let is_swizzled = descriptor & SWIZZLED == SWIZZLED;
-    let line_bytes = (ROW_BYTES as u32) << u32::from(is_swizzled);
+/// For each line of a tile, the addresses of its pieces along K, where each descriptor has eight lines in turn. Descriptors hold addresses without the
+/// block's rank.
+fn line_addresses(
+    descriptors: &[u64],
+    lines: Range<usize>,
+) -> impl Iterator<Item = [u32; K_MATRICES]> {
     let rank = with().rank;
     lines.map(move |line| {
-        let line = line as u32;
-        let first = start + line / 8 * stride + line % 8 * line_bytes;
+        let (octet, of_octet) = (line / ROW_VALUES, line as u32 % ROW_VALUES as u32);
+        let descriptor = descriptors[octet % descriptors.len()];
+        let octet = (octet / descriptors.len()) as u32;
+        let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
+        // A row of a core matrix, or a line of two, or of four, in which the pieces are exchanged by bits 7 and 8 of the address as a whole, whatever the
+        // matrix starts on: what tensor cores do with what copies of boxes leave.
+        let pieces = match SWIZZLED.iter().position(|&bits| descriptor & bits == bits) {
+            Some(doublings) => 2 << doublings,
+            None => 1,
+        };
+        let first = field(0) + octet * field(32) + of_octet * pieces * ROW_BYTES as u32;
         std::array::from_fn(|k| {
-            let address = if is_swizzled {
-                // By the address as a whole, whatever the matrix starts on: what tensor cores do, said apart from `wgmma::swizzled`,
-                // which a mistake there is held against.
-                let address = first + (k * ROW_BYTES) as u32;
-                address ^ (address >> 3 & ROW_BYTES as u32)
-            } else {
-                first + k as u32 * k_stride
-            };
-            mapped(address, rank)
+            let address = first
+                + k as u32
+                    * if pieces > 1 {
+                        ROW_BYTES as u32
+                    } else {
+                        field(16)
+                    };
+            mapped(
+                address ^ ((address >> 3) & ((pieces - 1) * ROW_BYTES as u32)),
+                rank,
+            )
         })
     })
 }

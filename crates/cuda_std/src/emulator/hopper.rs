@@ -10,6 +10,7 @@ use super::tensor::Kind;
 use super::views::GlobalView;
 use super::waiting::Setting;
 use super::{async_proxy, clusters, flights, registers, transfers};
+use crate::common::{AXES, TensorMap};
 
 #[track_caller]
 pub(crate) fn fence_async_proxy() {
@@ -64,6 +65,11 @@ pub(crate) unsafe fn copy_bulk<T>(
 }
 
 #[track_caller]
+pub(crate) unsafe fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], barrier: u32) {
+    transfers::copy_box(target, map, at, barrier, Location::caller());
+}
+
+#[track_caller]
 pub(crate) unsafe fn cluster_copy_bulk<T>(
     target: u32,
     source: GlobalView,
@@ -81,7 +87,7 @@ macro_rules! chains {
         #[track_caller]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; $sums] {
             let mut sums = [0.0; $sums];
-            chains::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), b, Location::caller());
+            chains::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), &[b], Location::caller());
             sums
         }
     )*};
@@ -98,7 +104,7 @@ macro_rules! adding_chains {
     ($($name:ident, $kind:ident, $steps:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(mut d: [f32; 32], a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 32] {
-            chains::multiply(Kind::$kind, &mut d, RowsOfA::Registers(a), b, Location::caller());
+            chains::multiply(Kind::$kind, &mut d, RowsOfA::Registers(a), &[b], Location::caller());
             d
         }
     )*};
@@ -115,7 +121,7 @@ macro_rules! chains_with_wait {
         #[track_caller]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 16] {
             let (mut sums, place) = ([0.0; 16], Location::caller());
-            chains::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), b, place);
+            chains::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), &[b], place);
             flights::wait(flights::newest(), 0, place);
             sums
         }
@@ -130,14 +136,14 @@ chains_with_wait! {
 #[track_caller]
 pub(crate) unsafe fn start_shared_n128_f16_9(d: &mut [f32; 64], a: &[u64; 9], b: &[u64; 9]) {
     *d = [0.0; 64];
-    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), b, Location::caller());
+    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), &[b], Location::caller());
 }
 
 macro_rules! adding_shared_chains {
     ($($name:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; $steps], b: &[u64; $steps]) {
-            chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), b, Location::caller());
+            chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), &[b], Location::caller());
         }
     )*};
 }
@@ -149,11 +155,27 @@ adding_shared_chains! {
     add_shared_n256_bf16_3, Bf16, 3, 128;
 }
 
+macro_rules! interleaved_chains {
+    ($($name:ident, $kind:ident, $sums:literal;)*) => {$(
+        #[track_caller]
+        pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; 3], b: [&[u64; 3]; 2]) {
+            chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), &[b[0], b[1]], Location::caller());
+        }
+    )*};
+}
+
+interleaved_chains! {
+    add_interleaved_n128_f16_3, F16, 64;
+    add_interleaved_n128_bf16_3, Bf16, 64;
+    add_interleaved_n256_f16_3, F16, 128;
+    add_interleaved_n256_bf16_3, Bf16, 128;
+}
+
 /// The assembly waits for it, too.
 #[track_caller]
 pub(crate) unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[u64; 8], b: &[u64; 8]) {
     let place = Location::caller();
-    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), b, place);
+    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), &[b], place);
     flights::wait(flights::newest(), 0, place);
 }
 

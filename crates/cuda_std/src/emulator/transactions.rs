@@ -29,7 +29,14 @@ enum Source {
         stamps: Vec<u64>,
     },
     Value([u8; STORE_BYTES]),
+    Pieces {
+        region: *const Region,
+        pieces: Vec<Piece>,
+    },
 }
+
+/// 16 bytes of a box: where they are from, with the write stamps at the start, if they are in the tensor.
+type Piece = Option<(usize, Vec<u64>)>;
 
 /// Bytes in which bulk copies are checked.
 pub(crate) const CHUNK: usize = 16;
@@ -58,6 +65,33 @@ impl Transaction {
             target,
             to,
             bytes,
+            written,
+        }
+    }
+
+    /// A copy of pieces of 16 bytes, of which the current thread is reader and writer, to one place after the other: each from byte `from` of `source`, or zeros.
+    pub(crate) fn pieces(
+        source: *const Region,
+        from: &[Option<usize>],
+        (target, to): (*const Region, usize),
+        place: Place,
+    ) -> Self {
+        let written = with().stamp(place);
+        for (i, from) in from.iter().enumerate() {
+            if let &Some(from) = from {
+                access::read(source, from, CHUNK, place);
+            }
+            mark(target, to + i * CHUNK, CHUNK, "copy_box", place);
+        }
+        let piece = |from: usize| (from, write_stamps(source, from, CHUNK));
+        Self {
+            source: Source::Pieces {
+                region: source,
+                pieces: from.iter().map(|from| from.map(piece)).collect(),
+            },
+            target,
+            to,
+            bytes: from.len() * CHUNK,
             written,
         }
     }
@@ -121,6 +155,23 @@ impl Transaction {
         let exec = with();
         // SAFETY: shared regions live as long as the launch.
         let target = unsafe { &*self.target };
+        let unchanged = |region: &Region, from: usize, bytes: usize, stamps: &[u64]| {
+            if write_stamps(region, from, bytes) == stamps {
+                return;
+            }
+            let earlier = with().earlier("copy", self.written);
+            let (object, offset) = (region.describe(), from as u64);
+            fail(
+                place,
+                FaultKind::InFlight {
+                    what: "source written before the wait",
+                    object,
+                    offset,
+                    earlier,
+                },
+            );
+        };
+        let mut gathered = Vec::new();
         let bytes: *const u8 = match &self.source {
             Source::Memory {
                 region,
@@ -129,23 +180,25 @@ impl Transaction {
             } => {
                 // SAFETY: views are made from live regions.
                 let source = unsafe { &**region };
-                if write_stamps(source, *from, self.bytes) != *stamps {
-                    let earlier = exec.earlier("copy", self.written);
-                    let (object, offset) = (source.describe(), *from as u64);
-                    fail(
-                        place,
-                        FaultKind::InFlight {
-                            what: "source written before the wait",
-                            object,
-                            offset,
-                            earlier,
-                        },
-                    );
-                }
+                unchanged(source, *from, self.bytes, stamps);
                 // SAFETY: `copy` checked the range against the region.
                 unsafe { source.data().add(*from) }
             }
             Source::Value(bytes) => bytes.as_ptr(),
+            Source::Pieces { region, pieces } => {
+                for piece in pieces {
+                    let mut bytes = [0; CHUNK];
+                    if let Some((from, stamps)) = piece {
+                        // SAFETY: tensors are in live regions, or no piece is from one.
+                        let source = unsafe { &**region };
+                        unchanged(source, *from, CHUNK, stamps);
+                        // SAFETY: `pieces` checked the range against the region.
+                        bytes = unsafe { source.data().add(*from).cast::<[u8; CHUNK]>().read() };
+                    }
+                    gathered.extend(bytes);
+                }
+                gathered.as_ptr()
+            }
         };
         for offset in (0..self.bytes).step_by(STORE_BYTES) {
             for index in locate(target, self.to + offset, STORE_BYTES, "landing", place) {
@@ -162,7 +215,7 @@ impl Transaction {
 
 /// The times and threads of the last writes of a range's 4-byte words.
 fn write_stamps(region: *const Region, start: usize, len: usize) -> Vec<u64> {
-    // SAFETY: views are made from live regions.
+    // SAFETY: sources are live regions.
     let region = unsafe { &*region };
     let word = |offset: usize| {
         // SAFETY: the range was checked against the region.

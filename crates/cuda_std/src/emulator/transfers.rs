@@ -5,6 +5,10 @@ use super::fault::{FaultKind, Place};
 use super::region::Region;
 use super::transactions::{CHUNK, Transaction};
 use super::{async_proxy, clusters, mbarriers};
+use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
+
+/// Elements of a piece of a box.
+const PIECE_ELEMENTS: u32 = CHUNK as u32 / 2;
 
 /// What a bulk copy reads: a region and an offset, if it reads anything.
 type From = Option<(*const Region, usize)>;
@@ -49,6 +53,65 @@ pub(crate) fn copy_to_blocks(
         }
         start_copy(there, source, bytes, barrier, place);
     }
+}
+
+/// Starts to copy the box of a tensor at these coordinates.
+pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u32, place: Place) {
+    let (start, boxes) = Boxes::of_emulated(map);
+    let [of_line, of_rest @ ..] = boxes.counts();
+    let pieces = of_line / PIECE_ELEMENTS;
+    let refuse =
+        |problem: String| -> ! { fail(place, FaultKind::Argument(format!("copy_box: {problem}"))) };
+    if ![1, 2, 4].contains(&pieces) || of_line % PIECE_ELEMENTS != 0 || of_rest.contains(&0) {
+        refuse(format!("the map has no boxes, {boxes:?}"));
+    }
+    if !target.is_multiple_of(TARGET_BYTES) {
+        refuse(format!(
+            "the target {target:#x} is no multiple of {TARGET_BYTES}"
+        ));
+    }
+    mbarriers::touch(address, place);
+    mbarriers::check_fence(address, place);
+    let exec = with();
+    let Some(shared) = exec.shared_at(target) else {
+        refuse(format!(
+            "the target {target:#x} is no address in this block's shared memory"
+        ));
+    };
+    let (to, shared): (usize, *const Region) = (target as usize - shared.base, shared);
+    let region = exec.memory.find(start);
+    let offset = region.map_or(0, |region| start - region.base);
+    let region: *const Region = region.map_or(std::ptr::null(), |region| region);
+    let mut from = Vec::new();
+    let all = of_rest.iter().product::<u32>() * pieces;
+    for piece in 0..all {
+        // Pieces are exchanged within their line, by bits 7 and up of their address.
+        let byte = target + piece * CHUNK as u32;
+        let piece = (byte ^ ((byte >> 3) & ((pieces - 1) * CHUNK as u32))) - target;
+        let mut rest = piece / CHUNK as u32 / pieces;
+        let first = piece / CHUNK as u32 % pieces * PIECE_ELEMENTS;
+        let mut source = Some(offset);
+        let mut along = |axis: usize, index: u32, bytes: u64| {
+            let index = i64::from(at[axis]) + i64::from(index);
+            let is_inside = (0..i64::from(boxes.extents[axis])).contains(&index);
+            source = source.filter(|_| is_inside);
+            source = source.map(|source| source + index as usize * bytes as usize);
+        };
+        along(0, first, 2);
+        for (i, count) in of_rest.into_iter().enumerate() {
+            along(i + 1, rest % count * boxes.steps[i + 1], boxes.strides[i]);
+            rest /= count;
+        }
+        if source.is_some() && region.is_null() {
+            refuse(format!("the tensor at {start:#x} is in no allocation"));
+        }
+        from.push(source);
+    }
+    let token = exec.token();
+    let copy = Transaction::pieces(region, &from, (shared, to), place);
+    async_proxy::wrote(with(), copy.segment());
+    with().stats.async_copies += 1;
+    mbarriers::add(address, copy, token, place);
 }
 
 fn check_copy(target: u32, bytes: u32, place: Place) {

@@ -64,12 +64,14 @@ pub(crate) struct Chain {
     pub(crate) columns: usize,
     /// A is in shared memory.
     pub(crate) shared_a: bool,
+    /// How many Bs there are, of which columns are eight in turn.
+    pub(crate) parts: usize,
 }
 
 impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.kind.type_name();
-        let (steps, columns) = (self.steps, self.columns);
+        let (steps, columns) = (self.parts * self.steps, self.columns / self.parts);
         let memory = if self.shared_a {
             "shared memory"
         } else {

@@ -3,6 +3,7 @@
 use core::arch::asm;
 
 use super::memory::GlobalView;
+use crate::common::{AXES, TensorMap};
 
 #[inline(always)]
 pub(crate) unsafe fn mbarrier_init(address: u32, arrivals: u32) {
@@ -86,6 +87,20 @@ pub(crate) unsafe fn cluster_copy_bulk<T>(
         asm!(
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}], {2}, [{3}], {4};",
             in(reg32) dst, in(reg64) src, in(reg32) bytes, in(reg32) barrier, in(reg16) blocks,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn copy_box(dst: u32, map: &TensorMap, at: [i32; AXES], barrier: u32) {
+    let map = core::ptr::from_ref(map);
+    let [a, b, c, d, e] = at;
+    // SAFETY: the caller gives a map in a parameter, memory for the box, and an initialised barrier.
+    unsafe {
+        asm!(
+            "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}, {5}, {6}}}], [{7}];",
+            in(reg32) dst, in(reg64) map, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, in(reg32) e, in(reg32) barrier,
             options(nostack, preserves_flags),
         );
     }

@@ -25,6 +25,38 @@ macro_rules! accumulators {
     };
 }
 
+/// Those of every second octet of columns, the first one among them, or not.
+macro_rules! half_of_the_accumulators {
+    (even 64) => {
+        concat!(
+            "{0},{1},{2},{3},{8},{9},{10},{11},{16},{17},{18},{19},{24},{25},{26},{27},",
+            "{32},{33},{34},{35},{40},{41},{42},{43},{48},{49},{50},{51},{56},{57},{58},{59}",
+        )
+    };
+    (odd 64) => {
+        concat!(
+            "{4},{5},{6},{7},{12},{13},{14},{15},{20},{21},{22},{23},{28},{29},{30},{31},",
+            "{36},{37},{38},{39},{44},{45},{46},{47},{52},{53},{54},{55},{60},{61},{62},{63}",
+        )
+    };
+    (even 128) => {
+        concat!(
+            "{0},{1},{2},{3},{8},{9},{10},{11},{16},{17},{18},{19},{24},{25},{26},{27},",
+            "{32},{33},{34},{35},{40},{41},{42},{43},{48},{49},{50},{51},{56},{57},{58},{59},",
+            "{64},{65},{66},{67},{72},{73},{74},{75},{80},{81},{82},{83},{88},{89},{90},{91},",
+            "{96},{97},{98},{99},{104},{105},{106},{107},{112},{113},{114},{115},{120},{121},{122},{123}",
+        )
+    };
+    (odd 128) => {
+        concat!(
+            "{4},{5},{6},{7},{12},{13},{14},{15},{20},{21},{22},{23},{28},{29},{30},{31},",
+            "{36},{37},{38},{39},{44},{45},{46},{47},{52},{53},{54},{55},{60},{61},{62},{63},",
+            "{68},{69},{70},{71},{76},{77},{78},{79},{84},{85},{86},{87},{92},{93},{94},{95},",
+            "{100},{101},{102},{103},{108},{109},{110},{111},{116},{117},{118},{119},{124},{125},{126},{127}",
+        )
+    };
+}
+
 /// Calls a macro with what it is given, and with the indices of so many accumulators.
 macro_rules! with_indices {
     (64, $macro:ident $arguments:tt) => {
@@ -113,6 +145,47 @@ add! {
     add_shared_n256_f16_3, "f16", "m64n256k16", 128, 3;
     add_shared_n256_bf16_3, "bf16", "m64n256k16", 128, 3;
 }
+
+/// Chains of three steps that add to the sums, each step in two instructions for the octets of columns in turn.
+macro_rules! interleaved {
+    (($name:ident, $ty:literal, $shape:literal, $sums:tt) $($i:literal)*) => {
+        #[inline(always)]
+        pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; 3], [even, odd]: [&[u64; 3]; 2]) {
+            // SAFETY: as above.
+            unsafe {
+                asm!(
+                    "{{",
+                    ".reg .pred more;",
+                    "setp.ne.b32 more, 1, 0;",
+                    "wgmma.fence.sync.aligned;",
+                    interleaved!(step $ty, $shape, $sums, "{a0}", "{b0}", "{c0}"),
+                    interleaved!(step $ty, $shape, $sums, "{a1}", "{b1}", "{c1}"),
+                    interleaved!(step $ty, $shape, $sums, "{a2}", "{b2}", "{c2}"),
+                    "wgmma.commit_group.sync.aligned;",
+                    "}}",
+                    $(inout(reg32) d[$i],)*
+                    a0 = in(reg64) a[0], b0 = in(reg64) even[0], c0 = in(reg64) odd[0],
+                    a1 = in(reg64) a[1], b1 = in(reg64) even[1], c1 = in(reg64) odd[1],
+                    a2 = in(reg64) a[2], b2 = in(reg64) even[2], c2 = in(reg64) odd[2],
+                    options(nostack),
+                );
+            }
+        }
+    };
+    (step $ty:literal, $shape:literal, $sums:tt, $a:literal, $even:literal, $odd:literal) => {
+        concat!(
+            "wgmma.mma_async.sync.aligned.", $shape, ".f32.", $ty, ".", $ty, " {{", half_of_the_accumulators!(even $sums),
+            "}}, ", $a, ", ", $even, ", more, 1, 1, 0, 0;\n",
+            "wgmma.mma_async.sync.aligned.", $shape, ".f32.", $ty, ".", $ty, " {{", half_of_the_accumulators!(odd $sums),
+            "}}, ", $a, ", ", $odd, ", more, 1, 1, 0, 0;",
+        )
+    };
+}
+
+with_indices! { 64, interleaved (add_interleaved_n128_f16_3, "f16", "m64n64k16", 64) }
+with_indices! { 64, interleaved (add_interleaved_n128_bf16_3, "bf16", "m64n64k16", 64) }
+with_indices! { 128, interleaved (add_interleaved_n256_f16_3, "f16", "m64n128k16", 128) }
+with_indices! { 128, interleaved (add_interleaved_n256_bf16_3, "bf16", "m64n128k16", 128) }
 
 with_steps! { 8, 128, (add_shared_f16_8, "f16", "m64n256k16", 128, inout, ".reg .pred more;", "more",
 "\nwgmma.wait_group.sync.aligned 0;") }

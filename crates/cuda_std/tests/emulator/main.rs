@@ -7,6 +7,7 @@
 )]
 
 mod barriers;
+mod boxes;
 mod chains;
 mod clusters;
 mod copies;

@@ -1,11 +1,10 @@
-//! Columns of 32 bytes whose halves are exchanged by their address, wherever they start.
+//! Columns in lines of 32 bytes and of 64, of which pieces are exchanged by their address, wherever they start; and columns of which eight in turn are of two matrices.
 
 use crate::support::{assert_kind, download, pattern, run_clean, run_faulty, shape, upload};
 use cuda_std::async_proxy;
 use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
-use cuda_std::shared::SharedAddr;
 use cuda_std::wgmma::{self, MatrixDescriptor, MatrixLayout, unit};
 
 const ROWS: usize = 64;
@@ -16,13 +15,14 @@ const THREADS: u32 = 128;
 
 /// Columns from eight to the next eight: ten, as in a patch that has two more than are multiplied.
 const PITCH: u32 = 10;
+/// Lines, of up to 64 bytes.
 const PLACES: usize = 16 * PITCH as usize + 32;
 /// Words of a half of a column.
 const WORDS: u32 = K as u32 / 4;
 
 shared_array! {
     static ROWS_OF_A: [u32; ROWS * K / 2];
-    static PLACES_OF_B: [u32; PLACES * K / 2];
+    static PLACES_OF_B: [u32; PLACES * K];
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -35,15 +35,39 @@ enum Bug {
     HalfADistance,
 }
 
-/// The word from which a half lies that would lie from `word` on.
-fn exchanged(word: u32) -> u32 {
-    let from = SharedAddr(4 * word);
-    wgmma::swizzled(from).0 / 4
+/// The word from which a piece of a line of `1 << shift` pieces lies that would lie from `word` on: bits 4 and 5 of its address are exchanged by bits 7 and 8.
+fn exchanged(word: u32, shift: u32) -> u32 {
+    let pieces = (1 << shift) - 1;
+    word ^ ((word >> 5 & pieces) << 2)
 }
 
-/// `C = 3 * A * B^T` for a 64 x 16 A and a 128 x 16 B, of which column `c` is place `shift + c / 8 * PITCH + c % 8`.
+/// Where column `c` of B lies: the place, and which half of a line of 64 bytes.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Lies {
+    /// The binary logarithm of the pieces of a line.
+    shift: u32,
+    first: u32,
+    second_half: u32,
+    /// Whether every second octet of columns is of a matrix behind the first one's octets.
+    in_turn: u32,
+}
+
+impl Lies {
+    fn place(&self, column: u32) -> u32 {
+        let octet = column / 8;
+        let octet = if self.in_turn == 0 {
+            octet
+        } else {
+            octet / 2 + octet % 2 * 8
+        };
+        self.first + octet * PITCH + column % 8
+    }
+}
+
+/// `C = 3 * A * B^T` for a 64 x 16 A and a 128 x 16 B, of which columns lie as `lies` says.
 #[kernel(max_threads = 128, min_blocks = 1)]
-unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, shift: u32, bug: Bug) {
+unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, lies: Lies, bug: Bug) {
     unsafe {
         let (a, b) = (Global::new(a, ROWS * K), Global::new(b, COLUMNS * K));
         let c = GlobalMut::new(c, ROWS * COLUMNS);
@@ -58,25 +82,33 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, shift: u32, bug: B
             rows.store(word, pack(a, row as usize * K + k as usize));
             word += THREADS;
         }
-        // A half's place is that of its address, whatever the array starts on.
+        // A piece's place is that of its address, whatever the array starts on.
         let start = places.addr(0).0 / 4;
         let mut word = t;
         while word < (COLUMNS * K / 2) as u32 {
             let (column, of_column) = (word / (2 * WORDS), word % (2 * WORDS));
-            let place = shift + column / 8 * PITCH + column % 8;
-            let half = place * 2 * WORDS + of_column / WORDS * WORDS;
-            let at = exchanged(start + half) - start + of_column % WORDS;
+            let piece = (lies.place(column) << lies.shift) + 2 * lies.second_half;
+            let piece = piece * WORDS + of_column / WORDS * WORDS;
+            let at = exchanged(start + piece, lies.shift) - start + of_column % WORDS;
             places.store(at, pack(b, 2 * word as usize));
             word += THREADS;
         }
         async_proxy::fence_shared();
         thread::sync_threads();
-        let first = unit(places.addr(0)) + 2 * shift + u32::from(bug == Bug::HalfAColumn);
-        let distance = 2 * PITCH + u32::from(bug == Bug::HalfADistance);
-        let a = MatrixDescriptor::new(unit(rows.addr(0)), ROWS as u32);
-        let b = MatrixDescriptor::laid_out(first, MatrixLayout::swizzled(distance));
+        let first = unit(places.addr(0)) + (lies.first << lies.shift) + 2 * lies.second_half;
+        let first = first + u32::from(bug == Bug::HalfAColumn);
+        let distance = (PITCH << lies.shift) + u32::from(bug == Bug::HalfADistance);
+        let a = [MatrixDescriptor::new(unit(rows.addr(0)), ROWS as u32); STEPS];
+        let layout = MatrixLayout::swizzled(lies.shift, distance);
+        let b = [MatrixDescriptor::laid_out(first, layout); STEPS];
         let sums = wgmma::InFlight::at_rest([0.0; COLUMNS / 2]);
-        let sums = wgmma::add_shared_n128_f16_3(sums, &[a; STEPS], &[b; STEPS]).wait::<0>();
+        let sums = if lies.in_turn == 0 {
+            wgmma::add_shared_n128_f16_3(sums, &a, &b)
+        } else {
+            let odd = b.map(|even| even.offset((8 * PITCH) << lies.shift));
+            wgmma::add_interleaved_n128_f16_3(sums, &a, &b, &odd)
+        };
+        let sums = sums.wait::<0>();
         let (warp, lane) = (t as usize / 32, t as usize % 32);
         for (i, &value) in sums.iter().enumerate() {
             let row = 16 * warp + lane / 4 + 8 * (i / 2 % 2);
@@ -90,26 +122,37 @@ fn swizzled_columns_start_at_any_column() {
     let device = Device::new();
     let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
     let (da, db) = (upload(&device, &a), upload(&device, &b));
-    for shift in [0, 1, 3, 4, 7, 10, 31] {
-        let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
-        let arguments = (
-            da.ptr::<f32>().cast_const(),
-            db.ptr::<f32>().cast_const(),
-            c.ptr(),
-            shift,
-            Bug::None,
-        );
-        run_clean::<multiply>(&device, &shape(1, THREADS), arguments);
-        let c = download::<f32>(&c);
-        for row in 0..ROWS {
-            for column in 0..COLUMNS {
-                let product: f32 = (0..K).map(|k| a[row * K + k] * b[column * K + k]).sum();
-                let expected = STEPS as f32 * product;
-                assert_eq!(
-                    c[row * COLUMNS + column],
-                    expected,
-                    "{shift}: {row} {column}"
+    for first in [0, 1, 3, 4, 7, 10, 31] {
+        for (shift, second_half) in [(1, 0), (2, 0), (2, 1)] {
+            for in_turn in [0, 1] {
+                let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
+                let lies = Lies {
+                    shift,
+                    first,
+                    second_half,
+                    in_turn,
+                };
+                let arguments = (
+                    da.ptr::<f32>().cast_const(),
+                    db.ptr::<f32>().cast_const(),
+                    c.ptr(),
+                    lies,
+                    Bug::None,
                 );
+                run_clean::<multiply>(&device, &shape(1, THREADS), arguments);
+                let c = download::<f32>(&c);
+                for row in 0..ROWS {
+                    for column in 0..COLUMNS {
+                        let product: f32 = (0..K).map(|k| a[row * K + k] * b[column * K + k]).sum();
+                        let expected = STEPS as f32 * product;
+                        let what = format!("{first} {shift} {second_half} {in_turn}");
+                        assert_eq!(
+                            c[row * COLUMNS + column],
+                            expected,
+                            "{what}: {row} {column}"
+                        );
+                    }
+                }
             }
         }
     }
@@ -122,11 +165,17 @@ fn columns_that_no_multiple_of_their_bytes_starts_are_reported() {
     let (da, db) = (upload(&device, &a), upload(&device, &b));
     let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
     for bug in [Bug::HalfAColumn, Bug::HalfADistance] {
+        let lies = Lies {
+            shift: 1,
+            first: 0,
+            second_half: 0,
+            in_turn: 0,
+        };
         let arguments = (
             da.ptr::<f32>().cast_const(),
             db.ptr::<f32>().cast_const(),
             c.ptr(),
-            0,
+            lies,
             bug,
         );
         let fault = run_faulty::<multiply>(&device, &shape(1, THREADS), arguments);
@@ -135,14 +184,5 @@ fn columns_that_no_multiple_of_their_bytes_starts_are_reported() {
             fault.to_string().contains("no multiple of 32 bytes"),
             "{fault}"
         );
-    }
-}
-
-#[test]
-fn halves_are_exchanged_by_one_bit_of_their_address() {
-    for address in (0..1024).step_by(16) {
-        let is_exchanged = address & 128 != 0;
-        let expected = if is_exchanged { address ^ 16 } else { address };
-        assert_eq!(wgmma::swizzled(SharedAddr(address)), SharedAddr(expected));
     }
 }

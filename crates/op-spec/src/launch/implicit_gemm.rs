@@ -3,7 +3,7 @@
 //! Once for a model, the kernel of the *filters* puts these into the order of the tensor cores' registers. For each
 //! input, four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
 //! 1. The input is *packed*: padded, and in *cells* of eight 16-bit values, so that one cell is what one
-//!    row of a tensor-core operand takes, wherever it lies. One that is cells as it lies is not (`unpacked`).
+//!    row of a tensor-core operand takes, wherever it lies; or it is packed in lines (`lines`). One that is cells as it lies is not packed (`unpacked`).
 //! 2. f32 samples whose values the usual scale does not suit are repacked.
 //! 3. The product. A block has a *tile* of filters times pixels. It brings the part of the packed
 //!    input that its pixels touch, the *patch*, into shared memory, some channels (a *stage*) at a time.
@@ -26,6 +26,7 @@ mod config;
 mod costs;
 mod ending;
 mod layout;
+mod lines;
 mod pixels;
 mod stages;
 mod tile;
@@ -40,7 +41,7 @@ pub use tile::{
     CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
     WIDE,
 };
-pub use unpacked::{CellStrides, NO_COORDINATE};
+pub use unpacked::CellStrides;
 
 /// Threads of a block of the product.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;
@@ -183,6 +184,9 @@ pub struct GemmGeometry {
     pub slice_pitch: u32,
     /// From eight pixels of a warpgroup's tile to the next eight, in cells of the patch.
     pub octet_cells: u32,
+    /// From an octet of pixels to the next one, and from that to the one behind it, in cells of the patch: where octets are multiplied in turn. Of two strips of a
+    /// patch of lines the first of these leads to the other strip.
+    pub octets_in_turn: [u32; 2],
     /// 1 if the two cells of a step are equally far apart in all steps, for warpgroups, else 0: then they are any
     /// two that follow one another.
     pub paired: u32,
@@ -207,6 +211,8 @@ pub struct GemmGeometry {
     pub filter_tiles: u32,
     /// Planes in a stage.
     pub stage_planes: u32,
+    /// Planes that all stages of one slice of the filter have before those of the next slice follow, where slices are stages: those of one stage, or of two.
+    pub slice_planes: u32,
     /// Stages.
     pub stages: u32,
     /// Tensor-core steps of a stage.
@@ -231,7 +237,7 @@ pub struct GemmGeometry {
     /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
     /// computed again; else 0.
     pub alone: u32,
-    /// Where the cells of an input lie that is not packed.
+    /// Where the cells of an input lie that is not packed, or packed in lines.
     pub cells: CellStrides,
     /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a wide tile's filters makes one. Tiles, patches
     /// and the packed input are then those of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked for.
@@ -366,23 +372,38 @@ impl GemmGeometry {
         self.conv.input_channels() as u64 * self.conv.input_pixels() as u64
     }
 
-    /// Blocks that pack one plane of cells.
+    /// Blocks that pack one plane of cells, or two of lines.
     #[must_use]
     pub const fn plane_blocks(&self) -> u32 {
-        self.plane_cells()
-            .div_ceil(SPREAD_THREADS * CELLS_PER_THREAD)
+        let cells = if self.has_lines() {
+            self.conv.input_pixels()
+        } else {
+            self.plane_cells()
+        };
+        cells.div_ceil(SPREAD_THREADS * CELLS_PER_THREAD)
+    }
+
+    /// Planes of a group that are packed one by one, or two by two in lines.
+    #[must_use]
+    #[inline(always)]
+    pub const fn packed_planes(&self) -> u32 {
+        if self.has_lines() {
+            self.planes / STEP_CELLS
+        } else {
+            self.planes
+        }
     }
 
     /// Blocks that pack one sample.
     #[must_use]
     pub const fn sample_blocks(&self) -> u32 {
-        self.conv.groups * self.planes * self.plane_blocks()
+        self.conv.groups * self.packed_planes() * self.plane_blocks()
     }
 
     /// Launch of the kernel that packs the input, if its indices fit 32 bits.
     #[must_use]
     pub fn pack_shape(&self) -> Option<LaunchShape> {
-        let planes = self.conv.groups.checked_mul(self.planes)?;
+        let planes = self.conv.groups.checked_mul(self.packed_planes())?;
         let blocks = planes.checked_mul(self.plane_blocks())?;
         LaunchShape::linear(self.conv.n.checked_mul(blocks.into())?, SPREAD_THREADS)
     }

@@ -4,7 +4,7 @@
 //! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).
 //! 1. `carried`, `fork`: the kernels of this build; whether the driver can be used
 //! 2. `driver`: handles of the driver, calls and whose context they run in
-//! 3. `image`, `pool`: modules of one kernel, loaded or compiled; a pool of memory
+//! 3. `image`, `pool`, `tensor_map`: modules of one kernel, loaded or compiled; a pool of memory; maps of tensors
 //! 4. `kernels`: the kernels on one device, loaded when they are needed and looked up by name
 //! 5. `context`: the GPU: its context, its kernels, its memory pool
 //! 6. `launch`, `stream`: launches; streams and events
@@ -25,6 +25,7 @@ mod peer;
 mod pinned;
 mod pool;
 mod stream;
+mod tensor_map;
 
 pub(crate) use carried::{ORIGIN as PTX_ORIGIN, carried};
 pub(crate) use context::{Gpu, count};
@@ -32,3 +33,4 @@ pub(crate) use graph::GpuGraph;
 pub(crate) use memory::GpuBuffer;
 pub(crate) use pinned::PinnedMemory;
 pub(crate) use stream::{GpuEvent, GpuStream};
+pub(crate) use tensor_map::encode as tensor_map;

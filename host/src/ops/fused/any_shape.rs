@@ -18,6 +18,10 @@ use crate::spec::{ConvProblem, MaxPool2dProblem};
 
 /// A convolution that leaves the norm's statistics.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is alive at a time, and is copied to the plan's launches"
+)]
 pub(crate) enum StatisticsConvolution {
     /// On tensor cores.
     Gemm(GemmConfig, Precision),

@@ -2,7 +2,7 @@
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_PACK, IMPLICIT_GEMM_REPACK,
-    IMPLICIT_GEMM_WIDE,
+    IMPLICIT_GEMM_WIDE, boxes,
 };
 
 use cuda_std::Label;
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::ops::batch_norm::Folded;
 use crate::ops::launching::kernel;
 use crate::ops::{FusedOptions, Precision};
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{BoxesOf, ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
 use crate::spec::launch::implicit_gemm::{Ending, GemmConfig, GemmDevice, OperandFormat};
@@ -97,6 +97,7 @@ fn prepare(
         tile,
         cell_channels: geometry.cell_channels,
         stage_planes: geometry.stage_planes,
+        slice_planes: geometry.slice_planes,
         passes: config.format.passes,
         depth_stages: geometry.depth_stages,
         outputs_d: geometry.outputs_d,
@@ -168,15 +169,15 @@ pub(crate) fn append(
 ) -> Result<Convolved> {
     let device = gemm_device(program.properties());
     let strides = program.strides(x);
-    let unpacked = strides
-        .and_then(|strides| config.unpacked(strides))
-        .filter(|unpacked| unpacked.saves_packing(&device));
-    let (x, packed, config) = match &unpacked {
-        Some(unpacked) => (x, None, unpacked),
-        None => {
-            let x = program.in_order(x)?;
-            (x, Some(pack(program, x, config, precision)?), config)
-        }
+    let unpacked = strides.and_then(|strides| config.unpacked(strides, &device));
+    let is_unpacked = unpacked.is_some();
+    let lined = unpacked.or_else(|| config.packed_in_lines(&device));
+    let config = lined.as_ref().unwrap_or(config);
+    let (x, packed) = if is_unpacked {
+        (x, None)
+    } else {
+        let x = program.in_order(x)?;
+        (x, Some(pack(program, x, config, precision)?))
     };
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
@@ -186,7 +187,7 @@ pub(crate) fn append(
     let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
     // What a product looks at that no norm follows, or that packs nothing.
-    let x = (g.alone != 0 || unpacked.is_some()).then_some(x);
+    let x = (g.alone != 0 || is_unpacked).then_some(x);
     let weight = (g.alone != 0).then_some(parameters.filters.weight);
     let folded = parameters
         .folded
@@ -195,6 +196,11 @@ pub(crate) fn append(
     let (label, shape) = (label(config, precision, dtype), config.shape(&device));
     if let Some(rings) = config.wide_rings(&device) {
         let (kernel, shape) = kernel(&IMPLICIT_GEMM_WIDE, &[rings.label().into(), label], shape)?;
+        let lines = words.or(x).filter(|_| g.has_lines());
+        let in_boxes = lines.map(|value| BoxesOf {
+            value,
+            boxes: boxes(g),
+        });
         let arguments = (
             words,
             descales,
@@ -207,6 +213,7 @@ pub(crate) fn append(
             shift,
             y,
             moments,
+            in_boxes,
             *g,
             rings,
             ending,

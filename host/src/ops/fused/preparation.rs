@@ -20,6 +20,7 @@ pub(crate) enum Preparation {
         tile: GemmTile,
         cell_channels: u32,
         stage_planes: u32,
+        slice_planes: u32,
         passes: u32,
         depth_stages: u32,
         outputs_d: u32,

@@ -9,6 +9,7 @@ use op_spec::launch::implicit_gemm::{
 };
 
 use super::format::{Bf16, F16, FILTER_PARTS, Format, Parts, Rounded, Split, part_of_pass};
+use super::tables::stage_place;
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 
@@ -59,12 +60,12 @@ impl<T: Storage> Filter<'_, T> {
     #[inline(always)]
     unsafe fn value(&self, stage: u32, (plane, tap): (u32, u32), value: u32) -> f32 {
         let (g, conv) = (self.g, &self.g.conv);
-        let (stage, depth) = div_rem(stage, g.depth_stages);
+        let (first_plane, depth) = stage_place(g, stage);
         let (row, column) = div_rem(tap, g.column_taps);
         // Where the filter's slices are stages, those of one have its rows. Before the first, wrapped.
         let row = (depth * conv.r + row).wrapping_sub(self.behind * conv.r);
         let (j, c) = div_rem(value, g.cell_channels);
-        let channel = (stage * g.stage_planes + plane) * g.cell_channels + c;
+        let channel = (first_plane + plane) * g.cell_channels + c;
         let s = column * g.cell_columns + j;
         let in_filter = row < conv.t * conv.r && s < conv.s;
         if plane < g.stage_planes && channel < conv.group_c && in_filter {

@@ -45,9 +45,9 @@
 //! # Layers
 //! The modules, from the bottom up; each imports only from lines before its own, which a test checks.
 //! 1. `format`, `tile`: how values become operands; tiles as types, and their sums
-//! 2. `pack`, `filters`, `combine`: the kernels before and after the product
-//! 3. `place`, `tables`: what a block computes; by what it finds cells, pixels and windows
-//! 4. `patch`, `again`: what it multiplies; what it computes again
+//! 2. `pack`, `combine`: the kernels before the product, on the input, and after it
+//! 3. `place`, `tables`: what a block computes; by what it finds stages, cells, pixels and windows
+//! 4. `filters`, `patch`, `again`: the kernel before it, on the filters; what a block multiplies; what it computes again
 //! 5. `results`: what becomes of the sums
 //! 6. `multiplier`: what a way to multiply has to do
 //! 7. `warps`, `warpgroup`: the two ways

@@ -108,12 +108,98 @@ impl<T: Storage> Packer<'_, T> {
     /// magnitude that the thread saw, as bits.
     #[inline(always)]
     unsafe fn pack<F: Format<Stored = T>>(&self, sample: u32, block: u32, scale: f32) -> u32 {
+        #[cfg(hopper)]
+        if F::OPERANDS.parts == 1 && self.g.has_lines() {
+            return self.pack_lines::<F>(sample, block, scale);
+        }
         match self.g.cell_channels {
             8 => self.pack_of::<F, 8>(sample, block, scale),
             4 => self.pack_of::<F, 4>(sample, block, scale),
             2 => self.pack_of::<F, 2>(sample, block, scale),
             _ => self.pack_of::<F, 1>(sample, block, scale),
         }
+    }
+
+    /// The same, two planes at a time, in lines: each lane those of two neighbouring pixels, of which there is an even number, and of which two lanes then write one at a time, so that
+    /// both cells of a sector are written at once.
+    #[cfg(hopper)]
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+    unsafe fn pack_lines<F: Format<Stored = T>>(&self, sample: u32, block: u32, scale: f32) -> u32 {
+        let (g, conv) = (self.g, &self.g.conv);
+        // All planes of a pixel at about the same time, so that what memory transfers at once is written at once.
+        let (block, pair) = div_rem(block, conv.groups * g.packed_planes());
+        let (group, pair_of_group) = div_rem(pair, g.packed_planes());
+        let pixels = conv.input_pixels();
+        let first_channel = (2 * pair_of_group * CELL_VALUES).min(conv.group_c);
+        let channels = (conv.group_c - first_channel).min(2 * CELL_VALUES) as usize;
+        let plane = pixels as usize;
+        let first_plane = sample as usize * conv.input_channels() as usize
+            + (group * conv.group_c + first_channel) as usize;
+        let all_planes = conv.n as usize * conv.input_channels() as usize;
+        let x =
+            Global::new(self.x, all_planes * plane).slice(first_plane * plane, channels * plane);
+        let column = (conv.groups * g.planes) as usize;
+        let all_cells = conv.n as usize * plane * column;
+        let packed = GlobalMut::new(self.packed, all_cells * CELL_WORDS as usize);
+        let thread = thread::thread_idx_x();
+        let odd = thread % 2;
+        let of_pixel = (2 * pair + odd) as usize;
+        let mut pixel = block * CELLS_PER_THREAD * SPREAD_THREADS + 2 * thread;
+        let mut bits = 0;
+        let mut count = 0;
+        // All lanes of a warp go on, or none does.
+        while count < CELLS_PER_THREAD && pixel - 2 * (thread % WARP_THREADS) < pixels {
+            let mut values = [[T::from_f32(0.0); 2]; 2 * VALUES];
+            unroll!(16, |c| {
+                if c < channels && pixel < pixels {
+                    values[c] = x.load_vec::<2>(pixel as usize + c * plane);
+                }
+            });
+            // For each of the two pixels the two cells.
+            let mut words = [[0; VALUES]; 2];
+            unroll!(2, |of_two| {
+                unroll!(8, |i| {
+                    let (low, high) = (values[2 * i][of_two], values[2 * i + 1][of_two]);
+                    if F::OPERANDS.scaled {
+                        let (low, high) = (low.to_f32(), high.to_f32());
+                        bits = bits.max(magnitude(low)).max(magnitude(high));
+                        words[of_two][i] = F::pack(low * scale, high * scale);
+                    } else {
+                        words[of_two][i] = F::join(low, high);
+                    }
+                });
+            });
+            unroll!(2, |of_two| {
+                // The even lane has the first cell of both lanes' pixels, and the odd one the second.
+                let (mut first, mut second) = ([0; 4], [0; 4]);
+                let words = words[of_two];
+                unroll!(4, |i| {
+                    let given = if odd == 0 { words[4 + i] } else { words[i] };
+                    let (taken, _) =
+                        warp::warp_shuffle_xor(warp::ALL_LANES, given, 1, WARP_THREADS);
+                    (first[i], second[i]) = if odd == 0 {
+                        (words[i], taken)
+                    } else {
+                        (taken, words[4 + i])
+                    };
+                });
+                let of_even = pixel - 2 * odd + of_two as u32;
+                let at = |pixel: u32| {
+                    let pixel = sample as usize * plane + pixel as usize;
+                    (pixel * column + of_pixel) * CELL_WORDS as usize
+                };
+                if of_even < pixels {
+                    packed.store_vec(at(of_even), first);
+                }
+                if of_even + 2 < pixels {
+                    packed.store_vec(at(of_even + 2), second);
+                }
+            });
+            count += 2;
+            pixel += 2 * SPREAD_THREADS;
+        }
+        bits
     }
 
     /// The same, of cells of `CHANNELS` channels.
@@ -240,7 +326,7 @@ unsafe fn store_parts<F: Format>(
     }
 }
 
-/// A block packs some cells of one plane.
+/// A block packs some cells of one plane, or lines of two.
 ///
 /// *Launch*: `g.pack_shape()`. Blocks of one plane are neighbours.
 /// *Mapping*: threads of consecutive cells, `CELLS_PER_THREAD` of them, a block's width

@@ -11,7 +11,7 @@ use super::tile::TileShape;
 use crate::parts::index::div_rem;
 
 /// Pixels of an octet.
-const OCTET_PIXELS: u32 = 8;
+pub(super) const OCTET_PIXELS: u32 = 8;
 
 /// Strips of octets of a tile, of which there are none where warps multiply by themselves: 0 is then known to the compiler.
 #[inline(always)]
@@ -25,14 +25,36 @@ fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if tile.is_wide() { g.outputs_d } else { 1 }
 }
 
-/// 1 where the two cells of a step are side by side in the patch, else 0, which is known to the compiler where they never are.
+/// The binary logarithm of the cells of a line of the patch: 0, which is known to the compiler where it always is, if planes are apart.
 #[inline(always)]
-pub(super) fn joined<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
-    if tile.is_wide() && F::OPERANDS.is_stored() {
-        g.joined()
+pub(super) fn line_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
+    if may_have_lines::<F>(tile) {
+        g.line_shift()
     } else {
         0
     }
+}
+
+/// Whether a patch may be of lines, which one of values of several parts never is.
+#[inline(always)]
+const fn may_have_lines<F: Format>(tile: GemmTile) -> bool {
+    tile.is_wide() && F::OPERANDS.parts == 1
+}
+
+/// Whether the patch is of lines.
+#[inline(always)]
+pub(super) fn has_lines<F: Format>(g: &GemmGeometry, tile: GemmTile) -> bool {
+    may_have_lines::<F>(tile) && g.has_lines()
+}
+
+/// The first plane of a stage, and which of the filter's slices it has, if it has one.
+#[inline(always)]
+pub(super) unsafe fn stage_place(g: &GemmGeometry, stage: u32) -> (u32, u32) {
+    // Stages of a slice before the next slice's turn: one or two.
+    let shift = u32::from(g.slice_planes > g.stage_planes);
+    let (group, of_group) = div_rem(stage, g.depth_stages << shift);
+    let plane = group * g.slice_planes + (of_group & shift) * g.stage_planes;
+    (plane, of_group >> shift)
 }
 
 /// Three coordinates in a tile, in one word. Above each is a bit that is 0.
@@ -131,15 +153,6 @@ pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, cell: u32) -> u32 
     (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column
 }
 
-/// Slice, row and column of a cell of a patch in the padded input, from the patch's first, in one word.
-#[cfg(hopper)]
-#[inline(always)]
-pub(super) unsafe fn coordinates(g: &GemmGeometry, tile: GemmTile, cell: u32) -> u32 {
-    let place = CellPlace::of(g, tile, cell);
-    let w = place.column * g.conv.stride_w + place.residue;
-    to_word(place.d, place.h, w)
-}
-
 /// Where a cell of a patch is, from the patch's first.
 struct CellPlace {
     d: u32,
@@ -218,20 +231,30 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
     let (t, r) = div_rem(row, conv.r);
     let w = column * g.cell_columns * conv.dilation_w;
     let (column, residue) = div_rem(w, conv.stride_w);
-    let row = if strips(g, tile) == 0 {
-        t * conv.dilation_d * g.patch_h + r * conv.dilation_h
+    let mut in_patch = if strips(g, tile) == 0 {
+        let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
+        row * g.patch_row() + residue * g.patch_columns + column
     } else {
-        let (row, residue) = div_rem(r * conv.dilation_h, conv.stride_h);
-        let row = (t * g.row_residues + residue) * g.residue_rows + row;
-        row * g.tile_d * g.strips
+        let (row, row_residue) = div_rem(r * conv.dilation_h, conv.stride_h);
+        let of_residue = t * g.row_residues + row_residue;
+        if has_lines::<F>(g, tile) {
+            let [rows, slices] = g.box_rows();
+            let first_box = of_residue * rows * slices * g.strips * g.residues + residue;
+            first_box * g.box_lines() + row * g.row_lines() + column
+        } else {
+            let row = (of_residue * g.residue_rows + row) * g.tile_d * g.strips;
+            row * g.patch_row() + residue * g.patch_columns + column
+        }
     };
-    let mut in_patch = row * g.patch_row() + residue * g.patch_columns + column;
     if format.passes > 1 {
         in_patch += part_of_pass(INPUT_PARTS, pass) * g.patch_cells;
     }
     let of_plane = format.parts * g.patch_cells;
     if g.paired != 0 {
-        2 * plane * of_plane + (in_patch << joined::<F>(g, tile))
+        // Planes by two; of a line they are side by side.
+        let shift = line_shift::<F>(g, tile);
+        let of_line = (2 * plane) & ((1 << shift) - 1);
+        (2 * plane - of_line) * of_plane + (in_patch << shift) + of_line
     } else {
         (plane * of_plane + in_patch) * CELL_BYTES
     }

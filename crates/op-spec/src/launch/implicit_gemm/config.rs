@@ -222,7 +222,12 @@ impl GemmConfig {
     pub fn packed_words(&self) -> u64 {
         let g = &self.geometry;
         let planes = g.conv.n * u64::from(g.conv.groups * g.planes * self.format.parts);
-        planes * u64::from(g.plane_cells()) * u64::from(CELL_WORDS)
+        let cells = if g.has_lines() {
+            g.conv.input_pixels()
+        } else {
+            g.plane_cells()
+        };
+        planes * u64::from(cells) * u64::from(CELL_WORDS)
     }
 
     /// 32-bit words of the filters as operands.
@@ -318,6 +323,7 @@ impl<'a> PackedInput<'a> {
             tile_pitch: 1,
             slice_pitch: 1,
             octet_cells: 0,
+            octets_in_turn: [0; 2],
             paired: 0,
             pair_cells: 0,
             strips: 0,
@@ -329,6 +335,7 @@ impl<'a> PackedInput<'a> {
             patch_cells: 1,
             filter_tiles: conv.group_k.div_ceil(tile.filters()),
             stage_planes: 1,
+            slice_planes: 1,
             stages: 1,
             steps: 1,
             offsets: 1,
@@ -349,6 +356,7 @@ impl<'a> PackedInput<'a> {
         }
         choose_pixels(&mut geometry, tile, format, device)?;
         geometry.choose_stages(format);
+        geometry.octets_in_turn = [geometry.octet_cells, 2 * geometry.octet_cells];
         geometry.conv = *asked;
         if format.step_parts() == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
             return None;

@@ -48,6 +48,13 @@ impl GemmGeometry {
             }
         }
         self.stage_planes = best;
+        // Two stages of one part have the same slice of the filter, so that lines can be of both.
+        let are_two = parts == 1
+            && self.depth_stages > 1
+            && best == multiple
+            && self.planes.is_multiple_of(2 * best)
+            && steps(2 * best) == 2 * steps(best);
+        self.slice_planes = if are_two { 2 * best } else { best };
         self.stages = self.planes.div_ceil(best) * self.depth_stages;
         self.steps = steps(best);
         self.offsets = match self.paired {

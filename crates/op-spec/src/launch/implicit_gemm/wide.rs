@@ -77,7 +77,7 @@ const MOST_STAYING: u32 = 64;
 /// As many patch slots have one to read, and one for each warp that brings patches.
 const MOST_PATCH_SLOTS: u32 = PATCH_WARPS + 1;
 
-/// Where filters come anew for each tile, more bytes of a patch than this for each step are better brought for halves of a tile than for warpgroups that alternate
+/// Where filters come anew for each tile, more bytes of a patch of planes than this for each step are better brought for halves of a tile than for warpgroups that alternate
 /// (docs/tuning.md).
 const ALTERNATING_STEP_BYTES: u32 = 2048;
 
@@ -227,13 +227,23 @@ impl GemmGeometry {
         Some([one, two])
     }
 
+    /// Words of the table of sources: one for each cell of a patch of planes, four for each box of one of lines.
+    #[must_use]
+    pub const fn source_words(&self) -> u32 {
+        if self.has_lines() {
+            4 * self.cells.boxes
+        } else {
+            self.patch_cells
+        }
+    }
+
     /// Where the parts of a block's shared memory lie, in bytes.
     #[must_use]
     pub const fn wide_layout(&self, format: OperandFormat, rings: WideRings) -> WideLayout {
         let pixels = (4 * self.offsets).next_multiple_of(8);
         let positions = pixels + 4 * WIDE.pixels();
-        let sources = positions + 4 * WIDE.pixels();
-        let channels = (sources + 4 * self.patch_cells).next_multiple_of(CELL_BYTES);
+        let sources = (positions + 4 * WIDE.pixels()).next_multiple_of(CELL_BYTES);
+        let channels = (sources + 4 * self.source_words()).next_multiple_of(CELL_BYTES);
         let barriers = channels + rings.tiles * WIDE.filters() * 4 * 4;
         let results = (barriers + 8 * rings.barriers()).next_multiple_of(LINE_BYTES);
         let exchange = results + 4 * WARPS * WRITTEN_WORDS;
@@ -290,7 +300,7 @@ impl GemmConfig {
     }
 
     /// Those of warpgroups that alternate, where that takes less time for `items` tiles of pixels: with more than one tile for a block, and with filters that stay, or
-    /// results of 16 bits and little to bring for a step. Results do not depend on it.
+    /// results of 16 bits and patches of lines or little to bring for a step. Results do not depend on it.
     fn alternating_rings(&self, device: &GemmDevice, items: u64) -> Option<WideRings> {
         let (g, format) = (&self.geometry, self.format);
         let tiles = items.checked_mul(g.wide_sets(1).into())?;
@@ -299,7 +309,8 @@ impl GemmConfig {
             return None;
         }
         let rings = g.most_slots(format, [1, 1, 1], device.shared_bytes)?;
-        let brings_little = g.stage_bytes(format.parts) <= ALTERNATING_STEP_BYTES * g.steps;
+        let brings_little =
+            g.has_lines() || g.stage_bytes(format.parts) <= ALTERNATING_STEP_BYTES * g.steps;
         (rings.stay == 1 || format.is_stored() && brings_little).then_some(rings)
     }
 

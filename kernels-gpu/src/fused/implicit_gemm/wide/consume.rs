@@ -8,7 +8,7 @@ use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, chain_bytes}
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmGeometry, WIDE};
 
 use super::super::place::Place;
-use super::super::tables::joined;
+use super::super::tables::line_shift;
 use super::exchange;
 use super::format::{Operands, WideFormat};
 use super::results::{HALF_SUMS, Output, Results};
@@ -17,6 +17,9 @@ use super::{Memory, Ring, Turn, WARPGROUP_WARPS, Work, share_of};
 /// Units of the filters of one part of a step, and of one cell of them.
 const STEP_UNITS: u32 = STEP_BYTES / wgmma::UNIT_BYTES;
 const CELL_UNITS: u32 = WIDE.filters() * CELL_BYTES / wgmma::UNIT_BYTES;
+
+/// Octets of half of a tile's pixels.
+const HALF_OCTETS: u32 = HALF_PIXELS / CELL_VALUES;
 
 /// Says that the warp has no more use for a slot.
 #[inline(always)]
@@ -64,6 +67,21 @@ fn chains(g: &GemmGeometry) -> u32 {
     opaque::to_compiler(g.stages) * (g.steps / CHAIN_STEPS)
 }
 
+/// How the pixels that a product multiplies lie; computed anew for each tile, or it would take registers while results are finished.
+#[inline(always)]
+unsafe fn layout<F: WideFormat<SUMS>, const SUMS: usize>(
+    g: &GemmGeometry,
+    parts: u32,
+) -> MatrixLayout {
+    let octet_units = opaque::to_compiler(g.octets_in_turn[usize::from(F::IN_TURN)]);
+    let shift = line_shift::<F>(g, WIDE);
+    if shift == 0 {
+        MatrixLayout::apart(g.second_cell(parts), octet_units)
+    } else {
+        MatrixLayout::swizzled(opaque::to_compiler(shift), octet_units)
+    }
+}
+
 /// Slots of two rings: of the chain before, and of the stage before if that chain was its last.
 struct Used {
     filters: u32,
@@ -100,13 +118,11 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
     let (patch_ring, filter_ring) = (memory.patches(), memory.filters());
     let (mut patch, mut filters) = (Turn::FIRST, Turn::FIRST);
 
-    let joined = joined::<F>(g, WIDE);
-    let octet_units = g.octet_cells << joined;
-    let half_units = HALF_PIXELS / CELL_VALUES * octet_units;
-    let layout = if joined == 0 {
-        MatrixLayout::apart(g.second_cell(parts), octet_units)
+    let [to_next, to_second] = g.octets_in_turn;
+    let half_units = if F::IN_TURN {
+        HALF_OCTETS / 2 * to_second
     } else {
-        MatrixLayout::swizzled(octet_units)
+        HALF_OCTETS * to_next
     };
     let slot_units = g.stage_bytes(parts) / wgmma::UNIT_BYTES;
     let chain_units = chain_bytes(step_parts) / wgmma::UNIT_BYTES;
@@ -132,6 +148,7 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
             let warpgroup = warpgroup();
             memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);
         }
+        let layout = layout::<F, SUMS>(g, parts);
         let mut sums = F::nothing();
         let mut used: Option<Used> = None;
         let [mut stage, end_stage] = work.stages();
@@ -160,7 +177,14 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
                     first: [pixel(0), pixel(1), pixel(2)],
                     low: g.patch_cells,
                 };
-                sums = F::multiply(sums, filter_operands, pixel_operands, half_units);
+                // Computed anew for each chain, or it would take a register.
+                let to_next = opaque::to_compiler(g.octets_in_turn[0]);
+                let second = if F::IN_TURN {
+                    to_next
+                } else {
+                    HALF_OCTETS * to_next
+                };
+                sums = F::multiply(sums, filter_operands, pixel_operands, second);
                 step += CHAIN_STEPS;
                 let now = Used {
                     filters: filters.slot,

@@ -50,11 +50,14 @@ pub(super) trait WideFormat<const SUMS: usize>: Format {
     type Sums;
     /// Whether the chain before is under way after [`multiply`](Self::multiply), or this one.
     const STAYS: bool;
+    /// Whether octets of pixels are multiplied in turn: the even ones, and the odd ones, which are of another strip where there are two.
+    const IN_TURN: bool;
 
     /// Zeros, as constants: an array that a loop fills lies in memory.
     fn nothing() -> Self::Sums;
 
-    /// Adds the products of a chain. Pixels from the 128th on are `second_half` units behind the first ones.
+    /// Adds the products of a chain. Where octets are multiplied in turn, the odd ones are `second` units behind the even ones, else pixels from the 128th on
+    /// behind the first ones.
     ///
     /// # Safety
     /// All threads of a warpgroup call it, and the operands are there.
@@ -62,7 +65,7 @@ pub(super) trait WideFormat<const SUMS: usize>: Format {
         sums: Self::Sums,
         filters: Operands,
         pixels: Operands,
-        second_half: u32,
+        second: u32,
     ) -> Self::Sums;
 
     /// The sums, when they are there.
@@ -72,11 +75,24 @@ pub(super) trait WideFormat<const SUMS: usize>: Format {
     unsafe fn finish(sums: Self::Sums) -> [f32; SUMS];
 }
 
+/// Starts a chain of all octets of pixels at once, or of the even and the odd ones in turn.
+macro_rules! start {
+    (false, $add:ident, $sums:ident, $filters:ident, $pixels:ident, $second:ident) => {{
+        let _ = $second;
+        wgmma::$add($sums, &$filters.first, &$pixels.first)
+    }};
+    (true, $add:ident, $sums:ident, $filters:ident, $pixels:ident, $second:ident) => {{
+        let odd = $pixels.offset($second);
+        wgmma::$add($sums, &$filters.first, &$pixels.first, &odd.first)
+    }};
+}
+
 macro_rules! stays_under_way {
-    ($($Format:ident, $sums:literal, $add:ident;)*) => {$(
+    ($($Format:ident, $sums:literal, $in_turn:tt, $add:ident;)*) => {$(
         impl WideFormat<$sums> for $Format {
             type Sums = InFlight<$sums>;
             const STAYS: bool = true;
+            const IN_TURN: bool = $in_turn;
 
             #[inline(always)]
             fn nothing() -> Self::Sums {
@@ -84,8 +100,8 @@ macro_rules! stays_under_way {
             }
 
             #[inline(always)]
-            unsafe fn multiply(sums: Self::Sums, filters: Operands, pixels: Operands, _: u32) -> Self::Sums {
-                let sums = wgmma::$add(sums, &filters.first, &pixels.first);
+            unsafe fn multiply(sums: Self::Sums, filters: Operands, pixels: Operands, second: u32) -> Self::Sums {
+                let sums = start!($in_turn, $add, sums, filters, pixels, second);
                 sums.wait_for_older::<1>();
                 sums
             }
@@ -99,17 +115,18 @@ macro_rules! stays_under_way {
 }
 
 stays_under_way! {
-    Rounded, 64, add_shared_n128_f16_3;
-    Rounded, 128, add_shared_n256_f16_3;
-    F16, 64, add_shared_n128_f16_3;
-    F16, 128, add_shared_n256_f16_3;
-    Bf16, 64, add_shared_n128_bf16_3;
-    Bf16, 128, add_shared_n256_bf16_3;
+    Rounded, 64, false, add_shared_n128_f16_3;
+    Rounded, 128, false, add_shared_n256_f16_3;
+    F16, 64, true, add_interleaved_n128_f16_3;
+    F16, 128, true, add_interleaved_n256_f16_3;
+    Bf16, 64, true, add_interleaved_n128_bf16_3;
+    Bf16, 128, true, add_interleaved_n256_bf16_3;
 }
 
 impl<const SUMS: usize> WideFormat<SUMS> for Split {
     type Sums = [f32; SUMS];
     const STAYS: bool = false;
+    const IN_TURN: bool = false;
 
     #[inline(always)]
     fn nothing() -> Self::Sums {
@@ -121,13 +138,13 @@ impl<const SUMS: usize> WideFormat<SUMS> for Split {
         mut sums: Self::Sums,
         filters: Operands,
         pixels: Operands,
-        second_half: u32,
+        second: u32,
     ) -> Self::Sums {
         // High and high, high and low, low and high, as everywhere.
         let filters = filters.split([false, false, true]);
         unroll!(2, |half| {
             if half < SUMS / 64 {
-                let pixels = pixels.offset(half as u32 * second_half);
+                let pixels = pixels.offset(half as u32 * second);
                 let pixels = pixels.split([false, true, false]);
                 let chain = wgmma::start_shared_n128_f16_9(&filters, &pixels).wait::<0>();
                 unroll!(4, |quarter| {
@@ -173,6 +190,7 @@ macro_rules! is_put_aside {
         impl WideFormat<$sums> for $Format {
             type Sums = Kept<$sums>;
             const STAYS: bool = true;
+            const IN_TURN: bool = false;
 
             #[inline(always)]
             fn nothing() -> Self::Sums {

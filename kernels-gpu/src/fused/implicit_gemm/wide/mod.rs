@@ -4,14 +4,14 @@
 //! The widest instructions keep the tensor cores busiest, and leave a thread no registers but for sums. So the filters
 //! come to shared memory too, once for 256 pixels. Two warpgroups do nothing but multiply (`consume`) and finish their tiles
 //! (`results`, `rows`), each by itself, so that neither waits for the other but for operands. The warps of a third bring operands into two
-//! rings of slots (`produce`): one brings filters by bulk copies, three bring patches, cell by cell, in turn, from the packed input or,
-//! where that is cells as it lies, from the input itself (`unpacked`).
+//! rings of slots (`produce`): one brings filters by bulk copies, three bring patches of planes, cell by cell, in turn, or start copies of a patch
+//! of lines (`lines`).
 //!
 //! ```text
 //! one warp:      for each tile of pixels, for each chain of three steps:
 //!                    wait for a free filter slot; copy the filters
 //! three warps:   for each tile of pixels, for each stage of its share:
-//!                    wait for a free patch slot; copy the patch
+//!                    wait for a free patch slot; copy the patch, or a third of its boxes
 //! eight warps:   for each tile of pixels:
 //!                    for each stage: wait for its patch
 //!                        for each chain: wait for its filters; start it
@@ -45,18 +45,24 @@
 //! - A warp's results are in shared memory of its own.
 //! - A slot is filled in the order in which it is read, whoever fills it.
 
+#[cfg(not(target_arch = "nvptx64"))]
+mod boxes;
 mod consume;
 mod exchange;
 mod format;
+mod lines;
 mod produce;
 mod results;
 mod rings;
 mod rows;
-mod unpacked;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use boxes::boxes;
 
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, Shared};
+use cuda_std::tensor_map::TensorMap;
 use cuda_std::{async_proxy, cluster, kernel, opaque, registers, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{
@@ -66,12 +72,11 @@ use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OperandFo
 
 use super::again::Alone;
 use super::format::{Bf16, F16, Parts, Rounded, Split};
-use super::tables::{PixelPlace, coordinates, joined, offset, source};
+use super::tables::{PixelPlace, has_lines, line_shift, offset, source};
 use crate::parts::index::div_rem;
 use format::WideFormat;
 use results::{HALF_SUMS, Output};
 use rings::{Ring, Turn};
-use unpacked::is_unpacked;
 
 /// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
 const MULTIPLYING_REGISTERS: u32 = 224;
@@ -129,7 +134,7 @@ impl Memory {
             offsets: shared::dynamic(layout.offsets, g.offsets),
             pixels: shared::dynamic(layout.pixels, WIDE.pixels()),
             positions: shared::dynamic(layout.positions, WIDE.pixels()),
-            sources: shared::dynamic(layout.sources, g.patch_cells),
+            sources: shared::dynamic(layout.sources, g.source_words()),
             channels: shared::dynamic(layout.channels, rings.tiles * WIDE.filters() * CELL_WORDS),
             barriers: shared::dynamic(layout.barriers, rings.barriers()),
             results: shared::dynamic(layout.results, WARPS * WRITTEN_WORDS),
@@ -178,8 +183,14 @@ impl Memory {
         let thread = thread::thread_idx_x();
         if thread == 0 {
             let readers = self.rings.readers();
-            self.patches().init(readers);
-            self.filters().init(readers);
+            // Warps may share the boxes of a patch; else whoever brings something brings all of it.
+            let fillers = if has_lines::<F>(g, WIDE) {
+                lines::sharing_warps(g)
+            } else {
+                1
+            };
+            self.patches().init(fillers, readers);
+            self.filters().init(1, readers);
             if self.rings.splits > 1 {
                 self.init_exchange();
             }
@@ -200,29 +211,46 @@ impl Memory {
             self.positions.store(pixel, place.position);
             pixel += BLOCK_THREADS;
         }
-        let brought = g.packed_patch_cells();
-        let mut cell = thread;
-        while cell < brought {
-            let from = if is_unpacked::<F>(g) {
-                coordinates(g, WIDE, cell)
-            } else {
-                source(g, WIDE, cell) * CELL_WORDS
-            };
-            self.sources.store(cell, from);
-            cell += BLOCK_THREADS;
+        self.clear_gaps::<F>(g, thread);
+        if has_lines::<F>(g, WIDE) {
+            lines::find_boxes(g, self.sources, thread);
+        } else {
+            let mut cell = thread;
+            while cell < g.packed_patch_cells() {
+                self.sources.store(cell, source(g, WIDE, cell) * CELL_WORDS);
+                cell += BLOCK_THREADS;
+            }
         }
-        // The cells behind those that are brought, in each plane of each slot, or in each two of them.
-        let joined = joined::<F>(g, WIDE);
-        let behind = (g.patch_cells - brought) << joined;
-        let planes = (self.rings.patches * g.stage_planes * self.format.parts) >> joined;
+        async_proxy::fence_shared();
+    }
+
+    /// Zeros what nobody brings to a patch: behind its cells, or behind the lines of each box and behind the last box, of all planes of each slot.
+    #[inline(always)]
+    unsafe fn clear_gaps<F: WideFormat<64>>(&self, g: &GemmGeometry, thread: u32) {
+        let shift = line_shift::<F>(g, WIDE);
+        let (pieces, used, pitch) = if has_lines::<F>(g, WIDE) {
+            (g.cells.boxes, g.box_used(), g.box_lines())
+        } else {
+            (1, g.packed_patch_cells(), g.packed_patch_cells())
+        };
+        let (of_each, all) = (pitch - used, pieces * pitch);
+        let lines = pieces * of_each + g.patch_cells - all;
+        let planes = (self.rings.patches * g.stage_planes * self.format.parts) >> shift;
+        let cells = lines << shift;
         let mut cell = thread;
-        while cell < behind * planes {
-            let (plane, cell_of_plane) = div_rem(cell, behind);
-            let at = ((plane * g.patch_cells + brought) << joined) + cell_of_plane;
+        while cell < cells * planes {
+            let (plane, of_plane) = div_rem(cell, cells);
+            let gap = of_plane >> shift;
+            let line = if gap < pieces * of_each {
+                let (piece, gap) = div_rem(gap, of_each);
+                piece * pitch + used + gap
+            } else {
+                gap - pieces * of_each + all
+            };
+            let at = ((plane * g.patch_cells + line) << shift) + of_plane - (gap << shift);
             self.patches.store_vec(at * CELL_WORDS, [0u32; 4]);
             cell += BLOCK_THREADS;
         }
-        async_proxy::fence_shared();
     }
 }
 
@@ -325,7 +353,8 @@ fn rank(splits: u32) -> u32 {
 ///
 /// # Safety
 /// `packed` and `input_descales` are what the packing kernels of the same config wrote, and not looked at where the input is not packed:
-/// then `x` starts on 16 bytes and has the `cells.all_cells(&conv)` cells that the geometry's `cells` say. `operands` and
+/// then `x` starts on 16 bytes and has the `cells.all_cells(&conv)` cells that the geometry's `cells` say. Where patches are of lines, `boxes` is the map of the
+/// geometry's [`boxes()`] of `packed`, or of `x`; else it is not looked at. `operands` and
 /// `filter_descales` are what the filters kernel wrote; `bias` is null or has an element for each output channel; `y` has an
 /// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are else as for
 /// `implicit_gemm`. `y` and `moments` are apart from all else and start on 16 bytes.
@@ -347,6 +376,7 @@ pub unsafe fn implicit_gemm_wide<S: Share, F: WideFormat<64> + WideFormat<128>>(
     shift: *const f32,
     y: *mut F::Stored,
     moments: *mut f32,
+    boxes: &TensorMap,
     g: &GemmGeometry,
     rings: WideRings,
     ending: Ending,
@@ -379,16 +409,17 @@ pub unsafe fn implicit_gemm_wide<S: Share, F: WideFormat<64> + WideFormat<128>>(
     let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
     if warp >= WARPS {
         registers::decrease::<FILLING_REGISTERS>();
-        if warp > WARPS {
-            let input = if is_unpacked::<F>(g) {
-                unpacked::words(x, g)
-            } else {
-                let planes = g.conv.n as usize * (g.conv.groups * g.planes * format.parts) as usize;
-                let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
-                Global::new(packed, packed_words)
-            };
-            produce::bring_patches::<F>(&work, &memory, input, warp - WARPS - 1);
-        } else if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+        let is_first = thread::thread_idx_x().is_multiple_of(WARP_THREADS);
+        if warp > WARPS && has_lines::<F>(g, WIDE) {
+            if is_first {
+                lines::bring_patches(&work, &memory, boxes, warp - WARPS - 1);
+            }
+        } else if warp > WARPS {
+            let planes = g.conv.n as usize * (g.conv.groups * g.planes * format.parts) as usize;
+            let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
+            let packed = Global::new(packed, packed_words);
+            produce::bring_patches(&work, &memory, packed, warp - WARPS - 1);
+        } else if is_first {
             let words = g.filter_words(WIDE, format.step_parts()) as usize;
             let operands = Global::new(operands, g.conv.groups as usize * words);
             let operands = operands.slice(work.group as usize * words, words);

@@ -1,4 +1,4 @@
-//! The warps that fill the rings.
+//! The warps that fill the rings, those of patches from a packed input.
 
 use cuda_std::global::Global;
 use cuda_std::mbarrier::copy_bulk;
@@ -7,11 +7,9 @@ use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::wide::{PATCH_WARPS, STEP_BYTES, chain_bytes};
 use op_spec::launch::implicit_gemm::{CELL_WORDS, CHAIN_STEPS};
 
-use super::super::format::Format;
 use super::super::place::Place;
-use super::unpacked::{self, is_unpacked};
+use super::super::tables::stage_place;
 use super::{Memory, Turn, Work};
-use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
 /// Cells whose places a lane looks up before it copies the first of them.
@@ -66,10 +64,10 @@ pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: G
 /// # Safety
 /// All lanes of the warp call it, after the barrier behind `prepare`.
 #[inline(always)]
-pub(super) unsafe fn bring_patches<F: Format>(
+pub(super) unsafe fn bring_patches(
     work: &Work<'_>,
     memory: &Memory,
-    input: Global<u32>,
+    packed: Global<u32>,
     first: u32,
 ) {
     let g = work.g;
@@ -86,7 +84,7 @@ pub(super) unsafe fn bring_patches<F: Format>(
         let [mut stage, end_stage] = work.stages();
         while stage < end_stage {
             if others == 0 {
-                start_patch::<F>(work, memory, input, &place, stage, turn);
+                start_patch(work, memory, packed, &place, stage, turn);
                 cp_async::wait_all();
                 async_proxy::fence_shared();
                 warp::sync_warp(warp::ALL_LANES);
@@ -103,27 +101,10 @@ pub(super) unsafe fn bring_patches<F: Format>(
     }
 }
 
-/// Starts to copy a stage's patch to a slot as soon as that is free, from the packed input or, if there is none, from the input as it lies.
-#[inline(always)]
-unsafe fn start_patch<F: Format>(
-    work: &Work<'_>,
-    memory: &Memory,
-    input: Global<u32>,
-    place: &Place,
-    stage: u32,
-    turn: Turn,
-) {
-    if is_unpacked::<F>(work.g) {
-        unpacked::start_patch(work, memory, input, place, stage, turn);
-    } else {
-        start_packed_patch(work, memory, input, place, stage, turn);
-    }
-}
-
-/// The same from the packed input: each lane every 32nd cell, of [`TOGETHER`] of which it looks up the places at a time,
+/// Starts to copy a stage's patch to a slot as soon as that is free: each lane every 32nd cell, of [`TOGETHER`] of which it looks up the places at a time,
 /// for all planes, so that no copy waits for a place. All that can be known before the slot is free is.
 #[inline(always)]
-unsafe fn start_packed_patch(
+unsafe fn start_patch(
     work: &Work<'_>,
     memory: &Memory,
     packed: Global<u32>,
@@ -134,11 +115,10 @@ unsafe fn start_packed_patch(
     let (g, parts) = (work.g, memory.format.parts);
     let conv = &g.conv;
     let plane_words = g.plane_cells() as usize * CELL_WORDS as usize;
-    let (stage, filter_slice) = div_rem(stage, g.depth_stages);
+    let (first_plane, filter_slice) = stage_place(g, stage);
     let z = place.z * g.slice_stride() + filter_slice * conv.dilation_d;
     let first = (z * g.packed_h + place.p * conv.stride_h) * g.row_cells() + place.q;
     let of_group = place.sample as usize * conv.groups as usize + work.group as usize;
-    let first_plane = stage * g.stage_planes;
     let part = (of_group * g.planes as usize + first_plane as usize) * parts as usize;
     let first = first as usize * CELL_WORDS as usize;
     // Filters of channels that do not exist are 0, whatever they meet: the last ones again.

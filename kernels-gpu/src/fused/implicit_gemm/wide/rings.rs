@@ -18,12 +18,11 @@ pub(super) struct Ring {
 
 impl Ring {
     #[inline(always)]
-    pub(super) unsafe fn init(&self, readers: u32) {
+    pub(super) unsafe fn init(&self, fillers: u32, readers: u32) {
         let mut slot = 0;
         while slot < self.slots {
             opaque::not_unrolled();
-            // Whoever brings something arrives once.
-            self.filled(slot).init(1);
+            self.filled(slot).init(fillers);
             self.free(slot).init(readers);
             slot = opaque::to_compiler(slot + 1);
         }

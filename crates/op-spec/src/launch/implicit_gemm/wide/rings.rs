@@ -31,8 +31,8 @@ pub struct WideLayout {
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each cell of a patch, the first word of its cell of the packed input, from the patch's first; of an unpacked input its coordinates
-    /// in the patch, in one word.
+    /// For each cell of a patch of planes, the first word of its cell of the packed input, from the patch's first; for each box of one of lines, where it starts in the
+    /// padded input: slice, row and column, from the patch's first.
     pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,

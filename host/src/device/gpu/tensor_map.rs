@@ -1,0 +1,77 @@
+//! Maps of tensors, which the driver makes.
+
+use std::ffi::c_void;
+use std::sync::LazyLock;
+
+use cuda_std::tensor_map::{AXES, Boxes, TensorMap};
+use cust::sys;
+
+use super::driver::{Current, check};
+use crate::error::Result;
+
+/// `cuTensorMapEncodeTiled`: the map, element type, rank, address, extents, strides, the box's extents, steps, interleaving, swizzle, what is
+/// prefetched, and what is outside.
+type EncodeTiled = unsafe extern "C" fn(
+    *mut TensorMap,
+    u32,
+    u32,
+    *const c_void,
+    *const u64,
+    *const u64,
+    *const u32,
+    *const u32,
+    u32,
+    u32,
+    u32,
+    u32,
+) -> u32;
+
+/// The driver's function, which those that know sm_90a have.
+static ENCODE_TILED: LazyLock<Option<EncodeTiled>> = LazyLock::new(|| {
+    let function = cuda_loader::symbol(c"cuTensorMapEncodeTiled").ok()?;
+    // SAFETY: the driver exports the function of this name with this signature.
+    Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, EncodeTiled>(function) })
+});
+
+/// `CU_TENSOR_MAP_DATA_TYPE_UINT16`: what the bits mean does not matter, as what is outside comes as zeros.
+const UINT16: u32 = 1;
+
+/// `CU_TENSOR_MAP_SWIZZLE_32B`, and that of 64 bytes behind it.
+const SWIZZLE_32_BYTES: u32 = 1;
+
+/// The map of a tensor at `address`. The driver makes none without a context.
+///
+/// # Errors
+/// What the driver says.
+pub(crate) fn encode(_current: &Current, boxes: &Boxes, address: *const u8) -> Result<TensorMap> {
+    let extents = boxes.extents.map(u64::from);
+    let swizzle = match boxes.line_bytes() {
+        0..32 => 0,
+        32..64 => SWIZZLE_32_BYTES,
+        _ => SWIZZLE_32_BYTES + 1,
+    };
+    let mut map = TensorMap::NONE;
+    let result = match *ENCODE_TILED {
+        // SAFETY: all pointers are to as many numbers as the driver reads for this rank, and the map is 128 bytes on a multiple of 64. The
+        // driver does not look at what is at the address.
+        Some(encode) => cuda_loader::known(unsafe {
+            encode(
+                &raw mut map,
+                UINT16,
+                AXES as u32,
+                address.cast(),
+                extents.as_ptr(),
+                boxes.strides.as_ptr(),
+                boxes.reaches.as_ptr(),
+                boxes.steps.as_ptr(),
+                0,
+                swizzle,
+                0,
+                0,
+            )
+        }),
+        None => sys::CUresult::CUDA_ERROR_NOT_FOUND,
+    };
+    check("cuTensorMapEncodeTiled", result)?;
+    Ok(map)
+}
