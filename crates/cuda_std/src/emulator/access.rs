@@ -369,6 +369,29 @@ impl Exec {
         )
     }
 
+    /// Reports that the source of a copy was written while that was on its way; `copy` is the stamp of the copy.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn source_changed(
+        &self,
+        source: &Region,
+        from: usize,
+        copy: u64,
+        place: Place,
+    ) -> ! {
+        let earlier = self.earlier("copy", copy);
+        let (object, offset) = (source.describe(), from as u64);
+        fail(
+            place,
+            FaultKind::InFlight {
+                what: "source written before the wait",
+                object,
+                offset,
+                earlier,
+            },
+        )
+    }
+
     pub(crate) fn earlier(&self, what: &'static str, stamp: u64) -> Box<Earlier> {
         Box::new(Earlier {
             what,

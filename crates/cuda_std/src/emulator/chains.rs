@@ -273,19 +273,13 @@ fn line_addresses(
             Some(doublings) => 2 << doublings,
             None => 1,
         };
-        let first = field(0) + octet * field(32) + of_octet * pieces * ROW_BYTES as u32;
+        let row_bytes = ROW_BYTES as u32;
+        let first = field(0) + octet * field(32) + of_octet * pieces * row_bytes;
+        let k_stride = if pieces > 1 { row_bytes } else { field(16) };
+        let exchanged = (pieces - 1) * row_bytes;
         std::array::from_fn(|k| {
-            let address = first
-                + k as u32
-                    * if pieces > 1 {
-                        ROW_BYTES as u32
-                    } else {
-                        field(16)
-                    };
-            mapped(
-                address ^ ((address >> 3) & ((pieces - 1) * ROW_BYTES as u32)),
-                rank,
-            )
+            let address = first + k as u32 * k_stride;
+            mapped(address ^ ((address >> 3) & exchanged), rank)
         })
     })
 }

@@ -154,17 +154,8 @@ fn land(copy: &Copy, place: Place) {
         // SAFETY: as above.
         let source = unsafe { &*copy.source };
         if write_stamps(source, copy.from, copy.valid) != copy.stamps {
-            let earlier = with().earlier("copy", with().stamp(copy.place));
-            let (object, offset) = (source.describe(), copy.from as u64);
-            fail(
-                place,
-                FaultKind::InFlight {
-                    what: "source written before the wait",
-                    object,
-                    offset,
-                    earlier,
-                },
-            );
+            let started = with().stamp(copy.place);
+            with().source_changed(source, copy.from, started, place);
         }
         // SAFETY: `start` checked from + valid against the region, and valid <= 16.
         unsafe {

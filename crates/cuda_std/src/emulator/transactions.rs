@@ -4,8 +4,8 @@
 //! bytes come when the phase of its transaction barrier is looked at.
 
 use super::access::{self, locate};
-use super::exec::{fail, with};
-use super::fault::{FaultKind, Place};
+use super::exec::with;
+use super::fault::Place;
 use super::region::Region;
 use super::stamp::{self, FLAG};
 
@@ -155,21 +155,10 @@ impl Transaction {
         let exec = with();
         // SAFETY: shared regions live as long as the launch.
         let target = unsafe { &*self.target };
-        let unchanged = |region: &Region, from: usize, bytes: usize, stamps: &[u64]| {
-            if write_stamps(region, from, bytes) == stamps {
-                return;
+        let check = |source: &Region, from: usize, bytes: usize, stamps: &[u64]| {
+            if write_stamps(source, from, bytes) != stamps {
+                with().source_changed(source, from, self.written, place);
             }
-            let earlier = with().earlier("copy", self.written);
-            let (object, offset) = (region.describe(), from as u64);
-            fail(
-                place,
-                FaultKind::InFlight {
-                    what: "source written before the wait",
-                    object,
-                    offset,
-                    earlier,
-                },
-            );
         };
         let mut gathered = Vec::new();
         let bytes: *const u8 = match &self.source {
@@ -180,7 +169,7 @@ impl Transaction {
             } => {
                 // SAFETY: views are made from live regions.
                 let source = unsafe { &**region };
-                unchanged(source, *from, self.bytes, stamps);
+                check(source, *from, self.bytes, stamps);
                 // SAFETY: `copy` checked the range against the region.
                 unsafe { source.data().add(*from) }
             }
@@ -191,7 +180,7 @@ impl Transaction {
                     if let Some((from, stamps)) = piece {
                         // SAFETY: tensors are in live regions, or no piece is from one.
                         let source = unsafe { &**region };
-                        unchanged(source, *from, CHUNK, stamps);
+                        check(source, *from, CHUNK, stamps);
                         // SAFETY: `pieces` checked the range against the region.
                         bytes = unsafe { source.data().add(*from).cast::<[u8; CHUNK]>().read() };
                     }

@@ -10,6 +10,7 @@
 //! boxes are single rows, in the order of a patch of planes. In the layout that is not of octets the patch is one box.
 
 use super::tile::INSTRUCTION_PIXELS;
+use super::wide::TARGET_BYTES;
 use super::{
     CELL_BYTES, CELL_VALUES, CellStrides, GemmConfig, GemmDevice, GemmGeometry, MAX_PATCH_CELLS,
     STEP_CELLS, WIDE,
@@ -20,9 +21,6 @@ const MOST_BOX_LINES: u32 = 256;
 
 /// Longest step of a box along an axis.
 const LONGEST_STEP: u32 = 8;
-
-/// Bytes on which boxes start at least.
-const BOX_BYTES: u32 = 128;
 
 /// Most strips of a tile whose boxes have all rows: every second octet of pixels is of the same one.
 const MOST_WHOLE_STRIPS: u32 = 2;
@@ -92,7 +90,7 @@ impl GemmGeometry {
     #[inline(always)]
     pub const fn box_lines(&self) -> u32 {
         let aligned = if self.strips > MOST_WHOLE_STRIPS {
-            (BOX_BYTES / CELL_BYTES) >> self.line_shift()
+            (TARGET_BYTES / CELL_BYTES) >> self.line_shift()
         } else {
             INSTRUCTION_PIXELS
         };
@@ -141,7 +139,7 @@ impl GemmGeometry {
     fn patch_lines(&self) -> Option<u32> {
         let conv = &self.conv;
         let octets = WIDE.pixels() / INSTRUCTION_PIXELS;
-        let boxes = self.boxes().checked_mul(self.box_lines())?;
+        let brought = self.boxes().checked_mul(self.box_lines())?;
         let [to_next, to_second] = self.octet_lines();
         // The last tap's line in the first box of its rows, and the last octet's from the first.
         let (first_box, last_tap) = match self.strips {
@@ -151,19 +149,19 @@ impl GemmGeometry {
                 (0, rows + self.patch_columns - self.tile_w)
             }
             _ => {
-                let of_rows = boxes / (self.filter_slices * self.row_residues);
+                let of_rows = brought / (self.filter_slices * self.row_residues);
                 let rows = (conv.r - 1) * conv.dilation_h / conv.stride_h * self.row_lines();
                 let columns = self.patch_columns - self.tile_w.min(INSTRUCTION_PIXELS);
                 let residues = (self.residues - 1) * self.box_lines();
-                (boxes - of_rows, residues + rows + columns)
+                (brought - of_rows, residues + rows + columns)
             }
         };
         let last_octet = to_next + (octets / 2 - 1) * to_second;
         let reached = first_box + last_tap + last_octet + INSTRUCTION_PIXELS;
         // Whatever follows starts on whole boxes' bytes, too.
-        boxes
+        brought
             .max(reached)
-            .checked_next_multiple_of(BOX_BYTES / CELL_BYTES)
+            .checked_next_multiple_of(TARGET_BYTES / CELL_BYTES)
     }
 
     /// The same with lines of `planes` planes, which every stage then has, if a tensor map can bring its boxes.
@@ -181,7 +179,7 @@ impl GemmGeometry {
             lined.stages /= 2;
             lined.steps *= 2;
             lined.offsets *= 2;
-            lined.slice_planes = planes.max(self.slice_planes);
+            lined.slice_planes = planes;
         }
         let reaches = (self.box_extents().into_iter()).zip(self.box_steps());
         let fit = reaches.into_iter().all(|(lines, step)| {

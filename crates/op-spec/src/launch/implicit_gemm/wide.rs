@@ -62,8 +62,8 @@ pub const WRITTEN_WORDS: u32 = WARP_FILTERS * (WRITTEN_BYTES / 4 + WRITTEN_PADDI
 /// Bytes of the filters of one step of a tile, of each part.
 pub const STEP_BYTES: u32 = WIDE.filters() * STEP_CELLS * CELL_BYTES;
 
-/// What copies start on in shared memory, as in global memory: where they do not, a bulk copy reads a quarter more sectors.
-const LINE_BYTES: u32 = 128;
+/// What copies start on in shared memory: boxes have to, and a bulk copy that does not reads a quarter more sectors.
+pub const TARGET_BYTES: u32 = 128;
 
 /// Fewer slots than this leave nothing to fill while others are read.
 const FEWEST_SLOTS: u32 = 2;
@@ -245,7 +245,7 @@ impl GemmGeometry {
         let sources = (positions + 4 * WIDE.pixels()).next_multiple_of(CELL_BYTES);
         let channels = (sources + 4 * self.source_words()).next_multiple_of(CELL_BYTES);
         let barriers = channels + rings.tiles * WIDE.filters() * 4 * 4;
-        let results = (barriers + 8 * rings.barriers()).next_multiple_of(LINE_BYTES);
+        let results = (barriers + 8 * rings.barriers()).next_multiple_of(TARGET_BYTES);
         let exchange = results + 4 * WARPS * WRITTEN_WORDS;
         let filters = exchange + 4 * rings.exchanged();
         let patches = filters + rings.filters * rings.tiles * chain_bytes(format.step_parts());

@@ -8,14 +8,16 @@
 //! planes have zeros in the columns behind the last that a window sees changes nothing here: no pixel multiplies them.
 
 use cuda_std::shared::Shared;
-use cuda_std::tensor_map::{TensorMap, copy_box};
-use op_spec::launch::implicit_gemm::wide::{BLOCK_THREADS, PATCH_WARPS};
+use cuda_std::tensor_map::{self, TensorMap, copy_box};
+use op_spec::launch::implicit_gemm::wide::{BLOCK_THREADS, PATCH_WARPS, TARGET_BYTES};
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CELL_WORDS, GemmGeometry};
 
 use super::super::place::Place;
 use super::super::tables::{OCTET_PIXELS, stage_place};
 use super::{Memory, Turn, Work};
 use crate::parts::index::div_rem;
+
+const _: () = assert!(TARGET_BYTES == tensor_map::TARGET_BYTES);
 
 /// Boxes from which on warps share them: one thread is sooner done with few without others.
 const MANY_BOXES: u32 = 9;

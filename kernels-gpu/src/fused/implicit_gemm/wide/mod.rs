@@ -11,7 +11,7 @@
 //! one warp:      for each tile of pixels, for each chain of three steps:
 //!                    wait for a free filter slot; copy the filters
 //! three warps:   for each tile of pixels, for each stage of its share:
-//!                    wait for a free patch slot; copy the patch, or a third of its boxes
+//!                    wait for a free patch slot; copy the patch, or boxes of it: each a third of many, or one all of few
 //! eight warps:   for each tile of pixels:
 //!                    for each stage: wait for its patch
 //!                        for each chain: wait for its filters; start it
