@@ -47,7 +47,7 @@ bugs! {
     {
         name: alternating_are_given_by_one_warp,
         check: wide_tiles::alternating::<f16>,
-        file: "fused/implicit_gemm/wide/mod.rs",
+        file: "fused/implicit_gemm/wide/memory.rs",
         right: "self.may_begin(1).init(«WARPGROUP_WARPS»);",
         wrong: "1",
     }
@@ -89,7 +89,7 @@ bugs! {
     {
         name: alternating_wait_for_all_warps_to_free_a_slot,
         check: wide_tiles::alternating::<f16>,
-        file: "fused/implicit_gemm/wide/mod.rs",
+        file: "fused/implicit_gemm/wide/memory.rs",
         right: "let readers = «self.rings.readers()»;",
         wrong: "WARPS",
     }

@@ -320,14 +320,14 @@ bugs! {
     {
         name: wide_cells_behind_the_patch_are_not_zeros,
         check: implicit_gemm::wide::<f16>,
-        file: "fused/implicit_gemm/wide/mod.rs",
+        file: "fused/implicit_gemm/wide/memory.rs",
         right: "        while cell < «cells * planes» {",
         wrong: "0",
     }
     {
         name: wide_cells_behind_the_patch_are_zeros_in_one_slot,
         check: implicit_gemm::wide::<f16>,
-        file: "fused/implicit_gemm/wide/mod.rs",
+        file: "fused/implicit_gemm/wide/memory.rs",
         right: "let planes = («self.rings.patches * g.stage_planes * self.format.parts») >> shift;",
         wrong: "g.stage_planes * self.format.parts",
     }

@@ -81,6 +81,8 @@ pub struct Boxes {
     pub reaches: [u32; AXES],
     /// From one index that a box has to the next: 1 along the first axis.
     pub steps: [u32; AXES],
+    /// 1 if pieces of 16 bytes are exchanged within their line, else 0.
+    pub is_swizzled: u32,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -114,6 +116,7 @@ impl Boxes {
                 *word = pair(of, 2 * j);
             }
         }
+        words[14] = self.is_swizzled.into();
         TensorMap(words)
     }
 
@@ -129,6 +132,7 @@ impl Boxes {
             extents: of(5),
             reaches: of(8),
             steps: of(11),
+            is_swizzled: words[14] as u32,
         };
         (words[0] as usize, boxes)
     }

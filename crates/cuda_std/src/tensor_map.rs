@@ -5,7 +5,7 @@
 //! along any axis comes as zeros, and counts towards the bytes all the same. Along each axis but the first a box may have one of every few
 //! indices.
 //!
-//! A *line* is what a box has along the first axis: 16 bytes, or 32 or 64, *swizzled*: pieces of 16 bytes are exchanged within their line
+//! A *line* is what a box has along the first axis: 16 bytes, 32, 64 or 128. Those of up to 64 bytes may be *swizzled*: pieces of 16 bytes are exchanged within their line
 //! by their address ([`crate::wgmma::MatrixLayout::swizzled`]), which is how `wgmma` wants them.
 //!
 //! On the device a map is 128 bytes in a format that the driver alone knows (`cuTensorMapEncodeTiled`), and a kernel has it as a

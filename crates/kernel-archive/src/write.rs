@@ -87,9 +87,11 @@ fn compress(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     lzma.dict_size = (bytes.len() as u32)
         .next_power_of_two()
         .clamp(1 << 12, 1 << 23);
-    if let Content::MachineCode = content {
-        (lzma.lc, lzma.lp, lzma.pb) = (0, 3, 4);
-    }
+    // Instructions have 16 bytes each; of a text no place is like another.
+    (lzma.lc, lzma.lp, lzma.pb) = match content {
+        Content::MachineCode => (0, 3, 4),
+        Content::Text => (4, 0, 0),
+    };
     let mut writer = XzWriter::new(Vec::new(), options)?;
     writer.write_all(bytes)?;
     Ok(writer.finish()?)

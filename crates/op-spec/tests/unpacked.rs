@@ -111,11 +111,7 @@ fn what_is_no_cell_is_packed() {
 fn other_formats_tiles_and_groups_are_packed() {
     let conv = plain();
     let last = channels_last(&conv, 64);
-    for format in [
-        OperandFormat::ROUNDED,
-        OperandFormat::SPLIT,
-        OperandFormat::PARTS,
-    ] {
+    for format in [OperandFormat::SPLIT, OperandFormat::PARTS] {
         let config = GemmConfig::with_tile(&conv, None, format, &HOPPER, WIDE).expect("a config");
         assert_eq!(config.unpacked(last, &HOPPER), None, "{format:?}");
     }
@@ -239,9 +235,60 @@ fn nothing_that_decides_about_bits_changes() {
                 offsets: from.offsets,
                 octets_in_turn: from.octets_in_turn,
                 patch_cells: from.patch_cells,
+                pieces: from.pieces,
                 ..to
             };
             assert_eq!(same, from);
         }
     }
+}
+
+/// Rounding pays where each value is rounded by few blocks, and not where many have the same pixels, or boxes are single rows.
+#[test]
+fn f32_is_rounded_on_its_way_where_that_pays() {
+    let spec = |stride: usize| Conv3dSpec {
+        stride: [stride; 3],
+        padding: [1; 3].into(),
+        ..Conv3dSpec::default()
+    };
+    let flat = Conv3dSpec {
+        padding: [0, 1, 1].into(),
+        ..Conv3dSpec::default()
+    };
+    for (conv, pays) in [
+        (conv(32, [128; 3], 3, spec(2)), true),
+        (conv(64, [64; 3], 3, spec(2)), true),
+        (conv(128, [32; 3], 3, spec(1)), true),
+        (conv(128, [1, 128, 128], 3, flat), true),
+        (conv(1024, [16; 3], 3, spec(2)), false),
+        // Of four strips.
+        (conv(256, [1, 104, 152], 3, flat), false),
+    ] {
+        let format = OperandFormat::ROUNDED;
+        let config = GemmConfig::with_tile(&conv, None, format, &HOPPER, WIDE).expect("a config");
+        let strides = channels_last(&conv, conv.input_channels().into());
+        let unpacked = config.unpacked(strides, &HOPPER).expect("cells");
+        assert_eq!(unpacked.pays_unpacked(&HOPPER), pays, "{conv:?}");
+        let g = &unpacked.geometry;
+        // Pieces are runs of whole rows of a box, as many as it takes.
+        let [_, second, third] = g.box_axes();
+        let [along_second, along_third] = g.pieces.extents;
+        assert!(along_second == second || along_third == 1);
+        let counts = [second.div_ceil(along_second), third.div_ceil(along_third)];
+        assert_eq!(g.pieces.counts, counts);
+        let rings = unpacked.wide_rings(&HOPPER).expect("rings");
+        assert!([2, 3].contains(&rings.staged) && (rings.staged == 2 || rings.patches == 2));
+        let layout = g.wide_layout(format, rings);
+        assert_eq!(rings.staged_at, layout.staged);
+        assert!(layout.end <= HOPPER.shared_bytes);
+    }
+    // Without a norm, and of few values.
+    let small = conv(64, [1, 12, 12], 3, Conv3dSpec::default());
+    let format = OperandFormat::ROUNDED;
+    let config = GemmConfig::with_tile(&small, None, format, &HOPPER, WIDE).expect("a config");
+    let strides = channels_last(&small, 64);
+    assert_eq!(config.unpacked(strides, &HOPPER), None);
+    let large = conv(64, [64; 3], 3, spec(2));
+    let config = GemmConfig::alone(&large, format, &HOPPER, None).expect("a config");
+    assert_eq!(config.unpacked(channels_last(&large, 64), &HOPPER), None);
 }

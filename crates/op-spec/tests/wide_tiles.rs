@@ -196,6 +196,10 @@ fn no_further_slot_fits_shared_memory() {
                 filters: 2,
                 stay: 0,
                 alternate: 0,
+                staged: 0,
+                staged_barrier: 0,
+                staged_at: 0,
+                staged_bytes: 0,
             };
             let Some(rings) = g.wide_rings(format, [tiles, 1], shared_bytes) else {
                 assert!(bytes(fewest) > shared_bytes, "{config:?}");
@@ -214,6 +218,10 @@ fn no_further_slot_fits_shared_memory() {
                     filters: rings.filters + filters,
                     stay: rings.stay,
                     alternate: rings.alternate,
+                    staged: 0,
+                    staged_barrier: 0,
+                    staged_at: 0,
+                    staged_bytes: 0,
                 };
                 assert!(bytes(more) > shared_bytes, "{rings:?}, {config:?}");
             }

@@ -35,3 +35,9 @@ pub(crate) fn prescale_for(largest: f32) -> [f32; 2] {
         [1.0, 1.0]
     }
 }
+
+/// The reciprocal of one of these powers, exactly.
+#[inline(always)]
+pub(crate) fn reciprocal(power: f32) -> f32 {
+    f32::from_bits((MOST << 23) - power.to_bits())
+}

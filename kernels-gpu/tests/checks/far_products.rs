@@ -296,10 +296,12 @@ fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
             alone.shift,
             y.ptr(),
             moments.ptr(),
+            std::ptr::null_mut(),
             TensorMap::NONE,
             g,
             rings,
             alone.ending,
+            0,
         );
         let labels = [rings.label().into(), labels[0]];
         run.launch_some(&IMPLICIT_GEMM_WIDE, &labels, shape, &[last], arguments)?;

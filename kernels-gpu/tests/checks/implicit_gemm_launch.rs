@@ -19,11 +19,11 @@ pub(super) struct Operands {
 }
 
 impl Operands {
-    /// The filters alone.
-    pub(super) fn without_input(self, run: &Run) -> Result<Self, Failure> {
+    /// The filters alone, and room for the scales of samples that the product rounds.
+    pub(super) fn without_input(self, run: &Run, samples: usize) -> Result<Self, Failure> {
         Ok(Self {
             packed: run.empty(0)?,
-            descales: run.empty(0)?,
+            descales: run.empty(samples)?,
             ..self
         })
     }
@@ -58,7 +58,8 @@ pub(super) fn prepare<F: Packed>(
     let arguments = (x.source(), packed, descales, largest.ptr(), g);
     run.launch(&IMPLICIT_GEMM_PACK, &labels, g.pack_shape(), arguments)?;
     if F::OPERANDS.scaled && g.scans == 0 {
-        let arguments = (x.source(), packed, descales, largest.source(), g);
+        let blocks = g.sample_blocks();
+        let arguments = (x.source(), packed, descales, largest.source(), g, blocks);
         run.launch(&IMPLICIT_GEMM_REPACK, &labels, g.repack_shape(), arguments)?;
     }
     Ok(of)
@@ -103,26 +104,46 @@ pub(super) fn multiply_wide<F: Packed>(
         (true, 0) => boxes(g).emulated(of.packed.source::<u32>().cast()),
         (true, _) => boxes(g).emulated(ended.x.cast()),
     };
-    let arguments = (
-        of.packed.source(),
-        of.descales.source(),
-        of.operands.source(),
-        of.filter_descales.source(),
-        bias.source(),
-        ended.x.cast(),
-        ended.weight.cast(),
-        ended.gain,
-        ended.shift,
-        y.ptr(),
-        moments.ptr(),
-        map,
-        config.geometry,
-        rings,
-        ended.ending,
-    );
+    let rounds = g.is_rounded_on_its_way();
+    let noted = if rounds {
+        config.noted_of_tile(rings)
+    } else {
+        0
+    };
+    let largest = run.empty::<f32>(noted as usize * g.items() as usize)?;
     let labels = [rings.label().into(), Label::Name(F::LABEL)];
     let shape = config.shape(device);
-    run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)?;
+    let multiply = |noted: u32| {
+        let arguments = (
+            of.packed.source(),
+            of.descales.source(),
+            of.operands.source(),
+            of.filter_descales.source(),
+            bias.source(),
+            ended.x.cast(),
+            ended.weight.cast(),
+            ended.gain,
+            ended.shift,
+            y.ptr(),
+            moments.ptr(),
+            largest.ptr(),
+            map,
+            config.geometry,
+            rings,
+            ended.ending,
+            noted,
+        );
+        run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)
+    };
+    multiply(noted)?;
+    if rounds {
+        let (x, descales) = (ended.x.cast(), of.descales.ptr());
+        let noted = noted * g.pixel_tiles();
+        let arguments = (x, of.packed.ptr(), descales, largest.source(), *g, noted);
+        let labels = [Label::Name(F::LABEL)];
+        run.launch(&IMPLICIT_GEMM_REPACK, &labels, g.repack_shape(), arguments)?;
+        multiply(0)?;
+    }
     Ok(rings.tiles)
 }
 

@@ -4,7 +4,7 @@ use cuda_std::Storage;
 use ndarray::ArrayD;
 use op_spec::ConvSpec;
 use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, WIDE};
+use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WIDE};
 
 use super::convolved::Convolution;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WIDE_TILES, Packed, spec};
@@ -74,6 +74,22 @@ fn rows() -> Vec<Row> {
         ([1, 32, 9], [1, 8, 32], [1, 3, 3], around, 1),
         // Sums that two blocks split.
         ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, 2),
+        // Boxes of residues, each in two pieces of which the second one is smaller where values are rounded.
+        (
+            [1, 16, 9],
+            [1, 65, 17],
+            [1, 3, 3],
+            spec([1, 2, 2], [0; 3], [1; 3], 1),
+            1,
+        ),
+        // Large patches, of which shared memory has two.
+        (
+            [1, 64, 9],
+            [1, 60, 40],
+            [1, 2, 2],
+            spec([1; 3], [0; 3], [1, 40, 20], 1),
+            1,
+        ),
     ]
 }
 
@@ -115,10 +131,12 @@ pub(crate) fn same_bits_as_packed<F: Packed>(run: &Run) -> Outcome {
         let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
         let geometry = conv.geometry;
         let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, WIDE);
-        let config = GemmConfig {
+        let mut config = GemmConfig {
             splits,
             ..config.expect("a config")
         };
+        // As if samples were large: the product rounds no others.
+        config.geometry.scans = 0;
         if number == 1 {
             // In the last column, which no window sees.
             assert!(config.geometry.used_w < geometry.w);
@@ -148,10 +166,27 @@ fn with_and_without_norm<F: Packed>(
     config: &GemmConfig,
 ) -> Outcome {
     check::<F>(run, what, &conv, config)?;
+    let is_rounded = F::OPERANDS == OperandFormat::ROUNDED;
+    let last_sample_times = |conv: &mut Convolution, factor: f32| {
+        let mut samples = conv.case.x.outer_iter_mut();
+        let last = samples.next_back().expect("a sample");
+        last.into_iter().for_each(|x| *x *= factor);
+        format!("{what}, the last sample times {factor}")
+    };
+    if is_rounded {
+        // A scale that is not the usual one.
+        let what = last_sample_times(&mut conv, 1e-6);
+        check::<F>(run, &what, &conv, config)?;
+    }
     let all = conv.case.x.len();
     let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
         *conv.case.x.iter_mut().nth(index).expect("an element") = value;
+    }
+    // Where the last stage is full: else patches of planes have the last plane again, and filters of 0 meet it.
+    if is_rounded && config.geometry.planes.is_multiple_of(4) {
+        let what = last_sample_times(&mut conv, 1e10);
+        check::<F>(run, &what, &conv, config)?;
     }
     let what = format!("{what}, alone");
     check::<F>(run, &what, &conv, &config.without_norm())
@@ -170,6 +205,13 @@ pub(super) fn drawn<F: Packed>(run: &Run, what: &str, conv: Convolution) -> Resu
     };
     with_and_without_norm::<F>(run, what, conv, &config)?;
     Ok(1)
+}
+
+/// Whether the product reads the input where it lies: values that are operands as they are, or that are rounded on their way.
+fn is_read_as_it_lies(config: &GemmConfig) -> bool {
+    let (format, g) = (config.format, &config.geometry);
+    let is_rounded = format == OperandFormat::ROUNDED && g.alone == 0 && g.scans == 0;
+    format.is_stored() || is_rounded && g.strips != 2
 }
 
 fn check<F: Packed>(run: &Run, what: &str, conv: &Convolution, config: &GemmConfig) -> Outcome {
@@ -216,10 +258,10 @@ fn check<F: Packed>(run: &Run, what: &str, conv: &Convolution, config: &GemmConf
         let operands = prepare::<F>(run, &lined, &x, weight)?;
         same("in lines", multiply(&lined, device, &operands, &x)?)?;
     }
-    if !F::OPERANDS.is_stored() {
+    if !is_read_as_it_lies(config) {
         return Ok(());
     }
-    let operands = operands.without_input(run)?;
+    let operands = operands.without_input(run, conv.geometry.n as usize)?;
     let strides = strides(&conv.geometry);
     let x = laid_out::<F::Stored>(run, &conv.case.x, strides)?;
     for device in devices {

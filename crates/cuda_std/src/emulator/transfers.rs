@@ -10,6 +10,9 @@ use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
 /// Elements of a piece of a box.
 const PIECE_ELEMENTS: u32 = CHUNK as u32 / 2;
 
+/// Most pieces of a line that is not swizzled.
+const MOST_PIECES: u32 = 8;
+
 /// What a bulk copy reads: a region and an offset, if it reads anything.
 type From = Option<(*const Region, usize)>;
 
@@ -62,7 +65,13 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     let pieces = of_line / PIECE_ELEMENTS;
     let refuse =
         |problem: String| -> ! { fail(place, FaultKind::Argument(format!("copy_box: {problem}"))) };
-    if ![1, 2, 4].contains(&pieces) || of_line % PIECE_ELEMENTS != 0 || of_rest.contains(&0) {
+    let is_swizzled = boxes.is_swizzled == 1;
+    let most = if is_swizzled { 4 } else { MOST_PIECES };
+    if !pieces.is_power_of_two()
+        || pieces > most
+        || of_line % PIECE_ELEMENTS != 0
+        || of_rest.contains(&0)
+    {
         refuse(format!("the map has no boxes, {boxes:?}"));
     }
     if !target.is_multiple_of(TARGET_BYTES) {
@@ -87,7 +96,12 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     for piece in 0..all {
         // Pieces are exchanged within their line, by bits 7 and up of their address.
         let byte = target + piece * CHUNK as u32;
-        let piece = (byte ^ ((byte >> 3) & ((pieces - 1) * CHUNK as u32))) - target;
+        let exchanged = if is_swizzled {
+            (byte >> 3) & ((pieces - 1) * CHUNK as u32)
+        } else {
+            0
+        };
+        let piece = (byte ^ exchanged) - target;
         let mut rest = piece / CHUNK as u32 / pieces;
         let first = piece / CHUNK as u32 % pieces * PIECE_ELEMENTS;
         let mut source = Some(offset);

@@ -63,7 +63,7 @@ struct Tensor {
 }
 
 impl Tensor {
-    fn new(line: u32) -> Self {
+    fn new(line: u32, is_swizzled: u32) -> Self {
         let extents = [line + 8, 5, 3, 4, 2];
         let column = 2 * u64::from(line + 16);
         let slice = 5 * column + 16;
@@ -74,6 +74,7 @@ impl Tensor {
             strides: [column, slice, row, sample],
             reaches: [line, 5, 2, 3, 1],
             steps: [1, 2, 1, 2, 1],
+            is_swizzled,
         };
         let values = (0..sample as usize / 2).map(|i| 1 + i as u16).collect();
         Self { values, boxes }
@@ -104,8 +105,8 @@ impl Tensor {
 #[test]
 fn boxes_are_dense_and_zero_outside_of_the_tensor() {
     let device = Device::new();
-    for line in [8, 16, 32] {
-        let mut tensor = Tensor::new(line);
+    for (line, is_swizzled) in [(8, 1), (16, 1), (32, 1), (8, 0), (16, 0), (32, 0), (64, 0)] {
+        let mut tensor = Tensor::new(line, is_swizzled);
         // One sample behind the other.
         let sample = tensor.values.len();
         tensor.values.extend((0..sample).map(|i| 7 + 3 * i as u16));
@@ -132,7 +133,8 @@ fn boxes_are_dense_and_zero_outside_of_the_tensor() {
             let pieces = line / 8;
             for piece in 0..words / 4 {
                 let address = start + 16 * piece;
-                let from = (address ^ ((address >> 3) & ((pieces - 1) * 16))) - start;
+                let exchanged = (is_swizzled * (address >> 3)) & ((pieces - 1) * 16);
+                let from = (address ^ exchanged) - start;
                 let of_line = i64::from(from / 16 % pieces * 8);
                 let mut rest = from / 16 / pieces;
                 let mut indices = at.map(i64::from);
@@ -159,7 +161,7 @@ fn boxes_are_dense_and_zero_outside_of_the_tensor() {
 #[test]
 fn what_a_copy_does_wrong_is_reported() {
     let device = Device::new();
-    let tensor = Tensor::new(16);
+    let tensor = Tensor::new(16, 1);
     let x = tensor.upload(&device);
     let words = tensor.boxes.counts().iter().product::<u32>() / 2;
     let y = device.alloc(4 * WORDS).unwrap();

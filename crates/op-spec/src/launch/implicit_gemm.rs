@@ -27,6 +27,7 @@ mod costs;
 mod ending;
 mod layout;
 mod lines;
+mod pieces;
 mod pixels;
 mod stages;
 mod tile;
@@ -37,6 +38,7 @@ pub use combining::{COMBINED_BY_THREAD, Combining, combining};
 pub use config::{GemmConfig, GemmDevice, USUAL_BATCH};
 pub use ending::Ending;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
+pub use pieces::{PIECE_WORDS, Pieces, STAGED_WIDTH};
 pub use tile::{
     CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
     WIDE,
@@ -239,6 +241,8 @@ pub struct GemmGeometry {
     pub alone: u32,
     /// Where the cells of an input lie that is not packed, or packed in lines.
     pub cells: CellStrides,
+    /// How boxes are copied.
+    pub pieces: Pieces,
     /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a wide tile's filters makes one. Tiles, patches
     /// and the packed input are then those of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked for.
     pub outputs_d: u32,
@@ -408,9 +412,12 @@ impl GemmGeometry {
         LaunchShape::linear(self.conv.n.checked_mul(blocks.into())?, SPREAD_THREADS)
     }
 
-    /// Blocks of one sample in the kernel that repacks.
+    /// Blocks of one sample in the kernel that repacks; one that finds the scale, where the product rounds.
     #[must_use]
     pub fn repacking_blocks(&self) -> u32 {
+        if self.is_rounded_on_its_way() {
+            return 1;
+        }
         self.sample_blocks().min(REPACKING_BLOCKS)
     }
 

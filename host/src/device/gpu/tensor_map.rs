@@ -45,9 +45,9 @@ const SWIZZLE_32_BYTES: u32 = 1;
 /// What the driver says.
 pub(crate) fn encode(_current: &Current, boxes: &Boxes, address: *const u8) -> Result<TensorMap> {
     let extents = boxes.extents.map(u64::from);
-    let swizzle = match boxes.line_bytes() {
-        0..32 => 0,
-        32..64 => SWIZZLE_32_BYTES,
+    let swizzle = match (boxes.is_swizzled, boxes.line_bytes()) {
+        (0, _) | (_, 0..32) => 0,
+        (_, 32..64) => SWIZZLE_32_BYTES,
         _ => SWIZZLE_32_BYTES + 1,
     };
     let mut map = TensorMap::NONE;

@@ -17,6 +17,7 @@ use crate::ops::{FusedOptions, Precision};
 use crate::program::{BoxesOf, ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
+use crate::spec::launch::implicit_gemm::wide::WideRings;
 use crate::spec::launch::implicit_gemm::{Ending, GemmConfig, GemmDevice, OperandFormat};
 
 /// What configs must know of a device.
@@ -147,15 +148,63 @@ fn pack(
     if twice {
         let (repack, shape) = kernel(&IMPLICIT_GEMM_REPACK, &label, g.repack_shape())?;
         let bytes_moved = program.bytes(&[largest]);
-        let arguments = (x, words, descales, largest, *g);
+        let arguments = (x, words, descales, largest, *g, g.sample_blocks());
         // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
         unsafe { program.launch_moving(repack, shape, arguments, bytes_moved) }
     }
     Ok([words, descales])
 }
 
+/// What is known of the scales of samples that the product rounds: the reciprocals, and the magnitudes that its first launch notes, `noted` of each tile.
+struct Scales {
+    descales: Value,
+    largest: Value,
+    noted: u32,
+}
+
+impl Scales {
+    /// Those of `config`, if it rounds.
+    fn of(
+        program: &mut ProgramBuilder,
+        config: &GemmConfig,
+        rings: Option<WideRings>,
+    ) -> Result<Option<Self>> {
+        let g = &config.geometry;
+        let Some(rings) = rings.filter(|_| g.is_rounded_on_its_way()) else {
+            return Ok(None);
+        };
+        // A config whose product rounds counts what it notes in 32 bits.
+        let noted = config.noted_of_tile(rings);
+        let all = g.items() as usize * noted as usize;
+        Ok(Some(Self {
+            descales: program.tensor(&[g.conv.n as usize], DType::F32)?,
+            largest: program.tensor(&[all], DType::F32)?,
+            noted,
+        }))
+    }
+
+    /// Appends what finds them, from what was noted.
+    fn find(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        config: &GemmConfig,
+        label: Label,
+    ) -> Result<()> {
+        let g = &config.geometry;
+        let (kernel, shape) = kernel(&IMPLICIT_GEMM_REPACK, &[label], g.repack_shape())?;
+        let packed = None::<Value>;
+        let bytes_moved = program.bytes(&[self.largest]);
+        let noted = self.noted * g.pixel_tiles();
+        let arguments = (x, packed, self.descales, self.largest, *g, noted);
+        // SAFETY: the product has noted so many magnitudes of each sample; nothing is packed.
+        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+        Ok(())
+    }
+}
+
 /// Appends the convolution of `x`, which may lie in any way; its output has the shape `output`. Where its channels are neighbours in memory, as
-/// in PyTorch's `channels_last`, wide tiles read 16-bit values as they lie: no launch packs them, and the bits are the same.
+/// in PyTorch's `channels_last`, wide tiles read 16-bit values as they lie, and round f32 on its way: no launch packs them, and the bits are the same.
 ///
 /// `config` is what [`gemm_config`] gave for the shapes of `x` and of the parameters, for `precision`, and for the program's
 /// device; or [`gemm_config_alone`], and the results end as `ending` says.
@@ -169,7 +218,9 @@ pub(crate) fn append(
 ) -> Result<Convolved> {
     let device = gemm_device(program.properties());
     let strides = program.strides(x);
-    let unpacked = strides.and_then(|strides| config.unpacked(strides, &device));
+    let unpacked = strides
+        .and_then(|strides| config.unpacked(strides, &device))
+        .filter(|unpacked| unpacked.pays_unpacked(&device));
     let is_unpacked = unpacked.is_some();
     let lined = unpacked.or_else(|| config.packed_in_lines(&device));
     let config = lined.as_ref().unwrap_or(config);
@@ -183,6 +234,8 @@ pub(crate) fn append(
     let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
+    let rings = config.wide_rings(&device);
+    let scales = Scales::of(program, config, rings)?;
     let (words, descales) = packed.map(<(Value, Value)>::from).unzip();
     let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
@@ -194,34 +247,46 @@ pub(crate) fn append(
         .map(|Folded { gain, shift }| (gain, shift));
     let (gain, shift) = folded.unzip();
     let (label, shape) = (label(config, precision, dtype), config.shape(&device));
-    if let Some(rings) = config.wide_rings(&device) {
+    if let Some(rings) = rings {
         let (kernel, shape) = kernel(&IMPLICIT_GEMM_WIDE, &[rings.label().into(), label], shape)?;
         let lines = words.or(x).filter(|_| g.has_lines());
         let in_boxes = lines.map(|value| BoxesOf {
             value,
             boxes: boxes(g),
         });
-        let arguments = (
-            words,
-            descales,
-            operands,
-            filter_descales,
-            bias,
-            x,
-            weight,
-            gain,
-            shift,
-            y,
-            moments,
-            in_boxes,
-            *g,
-            rings,
-            ending,
-        );
+        let largest = scales.as_ref().map(|scales| scales.largest);
+        let noted = scales.as_ref().map_or(0, |scales| scales.noted);
+        let arguments = |noted: u32, descales: Option<Value>| {
+            (
+                words,
+                descales,
+                operands,
+                filter_descales,
+                bias,
+                x,
+                weight,
+                gain,
+                shift,
+                y,
+                moments,
+                largest,
+                in_boxes,
+                *g,
+                rings,
+                ending,
+                noted,
+            )
+        };
         // SAFETY: packed input and filters are those of this config, or the input lies as its strides say; bias, gain and shift have an element for each channel where
         // they exist, and the ending says whether the last two do; `y` has an element for each output, `moments` the config's size;
         // the rings are those of the launch's shared memory. Where no norm follows, input and filters are there.
-        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+        unsafe { program.launch_moving(kernel, shape, arguments(noted, descales), bytes_moved) }
+        if let (Some(scales), Some(x)) = (scales, x) {
+            scales.find(program, x, config, label)?;
+            let arguments = arguments(0, Some(scales.descales));
+            // SAFETY: as above, with the scales that were found.
+            unsafe { program.launch_moving(kernel, shape, arguments, 0) }
+        }
     } else {
         let tile = config.tile.name().unwrap_or_default();
         let (kernel, shape) = kernel(&IMPLICIT_GEMM, &[tile.into(), label], shape)?;

@@ -18,7 +18,8 @@ use crate::parts::prescale::prescale_for;
 use crate::parts::unroll::unroll;
 
 /// The scale of samples whose largest magnitude is within [`USUAL_LEAST`] and [`USUAL_MOST`].
-const USUAL_SCALE: f32 = 512.0;
+pub(super) const USUAL_SCALE: f32 = 512.0;
+pub(super) const USUAL_DESCALE: f32 = 1.0 / USUAL_SCALE;
 
 /// Scaled, it is `2^8`. Two f16 leave an error of up to `2^-22` of a value, or of `2^-25`, half of the least f16, where that is more:
 /// `2^-33` of its sample's largest. That matters to channels much smaller than others.
@@ -60,7 +61,7 @@ const _: () = assert!(WARPS == 8);
 
 /// The bits of a finite value's magnitude; 0 for others. Bits of magnitudes are ordered as they are.
 #[inline(always)]
-fn magnitude(x: f32) -> u32 {
+pub(super) fn magnitude(x: f32) -> u32 {
     let bits = math::abs(x).to_bits();
     if bits < f32::INFINITY.to_bits() {
         bits
@@ -374,14 +375,14 @@ pub unsafe fn implicit_gemm_pack<F: Format>(
 }
 
 /// Where the kernel before did not scan, says which scale each sample has, and repacks those that the usual
-/// scale does not suit.
+/// scale does not suit; where the product rounds, only says so.
 ///
 /// *Launch*: `g.repack_shape()`. *Mapping*: blocks of one sample take blocks of its cells
 /// in turn. *Barriers*: one.
 /// *Traffic*: the largest values; for samples that are repacked, that of the kernel before.
 ///
 /// # Safety
-/// As there; `largest` is what that kernel wrote.
+/// As there; `largest` has `noted` elements for each sample, which that kernel wrote: as many as it has blocks for one, or the product has noted.
 #[kernel(instances(F: [split_f32: Split, rounded_f32: Rounded]), max_threads = SPREAD_THREADS)]
 pub unsafe fn implicit_gemm_repack<F: Format>(
     x: *const F::Stored,
@@ -389,28 +390,29 @@ pub unsafe fn implicit_gemm_repack<F: Format>(
     descales: *mut f32,
     largest: *const u32,
     g: &GemmGeometry,
+    noted: u32,
 ) {
     let (sample, first) = div_rem(thread::block_idx_x(), g.repacking_blocks());
-    let blocks = g.sample_blocks() as usize;
-    let largest = Global::new(largest, g.conv.n as usize * blocks);
-    let largest = largest.slice(sample as usize * blocks, blocks);
+    let noted = noted as usize;
+    let largest = Global::new(largest, g.conv.n as usize * noted);
+    let largest = largest.slice(sample as usize * noted, noted);
     let mut bits = 0;
     let mut at = thread::thread_idx_x() as usize;
-    while at < blocks {
+    while at < noted {
         bits = bits.max(largest.load(at));
         at += SPREAD_THREADS as usize;
     }
     let largest = f32::from_bits(largest_of_block(bits));
     let usual = (USUAL_LEAST..=USUAL_MOST).contains(&largest) || largest == 0.0;
     let [scale, descale] = if usual {
-        [USUAL_SCALE, 1.0 / USUAL_SCALE]
+        [USUAL_SCALE, USUAL_DESCALE]
     } else {
         prescale_for(largest)
     };
     if first == 0 && thread::thread_idx_x() == 0 {
         GlobalMut::new(descales, g.conv.n as usize).store(sample as usize, descale);
     }
-    if usual {
+    if usual || g.is_rounded_on_its_way() {
         return;
     }
     let packer = Packer { x, packed, g };

@@ -1,7 +1,7 @@
 //! Tables in shared memory, by which a block finds cells, pixels and windows.
 
 use cuda_std::shared::{self, Shared};
-use cuda_std::thread;
+use cuda_std::{opaque, thread};
 use op_spec::launch::implicit_gemm::{
     BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PLACE_BITS,
 };
@@ -39,6 +39,18 @@ pub(super) fn line_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
 #[inline(always)]
 const fn may_have_lines<F: Format>(tile: GemmTile) -> bool {
     tile.is_wide() && F::OPERANDS.parts == 1
+}
+
+/// Whether the input's values may be rounded on their way to the patch, which only those are that become one part, scaled.
+#[inline(always)]
+pub(super) const fn may_round<F: Format>() -> bool {
+    F::OPERANDS.parts == 1 && F::OPERANDS.scaled
+}
+
+/// Whether they are. Asked anew each time, or the answer would take a register.
+#[inline(always)]
+pub(super) fn rounds<F: Format>(g: &GemmGeometry) -> bool {
+    may_round::<F>() && opaque::to_compiler(g.pieces.staged_bytes) != 0
 }
 
 /// Whether the patch is of lines.

@@ -4,7 +4,7 @@ use super::pixels::{choose_pixels, reach};
 use super::stages::MAX_STAGE_CELLS;
 use super::{
     BLOCK_THREADS, CELL_VALUES, CELL_WORDS, CellStrides, GemmGeometry, GemmTile, OperandFormat,
-    SCANNED_ELEMENTS, SPREAD_THREADS, TILES, WIDE, wide,
+    Pieces, SCANNED_ELEMENTS, SPREAD_THREADS, TILES, WIDE, wide,
 };
 use crate::launch::conv::ConvGeometry;
 use crate::launch::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
@@ -348,6 +348,7 @@ impl<'a> PackedInput<'a> {
             scans: u32::from(sample <= SCANNED_ELEMENTS),
             alone: 0,
             cells: CellStrides::PACKED,
+            pieces: Pieces::NONE,
             outputs_d,
             moment_channels: 1,
         };

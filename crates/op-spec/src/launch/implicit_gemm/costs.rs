@@ -1,6 +1,6 @@
 //! What products cost, by which tiles are chosen and other kernels are preferred.
 
-use super::{GemmConfig, GemmDevice, STEP_CELLS};
+use super::{GemmConfig, GemmDevice, GemmTile, STEP_CELLS};
 use crate::launch::conv::ConvGeometry;
 
 /// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
@@ -93,5 +93,12 @@ impl GemmConfig {
         rounds
             .checked_mul(together)?
             .checked_mul(tile + TILE_CYCLES / together)
+    }
+}
+
+impl GemmTile {
+    /// About how many cycles a step of values of one part takes.
+    pub(super) fn step_cycles(self) -> u64 {
+        u64::from(self.filters() * self.pixels()) * self.step_cost() / STEP_COSTS_PER_CYCLE
     }
 }

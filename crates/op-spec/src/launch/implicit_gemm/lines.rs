@@ -13,7 +13,7 @@ use super::tile::INSTRUCTION_PIXELS;
 use super::wide::TARGET_BYTES;
 use super::{
     CELL_BYTES, CELL_VALUES, CellStrides, GemmConfig, GemmDevice, GemmGeometry, MAX_PATCH_CELLS,
-    STEP_CELLS, WIDE,
+    Pieces, STEP_CELLS, WIDE,
 };
 
 /// Most lines of a box along an axis, those between what is brought counted.
@@ -29,7 +29,7 @@ const MOST_WHOLE_STRIPS: u32 = 2;
 const LONG_LINE: u32 = 4;
 
 /// Filter slots that long lines must leave room for: with fewer, what multiplies waits for filters.
-const FEWEST_FILTER_SLOTS: u32 = 4;
+pub(super) const FEWEST_FILTER_SLOTS: u32 = 4;
 
 impl GemmGeometry {
     /// Whether the patch is of lines, in boxes.
@@ -54,6 +54,18 @@ impl GemmGeometry {
             0 => [self.patch_columns, self.patch_d, self.patch_h],
             1..=MOST_WHOLE_STRIPS => [self.patch_columns, self.tile_d, self.residue_rows],
             _ => [self.patch_columns, 1, 1],
+        }
+    }
+
+    /// What a box has along its axes, in the order of its lines: columns, and slices and rows, or rows and slices where tiles are not of octets.
+    #[must_use]
+    #[inline(always)]
+    pub const fn box_axes(&self) -> [u32; 3] {
+        let [columns, slices, rows] = self.box_extents();
+        if self.strips == 0 {
+            [columns, rows, slices]
+        } else {
+            [columns, slices, rows]
         }
     }
 
@@ -214,11 +226,12 @@ impl GemmConfig {
     /// multiple of 16 bytes on, if the product can read it there. Results are the same bits as from a packed input.
     #[must_use]
     pub fn unpacked(&self, strides: [i64; 5], device: &GemmDevice) -> Option<Self> {
-        if !self.format.is_stored() {
+        if !self.format.is_stored() && !self.may_round() {
             return None;
         }
         let cells = CellStrides::new(&self.geometry.conv, strides)?;
-        self.in_lines(device, |_| Some(cells))
+        let lined = self.in_lines(device, |_| Some(cells))?;
+        (self.format.is_stored() || lined.rounds_on(device)).then_some(lined)
     }
 
     /// The same for an input that is packed in lines, as an unpacked one lies, if the product can read it there. Results are the same bits as from one that is packed in planes.
@@ -257,7 +270,9 @@ impl GemmConfig {
                 cells: cells(planes)?,
                 ..*g
             };
-            let geometry = cells.with_lines(planes)?;
+            let mut geometry = cells.with_lines(planes)?;
+            let rounded = cells.cells.is_unpacked * u32::from(!self.format.is_stored());
+            geometry.pieces = Pieces::of(&geometry, rounded);
             let lined = Self { geometry, ..*self };
             lined.wide_rings(device).map(|_| lined)
         };

@@ -1,7 +1,7 @@
 //! Inputs that are cells as they lie, so that nothing packs them.
 //!
 //! Where the channels of a pixel are neighbours in memory, as in PyTorch's `channels_last`, eight 16-bit ones of them are the cell that
-//! packing would make. The product of wide tiles brings such cells from where they lie (`lines`).
+//! packing would make, and eight f32 are when they are rounded (`pieces`). The product of wide tiles brings such cells from where they lie (`lines`).
 
 use super::{CELL_VALUES, CELL_WORDS};
 use crate::launch::conv::ConvGeometry;
@@ -38,7 +38,7 @@ impl CellStrides {
         boxes: 0,
     };
 
-    /// Those of an input of 16-bit values with these strides of samples, channels, slices, rows and columns, in elements, if the
+    /// Those of an input of one element a value with these strides of samples, channels, slices, rows and columns, in elements, if the
     /// channels are neighbours and every pixel starts on a whole cell.
     pub(super) fn new(conv: &ConvGeometry, strides: [i64; 5]) -> Option<Self> {
         let extents = [conv.n, 1, conv.d.into(), conv.h.into(), conv.w.into()];

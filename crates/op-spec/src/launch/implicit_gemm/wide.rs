@@ -20,6 +20,8 @@ mod splits;
 pub use rings::{WideLayout, WideRings};
 
 use super::costs::COPIED_PER_CYCLE;
+use super::lines::FEWEST_FILTER_SLOTS;
+use super::pieces::{MORE_STAGED_PIECES, PIECE_WORDS, STAGED_PIECES};
 use super::{
     CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmConfig, GemmDevice, GemmGeometry, OperandFormat,
     STEP_CELLS, WIDE,
@@ -163,7 +165,33 @@ impl GemmGeometry {
     const fn most_slots(
         &self,
         format: OperandFormat,
+        blocks: [u32; 3],
+        shared_bytes: u32,
+    ) -> Option<WideRings> {
+        if !self.is_rounded_on_its_way() {
+            return self.slots_beside(format, blocks, 0, shared_bytes);
+        }
+        let Some(rings) = self.slots_beside(format, blocks, STAGED_PIECES, shared_bytes) else {
+            return None;
+        };
+        if rings.patches == FEWEST_SLOTS {
+            let more = self.slots_beside(format, blocks, MORE_STAGED_PIECES, shared_bytes);
+            if let Some(more) = more
+                && more.patches == FEWEST_SLOTS
+                && more.filters >= FEWEST_FILTER_SLOTS
+            {
+                return Some(more);
+            }
+        }
+        Some(rings)
+    }
+
+    /// The same beside `staged` slots for each warp that rounds.
+    const fn slots_beside(
+        &self,
+        format: OperandFormat,
         [tiles, splits, alternate]: [u32; 3],
+        staged: u32,
         shared_bytes: u32,
     ) -> Option<WideRings> {
         let mut rings = WideRings {
@@ -173,9 +201,13 @@ impl GemmGeometry {
             filters: FEWEST_SLOTS,
             stay: 0,
             alternate,
+            staged,
+            staged_barrier: 0,
+            staged_at: 0,
+            staged_bytes: 0,
         };
         if let Some(rings) = self.filters_stay(format, rings, shared_bytes) {
-            return Some(rings);
+            return Some(self.with_places(format, rings));
         }
         if self.wide_layout(format, rings).end > shared_bytes {
             return None;
@@ -199,9 +231,19 @@ impl GemmGeometry {
             } else if more_filters {
                 rings = filters;
             } else {
-                return Some(rings);
+                return Some(self.with_places(format, rings));
             }
         }
+    }
+
+    /// The same with where staged pieces are, which kernels would else compute anew.
+    const fn with_places(&self, format: OperandFormat, mut rings: WideRings) -> WideRings {
+        if rings.staged > 0 {
+            rings.staged_barrier = rings.barriers_of_slots();
+            rings.staged_at = self.wide_layout(format, rings).staged;
+            rings.staged_bytes = self.pieces.staged_bytes;
+        }
+        rings
     }
 
     /// The time that `items` tiles of pixels take in blocks of one tile and of two, in hundredths of one tile of filters, where
@@ -227,11 +269,11 @@ impl GemmGeometry {
         Some([one, two])
     }
 
-    /// Words of the table of sources: one for each cell of a patch of planes, four for each box of one of lines.
+    /// Words of the table of sources: one for each cell of a patch of planes, [`PIECE_WORDS`] for each piece of one of lines.
     #[must_use]
     pub const fn source_words(&self) -> u32 {
         if self.has_lines() {
-            4 * self.cells.boxes
+            PIECE_WORDS * self.pieces.of_stage
         } else {
             self.patch_cells
         }
@@ -249,6 +291,7 @@ impl GemmGeometry {
         let exchange = results + 4 * WARPS * WRITTEN_WORDS;
         let filters = exchange + 4 * rings.exchanged();
         let patches = filters + rings.filters * rings.tiles * chain_bytes(format.step_parts());
+        let staged = patches + rings.patches * self.stage_bytes(format.parts);
         WideLayout {
             offsets: 0,
             pixels,
@@ -260,7 +303,8 @@ impl GemmGeometry {
             exchange,
             filters,
             patches,
-            end: patches + rings.patches * self.stage_bytes(format.parts),
+            staged,
+            end: staged + PATCH_WARPS * rings.staged * self.pieces.staged_bytes,
         }
     }
 }
@@ -311,7 +355,8 @@ impl GemmConfig {
         let rings = g.most_slots(format, [1, 1, 1], device.shared_bytes)?;
         let brings_little =
             g.has_lines() || g.stage_bytes(format.parts) <= ALTERNATING_STEP_BYTES * g.steps;
-        (rings.stay == 1 || format.is_stored() && brings_little).then_some(rings)
+        let takes_turns = format.is_stored() && brings_little || g.is_rounded_on_its_way();
+        (rings.stay == 1 || takes_turns).then_some(rings)
     }
 
     /// The same for blocks of `tiles` tiles.

@@ -3,12 +3,17 @@
 use cuda_std::tensor_map::Boxes;
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, GemmGeometry};
 
-/// Those of the input of a geometry of lines, unpacked or packed: along channels, columns, slices, rows and samples; or rows before slices, where tiles are not of octets.
+/// Those of the input of a geometry of lines, unpacked or packed, or the pieces of one that is rounded on its way, each of whose values is two elements: along channels, columns, slices, rows and samples; or rows before slices, where tiles are not of octets.
 #[must_use]
 pub fn boxes(g: &GemmGeometry) -> Boxes {
     let (conv, cells) = (&g.conv, &g.cells);
-    let [columns, slices, rows] = g.box_extents();
+    let [columns, ..] = g.box_extents();
+    let [mut slices, mut rows] = g.pieces.extents;
+    if g.strips == 0 {
+        [slices, rows] = [rows, slices];
+    }
     let [column_step, slice_step, row_step] = g.box_steps();
+    let elements = g.source_width();
     let samples = u32::try_from(conv.n).unwrap_or(u32::MAX);
     let mut axes = [
         (conv.w, cells.column, columns, column_step),
@@ -24,12 +29,13 @@ pub fn boxes(g: &GemmGeometry) -> Boxes {
         [first, w, second, third, n]
     };
     Boxes {
-        extents: of(g.line_channels(), |axis| axis.0),
+        extents: of(g.line_channels() * elements, |axis| axis.0),
         // Of one index no stride matters, but a map wants one.
-        strides: axes.map(|axis| u64::from(axis.1.max(1)) * u64::from(CELL_BYTES)),
-        reaches: of(cells.line_planes * CELL_VALUES, |axis| {
+        strides: axes.map(|axis| u64::from(axis.1.max(1)) * u64::from(CELL_BYTES * elements)),
+        reaches: of(cells.line_planes * CELL_VALUES * elements, |axis| {
             (axis.2 - 1) * axis.3 + 1
         }),
         steps: of(1, |axis| axis.3),
+        is_swizzled: u32::from(!g.is_rounded_on_its_way()),
     }
 }

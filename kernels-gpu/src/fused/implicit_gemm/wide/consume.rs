@@ -8,7 +8,7 @@ use op_spec::launch::implicit_gemm::wide::{HALF_PIXELS, STEP_BYTES, chain_bytes}
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CHAIN_STEPS, GemmGeometry, WIDE};
 
 use super::super::place::Place;
-use super::super::tables::line_shift;
+use super::super::tables::{line_shift, may_round};
 use super::exchange;
 use super::format::{Operands, WideFormat};
 use super::results::{HALF_SUMS, Output, Results};
@@ -197,6 +197,13 @@ pub(super) unsafe fn consume<F: WideFormat<SUMS>, const SUMS: usize>(
                 };
                 if let Some(over) = over {
                     over.give_back(&filter_ring, &patch_ring);
+                }
+                // Else the slot would be free when the next stage is there; who rounds that would wait for others who do.
+                if may_round::<F>() && step == g.steps && memory.rings.is_freed_at_once() {
+                    F::settle(&sums);
+                    if let Some(over) = used.take() {
+                        over.give_back(&filter_ring, &patch_ring);
+                    }
                 }
                 filters = filters.next(&filter_ring);
             }

@@ -68,6 +68,12 @@ pub(super) trait WideFormat<const SUMS: usize>: Format {
         second: u32,
     ) -> Self::Sums;
 
+    /// Waits for all that is under way to the sums.
+    ///
+    /// # Safety
+    /// All threads of a warpgroup call it.
+    unsafe fn settle(sums: &Self::Sums);
+
     /// The sums, when they are there.
     ///
     /// # Safety
@@ -104,6 +110,11 @@ macro_rules! stays_under_way {
                 let sums = start!($in_turn, $add, sums, filters, pixels, second);
                 sums.wait_for_older::<1>();
                 sums
+            }
+
+            #[inline(always)]
+            unsafe fn settle(sums: &Self::Sums) {
+                sums.wait_for_older::<0>();
             }
 
             #[inline(always)]
@@ -156,6 +167,9 @@ impl<const SUMS: usize> WideFormat<SUMS> for Split {
         });
         sums
     }
+
+    #[inline(always)]
+    unsafe fn settle(_: &Self::Sums) {}
 
     #[inline(always)]
     unsafe fn finish(sums: Self::Sums) -> [f32; SUMS] {
@@ -212,6 +226,11 @@ macro_rules! is_put_aside {
                 put_aside(&mut aside, &chains.wait::<0>());
                 let chains = InFlight::at_rest(const { [0.0; $sums] });
                 Kept { chains, count: 0, aside }
+            }
+
+            #[inline(always)]
+            unsafe fn settle(kept: &Self::Sums) {
+                kept.chains.wait_for_older::<0>();
             }
 
             #[inline(always)]

@@ -10,7 +10,7 @@
 use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{self, TensorMap, copy_box};
 use op_spec::launch::implicit_gemm::wide::{BLOCK_THREADS, PATCH_WARPS, TARGET_BYTES};
-use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, CELL_WORDS, GemmGeometry};
+use op_spec::launch::implicit_gemm::{CELL_VALUES, CELL_WORDS, GemmGeometry, PIECE_WORDS};
 
 use super::super::place::Place;
 use super::super::tables::{OCTET_PIXELS, stage_place};
@@ -45,18 +45,33 @@ pub(super) unsafe fn bring_patches(work: &Work<'_>, memory: &Memory, map: &Tenso
     if first >= step {
         return;
     }
-    let (own_boxes, _) = div_rem(g.cells.boxes + step - 1 - first, step);
-    let bytes = own_boxes * g.box_used() * g.stage_planes * CELL_BYTES;
+    let (own, _) = div_rem(g.pieces.of_stage + step - 1 - first, step);
+    let bytes = own * g.pieces.bytes;
     let mut turn = Turn::FIRST;
     let mut item = work.first_item;
     while item < g.items() as u32 {
         let place = Place::of(item, g);
         let [mut stage, end_stage] = work.stages();
         while stage < end_stage {
+            let start = start_of(work, &place, stage, 1);
+            let slot = turn.slot * (g.stage_bytes(1) / 4);
             // A new barrier's phase of parity 1 is over, as it were: its slot is free.
             ring.free(turn.slot).wait(turn.parity ^ 1);
-            ring.filled(turn.slot).arrive_expect(bytes);
-            bring_boxes(work, memory, map, [first, step], &place, stage, turn);
+            let filled = ring.filled(turn.slot);
+            filled.arrive_expect(bytes);
+            let mut number = first;
+            while number < g.pieces.of_stage {
+                let entry = PIECE_WORDS * number;
+                let from = memory.sources.load_vec(entry);
+                let to = slot + memory.sources.load(entry + 4);
+                copy_box(
+                    memory.patches.addr(to),
+                    map,
+                    coordinates(start, from),
+                    filled,
+                );
+                number += step;
+            }
             turn = turn.next(&ring);
             stage += 1;
         }
@@ -64,63 +79,51 @@ pub(super) unsafe fn bring_patches(work: &Work<'_>, memory: &Memory, map: &Tenso
     }
 }
 
-/// Starts the copies of every `step`th of a stage's boxes from number `first` on.
+/// Where a copy starts that is `from` behind its stage's start.
 #[inline(always)]
-unsafe fn bring_boxes(
-    work: &Work<'_>,
-    memory: &Memory,
-    map: &TensorMap,
-    [first, step]: [u32; 2],
-    place: &Place,
-    stage: u32,
-    turn: Turn,
-) {
+pub(super) fn coordinates(start: [i32; 5], from: [u32; 4]) -> [i32; 5] {
+    let [a, b, c, d, sample] = start;
+    let [e, f, g, h] = from.map(|index| index as i32);
+    [a + e, b + f, c + g, d + h, sample]
+}
+
+/// Where the copies of a stage's patch start, as its map has coordinates, of elements `width` of which are a value; negative before the input.
+#[inline(always)]
+pub(super) unsafe fn start_of(work: &Work<'_>, place: &Place, stage: u32, width: u32) -> [i32; 5] {
     let g = work.g;
     let conv = &g.conv;
-    let filled = memory.patches().filled(turn.slot);
     let (first_plane, filter_slice) = stage_place(g, stage);
-    // Before the input they are negative.
     let d =
         (place.z * g.slice_stride() + filter_slice * conv.dilation_d) as i32 - conv.pad_d as i32;
     let h = (place.p * conv.stride_h) as i32 - conv.pad_h as i32;
     let w = (place.q * conv.stride_w) as i32 - conv.pad_w as i32;
-    let first_channel = (work.group * g.planes + first_plane) * CELL_VALUES;
-    let line_words = CELL_WORDS << g.line_shift();
-    let box_words = g.box_lines() * line_words;
-    let mut to_planes = turn.slot * (g.stage_bytes(1) / 4);
-    let mut plane = 0;
-    while plane < g.stage_planes {
-        let channel = (first_channel + plane * CELL_VALUES) as i32;
-        let mut to = to_planes + first * box_words;
-        let mut number = first;
-        while number < g.cells.boxes {
-            let [d_in_patch, h_in_patch, w_in_patch, _] = memory
-                .sources
-                .load_vec::<4>(4 * number)
-                .map(|index| index as i32);
-            let first = [w + w_in_patch, d + d_in_patch, h + h_in_patch];
-            let at = order(g, channel, first, place.sample as i32);
-            copy_box(memory.patches.addr(to), map, at, filled);
-            to += step * box_words;
-            number += step;
-        }
-        to_planes += g.patch_cells * line_words;
-        plane += 1 << g.line_shift();
-    }
+    let channel = (work.group * g.planes + first_plane) * CELL_VALUES * width;
+    let [second, third] = in_order(g, [d, h]);
+    [channel as i32, w, second, third, place.sample as i32]
 }
 
-/// Notes where each box starts in the padded input, from the patch's first slice, row and column.
+/// Notes of each piece of a stage where its copy starts, from the stage's start; and where its lines are in the patch, and of how many words.
 ///
 /// # Safety
 /// All threads of the block call it, each with its number. The geometry is of lines.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(super) unsafe fn find_boxes(g: &GemmGeometry, sources: Shared<u32>, thread: u32) {
+pub(super) unsafe fn find_pieces(g: &GemmGeometry, sources: Shared<u32>, thread: u32) {
     let conv = &g.conv;
     let [rows, slices] = g.box_rows();
+    let [columns, second_extent, third_extent] = g.box_axes();
+    let [_, slice_step, row_step] = g.box_steps();
+    let [second_step, third_step] = in_order(g, [slice_step, row_step]);
+    let [second_lines, third_lines] = g.pieces.extents;
+    let [second_count, third_count] = g.pieces.counts;
     let mut number = thread;
-    while number < g.cells.boxes {
-        let (rest, residue) = div_rem(number, g.residues);
+    while number < g.pieces.of_stage {
+        let (rest, second) = div_rem(number, second_count);
+        let (box_of_stage, third) = div_rem(rest, third_count);
+        let (line_of_stage, number_of_box) = div_rem(box_of_stage, g.cells.boxes);
+        let (second, third) = (second * second_lines, third * third_lines);
+
+        let (rest, residue) = div_rem(number_of_box, g.residues);
         let (rest, strip) = div_rem(rest, g.strips.max(1));
         let (rest, slice) = div_rem(rest, slices);
         let (rest, row) = div_rem(rest, rows);
@@ -128,17 +131,36 @@ pub(super) unsafe fn find_boxes(g: &GemmGeometry, sources: Shared<u32>, thread: 
         let d = t * conv.dilation_d + slice * g.slice_stride();
         let h = row * conv.stride_h + row_residue;
         let w = strip * OCTET_PIXELS * conv.stride_w + residue;
-        sources.store_vec(4 * number, [d, h, w, 0]);
+        let [of_box, of_boxes] = in_order(g, [d, h]);
+        let channel = line_of_stage * (CELL_VALUES << g.line_shift()) * g.source_width();
+        let from = [
+            channel,
+            w,
+            of_box + second * second_step,
+            of_boxes + third * third_step,
+        ];
+
+        // Of several along the third axis a piece has all along the second.
+        let lines = columns
+            * second_lines.min(second_extent - second)
+            * third_lines.min(third_extent - third);
+        let line = line_of_stage * g.patch_cells
+            + number_of_box * g.box_lines()
+            + (third * second_extent + second) * columns;
+        let line_words = CELL_WORDS << g.line_shift();
+        let entry = PIECE_WORDS * number;
+        sources.store_vec(entry, from);
+        sources.store_vec(entry + 4, [line * line_words, lines * line_words]);
         number += BLOCK_THREADS;
     }
 }
 
-/// The coordinates of a box as its map has them: slices before rows where tiles are of octets.
+/// What is along slices and rows in the order of a box's axes: rows come first where tiles are not of octets.
 #[inline(always)]
-fn order(g: &GemmGeometry, channel: i32, [w, d, h]: [i32; 3], sample: i32) -> [i32; 5] {
+fn in_order<T>(g: &GemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
     if g.strips == 0 {
-        [channel, w, h, d, sample]
+        [rows, slices]
     } else {
-        [channel, w, d, h, sample]
+        [slices, rows]
     }
 }

@@ -5,7 +5,7 @@
 //! come to shared memory too, once for 256 pixels. Two warpgroups do nothing but multiply (`consume`) and finish their tiles
 //! (`results`, `rows`), each by itself, so that neither waits for the other but for operands. The warps of a third bring operands into two
 //! rings of slots (`produce`): one brings filters by bulk copies, three bring patches of planes, cell by cell, in turn, or start copies of a patch
-//! of lines (`lines`).
+//! of lines (`lines`), or round such patches from f32 that they bring (`pieces`).
 //!
 //! ```text
 //! one warp:      for each tile of pixels, for each chain of three steps:
@@ -51,6 +51,8 @@ mod consume;
 mod exchange;
 mod format;
 mod lines;
+mod memory;
+mod pieces;
 mod produce;
 mod results;
 mod rings;
@@ -60,27 +62,29 @@ mod rows;
 pub use boxes::boxes;
 
 use cuda_std::global::Global;
-use cuda_std::mbarrier::Barrier;
-use cuda_std::shared::{self, Shared};
 use cuda_std::tensor_map::TensorMap;
-use cuda_std::{async_proxy, cluster, kernel, opaque, registers, thread};
+use cuda_std::{cluster, kernel, opaque, registers, thread};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::wide::{
-    BLOCK_THREADS, WARP_FILTERS, WARPS, WRITTEN_WORDS, WideRings, chain_bytes,
-};
-use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, OperandFormat, WIDE};
+use op_spec::launch::implicit_gemm::wide::{BLOCK_THREADS, WARP_FILTERS, WARPS, WideRings};
+use op_spec::launch::implicit_gemm::{CELL_WORDS, Ending, GemmGeometry, WIDE};
 
 use super::again::Alone;
 use super::format::{Bf16, F16, Parts, Rounded, Split};
-use super::tables::{PixelPlace, has_lines, line_shift, offset, source};
+use super::tables::{has_lines, may_round, rounds};
 use crate::parts::index::div_rem;
 use format::WideFormat;
+use memory::Memory;
+use pieces::{FOURS, FOURS_OF_HALVES, Scales};
 use results::{HALF_SUMS, Output};
 use rings::{Ring, Turn};
 
 /// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
 const MULTIPLYING_REGISTERS: u32 = 224;
 const FILLING_REGISTERS: u32 = 56;
+
+/// The same where those beside it may have to round.
+const MULTIPLYING_BESIDE_ROUNDING: u32 = 216;
+const ROUNDING_REGISTERS: u32 = 72;
 
 /// Filters of a tile that make the same one of two outputs.
 const HALF_FILTERS: u32 = WIDE.filters() / 2;
@@ -105,153 +109,6 @@ impl Share for Halves {
 
 impl Share for Whole {
     const SUMS: usize = 2 * HALF_SUMS;
-}
-
-/// Views of what `WideLayout` describes.
-#[derive(Clone, Copy)]
-struct Memory {
-    offsets: Shared<u32>,
-    pixels: Shared<u32>,
-    positions: Shared<u32>,
-    sources: Shared<u32>,
-    channels: Shared<f32>,
-    barriers: Shared<u64>,
-    results: Shared<f32>,
-    exchange: Shared<f32>,
-    patches: Shared<u32>,
-    filters: Shared<u32>,
-    rings: WideRings,
-    /// How values are operands.
-    format: OperandFormat,
-}
-
-impl Memory {
-    #[inline(always)]
-    unsafe fn of(g: &GemmGeometry, rings: WideRings, format: OperandFormat) -> Self {
-        let layout = g.wide_layout(format, rings);
-        let chain_words = rings.tiles * chain_bytes(format.step_parts()) / 4;
-        Self {
-            offsets: shared::dynamic(layout.offsets, g.offsets),
-            pixels: shared::dynamic(layout.pixels, WIDE.pixels()),
-            positions: shared::dynamic(layout.positions, WIDE.pixels()),
-            sources: shared::dynamic(layout.sources, g.source_words()),
-            channels: shared::dynamic(layout.channels, rings.tiles * WIDE.filters() * CELL_WORDS),
-            barriers: shared::dynamic(layout.barriers, rings.barriers()),
-            results: shared::dynamic(layout.results, WARPS * WRITTEN_WORDS),
-            exchange: shared::dynamic(layout.exchange, rings.exchanged()),
-            patches: shared::dynamic(
-                layout.patches,
-                rings.patches * g.stage_bytes(format.parts) / 4,
-            ),
-            filters: shared::dynamic(layout.filters, rings.filters * chain_words),
-            rings,
-            format,
-        }
-    }
-
-    fn patches(&self) -> Ring {
-        Ring {
-            barriers: self.barriers,
-            first: 0,
-            slots: self.rings.patches,
-            comes_round: 1,
-        }
-    }
-
-    /// Where warpgroups alternate: `warpgroup` may begin its next tile, as the other one's warps wait for nothing of theirs any more.
-    #[inline(always)]
-    fn may_begin(&self, warpgroup: u32) -> Barrier {
-        let slots = 2 * (self.rings.patches + self.rings.filters);
-        Barrier::at(self.barriers, slots + warpgroup)
-    }
-
-    fn filters(&self) -> Ring {
-        Ring {
-            barriers: self.barriers,
-            first: 2 * self.rings.patches,
-            slots: self.rings.filters,
-            comes_round: 1 - self.rings.stay,
-        }
-    }
-
-    /// Fills in the tables, and makes the barriers.
-    ///
-    /// # Safety
-    /// All threads of the block call it, and a barrier follows.
-    #[inline(always)]
-    unsafe fn prepare<F: WideFormat<64>>(&self, g: &GemmGeometry) {
-        let thread = thread::thread_idx_x();
-        if thread == 0 {
-            let readers = self.rings.readers();
-            // Warps may share the boxes of a patch; else whoever brings something brings all of it.
-            let fillers = if has_lines::<F>(g, WIDE) {
-                lines::sharing_warps(g)
-            } else {
-                1
-            };
-            self.patches().init(fillers, readers);
-            self.filters().init(1, readers);
-            if self.rings.splits > 1 {
-                self.init_exchange();
-            }
-            if self.rings.alternate == 1 {
-                self.may_begin(0).init(WARPGROUP_WARPS);
-                self.may_begin(1).init(WARPGROUP_WARPS);
-            }
-        }
-        let mut entry = thread;
-        while entry < g.offsets {
-            self.offsets.store(entry, offset::<F>(g, WIDE, entry));
-            entry += BLOCK_THREADS;
-        }
-        let mut pixel = thread;
-        while pixel < WIDE.pixels() {
-            let place = PixelPlace::of(g, WIDE, pixel);
-            self.pixels.store(pixel, place.coordinates);
-            self.positions.store(pixel, place.position);
-            pixel += BLOCK_THREADS;
-        }
-        self.clear_gaps::<F>(g, thread);
-        if has_lines::<F>(g, WIDE) {
-            lines::find_boxes(g, self.sources, thread);
-        } else {
-            let mut cell = thread;
-            while cell < g.packed_patch_cells() {
-                self.sources.store(cell, source(g, WIDE, cell) * CELL_WORDS);
-                cell += BLOCK_THREADS;
-            }
-        }
-        async_proxy::fence_shared();
-    }
-
-    /// Zeros what nobody brings to a patch: behind its cells, or behind the lines of each box and behind the last box, of all planes of each slot.
-    #[inline(always)]
-    unsafe fn clear_gaps<F: WideFormat<64>>(&self, g: &GemmGeometry, thread: u32) {
-        let shift = line_shift::<F>(g, WIDE);
-        let (pieces, used, pitch) = if has_lines::<F>(g, WIDE) {
-            (g.cells.boxes, g.box_used(), g.box_lines())
-        } else {
-            (1, g.packed_patch_cells(), g.packed_patch_cells())
-        };
-        let (of_each, all) = (pitch - used, pieces * pitch);
-        let lines = pieces * of_each + g.patch_cells - all;
-        let planes = (self.rings.patches * g.stage_planes * self.format.parts) >> shift;
-        let cells = lines << shift;
-        let mut cell = thread;
-        while cell < cells * planes {
-            let (plane, of_plane) = div_rem(cell, cells);
-            let gap = of_plane >> shift;
-            let line = if gap < pieces * of_each {
-                let (piece, gap) = div_rem(gap, of_each);
-                piece * pitch + used + gap
-            } else {
-                gap - pieces * of_each + all
-            };
-            let at = ((plane * g.patch_cells + line) << shift) + of_plane - (gap << shift);
-            self.patches.store_vec(at * CELL_WORDS, [0u32; 4]);
-            cell += BLOCK_THREADS;
-        }
-    }
 }
 
 /// What a block computes: its filters, and one tile of pixels after another, of the sums of which it has some stages.
@@ -354,7 +211,8 @@ fn rank(splits: u32) -> u32 {
 /// # Safety
 /// `packed` and `input_descales` are what the packing kernels of the same config wrote, and not looked at where the input is not packed:
 /// then `x` starts on 16 bytes and has the `cells.all_cells(&conv)` cells that the geometry's `cells` say. Where patches are of lines, `boxes` is the map of the
-/// geometry's [`boxes()`] of `packed`, or of `x`; else it is not looked at. `operands` and
+/// geometry's [`boxes()`] of `packed`, or of `x`; else it is not looked at. Where values are rounded on their way, a first launch writes `noted`
+/// elements of `largest` for each tile of pixels of all samples, as many as the config's `noted_of_tile`; in a second one, behind `implicit_gemm_repack`, which wrote `input_descales`, `noted` is 0, as it is elsewhere. `operands` and
 /// `filter_descales` are what the filters kernel wrote; `bias` is null or has an element for each output channel; `y` has an
 /// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are else as for
 /// `implicit_gemm`. `y` and `moments` are apart from all else and start on 16 bytes.
@@ -376,12 +234,22 @@ pub unsafe fn implicit_gemm_wide<S: Share, F: WideFormat<64> + WideFormat<128>>(
     shift: *const f32,
     y: *mut F::Stored,
     moments: *mut f32,
+    largest: *mut u32,
     boxes: &TensorMap,
     g: &GemmGeometry,
     rings: WideRings,
     ending: Ending,
+    noted: u32,
 ) {
     let format = F::OPERANDS;
+    let scales = Scales {
+        noted,
+        descales: Global::new(input_descales, g.conv.n as usize),
+        largest,
+    };
+    if rounds::<F>(g) && scales.are_usual(g.conv.n as u32) {
+        return;
+    }
     let work = Work::of(g, rings.tiles, rings.splits);
     let memory = Memory::of(g, rings, format);
     memory.prepare::<F>(g);
@@ -389,7 +257,7 @@ pub unsafe fn implicit_gemm_wide<S: Share, F: WideFormat<64> + WideFormat<128>>(
     let output = Output::<F> {
         y,
         moments,
-        input_descales: Global::new(input_descales, g.conv.n as usize),
+        scales,
         alone: Alone {
             x,
             weight,
@@ -408,9 +276,20 @@ pub unsafe fn implicit_gemm_wide<S: Share, F: WideFormat<64> + WideFormat<128>>(
 
     let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
     if warp >= WARPS {
-        registers::decrease::<FILLING_REGISTERS>();
+        if may_round::<F>() {
+            registers::decrease::<ROUNDING_REGISTERS>();
+        } else {
+            registers::decrease::<FILLING_REGISTERS>();
+        }
         let is_first = thread::thread_idx_x().is_multiple_of(WARP_THREADS);
-        if warp > WARPS && has_lines::<F>(g, WIDE) {
+        if warp > WARPS && rounds::<F>(g) {
+            let warp = warp - WARPS - 1;
+            if S::SUMS == HALF_SUMS && cfg!(target_arch = "nvptx64") {
+                pieces::round::<F, FOURS_OF_HALVES>(&work, &memory, boxes, &scales, warp);
+            } else {
+                pieces::round::<F, FOURS>(&work, &memory, boxes, &scales, warp);
+            }
+        } else if warp > WARPS && has_lines::<F>(g, WIDE) {
             if is_first {
                 lines::bring_patches(&work, &memory, boxes, warp - WARPS - 1);
             }
@@ -427,7 +306,11 @@ pub unsafe fn implicit_gemm_wide<S: Share, F: WideFormat<64> + WideFormat<128>>(
         }
         return;
     }
-    registers::increase::<MULTIPLYING_REGISTERS>();
+    if may_round::<F>() {
+        registers::increase::<MULTIPLYING_BESIDE_ROUNDING>();
+    } else {
+        registers::increase::<MULTIPLYING_REGISTERS>();
+    }
     if S::SUMS > HALF_SUMS {
         consume::consume::<F, 128>(&work, &memory, &output, warp);
     } else {

@@ -19,7 +19,8 @@ const TOGETHER: usize = 8;
 ///
 /// # Safety
 /// One thread calls it, after the barrier behind `prepare`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: Global<u32>) {
     let (g, tiles) = (work.g, memory.rings.tiles);
     let parts = memory.format.step_parts();
@@ -63,7 +64,8 @@ pub(super) unsafe fn bring_filters(work: &Work<'_>, memory: &Memory, operands: G
 ///
 /// # Safety
 /// All lanes of the warp call it, after the barrier behind `prepare`.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn bring_patches(
     work: &Work<'_>,
     memory: &Memory,

@@ -15,6 +15,7 @@ use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::moments::Inside;
 use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, limits};
+use super::pieces::Scales;
 use super::rows::Rows;
 use super::{Made, Memory, Work, share_of, which_output};
 use crate::parts::moments::Moments;
@@ -38,7 +39,7 @@ const _: () = assert!(HALF_OCTETS == 16);
 pub(super) struct Output<F: Format> {
     pub(super) y: *mut F::Stored,
     pub(super) moments: *mut f32,
-    pub(super) input_descales: Global<f32>,
+    pub(super) scales: Scales,
     /// For results that no norm follows.
     pub(super) alone: Alone<F::Stored>,
 }
@@ -54,7 +55,8 @@ fn is_alone<F: Format>(g: &GemmGeometry) -> bool {
 ///
 /// # Safety
 /// All threads of the block call it, and a barrier follows.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn load_channels<F: Format>(
     memory: &Memory,
     work: &Work<'_>,
@@ -355,8 +357,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
     unsafe fn scale(&self, sums: &mut [f32; SUMS]) -> bool {
         let mut input_descale = 1.0;
         if F::OPERANDS.scaled {
-            let sample = self.place.sample as usize;
-            input_descale = self.output.input_descales.load_readonly(sample);
+            input_descale = self.output.scales.descale(self.place.sample);
         }
         let mut seen = false;
         unroll!(2, |i| {

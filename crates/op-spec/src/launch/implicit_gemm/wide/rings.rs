@@ -20,6 +20,14 @@ pub struct WideRings {
     /// 1 if the warpgroups alternate, each with every second tile of pixels, so that one finishes its tile while the other multiplies, else 0. Then a block has one tile of
     /// filters.
     pub alternate: u32,
+    /// Slots of each warp that rounds for pieces of f32; 0 where nothing is rounded on its way.
+    pub staged: u32,
+    /// The first of their barriers.
+    pub staged_barrier: u32,
+    /// Where they are in shared memory, in bytes.
+    pub staged_at: u32,
+    /// From one to the next, in bytes.
+    pub staged_bytes: u32,
 }
 
 /// Bytes of shared memory at which its parts start.
@@ -31,13 +39,12 @@ pub struct WideLayout {
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each cell of a patch of planes, the first word of its cell of the packed input, from the patch's first; for each box of one of lines, where it starts in the
-    /// padded input: slice, row and column, from the patch's first.
+    /// For each cell of a patch of planes, the first word of its cell of the packed input, from the patch's first; for each piece of one of lines, where its copy starts and ends.
     pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,
     /// Two barriers for each slot: filled, free. Where sums are split, two for each warp that multiplies, too: come, taken. Where warpgroups
-    /// alternate, one for each: it may begin.
+    /// alternate, one for each: it may begin. Behind them one for each staged piece: it has come.
     pub barriers: u32,
     /// Results, for each warp.
     pub results: u32,
@@ -47,6 +54,8 @@ pub struct WideLayout {
     pub filters: u32,
     /// The patches.
     pub patches: u32,
+    /// Pieces of f32 that are rounded on their way.
+    pub staged: u32,
     /// The end.
     pub end: u32,
 }
@@ -55,12 +64,24 @@ impl WideRings {
     /// Barriers of a block.
     #[must_use]
     pub const fn barriers(&self) -> u32 {
+        self.barriers_of_slots() + PATCH_WARPS * self.staged
+    }
+
+    /// Those of all but staged pieces.
+    pub(super) const fn barriers_of_slots(&self) -> u32 {
         let slots = 2 * (self.patches + self.filters);
         if self.splits > 1 {
             slots + 2 * WARPS
         } else {
             slots + WARPGROUPS * self.alternate
         }
+    }
+
+    /// Whether a slot with a patch is free as soon as its products are over, not when those with the next one have begun: there are two, and what is brought to them is rounded.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_freed_at_once(&self) -> bool {
+        self.patches == 2 && self.staged > 0
     }
 
     /// Warps that multiply what is in a slot.
