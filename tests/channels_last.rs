@@ -52,22 +52,34 @@ fn without_a_copy(backend: Backend) -> Outcome {
             of_wide_tiles(Some(norm()), [128, 128], (1, 1))?,
             normed,
             DType::F16,
+            1.0,
         ),
         (
             of_wide_tiles(Some(norm()), [128, 128], (1, 1))?,
             rounded,
             DType::F32,
+            1.0,
+        ),
+        // A sample that the usual scale does not suit.
+        (
+            of_wide_tiles(Some(norm()), [128, 128], (1, 1))?,
+            rounded,
+            DType::F32,
+            1e4,
         ),
         // Without a norm what is not finite is computed again, from the input as it lies.
         (
             of_wide_tiles(None, grouped, (2, 2))?,
             [2, grouped[0], alone[0], alone[1]],
             DType::BF16,
+            1.0,
         ),
     ];
     let options = Options::default().precision(Precision::Fast);
-    for (chain, shape, dtype) in cases {
+    for (chain, shape, dtype, factor) in cases {
         let mut values = data::signed(1, &shape[..]);
+        let last = values.outer_iter_mut().next_back();
+        last.expect("a sample").mapv_inplace(|x| x * factor);
         let is_alone = chain.layers().len() == 2;
         if is_alone {
             let specials = [f32::NAN, f32::INFINITY];
