@@ -3,15 +3,14 @@
 use cuda_std::tensor_map::Boxes;
 use op_spec::launch::implicit_gemm::{CELL_BYTES, CELL_VALUES, GemmGeometry};
 
+use super::lines::in_box_order;
+
 /// Those of the input of a geometry of lines, unpacked or packed, or the pieces of one that is rounded on its way, each of whose values is two elements: along channels, columns, slices, rows and samples; or rows before slices, where tiles are not of octets.
 #[must_use]
 pub fn boxes(g: &GemmGeometry) -> Boxes {
     let (conv, cells) = (&g.conv, &g.cells);
     let [columns, ..] = g.box_extents();
-    let [mut slices, mut rows] = g.pieces.extents;
-    if g.strips == 0 {
-        [slices, rows] = [rows, slices];
-    }
+    let [slices, rows] = in_box_order(g, g.pieces.extents);
     let [column_step, slice_step, row_step] = g.box_steps();
     let elements = g.source_width();
     let samples = u32::try_from(conv.n).unwrap_or(u32::MAX);

@@ -98,7 +98,7 @@ pub(super) unsafe fn start_of(work: &Work<'_>, place: &Place, stage: u32, width:
     let h = (place.p * conv.stride_h) as i32 - conv.pad_h as i32;
     let w = (place.q * conv.stride_w) as i32 - conv.pad_w as i32;
     let channel = (work.group * g.planes + first_plane) * CELL_VALUES * width;
-    let [second, third] = in_order(g, [d, h]);
+    let [second, third] = in_box_order(g, [d, h]);
     [channel as i32, w, second, third, place.sample as i32]
 }
 
@@ -113,7 +113,7 @@ pub(super) unsafe fn find_pieces(g: &GemmGeometry, sources: Shared<u32>, thread:
     let [rows, slices] = g.box_rows();
     let [columns, second_extent, third_extent] = g.box_axes();
     let [_, slice_step, row_step] = g.box_steps();
-    let [second_step, third_step] = in_order(g, [slice_step, row_step]);
+    let [second_step, third_step] = in_box_order(g, [slice_step, row_step]);
     let [second_lines, third_lines] = g.pieces.extents;
     let [second_count, third_count] = g.pieces.counts;
     let mut number = thread;
@@ -131,7 +131,7 @@ pub(super) unsafe fn find_pieces(g: &GemmGeometry, sources: Shared<u32>, thread:
         let d = t * conv.dilation_d + slice * g.slice_stride();
         let h = row * conv.stride_h + row_residue;
         let w = strip * OCTET_PIXELS * conv.stride_w + residue;
-        let [of_box, of_boxes] = in_order(g, [d, h]);
+        let [of_box, of_boxes] = in_box_order(g, [d, h]);
         let channel = line_of_stage * (CELL_VALUES << g.line_shift()) * g.source_width();
         let from = [
             channel,
@@ -157,7 +157,7 @@ pub(super) unsafe fn find_pieces(g: &GemmGeometry, sources: Shared<u32>, thread:
 
 /// What is along slices and rows in the order of a box's axes: rows come first where tiles are not of octets.
 #[inline(always)]
-fn in_order<T>(g: &GemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
+pub(super) fn in_box_order<T>(g: &GemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
     if g.strips == 0 {
         [rows, slices]
     } else {

@@ -284,6 +284,7 @@ pub unsafe fn implicit_gemm_wide<S: Share, F: WideFormat<64> + WideFormat<128>>(
         let is_first = thread::thread_idx_x().is_multiple_of(WARP_THREADS);
         if warp > WARPS && rounds::<F>(g) {
             let warp = warp - WARPS - 1;
+            // The emulator's program has room for one of them.
             if S::SUMS == HALF_SUMS && cfg!(target_arch = "nvptx64") {
                 pieces::round::<F, FOURS_OF_HALVES>(&work, &memory, boxes, &scales, warp);
             } else {

@@ -1,6 +1,6 @@
 //! Patches of f32 that is rounded on its way, piece by piece.
 //!
-//! One thread starts the copies of pieces to a ring of places of their own, and two warps round them into the patch, in turn. How boxes are divided: `op_spec::launch::implicit_gemm::pieces`.
+//! The three warps that bring patches take pieces in turn: each starts copies to places of its own, and rounds from there into the patch. How boxes are divided: `op_spec::launch::implicit_gemm::pieces`.
 //!
 //! # Scales
 //! Of the kernel's two launches the first one takes the usual scale for all samples, and notes the largest magnitude of what each warp rounds of each tile. `implicit_gemm_repack` finds
@@ -37,8 +37,8 @@ pub(super) const FOURS: usize = 6;
 const PARTIAL: usize = 4;
 
 /// Words of four f32, and of what they are rounded to.
-const QUAD_WORDS: u32 = 4;
-const ROUNDED_WORDS: u32 = QUAD_WORDS / STAGED_WIDTH;
+const FOUR_WORDS: u32 = 4;
+const ROUNDED_WORDS: u32 = FOUR_WORDS / STAGED_WIDTH;
 
 /// Words of the patch from a lane's store to its next one.
 const STORE_WORDS: u32 = WARP_THREADS * ROUNDED_WORDS;
@@ -279,8 +279,8 @@ struct Round {
     staged: Shared<f32>,
     patches: Shared<u32>,
     /// The lane's next four, of those of the piece.
-    quad: u32,
-    quads: u32,
+    four: u32,
+    fours: u32,
     /// The word of the patch that they are rounded to, and how that of every second one differs.
     to: u32,
     exchanged: u32,
@@ -292,12 +292,12 @@ impl Round {
     /// Rounds the lane's next `N` fours, all of which are there if `are_whole`.
     #[inline(always)]
     unsafe fn some<F: Format, const N: usize>(&mut self, are_whole: bool) {
-        let there = |i: usize| are_whole || self.quad + i as u32 * WARP_THREADS < self.quads;
-        let mut values = [[0.0f32; QUAD_WORDS as usize]; N];
+        let there = |i: usize| are_whole || self.four + i as u32 * WARP_THREADS < self.fours;
+        let mut values = [[0.0f32; FOUR_WORDS as usize]; N];
         unroll!(8, |i| {
             if i < N && there(i) {
-                let quad = self.quad + i as u32 * WARP_THREADS;
-                values[i % N] = self.staged.load_vec(quad * QUAD_WORDS);
+                let four = self.four + i as u32 * WARP_THREADS;
+                values[i % N] = self.staged.load_vec(four * FOUR_WORDS);
             }
         });
         let mut largest = self.largest;
@@ -315,8 +315,8 @@ impl Round {
                     [a_b, c_d].map(opaque::to_compiler)
                 };
                 // NaN is left out.
-                let of_quad = (math::abs(a).max(math::abs(b))).max(math::abs(c).max(math::abs(d)));
-                largest = largest.max(of_quad);
+                let of_four = (math::abs(a).max(math::abs(b))).max(math::abs(c).max(math::abs(d)));
+                largest = largest.max(of_four);
                 if there(i) {
                     let to = self.to + i as u32 * STORE_WORDS;
                     let exchanged = if i % 2 == 0 { 0 } else { self.exchanged };
@@ -326,7 +326,7 @@ impl Round {
         });
         self.largest = largest;
         self.to += N as u32 * STORE_WORDS;
-        self.quad = opaque::to_compiler(self.quad + N as u32 * WARP_THREADS);
+        self.four = opaque::to_compiler(self.four + N as u32 * WARP_THREADS);
     }
 }
 
@@ -351,7 +351,7 @@ impl Piece {
             to,
             words,
         } = self;
-        let quads = words / ROUNDED_WORDS;
+        let fours = words / ROUNDED_WORDS;
         let lane = thread::thread_idx_x() % WARP_THREADS;
         // Pieces of 16 bytes are exchanged within their line by their address, as tensor maps do.
         let start = memory.patches.addr(0).0 / 4;
@@ -360,19 +360,19 @@ impl Piece {
         let mut round = Round {
             staged,
             patches: memory.patches,
-            quad: lane,
-            quads,
+            four: lane,
+            fours,
             to: first ^ (((start + first) / 8) & exchanged),
             // Every second store of a lane is exchanged unlike its first.
             exchanged: exchanged & (STORE_WORDS / 8),
             scale,
             largest: 0.0,
         };
-        while round.quad - lane + WHOLE as u32 * WARP_THREADS <= quads {
+        while round.four - lane + WHOLE as u32 * WARP_THREADS <= fours {
             opaque::not_unrolled();
             round.some::<F, WHOLE>(true);
         }
-        while round.quad - lane < quads {
+        while round.four - lane < fours {
             opaque::not_unrolled();
             round.some::<F, PARTIAL>(false);
         }
@@ -384,7 +384,7 @@ impl Piece {
         // There was an infinity; the largest that is none.
         let mut bits = 0;
         let mut word = lane;
-        while word < quads * QUAD_WORDS {
+        while word < fours * FOUR_WORDS {
             opaque::not_unrolled();
             bits = bits.max(magnitude(staged.load(word)));
             word = opaque::to_compiler(word + WARP_THREADS);
